@@ -1,0 +1,6 @@
+// One function for each file of bindings.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+void bind_chain(nanobind::module_& m);

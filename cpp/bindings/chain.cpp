@@ -1,0 +1,235 @@
+// Chain inference: shapes, dtypes and the GIL; the work is in core/chain_batch.hpp.
+//
+// Python allocates all results. Sizes are checked here once more, so that no call can read or write
+// outside an array, whatever Python passes.
+#include "chain_batch.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <stdexcept>
+
+#include "bindings.hpp"
+#include "dispatch.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+template <class T, std::size_t N>
+using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+template <class T, std::size_t N>
+using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+using Integers = In<std::int64_t, 1>;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+// The arrays of one batch, kept alive while the calls run.
+template <class T>
+class Chain {
+ public:
+  Chain(In<T, 2> unary, Integers starts, Integers lengths, std::optional<In<double, 2>> transition,
+        std::optional<In<T, 3>> transitions, std::optional<Integers> transition_starts,
+        std::optional<In<double, 1>> start, std::optional<In<double, 1>> end, int threads)
+      : unary_(unary), starts_(starts), lengths_(lengths), transition_(transition),
+        transitions_(transitions), transition_starts_(transition_starts), start_(start), end_(end),
+        threads_(threads) {
+    check();
+  }
+
+  void log_partition(Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+    check_size(log_z.shape(0));
+    run([&](const ChainBatch<T>& c) { c.log_partition(log_z.data(), outcome(outcomes)); });
+  }
+
+  void marginals(Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
+                 std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
+                 Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+    check_rows(unary.shape(0), unary.shape(1));
+    check_size(log_z.shape(0));
+    if (counts) check_square(counts->shape(0), counts->shape(1));
+    if (pairwise) {
+      require(pairwise_starts.has_value(), "pairwise needs pairwise_starts");
+      check_matrices(*pairwise, *pairwise_starts);
+    }
+    const MarginalsOut<T> out{unary.data(),
+                              pairwise ? pairwise->data() : nullptr,
+                              pairwise_starts ? pairwise_starts->data() : nullptr,
+                              counts ? counts->data() : nullptr,
+                              log_z.data(),
+                              outcome(outcomes)};
+    run([&](const ChainBatch<T>& c) { c.marginals(out); });
+  }
+
+  void viterbi(Out<std::int64_t, 1> labels, Out<double, 1> score,
+               Out<std::int64_t, 2> outcomes) const {
+    check_rows(labels.shape(0), unary_.shape(1));
+    check_size(score.shape(0));
+    run([&](const ChainBatch<T>& c) { c.viterbi(labels.data(), score.data(), outcome(outcomes)); });
+  }
+
+  void max_marginals(Out<T, 2> out, Out<std::int64_t, 2> outcomes) const {
+    check_rows(out.shape(0), out.shape(1));
+    run([&](const ChainBatch<T>& c) { c.max_marginals(out.data(), outcome(outcomes)); });
+  }
+
+  void entropy(Out<double, 1> result, Out<std::int64_t, 2> outcomes) const {
+    check_size(result.shape(0));
+    run([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
+  }
+
+  void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
+              Out<std::int64_t, 2> outcomes) const {
+    const std::int64_t rows = check_packed(rows_before);
+    const std::int64_t size = static_cast<std::int64_t>(labels.shape(0));
+    require(rows > 0 && size % rows == 0 && uniforms.shape(0) == labels.shape(0),
+            "sample: uniforms and labels must hold n numbers for each row");
+    run([&](const ChainBatch<T>& c) {
+      c.sample(size / rows, rows_before.data(), uniforms.data(), labels.data(), outcome(outcomes));
+    });
+  }
+
+  void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels,
+             Out<double, 2> scores, Out<std::int64_t, 1> found) const {
+    const std::int64_t rows = check_packed(rows_before);
+    require(k > 0 && static_cast<std::int64_t>(labels.shape(0)) == k * rows, "kbest: labels size");
+    check_size(scores.shape(0));
+    check_size(found.shape(0));
+    require(static_cast<std::int64_t>(scores.shape(1)) == k, "kbest: scores must be (count, k)");
+    run([&](const ChainBatch<T>& c) {
+      c.kbest(k, rows_before.data(), labels.data(), scores.data(), found.data());
+    });
+  }
+
+  void score(Integers labels, Out<double, 1> scores) const {
+    check_rows(labels.shape(0), unary_.shape(1));
+    check_size(scores.shape(0));
+    for (std::int64_t i = 0; i < count(); ++i) {
+      for (std::int64_t t = 0; t < lengths_.data()[i]; ++t) {
+        const std::int64_t y = labels.data()[starts_.data()[i] + t];
+        require(0 <= y && y < this->labels(), "score: a label is out of range");
+      }
+    }
+    run([&](const ChainBatch<T>& c) { c.score(labels.data(), scores.data()); });
+  }
+
+ private:
+  std::int64_t count() const { return static_cast<std::int64_t>(starts_.shape(0)); }
+  std::int64_t labels() const { return static_cast<std::int64_t>(unary_.shape(1)); }
+
+  template <class Call>
+  void run(const Call& call) const {
+    const nb::gil_scoped_release release;
+    const Batch<T> batch{count(),
+                         static_cast<int>(labels()),
+                         unary_.data(),
+                         starts_.data(),
+                         lengths_.data(),
+                         transition_ ? transition_->data() : nullptr,
+                         transitions_ ? transitions_->data() : nullptr,
+                         transition_starts_ ? transition_starts_->data() : nullptr,
+                         start_ ? start_->data() : nullptr,
+                         end_ ? end_->data() : nullptr};
+    call(ChainBatch<T>(batch, kernels().chain<T>(), threads_));
+  }
+
+  void check() const {
+    require(0 < labels() && labels() <= 1 << 20, "unary: between 1 and 2^20 labels");
+    require(lengths_.shape(0) == starts_.shape(0), "starts and lengths must have one size");
+    require(threads_ > 0, "threads must be positive");
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const std::int64_t start = starts_.data()[i], length = lengths_.data()[i];
+      require(start >= 0 && length > 0 && length <= static_cast<std::int64_t>(unary_.shape(0)) &&
+                  start <= static_cast<std::int64_t>(unary_.shape(0)) - length,
+              "a sequence lies outside the rows of unary");
+    }
+    require(transition_.has_value() != transitions_.has_value(),
+            "either transition or transitions must be given");
+    if (transition_) check_square(transition_->shape(0), transition_->shape(1));
+    if (transitions_) {
+      require(transition_starts_.has_value(), "transitions needs transition_starts");
+      check_matrices(*transitions_, *transition_starts_);
+    }
+    require(!start_ || static_cast<std::int64_t>(start_->shape(0)) == labels(), "start size");
+    require(!end_ || static_cast<std::int64_t>(end_->shape(0)) == labels(), "end size");
+  }
+
+  void check_square(std::size_t rows, std::size_t columns) const {
+    require(static_cast<std::int64_t>(rows) == labels() && rows == columns,
+            "a transition matrix must be (labels, labels)");
+  }
+  void check_size(std::size_t size) const {
+    require(static_cast<std::int64_t>(size) == count(), "a result must have one entry a sequence");
+  }
+  void check_rows(std::size_t rows, std::size_t columns) const {
+    require(rows == unary_.shape(0) && columns == unary_.shape(1), "a result must match unary");
+  }
+  template <class Matrices>
+  void check_matrices(const Matrices& matrices, const Integers& starts) const {
+    check_square(matrices.shape(1), matrices.shape(2));
+    check_size(starts.shape(0));
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const std::int64_t start = starts.data()[i], pairs = lengths_.data()[i] - 1;
+      require(start >= 0 && start + pairs <= static_cast<std::int64_t>(matrices.shape(0)),
+              "the matrices of a sequence lie outside the array");
+    }
+  }
+  // rows_before must be the running sum of the lengths; returns the total.
+  std::int64_t check_packed(const Integers& rows_before) const {
+    check_size(rows_before.shape(0));
+    std::int64_t rows = 0;
+    for (std::int64_t i = 0; i < count(); ++i) {
+      require(rows_before.data()[i] == rows, "rows_before must sum the lengths");
+      rows += lengths_.data()[i];
+    }
+    return rows;
+  }
+  Outcome* outcome(const Out<std::int64_t, 2>& outcomes) const {
+    static_assert(sizeof(Outcome) == 2 * sizeof(std::int64_t));
+    check_size(outcomes.shape(0));
+    require(outcomes.shape(1) == 2, "outcomes must be (count, 2)");
+    return reinterpret_cast<Outcome*>(outcomes.data());
+  }
+
+  In<T, 2> unary_;
+  Integers starts_, lengths_;
+  std::optional<In<double, 2>> transition_;
+  std::optional<In<T, 3>> transitions_;
+  std::optional<Integers> transition_starts_;
+  std::optional<In<double, 1>> start_, end_;
+  int threads_;
+};
+
+template <class T>
+void bind(nb::module_& m, const char* name) {
+  using C = Chain<T>;
+  nb::class_<C>(m, name)
+      .def(nb::init<In<T, 2>, Integers, Integers, std::optional<In<double, 2>>,
+                    std::optional<In<T, 3>>, std::optional<Integers>, std::optional<In<double, 1>>,
+                    std::optional<In<double, 1>>, int>(),
+           nb::arg("unary"), nb::arg("starts"), nb::arg("lengths"), nb::arg("transition").none(),
+           nb::arg("transitions").none(), nb::arg("transition_starts").none(),
+           nb::arg("start").none(), nb::arg("end").none(), nb::arg("threads"))
+      .def("log_partition", &C::log_partition)
+      .def("marginals", &C::marginals, nb::arg("unary"), nb::arg("pairwise").none(),
+           nb::arg("pairwise_starts").none(), nb::arg("counts").none(), nb::arg("log_z"),
+           nb::arg("outcomes"))
+      .def("viterbi", &C::viterbi)
+      .def("max_marginals", &C::max_marginals)
+      .def("entropy", &C::entropy)
+      .def("sample", &C::sample)
+      .def("kbest", &C::kbest)
+      .def("score", &C::score);
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_chain(nb::module_& m) {
+  trellis::bind<float>(m, "ChainFloat32");
+  trellis::bind<double>(m, "ChainFloat64");
+}

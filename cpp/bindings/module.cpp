@@ -1,0 +1,30 @@
+// trellis._core: the compiled half of the library. Private: trellis.native and the engines call it.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.hpp"
+#include "dispatch.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+std::string public_name(const trellis::Kernels& kernels) {
+  const std::string level = std::string(kernels.name).substr(4);
+  return level == "generic" ? level : "x86-64-" + level;
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Native kernels of trellis.";
+  m.def("isa", [] { return public_name(trellis::kernels()); });
+  m.def("available_isas", [] {
+    std::vector<std::string> names;
+    for (const trellis::Kernels* k : trellis::available_kernels()) names.push_back(public_name(*k));
+    return names;
+  });
+  m.def("use_isa", &trellis::use_kernels, nb::arg("name"));
+  bind_chain(m);
+}

@@ -1,0 +1,412 @@
+// From a batch of sequences to calls of the kernels: grouping, threads, scratch memory, the choice of
+// scaled probabilities or log space, and reductions whose order does not depend on the threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "aligned.hpp"
+#include "chain_kbest.hpp"
+#include "chain_shared.hpp"
+#include "chain_types.hpp"
+#include "thread_pool.hpp"
+
+namespace trellis {
+
+// Where the results of forward-backward go; pairwise and counts may be null.
+template <class T>
+struct MarginalsOut {
+  T* unary;                              // rows as in Batch::unary
+  T* pairwise;                           // (matrices, labels, labels)
+  const std::int64_t* pairwise_starts;  // the first matrix of each sequence
+  double* counts;                        // (labels, labels): pairwise marginals, summed over everything
+  double* log_z;                         // (count)
+  Outcome* outcomes;                     // (count)
+};
+
+template <class T>
+class ChainBatch {
+ public:
+  ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads)
+      : batch_(batch), kernels_(kernels), shared_(batch), s_(shared_.view()) {
+    sort_by_length();
+    make_groups();
+    std::int64_t rows = 0;
+    for (std::int64_t i = 0; i < batch.count; ++i) rows += batch.lengths[i];
+    constexpr double kWorthThreads = 50'000;  // label pairs; below, waking a thread costs more
+    const double pairs = static_cast<double>(rows) * batch.labels * batch.labels;
+    threads_ = pairs < kWorthThreads ? 1 : threads;
+  }
+
+  void log_partition(double* log_z, Outcome* outcomes) const {
+    parallel_for(groups(), threads_, [&] {
+      return [&, this, memory = Memory(*this, kForwardRows)](std::int64_t g) mutable {
+        Lane<T> lanes[kGroup];
+        const int count = open(g, nullptr, memory, kForwardRows, lanes);
+        forward_only(lanes, count);
+        for (int r = 0; r < count; ++r) {
+          const std::int64_t i = order_[first(g) + r];
+          log_z[i] = lanes[r].log_z;
+          if (lanes[r].outcome.status == Status::needs_log_space) {
+            lanes[r].outcome = log_forward(lanes[r].sequence, memory, &log_z[i]);
+          }
+          outcomes[i] = lanes[r].outcome;
+        }
+      };
+    });
+  }
+
+  void marginals(const MarginalsOut<T>& out) const {
+    const std::int64_t chunks = out.counts == nullptr ? groups() : reduction_chunks();
+    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
+    AlignedDoubles counts;
+    if (out.counts != nullptr) {
+      counts = aligned_doubles(chunks * square);
+      std::fill(counts.get(), counts.get() + chunks * square, 0.0);
+    }
+    parallel_for(chunks, threads_, [&] {
+      return [&, this, memory = Memory(*this, block_rows()),
+              rescue = std::vector<std::int64_t>()](std::int64_t c) mutable {
+        double* own = out.counts == nullptr ? nullptr : counts.get() + c * square;
+        rescue.clear();
+        for (std::int64_t g = c * groups() / chunks; g < (c + 1) * groups() / chunks; ++g) {
+          scaled_group(g, out, memory, own, rescue);
+        }
+        if (own != nullptr && s_.weight != nullptr) {  // log space adds whole pairs, so it comes after
+          for (std::int64_t i = 0; i < square; ++i) own[i] *= s_.weight[i];
+        }
+        for (const std::int64_t i : rescue) log_marginals(i, out, memory, own);
+      };
+    });
+    if (out.counts != nullptr) add_chunks(counts.get(), chunks, out.counts);
+  }
+
+  void viterbi(std::int64_t* labels, double* score, Outcome* outcomes) const {
+    parallel_for(groups(), threads_, [&] {
+      return [&, this, rows = Scratch(),
+              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t g) mutable {
+        Sequence<T> x[kGroup];
+        double* row[kGroup];
+        Outcome outcome[kGroup];
+        const int count = max_forward(g, x, row, rows, scratch.get(), outcome);
+        for (int r = 0; r < count; ++r) {
+          const std::int64_t i = order_[first(g) + r];
+          outcomes[i] = outcome[r];
+          if (outcome[r].status != Status::ok) continue;
+          score[i] = kernels_.best_path(s_, x[r], row[r], scratch.get(), labels + batch_.starts[i]);
+        }
+      };
+    });
+  }
+
+  void max_marginals(T* out, Outcome* outcomes) const {
+    parallel_for(groups(), threads_, [&] {
+      return [&, this, rows = Scratch(),
+              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t g) mutable {
+        Sequence<T> x[kGroup];
+        double* row[kGroup];
+        Outcome outcome[kGroup];
+        const int count = max_forward(g, x, row, rows, scratch.get(), outcome);
+        for (int r = 0; r < count; ++r) {
+          const std::int64_t i = order_[first(g) + r];
+          outcomes[i] = outcome[r];
+          T* to = out + batch_.starts[i] * s_.labels;
+          if (outcome[r].status == Status::ok) {
+            kernels_.max_backward(s_, x[r], row[r], scratch.get(), to);
+          }
+        }
+      };
+    });
+  }
+
+  void entropy(double* result, Outcome* outcomes) const {
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this,
+              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
+        const std::int64_t i = order_[n];
+        outcomes[i] = kernels_.entropy(s_, batch_.sequence(i), scratch.get(), &result[i]);
+      };
+    });
+  }
+
+  // n paths of each sequence; sequence i has its numbers and labels, (n, length), at n * rows before it.
+  void sample(std::int64_t n, const std::int64_t* rows_before, const double* uniforms,
+              std::int64_t* labels, Outcome* outcomes) const {
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this, memory = Memory(*this, 0)](std::int64_t task) mutable {
+        const std::int64_t i = order_[task];
+        const Sequence<T> x = batch_.sequence(i);
+        double log_z;
+        outcomes[i] = log_forward(x, memory, &log_z);
+        if (outcomes[i].status != Status::ok) return;
+        const std::int64_t offset = n * rows_before[i];
+        kernels_.sample(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(),
+                        uniforms + offset, n, labels + offset);
+      };
+    });
+  }
+
+  // Up to k paths of each sequence, laid out as in sample(); found[i] says how many.
+  void kbest(std::int64_t k, const std::int64_t* rows_before, std::int64_t* labels, double* scores,
+             std::int64_t* found) const {
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this, search = KBest(s_.labels, k)](std::int64_t task) mutable {
+        const std::int64_t i = order_[task];
+        const Sequence<T> x = batch_.sequence(i);
+        found[i] = search.search(
+            x.length, [&](std::int64_t t, int b) { return unary_score(x, t, b); },
+            [&](std::int64_t t, int a, int b) { return transition_score(x, t, a, b); });
+        for (std::int64_t rank = 0; rank < found[i]; ++rank) {
+          scores[i * k + rank] = search.score(rank);
+          search.path(rank, labels + k * rows_before[i] + rank * x.length);
+        }
+      };
+    });
+  }
+
+  // The score of one given path of each sequence; labels has rows as in Batch::unary.
+  void score(const std::int64_t* labels, double* scores) const {
+    for (std::int64_t i = 0; i < batch_.count; ++i) {
+      const Sequence<T> x = batch_.sequence(i);
+      const std::int64_t* y = labels + batch_.starts[i];
+      double total = 0.0;
+      for (std::int64_t t = 0; t < x.length; ++t) {
+        total += unary_score(x, t, static_cast<int>(y[t]));
+        if (t > 0) {
+          total += transition_score(x, t, static_cast<int>(y[t - 1]), static_cast<int>(y[t]));
+        }
+      }
+      scores[i] = total;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kForwardRows = 64;  // rows in hand when only log Z is asked for
+  static constexpr std::int64_t kBlockRows = 1024;  // longer sequences keep one row per block and
+                                                    // do the forward pass of each block twice
+
+  // A thread's own memory.
+  struct Memory {
+    Memory(const ChainBatch& batch, std::int64_t block)
+        : lane_size((2 * (block + 1) + 1) * batch.s_.stride),
+          scratch(aligned_doubles(scratch_size(batch.s_.labels))) {
+      if (block > 0) lanes = aligned_doubles(kGroup * lane_size);
+    }
+    std::int64_t lane_size;
+    AlignedDoubles scratch, lanes;
+    Scratch rows, checkpoints;
+  };
+
+  // Longest first, ties in the order given: groups then waste no steps. By counting, as sorting would
+  // cost a noticeable part of the whole.
+  void sort_by_length() {
+    order_.resize(static_cast<std::size_t>(batch_.count));
+    std::int64_t longest = 0;
+    for (std::int64_t i = 0; i < batch_.count; ++i) longest = std::max(longest, batch_.lengths[i]);
+    if (longest > 4 * batch_.count + 1024) {
+      std::iota(order_.begin(), order_.end(), std::int64_t{0});
+      std::stable_sort(order_.begin(), order_.end(), [this](std::int64_t a, std::int64_t b) {
+        return batch_.lengths[a] > batch_.lengths[b];
+      });
+      return;
+    }
+    std::vector<std::int64_t> place(static_cast<std::size_t>(longest) + 2, 0);
+    for (std::int64_t i = 0; i < batch_.count; ++i) ++place[longest - batch_.lengths[i] + 1];
+    std::partial_sum(place.begin(), place.end(), place.begin());
+    for (std::int64_t i = 0; i < batch_.count; ++i) {
+      order_[place[longest - batch_.lengths[i]]++] = i;
+    }
+  }
+
+  // Sequences that need several blocks, or cannot share a transition matrix, go alone.
+  void make_groups() {
+    std::int64_t i = 0;
+    while (i < batch_.count) {
+      first_.push_back(i);
+      const bool alone = s_.log == nullptr || batch_.lengths[order_[i]] > kBlockRows;
+      i = alone ? i + 1 : std::min<std::int64_t>(i + kGroup, batch_.count);
+    }
+    first_.push_back(batch_.count);
+  }
+
+  std::int64_t groups() const { return static_cast<std::int64_t>(first_.size()) - 1; }
+  std::int64_t first(std::int64_t g) const { return first_[static_cast<std::size_t>(g)]; }
+  int group_size(std::int64_t g) const { return static_cast<int>(first(g + 1) - first(g)); }
+  std::int64_t block_rows() const {
+    return batch_.count == 0 ? 0 : std::min(kBlockRows, batch_.lengths[order_[0]]);
+  }
+  bool scaled() const { return s_.log != nullptr && s_.scalable; }
+
+  // A number of partial sums that depends on the batch alone, never on the threads.
+  std::int64_t reduction_chunks() const {
+    const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
+    const std::int64_t most = std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 2, 32);
+    return std::min(groups(), most);
+  }
+
+  void add_chunks(const double* chunks, std::int64_t count, double* total) const {
+    for (int a = 0; a < s_.labels; ++a) {
+      for (int b = 0; b < s_.labels; ++b) {
+        double sum = 0.0;
+        for (std::int64_t c = 0; c < count; ++c) {
+          sum += chunks[(c * s_.labels + a) * s_.stride + b];
+        }
+        total[a * s_.labels + b] = sum;
+      }
+    }
+  }
+
+  // Lanes for the sequences of a group, with `block` rows of scratch each.
+  int open(std::int64_t g, T* out, Memory& memory, std::int64_t block, Lane<T>* lanes) const {
+    const int count = group_size(g);
+    for (int r = 0; r < count; ++r) {
+      const std::int64_t i = order_[first(g) + r];
+      double* alpha = memory.lanes.get() + r * memory.lane_size;
+      double* emission = alpha + (block + 1) * s_.stride;
+      T* to = out == nullptr ? nullptr : out + batch_.starts[i] * s_.labels;
+      const Outcome outcome{scaled() ? Status::ok : Status::needs_log_space, 0};
+      lanes[r] = {batch_.sequence(i), alpha, emission, emission + (block + 1) * s_.stride, to,
+                  0.0,                1.0,   {},       {},                                 outcome};
+    }
+    return count;
+  }
+
+  void forward_only(Lane<T>* lanes, int count) const {
+    if (!scaled()) return;
+    const std::int64_t longest = lanes[0].sequence.length;
+    for (std::int64_t begin = 0; begin < longest; begin += kForwardRows) {
+      const std::int64_t end = std::min(begin + kForwardRows, longest);
+      kernels_.scaled_forward(s_, lanes, count, begin, end);
+      for (int r = 0; r < count; ++r) {
+        const double* last = lanes[r].alpha + (end - begin) * s_.stride;
+        std::copy(last, last + s_.stride, lanes[r].alpha);
+      }
+    }
+    for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
+  }
+
+  // Marginals of a group; sequences that need log space are left to `rescue`.
+  void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts,
+                    std::vector<std::int64_t>& rescue) const {
+    Lane<T> lanes[kGroup];
+    const std::int64_t block = block_rows();
+    const int count = open(g, out.unary, memory, block, lanes);
+    if (scaled()) {
+      const std::int64_t longest = lanes[0].sequence.length;
+      const std::int64_t blocks = (longest + block - 1) / block;
+      double* checkpoints = memory.checkpoints.get(blocks * s_.stride);
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        const std::int64_t end = std::min((b + 1) * block, longest);
+        kernels_.scaled_forward(s_, lanes, count, b * block, end);
+        if (b + 1 < blocks) {
+          const double* last = lanes[0].alpha + block * s_.stride;
+          std::copy(last, last + s_.stride, checkpoints + b * s_.stride);
+          std::copy(last, last + s_.stride, lanes[0].alpha);
+        }
+      }
+      for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
+      for (std::int64_t b = blocks - 1; b >= 0; --b) {
+        const std::int64_t begin = b * block, end = std::min(begin + block, longest);
+        if (b + 1 < blocks) redo_forward(lanes[0], checkpoints, begin, end);
+        kernels_.scaled_backward(s_, lanes, count, begin, end);
+        for (int r = 0; r < count; ++r) {
+          add_pairs(lanes[r], order_[first(g) + r], begin, end, out, counts);
+        }
+      }
+    }
+    for (int r = 0; r < count; ++r) {
+      const std::int64_t i = order_[first(g) + r];
+      out.log_z[i] = lanes[r].log_z;
+      out.outcomes[i] = lanes[r].outcome;
+      if (lanes[r].outcome.status == Status::needs_log_space) rescue.push_back(i);
+    }
+  }
+
+  // The forward rows of a block once more, from the row before it.
+  void redo_forward(Lane<T>& lane, const double* checkpoints, std::int64_t begin,
+                    std::int64_t end) const {
+    const Lane<T> finished = lane;
+    if (begin > 0) {
+      const double* before = checkpoints + (begin / block_rows() - 1) * s_.stride;
+      std::copy(before, before + s_.stride, lane.alpha);
+    }
+    kernels_.scaled_forward(s_, &lane, 1, begin, end);
+    lane = finished;
+  }
+
+  // Pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end).
+  void add_pairs(const Lane<T>& lane, std::int64_t i, std::int64_t begin, std::int64_t end,
+                 const MarginalsOut<T>& out, double* counts) const {
+    if (lane.outcome.status != Status::ok) return;
+    const std::int64_t t = std::max<std::int64_t>(begin, 1);
+    const std::int64_t pairs = std::min(end, lane.sequence.length) - t;
+    const std::int64_t row = (t - begin) * s_.stride;  // of position t - 1
+    if (pairs <= 0) return;
+    if (counts != nullptr) {
+      kernels_.outer_products(s_, lane.alpha + row, lane.emission + row, pairs, counts);
+    }
+    if (out.pairwise != nullptr) {
+      T* to = out.pairwise + (out.pairwise_starts[i] + t - 1) * s_.labels * s_.labels;
+      kernels_.pairwise(s_, lane.alpha + row, lane.emission + row, pairs, to);
+    }
+  }
+
+  void log_marginals(std::int64_t i, const MarginalsOut<T>& out, Memory& memory,
+                     double* counts) const {
+    const Sequence<T> x = batch_.sequence(i);
+    out.outcomes[i] = log_forward(x, memory, &out.log_z[i]);
+    if (out.outcomes[i].status != Status::ok) return;
+    T* pairwise = out.pairwise == nullptr
+                      ? nullptr
+                      : out.pairwise + out.pairwise_starts[i] * s_.labels * s_.labels;
+    kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(),
+                          out.unary + batch_.starts[i] * s_.labels, pairwise, counts);
+  }
+
+  // The forward rows of a group's best paths; the sequences and their rows in x and row.
+  int max_forward(std::int64_t g, Sequence<T>* x, double** row, Scratch& rows, double* scratch,
+                  Outcome* outcome) const {
+    const int count = group_size(g);
+    std::int64_t total = 0;
+    for (int r = 0; r < count; ++r) {
+      x[r] = batch_.sequence(order_[first(g) + r]);
+      total += x[r].length;
+    }
+    double* memory = rows.get(total * s_.stride);
+    for (int r = 0; r < count; ++r) {
+      row[r] = memory;
+      memory += x[r].length * s_.stride;
+    }
+    kernels_.max_forward(s_, x, count, row, scratch, outcome);
+    return count;
+  }
+
+  Outcome log_forward(const Sequence<T>& x, Memory& memory, double* log_z) const {
+    return kernels_.log_forward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(),
+                                log_z);
+  }
+
+  double unary_score(const Sequence<T>& x, std::int64_t t, int b) const {
+    double score = x.unary[t * s_.labels + b];
+    if (t == 0) score += s_.start[b];
+    if (t == x.length - 1) score += s_.end[b];
+    return score;
+  }
+
+  double transition_score(const Sequence<T>& x, std::int64_t t, int a, int b) const {
+    if (s_.log != nullptr) return s_.log[a * s_.stride + b];
+    return x.transition[((t - 1) * s_.labels + a) * s_.labels + b];
+  }
+
+  Batch<T> batch_;
+  const ChainKernels<T>& kernels_;
+  SharedScores shared_;
+  const Shared& s_;
+  std::vector<std::int64_t> order_;  // sequences, longest first
+  std::vector<std::int64_t> first_;  // group g is order_[first_[g]] .. order_[first_[g + 1]]
+  int threads_ = 1;
+};
+
+}  // namespace trellis

@@ -1,0 +1,118 @@
+// The k best paths, exactly.
+//
+// The k best paths that end in label b at position t extend the k best of each label a at t-1. For each
+// (t, b) a heap holds one candidate per a: its best path not taken yet. Taking the top and replacing it by
+// the next of the same a gives the paths in order. Each (a, rank) is used once, so paths are distinct.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "chain_types.hpp"
+
+namespace trellis {
+
+class KBest {
+ public:
+  KBest(int labels, std::int64_t k) : labels_(labels), k_(k) {}
+
+  // transition(t, a, b) into position t; unary(t, b) with start and end folded in. Returns how many
+  // paths there are, at most k.
+  template <class Unary, class Transition>
+  std::int64_t search(std::int64_t length, const Unary& unary, const Transition& transition) {
+    length_ = length;
+    entries_.clear();
+    first_.assign(1, 0);
+    for (int b = 0; b < labels_; ++b) {
+      const double score = unary(0, b);
+      if (score > -kInfinity) entries_.push_back({score, 0, 0});
+      first_.push_back(static_cast<std::int64_t>(entries_.size()));
+    }
+    for (std::int64_t t = 1; t < length; ++t) {
+      for (int b = 0; b < labels_; ++b) extend(t, b, unary(t, b), transition);
+    }
+    return finish();
+  }
+
+  double score(std::int64_t rank) const { return final_[rank].score; }
+
+  void path(std::int64_t rank, std::int64_t* labels) const {
+    std::int64_t label = final_[rank].label;
+    std::int64_t at = final_[rank].rank;
+    for (std::int64_t t = length_ - 1; t >= 0; --t) {
+      labels[t] = label;
+      const Entry& entry = entries_[static_cast<std::size_t>(cell(t, label) + at)];
+      label = entry.label;
+      at = entry.rank;
+    }
+  }
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  struct Entry {  // a path that ends here, and where it comes from
+    double score;
+    std::int32_t label;
+    std::int64_t rank;
+  };
+  static bool worse(const Entry& a, const Entry& b) {
+    if (a.score != b.score) return a.score < b.score;
+    return std::pair(a.label, a.rank) > std::pair(b.label, b.rank);
+  }
+
+  std::int64_t cell(std::int64_t t, std::int64_t b) const {
+    return first_[static_cast<std::size_t>(t * labels_ + b)];
+  }
+  std::int64_t ways(std::int64_t t, std::int64_t b) const {
+    return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
+  }
+
+  // Up to k entries in order, from the heap of one candidate per label before.
+  template <class Score>
+  void take(std::int64_t t_before, const Score& score_of, std::vector<Entry>& into) {
+    heap_.clear();
+    const auto offer = [&](int a, std::int64_t rank) {
+      if (rank >= ways(t_before, a)) return;
+      const double score =
+          score_of(a, entries_[static_cast<std::size_t>(cell(t_before, a) + rank)].score);
+      if (!(score > -kInfinity)) return;
+      heap_.push_back({score, a, rank});
+      std::push_heap(heap_.begin(), heap_.end(), worse);
+    };
+    for (int a = 0; a < labels_; ++a) offer(a, 0);
+    for (std::int64_t taken = 0; taken < k_ && !heap_.empty(); ++taken) {
+      std::pop_heap(heap_.begin(), heap_.end(), worse);
+      const Entry best = heap_.back();
+      heap_.pop_back();
+      into.push_back(best);
+      offer(best.label, best.rank + 1);
+    }
+  }
+
+  template <class Transition>
+  void extend(std::int64_t t, int b, double unary, const Transition& transition) {
+    if (unary > -kInfinity) {
+      take(t - 1, [&](int a, double before) { return before + transition(t, a, b) + unary; },
+           entries_);
+    }
+    first_.push_back(static_cast<std::int64_t>(entries_.size()));
+  }
+
+  std::int64_t finish() {
+    final_.clear();
+    take(length_ - 1, [](int, double before) { return before; }, final_);
+    return static_cast<std::int64_t>(final_.size());
+  }
+
+  int labels_;
+  std::int64_t k_;
+  std::int64_t length_ = 0;
+  std::vector<Entry> entries_;        // of all (t, b), one after the other
+  std::vector<std::int64_t> first_;  // where each (t, b) begins
+  std::vector<Entry> heap_, final_;
+};
+
+}  // namespace trellis

@@ -1,0 +1,130 @@
+// What the chain kernels take and give: plain pointers, no ownership, no instruction set.
+//
+// A path y through a trellis of T positions and L labels scores
+//     start[y_0] + sum_t unary[t][y_t] + sum_{t>0} transition_t[y_{t-1}][y_t] + end[y_{T-1}].
+// Rows that the kernels read or write in scratch memory have `stride` columns (L rounded up to a
+// multiple of kPadding), so that whole vectors can be loaded; the user's arrays are never padded.
+#pragma once
+
+#include <cstdint>
+
+namespace trellis {
+
+inline constexpr int kPadding = 8;
+inline constexpr int kGroup = 4;  // sequences that go through a kernel side by side
+
+inline constexpr int padded(int labels) { return (labels + kPadding - 1) / kPadding * kPadding; }
+
+enum class Status : std::int64_t {
+  ok = 0,
+  infeasible = 1,        // no path is allowed; `position` is the first one that no path reaches
+  bad_unary = 2,         // NaN or +inf in the unary scores
+  bad_transition = 3,    // NaN or +inf in position-dependent transition scores
+  needs_log_space = 4,   // scores too far apart for scaled probabilities: not an error
+};
+
+// Two integers, so that an array of outcomes is an (n, 2) array of int64.
+struct Outcome {
+  Status status = Status::ok;
+  std::int64_t position = 0;
+};
+
+// Scores that all sequences of a batch share.
+struct Shared {
+  int labels;
+  int stride;
+  const double* start;         // (stride), zero-padded
+  const double* end;           // (stride), zero-padded
+  const double* log;           // (labels, stride) transition scores, padded with -inf; null if they
+                               // depend on the position
+  const double* log_by_to;     // the same, transposed: [to][from]
+  const double* weight;        // exp(log - shift), padded with 0
+  const double* weight_by_to;  // the same, transposed
+  double shift;                // the largest finite transition score
+  bool scalable;               // finite transition scores lie within what scaled probabilities can hold
+};
+
+// One sequence.
+template <class T>
+struct Sequence {
+  const T* unary;       // (length, labels)
+  const T* transition;  // (length - 1, labels, labels), or null if shared
+  std::int64_t length;
+};
+
+// One sequence on its way through the scaled kernels, with its scratch rows.
+template <class T>
+struct Lane {
+  Sequence<T> sequence;
+  double* alpha;     // (rows + 1, stride): scaled forward probabilities; row 0 is the row before the block
+  double* emission;  // (rows + 1, stride): scaled emissions, then forward messages times backward ones
+  double* beta;      // (stride): scaled backward probabilities of the row in hand
+  T* out;            // (length, labels) unary marginals
+  double log_z;      // log Z so far = log_z + log(product)
+  double product;
+  std::int64_t hazard[kPadding];   // lane masks gathered over all steps
+  std::int64_t invalid[kPadding];
+  Outcome outcome;
+};
+
+template <class T>
+std::int64_t length_of(const Sequence<T>& x) {
+  return x.length;
+}
+template <class T>
+std::int64_t length_of(const Lane<T>& lane) {
+  return lane.sequence.length;
+}
+
+// The kernels of one instruction set, for scores of type T.
+template <class T>
+struct ChainKernels {
+  // Scaled probabilities, up to kGroup sequences (longest first) at positions [begin, end).
+  void (*scaled_forward)(const Shared&, Lane<T>*, int count, std::int64_t begin, std::int64_t end);
+  void (*scaled_finish)(const Shared&, Lane<T>&);
+  void (*scaled_backward)(const Shared&, Lane<T>*, int count, std::int64_t begin, std::int64_t end);
+  // counts[a][b] += sum over rows r of alpha[r][a] * emission[r + 1][b]
+  void (*outer_products)(const Shared&, const double* alpha, const double* emission,
+                         std::int64_t rows, double* counts);
+  void (*pairwise)(const Shared&, const double* alpha, const double* emission, std::int64_t rows,
+                   T* out);
+
+  // Log space, exact for any scores. `rows` is (length, stride); `scratch` is log_scratch() doubles.
+  Outcome (*log_forward)(const Shared&, const Sequence<T>&, double* rows, double* scratch,
+                         double* log_z);
+  void (*log_backward)(const Shared&, const Sequence<T>&, const double* rows, double* scratch, T* out,
+                       T* pairwise, double* counts);
+  Outcome (*entropy)(const Shared&, const Sequence<T>&, double* scratch, double* entropy);
+  void (*sample)(const Shared&, const Sequence<T>&, double* rows, double* scratch,
+                 const double* uniforms, std::int64_t n, std::int64_t* labels);
+
+  // Max-plus. `rows` is (length, stride) per sequence.
+  void (*max_forward)(const Shared&, const Sequence<T>*, int count, double* const* rows,
+                      double* scratch, Outcome*);
+  double (*best_path)(const Shared&, const Sequence<T>&, const double* rows, double* scratch,
+                      std::int64_t* labels);
+  void (*max_backward)(const Shared&, const Sequence<T>&, const double* rows, double* scratch, T* out);
+};
+
+// Doubles of scratch for one sequence outside the scaled kernels: an expanded transition matrix and
+// a few rows.
+inline constexpr std::int64_t scratch_size(int labels) {
+  return static_cast<std::int64_t>(padded(labels)) * (labels + 8);
+}
+
+struct Kernels {
+  const char* name;
+  ChainKernels<float> chain_float;
+  ChainKernels<double> chain_double;
+
+  template <class T>
+  const ChainKernels<T>& chain() const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return chain_float;
+    } else {
+      return chain_double;
+    }
+  }
+};
+
+}  // namespace trellis

@@ -1,0 +1,21 @@
+// The hot kernels, compiled once for each instruction set (CMakeLists.txt sets TRELLIS_ISA and flags).
+#include "chain_log.hpp"
+#include "chain_max.hpp"
+#include "chain_scaled.hpp"
+
+#define TRELLIS_STRING_OF(x) #x
+#define TRELLIS_STRING(x) TRELLIS_STRING_OF(x)
+
+namespace trellis::TRELLIS_ISA {
+
+template <class T>
+constexpr ChainKernels<T> chain_kernels() {
+  return {scaled_forward<T>, scaled_finish<T>, scaled_backward<T>, outer_products, pairwise<T>,
+          log_forward<T>,    log_backward<T>,  entropy<T>,         sample<T>,
+          max_forward<T>,    best_path<T>,     max_backward<T>};
+}
+
+extern const Kernels kernels;
+const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA), chain_kernels<float>(), chain_kernels<double>()};
+
+}  // namespace trellis::TRELLIS_ISA

@@ -1,0 +1,30 @@
+"""Label sequences: models that score paths through a trellis, and exact, fast inference over them.
+
+Modules are imported when first used, so that ``import trellis`` is quick and pulls in nothing heavy.
+
+>>> import numpy as np
+>>> from trellis.inference import chain
+>>> unary = np.log([[0.9, 0.1], [0.4, 0.6], [0.9, 0.1]])
+>>> sticky = np.log([[0.8, 0.2], [0.2, 0.8]])
+>>> chain.viterbi(unary, sticky).labels
+array([0, 0, 0])
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+__version__ = "0.1.0"
+
+_MODULES = ("errors", "inference", "native")
+
+__all__ = ["__version__", "errors", "inference", "native"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,15 @@
+"""The errors that trellis raises: all are ``TrellisError``, and say which sequence, position and value."""
+
+__all__ = ["InfeasibleError", "InputError", "TrellisError"]
+
+
+class TrellisError(Exception):
+    """Any error that trellis raises on purpose."""
+
+
+class InputError(TrellisError, ValueError):
+    """An argument has a wrong shape, type or value."""
+
+
+class InfeasibleError(TrellisError, ValueError):
+    """No path is allowed: every labelling of a sequence meets a forbidden label or transition."""

@@ -1,0 +1,12 @@
+"""Scores in; log Z, marginals, best paths and samples out. Knows nothing of models, features or files."""
+
+from importlib import import_module
+from types import ModuleType
+
+__all__ = ["chain"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

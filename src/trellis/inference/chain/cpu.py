@@ -1,0 +1,342 @@
+"""The fast path: the functions of reference.py for whole batches, in the native core.
+
+All take the same scores:
+
+``unary``
+    ``(T, L)`` for one sequence; ``(B, T, L)`` for a padded batch, with ``lengths``; or a list of
+    ``(Tᵢ, L)`` arrays. float32 or float64; results that are arrays of positions have the same dtype.
+``transition``
+    ``(L, L)``: ``[a, b]`` scores label a followed by b. Or one matrix a step, ``(T-1, L, L)``: for
+    a padded batch ``(B, T-1, L, L)`` (or one ``(T-1, L, L)`` for all), for a list a list.
+``start``, ``end``
+    ``(L,)`` scores of the first and last label.
+``mask``
+    bool, shaped as ``unary``: False forbids a label at a position. With the observed labels alone
+    allowed where they are known, log Z sums over what is consistent with a partial labelling.
+``n_jobs``
+    threads; None is all cores. Results are the same bits for any number.
+
+A score of -inf forbids; NaN and +inf are errors.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.errors import InputError
+from trellis.inference.chain.batch import Array, Arrays, Integers, Scores, flat_labels, prepare
+from trellis.inference.chain.results import Counts, KBest, Marginals, Numbers, Path, Rows
+
+
+class Options(TypedDict, total=False):
+    """Keywords that every function takes."""
+
+    mask: Arrays | None
+    lengths: Array | Sequence[int] | None
+    n_jobs: int | None
+
+
+def _scores(
+    unary: Arrays, transition: Arrays, start: Array | None, end: Array | None, options: Options
+) -> Scores:
+    unknown = options.keys() - Options.__annotations__
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    return prepare(
+        unary,
+        transition,
+        start,
+        end,
+        options.get("mask"),
+        options.get("lengths"),
+        options.get("n_jobs"),
+    )
+
+
+def score(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    *,
+    labels: Arrays,
+    **options: Unpack[Options],
+) -> Numbers:
+    """start[y₀] + Σₜ unary[t, yₜ] + Σₜ transition[yₜ₋₁, yₜ] + end[y_T₋₁]; -inf for a forbidden path.
+
+    >>> score(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, 0.5], [0.0, 0.0]]), labels=[0, 1])
+    5.5
+    """
+    return _score(_scores(unary, transition, start, end, options), labels)
+
+
+def _score(s: Scores, labels: Arrays) -> Numbers:
+    paths = flat_labels(labels, s)
+    for i in range(len(s.layout.starts)):
+        s.check_finite(i)
+    out = np.empty(len(s.layout.starts))
+    s.core().score(paths, out)
+    return s.layout.per_sequence(out)
+
+
+def log_partition(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    **options: Unpack[Options],
+) -> Numbers:
+    """Log Z = log Σ_y exp(score(y)); -inf if no path is allowed.
+
+    >>> round(np.exp(log_partition(np.zeros((3, 2)), np.zeros((2, 2)))))  # with all scores 0, it counts
+    8
+    """
+    s = _scores(unary, transition, start, end, options)
+    log_z, outcomes = _log_partition(s)
+    s.raise_for(outcomes, infeasible=False)
+    return s.layout.per_sequence(log_z)
+
+
+def _log_partition(s: Scores) -> tuple[NDArray[np.float64], Integers]:
+    log_z, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    s.core().log_partition(log_z, outcomes)
+    log_z[outcomes[:, 0] != 0] = -np.inf
+    return log_z, outcomes
+
+
+def log_prob(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    *,
+    labels: Arrays,
+    **options: Unpack[Options],
+) -> Numbers:
+    """Log p(y) = score(y) - log Z.
+
+    >>> round(log_prob(np.zeros((2, 2)), np.zeros((2, 2)), labels=[0, 1]), 4)  # one of four
+    -1.3863
+    """
+    s = _scores(unary, transition, start, end, options)
+    log_z, outcomes = _log_partition(s)
+    s.raise_for(outcomes)
+    return _score(s, labels) - s.layout.per_sequence(log_z)
+
+
+def marginals(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    **options: Unpack[Options],
+) -> Marginals:
+    """p(yₜ) and p(yₜ₋₁, yₜ), by forward-backward.
+
+    >>> p = marginals(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.8, 0.2], [0.2, 0.8]]))
+    >>> p.unary.round(2).tolist()
+    [[0.9, 0.1], [0.74, 0.26]]
+    >>> p.pairwise.round(2).tolist()
+    [[[0.72, 0.18], [0.02, 0.08]]]
+    """
+    s = _scores(unary, transition, start, end, options)
+    flat, log_z = _forward_backward(s)
+
+    def pairwise() -> Rows:
+        pairs = s.layout.new_pairs(s.labels, s.unary.dtype)
+        if not np.array_equal(_forward_backward(s, pairs=pairs)[1], log_z):
+            raise InputError("the scores have changed since marginals() was called with them")
+        return s.layout.per_pair(pairs)
+
+    return Marginals(s.layout.per_position(flat), s.layout.per_sequence(log_z), pairwise)
+
+
+def _forward_backward(
+    s: Scores, pairs: Array | None = None, counts: NDArray[np.float64] | None = None
+) -> tuple[Array, NDArray[np.float64]]:
+    """Unary marginals as flat rows, and log Z; pairwise marginals, or their sum, where given room."""
+    flat = s.layout.new_rows((s.labels,), s.unary.dtype, 0.0)
+    log_z, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    pair_starts = None if pairs is None else s.layout.pair_starts()
+    s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes)
+    s.raise_for(outcomes)
+    return flat, log_z
+
+
+def expected_counts(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    **options: Unpack[Options],
+) -> Counts:
+    """∂ log Z / ∂ each argument, in its shape: how often the model expects to use each score.
+
+    Sums over the batch where an argument is shared by it. The gradient of log p(y) is what y uses
+    minus these.
+
+    >>> expected_counts(np.zeros((3, 2)), np.zeros((2, 2))).transition
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+    s = _scores(unary, transition, start, end, options)
+    used: Rows
+    if s.transition is not None:
+        used = np.empty(s.transition.shape)
+        flat, log_z = _forward_backward(s, counts=used)
+    else:
+        pairs = s.layout.new_pairs(s.labels, s.unary.dtype)
+        flat, log_z = _forward_backward(s, pairs=pairs)
+        used = s.layout.per_pair(pairs)
+        if np.ndim(cast(Any, transition)) == 3 and s.layout.padded:
+            used = cast(Array, used).sum(axis=0)
+    first = s.layout.starts
+    last = first + s.layout.lengths - 1
+    return Counts(
+        s.layout.per_position(flat),
+        used,
+        flat[first].sum(axis=0, dtype=np.float64),
+        flat[last].sum(axis=0, dtype=np.float64),
+        s.layout.per_sequence(log_z),
+    )
+
+
+def viterbi(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    **options: Unpack[Options],
+) -> Path:
+    """argmax_y score(y); of several best labels at a position, the first.
+
+    >>> best = viterbi(np.array([[0.0, 1.0], [0.9, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]]))
+    >>> best.labels.tolist(), best.score
+    ([1, 1], 2.0)
+    """
+    s = _scores(unary, transition, start, end, options)
+    labels = s.layout.new_rows((), np.int64, -1)
+    best, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    s.core().viterbi(labels, best, outcomes)
+    s.raise_for(outcomes)
+    return Path(s.layout.per_position(labels), s.layout.per_sequence(best))
+
+
+def kbest(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    *,
+    k: int,
+    **options: Unpack[Options],
+) -> KBest:
+    """The k best distinct paths and their scores, best first; fewer if fewer are allowed.
+
+    In a padded batch, paths that do not exist have labels -1 and score -inf.
+
+    >>> best = kbest(np.array([[0.0, 2.0], [1.0, 0.0]]), np.zeros((2, 2)), k=2)
+    >>> best.labels.tolist(), best.score.tolist()
+    ([[1, 0], [1, 1]], [3.0, 2.0])
+    """
+    _check_count(k, "k")
+    s = _scores(unary, transition, start, end, options)
+    s.raise_for(_log_partition(s)[1])
+    count = len(s.layout.starts)
+    paths = np.full(k * int(s.layout.lengths.sum()), -1, dtype=np.int64)
+    scores, found = np.full((count, k), -np.inf), np.empty(count, dtype=np.int64)
+    s.core().kbest(k, s.layout.rows_before, paths, scores, found)
+    labels = s.layout.paths(paths, k)
+    if s.layout.padded:
+        return KBest(labels, scores)
+    if s.layout.shape is not None:
+        return KBest(cast(Array, labels)[: found[0]], scores[0, : found[0]])
+    return KBest(
+        [own[:n] for own, n in zip(labels, found, strict=True)],
+        [own[:n] for own, n in zip(scores, found, strict=True)],
+    )
+
+
+def sample(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    *,
+    n: int = 1,
+    random_state: int | np.random.Generator | None = None,
+    **options: Unpack[Options],
+) -> Rows:
+    """N independent paths y ~ p(y), by forward filtering and backward sampling: ``(n, T)`` labels.
+
+    >>> sample(np.array([[0.0, -np.inf], [-np.inf, 0.0]]), np.zeros((2, 2)), n=2, random_state=0)
+    array([[0, 1],
+           [0, 1]])
+    """
+    _check_count(n, "n")
+    s = _scores(unary, transition, start, end, options)
+    uniforms = _generator(random_state).random(n * int(s.layout.lengths.sum()))
+    labels, outcomes = np.empty(len(uniforms), dtype=np.int64), s.new_outcomes()
+    s.core().sample(s.layout.rows_before, uniforms, labels, outcomes)
+    s.raise_for(outcomes)
+    return s.layout.paths(labels, n)
+
+
+def entropy(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    **options: Unpack[Options],
+) -> Numbers:
+    """-Σ_y p(y) log p(y), in nats.
+
+    >>> round(entropy(np.zeros((3, 2)), np.zeros((2, 2))) / np.log(2), 10)  # three fair coins
+    3.0
+    """
+    s = _scores(unary, transition, start, end, options)
+    out, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    s.core().entropy(out, outcomes)
+    s.raise_for(outcomes)
+    return s.layout.per_sequence(out)
+
+
+def max_marginals(
+    unary: Arrays,
+    transition: Arrays,
+    start: Array | None = None,
+    end: Array | None = None,
+    **options: Unpack[Options],
+) -> Rows:
+    """``[t, y]`` = the score of the best path with yₜ = y; -inf where there is none.
+
+    >>> max_marginals(np.array([[0.0, 2.0], [1.0, 0.0]]), np.zeros((2, 2))).tolist()
+    [[1.0, 3.0], [3.0, 2.0]]
+    """
+    s = _scores(unary, transition, start, end, options)
+    flat = s.layout.new_rows((s.labels,), s.unary.dtype, -np.inf)
+    outcomes = s.new_outcomes()
+    s.core().max_marginals(flat, outcomes)
+    s.raise_for(outcomes)
+    return s.layout.per_position(flat)
+
+
+def _check_count(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} must be a positive integer, not {value!r}")
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or (
+        isinstance(random_state, int | np.integer)
+        and not isinstance(random_state, bool)
+        and random_state >= 0
+    ):
+        return np.random.default_rng(random_state)
+    raise InputError(
+        f"random_state must be None, a non-negative integer or a Generator, not {random_state!r}"
+    )

@@ -1,0 +1,116 @@
+"""The recursions as the equations have them, for one sequence: slow, and what the fast path must equal."""
+
+import numpy as np
+
+from trellis.inference.chain.results import Counts, KBest, Marginals, Path
+
+
+def _fold(unary, transition, start=None, end=None, mask=None):
+    """Unary scores with start, end and mask folded in, and one transition matrix per step."""
+    u = np.array(unary, dtype=float) if mask is None else np.where(mask, unary, -np.inf)
+    u[0] += 0.0 if start is None else start
+    u[-1] += 0.0 if end is None else end
+    T, L = u.shape
+    return u, np.broadcast_to(transition, (T - 1, L, L))
+
+
+def _logsumexp(x, axis):
+    top = np.max(x, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):  # log 0 = -inf: no allowed path
+        return np.squeeze(top, axis) + np.log(np.sum(np.exp(x - top), axis=axis))
+
+
+def _forward(u, A, add):
+    """α[t, b] = add over a of (α[t-1, a] + A[t-1, a, b]) + u[t, b]."""
+    alpha = [u[0]]
+    for t in range(1, len(u)):
+        alpha.append(add(alpha[-1][:, None] + A[t - 1], 0) + u[t])
+    return np.array(alpha)
+
+
+def _backward(u, A, add):
+    """β[t, a] = add over b of (A[t, a, b] + u[t+1, b] + β[t+1, b])."""
+    beta = [np.zeros(u.shape[1])]
+    for t in range(len(u) - 1, 0, -1):
+        beta.append(add(A[t - 1] + u[t] + beta[-1], 1))
+    return np.array(beta[::-1])
+
+
+def score(unary, transition, start=None, end=None, *, labels, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    steps = np.arange(len(u))
+    return u[steps, labels].sum() + A[steps[1:] - 1, labels[:-1], labels[1:]].sum()
+
+
+def log_partition(unary, transition, start=None, end=None, *, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    return _logsumexp(_forward(u, A, _logsumexp)[-1], 0)
+
+
+def log_prob(unary, transition, start=None, end=None, *, labels, mask=None):
+    scores = (unary, transition, start, end)
+    return score(*scores, labels=labels, mask=mask) - log_partition(*scores, mask=mask)
+
+
+def marginals(unary, transition, start=None, end=None, *, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    alpha, beta = _forward(u, A, _logsumexp), _backward(u, A, _logsumexp)
+    log_z = _logsumexp(alpha[-1], 0)
+    pairs = alpha[:-1, :, None] + A + (u + beta)[1:, None, :]
+    return Marginals(np.exp(alpha + beta - log_z), log_z, lambda: np.exp(pairs - log_z))
+
+
+def expected_counts(unary, transition, start=None, end=None, *, mask=None):
+    p = marginals(unary, transition, start, end, mask=mask)
+    pairs = p.pairwise.sum(axis=0) if np.ndim(transition) == 2 else p.pairwise
+    return Counts(p.unary, pairs, p.unary[0], p.unary[-1], p.log_partition)
+
+
+def viterbi(unary, transition, start=None, end=None, *, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    best = _forward(u, A, np.max)
+    labels = [int(best[-1].argmax())]
+    for t in range(len(u) - 1, 0, -1):
+        labels.append(int((best[t - 1] + A[t - 1, :, labels[-1]]).argmax()))
+    return Path(np.array(labels[::-1]), best[-1].max())
+
+
+def kbest(unary, transition, start=None, end=None, *, k, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    ways = [[(u[0, b], (b,))] for b in range(u.shape[1])]  # the best paths that end in each label
+    for t in range(1, len(u)):
+        ways = [
+            sorted(
+                ((s + A[t - 1, a, b] + u[t, b], (*y, b)) for a, w in enumerate(ways) for s, y in w),
+                reverse=True,
+            )[:k]
+            for b in range(u.shape[1])
+        ]
+    best = sorted((way for w in ways for way in w if way[0] > -np.inf), reverse=True)[:k]
+    return KBest(np.array([y for _, y in best]), np.array([s for s, _ in best]))
+
+
+def sample(unary, transition, start=None, end=None, *, n=1, random_state=None, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    alpha = _forward(u, A, _logsumexp)
+    uniforms = np.random.default_rng(random_state).random((n, len(u)))
+    labels = np.empty((n, len(u)), dtype=np.int64)
+    for i, t in np.ndindex(n, len(u)):
+        back = len(u) - 1 - t
+        x = alpha[back] if t == 0 else alpha[back] + A[back, :, labels[i, back + 1]]
+        total = np.cumsum(np.exp(x - x.max()))
+        labels[i, back] = np.searchsorted(total, uniforms[i, back] * total[-1], side="right")
+    return labels
+
+
+def entropy(unary, transition, start=None, end=None, *, mask=None):
+    p = marginals(unary, transition, start, end, mask=mask)
+    u, A = _fold(unary, transition, start, end, mask)
+    used = lambda q, s: np.sum(q * np.where(q > 0, s, 0.0))  # noqa: E731
+    return p.log_partition - used(p.unary, u) - used(p.pairwise, A)
+
+
+def max_marginals(unary, transition, start=None, end=None, *, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    return _forward(u, A, np.max) + _backward(u, A, np.max)

@@ -1,0 +1,59 @@
+"""The compiled core: the instruction set in use, and how many threads ``n_jobs`` means.
+
+The hot kernels are compiled several times, and the best that the machine can run is chosen when the
+core is loaded. The environment variable ``TRELLIS_ISA`` (``v2``, ``v3``, ``v4``) forces one.
+"""
+
+import os
+
+from trellis import _core
+from trellis.errors import InputError
+
+__all__ = ["available_isas", "isa", "resolve_jobs", "use_isa"]
+
+_MOST_THREADS = 256
+
+
+def isa() -> str:
+    """The instruction set of the kernels in use, such as ``"x86-64-v3"``."""
+    return _core.isa()
+
+
+def available_isas() -> tuple[str, ...]:
+    """The instruction sets that trellis has kernels for and this machine can run, worst first."""
+    return tuple(_core.available_isas())
+
+
+def use_isa(name: str) -> None:
+    """Switch all further calls to the kernels of one instruction set: ``use_isa("v3")``."""
+    if not isinstance(name, str) or not _core.use_isa(name):
+        raise InputError(f"no kernels for {name!r} here: choose one of {', '.join(available_isas())}")
+
+
+def resolve_jobs(n_jobs: int | None) -> int:
+    """The number of threads: None is all cores, -1 too, -2 all but one, as in joblib.
+
+    >>> resolve_jobs(3)
+    3
+    """
+    if n_jobs is None:
+        n_jobs = -1
+    if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__"):
+        raise InputError(f"n_jobs must be an integer or None, not {n_jobs!r}")
+    jobs = n_jobs.__index__()
+    if jobs == 0:
+        raise InputError("n_jobs is 0: use 1 for one thread, None or -1 for all cores")
+    if jobs < 0:
+        jobs = max(1, _cores() + 1 + jobs)
+    return min(jobs, _MOST_THREADS)
+
+
+def _cores() -> int:
+    """The cores that this process may use: containers and taskset allow fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+if os.environ.get("TRELLIS_ISA"):
+    use_isa(os.environ["TRELLIS_ISA"])
