@@ -2,15 +2,15 @@
 //
 // Python allocates all results. Sizes are checked here once more, so that no call can read or write
 // outside an array, whatever Python passes.
-#include "chain_batch.hpp"
-
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "bindings.hpp"
+#include "chain_batch.hpp"
 #include "dispatch.hpp"
 
 namespace nb = nanobind;
@@ -28,17 +28,72 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
+// A two-dimensional array of doubles or floats, seen through the buffer protocol: numpy's own way is
+// several times quicker than a generic cast, which matters for lists of thousands of short sequences.
+struct Matrix {
+  const void* data;
+  std::int64_t rows, columns;
+  char type;  // 'd' or 'f'
+};
+
+// False if it is anything but a C-contiguous numpy array of two dimensions, in native byte order.
+bool look_at(PyObject* object, PyObject* array_type, Matrix* matrix) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != array_type) return false;
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  const bool plain =
+      view.ndim == 2 && (view.format[0] == 'd' || view.format[0] == 'f') && view.format[1] == '\0';
+  if (plain) *matrix = {view.buf, view.shape[0], view.shape[1], view.format[0]};
+  PyBuffer_Release(&view);  // the array itself keeps its memory
+  return plain;
+}
+
+// Fills in the lengths of a list of arrays that can be used as they are, and returns their number of
+// labels; 0 if any is empty, or differs from the others, or must be converted first.
+std::int64_t scan_arrays(const nb::list& arrays, Out<std::int64_t, 1> lengths) {
+  require(lengths.shape(0) == arrays.size(), "lengths must have one entry an array");
+  const nb::object array_type = nb::module_::import_("numpy").attr("ndarray");
+  Matrix first{};
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    Matrix matrix;
+    PyObject* item = PyList_GET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i));
+    if (!look_at(item, array_type.ptr(), &matrix)) return 0;
+    if (i == 0) first = matrix;
+    if (matrix.rows == 0 || matrix.columns != first.columns || matrix.type != first.type) return 0;
+    lengths.data()[i] = matrix.rows;
+  }
+  return first.columns;
+}
+
 // The arrays of one batch, kept alive while the calls run.
 template <class T>
 class Chain {
  public:
-  Chain(In<T, 2> unary, Integers starts, Integers lengths, std::optional<In<double, 2>> transition,
+  // unary is one (rows, labels) array, or a list of (length, labels) arrays.
+  Chain(nb::object unary, Integers starts, Integers lengths, std::optional<In<double, 2>> transition,
         std::optional<In<T, 3>> transitions, std::optional<Integers> transition_starts,
         std::optional<In<double, 1>> start, std::optional<In<double, 1>> end, int threads)
-      : unary_(unary), starts_(starts), lengths_(lengths), transition_(transition),
-        transitions_(transitions), transition_starts_(transition_starts), start_(start), end_(end),
+      : starts_(starts),
+        lengths_(lengths),
+        transition_(transition),
+        transitions_(transitions),
+        start_(start),
+        end_(end),
         threads_(threads) {
-    check();
+    require(lengths.shape(0) == starts.shape(0), "starts and lengths must have one size");
+    require(threads > 0, "threads must be positive");
+    if (nb::isinstance<nb::list>(unary)) {
+      take_list(nb::borrow<nb::list>(unary));
+    } else {
+      take_array(nb::cast<In<T, 2>>(unary));
+    }
+    require(0 < labels_ && labels_ <= 1 << 20, "unary: between 1 and 2^20 labels");
+    check_transitions(transition_starts);
+    require(!start_ || static_cast<std::int64_t>(start_->shape(0)) == labels_, "start size");
+    require(!end_ || static_cast<std::int64_t>(end_->shape(0)) == labels_, "end size");
   }
 
   void log_partition(Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
@@ -65,9 +120,8 @@ class Chain {
     run([&](const ChainBatch<T>& c) { c.marginals(out); });
   }
 
-  void viterbi(Out<std::int64_t, 1> labels, Out<double, 1> score,
-               Out<std::int64_t, 2> outcomes) const {
-    check_rows(labels.shape(0), unary_.shape(1));
+  void viterbi(Out<std::int64_t, 1> labels, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
+    check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
     check_size(score.shape(0));
     run([&](const ChainBatch<T>& c) { c.viterbi(labels.data(), score.data(), outcome(outcomes)); });
   }
@@ -93,8 +147,8 @@ class Chain {
     });
   }
 
-  void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels,
-             Out<double, 2> scores, Out<std::int64_t, 1> found) const {
+  void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels, Out<double, 2> scores,
+             Out<std::int64_t, 1> found) const {
     const std::int64_t rows = check_packed(rows_before);
     require(k > 0 && static_cast<std::int64_t>(labels.shape(0)) == k * rows, "kbest: labels size");
     check_size(scores.shape(0));
@@ -106,12 +160,12 @@ class Chain {
   }
 
   void score(Integers labels, Out<double, 1> scores) const {
-    check_rows(labels.shape(0), unary_.shape(1));
+    check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
     check_size(scores.shape(0));
     for (std::int64_t i = 0; i < count(); ++i) {
       for (std::int64_t t = 0; t < lengths_.data()[i]; ++t) {
         const std::int64_t y = labels.data()[starts_.data()[i] + t];
-        require(0 <= y && y < this->labels(), "score: a label is out of range");
+        require(0 <= y && y < labels_, "score: a label is out of range");
       }
     }
     run([&](const ChainBatch<T>& c) { c.score(labels.data(), scores.data()); });
@@ -119,54 +173,74 @@ class Chain {
 
  private:
   std::int64_t count() const { return static_cast<std::int64_t>(starts_.shape(0)); }
-  std::int64_t labels() const { return static_cast<std::int64_t>(unary_.shape(1)); }
 
   template <class Call>
   void run(const Call& call) const {
     const nb::gil_scoped_release release;
     const Batch<T> batch{count(),
-                         static_cast<int>(labels()),
+                         static_cast<int>(labels_),
                          unary_.data(),
                          starts_.data(),
                          lengths_.data(),
                          transition_ ? transition_->data() : nullptr,
-                         transitions_ ? transitions_->data() : nullptr,
-                         transition_starts_ ? transition_starts_->data() : nullptr,
+                         transitions_ ? matrices_.data() : nullptr,
                          start_ ? start_->data() : nullptr,
                          end_ ? end_->data() : nullptr};
     call(ChainBatch<T>(batch, kernels().chain<T>(), threads_));
   }
 
-  void check() const {
-    require(0 < labels() && labels() <= 1 << 20, "unary: between 1 and 2^20 labels");
-    require(lengths_.shape(0) == starts_.shape(0), "starts and lengths must have one size");
-    require(threads_ > 0, "threads must be positive");
+  void take_array(const In<T, 2>& array) {
+    kept_ = nb::make_tuple(array);
+    labels_ = static_cast<std::int64_t>(array.shape(1));
+    rows_ = static_cast<std::int64_t>(array.shape(0));
     for (std::int64_t i = 0; i < count(); ++i) {
       const std::int64_t start = starts_.data()[i], length = lengths_.data()[i];
-      require(start >= 0 && length > 0 && length <= static_cast<std::int64_t>(unary_.shape(0)) &&
-                  start <= static_cast<std::int64_t>(unary_.shape(0)) - length,
+      require(start >= 0 && length > 0 && length <= rows_ && start <= rows_ - length,
               "a sequence lies outside the rows of unary");
+      unary_.push_back(array.data() + start * labels_);
     }
+  }
+
+  void take_list(const nb::list& arrays) {
+    kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
+    const nb::object array_type = nb::module_::import_("numpy").attr("ndarray");
+    require(kept_.size() == starts_.shape(0), "one array a sequence");
+    for (std::int64_t i = 0; i < count(); ++i) {
+      Matrix matrix;
+      require(look_at(PyTuple_GET_ITEM(kept_.ptr(), i), array_type.ptr(), &matrix) &&
+                  matrix.type == (sizeof(T) == 4 ? 'f' : 'd'),
+              "unary: an array of another dtype or layout");
+      if (i == 0) labels_ = matrix.columns;
+      require(matrix.columns == labels_ && matrix.rows == lengths_.data()[i] && matrix.rows > 0 &&
+                  starts_.data()[i] == rows_,
+              "unary: an array of another size");
+      rows_ += matrix.rows;
+      unary_.push_back(static_cast<const T*>(matrix.data));
+    }
+  }
+
+  void check_transitions(const std::optional<Integers>& starts) {
     require(transition_.has_value() != transitions_.has_value(),
             "either transition or transitions must be given");
     if (transition_) check_square(transition_->shape(0), transition_->shape(1));
-    if (transitions_) {
-      require(transition_starts_.has_value(), "transitions needs transition_starts");
-      check_matrices(*transitions_, *transition_starts_);
+    if (!transitions_) return;
+    require(starts.has_value(), "transitions needs transition_starts");
+    check_matrices(*transitions_, *starts);
+    for (std::int64_t i = 0; i < count(); ++i) {
+      matrices_.push_back(transitions_->data() + starts->data()[i] * labels_ * labels_);
     }
-    require(!start_ || static_cast<std::int64_t>(start_->shape(0)) == labels(), "start size");
-    require(!end_ || static_cast<std::int64_t>(end_->shape(0)) == labels(), "end size");
   }
 
   void check_square(std::size_t rows, std::size_t columns) const {
-    require(static_cast<std::int64_t>(rows) == labels() && rows == columns,
+    require(static_cast<std::int64_t>(rows) == labels_ && rows == columns,
             "a transition matrix must be (labels, labels)");
   }
   void check_size(std::size_t size) const {
     require(static_cast<std::int64_t>(size) == count(), "a result must have one entry a sequence");
   }
   void check_rows(std::size_t rows, std::size_t columns) const {
-    require(rows == unary_.shape(0) && columns == unary_.shape(1), "a result must match unary");
+    require(static_cast<std::int64_t>(rows) == rows_ && static_cast<std::int64_t>(columns) == labels_,
+            "a result must match unary");
   }
   template <class Matrices>
   void check_matrices(const Matrices& matrices, const Integers& starts) const {
@@ -195,11 +269,13 @@ class Chain {
     return reinterpret_cast<Outcome*>(outcomes.data());
   }
 
-  In<T, 2> unary_;
+  nb::tuple kept_;                  // the arrays that unary_ points into
+  std::vector<const T*> unary_;     // of each sequence
+  std::vector<const T*> matrices_;  // of each sequence, if transitions depend on the position
+  std::int64_t labels_ = 0, rows_ = 0;
   Integers starts_, lengths_;
   std::optional<In<double, 2>> transition_;
   std::optional<In<T, 3>> transitions_;
-  std::optional<Integers> transition_starts_;
   std::optional<In<double, 1>> start_, end_;
   int threads_;
 };
@@ -208,12 +284,12 @@ template <class T>
 void bind(nb::module_& m, const char* name) {
   using C = Chain<T>;
   nb::class_<C>(m, name)
-      .def(nb::init<In<T, 2>, Integers, Integers, std::optional<In<double, 2>>,
+      .def(nb::init<nb::object, Integers, Integers, std::optional<In<double, 2>>,
                     std::optional<In<T, 3>>, std::optional<Integers>, std::optional<In<double, 1>>,
                     std::optional<In<double, 1>>, int>(),
            nb::arg("unary"), nb::arg("starts"), nb::arg("lengths"), nb::arg("transition").none(),
-           nb::arg("transitions").none(), nb::arg("transition_starts").none(),
-           nb::arg("start").none(), nb::arg("end").none(), nb::arg("threads"))
+           nb::arg("transitions").none(), nb::arg("transition_starts").none(), nb::arg("start").none(),
+           nb::arg("end").none(), nb::arg("threads"))
       .def("log_partition", &C::log_partition)
       .def("marginals", &C::marginals, nb::arg("unary"), nb::arg("pairwise").none(),
            nb::arg("pairwise_starts").none(), nb::arg("counts").none(), nb::arg("log_z"),
@@ -230,6 +306,7 @@ void bind(nb::module_& m, const char* name) {
 }  // namespace trellis
 
 void bind_chain(nb::module_& m) {
+  m.def("scan_arrays", &trellis::scan_arrays, nb::arg("arrays"), nb::arg("lengths"));
   trellis::bind<float>(m, "ChainFloat32");
   trellis::bind<double>(m, "ChainFloat64");
 }

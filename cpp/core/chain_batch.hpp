@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "aligned.hpp"
 #include "chain_kbest.hpp"
 #include "chain_shared.hpp"
 #include "chain_types.hpp"
+#include "length_groups.hpp"
 #include "thread_pool.hpp"
 
 namespace trellis {
@@ -18,48 +18,52 @@ namespace trellis {
 // Where the results of forward-backward go; pairwise and counts may be null.
 template <class T>
 struct MarginalsOut {
-  T* unary;                              // rows as in Batch::unary
-  T* pairwise;                           // (matrices, labels, labels)
+  T* unary;                             // (rows, labels)
+  T* pairwise;                          // (matrices, labels, labels)
   const std::int64_t* pairwise_starts;  // the first matrix of each sequence
-  double* counts;                        // (labels, labels): pairwise marginals, summed over everything
-  double* log_z;                         // (count)
-  Outcome* outcomes;                     // (count)
+  double* counts;                       // (labels, labels): pairwise marginals, summed over everything
+  double* log_z;                        // (count)
+  Outcome* outcomes;                    // (count)
 };
 
 template <class T>
 class ChainBatch {
  public:
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads)
-      : batch_(batch), kernels_(kernels), shared_(batch), s_(shared_.view()) {
-    sort_by_length();
-    make_groups();
-    std::int64_t rows = 0;
-    for (std::int64_t i = 0; i < batch.count; ++i) rows += batch.lengths[i];
+      : batch_(batch),
+        kernels_(kernels),
+        shared_(batch),
+        s_(shared_.view()),
+        // Sequences that need several blocks, or cannot share a transition matrix, go alone.
+        groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
     constexpr double kWorthThreads = 50'000;  // label pairs; below, waking a thread costs more
-    const double pairs = static_cast<double>(rows) * batch.labels * batch.labels;
+    const double pairs = static_cast<double>(groups_.rows()) * batch.labels * batch.labels;
     threads_ = pairs < kWorthThreads ? 1 : threads;
   }
 
   void log_partition(double* log_z, Outcome* outcomes) const {
-    parallel_for(groups(), threads_, [&] {
-      return [&, this, memory = Memory(*this, kForwardRows)](std::int64_t g) mutable {
-        Lane<T> lanes[kGroup];
-        const int count = open(g, nullptr, memory, kForwardRows, lanes);
-        forward_only(lanes, count);
-        for (int r = 0; r < count; ++r) {
-          const std::int64_t i = order_[first(g) + r];
-          log_z[i] = lanes[r].log_z;
-          if (lanes[r].outcome.status == Status::needs_log_space) {
-            lanes[r].outcome = log_forward(lanes[r].sequence, memory, &log_z[i]);
+    const std::int64_t chunks = groups_.tasks(threads_);
+    parallel_for(chunks, threads_, [&] {
+      return [&, this, memory = Memory(*this, kForwardRows)](std::int64_t c) mutable {
+        for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          Lane<T> lanes[kGroup]{};
+          const int count = open(g, nullptr, memory, kForwardRows, lanes);
+          forward_only(lanes, count);
+          for (int r = 0; r < count; ++r) {
+            const std::int64_t i = groups_.sequence(g, r);
+            log_z[i] = lanes[r].log_z;
+            if (lanes[r].outcome.status == Status::needs_log_space) {
+              lanes[r].outcome = log_forward(lanes[r].sequence, memory, &log_z[i]);
+            }
+            outcomes[i] = lanes[r].outcome;
           }
-          outcomes[i] = lanes[r].outcome;
         }
       };
     });
   }
 
   void marginals(const MarginalsOut<T>& out) const {
-    const std::int64_t chunks = out.counts == nullptr ? groups() : reduction_chunks();
+    const std::int64_t chunks = out.counts == nullptr ? groups_.tasks(threads_) : reduction_chunks();
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
     AlignedDoubles counts;
     if (out.counts != nullptr) {
@@ -71,7 +75,7 @@ class ChainBatch {
               rescue = std::vector<std::int64_t>()](std::int64_t c) mutable {
         double* own = out.counts == nullptr ? nullptr : counts.get() + c * square;
         rescue.clear();
-        for (std::int64_t g = c * groups() / chunks; g < (c + 1) * groups() / chunks; ++g) {
+        for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
           scaled_group(g, out, memory, own, rescue);
         }
         if (own != nullptr && s_.weight != nullptr) {  // log space adds whole pairs, so it comes after
@@ -84,48 +88,28 @@ class ChainBatch {
   }
 
   void viterbi(std::int64_t* labels, double* score, Outcome* outcomes) const {
-    parallel_for(groups(), threads_, [&] {
-      return [&, this, rows = Scratch(),
-              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t g) mutable {
-        Sequence<T> x[kGroup];
-        double* row[kGroup];
-        Outcome outcome[kGroup];
-        const int count = max_forward(g, x, row, rows, scratch.get(), outcome);
-        for (int r = 0; r < count; ++r) {
-          const std::int64_t i = order_[first(g) + r];
-          outcomes[i] = outcome[r];
-          if (outcome[r].status != Status::ok) continue;
-          score[i] = kernels_.best_path(s_, x[r], row[r], scratch.get(), labels + batch_.starts[i]);
-        }
-      };
+    for_each_max_group(outcomes, [&](const MaxGroup& group, double* scratch) {
+      std::int64_t* paths[kGroup];
+      double best[kGroup];
+      for (int r = 0; r < group.count; ++r) paths[r] = labels + batch_.starts[group.index[r]];
+      kernels_.best_paths(s_, group.x, group.count, group.rows, scratch, paths, best);
+      for (int r = 0; r < group.count; ++r) score[group.index[r]] = best[r];
     });
   }
 
   void max_marginals(T* out, Outcome* outcomes) const {
-    parallel_for(groups(), threads_, [&] {
-      return [&, this, rows = Scratch(),
-              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t g) mutable {
-        Sequence<T> x[kGroup];
-        double* row[kGroup];
-        Outcome outcome[kGroup];
-        const int count = max_forward(g, x, row, rows, scratch.get(), outcome);
-        for (int r = 0; r < count; ++r) {
-          const std::int64_t i = order_[first(g) + r];
-          outcomes[i] = outcome[r];
-          T* to = out + batch_.starts[i] * s_.labels;
-          if (outcome[r].status == Status::ok) {
-            kernels_.max_backward(s_, x[r], row[r], scratch.get(), to);
-          }
-        }
-      };
+    for_each_max_group(outcomes, [&](const MaxGroup& group, double* scratch) {
+      for (int r = 0; r < group.count; ++r) {
+        T* to = out + batch_.starts[group.index[r]] * s_.labels;
+        kernels_.max_backward(s_, group.x[r], group.rows[r], scratch, to);
+      }
     });
   }
 
   void entropy(double* result, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
-      return [&, this,
-              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
-        const std::int64_t i = order_[n];
+      return [&, this, scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
+        const std::int64_t i = groups_.sequence(n);
         outcomes[i] = kernels_.entropy(s_, batch_.sequence(i), scratch.get(), &result[i]);
       };
     });
@@ -136,7 +120,7 @@ class ChainBatch {
               std::int64_t* labels, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
       return [&, this, memory = Memory(*this, 0)](std::int64_t task) mutable {
-        const std::int64_t i = order_[task];
+        const std::int64_t i = groups_.sequence(task);
         const Sequence<T> x = batch_.sequence(i);
         double log_z;
         outcomes[i] = log_forward(x, memory, &log_z);
@@ -153,7 +137,7 @@ class ChainBatch {
              std::int64_t* found) const {
     parallel_for(batch_.count, threads_, [&] {
       return [&, this, search = KBest(s_.labels, k)](std::int64_t task) mutable {
-        const std::int64_t i = order_[task];
+        const std::int64_t i = groups_.sequence(task);
         const Sequence<T> x = batch_.sequence(i);
         found[i] = search.search(
             x.length, [&](std::int64_t t, int b) { return unary_score(x, t, b); },
@@ -166,7 +150,7 @@ class ChainBatch {
     });
   }
 
-  // The score of one given path of each sequence; labels has rows as in Batch::unary.
+  // The score of one given path of each sequence; labels has one entry a row.
   void score(const std::int64_t* labels, double* scores) const {
     for (std::int64_t i = 0; i < batch_.count; ++i) {
       const Sequence<T> x = batch_.sequence(i);
@@ -199,51 +183,14 @@ class ChainBatch {
     Scratch rows, checkpoints;
   };
 
-  // Longest first, ties in the order given: groups then waste no steps. By counting, as sorting would
-  // cost a noticeable part of the whole.
-  void sort_by_length() {
-    order_.resize(static_cast<std::size_t>(batch_.count));
-    std::int64_t longest = 0;
-    for (std::int64_t i = 0; i < batch_.count; ++i) longest = std::max(longest, batch_.lengths[i]);
-    if (longest > 4 * batch_.count + 1024) {
-      std::iota(order_.begin(), order_.end(), std::int64_t{0});
-      std::stable_sort(order_.begin(), order_.end(), [this](std::int64_t a, std::int64_t b) {
-        return batch_.lengths[a] > batch_.lengths[b];
-      });
-      return;
-    }
-    std::vector<std::int64_t> place(static_cast<std::size_t>(longest) + 2, 0);
-    for (std::int64_t i = 0; i < batch_.count; ++i) ++place[longest - batch_.lengths[i] + 1];
-    std::partial_sum(place.begin(), place.end(), place.begin());
-    for (std::int64_t i = 0; i < batch_.count; ++i) {
-      order_[place[longest - batch_.lengths[i]]++] = i;
-    }
-  }
-
-  // Sequences that need several blocks, or cannot share a transition matrix, go alone.
-  void make_groups() {
-    std::int64_t i = 0;
-    while (i < batch_.count) {
-      first_.push_back(i);
-      const bool alone = s_.log == nullptr || batch_.lengths[order_[i]] > kBlockRows;
-      i = alone ? i + 1 : std::min<std::int64_t>(i + kGroup, batch_.count);
-    }
-    first_.push_back(batch_.count);
-  }
-
-  std::int64_t groups() const { return static_cast<std::int64_t>(first_.size()) - 1; }
-  std::int64_t first(std::int64_t g) const { return first_[static_cast<std::size_t>(g)]; }
-  int group_size(std::int64_t g) const { return static_cast<int>(first(g + 1) - first(g)); }
-  std::int64_t block_rows() const {
-    return batch_.count == 0 ? 0 : std::min(kBlockRows, batch_.lengths[order_[0]]);
-  }
+  std::int64_t block_rows() const { return std::min(kBlockRows, batch_.lengths[groups_.sequence(0)]); }
   bool scaled() const { return s_.log != nullptr && s_.scalable; }
 
   // A number of partial sums that depends on the batch alone, never on the threads.
   std::int64_t reduction_chunks() const {
     const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
     const std::int64_t most = std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 2, 32);
-    return std::min(groups(), most);
+    return std::min(groups_.count(), most);
   }
 
   void add_chunks(const double* chunks, std::int64_t count, double* total) const {
@@ -260,15 +207,24 @@ class ChainBatch {
 
   // Lanes for the sequences of a group, with `block` rows of scratch each.
   int open(std::int64_t g, T* out, Memory& memory, std::int64_t block, Lane<T>* lanes) const {
-    const int count = group_size(g);
+    const int count = groups_.size(g);
     for (int r = 0; r < count; ++r) {
-      const std::int64_t i = order_[first(g) + r];
+      const std::int64_t i = groups_.sequence(g, r);
       double* alpha = memory.lanes.get() + r * memory.lane_size;
-      double* emission = alpha + (block + 1) * s_.stride;
-      T* to = out == nullptr ? nullptr : out + batch_.starts[i] * s_.labels;
-      const Outcome outcome{scaled() ? Status::ok : Status::needs_log_space, 0};
-      lanes[r] = {batch_.sequence(i), alpha, emission, emission + (block + 1) * s_.stride, to,
-                  0.0,                1.0,   {},       {},                                 outcome};
+      lanes[r] = {};
+      lanes[r].sequence = batch_.sequence(i);
+      lanes[r].alpha = alpha;
+      lanes[r].emission = alpha + (block + 1) * s_.stride;
+      lanes[r].beta = lanes[r].emission + (block + 1) * s_.stride;
+      lanes[r].out = out == nullptr ? nullptr : out + batch_.starts[i] * s_.labels;
+      lanes[r].product = 1.0;
+      std::fill(lanes[r].low_alpha, lanes[r].low_alpha + kPadding, 1.0);
+      if (!scaled()) lanes[r].outcome.status = Status::needs_log_space;
+      const std::int64_t next = groups_.next(g, r);
+      if (next >= 0) {
+        lanes[r].next = batch_.unary[next];
+        if (out != nullptr) lanes[r].next_out = out + batch_.starts[next] * s_.labels;
+      }
     }
     return count;
   }
@@ -279,7 +235,7 @@ class ChainBatch {
     for (std::int64_t begin = 0; begin < longest; begin += kForwardRows) {
       const std::int64_t end = std::min(begin + kForwardRows, longest);
       kernels_.scaled_forward(s_, lanes, count, begin, end);
-      for (int r = 0; r < count; ++r) {
+      for (int r = 0; r < count && lanes[r].sequence.length > end; ++r) {
         const double* last = lanes[r].alpha + (end - begin) * s_.stride;
         std::copy(last, last + s_.stride, lanes[r].alpha);
       }
@@ -290,7 +246,7 @@ class ChainBatch {
   // Marginals of a group; sequences that need log space are left to `rescue`.
   void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts,
                     std::vector<std::int64_t>& rescue) const {
-    Lane<T> lanes[kGroup];
+    Lane<T> lanes[kGroup]{};
     const std::int64_t block = block_rows();
     const int count = open(g, out.unary, memory, block, lanes);
     if (scaled()) {
@@ -312,12 +268,12 @@ class ChainBatch {
         if (b + 1 < blocks) redo_forward(lanes[0], checkpoints, begin, end);
         kernels_.scaled_backward(s_, lanes, count, begin, end);
         for (int r = 0; r < count; ++r) {
-          add_pairs(lanes[r], order_[first(g) + r], begin, end, out, counts);
+          add_pairs(lanes[r], groups_.sequence(g, r), begin, end, out, counts);
         }
       }
     }
     for (int r = 0; r < count; ++r) {
-      const std::int64_t i = order_[first(g) + r];
+      const std::int64_t i = groups_.sequence(g, r);
       out.log_z[i] = lanes[r].log_z;
       out.outcomes[i] = lanes[r].outcome;
       if (lanes[r].outcome.status == Status::needs_log_space) rescue.push_back(i);
@@ -353,8 +309,7 @@ class ChainBatch {
     }
   }
 
-  void log_marginals(std::int64_t i, const MarginalsOut<T>& out, Memory& memory,
-                     double* counts) const {
+  void log_marginals(std::int64_t i, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
     const Sequence<T> x = batch_.sequence(i);
     out.outcomes[i] = log_forward(x, memory, &out.log_z[i]);
     if (out.outcomes[i].status != Status::ok) return;
@@ -365,34 +320,58 @@ class ChainBatch {
                           out.unary + batch_.starts[i] * s_.labels, pairwise, counts);
   }
 
-  // The forward rows of a group's best paths; the sequences and their rows in x and row.
-  int max_forward(std::int64_t g, Sequence<T>* x, double** row, Scratch& rows, double* scratch,
-                  Outcome* outcome) const {
-    const int count = group_size(g);
-    std::int64_t total = 0;
-    for (int r = 0; r < count; ++r) {
-      x[r] = batch_.sequence(order_[first(g) + r]);
-      total += x[r].length;
-    }
-    double* memory = rows.get(total * s_.stride);
-    for (int r = 0; r < count; ++r) {
-      row[r] = memory;
-      memory += x[r].length * s_.stride;
-    }
-    kernels_.max_forward(s_, x, count, row, scratch, outcome);
-    return count;
-  }
-
   Outcome log_forward(const Sequence<T>& x, Memory& memory, double* log_z) const {
     return kernels_.log_forward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(),
                                 log_z);
   }
 
+  // Sequences whose forward rows of best scores are at hand.
+  struct MaxGroup {
+    int count;
+    std::int64_t index[kGroup];  // in the batch
+    Sequence<T> x[kGroup];
+    double* rows[kGroup];
+  };
+
+  template <class Use>
+  void for_each_max_group(Outcome* outcomes, const Use& use) const {
+    const std::int64_t chunks = groups_.tasks(threads_);
+    parallel_for(chunks, threads_, [&] {
+      return [&, this, memory = Scratch(),
+              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t c) mutable {
+        for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          const MaxGroup group = max_forward(g, memory, scratch.get(), outcomes);
+          use(group, scratch.get());
+        }
+      };
+    });
+  }
+
+  MaxGroup max_forward(std::int64_t g, Scratch& memory, double* scratch, Outcome* outcomes) const {
+    MaxGroup group{};
+    const T* next[kGroup]{};
+    Outcome outcome[kGroup];
+    group.count = groups_.size(g);
+    std::int64_t total = 0;
+    for (int r = 0; r < group.count; ++r) {
+      group.index[r] = groups_.sequence(g, r);
+      group.x[r] = batch_.sequence(group.index[r]);
+      total += group.x[r].length;
+      const std::int64_t after = groups_.next(g, r);
+      if (after >= 0) next[r] = batch_.unary[after];
+    }
+    double* rows = memory.get(total * s_.stride);
+    for (int r = 0; r < group.count; ++r) {
+      group.rows[r] = rows;
+      rows += group.x[r].length * s_.stride;
+    }
+    kernels_.max_forward(s_, group.x, group.count, next, group.rows, scratch, outcome);
+    for (int r = 0; r < group.count; ++r) outcomes[group.index[r]] = outcome[r];
+    return group;
+  }
+
   double unary_score(const Sequence<T>& x, std::int64_t t, int b) const {
-    double score = x.unary[t * s_.labels + b];
-    if (t == 0) score += s_.start[b];
-    if (t == x.length - 1) score += s_.end[b];
-    return score;
+    return x.unary[t * s_.labels + b] + edge_of(s_, t, x.length)[b];
   }
 
   double transition_score(const Sequence<T>& x, std::int64_t t, int a, int b) const {
@@ -404,8 +383,7 @@ class ChainBatch {
   const ChainKernels<T>& kernels_;
   SharedScores shared_;
   const Shared& s_;
-  std::vector<std::int64_t> order_;  // sequences, longest first
-  std::vector<std::int64_t> first_;  // group g is order_[first_[g]] .. order_[first_[g + 1]]
+  LengthGroups groups_;
   int threads_ = 1;
 };
 

@@ -1,8 +1,9 @@
 // The k best paths, exactly.
 //
 // The k best paths that end in label b at position t extend the k best of each label a at t-1. For each
-// (t, b) a heap holds one candidate per a: its best path not taken yet. Taking the top and replacing it by
-// the next of the same a gives the paths in order. Each (a, rank) is used once, so paths are distinct.
+// (t, b) a heap holds one candidate per a: its best path not taken yet. Taking the top and replacing it
+// by the next of the same a gives the paths in order. Each (a, rank) is used once, so paths are
+// distinct.
 #pragma once
 
 #include <algorithm>
@@ -95,8 +96,7 @@ class KBest {
   template <class Transition>
   void extend(std::int64_t t, int b, double unary, const Transition& transition) {
     if (unary > -kInfinity) {
-      take(t - 1, [&](int a, double before) { return before + transition(t, a, b) + unary; },
-           entries_);
+      take(t - 1, [&](int a, double before) { return before + transition(t, a, b) + unary; }, entries_);
     }
     first_.push_back(static_cast<std::int64_t>(entries_.size()));
   }
@@ -110,7 +110,7 @@ class KBest {
   int labels_;
   std::int64_t k_;
   std::int64_t length_ = 0;
-  std::vector<Entry> entries_;        // of all (t, b), one after the other
+  std::vector<Entry> entries_;       // of all (t, b), one after the other
   std::vector<std::int64_t> first_;  // where each (t, b) begins
   std::vector<Entry> heap_, final_;
 };

@@ -15,9 +15,10 @@ namespace trellis::TRELLIS_ISA {
 template <class T>
 inline double log_alpha(const Shared& s, const Sequence<T>& x, std::int64_t t, const double* m,
                         double* alpha) {
+  const double* edge = edge_of(s, t, x.length);
   Vec top = splat(-kInfinity);
   for (int v = 0; v < vectors(s); ++v) {
-    const Vec joint = load(m + v * kWidth) + unary_scores(s, x, t, v);
+    const Vec joint = load(m + v * kWidth) + unary_scores(s, x, t, edge, v);
     top = max(top, joint);
     store(alpha + v * kWidth, joint);
   }
@@ -182,46 +183,54 @@ Outcome entropy(const Shared& s, const Sequence<T>& x, double* scratch, double* 
   return outcome;
 }
 
-// The label whose share of the weights exp(score - max) holds the uniform number; scores is overwritten.
-inline int draw(const Shared& s, double* scores, double uniform) {
+// The label whose share of the weights exp(row + column) holds the uniform number.
+inline int draw(const Shared& s, const double* row, const double* column, double uniform,
+                double* weights) {
   Vec top = splat(-kInfinity);
-  for (int v = 0; v < vectors(s); ++v) top = max(top, load(scores + v * kWidth));
+  for (int v = 0; v < vectors(s); ++v) {
+    const Vec score = load(row + v * kWidth) + load(column + v * kWidth);
+    top = max(top, score);
+    store(weights + v * kWidth, score);
+  }
   top = max_lanes(top);
   for (int v = 0; v < vectors(s); ++v) {
-    store(scores + v * kWidth, exp(load(scores + v * kWidth) - top));
+    store(weights + v * kWidth, exp(load(weights + v * kWidth) - top));
   }
   double total = 0.0;
-  for (int a = 0; a < s.labels; ++a) total += scores[a];
+  for (int a = 0; a < s.labels; ++a) total += weights[a];
   const double target = uniform * total;
   double cumulative = 0.0;
   int last = 0;
   for (int a = 0; a < s.labels; ++a) {
-    if (scores[a] == 0.0) continue;
-    cumulative += scores[a];
+    if (weights[a] == 0.0) continue;
+    cumulative += weights[a];
     last = a;
     if (cumulative > target) break;
   }
   return last;
 }
 
-// n paths by forward filtering (rows holds m) and backward sampling; uniforms and labels are (n, length).
+// n paths by forward filtering (rows holds m) and backward sampling; uniforms and labels are (n,
+// length).
 template <class T>
-void sample(const Shared& s, const Sequence<T>& x, double* rows, double* scratch,
-            const double* uniforms, std::int64_t n, std::int64_t* labels) {
-  double* scores = scratch;
+void sample(const Shared& s, const Sequence<T>& x, double* rows, double* scratch, const double* uniforms,
+            std::int64_t n, std::int64_t* labels) {
+  double* zeros = scratch;
+  double* column = zeros + s.stride;
+  double* weights = column + s.stride;
+  for (int a = 0; a < s.stride; ++a) zeros[a] = column[a] = 0.0;
   for (std::int64_t t = 0; t < x.length; ++t) {
     log_alpha(s, x, t, rows + t * s.stride, rows + t * s.stride);
   }
-  for (int a = 0; a < s.stride; ++a) scores[a] = -kInfinity;
   for (std::int64_t i = 0; i < n; ++i) {
     const double* u = uniforms + i * x.length;
     std::int64_t* path = labels + i * x.length;
     for (std::int64_t t = x.length - 1; t >= 0; --t) {
-      const double* alpha = rows + t * s.stride;
-      for (int a = 0; a < s.labels; ++a) scores[a] = alpha[a];
-      if (t < x.length - 1) add_column(s, x, t + 1, static_cast<int>(path[t + 1]), scores);
-      path[t] = draw(s, scores, u[t]);
-      for (int a = s.labels; a < s.stride; ++a) scores[a] = -kInfinity;
+      const double* from = zeros;
+      if (t < x.length - 1) {
+        from = transition_column(s, x, t + 1, static_cast<int>(path[t + 1]), column);
+      }
+      path[t] = draw(s, rows + t * s.stride, from, u[t], weights);
     }
   }
 }

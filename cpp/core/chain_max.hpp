@@ -16,81 +16,86 @@ inline double row_max(const Shared& s, const double* row) {
   return max_lanes(top)[0];
 }
 
-// Fills rows[r], (length, stride), for `count` sequences, longest first. More than one sequence only
-// with shared transitions.
+// Where a group of best-path searches stands, once all rows are filled.
 template <class T>
-void max_forward(const Shared& s, const Sequence<T>* x, int count, double* const* rows,
-                 double* scratch, Outcome* outcome) {
-  std::int64_t invalid[kGroup][kPadding] = {};
+inline Outcome max_outcome(const Shared& s, const Sequence<T>& x, const double* rows,
+                           std::int64_t bad_transition) {
+  if (!valid_unary(s, x)) return {Status::bad_unary, 0};
+  if (bad_transition != 0) return {Status::bad_transition, bad_transition};
+  if (row_max(s, rows + (x.length - 1) * s.stride) > -kInfinity) return {};
+  std::int64_t t = 0;
+  while (row_max(s, rows + t * s.stride) > -kInfinity) ++t;
+  return {Status::infeasible, t};
+}
+
+// Fills rows[r], (length, stride), for `count` sequences, longest first; next[r], or null, is what
+// to prefetch. More than one sequence only with shared transitions.
+template <class T>
+void max_forward(const Shared& s, const Sequence<T>* x, int count, const T* const* next,
+                 double* const* rows, double* scratch, Outcome* outcome) {
   std::int64_t bad_transition = 0;
-  const std::int64_t longest = x[0].length;
   int now = count;
-  for (std::int64_t t = 0; t < longest; ++t) {
+  for (std::int64_t t = 0; t < x[0].length; ++t) {
     now = active(x, now, t);
+    const double* before[kGroup];
+    double* here[kGroup];
+    for (int r = 0; r < now; ++r) {
+      here[r] = rows[r] + t * s.stride;
+      before[r] = here[r] - s.stride;
+    }
     if (t > 0) {
-      const double* before[kGroup];
-      double* here[kGroup];
-      for (int r = 0; r < now; ++r) {
-        before[r] = rows[r] + (t - 1) * s.stride;
-        here[r] = rows[r] + t * s.stride;
-      }
       bool valid = true;
       const double* transition = transition_into(s, x[0], t, scratch, &valid);
       if (!valid && bad_transition == 0) bad_transition = t;
       products<MaxPlus>(s, transition, before, here, now);
     }
     for (int r = 0; r < now; ++r) {
-      double* row = rows[r] + t * s.stride;
+      prefetch_row<0>(s, next[r], t);
+      const double* edge = edge_of(s, t, x[r].length);
       for (int v = 0; v < vectors(s); ++v) {
-        const Vec u = unary_scores(s, x[r], t, v);
-        gather(invalid[r], not_a_score(u));
-        store(row + v * kWidth, t > 0 ? load(row + v * kWidth) + u : u);
+        const Vec u = unary_scores(s, x[r], t, edge, v);
+        store(here[r] + v * kWidth, t > 0 ? load(here[r] + v * kWidth) + u : u);
       }
     }
   }
-  for (int r = 0; r < count; ++r) {
-    std::int64_t flags = 0;
-    for (int i = 0; i < kPadding; ++i) flags |= invalid[r][i];
-    outcome[r] = {};
-    if (flags != 0) {
-      outcome[r] = {Status::bad_unary, 0};
-    } else if (bad_transition != 0) {
-      outcome[r] = {Status::bad_transition, bad_transition};
-    } else if (row_max(s, rows[r] + (x[r].length - 1) * s.stride) == -kInfinity) {
-      std::int64_t t = 0;
-      while (row_max(s, rows[r] + t * s.stride) > -kInfinity) ++t;
-      outcome[r] = {Status::infeasible, t};
-    }
-  }
+  for (int r = 0; r < count; ++r) outcome[r] = max_outcome(s, x[r], rows[r], bad_transition);
 }
 
-// The first label with the largest score.
-inline int argmax(const Shared& s, const double* scores) {
-  const Vec top = splat(row_max(s, scores));
-  for (int v = 0;; ++v) {
-    const Mask equal = load(scores + v * kWidth) == top;
-    for (int i = 0; i < kWidth; ++i) {
-      if (equal[i] != 0) return v * kWidth + i;
-    }
+// The first label with the largest score among row[a] + column[a], without a branch on the scores.
+inline int argmax(const Shared& s, const double* row, const double* column) {
+  Vec top = splat(-kInfinity), from = Vec{};
+  for (int v = 0; v < vectors(s); ++v) {
+    const Vec score = load(row + v * kWidth) + load(column + v * kWidth);
+    const Mask better = score > top;
+    top = select(better, score, top);
+    from = select(better, splat(v * kWidth), from);
   }
+  for (int i = 0; i < kWidth; ++i) from[i] += i;
+  const Vec best = max_lanes(top);
+  return static_cast<int>(min_lanes(select(top == best, from, splat(kInfinity)))[0]);
 }
 
+// The best paths of a group, side by side, since each step back waits for the one before. A sequence
+// without an allowed path gets some labels, and -inf.
 template <class T>
-double best_path(const Shared& s, const Sequence<T>& x, const double* rows, double* scratch,
-                 std::int64_t* labels) {
-  double* scores = scratch;
-  for (int a = 0; a < s.stride; ++a) scores[a] = -kInfinity;
-  const double* last = rows + (x.length - 1) * s.stride;
-  int label = argmax(s, last);
-  labels[x.length - 1] = label;
-  for (std::int64_t t = x.length - 1; t > 0; --t) {
-    const double* row = rows + (t - 1) * s.stride;
-    for (int a = 0; a < s.labels; ++a) scores[a] = row[a];
-    add_column(s, x, t, label, scores);
-    label = argmax(s, scores);
-    labels[t - 1] = label;
+void best_paths(const Shared& s, const Sequence<T>* x, int count, const double* const* rows,
+                double* scratch, std::int64_t* const* labels, double* score) {
+  double* zeros = scratch;
+  double* column = scratch + s.stride;  // past the labels, rows are -inf: the column must only be finite
+  for (int a = 0; a < s.stride; ++a) zeros[a] = column[a] = 0.0;
+  for (std::int64_t t = x[0].length - 1; t >= 0; --t) {
+    const int now = active(x, count, t);
+    for (int r = 0; r < now; ++r) {
+      const double* row = rows[r] + t * s.stride;
+      if (t == x[r].length - 1) {
+        labels[r][t] = argmax(s, row, zeros);
+        score[r] = row[labels[r][t]];
+      } else {
+        const int after = static_cast<int>(labels[r][t + 1]);
+        labels[r][t] = argmax(s, row, transition_column(s, x[r], t + 1, after, column));
+      }
+    }
   }
-  return last[labels[x.length - 1]];
 }
 
 // Max-marginals from the forward rows: best_t plus the best that can follow.
@@ -102,11 +107,12 @@ void max_backward(const Shared& s, const Sequence<T>& x, const double* rows, dou
   bool valid = true;
   for (int v = 0; v < vectors(s); ++v) store(after + v * kWidth, Vec{});
   for (std::int64_t t = x.length - 1; t >= 0; --t) {
+    const double* edge = edge_of(s, t, x.length);
     for (int v = 0; v < vectors(s); ++v) {
       const Vec rest = load(after + v * kWidth);
       store_first(out + t * s.labels + v * kWidth, load(rows + t * s.stride + v * kWidth) + rest,
                   lanes_of(s, v));
-      store(through + v * kWidth, unary_scores(s, x, t, v) + rest);
+      store(through + v * kWidth, unary_scores(s, x, t, edge, v) + rest);
     }
     if (t == 0) break;
     const double* transition = transition_into(s, x, t, buffer, &valid);

@@ -1,6 +1,8 @@
 // Reading score rows: shared by the scaled, log-space and max-plus kernels.
 #pragma once
 
+#include <cstddef>
+
 #include "chain_types.hpp"
 #include "simd.hpp"
 
@@ -15,24 +17,25 @@ TRELLIS_INLINE int lanes_of(const Shared& s, int v) {
   return left < kWidth ? left : kWidth;
 }
 
-// Vector v of the unary scores at position t, with start and end scores folded in; -inf past the labels.
+// Vector v of the unary scores at position t, start and end scores (`edge`, from edge_of) folded in.
+// Past the labels they are `fill`.
 template <class T>
-TRELLIS_INLINE Vec unary_scores(const Shared& s, const Sequence<T>& x, std::int64_t t, int v) {
-  Vec u = load_first(x.unary + t * s.labels + v * kWidth, lanes_of(s, v), -kInfinity);
-  if (t == 0) u += load(s.start + v * kWidth);
-  if (t == x.length - 1) u += load(s.end + v * kWidth);
-  return u;
+TRELLIS_INLINE Vec unary_scores(const Shared& s, const Sequence<T>& x, std::int64_t t,
+                                const double* edge, int v, double fill = -kInfinity) {
+  const T* row = x.unary + t * s.labels + v * kWidth;
+  return load_first(row, lanes_of(s, v), fill) + load(edge + v * kWidth);
+}
+
+// Asks for row t of an array that will be read, or written, soon. Sequences are too short, and in too
+// random an order, for the machine to see a pattern; a request past the end does no harm.
+template <int kWrite, class T>
+TRELLIS_INLINE void prefetch_row(const Shared& s, const T* rows, std::int64_t t) {
+  if (rows == nullptr) return;
+  const char* row = reinterpret_cast<const char*>(rows + t * s.labels);
+  for (std::size_t i = 0; i < s.labels * sizeof(T); i += 64) __builtin_prefetch(row + i, kWrite, 2);
 }
 
 TRELLIS_INLINE Mask not_a_score(Vec v) { return ~(v < kInfinity); }  // NaN or +inf
-
-// Remembers true lanes; whether any was set is asked once, at the end of a sequence.
-TRELLIS_INLINE void gather(std::int64_t* flags, Mask m) {
-  Mask seen;
-  std::memcpy(&seen, flags, sizeof seen);
-  seen |= m;
-  std::memcpy(flags, &seen, sizeof seen);
-}
 
 // Of `count` sequences, longest first, those that reach position t.
 template <class Item>
@@ -59,24 +62,24 @@ inline const double* transition_into(const Shared& s, const Sequence<T>& x, std:
   return buffer;
 }
 
-// scores[a] += transition_t(a, to): one column of the transition scores into position t.
+// One column of the transition scores into position t: [a] scores label a followed by `to`. Where it
+// does not lie in one piece it is copied to `buffer`, whose entries past the labels are left alone.
 template <class T>
-TRELLIS_INLINE void add_column(const Shared& s, const Sequence<T>& x, std::int64_t t, int to,
-                               double* scores) {
-  if (s.log_by_to != nullptr) {
-    const double* column = s.log_by_to + to * s.stride;
-    for (int a = 0; a < s.labels; ++a) scores[a] += column[a];
-  } else {
-    const T* column = x.transition + (t - 1) * s.labels * s.labels + to;
-    for (int a = 0; a < s.labels; ++a) scores[a] += column[a * s.labels];
-  }
+TRELLIS_INLINE const double* transition_column(const Shared& s, const Sequence<T>& x, std::int64_t t,
+                                               int to, double* buffer) {
+  if (s.log_by_to != nullptr) return s.log_by_to + to * s.stride;
+  const T* column = x.transition + (t - 1) * s.labels * s.labels + to;
+  for (int a = 0; a < s.labels; ++a) buffer[a] = static_cast<double>(column[a * s.labels]);
+  return buffer;
 }
 
 template <class T>
 inline bool valid_unary(const Shared& s, const Sequence<T>& x) {
   Mask bad{};
   for (std::int64_t t = 0; t < x.length; ++t) {
-    for (int v = 0; v < vectors(s); ++v) bad |= not_a_score(unary_scores(s, x, t, v));
+    for (int v = 0; v < vectors(s); ++v) {
+      bad |= not_a_score(load_first(x.unary + t * s.labels + v * kWidth, lanes_of(s, v), 0.0));
+    }
   }
   return !any(bad);
 }

@@ -1,9 +1,9 @@
 // Forward-backward in scaled probability space: the fast path.
 //
 //     m_t(b)     = sum_a alpha_{t-1}(a) psi(a, b)          psi = exp(transition - shift)
-//     alpha_t(b) = m_t(b) e_t(b) / s_t                      e_t = exp(unary_t - max), s_t makes it sum to 1
-//     beta_{t-1}(a) = sum_b psi(a, b) e_t(b) beta_t(b) / s_t
-//     p(y_t = b) = alpha_t(b) beta_t(b)      p(y_{t-1} = a, y_t = b) = alpha_{t-1}(a) psi(a, b) q_t(b)
+//     alpha_t(b) = m_t(b) e_t(b) / s_t                      e_t = exp(unary_t - max), s_t makes it sum
+//     to 1 beta_{t-1}(a) = sum_b psi(a, b) e_t(b) beta_t(b) / s_t p(y_t = b) = alpha_t(b) beta_t(b)
+//     p(y_{t-1} = a, y_t = b) = alpha_{t-1}(a) psi(a, b) q_t(b)
 // with q_t = e_t beta_t / s_t. log Z is the sum of the logarithms of all scales.
 //
 // Scaled probabilities are exact only while nothing that matters underflows. Every factor and every
@@ -17,72 +17,160 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr double kTinyFactor = 1e-75;  // of psi and e
-inline constexpr double kTinyAlpha = 1e-150;  // kTinyAlpha * kTinyFactor^2 is still a normal number
+inline constexpr double kTinyAlpha = 1e-150;  // times e^-kWidestScores twice is still a normal number
 
-// e_t in `e`; returns the maximum that was taken out of it.
+// A row of N vectors in registers; with N = 0, of as many as there are, in memory.
+template <int N>
+struct Row {
+  explicit Row(double*) {}
+  TRELLIS_INLINE Vec get(int v) const { return value[v]; }
+  TRELLIS_INLINE void set(int v, Vec x) { value[v] = x; }
+  Vec value[N];
+};
+template <>
+struct Row<0> {
+  explicit Row(double* p) : value(p) {}
+  TRELLIS_INLINE Vec get(int v) const { return load(value + v * kWidth); }
+  TRELLIS_INLINE void set(int v, Vec x) { store(value + v * kWidth, x); }
+  double* value;
+};
+
+// Is the block of positions [begin, end) plain, as most are? Then no probability in it can be 0 or come
+// near underflow, and one reference serves all rows.
 template <class T>
-TRELLIS_INLINE double emissions(const Shared& s, Lane<T>& lane, std::int64_t t, double* e) {
-  const int count = vectors(s);
+inline void survey(const Shared& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
+  const Sequence<T>& x = lane.sequence;
+  Vec low = splat(kInfinity), high = splat(-kInfinity);
+  for (std::int64_t t = begin; t < end; ++t) {
+    const double* edge = edge_of(s, t, x.length);
+    const double any_score = static_cast<double>(x.unary[t * s.labels]);
+    for (int v = 0; v < vectors(s); ++v) {
+      const Vec u = unary_scores(s, x, t, edge, v, any_score);
+      low = min(u, low);
+      high = max(u, high);
+    }
+  }
+  lane.reference = max_lanes(high)[0];
+  const double range = lane.reference - min_lanes(low)[0];
+  lane.plain = s.dense && range <= kWidestScores;  // false also for NaN and infinite ranges
+}
+
+// e_t relative to the maximum of its own row, which is returned: with labels forbidden, or scores far
+// apart.
+template <class T>
+inline double own_reference(const Shared& s, Lane<T>& lane, std::int64_t t, double* e) {
+  const double* edge = edge_of(s, t, lane.sequence.length);
   Vec top = splat(-kInfinity);
-  Mask invalid{};
-  for (int v = 0; v < count; ++v) {
-    const Vec u = unary_scores(s, lane.sequence, t, v);
-    invalid |= not_a_score(u);
+  for (int v = 0; v < vectors(s); ++v) {
+    const Vec u = unary_scores(s, lane.sequence, t, edge, v);
     top = max(top, u);
     store(e + v * kWidth, u);
   }
   top = max_lanes(top);
-  const Vec reference = select(top > -kInfinity, top, Vec{});  // no label allowed here: all e are 0
-  Mask hazard{};
-  for (int v = 0; v < count; ++v) {
-    const Vec u = load(e + v * kWidth);
-    const Vec factor = exp(u - reference);
-    hazard |= (factor < kTinyFactor) & (u > -kInfinity);
-    store(e + v * kWidth, factor);
+  top = select(top == -kInfinity, Vec{}, top);  // no label is allowed here: all e are 0
+  Vec low_score = load(lane.low_score);
+  for (int v = 0; v < vectors(s); ++v) {
+    const Vec u = load(e + v * kWidth) - top;
+    low_score = min(select(u > -kInfinity, u, Vec{}), low_score);
+    store(e + v * kWidth, exp(u));
   }
-  gather(lane.invalid, invalid);
-  gather(lane.hazard, hazard);
-  return reference[0];
+  store(lane.low_score, low_score);
+  return top[0];
 }
 
-// alpha_t = m_t e_t / s_t, and e_t / s_t where alpha_t > 0: messages from labels that no path reaches
-// are dropped, since they could grow without bound.
+// e_t of a whole block, ahead of the recursion: exponentials depend on nothing, so they run at full
+// speed here, where between two steps of the recursion they would wait.
 template <class T>
-TRELLIS_INLINE void normalise(const Shared& s, Lane<T>& lane, std::int64_t t, double* alpha,
-                              double* e) {
-  const int count = vectors(s);
-  Vec total{};
-  for (int v = 0; v < count; ++v) {
-    const Vec joint = load(alpha + v * kWidth) * load(e + v * kWidth);
-    store(alpha + v * kWidth, joint);
-    total += joint;
+inline void emissions(const Shared& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
+  end = end < lane.sequence.length ? end : lane.sequence.length;
+  survey(s, lane, begin, end);
+  const Vec reference = splat(lane.reference);
+  for (std::int64_t t = begin; t < end; ++t) {
+    double* e = lane.emission + (t - begin + 1) * s.stride;
+    if (!lane.plain) {
+      lane.log_z += own_reference(s, lane, t, e);
+      continue;
+    }
+    const double* edge = edge_of(s, t, lane.sequence.length);
+    for (int v = 0; v < vectors(s); ++v) {
+      const Vec u = unary_scores(s, lane.sequence, t, edge, v, lane.reference);
+      store(e + v * kWidth, exp_in_range(u - reference));
+    }
   }
-  const double scale = sum_lanes(total)[0];
-  if (!(scale > 0.0)) {  // also NaN, from invalid scores
-    if (lane.outcome.status == Status::ok) lane.outcome = {Status::infeasible, t};
-  } else {
+  if (begin >= end) return;
+  if (lane.plain) lane.log_z += static_cast<double>(end - begin) * lane.reference;
+  lane.log_z += static_cast<double>(end - begin - (begin == 0 ? 1 : 0)) * s.shift;
+}
+
+// Keeps the scale of position t for log Z; returns its inverse.
+template <class T>
+TRELLIS_INLINE double take_scale(Lane<T>& lane, std::int64_t t, double scale) {
+  if (scale > 0.0) {
     lane.product *= scale;
     if (lane.product < 1e-100 || lane.product > 1e100) {
       lane.log_z += __builtin_log(lane.product);
       lane.product = 1.0;
     }
+    return 1.0 / scale;
   }
-  const Vec inverse = splat(scale > 0.0 ? 1.0 / scale : 0.0);
-  Mask hazard{};
+  if (scale != scale) {  // NaN comes from scores that are NaN or +inf
+    lane.outcome = {Status::bad_unary, t};
+  } else if (lane.outcome.status == Status::ok) {
+    lane.outcome = {Status::infeasible, t};
+  }
+  return 0.0;
+}
+
+// From m_t in `alpha` to alpha_t in its place, and from e_t to e_t / s_t where alpha_t > 0: messages
+// from labels that no path reaches are dropped, since they could grow without bound.
+template <class T, int N, bool kPlain>
+inline void normalise(const Shared& s, Lane<T>& lane, std::int64_t t, double* alpha, double* e) {
+  const int count = N > 0 ? N : vectors(s);
+  Row<N> joint(alpha);
+  Vec total{};
+#pragma GCC unroll 4
   for (int v = 0; v < count; ++v) {
-    const Vec a = load(alpha + v * kWidth) * inverse;
-    const Mask reached = a > 0.0;
-    hazard |= (a < kTinyAlpha) & reached;
-    store(alpha + v * kWidth, a);
-    store(e + v * kWidth, select(reached, load(e + v * kWidth) * inverse, Vec{}));
+    const Vec product = load(alpha + v * kWidth) * load(e + v * kWidth);
+    total += product;
+    joint.set(v, product);
   }
-  gather(lane.hazard, hazard);
+  const Vec inverse = splat(take_scale(lane, t, sum_lanes(total)[0]));
+  Vec low_alpha = load(lane.low_alpha);
+#pragma GCC unroll 4
+  for (int v = 0; v < count; ++v) {
+    const Vec a = joint.get(v) * inverse;
+    Vec weight = load(e + v * kWidth) * inverse;
+    if constexpr (!kPlain) {
+      const Mask reached = a > 0.0;
+      low_alpha = min(select(reached, a, splat(1.0)), low_alpha);
+      weight = select(reached, weight, Vec{});
+    }
+    store(alpha + v * kWidth, a);
+    store(e + v * kWidth, weight);
+  }
+  if constexpr (!kPlain) store(lane.low_alpha, low_alpha);
 }
 
 template <class T>
-void scaled_forward(const Shared& s, Lane<T>* lanes, int count, std::int64_t begin,
-                    std::int64_t end) {
+TRELLIS_INLINE void normalise(const Shared& s, Lane<T>& lane, std::int64_t t, double* alpha, double* e) {
+  if (!lane.plain) return normalise<T, 0, false>(s, lane, t, alpha, e);
+  switch (vectors(s)) {
+    case 1: return normalise<T, 1, true>(s, lane, t, alpha, e);
+    case 2: return normalise<T, 2, true>(s, lane, t, alpha, e);
+    case 3: return normalise<T, 3, true>(s, lane, t, alpha, e);
+    case 4: return normalise<T, 4, true>(s, lane, t, alpha, e);
+    default: return normalise<T, 0, true>(s, lane, t, alpha, e);
+  }
+}
+
+// m_0 = 1 for the labels, 0 past them.
+inline void ones(const Shared& s, double* m) {
+  for (int i = 0; i < s.stride; ++i) m[i] = i < s.labels ? 1.0 : 0.0;
+}
+
+template <class T>
+void scaled_forward(const Shared& s, Lane<T>* lanes, int count, std::int64_t begin, std::int64_t end) {
+  for (int r = 0; r < count; ++r) emissions(s, lanes[r], begin, end);
   for (std::int64_t t = begin; t < end; ++t) {
     count = active(lanes, count, t);
     const std::int64_t row = (t - begin + 1) * s.stride;
@@ -95,38 +183,33 @@ void scaled_forward(const Shared& s, Lane<T>* lanes, int count, std::int64_t beg
     if (t > 0) {
       products<SumProduct>(s, s.weight, before, here, count);
     } else {
-      for (int r = 0; r < count; ++r) {
-        for (int v = 0; v < vectors(s); ++v) store(here[r] + v * kWidth, splat(1.0));
-      }
+      for (int r = 0; r < count; ++r) ones(s, here[r]);
     }
     for (int r = 0; r < count; ++r) {
-      double* e = lanes[r].emission + row;
-      lanes[r].log_z += emissions(s, lanes[r], t, e) + (t > 0 ? s.shift : 0.0);
-      normalise(s, lanes[r], t, here[r], e);
+      prefetch_row<0>(s, lanes[r].next, t);
+      normalise(s, lanes[r], t, here[r], lanes[r].emission + row);
     }
   }
 }
 
-// After the last position: log Z, and what the gathered flags say.
+// After the last position: log Z, and whether it can be trusted.
 template <class T>
 void scaled_finish(const Shared&, Lane<T>& lane) {
-  std::int64_t hazard = 0, invalid = 0;
-  for (int i = 0; i < kPadding; ++i) {
-    hazard |= lane.hazard[i];
-    invalid |= lane.invalid[i];
+  double low_score = 0.0, low_alpha = 1.0;
+  for (int i = 0; i < kWidth; ++i) {
+    low_score = lane.low_score[i] < low_score ? lane.low_score[i] : low_score;
+    low_alpha = lane.low_alpha[i] < low_alpha ? lane.low_alpha[i] : low_alpha;
   }
   lane.log_z += __builtin_log(lane.product);
-  if (invalid != 0) {
-    lane.outcome = {Status::bad_unary, 0};
-  } else if (hazard != 0) {
+  if (lane.outcome.status == Status::bad_unary) return;
+  if (low_score < -kWidestScores || low_alpha < kTinyAlpha) {
     lane.outcome = {Status::needs_log_space, 0};
   }
 }
 
 // Unary marginals at positions [begin, end), and q_t in the emission rows for outer_products.
 template <class T>
-void scaled_backward(const Shared& s, Lane<T>* lanes, int count, std::int64_t begin,
-                     std::int64_t end) {
+void scaled_backward(const Shared& s, Lane<T>* lanes, int count, std::int64_t begin, std::int64_t end) {
   for (std::int64_t t = end - 1; t >= begin; --t) {
     const int now = active(lanes, count, t);
     const std::int64_t row = (t - begin + 1) * s.stride;
@@ -136,6 +219,7 @@ void scaled_backward(const Shared& s, Lane<T>* lanes, int count, std::int64_t be
       Lane<T>& lane = lanes[r];
       const bool last = t == lane.sequence.length - 1;
       T* out = lane.out + t * s.labels;
+      prefetch_row<1>(s, lane.next_out, t);
       for (int v = 0; v < vectors(s); ++v) {
         const Vec b = last ? splat(1.0) : load(lane.beta + v * kWidth);
         double* q = lane.emission + row + v * kWidth;
@@ -151,8 +235,7 @@ void scaled_backward(const Shared& s, Lane<T>* lanes, int count, std::int64_t be
 
 // out[r][a][b] = alpha[r][a] psi(a, b) q[r + 1][b]: one matrix of pairwise marginals a row.
 template <class T>
-void pairwise(const Shared& s, const double* alpha, const double* emission, std::int64_t rows,
-              T* out) {
+void pairwise(const Shared& s, const double* alpha, const double* emission, std::int64_t rows, T* out) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const double* q = emission + (r + 1) * s.stride;
     for (int a = 0; a < s.labels; ++a) {
@@ -167,8 +250,8 @@ void pairwise(const Shared& s, const double* alpha, const double* emission, std:
 }
 
 template <int R, int N>
-TRELLIS_INLINE void outer_tile(const Shared& s, const double* alpha, const double* q,
-                               std::int64_t rows, double* counts, int a, int column) {
+TRELLIS_INLINE void outer_tile(const Shared& s, const double* alpha, const double* q, std::int64_t rows,
+                               double* counts, int a, int column) {
   Vec acc[R][N] = {};
   for (std::int64_t t = 0; t < rows; ++t) {
     Vec row[N];

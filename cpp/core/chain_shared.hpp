@@ -11,25 +11,21 @@
 
 namespace trellis {
 
-// Sequence i has rows [starts[i], starts[i] + lengths[i]) of `unary`, (rows, labels).
+// Sequence i has its scores at unary[i], and its results at rows [starts[i], starts[i] + lengths[i]).
 template <class T>
 struct Batch {
   std::int64_t count;
   int labels;
-  const T* unary;
+  const T* const* unary;
   const std::int64_t* starts;
   const std::int64_t* lengths;
-  const double* transition;                // (labels, labels) shared, or null
-  const T* transitions;                    // (matrices, labels, labels), or null
-  const std::int64_t* transition_starts;  // the first matrix of each sequence
-  const double* start;                     // (labels) or null
+  const double* transition;     // (labels, labels) shared, or null
+  const T* const* transitions;  // each sequence's (length - 1, labels, labels), or null
+  const double* start;          // (labels) or null
   const double* end;
 
   Sequence<T> sequence(std::int64_t i) const {
-    const T* own = transitions == nullptr
-                       ? nullptr
-                       : transitions + transition_starts[i] * labels * labels;
-    return {unary + starts[i] * labels, own, lengths[i]};
+    return {unary[i], transitions == nullptr ? nullptr : transitions[i], lengths[i]};
   }
 };
 
@@ -40,29 +36,37 @@ class SharedScores {
   explicit SharedScores(const Batch<T>& batch) {
     const int labels = batch.labels, stride = padded(labels);
     const std::int64_t square = static_cast<std::int64_t>(labels) * stride;
-    memory_ = aligned_doubles(4 * square + 2 * stride);
-    double* start = memory_.get();
-    double* end = start + stride;
-    copy_padded(batch.start, labels, stride, 0.0, start);
-    copy_padded(batch.end, labels, stride, 0.0, end);
-    view_ = {labels, stride, start, end, nullptr, nullptr, nullptr, nullptr, 0.0, false};
-    if (batch.transition != nullptr) add_transition(batch.transition, end + stride, square);
+    memory_ = aligned_doubles(4 * square + 4 * stride);
+    view_ = {};
+    view_.labels = labels;
+    view_.stride = stride;
+    for (int kind = 0; kind < 4; ++kind) {
+      double* edge = memory_.get() + kind * stride;
+      std::fill(edge, edge + stride, 0.0);
+      for (int i = 0; i < labels; ++i) {
+        if ((kind & 1) != 0 && batch.start != nullptr) edge[i] += batch.start[i];
+        if ((kind & 2) != 0 && batch.end != nullptr) edge[i] += batch.end[i];
+      }
+      view_.edge[kind] = edge;
+    }
+    if (batch.transition != nullptr) {
+      add_transition(batch.transition, memory_.get() + 4 * stride, square);
+    }
   }
 
   const Shared& view() const { return view_; }
 
  private:
-  static void copy_padded(const double* from, int labels, int stride, double fill, double* to) {
-    for (int i = 0; i < stride; ++i) to[i] = i < labels ? (from == nullptr ? 0.0 : from[i]) : fill;
-  }
-
   void add_transition(const double* transition, double* memory, std::int64_t square) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    constexpr double kWidest = 170.0;  // e^-170 > 1e-75 = kTinyFactor in chain_scaled.hpp
     const int labels = view_.labels, stride = view_.stride;
     double low = kInfinity, high = -kInfinity;
+    view_.dense = true;
     for (int i = 0; i < labels * labels; ++i) {
-      if (transition[i] == -kInfinity) continue;
+      if (transition[i] == -kInfinity) {
+        view_.dense = false;
+        continue;
+      }
       low = std::min(low, transition[i]);
       high = std::max(high, transition[i]);
     }
@@ -73,7 +77,7 @@ class SharedScores {
     std::fill(log, weight, -kInfinity);
     std::fill(weight, weight + 2 * square, 0.0);
     view_.shift = high == -kInfinity ? 0.0 : high;
-    view_.scalable = !(high - low > kWidest);
+    view_.scalable = !(high - low > kWidestScores);
     for (int a = 0; a < labels; ++a) {
       for (int b = 0; b < labels; ++b) {
         const double score = transition[a * labels + b];

@@ -11,16 +11,19 @@
 namespace trellis {
 
 inline constexpr int kPadding = 8;
+// The widest range of scores, of a row or of the transitions, that scaled probabilities hold: e^-170 >
+// 1e-75.
+inline constexpr double kWidestScores = 170.0;
 inline constexpr int kGroup = 4;  // sequences that go through a kernel side by side
 
 inline constexpr int padded(int labels) { return (labels + kPadding - 1) / kPadding * kPadding; }
 
 enum class Status : std::int64_t {
   ok = 0,
-  infeasible = 1,        // no path is allowed; `position` is the first one that no path reaches
-  bad_unary = 2,         // NaN or +inf in the unary scores
-  bad_transition = 3,    // NaN or +inf in position-dependent transition scores
-  needs_log_space = 4,   // scores too far apart for scaled probabilities: not an error
+  infeasible = 1,       // no path is allowed; `position` is the first one that no path reaches
+  bad_unary = 2,        // NaN or +inf in the unary scores
+  bad_transition = 3,   // NaN or +inf in position-dependent transition scores
+  needs_log_space = 4,  // scores too far apart for scaled probabilities: not an error
 };
 
 // Two integers, so that an array of outcomes is an (n, 2) array of int64.
@@ -33,16 +36,22 @@ struct Outcome {
 struct Shared {
   int labels;
   int stride;
-  const double* start;         // (stride), zero-padded
-  const double* end;           // (stride), zero-padded
+  const double* edge[4];       // (stride), zero-padded: what is added to the unary scores of an inner
+                               // position (0), the first (start), the last (end), the only one (both)
   const double* log;           // (labels, stride) transition scores, padded with -inf; null if they
                                // depend on the position
   const double* log_by_to;     // the same, transposed: [to][from]
   const double* weight;        // exp(log - shift), padded with 0
   const double* weight_by_to;  // the same, transposed
   double shift;                // the largest finite transition score
+  bool dense;                  // no transition is forbidden
   bool scalable;               // finite transition scores lie within what scaled probabilities can hold
 };
+
+// The scores that are added to the unary ones at position t of a sequence.
+inline const double* edge_of(const Shared& s, std::int64_t t, std::int64_t length) {
+  return s.edge[(t == 0 ? 1 : 0) + (t == length - 1 ? 2 : 0)];
+}
 
 // One sequence.
 template <class T>
@@ -56,14 +65,18 @@ struct Sequence {
 template <class T>
 struct Lane {
   Sequence<T> sequence;
-  double* alpha;     // (rows + 1, stride): scaled forward probabilities; row 0 is the row before the block
+  double* alpha;  // (rows + 1, stride): scaled forward probabilities; row 0 is the row before the block
   double* emission;  // (rows + 1, stride): scaled emissions, then forward messages times backward ones
   double* beta;      // (stride): scaled backward probabilities of the row in hand
   T* out;            // (length, labels) unary marginals
-  double log_z;      // log Z so far = log_z + log(product)
+  const T* next;     // of the sequence that will follow in this lane, or null: to be prefetched
+  T* next_out;
+  double log_z;  // log Z so far = log_z + log(product)
   double product;
-  std::int64_t hazard[kPadding];   // lane masks gathered over all steps
-  std::int64_t invalid[kPadding];
+  double reference;  // of the block in hand: the largest unary score, if it is plain
+  bool plain;        // of the block in hand: nothing is forbidden, and all its scores lie close together
+  double low_score[kPadding];  // the lowest finite unary score under its row's maximum, so far
+  double low_alpha[kPadding];  // the lowest alpha above 0
   Outcome outcome;
 };
 
@@ -84,8 +97,8 @@ struct ChainKernels {
   void (*scaled_finish)(const Shared&, Lane<T>&);
   void (*scaled_backward)(const Shared&, Lane<T>*, int count, std::int64_t begin, std::int64_t end);
   // counts[a][b] += sum over rows r of alpha[r][a] * emission[r + 1][b]
-  void (*outer_products)(const Shared&, const double* alpha, const double* emission,
-                         std::int64_t rows, double* counts);
+  void (*outer_products)(const Shared&, const double* alpha, const double* emission, std::int64_t rows,
+                         double* counts);
   void (*pairwise)(const Shared&, const double* alpha, const double* emission, std::int64_t rows,
                    T* out);
 
@@ -99,10 +112,10 @@ struct ChainKernels {
                  const double* uniforms, std::int64_t n, std::int64_t* labels);
 
   // Max-plus. `rows` is (length, stride) per sequence.
-  void (*max_forward)(const Shared&, const Sequence<T>*, int count, double* const* rows,
-                      double* scratch, Outcome*);
-  double (*best_path)(const Shared&, const Sequence<T>&, const double* rows, double* scratch,
-                      std::int64_t* labels);
+  void (*max_forward)(const Shared&, const Sequence<T>*, int count, const T* const* next,
+                      double* const* rows, double* scratch, Outcome*);
+  void (*best_paths)(const Shared&, const Sequence<T>*, int count, const double* const* rows,
+                     double* scratch, std::int64_t* const* labels, double* score);
   void (*max_backward)(const Shared&, const Sequence<T>&, const double* rows, double* scratch, T* out);
 };
 

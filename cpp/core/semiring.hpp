@@ -1,8 +1,8 @@
 // y = x M over a semiring, for a few vectors x at once: the inner loop of every recursion on chains.
 #pragma once
 
-#include "chain_types.hpp"
 #include "chain_rows.hpp"
+#include "chain_types.hpp"
 #include "simd.hpp"
 
 namespace trellis::TRELLIS_ISA {
@@ -75,8 +75,7 @@ TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const do
 }
 
 template <class S, int R>
-inline void products_of(const Shared& s, const double* m, const double* const* x,
-                        double* const* y) {
+inline void products_of(const Shared& s, const double* m, const double* const* x, double* const* y) {
   int v = 0;
   const int count = vectors(s);
   for (; v + kTile <= count; v += kTile) {

@@ -88,7 +88,9 @@ TRELLIS_INLINE void store_first(T* p, Vec v, int n) {
 
 TRELLIS_INLINE Vec select(Mask m, Vec a, Vec b) { return m ? a : b; }
 
-TRELLIS_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }  // one instruction on x86
+// One instruction each on x86; if one argument is NaN, the second is returned.
+TRELLIS_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
+TRELLIS_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 
 // v with its lanes exchanged at distance kWidth/2, then /4, ...: after all rounds every lane holds the
 // reduction, so no broadcast is needed.
@@ -111,33 +113,37 @@ TRELLIS_INLINE Vec sum_lanes(Vec v) {
 TRELLIS_INLINE Vec max_lanes(Vec v) {
   return reduce(v, [](Vec a, Vec b) __attribute__((always_inline)) { return max(a, b); });
 }
+TRELLIS_INLINE Vec min_lanes(Vec v) {
+  return reduce(v, [](Vec a, Vec b) __attribute__((always_inline)) { return min(a, b); });
+}
 TRELLIS_INLINE bool any(Mask m) {
   std::int64_t bits = 0;
   for (int i = 0; i < kWidth; ++i) bits |= m[i];
   return bits != 0;
 }
 
-// e^x for x <= 709, within 1 ulp; exactly 0 below -708 (also for -inf), exactly 1 at 0; NaN gives NaN or 0.
+// e^x for -708 <= x <= 709, within 1 ulp; exactly 1 at 0; NaN for NaN.
 // x = k ln 2 + r with |r| <= ln 2 / 2;  e^r = 1 + r + r^2 q(r), q fitted at Chebyshev points.
-TRELLIS_INLINE Vec exp(Vec x) {
+TRELLIS_INLINE Vec exp_in_range(Vec x) {
   constexpr double q[] = {0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d63p-5,
                           0x1.11111111109b3p-7,  0x1.6c16c1788bd90p-10, 0x1.a01a01a7c41d5p-13,
                           0x1.a019b90d2ae7ap-16, 0x1.71de0dae63bb3p-19, 0x1.289185613a3d6p-22,
                           0x1.af38a9b0ec855p-26};
   const Vec shifter = splat(0x1.8p52);  // adding it rounds to an integer kept in the low bits
-  const Vec clamped = max(x, splat(-708.0));
-  const Vec shifted = clamped * 0x1.71547652b82fep0 + shifter;
+  const Vec shifted = x * 0x1.71547652b82fep0 + shifter;
   const Vec k = shifted - shifter;
-  const Vec r = (clamped - k * 0x1.62e42fefa38p-1) - k * 0x1.ef35793c7673p-45;
+  const Vec r = (x - k * 0x1.62e42fefa38p-1) - k * 0x1.ef35793c7673p-45;
   const Vec r2 = r * r;
   const Vec r4 = r2 * r2;
   const Vec low = (q[0] + q[1] * r) + (q[2] + q[3] * r) * r2;
   const Vec high = (q[4] + q[5] * r) + (q[6] + q[7] * r) * r2 + (q[8] + q[9] * r) * r4;
   const Vec p = 1.0 + (r + r2 * (low + r4 * high));
-  const Vec scaled = reinterpret_cast<Vec>(reinterpret_cast<Mask>(p) +
-                                           (reinterpret_cast<Mask>(shifted) << 52));
-  return select(x < -708.0, Vec{}, scaled);
+  const Mask power = (reinterpret_cast<Mask>(shifted) << 52) + std::int64_t{0x3ff0000000000000};
+  return p * reinterpret_cast<Vec>(power);
 }
+
+// The same for any x <= 709: exactly 0 below -708, also for -inf.
+TRELLIS_INLINE Vec exp(Vec x) { return select(x < -708.0, Vec{}, exp_in_range(max(splat(-708.0), x))); }
 
 // ln x for normal x > 0, within 2 ulp; -inf at 0.
 // x = 2^k m with m in [sqrt 1/2, sqrt 2); s = (m-1)/(m+1); ln m = 2s + s^3 P(s^2).
@@ -154,8 +160,7 @@ TRELLIS_INLINE Vec log(Vec x) {
   const Vec f = m - 1.0;
   const Vec s = f / (f + 2.0);
   const Vec z = s * s;
-  const Vec poly =
-      P[0] + z * (P[1] + z * (P[2] + z * (P[3] + z * (P[4] + z * (P[5] + z * P[6])))));
+  const Vec poly = P[0] + z * (P[1] + z * (P[2] + z * (P[3] + z * (P[4] + z * (P[5] + z * P[6])))));
   const Vec ln = k * 0x1.62e42fefa38p-1 + (2.0 * s + (s * (z * poly) + k * 0x1.ef35793c7673p-45));
   return select(x > 0.0, ln, splat(-kInfinity));
 }

@@ -10,9 +10,9 @@ namespace trellis::TRELLIS_ISA {
 
 template <class T>
 constexpr ChainKernels<T> chain_kernels() {
-  return {scaled_forward<T>, scaled_finish<T>, scaled_backward<T>, outer_products, pairwise<T>,
-          log_forward<T>,    log_backward<T>,  entropy<T>,         sample<T>,
-          max_forward<T>,    best_path<T>,     max_backward<T>};
+  return {scaled_forward<T>, scaled_finish<T>, scaled_backward<T>, outer_products,
+          pairwise<T>,       log_forward<T>,   log_backward<T>,    entropy<T>,
+          sample<T>,         max_forward<T>,   best_paths<T>,      max_backward<T>};
 }
 
 extern const Kernels kernels;

@@ -9,11 +9,12 @@ _Doubles: TypeAlias = NDArray[np.float64]
 def isa() -> str: ...
 def available_isas() -> list[str]: ...
 def use_isa(name: str) -> bool: ...
+def scan_arrays(arrays: list[NDArray[Any]], lengths: _Integers) -> int: ...
 
 class ChainFloat64:
     def __init__(
         self,
-        unary: NDArray[Any],
+        unary: NDArray[Any] | list[NDArray[Any]],
         starts: _Integers,
         lengths: _Integers,
         transition: _Doubles | None,

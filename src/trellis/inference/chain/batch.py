@@ -43,9 +43,10 @@ class Layout:
 
     def new_rows(self, columns: tuple[int, ...], dtype: Any, padding: float) -> Array:
         """A flat array of results; what the kernels leave alone holds the padding value."""
-        if self.padded:
-            return np.full((self.rows, *columns), padding, dtype=dtype)
-        return np.empty((self.rows, *columns), dtype=dtype)
+        shape = (self.rows, *columns)
+        if not self.padded:
+            return np.empty(shape, dtype=dtype)
+        return np.full(shape, padding, dtype=dtype) if padding else np.zeros(shape, dtype=dtype)
 
     def per_position(self, flat: Array) -> Rows:
         """Flat rows in the caller's layout."""
@@ -98,7 +99,9 @@ class Scores:
     """Checked scores of a batch, as the kernels take them."""
 
     layout: Layout
-    unary: Array  # (rows, L)
+    unary: Array | list[Array]  # (rows, L), or one (T, L) array a sequence
+    labels: int
+    dtype: Any
     transition: NDArray[np.float64] | None  # (L, L), or None if it depends on the position
     transitions: Array | None  # (matrices, L, L)
     transition_starts: Integers | None
@@ -106,14 +109,9 @@ class Scores:
     end: NDArray[np.float64] | None
     threads: int
 
-    @property
-    def labels(self) -> int:
-        """L."""
-        return int(self.unary.shape[1])
-
     def core(self) -> _core.ChainFloat64:
         """The native batch."""
-        make = _core.ChainFloat32 if self.unary.dtype == np.float32 else _core.ChainFloat64
+        make = _core.ChainFloat32 if self.dtype == np.float32 else _core.ChainFloat64
         return make(
             self.unary,
             self.layout.starts,
@@ -147,11 +145,12 @@ class Scores:
     def check_finite(self, i: int) -> None:
         """Raise for the first NaN or +inf among the scores of sequence i."""
         start, length = self.layout.starts[i], self.layout.lengths[i]
-        bad = ~(self.unary[start : start + length] < np.inf)
+        listed = isinstance(self.unary, list)
+        own = self.unary[i] if listed else cast(Array, self.unary)[start : start + length]
+        bad = ~(own < np.inf)
         if bad.any():
             t, y = np.argwhere(bad)[0]
-            value = self.unary[start + t, y]
-            raise InputError(f"unary of sequence {i}, position {t}, label {y} is {value}")
+            raise InputError(f"unary of sequence {i}, position {t}, label {y} is {own[t, y]}")
         if self.transitions is None or self.transition_starts is None:
             return
         first = self.transition_starts[i]
@@ -175,17 +174,27 @@ def prepare(
 ) -> Scores:
     """Check everything that can be checked without reading all scores, and lay it out."""
     threads = native.resolve_jobs(n_jobs)
-    flat, layout = _lay_out(unary, lengths)
-    labels = flat.shape[1]
-    if mask is not None:
-        flat = np.where(_flat_mask(mask, unary, flat), flat, flat.dtype.type(-np.inf))
-    shared, several, first = _transitions(transition, layout, labels, flat.dtype)
+    if isinstance(unary, list | tuple):
+        if lengths is not None:
+            raise InputError("lengths go with a (B, T, L) array; a list of sequences has its own")
+        arrays, layout, labels = _lay_out_list(list(unary))
+        dtype = arrays[0].dtype
+        if mask is not None:
+            arrays = _mask_list(mask, arrays)
+        scores: Array | list[Array] = arrays
+    else:
+        flat, layout = _lay_out(unary, lengths)
+        labels, dtype = flat.shape[1], flat.dtype
+        if mask is not None:
+            allowed = _mask(mask, np.shape(unary), "mask").reshape(flat.shape)
+            flat = np.where(allowed, flat, dtype.type(-np.inf))
+        scores = flat
     return Scores(
         layout,
-        flat,
-        shared,
-        several,
-        first,
+        scores,
+        labels,
+        dtype,
+        *_transitions(transition, layout, labels, dtype),
         _vector(start, "start", labels),
         _vector(end, "end", labels),
         threads,
@@ -196,8 +205,7 @@ def flat_labels(labels: Arrays, scores: Scores) -> Integers:
     """Check the labels of given paths, and lay them out as the rows of the unary scores."""
     layout = scores.layout
     if layout.shape is None:
-        if not isinstance(labels, list | tuple) or len(labels) != len(layout.starts):
-            raise InputError(f"labels must be a list of {len(layout.starts)} arrays, as unary is")
+        _check_list(labels, len(layout.starts), "labels")
         parts = [_integers(y, f"labels of sequence {i}") for i, y in enumerate(labels)]
         for i, (part, length) in enumerate(zip(parts, layout.lengths, strict=True)):
             if part.shape != (length,):
@@ -221,11 +229,7 @@ def flat_labels(labels: Arrays, scores: Scores) -> Integers:
     return np.ascontiguousarray(flat)
 
 
-def _lay_out(unary: Arrays, lengths: Any) -> tuple[Array, Layout]:
-    if isinstance(unary, list | tuple):
-        if lengths is not None:
-            raise InputError("lengths go with a (B, T, L) array; a list of sequences has its own")
-        return _lay_out_list(unary)
+def _lay_out(unary: Any, lengths: Any) -> tuple[Array, Layout]:
     array = _floats(unary, "unary")
     if array.ndim not in (2, 3):
         raise InputError(f"unary has shape {array.shape}: must be (T, L) or (B, T, L)")
@@ -239,15 +243,24 @@ def _lay_out(unary: Arrays, lengths: Any) -> tuple[Array, Layout]:
         whole = np.array([len(array)], dtype=np.int64)
         return array, Layout(np.zeros(1, dtype=np.int64), whole, array.shape[:1])
     batch, longest = array.shape[:2]
-    layout = Layout(
-        np.arange(batch, dtype=np.int64) * longest, _lengths(lengths, batch, longest), (batch, longest)
-    )
+    starts = np.arange(batch, dtype=np.int64) * longest
+    layout = Layout(starts, _lengths(lengths, batch, longest), (batch, longest))
     return array.reshape(-1, labels), layout
 
 
-def _lay_out_list(unary: Sequence[Array]) -> tuple[Array, Layout]:
+def _lay_out_list(unary: list[Any]) -> tuple[list[Array], Layout, int]:
     if not unary:
         raise InputError("unary is an empty list: at least one sequence is needed")
+    lengths = np.empty(len(unary), dtype=np.int64)
+    labels = _core.scan_arrays(unary, lengths)
+    if not labels:
+        unary = _uniform(unary)
+        labels = _core.scan_arrays(unary, lengths)
+    return unary, Layout(np.cumsum(lengths) - lengths, lengths, None), labels
+
+
+def _uniform(unary: list[Any]) -> list[Array]:
+    """Contiguous arrays of one dtype and one number of labels, or an error that says which is not."""
     arrays = [_floats(u, f"unary of sequence {i}") for i, u in enumerate(unary)]
     for i, array in enumerate(arrays):
         if array.ndim != 2:
@@ -258,9 +271,8 @@ def _lay_out_list(unary: Sequence[Array]) -> tuple[Array, Layout]:
             raise InputError(
                 f"sequence {i} has {array.shape[1]} labels, sequence 0 has {arrays[0].shape[1]}"
             )
-    lengths = np.array([len(array) for array in arrays], dtype=np.int64)
-    flat = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-    return flat, Layout(np.cumsum(lengths) - lengths, lengths, None)
+    dtype = np.result_type(*{array.dtype for array in arrays})
+    return [np.asarray(array, dtype=dtype) for array in arrays]
 
 
 def _lengths(lengths: Any, batch: int, longest: int) -> Integers:
@@ -276,22 +288,21 @@ def _lengths(lengths: Any, batch: int, longest: int) -> Integers:
     return array
 
 
-def _flat_mask(mask: Arrays, unary: Arrays, flat: Array) -> NDArray[np.bool_]:
-    if isinstance(unary, list | tuple):
-        if not isinstance(mask, list | tuple) or len(mask) != len(unary):
-            raise InputError(f"mask must be a list of {len(unary)} arrays, as unary is")
-        pairs = [(f"mask of sequence {i}", m, u) for i, (m, u) in enumerate(zip(mask, unary, strict=True))]
-    else:
-        pairs = [("mask", cast(Array, mask), unary)]
-    parts = []
-    for name, part, scores in pairs:
-        allowed = np.asarray(part)
-        if allowed.dtype != np.bool_:
-            raise InputError(f"{name} has dtype {allowed.dtype}: must be bool, True where allowed")
-        if allowed.shape != np.shape(scores):
-            raise InputError(f"{name} has shape {allowed.shape}, unary has {np.shape(scores)}")
-        parts.append(allowed.reshape(-1, flat.shape[1]))
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _mask(mask: Any, shape: tuple[int, ...], name: str) -> NDArray[np.bool_]:
+    allowed = np.asarray(mask)
+    if allowed.dtype != np.bool_:
+        raise InputError(f"{name} has dtype {allowed.dtype}: must be bool, True where allowed")
+    if allowed.shape != shape:
+        raise InputError(f"{name} has shape {allowed.shape}, unary has {shape}")
+    return allowed
+
+
+def _mask_list(mask: Any, arrays: list[Array]) -> list[Array]:
+    _check_list(mask, len(arrays), "mask")
+    return [
+        np.where(_mask(m, u.shape, f"mask of sequence {i}"), u, u.dtype.type(-np.inf))
+        for i, (m, u) in enumerate(zip(mask, arrays, strict=True))
+    ]
 
 
 def _transitions(
@@ -349,6 +360,12 @@ def _vector(value: Array | None, name: str, labels: int) -> NDArray[np.float64] 
         y = int(np.argmax(bad))
         raise InputError(f"{name} of label {y} is {array[y]}")
     return array.astype(np.float64, copy=False)
+
+
+def _check_list(value: Any, count: int, name: str) -> None:
+    given = len(value) if isinstance(value, list | tuple) else type(value).__name__
+    if given != count:
+        raise InputError(f"{name} must be a list of {count} arrays, as unary is, not {given}")
 
 
 def _floats(value: Any, name: str) -> Array:

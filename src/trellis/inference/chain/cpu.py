@@ -12,7 +12,8 @@ All take the same scores:
     ``(L,)`` scores of the first and last label.
 ``mask``
     bool, shaped as ``unary``: False forbids a label at a position. With the observed labels alone
-    allowed where they are known, log Z sums over what is consistent with a partial labelling.
+    allowed where they are known, log Z sums over what is consistent with a partial labelling. What
+    the unary score is there, even NaN, does not matter.
 ``n_jobs``
     threads; None is all cores. Results are the same bits for any number.
 
@@ -145,7 +146,7 @@ def marginals(
     flat, log_z = _forward_backward(s)
 
     def pairwise() -> Rows:
-        pairs = s.layout.new_pairs(s.labels, s.unary.dtype)
+        pairs = s.layout.new_pairs(s.labels, s.dtype)
         if not np.array_equal(_forward_backward(s, pairs=pairs)[1], log_z):
             raise InputError("the scores have changed since marginals() was called with them")
         return s.layout.per_pair(pairs)
@@ -157,7 +158,7 @@ def _forward_backward(
     s: Scores, pairs: Array | None = None, counts: NDArray[np.float64] | None = None
 ) -> tuple[Array, NDArray[np.float64]]:
     """Unary marginals as flat rows, and log Z; pairwise marginals, or their sum, where given room."""
-    flat = s.layout.new_rows((s.labels,), s.unary.dtype, 0.0)
+    flat = s.layout.new_rows((s.labels,), s.dtype, 0.0)
     log_z, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
     pair_starts = None if pairs is None else s.layout.pair_starts()
     s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes)
@@ -187,10 +188,10 @@ def expected_counts(
         used = np.empty(s.transition.shape)
         flat, log_z = _forward_backward(s, counts=used)
     else:
-        pairs = s.layout.new_pairs(s.labels, s.unary.dtype)
+        pairs = s.layout.new_pairs(s.labels, s.dtype)
         flat, log_z = _forward_backward(s, pairs=pairs)
         used = s.layout.per_pair(pairs)
-        if np.ndim(cast(Any, transition)) == 3 and s.layout.padded:
+        if s.layout.padded and np.ndim(cast(Array, transition)) == 3:
             used = cast(Array, used).sum(axis=0)
     first = s.layout.starts
     last = first + s.layout.lengths - 1
@@ -316,7 +317,7 @@ def max_marginals(
     [[1.0, 3.0], [3.0, 2.0]]
     """
     s = _scores(unary, transition, start, end, options)
-    flat = s.layout.new_rows((s.labels,), s.unary.dtype, -np.inf)
+    flat = s.layout.new_rows((s.labels,), s.dtype, -np.inf)
     outcomes = s.new_outcomes()
     s.core().max_marginals(flat, outcomes)
     s.raise_for(outcomes)

@@ -105,10 +105,10 @@ def sample(unary, transition, start=None, end=None, *, n=1, random_state=None, m
 
 
 def entropy(unary, transition, start=None, end=None, *, mask=None):
+    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ) over inner t: a chain's pairs, less what they share."""
     p = marginals(unary, transition, start, end, mask=mask)
-    u, A = _fold(unary, transition, start, end, mask)
-    used = lambda q, s: np.sum(q * np.where(q > 0, s, 0.0))  # noqa: E731
-    return p.log_partition - used(p.unary, u) - used(p.pairwise, A)
+    h = lambda q: -np.sum(q * np.log(np.where(q > 0, q, 1.0)))  # noqa: E731
+    return h(p.pairwise) - h(p.unary[1:-1]) if len(p.unary) > 1 else h(p.unary)
 
 
 def max_marginals(unary, transition, start=None, end=None, *, mask=None):

@@ -1,0 +1,104 @@
+"""Measured limits of this machine (GFLOP/s and GB/s), and the peak memory of one call.
+
+    python benchmarks/machine.py
+
+A kernel's distance to these is how much is left to win; the data sheet of a shared machine is not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+
+class Limits(NamedTuple):
+    """Best of several runs: a limit is what the machine can do undisturbed."""
+
+    gflops: float  # float64 multiply-add counted as two, one core
+    copy_1: float  # GB/s read + written, one core, arrays far beyond the caches
+    copy_2: float  # the same on two cores
+    copy_cached: float  # GB/s, one core, 32 MB: the size of a batch that stays in a large L3
+
+
+def measure(quick: bool = False) -> Limits:
+    """All limits, in about two seconds (quick) or five."""
+    megabytes = 256 if quick else 1024
+    repeats = 3 if quick else 7
+    return Limits(
+        gflops=peak_gflops(repeats),
+        copy_1=copy_bandwidth(megabytes, 1, repeats),
+        copy_2=copy_bandwidth(megabytes, 2, repeats),
+        copy_cached=copy_bandwidth(16, 1, 10 * repeats),
+    )
+
+
+def peak_gflops(repeats: int, size: int = 1536) -> float:
+    """A large float64 matrix product on one BLAS thread: 2 n³ flops."""
+    rng = np.random.default_rng(0)
+    left, right = rng.random((size, size)), rng.random((size, size))
+    product = np.empty_like(left)
+    with threadpool_limits(1):
+        seconds = _best(lambda: np.matmul(left, right, out=product), repeats)
+    return 2 * size**3 / seconds / 1e9
+
+
+def copy_bandwidth(megabytes: int, threads: int, repeats: int) -> float:
+    """np.copyto of one array into another of `megabytes` each, cut evenly over threads."""
+    source = np.ones(megabytes * 1_000_000 // 8)
+    target = np.zeros_like(source)
+    parts = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
+    with ThreadPoolExecutor(threads) as pool:
+        # np.copyto releases the GIL, so Python threads do run side by side
+        seconds = _best(lambda: list(pool.map(lambda part: np.copyto(*part), parts)), repeats)
+    return 2 * source.nbytes / seconds / 1e9
+
+
+def added_peak(call: Callable[[], object]) -> int | None:
+    """Bytes of resident memory at the call's peak beyond those before it; None where not Linux.
+
+    Run it in a fresh process, where no earlier free memory can hide what the call takes.
+    """
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # peak := what is resident now
+        before = _resident("VmRSS")
+        result = call()  # held until the peak is read: results count
+        # not ru_maxrss: a child inherits the maximum of the process that started it
+        return _resident("VmHWM") - before if result is not None else None
+    except OSError:
+        return None
+
+
+def _resident(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return 1024 * int(line.split()[1])
+    raise OSError(f"/proc/self/status has no {field}")
+
+
+def _best(call: Callable[[], object], repeats: int) -> float:
+    call()
+    best = float("inf")
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def main() -> None:
+    """Print the limits."""
+    limits = measure()
+    print(f"float64 multiply-add, one core   {limits.gflops:7.1f} GFLOP/s")
+    print(f"copy beyond the caches, one core {limits.copy_1:7.1f} GB/s")
+    print(f"copy beyond the caches, two      {limits.copy_2:7.1f} GB/s")
+    print(f"copy within 32 MB, one core      {limits.copy_cached:7.1f} GB/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The gradient of log Z is the vector of expected counts: checked by central differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Batch, Case, generate_cases, make_batch
+
+from trellis.inference import chain
+
+STEP = 1e-5
+TOLERANCE = 1e-6
+
+
+def central_difference(f: Callable[[np.ndarray], float], at: np.ndarray) -> np.ndarray:
+    """(f(x + h e_i) - f(x - h e_i)) / 2h for each entry i; -inf stays -inf and gives 0."""
+    gradient = np.zeros_like(at)
+    for i in np.ndindex(at.shape):
+        up, down = at.copy(), at.copy()
+        up[i] += STEP
+        down[i] -= STEP
+        gradient[i] = (f(up) - f(down)) / (2 * STEP)
+    return gradient
+
+
+def gradient_of_sum(scores: dict[str, Any], name: str) -> np.ndarray:
+    """d(sum over the batch of log Z) / d(argument) for an array argument."""
+
+    def total(value: np.ndarray) -> float:
+        return float(np.sum(chain.log_partition(**(scores | {name: value}))))
+
+    return central_difference(total, scores[name])
+
+
+def require_gradients(scores: dict[str, Any], names: tuple[str, ...]) -> None:
+    counts = chain.expected_counts(**scores)
+    for name in names:
+        want = gradient_of_sum(scores, name)
+        got = getattr(counts, name)
+        np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE, err_msg=name)
+
+
+def small_scores(case: Case) -> dict[str, Any]:
+    """Absent start and end become zeros, so that they have a gradient too."""
+    zeros = np.zeros(case.unary.shape[1])
+    return {
+        "unary": case.unary,
+        "transition": case.transition,
+        "start": zeros if case.start is None else case.start,
+        "end": zeros if case.end is None else case.end,
+        "mask": case.mask,
+    }
+
+
+def feasible_cases() -> list[Case]:
+    # Huge and wide scores are left out: their differences lose the digits, not the library.
+    tame = ("ordinary", "zero", "ties", "forbidden", "left_to_right")
+    cases = [c for c in generate_cases(chunk=400, n_cases=150) if c.name.startswith(tame)]
+    return [c for c in cases if chain.log_partition(*c.scores, mask=c.mask) > -np.inf]
+
+
+def test_one_sequence() -> None:
+    cases = feasible_cases()
+    assert len(cases) > 60
+    for case in cases:
+        require_gradients(small_scores(case), ("unary", "transition", "start", "end"))
+
+
+def test_marginals_are_the_gradient() -> None:
+    """The same for marginals(), whose pairwise is the gradient of position-wise transitions."""
+    for case in feasible_cases():
+        scores = small_scores(case)
+        length, n_labels = case.unary.shape
+        steps = np.broadcast_to(case.transition, (length - 1, n_labels, n_labels)).copy()
+        scores["transition"] = steps
+        found = chain.marginals(**scores)
+        for name, got in (("unary", found.unary), ("transition", found.pairwise)):
+            want = gradient_of_sum(scores, name)
+            np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE, err_msg=case.name)
+
+
+def without_labels(scores: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in scores.items() if name != "labels"}
+
+
+def ragged(positional: bool) -> Batch:
+    return make_batch(8, lengths=[3, 1, 5, 2], n_labels=3, positional=positional)
+
+
+@pytest.mark.parametrize("positional", [False, True])
+def test_padded_batch(positional: bool) -> None:
+    """Entries in the padding have gradient 0: log Z does not depend on them."""
+    scores = without_labels(ragged(positional).padded())
+    require_gradients(scores, ("unary", "transition", "start", "end"))
+
+
+def test_list_batch_shares_its_transitions() -> None:
+    scores = without_labels(ragged(positional=False).as_list())
+    require_gradients(scores, ("transition", "start", "end"))
+
+
+def test_list_batch_with_its_own_transitions() -> None:
+    batch = ragged(positional=True)
+    counts = chain.expected_counts(**without_labels(batch.as_list()))
+    for b in range(len(batch.unary)):
+        one = without_labels(batch.one(b))
+        for name in ("unary", "transition"):
+            want = gradient_of_sum(one, name)
+            got = getattr(counts, name)[b]
+            np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE)
+
+
+def test_positional_transitions_shared_by_a_padded_batch() -> None:
+    scores = without_labels(ragged(positional=False).padded())
+    length = scores["unary"].shape[1]
+    rng = np.random.default_rng(3)
+    scores["transition"] = rng.normal(size=(length - 1, 3, 3))
+    require_gradients(scores, ("unary", "transition", "start", "end"))
