@@ -3,4 +3,5 @@
 
 #include <nanobind/nanobind.h>
 
+void bind_arrays(nanobind::module_& m);
 void bind_chain(nanobind::module_& m);

@@ -6,9 +6,9 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
-#include <stdexcept>
 #include <vector>
 
+#include "arrays.hpp"
 #include "bindings.hpp"
 #include "chain_batch.hpp"
 #include "dispatch.hpp"
@@ -23,50 +23,6 @@ using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 template <class T, std::size_t N>
 using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Integers = In<std::int64_t, 1>;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::invalid_argument(what);
-}
-
-// A two-dimensional array of doubles or floats, seen through the buffer protocol: numpy's own way is
-// several times quicker than a generic cast, which matters for lists of thousands of short sequences.
-struct Matrix {
-  const void* data;
-  std::int64_t rows, columns;
-  char type;  // 'd' or 'f'
-};
-
-// False if it is anything but a C-contiguous numpy array of two dimensions, in native byte order.
-bool look_at(PyObject* object, PyObject* array_type, Matrix* matrix) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(object)) != array_type) return false;
-  Py_buffer view;
-  if (PyObject_GetBuffer(object, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
-    PyErr_Clear();
-    return false;
-  }
-  const bool plain =
-      view.ndim == 2 && (view.format[0] == 'd' || view.format[0] == 'f') && view.format[1] == '\0';
-  if (plain) *matrix = {view.buf, view.shape[0], view.shape[1], view.format[0]};
-  PyBuffer_Release(&view);  // the array itself keeps its memory
-  return plain;
-}
-
-// Fills in the lengths of a list of arrays that can be used as they are, and returns their number of
-// labels; 0 if any is empty, or differs from the others, or must be converted first.
-std::int64_t scan_arrays(const nb::list& arrays, Out<std::int64_t, 1> lengths) {
-  require(lengths.shape(0) == arrays.size(), "lengths must have one entry an array");
-  const nb::object array_type = nb::module_::import_("numpy").attr("ndarray");
-  Matrix first{};
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    Matrix matrix;
-    PyObject* item = PyList_GET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i));
-    if (!look_at(item, array_type.ptr(), &matrix)) return 0;
-    if (i == 0) first = matrix;
-    if (matrix.rows == 0 || matrix.columns != first.columns || matrix.type != first.type) return 0;
-    lengths.data()[i] = matrix.rows;
-  }
-  return first.columns;
-}
 
 // The arrays of one batch, kept alive while the calls run.
 template <class T>
@@ -203,12 +159,11 @@ class Chain {
 
   void take_list(const nb::list& arrays) {
     kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
-    const nb::object array_type = nb::module_::import_("numpy").attr("ndarray");
     require(kept_.size() == starts_.shape(0), "one array a sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
       Matrix matrix;
-      require(look_at(PyTuple_GET_ITEM(kept_.ptr(), i), array_type.ptr(), &matrix) &&
-                  matrix.type == (sizeof(T) == 4 ? 'f' : 'd'),
+      require(look_at(PyTuple_GET_ITEM(kept_.ptr(), i), &matrix) &&
+                  matrix.item_size == sizeof(T),
               "unary: an array of another dtype or layout");
       if (i == 0) labels_ = matrix.columns;
       require(matrix.columns == labels_ && matrix.rows == lengths_.data()[i] && matrix.rows > 0 &&
@@ -306,7 +261,6 @@ void bind(nb::module_& m, const char* name) {
 }  // namespace trellis
 
 void bind_chain(nb::module_& m) {
-  m.def("scan_arrays", &trellis::scan_arrays, nb::arg("arrays"), nb::arg("lengths"));
   trellis::bind<float>(m, "ChainFloat32");
   trellis::bind<double>(m, "ChainFloat64");
 }

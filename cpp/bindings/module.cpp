@@ -26,5 +26,6 @@ NB_MODULE(_core, m) {
     return names;
   });
   m.def("use_isa", &trellis::use_kernels, nb::arg("name"));
+  bind_arrays(m);
   bind_chain(m);
 }

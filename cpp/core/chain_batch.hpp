@@ -183,7 +183,7 @@ class ChainBatch {
     Scratch rows, checkpoints;
   };
 
-  std::int64_t block_rows() const { return std::min(kBlockRows, batch_.lengths[groups_.sequence(0)]); }
+  std::int64_t block_rows() const { return std::min(kBlockRows, groups_.longest()); }
   bool scaled() const { return s_.log != nullptr && s_.scalable; }
 
   // A number of partial sums that depends on the batch alone, never on the threads.
@@ -217,7 +217,7 @@ class ChainBatch {
       lanes[r].emission = alpha + (block + 1) * s_.stride;
       lanes[r].beta = lanes[r].emission + (block + 1) * s_.stride;
       lanes[r].out = out == nullptr ? nullptr : out + batch_.starts[i] * s_.labels;
-      lanes[r].product = 1.0;
+      lanes[r].product = lanes[r].inverse = 1.0;
       std::fill(lanes[r].low_alpha, lanes[r].low_alpha + kPadding, 1.0);
       if (!scaled()) lanes[r].outcome.status = Status::needs_log_space;
       const std::int64_t next = groups_.next(g, r);
@@ -252,13 +252,15 @@ class ChainBatch {
     if (scaled()) {
       const std::int64_t longest = lanes[0].sequence.length;
       const std::int64_t blocks = (longest + block - 1) / block;
-      double* checkpoints = memory.checkpoints.get(blocks * s_.stride);
+      double* checkpoints = memory.checkpoints.get(blocks * (s_.stride + 1));
       for (std::int64_t b = 0; b < blocks; ++b) {
         const std::int64_t end = std::min((b + 1) * block, longest);
         kernels_.scaled_forward(s_, lanes, count, b * block, end);
         if (b + 1 < blocks) {
           const double* last = lanes[0].alpha + block * s_.stride;
-          std::copy(last, last + s_.stride, checkpoints + b * s_.stride);
+          double* checkpoint = checkpoints + b * (s_.stride + 1);
+          std::copy(last, last + s_.stride, checkpoint);
+          checkpoint[s_.stride] = lanes[0].inverse;
           std::copy(last, last + s_.stride, lanes[0].alpha);
         }
       }
@@ -284,9 +286,11 @@ class ChainBatch {
   void redo_forward(Lane<T>& lane, const double* checkpoints, std::int64_t begin,
                     std::int64_t end) const {
     const Lane<T> finished = lane;
+    lane.inverse = 1.0;
     if (begin > 0) {
-      const double* before = checkpoints + (begin / block_rows() - 1) * s_.stride;
-      std::copy(before, before + s_.stride, lane.alpha);
+      const double* checkpoint = checkpoints + (begin / block_rows() - 1) * (s_.stride + 1);
+      std::copy(checkpoint, checkpoint + s_.stride, lane.alpha);
+      lane.inverse = checkpoint[s_.stride];
     }
     kernels_.scaled_forward(s_, &lane, 1, begin, end);
     lane = finished;

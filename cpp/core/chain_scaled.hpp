@@ -1,10 +1,12 @@
 // Forward-backward in scaled probability space: the fast path.
 //
-//     m_t(b)     = sum_a alpha_{t-1}(a) psi(a, b)          psi = exp(transition - shift)
-//     alpha_t(b) = m_t(b) e_t(b) / s_t                      e_t = exp(unary_t - max), s_t makes it sum
-//     to 1 beta_{t-1}(a) = sum_b psi(a, b) e_t(b) beta_t(b) / s_t p(y_t = b) = alpha_t(b) beta_t(b)
-//     p(y_{t-1} = a, y_t = b) = alpha_{t-1}(a) psi(a, b) q_t(b)
-// with q_t = e_t beta_t / s_t. log Z is the sum of the logarithms of all scales.
+//     m_t(b)     = sum_a alpha_{t-1}(a) psi(a, b)           psi = exp(transition - shift)
+//     alpha_t(b) = m_t(b) w_t(b)                            w_t = exp(unary_t - reference) / s_{t-1}
+//     beta_{t-1}(a) = sum_b psi(a, b) w_t(b) beta_t(b)      s_t = sum_b alpha_t(b), beta_T = 1 / s_T
+//     p(y_t = b) = alpha_t(b) beta_t(b)      p(y_{t-1} = a, y_t = b) = alpha_{t-1}(a) psi(a, b) q_t(b)
+// with q_t = w_t beta_t. log Z is the sum of the logarithms of all s_t and of what was taken out of the
+// exponents. Dividing by the sum of the step before, not of this one, keeps the sum, the division and
+// the exponentials off the path from one step to the next.
 //
 // Scaled probabilities are exact only while nothing that matters underflows. Every factor and every
 // non-zero alpha is compared with a threshold such that no product of them can; a sequence that comes
@@ -18,22 +20,6 @@
 namespace trellis::TRELLIS_ISA {
 
 inline constexpr double kTinyAlpha = 1e-150;  // times e^-kWidestScores twice is still a normal number
-
-// A row of N vectors in registers; with N = 0, of as many as there are, in memory.
-template <int N>
-struct Row {
-  explicit Row(double*) {}
-  TRELLIS_INLINE Vec get(int v) const { return value[v]; }
-  TRELLIS_INLINE void set(int v, Vec x) { value[v] = x; }
-  Vec value[N];
-};
-template <>
-struct Row<0> {
-  explicit Row(double* p) : value(p) {}
-  TRELLIS_INLINE Vec get(int v) const { return load(value + v * kWidth); }
-  TRELLIS_INLINE void set(int v, Vec x) { store(value + v * kWidth, x); }
-  double* value;
-};
 
 // Is the block of positions [begin, end) plain, as most are? Then no probability in it can be 0 or come
 // near underflow, and one reference serves all rows.
@@ -102,65 +88,46 @@ inline void emissions(const Shared& s, Lane<T>& lane, std::int64_t begin, std::i
   lane.log_z += static_cast<double>(end - begin - (begin == 0 ? 1 : 0)) * s.shift;
 }
 
-// Keeps the scale of position t for log Z; returns its inverse.
+// Keeps the sum of alpha_t for log Z, and its inverse for the next step.
 template <class T>
-TRELLIS_INLINE double take_scale(Lane<T>& lane, std::int64_t t, double scale) {
-  if (scale > 0.0) {
-    lane.product *= scale;
+TRELLIS_INLINE void take_sum(Lane<T>& lane, std::int64_t t, double sum) {
+  if (sum > 0.0) {
+    lane.inverse = 1.0 / sum;
+    lane.product *= sum;
     if (lane.product < 1e-100 || lane.product > 1e100) {
       lane.log_z += __builtin_log(lane.product);
       lane.product = 1.0;
     }
-    return 1.0 / scale;
+    return;
   }
-  if (scale != scale) {  // NaN comes from scores that are NaN or +inf
+  lane.inverse = 0.0;
+  if (sum != sum) {  // NaN comes from scores that are NaN or +inf
     lane.outcome = {Status::bad_unary, t};
   } else if (lane.outcome.status == Status::ok) {
     lane.outcome = {Status::infeasible, t};
   }
-  return 0.0;
 }
 
-// From m_t in `alpha` to alpha_t in its place, and from e_t to e_t / s_t where alpha_t > 0: messages
-// from labels that no path reaches are dropped, since they could grow without bound.
-template <class T, int N, bool kPlain>
-inline void normalise(const Shared& s, Lane<T>& lane, std::int64_t t, double* alpha, double* e) {
-  const int count = N > 0 ? N : vectors(s);
-  Row<N> joint(alpha);
-  Vec total{};
-#pragma GCC unroll 4
-  for (int v = 0; v < count; ++v) {
-    const Vec product = load(alpha + v * kWidth) * load(e + v * kWidth);
-    total += product;
-    joint.set(v, product);
-  }
-  const Vec inverse = splat(take_scale(lane, t, sum_lanes(total)[0]));
-  Vec low_alpha = load(lane.low_alpha);
-#pragma GCC unroll 4
-  for (int v = 0; v < count; ++v) {
-    const Vec a = joint.get(v) * inverse;
+// From m_t in `alpha` to alpha_t in its place, and from e_t to w_t. Messages from labels that no path
+// reaches are dropped, since they could grow without bound.
+template <bool kPlain, class T>
+inline void forward_row(const Shared& s, Lane<T>& lane, std::int64_t t, double* alpha, double* e) {
+  const Vec inverse = splat(lane.inverse);
+  Vec total{}, low_alpha = load(lane.low_alpha);
+  for (int v = 0; v < vectors(s); ++v) {
     Vec weight = load(e + v * kWidth) * inverse;
+    const Vec a = load(alpha + v * kWidth) * weight;
     if constexpr (!kPlain) {
       const Mask reached = a > 0.0;
       low_alpha = min(select(reached, a, splat(1.0)), low_alpha);
       weight = select(reached, weight, Vec{});
     }
+    total += a;
     store(alpha + v * kWidth, a);
     store(e + v * kWidth, weight);
   }
   if constexpr (!kPlain) store(lane.low_alpha, low_alpha);
-}
-
-template <class T>
-TRELLIS_INLINE void normalise(const Shared& s, Lane<T>& lane, std::int64_t t, double* alpha, double* e) {
-  if (!lane.plain) return normalise<T, 0, false>(s, lane, t, alpha, e);
-  switch (vectors(s)) {
-    case 1: return normalise<T, 1, true>(s, lane, t, alpha, e);
-    case 2: return normalise<T, 2, true>(s, lane, t, alpha, e);
-    case 3: return normalise<T, 3, true>(s, lane, t, alpha, e);
-    case 4: return normalise<T, 4, true>(s, lane, t, alpha, e);
-    default: return normalise<T, 0, true>(s, lane, t, alpha, e);
-  }
+  take_sum(lane, t, sum_lanes(total)[0]);
 }
 
 // m_0 = 1 for the labels, 0 past them.
@@ -187,7 +154,12 @@ void scaled_forward(const Shared& s, Lane<T>* lanes, int count, std::int64_t beg
     }
     for (int r = 0; r < count; ++r) {
       prefetch_row<0>(s, lanes[r].next, t);
-      normalise(s, lanes[r], t, here[r], lanes[r].emission + row);
+      double* e = lanes[r].emission + row;
+      if (lanes[r].plain) {
+        forward_row<true>(s, lanes[r], t, here[r], e);
+      } else {
+        forward_row<false>(s, lanes[r], t, here[r], e);
+      }
     }
   }
 }
@@ -221,7 +193,7 @@ void scaled_backward(const Shared& s, Lane<T>* lanes, int count, std::int64_t be
       T* out = lane.out + t * s.labels;
       prefetch_row<1>(s, lane.next_out, t);
       for (int v = 0; v < vectors(s); ++v) {
-        const Vec b = last ? splat(1.0) : load(lane.beta + v * kWidth);
+        const Vec b = last ? splat(lane.inverse) : load(lane.beta + v * kWidth);
         double* q = lane.emission + row + v * kWidth;
         store_first(out + v * kWidth, load(lane.alpha + row + v * kWidth) * b, lanes_of(s, v));
         store(q, load(q) * b);

@@ -66,13 +66,14 @@ template <class T>
 struct Lane {
   Sequence<T> sequence;
   double* alpha;  // (rows + 1, stride): scaled forward probabilities; row 0 is the row before the block
-  double* emission;  // (rows + 1, stride): scaled emissions, then forward messages times backward ones
+  double* emission;  // (rows + 1, stride): e, then w, then q
   double* beta;      // (stride): scaled backward probabilities of the row in hand
   T* out;            // (length, labels) unary marginals
   const T* next;     // of the sequence that will follow in this lane, or null: to be prefetched
   T* next_out;
   double log_z;  // log Z so far = log_z + log(product)
   double product;
+  double inverse;    // 1 / the sum of the last alpha
   double reference;  // of the block in hand: the largest unary score, if it is plain
   bool plain;        // of the block in hand: nothing is forbidden, and all its scores lie close together
   double low_score[kPadding];  // the lowest finite unary score under its row's maximum, so far

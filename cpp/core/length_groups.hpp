@@ -22,10 +22,12 @@ class LengthGroups {
     }
     first_.push_back(count);
     rows_ = std::accumulate(lengths, lengths + count, std::int64_t{0});
+    longest_ = count == 0 ? 0 : lengths[order_[0]];
   }
 
   std::int64_t count() const { return static_cast<std::int64_t>(first_.size()) - 1; }
   std::int64_t rows() const { return rows_; }
+  std::int64_t longest() const { return longest_; }
   int size(std::int64_t g) const { return static_cast<int>(first_[g + 1] - first_[g]); }
 
   // The n-th longest sequence; the r-th of group g.
@@ -65,7 +67,7 @@ class LengthGroups {
 
   std::vector<std::int64_t> order_;  // sequences, longest first
   std::vector<std::int64_t> first_;  // group g is order_[first_[g]] .. order_[first_[g + 1]]
-  std::int64_t rows_ = 0;
+  std::int64_t rows_ = 0, longest_ = 0;
 };
 
 }  // namespace trellis

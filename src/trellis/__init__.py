@@ -1,6 +1,6 @@
 """Label sequences: models that score paths through a trellis, and exact, fast inference over them.
 
-Modules are imported when first used, so that ``import trellis`` is quick and pulls in nothing heavy.
+Modules are imported when first used, so that ``import trellis`` is quick and loads nothing heavy.
 
 >>> import numpy as np
 >>> from trellis.inference import chain

@@ -1,4 +1,4 @@
-"""The errors that trellis raises: all are ``TrellisError``, and say which sequence, position and value."""
+"""The errors that trellis raises: all say which sequence, position and value is wrong."""
 
 __all__ = ["InfeasibleError", "InputError", "TrellisError"]
 

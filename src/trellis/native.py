@@ -27,7 +27,9 @@ def available_isas() -> tuple[str, ...]:
 def use_isa(name: str) -> None:
     """Switch all further calls to the kernels of one instruction set: ``use_isa("v3")``."""
     if not isinstance(name, str) or not _core.use_isa(name):
-        raise InputError(f"no kernels for {name!r} here: choose one of {', '.join(available_isas())}")
+        raise InputError(
+            f"no kernels for {name!r} here: choose one of {', '.join(available_isas())}"
+        )
 
 
 def resolve_jobs(n_jobs: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Scores in; log Z, marginals, best paths and samples out. Knows nothing of models, features or files."""
+"""Scores in; log Z, marginals, best paths, samples out. Knows no models, features or files."""
 
 from importlib import import_module
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""From what callers pass to what the kernels take: layouts, checks, and results in the caller's layout."""
+"""From what callers pass to what the kernels take: checks, layouts, and the way back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _OK, _INFEASIBLE, _BAD_UNARY, _BAD_TRANSITION = range(4)  # Status in cpp/core/c
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the positions of each sequence lie in a flat array of rows, and how to give them back."""
+    """Where the positions of each sequence lie among flat rows, and how to give them back."""
 
     starts: Integers
     lengths: Integers
@@ -51,7 +51,7 @@ class Layout:
     def per_position(self, flat: Array) -> Rows:
         """Flat rows in the caller's layout."""
         if self.shape is None:
-            return [flat[s : s + n] for s, n in zip(self.starts, self.lengths, strict=True)]
+            return _core.split_rows(flat, self.lengths)
         return flat.reshape(*self.shape, *flat.shape[1:])
 
     def per_sequence(self, values: NDArray[np.float64]) -> Numbers:
@@ -89,8 +89,7 @@ class Layout:
     def per_pair(self, flat: Array) -> Rows:
         """Flat matrices in the caller's layout."""
         if self.shape is None:
-            first = self.pair_starts()
-            return [flat[s : s + n - 1] for s, n in zip(first, self.lengths, strict=True)]
+            return _core.split_rows(flat, self.lengths - 1)
         return flat.reshape(*self.shape[:-1], self.shape[-1] - 1, *flat.shape[1:])
 
 
@@ -159,7 +158,7 @@ class Scores:
             t, a, b = np.argwhere(bad)[0]
             value = self.transitions[first + t, a, b]
             raise InputError(
-                f"transition of sequence {i} into position {t + 1}, from label {a} to {b} is {value}"
+                f"transition of sequence {i} into position {t + 1}, label {a} to {b}, is {value}"
             )
 
 
@@ -234,8 +233,7 @@ def _lay_out(unary: Any, lengths: Any) -> tuple[Array, Layout]:
     if array.ndim not in (2, 3):
         raise InputError(f"unary has shape {array.shape}: must be (T, L) or (B, T, L)")
     if 0 in array.shape:
-        names = "(T, L)" if array.ndim == 2 else "(B, T, L)"
-        raise InputError(f"unary is empty: its shape {names} is {array.shape}; sequence 0 has no scores")
+        raise InputError(f"sequence 0 is empty: unary has shape {array.shape}")
     labels = array.shape[-1]
     if array.ndim == 2:
         if lengths is not None:
@@ -260,7 +258,7 @@ def _lay_out_list(unary: list[Any]) -> tuple[list[Array], Layout, int]:
 
 
 def _uniform(unary: list[Any]) -> list[Array]:
-    """Contiguous arrays of one dtype and one number of labels, or an error that says which is not."""
+    """Contiguous arrays of one dtype and one number of labels, or an error that names one."""
     arrays = [_floats(u, f"unary of sequence {i}") for i, u in enumerate(unary)]
     for i, array in enumerate(arrays):
         if array.ndim != 2:
@@ -343,8 +341,9 @@ def _list_of_matrices(
     matrices = [_floats(m, f"transition of sequence {i}") for i, m in enumerate(transition)]
     for i, (array, length) in enumerate(zip(matrices, layout.lengths, strict=True)):
         if array.shape != (length - 1, *square):
+            expected = (int(length) - 1, *square)
             raise InputError(
-                f"transition of sequence {i} has shape {array.shape}: must be {(int(length) - 1, *square)}"
+                f"transition of sequence {i} has shape {array.shape}: must be {expected}"
             )
     return np.concatenate(matrices).astype(dtype, copy=False)
 

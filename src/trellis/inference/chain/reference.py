@@ -1,4 +1,4 @@
-"""The recursions as the equations have them, for one sequence: slow, and what the fast path must equal."""
+"""The recursions as the equations have them, for one sequence: what the fast path must equal."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """What chain inference gives back.
 
-For one sequence, fields are a float or an array; for a padded batch, arrays with a leading batch axis; for
-a list of sequences, arrays of one number a sequence, or lists of arrays.
+For one sequence, fields are a float or an array; for a padded batch, arrays with a leading batch
+axis; for a list of sequences, arrays of one number a sequence, or lists of arrays.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ Rows: TypeAlias = NDArray[Any] | list[NDArray[Any]]
 class Marginals:
     """p(yₜ) and p(yₜ₋₁, yₜ).
 
-    ``pairwise`` is L times as large as the scores, so it is computed when it is first read, from the
-    arrays that were passed; they must not have changed until then (an error says so if they have).
+    ``pairwise`` is L times as large as the scores, so it is computed when it is first read, from
+    the arrays that were passed: do not change them before. An error says so if log Z differs.
     """
 
     unary: Rows

@@ -1,0 +1,90 @@
+#define NPY_NO_DEPRECATED_API NPY_1_19_API_VERSION
+#include <numpy/arrayobject.h>
+
+#include "arrays.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include "bindings.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+
+bool look_at(PyObject* object, Matrix* matrix) {
+  if (!PyArray_CheckExact(object)) return false;
+  auto* array = reinterpret_cast<PyArrayObject*>(object);
+  const int type = PyArray_TYPE(array);
+  if (PyArray_NDIM(array) != 2 || (type != NPY_FLOAT && type != NPY_DOUBLE)) return false;
+  if (!PyArray_ISCARRAY_RO(array)) return false;
+  *matrix = {PyArray_DATA(array), PyArray_DIM(array, 0), PyArray_DIM(array, 1),
+             type == NPY_FLOAT ? sizeof(float) : sizeof(double)};
+  return true;
+}
+
+namespace {
+
+using Lengths = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Fills in the lengths of a list of arrays that can be used as they are, and returns their number of
+// labels; 0 if any is empty, or differs from the others, or must be converted first.
+std::int64_t scan_arrays(const nb::list& arrays, const Lengths& lengths) {
+  require(lengths.shape(0) == arrays.size(), "lengths must have one entry an array");
+  Matrix first{};
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    Matrix matrix;
+    if (!look_at(PyList_GET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i)), &matrix)) return 0;
+    if (i == 0) first = matrix;
+    const bool same = matrix.columns == first.columns && matrix.item_size == first.item_size;
+    if (matrix.rows == 0 || !same) return 0;
+    lengths.data()[i] = matrix.rows;
+  }
+  return first.columns;
+}
+
+// Views of consecutive pieces of an array along its first axis: [flat[0:n0], flat[n0:n0+n1], ...].
+nb::object split_rows(const nb::object& flat, const Lengths& lengths) {
+  require(PyArray_CheckExact(flat.ptr()), "flat must be an array");
+  auto* array = reinterpret_cast<PyArrayObject*>(flat.ptr());
+  const int dimensions = PyArray_NDIM(array);
+  require(1 <= dimensions && dimensions <= 3 && PyArray_ISCARRAY(array), "flat must be contiguous");
+  npy_intp shape[3] = {0, 0, 0};
+  npy_intp row = PyArray_ITEMSIZE(array);
+  for (int d = 1; d < dimensions; ++d) row *= shape[d] = PyArray_DIM(array, d);
+  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(lengths.shape(0))));
+  if (!list.is_valid()) throw nb::python_error();
+  npy_intp done = 0;
+  for (std::size_t i = 0; i < lengths.shape(0); ++i) {
+    shape[0] = lengths.data()[i];
+    require(shape[0] >= 0 && shape[0] <= PyArray_DIM(array, 0) - done, "the pieces exceed the array");
+    char* data = PyArray_BYTES(array) + done * row;
+    PyArray_Descr* type = PyArray_DESCR(array);
+    Py_INCREF(type);  // taken over by the view
+    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, type, dimensions, shape, nullptr, data,
+                                          NPY_ARRAY_CARRAY, nullptr);
+    if (view == nullptr) throw nb::python_error();
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), view);
+    Py_INCREF(array);  // taken over as the base
+    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view),
+                              reinterpret_cast<PyObject*>(array)) != 0) {
+      throw nb::python_error();
+    }
+    done += shape[0];
+  }
+  return list;
+}
+
+int load_numpy() {
+  import_array1(-1);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_arrays(nb::module_& m) {
+  if (trellis::load_numpy() != 0) throw nb::python_error();
+  m.def("scan_arrays", &trellis::scan_arrays, nb::arg("arrays"), nb::arg("lengths"));
+  m.def("split_rows", &trellis::split_rows, nb::arg("flat"), nb::arg("lengths"));
+}

@@ -1,0 +1,68 @@
+"""The occasionally dishonest casino: say which rolls were made with the loaded die.
+
+A croupier rolls a fair die, and now and then a loaded one that shows six half of the time. The
+rolls are seen, the die is not. It is the smallest problem that needs a trellis: one roll says
+little, but runs of sixes do. Three answers are compared: each roll by itself, the best path (Viterbi), and
+the most probable die at each roll (posterior marginals). Run with `make demo`.
+"""
+
+import numpy as np
+
+from trellis.inference import chain
+
+FAIR, LOADED = 0, 1
+STAY = np.array([[0.95, 0.05], [0.10, 0.90]])
+FACES = np.array([[1 / 6] * 6, [0.1, 0.1, 0.1, 0.1, 0.1, 0.5]])
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+def play(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Dice and faces of n rolls."""
+    dice = np.empty(n, dtype=int)
+    dice[0] = FAIR
+    for t in range(1, n):
+        dice[t] = rng.choice(2, p=STAY[dice[t - 1]])
+    faces = np.array([rng.choice(6, p=FACES[die]) for die in dice])
+    return dice, faces
+
+
+def main() -> None:
+    """Play, decode, print."""
+    rng = np.random.default_rng(7)
+    truth, faces = play(10_000, rng)
+
+    # Scores are log probabilities here; in a CRF they would be w·φ(x, i, y', y).
+    unary = np.log(FACES[:, faces].T)
+    transition = np.log(STAY)
+    start = np.array([0.0, -np.inf])  # the game begins with the fair die: -inf forbids
+
+    alone = unary.argmax(axis=1)
+    best = chain.viterbi(unary, transition, start)
+    posterior = chain.marginals(unary, transition, start)
+    smoothed = posterior.unary.argmax(axis=1)
+
+    show(truth, faces, best.labels, posterior.unary[:, LOADED])
+    print(f"Right about the die in {len(truth):,} rolls:")
+    for name, guess in (
+        ("each roll by itself", alone),
+        ("Viterbi (best path)", best.labels),
+        ("posterior marginals", smoothed),
+    ):
+        print(f"  {name:22}{np.mean(guess == truth):7.1%}")
+    rolls = chain.entropy(unary, transition, start) / len(truth) / np.log(2)
+    print(f"log p(rolls) = {posterior.log_partition:.2f};  {rolls:.3f} bits a roll left in doubt")
+
+
+def show(truth: np.ndarray, faces: np.ndarray, path: np.ndarray, loaded: np.ndarray) -> None:
+    """Three lines of the game, under each other."""
+    print("The occasionally dishonest casino: F fair die, L loaded die\n")
+    for begin in range(0, 210, 70):
+        rows = slice(begin, begin + 70)
+        print("rolls      ", "".join(str(face + 1) for face in faces[rows]))
+        print("truth      ", "".join("FL"[die] for die in truth[rows]))
+        print("Viterbi    ", "".join("FL"[die] for die in path[rows]))
+        print("p(loaded)  ", "".join(BARS[round(p * 8)] for p in loaded[rows]), "\n")
+
+
+if __name__ == "__main__":
+    main()
