@@ -2,8 +2,8 @@
 
 A croupier rolls a fair die, and now and then a loaded one that shows six half of the time. The
 rolls are seen, the die is not. It is the smallest problem that needs a trellis: one roll says
-little, but runs of sixes do. Three answers are compared: each roll by itself, the best path (Viterbi), and
-the most probable die at each roll (posterior marginals). Run with `make demo`.
+little, but runs of sixes do. Three answers are compared: each roll by itself, the best path
+(Viterbi), and the most probable die at each roll (posterior marginals). Run with `make demo`.
 """
 
 import numpy as np

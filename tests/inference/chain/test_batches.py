@@ -234,7 +234,17 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-@pytest.mark.parametrize("view", [strided, reversed_strides, np.asfortranarray, read_only])
+def unaligned(array: np.ndarray) -> np.ndarray:
+    raw = np.empty(array.nbytes + 1, dtype=np.uint8)
+    shifted = np.frombuffer(raw.data, dtype=array.dtype, count=array.size, offset=1)
+    shifted = shifted.reshape(array.shape)
+    shifted[...] = array
+    return shifted
+
+
+@pytest.mark.parametrize(
+    "view", [strided, reversed_strides, np.asfortranarray, read_only, unaligned]
+)
 @pytest.mark.parametrize("layout", ["one", "list", "padded"])
 def test_memory_order_does_not_matter(view: Any, layout: str) -> None:
     batch = make_batch(12, LENGTHS, n_labels=5, positional=True)

@@ -374,7 +374,7 @@ def _floats(value: Any, name: str) -> Array:
         raise InputError(f"{name} is not an array: {error}") from None
     if array.dtype not in (np.float32, np.float64):
         raise InputError(f"{name} has dtype {array.dtype}: must be float32 or float64")
-    return np.ascontiguousarray(array)
+    return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
 
 
 def _integers(value: Any, name: str) -> Integers:
