@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+PAUSE = 0.02  # seconds before each call: OpenMP's threads spin for a while after a peer's call
+
 
 class WrongResultError(Exception):
     """Two implementations disagree, so neither time means anything."""
@@ -75,6 +77,7 @@ def time_alternating(cases: Iterable[Case], repeats: int) -> Times:
         for turn in range(repeats):
             for case in cases:
                 if case.most is None or turn < case.most:
+                    time.sleep(PAUSE)
                     seconds[case.name].append(_seconds(case.call))
     finally:
         gc.enable()

@@ -1,12 +1,14 @@
 #define NPY_NO_DEPRECATED_API NPY_1_19_API_VERSION
-#include <numpy/arrayobject.h>
-
 #include "arrays.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <numpy/arrayobject.h>
+
+#include <algorithm>
 
 #include "bindings.hpp"
+#include "thread_pool.hpp"
 
 namespace nb = nanobind;
 
@@ -25,11 +27,12 @@ bool look_at(PyObject* object, Matrix* matrix) {
 
 namespace {
 
-using Lengths = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Lengths = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using LengthsOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Fills in the lengths of a list of arrays that can be used as they are, and returns their number of
 // labels; 0 if any is empty, or differs from the others, or must be converted first.
-std::int64_t scan_arrays(const nb::list& arrays, const Lengths& lengths) {
+std::int64_t scan_arrays(const nb::list& arrays, const LengthsOut& lengths) {
   require(lengths.shape(0) == arrays.size(), "lengths must have one entry an array");
   Matrix first{};
   for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -75,6 +78,30 @@ nb::object split_rows(const nb::object& flat, const Lengths& lengths) {
   return list;
 }
 
+// Sets what lies beyond the end of each sequence. Sequence i has `slot` rows from i * slot on, of
+// which lengths[i] are its own.
+template <class T>
+void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows,
+                  const Lengths& lengths, std::int64_t slot, T value, int threads) {
+  const auto count = static_cast<std::int64_t>(lengths.shape(0));
+  const auto columns = static_cast<std::int64_t>(rows.shape(1));
+  require(slot >= 0 && static_cast<std::int64_t>(rows.shape(0)) == count * slot,
+          "rows must be count * slot");
+  for (std::int64_t i = 0; i < count; ++i) {
+    require(0 <= lengths.data()[i] && lengths.data()[i] <= slot, "a length exceeds its slot");
+  }
+  const nb::gil_scoped_release release;
+  constexpr std::int64_t kTask = 64;  // sequences
+  parallel_for((count + kTask - 1) / kTask, threads, [&] {
+    return [&](std::int64_t task) {
+      for (std::int64_t i = task * kTask; i < std::min(count, (task + 1) * kTask); ++i) {
+        T* row = rows.data() + i * slot * columns;
+        std::fill(row + lengths.data()[i] * columns, row + slot * columns, value);
+      }
+    };
+  });
+}
+
 int load_numpy() {
   import_array1(-1);
   return 0;
@@ -86,5 +113,8 @@ int load_numpy() {
 void bind_arrays(nb::module_& m) {
   if (trellis::load_numpy() != 0) throw nb::python_error();
   m.def("scan_arrays", &trellis::scan_arrays, nb::arg("arrays"), nb::arg("lengths"));
+  m.def("fill_padding", &trellis::fill_padding<double>);
+  m.def("fill_padding", &trellis::fill_padding<float>);
+  m.def("fill_padding", &trellis::fill_padding<std::int64_t>);
   m.def("split_rows", &trellis::split_rows, nb::arg("flat"), nb::arg("lengths"));
 }

@@ -162,8 +162,7 @@ class Chain {
     require(kept_.size() == starts_.shape(0), "one array a sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
       Matrix matrix;
-      require(look_at(PyTuple_GET_ITEM(kept_.ptr(), i), &matrix) &&
-                  matrix.item_size == sizeof(T),
+      require(look_at(PyTuple_GET_ITEM(kept_.ptr(), i), &matrix) && matrix.item_size == sizeof(T),
               "unary: an array of another dtype or layout");
       if (i == 0) labels_ = matrix.columns;
       require(matrix.columns == labels_ && matrix.rows == lengths_.data()[i] && matrix.rows > 0 &&

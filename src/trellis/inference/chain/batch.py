@@ -41,13 +41,6 @@ class Layout:
         """How many positions the sequences before each one have."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def new_rows(self, columns: tuple[int, ...], dtype: Any, padding: float) -> Array:
-        """A flat array of results; what the kernels leave alone holds the padding value."""
-        shape = (self.rows, *columns)
-        if not self.padded:
-            return np.empty(shape, dtype=dtype)
-        return np.full(shape, padding, dtype=dtype) if padding else np.zeros(shape, dtype=dtype)
-
     def per_position(self, flat: Array) -> Rows:
         """Flat rows in the caller's layout."""
         if self.shape is None:
@@ -78,13 +71,6 @@ class Layout:
         if self.shape is None:
             return self.starts - np.arange(len(self.starts))
         return np.arange(len(self.starts)) * (self.shape[-1] - 1)
-
-    def new_pairs(self, labels: int, dtype: Any) -> Array:
-        """A flat array of one matrix for each pair of neighbours."""
-        sequences = len(self.starts)
-        matrices = self.rows - sequences if self.rows else 0
-        make = np.zeros if self.padded else np.empty
-        return make((matrices, labels, labels), dtype=dtype)
 
     def per_pair(self, flat: Array) -> Rows:
         """Flat matrices in the caller's layout."""
@@ -122,6 +108,23 @@ class Scores:
             self.end,
             self.threads,
         )
+
+    def new_rows(self, columns: tuple[int, ...], dtype: Any, padding: float) -> Array:
+        """Room for results, one row a position; beyond the end of a sequence it holds `padding`."""
+        flat = np.empty((self.layout.rows, *columns), dtype=dtype)
+        return self._pad(flat, self.layout.lengths, padding)
+
+    def new_pairs(self) -> Array:
+        """Room for one matrix for each pair of neighbours, 0 beyond the end of a sequence."""
+        matrices = self.layout.rows - len(self.layout.starts)
+        flat = np.empty((matrices, self.labels, self.labels), dtype=self.dtype)
+        return self._pad(flat, self.layout.lengths - 1, 0.0)
+
+    def _pad(self, flat: Array, lengths: Integers, value: float) -> Array:
+        if self.layout.padded and flat.size:
+            slot = len(flat) // len(lengths)
+            _core.fill_padding(flat.reshape(len(flat), -1), lengths, slot, value, self.threads)
+        return flat
 
     def new_outcomes(self) -> Integers:
         """Room for the status and position of each sequence."""
@@ -384,4 +387,4 @@ def _integers(value: Any, name: str) -> Integers:
         raise InputError(f"{name} is not an array: {error}") from None
     if array.dtype.kind not in "iu":
         raise InputError(f"{name} has dtype {array.dtype}: must be integers")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return np.require(array, dtype=np.int64, requirements=["C_CONTIGUOUS", "ALIGNED"])

@@ -146,7 +146,7 @@ def marginals(
     flat, log_z = _forward_backward(s)
 
     def pairwise() -> Rows:
-        pairs = s.layout.new_pairs(s.labels, s.dtype)
+        pairs = s.new_pairs()
         if not np.array_equal(_forward_backward(s, pairs=pairs)[1], log_z):
             raise InputError("the scores have changed since marginals() was called with them")
         return s.layout.per_pair(pairs)
@@ -158,7 +158,7 @@ def _forward_backward(
     s: Scores, pairs: Array | None = None, counts: NDArray[np.float64] | None = None
 ) -> tuple[Array, NDArray[np.float64]]:
     """Unary marginals as flat rows, and log Z; pairwise ones, or their sum, where given room."""
-    flat = s.layout.new_rows((s.labels,), s.dtype, 0.0)
+    flat = s.new_rows((s.labels,), s.dtype, 0.0)
     log_z, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
     pair_starts = None if pairs is None else s.layout.pair_starts()
     s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes)
@@ -188,7 +188,7 @@ def expected_counts(
         used = np.empty(s.transition.shape)
         flat, log_z = _forward_backward(s, counts=used)
     else:
-        pairs = s.layout.new_pairs(s.labels, s.dtype)
+        pairs = s.new_pairs()
         flat, log_z = _forward_backward(s, pairs=pairs)
         used = s.layout.per_pair(pairs)
         if s.layout.padded and np.ndim(cast(Array, transition)) == 3:
@@ -218,7 +218,7 @@ def viterbi(
     ([1, 1], 2.0)
     """
     s = _scores(unary, transition, start, end, options)
-    labels = s.layout.new_rows((), np.int64, -1)
+    labels = s.new_rows((), np.int64, -1)
     best, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
     s.core().viterbi(labels, best, outcomes)
     s.raise_for(outcomes)
@@ -317,7 +317,7 @@ def max_marginals(
     [[1.0, 3.0], [3.0, 2.0]]
     """
     s = _scores(unary, transition, start, end, options)
-    flat = s.layout.new_rows((s.labels,), s.dtype, -np.inf)
+    flat = s.new_rows((s.labels,), s.dtype, -np.inf)
     outcomes = s.new_outcomes()
     s.core().max_marginals(flat, outcomes)
     s.raise_for(outcomes)

@@ -1,0 +1,178 @@
+"""Marginals and Viterbi beside hmmlearn: ragged batches, and one sequence of 1,000,000 tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from chain_hmm import (
+    CONLL,
+    PART,
+    Hmm,
+    check_long,
+    check_marginals,
+    check_viterbi,
+    conll_lengths,
+    hmm_log,
+    hmm_scaling,
+    hmm_viterbi,
+    make_hmm,
+    padded,
+)
+from chain_limits import Work, limits_table
+from chain_memory import LONG_L, LONG_T, memory_table
+from machine import measure
+from timing import Case, Table, Times, check_close, milliseconds, ratio, time_alternating
+
+# labels -> sequences: few enough that hmmlearn's log form takes about two seconds
+RAGGED = {5: 8936, 22: 8936, 50: 1500, 128: 300, 300: 60}
+PEERS = {
+    "marginals": ("log", "log+post", "scaling", "scaling+post"),
+    "viterbi": ("viterbi",),
+}
+OURS = tuple(f"{form} {n}" for n in (1, 2) for form in ("list", "padded", "whole"))
+
+
+# ---- a ragged batch
+
+
+def ours_cases(function: Callable[..., Any], hmm: Hmm) -> list[Case]:
+    """One engine function on lists, padded batches and the whole list, on one and two threads."""
+    scores, lists = hmm.scores(), hmm.parts()
+    batches = [padded(part) for part in lists]
+
+    def as_lists(n: int) -> None:
+        for part in lists:
+            function(part, *scores, n_jobs=n)
+
+    def as_batches(n: int) -> None:
+        for batch, lengths in batches:
+            function(batch, *scores, lengths=lengths, n_jobs=n)
+
+    cases = []
+    for n in (1, 2):
+        cases += [
+            Case(f"list {n}", lambda n=n: as_lists(n)),
+            Case(f"padded {n}", lambda n=n: as_batches(n)),
+            Case(f"whole {n}", lambda n=n: function(hmm.unary, *scores, n_jobs=n)),
+        ]
+    return cases
+
+
+def time_marginals(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
+    """Forward-backward with unary marginals."""
+    check_close("hmmlearn's two forms", hmm_log(hmm, False)[0], hmm_scaling(hmm, False)[0])
+    if chain:
+        check_marginals(chain, hmm)
+    slow = 1 if repeats <= 3 else 3
+    cases = [
+        Case("scaling", lambda: hmm_scaling(hmm, False)),
+        Case("scaling+post", lambda: hmm_scaling(hmm, True)),
+        Case("log", lambda: hmm_log(hmm, False), slow),
+        Case("log+post", lambda: hmm_log(hmm, True), slow),
+    ]
+    ours = ours_cases(chain.marginals, hmm) if chain else []
+    return time_alternating(cases + ours, repeats)
+
+
+def time_viterbi(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
+    """Best paths."""
+    if chain:
+        check_viterbi(chain, hmm)
+    ours = ours_cases(chain.viterbi, hmm) if chain else []
+    return time_alternating([Case("viterbi", lambda: hmm_viterbi(hmm)), *ours], repeats)
+
+
+def ragged(chain: ModuleType | None, repeats: int, quick: bool) -> list[Table]:
+    """Tables of marginals and Viterbi, and how far ours is from the machine's limits."""
+    timers = {"marginals": time_marginals, "viterbi": time_viterbi}
+    tables = {name: (gains_table(name), forms_table(name)) for name in timers}
+    every = conll_lengths()
+    timed = []
+    for labels, count in RAGGED.items():
+        hmm = make_hmm(every[:count], labels)
+        for name, timer in timers.items():
+            times = timer(chain, hmm, repeats)
+            add_ragged(*tables[name], hmm, times)
+            if chain:
+                size = (labels, len(hmm.unary), sum(map(len, hmm.unary)))
+                timed.append(Work(name, *size, times["list 1"]))
+    made = [table for pair in tables.values() for table in pair]
+    return [*made, limits_table(timed, measure(quick))] if chain else made
+
+
+def gains_table(name: str) -> Table:
+    """The page's table: the best of hmmlearn beside the list form of ours, and the ratios."""
+    times = ("peer", "list 1", "list 2")
+    gains = ("peer / list 1", "at minima", "1 / 2 threads", "1 / 2 at minima")
+    table = Table(f"Ragged batch, {name}, ms", ("L", "tokens", *times, *gains))
+    origin = "of CoNLL-2000 train" if CONLL.exists() else "drawn, as CoNLL-2000 is not here"
+    table.notes = [
+        f"sequence lengths {origin}; medians; float64; 1 / 2: list 1 / list 2",
+        f"list 1, list 2: trellis on lists of {PART:,} sequences, with n_jobs = 1 and 2",
+    ]
+    if name == "marginals":
+        table.notes.append("peer: the faster of hmmlearn's log and scaling, without posteriors")
+    return table
+
+
+def forms_table(name: str) -> Table:
+    """Every form that was timed, of hmmlearn and of ours."""
+    columns = ("L", "sequences", *PEERS[name], *OURS)
+    table = Table(f"Ragged batch, {name}, every form, ms", columns)
+    if name == "marginals":
+        table.notes = [
+            "hmmlearn: C++ forward + backward; post: with its NumPy posteriors; scaling: its exp",
+            "of the scores is not timed.",
+            "ours, on 1 or 2 threads: all, from log scores to marginals, checks too. list, padded:",
+            f"calls with {PART:,} sequences; whole: all in one call, whose results (37 MB at L = 22)",
+            "are fresh pages from the system each time.",
+        ]
+    return table
+
+
+def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
+    """One row in both tables; both keep the times, to be read one without the other."""
+    labels = len(hmm.start)
+    peer = min(times[name] for name in ("log", "scaling", "viterbi") if name in times)
+    one, two = times.get("list 1"), times.get("list 2")
+    gains.add(
+        labels,
+        sum(map(len, hmm.unary)),
+        *(milliseconds(timing) for timing in (peer, one, two)),
+        *(ratio(peer, one, at) for at in ("median", "minimum")),
+        *(ratio(one, two, at) for at in ("median", "minimum")),
+    )
+    forms.add(labels, len(hmm.unary), *(milliseconds(times.get(n)) for n in forms.columns[2:]))
+    for table in (gains, forms):
+        table.keep(f"L={labels}", times)
+
+
+# ---- one long sequence
+
+
+def long(chain: ModuleType | None, repeats: int) -> list[Table]:
+    """Time and memory on one sequence of a million positions."""
+    hmm = make_hmm(np.array([LONG_T]), LONG_L)
+    if chain:
+        check_long(chain, hmm)
+    unary, scores = hmm.unary[0], hmm.scores()
+    table = Table(
+        f"One sequence, T = {LONG_T:,}, L = {LONG_L}",
+        ("function", "hmmlearn ms", "ours 1 ms", "ours 2 ms", "peer / ours 1", "at minima"),
+    )
+    table.notes = ["hmmlearn: scaling, C++ only, exp not timed; ours 1, 2: n_jobs"]
+    peers = {"marginals": lambda: hmm_scaling(hmm, False), "viterbi": lambda: hmm_viterbi(hmm)}
+    for name, peer in peers.items():
+        cases = [Case("peer", peer)]
+        for n in (1, 2) if chain else ():
+            function = getattr(chain, name)
+            cases.append(Case(f"{n}", lambda f=function, n=n: f(unary, *scores, n_jobs=n)))
+        times = time_alternating(cases, repeats)
+        table.keep(name, times)
+        shown = (milliseconds(times.get(case)) for case in ("peer", "1", "2"))
+        gains = (ratio(times["peer"], times.get("1"), at) for at in ("median", "minimum"))
+        table.add(name, *shown, *gains)
+    return [table, memory_table(chain is not None)]

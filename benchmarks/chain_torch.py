@@ -1,0 +1,242 @@
+"""A training step and decoding of CRF layers: ours beside pytorch-crf and torch-struct, on CPU."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from timing import Case, Table, check_close, milliseconds, ratio, time_alternating
+
+SHAPES = ((32, 64, 20), (64, 256, 50), (16, 512, 128), (8, 4096, 9))  # B, T, L of BASELINES
+LARGEST_TENSOR = 4e9  # bytes; torch-struct holds several of its largest
+PEERS = ("pytorch-crf", "torch-struct")
+OURS = ("ours float32", "ours float64")
+# two columns of one name would be one key in the JSON, hence the last one's space
+GAINS = ("/ pytorch-crf", "at minima", "/ torch-struct", "at minima ")
+
+
+class Crf(NamedTuple):
+    """A padded batch with gold labels, float64."""
+
+    unary: np.ndarray  # (B, T, L)
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    lengths: np.ndarray
+    labels: np.ndarray  # (B, T), 0 beyond the ends
+    inside: np.ndarray  # (B, T) bool
+
+    def scores(self, dtype: type) -> tuple[np.ndarray, ...]:
+        """The arguments of ours in one precision."""
+        return tuple(array.astype(dtype) for array in self[:4])
+
+
+class Gradients(NamedTuple):
+    """Σ (log Z − score) over the batch and its derivatives."""
+
+    value: float
+    unary: np.ndarray
+    transition: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+
+def make_crf(batch: int, steps: int, labels: int) -> Crf:
+    """Normal scores, lengths T/2..T; the first is T because torch-struct insists on one."""
+    rng = np.random.default_rng(steps)
+    lengths = rng.integers(steps // 2, steps + 1, batch)
+    lengths[0] = steps
+    inside = np.arange(steps) < lengths[:, None]
+    return Crf(
+        unary=rng.standard_normal((batch, steps, labels)),
+        transition=rng.standard_normal((labels, labels)),
+        start=rng.standard_normal(labels),
+        end=rng.standard_normal(labels),
+        lengths=lengths,
+        labels=np.where(inside, rng.integers(0, labels, (batch, steps)), 0),
+        inside=inside,
+    )
+
+
+def ours_train(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> Gradients:
+    """Expected less observed counts: what autograd returns for the loss of a CRF layer."""
+    count = len(crf.start)
+    expected = chain.expected_counts(*scores, lengths=crf.lengths, n_jobs=2)
+    gold = chain.score(*scores, labels=crf.labels, lengths=crf.lengths, n_jobs=2)
+    rows, steps = np.nonzero(crf.inside)
+    expected.unary[rows, steps, crf.labels[rows, steps]] -= 1
+    pairs = (count * crf.labels[:, :-1] + crf.labels[:, 1:])[crf.inside[:, 1:]]
+    last = crf.labels[np.arange(len(crf.lengths)), crf.lengths - 1]
+    return Gradients(
+        float(np.sum(expected.log_partition) - np.sum(gold)),
+        expected.unary,
+        expected.transition - np.bincount(pairs, minlength=count**2).reshape(count, count),
+        expected.start - np.bincount(crf.labels[:, 0], minlength=count),
+        expected.end - np.bincount(last, minlength=count),
+    )
+
+
+def ours_decode(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> Any:
+    """Best paths and their scores."""
+    return chain.viterbi(*scores, lengths=crf.lengths, n_jobs=2)
+
+
+class TorchPeers:
+    """pytorch-crf and torch-struct on one batch, with the same parameters."""
+
+    def __init__(self, crf: Crf, dtype: str) -> None:
+        import torch
+        import torchcrf
+
+        self.torch, self.dtype = torch, getattr(torch, dtype)
+        self.layer = torchcrf.CRF(len(crf.start), batch_first=True).to(self.dtype)
+        with torch.no_grad():
+            self.layer.transitions.copy_(torch.from_numpy(crf.transition))
+            self.layer.start_transitions.copy_(torch.from_numpy(crf.start))
+            self.layer.end_transitions.copy_(torch.from_numpy(crf.end))
+        self.unary = torch.from_numpy(crf.unary).to(self.dtype).requires_grad_()
+        self.lengths, self.labels = torch.from_numpy(crf.lengths), torch.from_numpy(crf.labels)
+        self.inside = torch.from_numpy(crf.inside)
+        self.gold: Any = None  # torch-struct's one-hot edges, made once outside the timing
+
+    def _gradients(self, loss: Any) -> Gradients:
+        leaves = (
+            self.unary,
+            self.layer.transitions,
+            self.layer.start_transitions,
+            self.layer.end_transitions,
+        )
+        for leaf in leaves:
+            leaf.grad = None
+        loss.backward()
+        return Gradients(loss.item(), *(leaf.grad.numpy() for leaf in leaves))
+
+    def crf_train(self) -> Gradients:
+        """pytorch-crf: loss and backward."""
+        return self._gradients(-self.layer(self.unary, self.labels, self.inside, reduction="sum"))
+
+    def crf_decode(self) -> list[list[int]]:
+        """pytorch-crf: best paths."""
+        with self.torch.no_grad():
+            return self.layer.decode(self.unary, self.inside)
+
+    def struct(self) -> Any:
+        """torch-struct takes edge scores (B, T-1, next, previous), so all is folded into them."""
+        from torch_struct import LinearChainCRF
+
+        unary, layer = self.unary.clone(), self.layer
+        unary[:, 0] += layer.start_transitions
+        unary[self.torch.arange(len(unary)), self.lengths - 1] += layer.end_transitions
+        edges = layer.transitions.T.contiguous() + unary[:, 1:, :, None]
+        edges[:, 0] += unary[:, 0, None, :]
+        return LinearChainCRF(edges, lengths=self.lengths)
+
+    def struct_train(self) -> Gradients:
+        """torch-struct: log_prob and backward."""
+        if self.gold is None:
+            from torch_struct import LinearChain
+
+            labels = self.unary.shape[-1]
+            self.gold = LinearChain.to_parts(self.labels, labels, self.lengths).to(self.dtype)
+        return self._gradients(-self.struct().log_prob(self.gold).sum())
+
+    def struct_argmax(self) -> Any:
+        """torch-struct: best paths as one-hot edges; its slow from_parts is left out."""
+        return self.struct().argmax
+
+
+def struct_bytes(batch: int, steps: int, labels: int) -> int:
+    """torch-struct's first merge broadcasts (B, T/2, L, L, L) float32."""
+    return batch * steps // 2 * labels**3 * 4
+
+
+# ---- agreement
+
+
+def check_gradients(what: str, left: Gradients, right: Gradients, tolerance: float) -> None:
+    """Value and every gradient."""
+    for field, a, b in zip(Gradients._fields, left, right, strict=True):
+        check_close(f"{what}, {field}", a, b, tolerance)
+
+
+def check_crf(chain: ModuleType | None, crf: Crf, with_struct: bool) -> None:
+    """All in float64 to 1e-8; then ours in float32 to what float32 can hold."""
+    peers = TorchPeers(crf, "float64")
+    exact = peers.crf_train()
+    best = crf_path_scores(crf, peers.crf_decode())
+    if with_struct:
+        check_gradients("torch-struct", peers.struct_train(), exact, 1e-8)
+        edges = peers.struct()
+        check_close("torch-struct best", edges.max.detach().squeeze(), best)
+    for dtype, tolerance in ((np.float64, 1e-8), (np.float32, 1e-3)) if chain else ():
+        scores = crf.scores(dtype)
+        check_gradients(dtype.__name__, ours_train(chain, crf, scores), exact, tolerance)
+        ours = ours_decode(chain, crf, scores)
+        check_close("best score", ours.score, best, tolerance)
+        check_close("score of the best path", crf_path_scores(crf, ours.labels), best, tolerance)
+
+
+def crf_path_scores(crf: Crf, labels: Any) -> list[float]:
+    """Scores of one labelling a sequence, each cut to its length, in float64."""
+    scores = []
+    for unary, path, length in zip(crf.unary, labels, crf.lengths, strict=True):
+        path = np.asarray(path)[:length]
+        score = crf.start[path[0]] + unary[np.arange(length), path].sum() + crf.end[path[-1]]
+        scores.append(score + crf.transition[path[:-1], path[1:]].sum())
+    return scores
+
+
+# ---- the table
+
+
+def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
+    """Training step and decoding of CRF layers, two threads each."""
+    import torch
+
+    torch.set_num_threads(2)
+    torch.distributions.Distribution.set_default_validate_args(False)  # torch-struct has no checks
+    table = Table(
+        "CRF layers, 2 threads, ms",
+        ("B, T, L", "task", *PEERS, *OURS, *GAINS),
+    )
+    table.notes = [
+        "peers float32; lengths T/2..T; train: loss and all gradients; ratios to ours float32",
+        "ours: expected_counts, score and the observed counts subtracted in NumPy",
+        "torch-struct: gold edges made outside the timing, argmax left as one-hot edges",
+    ]
+    for shape in SHAPES:
+        add_shape(table, chain, shape, repeats)
+    return [table]
+
+
+def add_shape(
+    table: Table, chain: ModuleType | None, shape: tuple[int, int, int], repeats: int
+) -> None:
+    """Check one shape, then add its two rows; without torch-struct where that takes too much."""
+    crf, size = make_crf(*shape), struct_bytes(*shape)
+    with_struct = size <= LARGEST_TENSOR
+    if not with_struct:
+        table.notes.append(f"torch-struct skipped at {shape}: one tensor of {size / 1e9:.1f} GB")
+    check_crf(chain, crf, with_struct)
+    for task, cases in torch_cases(chain, crf, with_struct).items():
+        times = time_alternating(cases, repeats)
+        table.keep(f"{shape} {task}", times)
+        ours = times.get("ours float32")
+        gains = (ratio(times.get(peer), ours, at) for peer in PEERS for at in ("median", "minimum"))
+        shown = (milliseconds(times.get(name)) for name in (*PEERS, *OURS))
+        table.add(", ".join(map(str, shape)), task, *shown, *gains)
+
+
+def torch_cases(chain: ModuleType | None, crf: Crf, with_struct: bool) -> dict[str, list[Case]]:
+    """The cases of both tasks."""
+    peers = TorchPeers(crf, "float32")
+    train, decode = [Case("pytorch-crf", peers.crf_train)], [Case("pytorch-crf", peers.crf_decode)]
+    if with_struct:
+        train.append(Case("torch-struct", peers.struct_train))
+        decode.append(Case("torch-struct", peers.struct_argmax))
+    for dtype in (np.float32, np.float64) if chain else ():
+        scores, name = crf.scores(dtype), f"ours {dtype.__name__}"
+        train.append(Case(name, lambda scores=scores: ours_train(chain, crf, scores)))
+        decode.append(Case(name, lambda scores=scores: ours_decode(chain, crf, scores)))
+    return {"train": train, "decode": decode}
