@@ -14,14 +14,14 @@ namespace nb = nanobind;
 
 namespace trellis {
 
-bool look_at(PyObject* object, Matrix* matrix) {
+bool look_at(PyObject* object, int dimensions, ArrayView* view) {
   if (!PyArray_CheckExact(object)) return false;
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   const int type = PyArray_TYPE(array);
-  if (PyArray_NDIM(array) != 2 || (type != NPY_FLOAT && type != NPY_DOUBLE)) return false;
+  if (PyArray_NDIM(array) != dimensions || (type != NPY_FLOAT && type != NPY_DOUBLE)) return false;
   if (!PyArray_ISCARRAY_RO(array)) return false;
-  *matrix = {PyArray_DATA(array), PyArray_DIM(array, 0), PyArray_DIM(array, 1),
-             type == NPY_FLOAT ? sizeof(float) : sizeof(double)};
+  *view = {PyArray_DATA(array), {}, type == NPY_FLOAT ? sizeof(float) : sizeof(double)};
+  for (int d = 0; d < dimensions; ++d) view->shape[d] = PyArray_DIM(array, d);
   return true;
 }
 
@@ -34,16 +34,16 @@ using LengthsOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::devi
 // labels; 0 if any is empty, or differs from the others, or must be converted first.
 std::int64_t scan_arrays(const nb::list& arrays, const LengthsOut& lengths) {
   require(lengths.shape(0) == arrays.size(), "lengths must have one entry an array");
-  Matrix first{};
+  ArrayView first{};
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    Matrix matrix;
-    if (!look_at(PyList_GET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i)), &matrix)) return 0;
-    if (i == 0) first = matrix;
-    const bool same = matrix.columns == first.columns && matrix.item_size == first.item_size;
-    if (matrix.rows == 0 || !same) return 0;
-    lengths.data()[i] = matrix.rows;
+    ArrayView view;
+    if (!look_at(PyList_GET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i)), 2, &view)) return 0;
+    if (i == 0) first = view;
+    const bool same = view.shape[1] == first.shape[1] && view.item_size == first.item_size;
+    if (view.shape[0] == 0 || !same) return 0;
+    lengths.data()[i] = view.shape[0];
   }
-  return first.columns;
+  return first.shape[1];
 }
 
 // Views of consecutive pieces of an array along its first axis: [flat[0:n0], flat[n0:n0+n1], ...].

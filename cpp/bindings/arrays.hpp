@@ -13,13 +13,14 @@ inline void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
-struct Matrix {
+struct ArrayView {
   const void* data;
-  std::int64_t rows, columns;
+  std::int64_t shape[3];
   std::size_t item_size;  // 4 or 8: float or double
 };
 
-// False if it is anything but a C-contiguous two-dimensional array of floats in native byte order.
-bool look_at(PyObject* object, Matrix* matrix);
+// False if it is anything but a C-contiguous array of floats, in native byte order, of so many
+// dimensions (at most 3).
+bool look_at(PyObject* object, int dimensions, ArrayView* view);
 
 }  // namespace trellis

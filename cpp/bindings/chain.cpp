@@ -28,14 +28,14 @@ using Integers = In<std::int64_t, 1>;
 template <class T>
 class Chain {
  public:
-  // unary is one (rows, labels) array, or a list of (length, labels) arrays.
+  // unary is one (rows, labels) array, or a list of (length, labels) arrays; transitions is a list of
+  // arrays of at least length - 1 matrices.
   Chain(nb::object unary, Integers starts, Integers lengths, std::optional<In<double, 2>> transition,
-        std::optional<In<T, 3>> transitions, std::optional<Integers> transition_starts,
-        std::optional<In<double, 1>> start, std::optional<In<double, 1>> end, int threads)
+        std::optional<nb::list> transitions, std::optional<In<double, 1>> start,
+        std::optional<In<double, 1>> end, int threads)
       : starts_(starts),
         lengths_(lengths),
         transition_(transition),
-        transitions_(transitions),
         start_(start),
         end_(end),
         threads_(threads) {
@@ -47,7 +47,9 @@ class Chain {
       take_array(nb::cast<In<T, 2>>(unary));
     }
     require(0 < labels_ && labels_ <= 1 << 20, "unary: between 1 and 2^20 labels");
-    check_transitions(transition_starts);
+    require(transition.has_value() != transitions.has_value(), "one of transition and transitions");
+    if (transition_) check_square(transition_->shape(0), transition_->shape(1));
+    if (transitions) take_transitions(*transitions);
     require(!start_ || static_cast<std::int64_t>(start_->shape(0)) == labels_, "start size");
     require(!end_ || static_cast<std::int64_t>(end_->shape(0)) == labels_, "end size");
   }
@@ -139,7 +141,7 @@ class Chain {
                          starts_.data(),
                          lengths_.data(),
                          transition_ ? transition_->data() : nullptr,
-                         transitions_ ? matrices_.data() : nullptr,
+                         transitions_.empty() ? nullptr : transitions_.data(),
                          start_ ? start_->data() : nullptr,
                          end_ ? end_->data() : nullptr};
     call(ChainBatch<T>(batch, kernels().chain<T>(), threads_));
@@ -161,28 +163,33 @@ class Chain {
     kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
     require(kept_.size() == starts_.shape(0), "one array a sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
-      Matrix matrix;
-      require(look_at(PyTuple_GET_ITEM(kept_.ptr(), i), &matrix) && matrix.item_size == sizeof(T),
-              "unary: an array of another dtype or layout");
-      if (i == 0) labels_ = matrix.columns;
-      require(matrix.columns == labels_ && matrix.rows == lengths_.data()[i] && matrix.rows > 0 &&
+      const ArrayView view = own_view(kept_, i, 2);
+      if (i == 0) labels_ = view.shape[1];
+      require(view.shape[1] == labels_ && view.shape[0] == lengths_.data()[i] && view.shape[0] > 0 &&
                   starts_.data()[i] == rows_,
               "unary: an array of another size");
-      rows_ += matrix.rows;
-      unary_.push_back(static_cast<const T*>(matrix.data));
+      rows_ += view.shape[0];
+      unary_.push_back(static_cast<const T*>(view.data));
     }
   }
 
-  void check_transitions(const std::optional<Integers>& starts) {
-    require(transition_.has_value() != transitions_.has_value(),
-            "either transition or transitions must be given");
-    if (transition_) check_square(transition_->shape(0), transition_->shape(1));
-    if (!transitions_) return;
-    require(starts.has_value(), "transitions needs transition_starts");
-    check_matrices(*transitions_, *starts);
+  void take_transitions(const nb::list& arrays) {
+    kept_transitions_ = nb::tuple(arrays);
+    require(kept_transitions_.size() == starts_.shape(0), "one array of matrices a sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
-      matrices_.push_back(transitions_->data() + starts->data()[i] * labels_ * labels_);
+      const ArrayView view = own_view(kept_transitions_, i, 3);
+      require(view.shape[0] >= lengths_.data()[i] - 1 && view.shape[1] == labels_ &&
+                  view.shape[2] == labels_,
+              "transitions: an array of another size");
+      transitions_.push_back(static_cast<const T*>(view.data));
     }
+  }
+
+  static ArrayView own_view(const nb::tuple& arrays, std::int64_t i, int dimensions) {
+    ArrayView view;
+    require(look_at(PyTuple_GET_ITEM(arrays.ptr(), i), dimensions, &view) && view.item_size == sizeof(T),
+            "an array of another dtype or layout");
+    return view;
   }
 
   void check_square(std::size_t rows, std::size_t columns) const {
@@ -196,8 +203,7 @@ class Chain {
     require(static_cast<std::int64_t>(rows) == rows_ && static_cast<std::int64_t>(columns) == labels_,
             "a result must match unary");
   }
-  template <class Matrices>
-  void check_matrices(const Matrices& matrices, const Integers& starts) const {
+  void check_matrices(const Out<T, 3>& matrices, const Integers& starts) const {
     check_square(matrices.shape(1), matrices.shape(2));
     check_size(starts.shape(0));
     for (std::int64_t i = 0; i < count(); ++i) {
@@ -223,13 +229,12 @@ class Chain {
     return reinterpret_cast<Outcome*>(outcomes.data());
   }
 
-  nb::tuple kept_;                  // the arrays that unary_ points into
-  std::vector<const T*> unary_;     // of each sequence
-  std::vector<const T*> matrices_;  // of each sequence, if transitions depend on the position
+  nb::tuple kept_, kept_transitions_;  // the arrays that the pointers point into
+  std::vector<const T*> unary_;        // of each sequence
+  std::vector<const T*> transitions_;  // of each sequence, if they depend on the position
   std::int64_t labels_ = 0, rows_ = 0;
   Integers starts_, lengths_;
   std::optional<In<double, 2>> transition_;
-  std::optional<In<T, 3>> transitions_;
   std::optional<In<double, 1>> start_, end_;
   int threads_;
 };
@@ -238,12 +243,12 @@ template <class T>
 void bind(nb::module_& m, const char* name) {
   using C = Chain<T>;
   nb::class_<C>(m, name)
-      .def(nb::init<nb::object, Integers, Integers, std::optional<In<double, 2>>,
-                    std::optional<In<T, 3>>, std::optional<Integers>, std::optional<In<double, 1>>,
-                    std::optional<In<double, 1>>, int>(),
-           nb::arg("unary"), nb::arg("starts"), nb::arg("lengths"), nb::arg("transition").none(),
-           nb::arg("transitions").none(), nb::arg("transition_starts").none(), nb::arg("start").none(),
-           nb::arg("end").none(), nb::arg("threads"))
+      .def(
+          nb::init<nb::object, Integers, Integers, std::optional<In<double, 2>>, std::optional<nb::list>,
+                   std::optional<In<double, 1>>, std::optional<In<double, 1>>, int>(),
+          nb::arg("unary"), nb::arg("starts"), nb::arg("lengths"), nb::arg("transition").none(),
+          nb::arg("transitions").none(), nb::arg("start").none(), nb::arg("end").none(),
+          nb::arg("threads"))
       .def("log_partition", &C::log_partition)
       .def("marginals", &C::marginals, nb::arg("unary"), nb::arg("pairwise").none(),
            nb::arg("pairwise_starts").none(), nb::arg("counts").none(), nb::arg("log_z"),

@@ -1,9 +1,9 @@
 // The k best paths, exactly.
 //
 // The k best paths that end in label b at position t extend the k best of each label a at t-1. For each
-// (t, b) a heap holds one candidate per a: its best path not taken yet. Taking the top and replacing it
-// by the next of the same a gives the paths in order. Each (a, rank) is used once, so paths are
-// distinct.
+// (t, b) a heap holds one candidate for each a: its best path not taken yet. Taking the top and
+// replacing it by the next of the same a gives the paths in order. Each (a, rank) is used once, so paths
+// are distinct.
 #pragma once
 
 #include <algorithm>
@@ -71,25 +71,33 @@ class KBest {
     return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
   }
 
-  // Up to k entries in order, from the heap of one candidate per label before.
+  // Up to k entries in order. The best k first candidates, one for each label before, are enough to
+  // start with: a label that is not among them has nothing among the best k.
   template <class Score>
   void take(std::int64_t t_before, const Score& score_of, std::vector<Entry>& into) {
     heap_.clear();
-    const auto offer = [&](int a, std::int64_t rank) {
-      if (rank >= ways(t_before, a)) return;
-      const double score =
-          score_of(a, entries_[static_cast<std::size_t>(cell(t_before, a) + rank)].score);
-      if (!(score > -kInfinity)) return;
-      heap_.push_back({score, a, rank});
-      std::push_heap(heap_.begin(), heap_.end(), worse);
-    };
-    for (int a = 0; a < labels_; ++a) offer(a, 0);
+    for (int a = 0; a < labels_; ++a) {
+      if (ways(t_before, a) == 0) continue;
+      const double score = score_of(a, entries_[static_cast<std::size_t>(cell(t_before, a))].score);
+      if (score > -kInfinity) heap_.push_back({score, a, 0});
+    }
+    if (static_cast<std::int64_t>(heap_.size()) > k_) {
+      const auto better = [](const Entry& x, const Entry& y) { return worse(y, x); };
+      std::nth_element(heap_.begin(), heap_.begin() + k_ - 1, heap_.end(), better);
+      heap_.resize(static_cast<std::size_t>(k_));
+    }
+    std::make_heap(heap_.begin(), heap_.end(), worse);
     for (std::int64_t taken = 0; taken < k_ && !heap_.empty(); ++taken) {
       std::pop_heap(heap_.begin(), heap_.end(), worse);
-      const Entry best = heap_.back();
-      heap_.pop_back();
+      Entry& best = heap_.back();
       into.push_back(best);
-      offer(best.label, best.rank + 1);
+      if (++best.rank < ways(t_before, best.label)) {
+        const auto next = static_cast<std::size_t>(cell(t_before, best.label) + best.rank);
+        best.score = score_of(best.label, entries_[next].score);
+        std::push_heap(heap_.begin(), heap_.end(), worse);
+      } else {
+        heap_.pop_back();
+      }
     }
   }
 

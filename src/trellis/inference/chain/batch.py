@@ -88,8 +88,7 @@ class Scores:
     labels: int
     dtype: Any
     transition: NDArray[np.float64] | None  # (L, L), or None if it depends on the position
-    transitions: Array | None  # (matrices, L, L)
-    transition_starts: Integers | None
+    transitions: list[Array] | None  # at least T-1 matrices a sequence
     start: NDArray[np.float64] | None
     end: NDArray[np.float64] | None
     threads: int
@@ -103,7 +102,6 @@ class Scores:
             self.layout.lengths,
             self.transition,
             self.transitions,
-            self.transition_starts,
             self.start,
             self.end,
             self.threads,
@@ -153,13 +151,13 @@ class Scores:
         if bad.any():
             t, y = np.argwhere(bad)[0]
             raise InputError(f"unary of sequence {i}, position {t}, label {y} is {own[t, y]}")
-        if self.transitions is None or self.transition_starts is None:
+        if self.transitions is None:
             return
-        first = self.transition_starts[i]
-        bad = ~(self.transitions[first : first + length - 1] < np.inf)
+        matrices = self.transitions[i][: length - 1]
+        bad = ~(matrices < np.inf)
         if bad.any():
             t, a, b = np.argwhere(bad)[0]
-            value = self.transitions[first + t, a, b]
+            value = matrices[t, a, b]
             raise InputError(
                 f"transition of sequence {i} into position {t + 1}, label {a} to {b}, is {value}"
             )
@@ -308,18 +306,18 @@ def _mask_list(mask: Any, arrays: list[Array]) -> list[Array]:
 
 def _transitions(
     transition: Arrays, layout: Layout, labels: int, dtype: Any
-) -> tuple[NDArray[np.float64] | None, Array | None, Integers | None]:
-    """Either one matrix, or many with the first one of each sequence."""
+) -> tuple[NDArray[np.float64] | None, list[Array] | None]:
+    """Either one matrix, or several for each sequence."""
     square = (labels, labels)
     if isinstance(transition, list | tuple):
-        return None, _list_of_matrices(transition, layout, square, dtype), layout.pair_starts()
+        return None, _list_of_matrices(transition, layout, square, dtype)
     array = _floats(transition, "transition")
     if array.shape == square:
         bad = ~(array < np.inf)
         if bad.any():
             a, b = np.argwhere(bad)[0]
             raise InputError(f"transition from label {a} to {b} is {array[a, b]}")
-        return array.astype(np.float64, copy=False), None, None
+        return array.astype(np.float64, copy=False), None
     if layout.shape is None:
         raise InputError(
             f"transition has shape {array.shape}: must be {square}, or a list of (T-1, L, L) arrays"
@@ -329,13 +327,14 @@ def _transitions(
     if array.shape not in (shared_by_batch, own):
         expected = " or ".join(str(s) for s in dict.fromkeys((square, shared_by_batch, own)))
         raise InputError(f"transition has shape {array.shape}: must be {expected}")
-    first = layout.pair_starts() if array.shape == own else np.zeros_like(layout.starts)
-    return None, array.reshape(-1, *square).astype(dtype, copy=False), first
+    array = array.astype(dtype, copy=False)
+    count = len(layout.starts)
+    return None, [array] * count if array.shape == shared_by_batch else list(array)
 
 
 def _list_of_matrices(
     transition: Sequence[Array], layout: Layout, square: tuple[int, int], dtype: Any
-) -> Array:
+) -> list[Array]:
     if layout.shape is not None or len(transition) != len(layout.starts):
         raise InputError(
             f"transition is a list of {len(transition)}: it goes with a list of as many sequences, "
@@ -348,7 +347,7 @@ def _list_of_matrices(
             raise InputError(
                 f"transition of sequence {i} has shape {array.shape}: must be {expected}"
             )
-    return np.concatenate(matrices).astype(dtype, copy=False)
+    return [array.astype(dtype, copy=False) for array in matrices]
 
 
 def _vector(value: Array | None, name: str, labels: int) -> NDArray[np.float64] | None:
