@@ -1,12 +1,12 @@
-# Two commands do everything: `make demo` and `make test`. Each verb has a virtual environment of its own
-# under .venv, made when first needed and used again after.
+# `make demo` and `make test` are all that a newcomer needs; `make help` lists the rest. Each verb has a
+# virtual environment of its own under .venv, made when first needed and used again after.
 PYTHON ?= python3
 VENV := .venv
 BUILD := build
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find src cpp -type f -not -path '*/__pycache__/*')
 SANITIZE := address,undefined
-CMAKE := $(VENV)/test/bin/cmake
-CTEST := $(VENV)/test/bin/ctest --output-on-failure
+NINJA = -G Ninja -DTRELLIS_TESTS=ON -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja)
+CPP_TESTS = $(BIN)/cmake --build $(1) && $(BIN)/ctest --output-on-failure --test-dir $(1)
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 EDITED := --no-build-isolation --no-deps --force-reinstall
 
@@ -20,34 +20,33 @@ demo: $(VENV)/demo/installed  ## install, and decode a small example
 
 test: cpptest pytest  ## build and run all tests
 
+cpptest: BIN = $(VENV)/test/bin
 cpptest: $(VENV)/test/tools
-	@$(CMAKE) -S . -B $(BUILD)/cpp -G Ninja -DTRELLIS_TESTS=ON -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/test/bin/ninja) > $(VENV)/test/cmake.log || { cat $(VENV)/test/cmake.log; exit 1; }
-	@$(CMAKE) --build $(BUILD)/cpp
-	$(CTEST) --test-dir $(BUILD)/cpp
+	$(BIN)/cmake -S . -B $(BUILD)/cpp $(NINJA) > /dev/null
+	$(call CPP_TESTS,$(BUILD)/cpp)
 
 pytest: $(VENV)/test/installed
 	$(VENV)/test/bin/python -m pytest $(ARGS)
 
-lint: $(VENV)/test/installed  ## ruff, mypy, clang-format
-	$(VENV)/test/bin/ruff check .
-	$(VENV)/test/bin/ruff format --check .
-	$(VENV)/test/bin/mypy
-	$(VENV)/test/bin/clang-format --dry-run --Werror $$(find cpp -name '*.[ch]pp')
+lint: $(VENV)/lint/tools  ## ruff, mypy, clang-format
+	$(VENV)/lint/bin/ruff check .
+	$(VENV)/lint/bin/ruff format --check .
+	$(VENV)/lint/bin/mypy
+	$(VENV)/lint/bin/clang-format --dry-run --Werror $$(find cpp -name '*.[ch]pp')
 
-format: $(VENV)/test/tools  ## rewrite the sources in the house style
-	$(VENV)/test/bin/ruff check --fix .
-	$(VENV)/test/bin/ruff format .
-	$(VENV)/test/bin/clang-format -i $$(find cpp -name '*.[ch]pp')
+format: $(VENV)/lint/tools  ## rewrite the sources in the house style
+	$(VENV)/lint/bin/ruff check --fix .
+	$(VENV)/lint/bin/ruff format .
+	$(VENV)/lint/bin/clang-format -i $$(find cpp -name '*.[ch]pp')
 
+sanitize: BIN = $(VENV)/sanitize/bin
 sanitize: $(VENV)/sanitize/installed  ## C++ tests and inference tests under ASAN + UBSAN, threads under TSAN
-	$(CMAKE) -S . -B $(BUILD)/sanitize-cpp -G Ninja -DTRELLIS_TESTS=ON -DTRELLIS_SANITIZE=$(SANITIZE) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/test/bin/ninja)
-	$(CMAKE) --build $(BUILD)/sanitize-cpp
-	$(CTEST) --test-dir $(BUILD)/sanitize-cpp
-	$(CMAKE) -S . -B $(BUILD)/sanitize-threads -G Ninja -DTRELLIS_TESTS=ON -DTRELLIS_SANITIZE=thread -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/test/bin/ninja)
-	$(CMAKE) --build $(BUILD)/sanitize-threads
-	TSAN_OPTIONS=die_after_fork=0 $(CTEST) --test-dir $(BUILD)/sanitize-threads -R 'test_chain|test_thread_pool'
+	$(BIN)/cmake -S . -B $(BUILD)/sanitize-cpp $(NINJA) -DTRELLIS_SANITIZE=$(SANITIZE)
+	$(call CPP_TESTS,$(BUILD)/sanitize-cpp)
+	$(BIN)/cmake -S . -B $(BUILD)/sanitize-threads $(NINJA) -DTRELLIS_SANITIZE=thread
+	export TSAN_OPTIONS=die_after_fork=0; $(call CPP_TESTS,$(BUILD)/sanitize-threads) -R 'test_chain|test_thread_pool'
 	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  $(VENV)/sanitize/bin/python -m pytest -p no:cacheprovider tests/inference $(ARGS)
+	  $(BIN)/python -m pytest -p no:cacheprovider tests/inference $(ARGS)
 
 bench: $(VENV)/bench/installed  ## measure against the peers (minutes; a quiet machine)
 	$(VENV)/bench/bin/python benchmarks/chain.py $(ARGS)
@@ -62,18 +61,21 @@ $(VENV)/demo/installed: $(SOURCES)
 	@$(VENV)/demo/$(PIP) .
 	@touch $@
 
-$(VENV)/test/tools: tests/requirements.txt
-	$(PYTHON) -m venv $(VENV)/test
-	$(VENV)/test/$(PIP) -r tests/requirements.txt
+$(VENV)/lint/tools: lint-requirements.txt
+	$(PYTHON) -m venv $(VENV)/lint
+	$(VENV)/lint/$(PIP) -r lint-requirements.txt
+	touch $@
+
+$(VENV)/test/tools $(VENV)/sanitize/tools: tests/requirements.txt
+	$(PYTHON) -m venv $(@D)
+	$(@D)/$(PIP) -r tests/requirements.txt
 	touch $@
 
 $(VENV)/test/installed: $(VENV)/test/tools $(SOURCES)
 	PATH="$(abspath $(VENV)/test/bin):$$PATH" $(VENV)/test/$(PIP) $(EDITED) -C build-dir=$(BUILD)/test .
 	touch $@
 
-$(VENV)/sanitize/installed: $(VENV)/test/tools $(SOURCES)
-	$(PYTHON) -m venv $(VENV)/sanitize
-	$(VENV)/sanitize/$(PIP) -r tests/requirements.txt
+$(VENV)/sanitize/installed: $(VENV)/sanitize/tools $(SOURCES)
 	PATH="$(abspath $(VENV)/sanitize/bin):$$PATH" $(VENV)/sanitize/$(PIP) $(EDITED) -C build-dir=$(BUILD)/sanitize -C cmake.define.TRELLIS_SANITIZE=$(SANITIZE) .
 	touch $@
 

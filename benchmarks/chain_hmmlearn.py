@@ -127,8 +127,8 @@ def forms_table(name: str) -> Table:
             "hmmlearn: C++ forward + backward; post: with its NumPy posteriors; scaling: its exp",
             "of the scores is not timed.",
             "ours, on 1 or 2 threads: all, from log scores to marginals, checks too. list, padded:",
-            f"calls with {PART:,} sequences; whole: all in one call, whose results (37 MB at L = 22)",
-            "are fresh pages from the system each time.",
+            f"calls with {PART:,} sequences; whole: all in one call, whose results, 37 MB at",
+            "L = 22, are fresh pages from the system each time.",
         ]
     return table
 

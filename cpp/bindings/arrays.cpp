@@ -85,8 +85,8 @@ void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> row
                   const Lengths& lengths, std::int64_t slot, T value, int threads) {
   const auto count = static_cast<std::int64_t>(lengths.shape(0));
   const auto columns = static_cast<std::int64_t>(rows.shape(1));
-  require(slot >= 0 && static_cast<std::int64_t>(rows.shape(0)) == count * slot,
-          "rows must be count * slot");
+  const auto all = static_cast<std::int64_t>(rows.shape(0));
+  require(count > 0 && all % count == 0 && slot == all / count, "rows must be count * slot");
   for (std::int64_t i = 0; i < count; ++i) {
     require(0 <= lengths.data()[i] && lengths.data()[i] <= slot, "a length exceeds its slot");
   }

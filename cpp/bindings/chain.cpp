@@ -33,8 +33,9 @@ class Chain {
   Chain(nb::object unary, Integers starts, Integers lengths, std::optional<In<double, 2>> transition,
         std::optional<nb::list> transitions, std::optional<In<double, 1>> start,
         std::optional<In<double, 1>> end, int threads)
-      : starts_(starts),
-        lengths_(lengths),
+      : starts_(starts.data(),
+                starts.data() + starts.shape(0)),  // copies: what is checked must not change
+        lengths_(lengths.data(), lengths.data() + lengths.shape(0)),
         transition_(transition),
         start_(start),
         end_(end),
@@ -46,7 +47,7 @@ class Chain {
     } else {
       take_array(nb::cast<In<T, 2>>(unary));
     }
-    require(0 < labels_ && labels_ <= 1 << 20, "unary: between 1 and 2^20 labels");
+    require(0 < labels_ && labels_ <= kMostLabels, "unary: too few or too many labels");
     require(transition.has_value() != transitions.has_value(), "one of transition and transitions");
     if (transition_) check_square(transition_->shape(0), transition_->shape(1));
     if (transitions) take_transitions(*transitions);
@@ -56,7 +57,8 @@ class Chain {
 
   void log_partition(Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
     check_size(log_z.shape(0));
-    run([&](const ChainBatch<T>& c) { c.log_partition(log_z.data(), outcome(outcomes)); });
+    run<Purpose::probabilities>(
+        [&](const ChainBatch<T>& c) { c.log_partition(log_z.data(), outcome(outcomes)); });
   }
 
   void marginals(Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
@@ -75,23 +77,24 @@ class Chain {
                               counts ? counts->data() : nullptr,
                               log_z.data(),
                               outcome(outcomes)};
-    run([&](const ChainBatch<T>& c) { c.marginals(out); });
+    run<Purpose::probabilities>([&](const ChainBatch<T>& c) { c.marginals(out); });
   }
 
   void viterbi(Out<std::int64_t, 1> labels, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
     check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
     check_size(score.shape(0));
-    run([&](const ChainBatch<T>& c) { c.viterbi(labels.data(), score.data(), outcome(outcomes)); });
+    run<Purpose::paths>(
+        [&](const ChainBatch<T>& c) { c.viterbi(labels.data(), score.data(), outcome(outcomes)); });
   }
 
   void max_marginals(Out<T, 2> out, Out<std::int64_t, 2> outcomes) const {
     check_rows(out.shape(0), out.shape(1));
-    run([&](const ChainBatch<T>& c) { c.max_marginals(out.data(), outcome(outcomes)); });
+    run<Purpose::paths>([&](const ChainBatch<T>& c) { c.max_marginals(out.data(), outcome(outcomes)); });
   }
 
   void entropy(Out<double, 1> result, Out<std::int64_t, 2> outcomes) const {
     check_size(result.shape(0));
-    run([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
+    run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
   }
 
   void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
@@ -100,7 +103,7 @@ class Chain {
     const std::int64_t size = static_cast<std::int64_t>(labels.shape(0));
     require(rows > 0 && size % rows == 0 && uniforms.shape(0) == labels.shape(0),
             "sample: uniforms and labels must hold n numbers for each row");
-    run([&](const ChainBatch<T>& c) {
+    run<Purpose::paths>([&](const ChainBatch<T>& c) {
       c.sample(size / rows, rows_before.data(), uniforms.data(), labels.data(), outcome(outcomes));
     });
   }
@@ -112,27 +115,22 @@ class Chain {
     check_size(scores.shape(0));
     check_size(found.shape(0));
     require(static_cast<std::int64_t>(scores.shape(1)) == k, "kbest: scores must be (count, k)");
-    run([&](const ChainBatch<T>& c) {
+    run<Purpose::paths>([&](const ChainBatch<T>& c) {
       c.kbest(k, rows_before.data(), labels.data(), scores.data(), found.data());
     });
   }
 
-  void score(Integers labels, Out<double, 1> scores) const {
+  void score(Integers labels, Out<double, 1> scores, Out<std::int64_t, 2> outcomes) const {
     check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
     check_size(scores.shape(0));
-    for (std::int64_t i = 0; i < count(); ++i) {
-      for (std::int64_t t = 0; t < lengths_.data()[i]; ++t) {
-        const std::int64_t y = labels.data()[starts_.data()[i] + t];
-        require(0 <= y && y < labels_, "score: a label is out of range");
-      }
-    }
-    run([&](const ChainBatch<T>& c) { c.score(labels.data(), scores.data()); });
+    run<Purpose::paths>(
+        [&](const ChainBatch<T>& c) { c.score(labels.data(), scores.data(), outcome(outcomes)); });
   }
 
  private:
-  std::int64_t count() const { return static_cast<std::int64_t>(starts_.shape(0)); }
+  std::int64_t count() const { return static_cast<std::int64_t>(starts_.size()); }
 
-  template <class Call>
+  template <Purpose kPurpose, class Call>
   void run(const Call& call) const {
     const nb::gil_scoped_release release;
     const Batch<T> batch{count(),
@@ -144,7 +142,7 @@ class Chain {
                          transitions_.empty() ? nullptr : transitions_.data(),
                          start_ ? start_->data() : nullptr,
                          end_ ? end_->data() : nullptr};
-    call(ChainBatch<T>(batch, kernels().chain<T>(), threads_));
+    call(ChainBatch<T>(batch, kernels().chain<T>(), threads_, kPurpose));
   }
 
   void take_array(const In<T, 2>& array) {
@@ -152,7 +150,7 @@ class Chain {
     labels_ = static_cast<std::int64_t>(array.shape(1));
     rows_ = static_cast<std::int64_t>(array.shape(0));
     for (std::int64_t i = 0; i < count(); ++i) {
-      const std::int64_t start = starts_.data()[i], length = lengths_.data()[i];
+      const std::int64_t start = starts_[i], length = lengths_[i];
       require(start >= 0 && length > 0 && length <= rows_ && start <= rows_ - length,
               "a sequence lies outside the rows of unary");
       unary_.push_back(array.data() + start * labels_);
@@ -161,12 +159,12 @@ class Chain {
 
   void take_list(const nb::list& arrays) {
     kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
-    require(kept_.size() == starts_.shape(0), "one array a sequence");
+    require(kept_.size() == starts_.size(), "one array a sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
       const ArrayView view = own_view(kept_, i, 2);
       if (i == 0) labels_ = view.shape[1];
-      require(view.shape[1] == labels_ && view.shape[0] == lengths_.data()[i] && view.shape[0] > 0 &&
-                  starts_.data()[i] == rows_,
+      require(view.shape[1] == labels_ && view.shape[0] == lengths_[i] && view.shape[0] > 0 &&
+                  starts_[i] == rows_,
               "unary: an array of another size");
       rows_ += view.shape[0];
       unary_.push_back(static_cast<const T*>(view.data));
@@ -175,11 +173,10 @@ class Chain {
 
   void take_transitions(const nb::list& arrays) {
     kept_transitions_ = nb::tuple(arrays);
-    require(kept_transitions_.size() == starts_.shape(0), "one array of matrices a sequence");
+    require(kept_transitions_.size() == starts_.size(), "one array of matrices a sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
       const ArrayView view = own_view(kept_transitions_, i, 3);
-      require(view.shape[0] >= lengths_.data()[i] - 1 && view.shape[1] == labels_ &&
-                  view.shape[2] == labels_,
+      require(view.shape[0] >= lengths_[i] - 1 && view.shape[1] == labels_ && view.shape[2] == labels_,
               "transitions: an array of another size");
       transitions_.push_back(static_cast<const T*>(view.data));
     }
@@ -207,8 +204,9 @@ class Chain {
     check_square(matrices.shape(1), matrices.shape(2));
     check_size(starts.shape(0));
     for (std::int64_t i = 0; i < count(); ++i) {
-      const std::int64_t start = starts.data()[i], pairs = lengths_.data()[i] - 1;
-      require(start >= 0 && start + pairs <= static_cast<std::int64_t>(matrices.shape(0)),
+      const std::int64_t start = starts.data()[i], pairs = lengths_[i] - 1;
+      const auto there = static_cast<std::int64_t>(matrices.shape(0));
+      require(start >= 0 && pairs <= there && start <= there - pairs,
               "the matrices of a sequence lie outside the array");
     }
   }
@@ -218,7 +216,7 @@ class Chain {
     std::int64_t rows = 0;
     for (std::int64_t i = 0; i < count(); ++i) {
       require(rows_before.data()[i] == rows, "rows_before must sum the lengths");
-      rows += lengths_.data()[i];
+      rows += lengths_[i];
     }
     return rows;
   }
@@ -233,7 +231,7 @@ class Chain {
   std::vector<const T*> unary_;        // of each sequence
   std::vector<const T*> transitions_;  // of each sequence, if they depend on the position
   std::int64_t labels_ = 0, rows_ = 0;
-  Integers starts_, lengths_;
+  std::vector<std::int64_t> starts_, lengths_;
   std::optional<In<double, 2>> transition_;
   std::optional<In<double, 1>> start_, end_;
   int threads_;

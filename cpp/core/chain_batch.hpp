@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "aligned.hpp"
@@ -26,13 +27,16 @@ struct MarginalsOut {
   Outcome* outcomes;                    // (count)
 };
 
+// What a batch is asked for: log Z and marginals, or best paths and samples, which need no weights.
+enum class Purpose { probabilities, paths };
+
 template <class T>
 class ChainBatch {
  public:
-  ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads)
+  ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads, Purpose purpose)
       : batch_(batch),
         kernels_(kernels),
-        shared_(batch),
+        shared_(batch, purpose == Purpose::probabilities),
         s_(shared_.view()),
         // Sequences that need several blocks, or cannot share a transition matrix, go alone.
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
@@ -151,16 +155,16 @@ class ChainBatch {
   }
 
   // The score of one given path of each sequence; labels has one entry a row.
-  void score(const std::int64_t* labels, double* scores) const {
+  void score(const std::int64_t* labels, double* scores, Outcome* outcomes) const {
     for (std::int64_t i = 0; i < batch_.count; ++i) {
       const Sequence<T> x = batch_.sequence(i);
       const std::int64_t* y = labels + batch_.starts[i];
+      outcomes[i] = check_path(x, y);
+      if (outcomes[i].status != Status::ok) continue;
       double total = 0.0;
       for (std::int64_t t = 0; t < x.length; ++t) {
         total += unary_score(x, t, static_cast<int>(y[t]));
-        if (t > 0) {
-          total += transition_score(x, t, static_cast<int>(y[t - 1]), static_cast<int>(y[t]));
-        }
+        if (t > 0) total += transition_score(x, t, static_cast<int>(y[t - 1]), static_cast<int>(y[t]));
       }
       scores[i] = total;
     }
@@ -344,8 +348,7 @@ class ChainBatch {
       return [&, this, memory = Scratch(),
               scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t c) mutable {
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
-          const MaxGroup group = max_forward(g, memory, scratch.get(), outcomes);
-          use(group, scratch.get());
+          use(max_forward(g, memory, scratch.get(), outcomes), scratch.get());
         }
       };
     });
@@ -372,6 +375,22 @@ class ChainBatch {
     kernels_.max_forward(s_, group.x, group.count, next, group.rows, scratch, outcome);
     for (int r = 0; r < group.count; ++r) outcomes[group.index[r]] = outcome[r];
     return group;
+  }
+
+  // Labels in range, and every score of the sequence a score, used or not.
+  Outcome check_path(const Sequence<T>& x, const std::int64_t* y) const {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const auto bad = [](T score) { return !(score < kInfinity); };
+    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.labels;
+    for (std::int64_t t = 0; t < x.length; ++t) {
+      if (y[t] < 0 || y[t] >= s_.labels) return {Status::bad_label, t};
+      const T* row = x.unary + t * s_.labels;
+      if (std::any_of(row, row + s_.labels, bad)) return {Status::bad_unary, t};
+      if (t == 0 || x.transition == nullptr) continue;
+      const T* matrix = x.transition + (t - 1) * square;
+      if (std::any_of(matrix, matrix + square, bad)) return {Status::bad_transition, t};
+    }
+    return {};
   }
 
   double unary_score(const Sequence<T>& x, std::int64_t t, int b) const {

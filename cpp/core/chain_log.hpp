@@ -76,7 +76,9 @@ Outcome log_forward(const Shared& s, const Sequence<T>& x, double* rows, double*
   if (!valid_unary(s, x)) return {Status::bad_unary, 0};
   Vec total{};
   for (int v = 0; v < vectors(s); ++v) total += exp(load(alpha + v * kWidth));
-  if (outcome.status == Status::ok) *log_z += __builtin_log(sum_lanes(total)[0]);
+  if (outcome.status != Status::ok) return outcome;
+  *log_z += __builtin_log(sum_lanes(total)[0]);
+  if (!(*log_z < kInfinity)) return {Status::bad_unary, 0};  // finite scores whose sum is not
   return outcome;
 }
 
@@ -92,50 +94,70 @@ inline void softmax_row(const Shared& s, const double* alpha, double* p) {
   for (int v = 0; v < vectors(s); ++v) store(p + v * kWidth, load(p + v * kWidth) * inverse);
 }
 
+// w[a][b] = p(y_{t-1} = a | y_t = b) for all pairs, times p(y_t = b). m is rounded, to the size of the
+// scores, and the error would multiply from step to step: so each column is divided by its own sum.
+inline void joint_pairs(const Shared& s, const double* alpha, const double* transition, const double* m,
+                        double* p, double* w, double* column_sum) {
+  const int count = vectors(s);
+  for (int v = 0; v < count; ++v) store(column_sum + v * kWidth, Vec{});
+  for (int a = 0; a < s.labels; ++a) {
+    for (int v = 0; v < count; ++v) {
+      const Vec raw = load(m + v * kWidth);
+      const Vec reached = select(raw > -kInfinity, raw, splat(kInfinity));
+      const Vec e = exp(alpha[a] + load(transition + a * s.stride + v * kWidth) - reached);
+      store(w + a * s.stride + v * kWidth, e);
+      store(column_sum + v * kWidth, load(column_sum + v * kWidth) + e);
+    }
+  }
+  for (int v = 0; v < count; ++v) {
+    const Vec sum = load(column_sum + v * kWidth);
+    const Vec share = load(p + v * kWidth) / sum;
+    store(p + v * kWidth, select(sum > 0.0, share, Vec{}));
+  }
+  for (int a = 0; a < s.labels; ++a) {
+    for (int v = 0; v < count; ++v) {
+      double* pair = w + a * s.stride + v * kWidth;
+      store(pair, load(pair) * load(p + v * kWidth));
+    }
+  }
+}
+
+// Row a of the pairs: into the results that are asked for; returns its sum, p(y_{t-1} = a).
+template <class T>
+inline double give_pairs(const Shared& s, const double* row, T* pairwise, double* counts) {
+  Vec total{};
+  for (int v = 0; v < vectors(s); ++v) {
+    const Vec joint = load(row + v * kWidth);
+    total += joint;
+    if (pairwise != nullptr) store_first(pairwise + v * kWidth, joint, lanes_of(s, v));
+    if (counts != nullptr) store(counts + v * kWidth, load(counts + v * kWidth) + joint);
+  }
+  return sum_lanes(total)[0];
+}
+
 template <class T>
 void log_backward(const Shared& s, const Sequence<T>& x, const double* rows, double* scratch, T* out,
                   T* pairwise, double* counts) {
-  double* buffer = scratch;
+  double* w = scratch;  // also holds a position's own transition matrix, which it overwrites
   double* alpha = scratch + s.labels * s.stride;
   double* p = alpha + s.stride;
-  double* m = p + s.stride;
-  double* before = m + s.stride;
-  const int count = vectors(s);
+  double* column_sum = p + s.stride;
   bool valid = true;
   log_alpha(s, x, x.length - 1, rows + (x.length - 1) * s.stride, alpha);
   softmax_row(s, alpha, p);
   for (std::int64_t t = x.length - 1; t >= 0; --t) {
-    for (int v = 0; v < count; ++v) {
+    for (int v = 0; v < vectors(s); ++v) {
       store_first(out + t * s.labels + v * kWidth, load(p + v * kWidth), lanes_of(s, v));
     }
     if (t == 0) break;
-    const double* transition = transition_into(s, x, t, buffer, &valid);
+    const double* transition = transition_into(s, x, t, w, &valid);
     log_alpha(s, x, t - 1, rows + (t - 1) * s.stride, alpha);
-    for (int v = 0; v < count; ++v) {
-      const Vec raw = load(rows + t * s.stride + v * kWidth);
-      store(m + v * kWidth, select(raw > -kInfinity, raw, splat(kInfinity)));
-    }
+    joint_pairs(s, alpha, transition, rows + t * s.stride, p, w, column_sum);
+    for (int a = 0; a < s.stride; ++a) p[a] = 0.0;
     for (int a = 0; a < s.labels; ++a) {
-      Vec total{};
-      for (int v = 0; v < count; ++v) {
-        const Vec score = alpha[a] + load(transition + a * s.stride + v * kWidth);
-        const Vec joint = load(p + v * kWidth) * exp(score - load(m + v * kWidth));
-        total += joint;
-        if (pairwise != nullptr) {
-          T* to = pairwise + ((t - 1) * s.labels + a) * s.labels + v * kWidth;
-          store_first(to, joint, lanes_of(s, v));
-        }
-        if (counts != nullptr) {
-          double* to = counts + a * s.stride + v * kWidth;
-          store(to, load(to) + joint);
-        }
-      }
-      before[a] = sum_lanes(total)[0];
+      T* pairs = pairwise == nullptr ? nullptr : pairwise + ((t - 1) * s.labels + a) * s.labels;
+      p[a] = give_pairs(s, w + a * s.stride, pairs, counts == nullptr ? nullptr : counts + a * s.stride);
     }
-    for (int a = s.labels; a < s.stride; ++a) before[a] = 0.0;
-    double* swap = p;
-    p = before;
-    before = swap;
   }
 }
 

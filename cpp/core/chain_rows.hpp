@@ -73,13 +73,13 @@ TRELLIS_INLINE const double* transition_column(const Shared& s, const Sequence<T
   return buffer;
 }
 
+// No NaN, no +inf, and no sum with start and end scores that overflows.
 template <class T>
 inline bool valid_unary(const Shared& s, const Sequence<T>& x) {
   Mask bad{};
   for (std::int64_t t = 0; t < x.length; ++t) {
-    for (int v = 0; v < vectors(s); ++v) {
-      bad |= not_a_score(load_first(x.unary + t * s.labels + v * kWidth, lanes_of(s, v), 0.0));
-    }
+    const double* edge = edge_of(s, t, x.length);
+    for (int v = 0; v < vectors(s); ++v) bad |= not_a_score(unary_scores(s, x, t, edge, v));
   }
   return !any(bad);
 }

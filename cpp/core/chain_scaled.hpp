@@ -29,7 +29,7 @@ inline void survey(const Shared& s, Lane<T>& lane, std::int64_t begin, std::int6
   Vec low = splat(kInfinity), high = splat(-kInfinity);
   for (std::int64_t t = begin; t < end; ++t) {
     const double* edge = edge_of(s, t, x.length);
-    const double any_score = static_cast<double>(x.unary[t * s.labels]);
+    const double any_score = static_cast<double>(x.unary[t * s.labels]) + edge[0];
     for (int v = 0; v < vectors(s); ++v) {
       const Vec u = unary_scores(s, x, t, edge, v, any_score);
       low = min(u, low);
@@ -173,7 +173,7 @@ void scaled_finish(const Shared&, Lane<T>& lane) {
     low_alpha = lane.low_alpha[i] < low_alpha ? lane.low_alpha[i] : low_alpha;
   }
   lane.log_z += __builtin_log(lane.product);
-  if (lane.outcome.status == Status::bad_unary) return;
+  // Whatever else was found: near underflow it may be wrong, and log space looks at all scores again.
   if (low_score < -kWidestScores || low_alpha < kTinyAlpha) {
     lane.outcome = {Status::needs_log_space, 0};
   }

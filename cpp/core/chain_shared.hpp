@@ -32,11 +32,13 @@ struct Batch {
 // Owns the padded copies that Shared points to.
 class SharedScores {
  public:
+  // Weights, exp(transition), are made only if asked for: best paths do without.
   template <class T>
-  explicit SharedScores(const Batch<T>& batch) {
+  SharedScores(const Batch<T>& batch, bool weights) {
     const int labels = batch.labels, stride = padded(labels);
     const std::int64_t square = static_cast<std::int64_t>(labels) * stride;
-    memory_ = aligned_doubles(4 * square + 4 * stride);
+    const int matrices = batch.transition == nullptr ? 0 : weights ? 4 : 2;
+    memory_ = aligned_doubles(matrices * square + 4 * stride);
     view_ = {};
     view_.labels = labels;
     view_.stride = stride;
@@ -50,46 +52,53 @@ class SharedScores {
       view_.edge[kind] = edge;
     }
     if (batch.transition != nullptr) {
-      add_transition(batch.transition, memory_.get() + 4 * stride, square);
+      double* log = memory_.get() + 4 * stride;
+      add_scores(batch.transition, log, log + square, square);
+      if (weights) add_weights(log + 2 * square, log + 3 * square, square);
     }
   }
 
   const Shared& view() const { return view_; }
 
  private:
-  void add_transition(const double* transition, double* memory, std::int64_t square) {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  void add_scores(const double* transition, double* log, double* log_by_to, std::int64_t square) {
     const int labels = view_.labels, stride = view_.stride;
-    double low = kInfinity, high = -kInfinity;
-    view_.dense = true;
-    for (int i = 0; i < labels * labels; ++i) {
-      if (transition[i] == -kInfinity) {
-        view_.dense = false;
-        continue;
-      }
-      low = std::min(low, transition[i]);
-      high = std::max(high, transition[i]);
-    }
-    double* log = memory;
-    double* log_by_to = log + square;
-    double* weight = log_by_to + square;
-    double* weight_by_to = weight + square;
-    std::fill(log, weight, -kInfinity);
-    std::fill(weight, weight + 2 * square, 0.0);
-    view_.shift = high == -kInfinity ? 0.0 : high;
-    view_.scalable = !(high - low > kWidestScores);
+    std::fill(log, log + square, -kInfinity);
+    std::fill(log_by_to, log_by_to + square, -kInfinity);
     for (int a = 0; a < labels; ++a) {
       for (int b = 0; b < labels; ++b) {
-        const double score = transition[a * labels + b];
-        log[a * stride + b] = log_by_to[b * stride + a] = score;
-        weight[a * stride + b] = weight_by_to[b * stride + a] = std::exp(score - view_.shift);
+        log[a * stride + b] = log_by_to[b * stride + a] = transition[a * labels + b];
       }
     }
     view_.log = log;
     view_.log_by_to = log_by_to;
+  }
+
+  void add_weights(double* weight, double* weight_by_to, std::int64_t square) {
+    double low = kInfinity, high = -kInfinity;
+    view_.dense = true;
+    for (int a = 0; a < view_.labels; ++a) {
+      for (int b = 0; b < view_.labels; ++b) {
+        const double score = view_.log[a * view_.stride + b];
+        if (score == -kInfinity) {
+          view_.dense = false;
+        } else {
+          low = std::min(low, score);
+          high = std::max(high, score);
+        }
+      }
+    }
+    view_.shift = high == -kInfinity ? 0.0 : high;
+    view_.scalable = !(high - low > kWidestScores);
+    for (std::int64_t i = 0; i < square; ++i) {
+      weight[i] = std::exp(view_.log[i] - view_.shift);
+      weight_by_to[i] = std::exp(view_.log_by_to[i] - view_.shift);
+    }
     view_.weight = weight;
     view_.weight_by_to = weight_by_to;
   }
+
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   AlignedDoubles memory_;
   Shared view_;

@@ -11,6 +11,7 @@
 namespace trellis {
 
 inline constexpr int kPadding = 8;
+inline constexpr int kMostLabels = 1 << 15;  // so that an index into a matrix fits an int
 // The widest range of scores, of a row or of the transitions, that scaled probabilities hold: e^-170 >
 // 1e-75.
 inline constexpr double kWidestScores = 170.0;
@@ -23,7 +24,8 @@ enum class Status : std::int64_t {
   infeasible = 1,       // no path is allowed; `position` is the first one that no path reaches
   bad_unary = 2,        // NaN or +inf in the unary scores
   bad_transition = 3,   // NaN or +inf in position-dependent transition scores
-  needs_log_space = 4,  // scores too far apart for scaled probabilities: not an error
+  bad_label = 4,        // a given label is not one of the labels
+  needs_log_space = 5,  // scores too far apart for scaled probabilities: not an error
 };
 
 // Two integers, so that an array of outcomes is an (n, 2) array of int64.
@@ -103,7 +105,7 @@ struct ChainKernels {
   void (*pairwise)(const Shared&, const double* alpha, const double* emission, std::int64_t rows,
                    T* out);
 
-  // Log space, exact for any scores. `rows` is (length, stride); `scratch` is log_scratch() doubles.
+  // Log space, exact for any scores. `rows` is (length, stride); `scratch` is scratch_size() doubles.
   Outcome (*log_forward)(const Shared&, const Sequence<T>&, double* rows, double* scratch,
                          double* log_z);
   void (*log_backward)(const Shared&, const Sequence<T>&, const double* rows, double* scratch, T* out,

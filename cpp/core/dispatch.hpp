@@ -29,8 +29,8 @@ extern const Kernels kernels;
 inline std::vector<const Kernels*> available_kernels() {
 #if defined(TRELLIS_X86)
   std::vector<const Kernels*> found{&isa_v2::kernels};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+      __builtin_cpu_supports("bmi2")) {  // no processor has these without the rest of the level
     found.push_back(&isa_v3::kernels);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&

@@ -127,9 +127,10 @@ void check_rows(const double* got, const std::vector<double>& want) {
 
 void check_case(const Case& c, int threads) {
   const Batch<double> batch = c.batch();
-  const ChainBatch<double> chain(batch, kernels().chain<double>(), threads);
+  const ChainBatch<double> chain(batch, kernels().chain<double>(), threads, Purpose::probabilities);
   const std::size_t n = c.lengths.size(), total = c.unary.size() / c.labels, L = c.labels;
-  std::vector<Outcome> outcomes(n), max_outcomes(n), entropy_outcomes(n), sample_outcomes(n);
+  std::vector<Outcome> outcomes(n), max_outcomes(n), entropy_outcomes(n), sample_outcomes(n),
+      score_outcomes(n);
   std::vector<double> log_z(n), z_again(n), score(n), entropy(n), path_score(n);
   std::vector<double> unary(total * L), pairwise(total * L * L), counts(L * L), highest(total * L);
   std::vector<std::int64_t> labels(total), found(n), sampled(3 * total), kbest(4 * total);
@@ -143,11 +144,7 @@ void check_case(const Case& c, int threads) {
   chain.entropy(entropy.data(), entropy_outcomes.data());
   chain.sample(3, c.starts.data(), uniforms.data(), sampled.data(), sample_outcomes.data());
   chain.kbest(4, c.starts.data(), kbest.data(), kbest_scores.data(), found.data());
-  const std::vector<std::int64_t> safe(total, 0);
-  chain.score(std::all_of(labels.begin(), labels.end(), [&](auto y) { return 0 <= y && y < c.labels; })
-                  ? labels.data()
-                  : safe.data(),
-              path_score.data());
+  chain.score(labels.data(), path_score.data(), score_outcomes.data());
 
   std::vector<double> summed(L * L, 0.0);
   bool all_feasible = true;
@@ -195,9 +192,9 @@ void check_long() {
   std::vector<double> marginals(unary.size()), in_log(unary.size()), counts(9), scratch(64 * 16);
   double log_z = 0.0, log_again = 0.0;
   Outcome outcome;
-  ChainBatch<double>(whole, kernels().chain<double>(), 1)
+  ChainBatch<double>(whole, kernels().chain<double>(), 1, Purpose::probabilities)
       .marginals({marginals.data(), nullptr, nullptr, counts.data(), &log_z, &outcome});
-  const SharedScores shared(whole);
+  const SharedScores shared(whole, false);
   std::vector<double> memory(length * 8);
   const auto& k = kernels().chain<double>();
   k.log_forward(shared.view(), whole.sequence(0), memory.data(), scratch.data(), &log_again);

@@ -4,12 +4,16 @@ The hot kernels are compiled several times, and the best that the machine can ru
 core is loaded. The environment variable ``TRELLIS_ISA`` (``v2``, ``v3``, ``v4``) forces one.
 """
 
+import operator
 import os
+from typing import Any
+
+import numpy as np
 
 from trellis import _core
 from trellis.errors import InputError
 
-__all__ = ["available_isas", "isa", "resolve_jobs", "use_isa"]
+__all__ = ["as_integer", "available_isas", "isa", "resolve_jobs", "use_isa"]
 
 _MOST_THREADS = 256
 
@@ -40,9 +44,7 @@ def resolve_jobs(n_jobs: int | None) -> int:
     """
     if n_jobs is None:
         n_jobs = -1
-    if isinstance(n_jobs, bool) or not hasattr(n_jobs, "__index__"):
-        raise InputError(f"n_jobs must be an integer or None, not {n_jobs!r}")
-    jobs = n_jobs.__index__()
+    jobs = as_integer(n_jobs, "n_jobs")
     if jobs == 0:
         raise InputError("n_jobs is 0: use 1 for one thread, None or -1 for all cores")
     if jobs < 0:
@@ -50,8 +52,18 @@ def resolve_jobs(n_jobs: int | None) -> int:
     return min(jobs, _MOST_THREADS)
 
 
+def as_integer(value: Any, name: str) -> int:
+    """A Python integer from any kind of integer; numpy's overflow in arithmetic."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be an integer, not {value!r}") from None
+
+
 def _cores() -> int:
-    """The cores that this process may use: containers and taskset allow fewer than there are."""
+    """The cores that this process may run on: often fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -359,3 +359,9 @@ def test_forbidden_labelling_of_a_feasible_chain() -> None:
     scores = one()
     scores["unary"][3, 0] = -np.inf
     assert call("score", scores) == call("log_prob", scores) == -np.inf
+
+
+def test_too_many_labels() -> None:
+    unary = np.zeros((1, 2**15 + 1))
+    with pytest.raises(InputError, match=r"32769 labels.*32768"):
+        chain.log_partition(unary, np.zeros((1, 1)))

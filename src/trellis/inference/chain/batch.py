@@ -15,7 +15,8 @@ Array: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = Array | Sequence[Array]
 Integers: TypeAlias = NDArray[np.int64]
 
-_OK, _INFEASIBLE, _BAD_UNARY, _BAD_TRANSITION = range(4)  # Status in cpp/core/chain_types.hpp
+_MOST_LABELS = 2**15  # kMostLabels in cpp/core/chain_types.hpp
+_INFEASIBLE, _BAD_UNARY, _BAD_TRANSITION, _BAD_LABEL = range(1, 5)  # Status in the same file
 
 
 @dataclass(frozen=True)
@@ -128,19 +129,31 @@ class Scores:
         """Room for the status and position of each sequence."""
         return np.zeros((len(self.layout.starts), 2), dtype=np.int64)
 
-    def raise_for(self, outcomes: Integers, *, infeasible: bool = True) -> None:
-        """Turn the first bad outcome into an error that says where."""
-        status = outcomes[:, 0]
-        if not status.any():
-            return
-        for i in np.flatnonzero(status):
-            if status[i] == _BAD_UNARY or status[i] == _BAD_TRANSITION:
+    def raise_for(
+        self, outcomes: Integers, values: NDArray[np.float64], *, infeasible: bool = True
+    ) -> None:
+        """Turn the first bad outcome, or a value that overflowed, into an error that says where."""
+        wrong = (outcomes[:, 0] != 0) | ~(values < np.inf)
+        for i in np.flatnonzero(wrong):
+            status, position = outcomes[i]
+            if status != _INFEASIBLE:
                 self.check_finite(int(i))
-            elif infeasible:
+                raise InputError(f"scores of sequence {i} overflow: their sum is not a number")
+            if infeasible:
                 raise InfeasibleError(
-                    f"sequence {i} has no allowed path: every label at position {outcomes[i, 1]} "
+                    f"sequence {i} has no allowed path: every label at position {position} "
                     "is forbidden or out of reach"
                 )
+
+    def raise_for_labels(self, outcomes: Integers, labels: Integers) -> None:
+        """Raise for the first label of a given path that is not one of the labels."""
+        for i in np.flatnonzero(outcomes[:, 0] == _BAD_LABEL):
+            position = outcomes[i, 1]
+            value = labels[self.layout.starts[i] + position]
+            raise InputError(
+                f"label of sequence {i}, position {position} is {value}: "
+                f"must be 0 to {self.labels - 1}"
+            )
 
     def check_finite(self, i: int) -> None:
         """Raise for the first NaN or +inf among the scores of sequence i."""
@@ -189,20 +202,34 @@ def prepare(
             allowed = _mask(mask, np.shape(unary), "mask").reshape(flat.shape)
             flat = np.where(allowed, flat, dtype.type(-np.inf))
         scores = flat
+    if labels > _MOST_LABELS:
+        raise InputError(f"unary has {labels} labels: at most {_MOST_LABELS} are supported")
+    shared, several = _transitions(transition, layout, labels)
+    if several is not None:
+        dtype = np.result_type(dtype, *{array.dtype for array in several})
+        several = [array.astype(dtype, copy=False) for array in several]
+        scores = _as_type(scores, dtype)
     return Scores(
         layout,
         scores,
         labels,
         dtype,
-        *_transitions(transition, layout, labels, dtype),
+        shared,
+        several,
         _vector(start, "start", labels),
         _vector(end, "end", labels),
         threads,
     )
 
 
+def _as_type(scores: Array | list[Array], dtype: Any) -> Array | list[Array]:
+    if isinstance(scores, list):
+        return [array.astype(dtype, copy=False) for array in scores]
+    return scores.astype(dtype, copy=False)
+
+
 def flat_labels(labels: Arrays, scores: Scores) -> Integers:
-    """Check the labels of given paths, and lay them out as the rows of the unary scores."""
+    """The labels of given paths, laid out as the unary scores are; values are not checked."""
     layout = scores.layout
     if layout.shape is None:
         _check_list(labels, len(layout.starts), "labels")
@@ -218,14 +245,6 @@ def flat_labels(labels: Arrays, scores: Scores) -> Integers:
         if array.shape != layout.shape:
             raise InputError(f"labels have shape {array.shape}; unary has {layout.shape} positions")
         flat = array.reshape(-1)
-    for i, (first, length) in enumerate(zip(layout.starts, layout.lengths, strict=True)):
-        own = flat[first : first + length]
-        bad = (own < 0) | (own >= scores.labels)
-        if bad.any():
-            t = int(np.argmax(bad))
-            raise InputError(
-                f"label of sequence {i}, position {t} is {own[t]}: must be 0 to {scores.labels - 1}"
-            )
     return np.ascontiguousarray(flat)
 
 
@@ -234,7 +253,8 @@ def _lay_out(unary: Any, lengths: Any) -> tuple[Array, Layout]:
     if array.ndim not in (2, 3):
         raise InputError(f"unary has shape {array.shape}: must be (T, L) or (B, T, L)")
     if 0 in array.shape:
-        raise InputError(f"sequence 0 is empty: unary has shape {array.shape}")
+        what = "the batch" if array.shape[0] == 0 and array.ndim == 3 else "sequence 0"
+        raise InputError(f"{what} is empty: unary has shape {array.shape}")
     labels = array.shape[-1]
     if array.ndim == 2:
         if lengths is not None:
@@ -284,11 +304,11 @@ def _lengths(lengths: Any, batch: int, longest: int) -> Integers:
     if bad.any():
         i = int(np.argmax(bad))
         raise InputError(f"length of sequence {i} is {array[i]}: must be 1 to {longest}")
-    return array
+    return array.copy()  # the caller may change its own, and pairwise marginals are made later
 
 
 def _mask(mask: Any, shape: tuple[int, ...], name: str) -> NDArray[np.bool_]:
-    allowed = np.asarray(mask)
+    allowed = _array(mask, name)
     if allowed.dtype != np.bool_:
         raise InputError(f"{name} has dtype {allowed.dtype}: must be bool, True where allowed")
     if allowed.shape != shape:
@@ -305,12 +325,12 @@ def _mask_list(mask: Any, arrays: list[Array]) -> list[Array]:
 
 
 def _transitions(
-    transition: Arrays, layout: Layout, labels: int, dtype: Any
+    transition: Arrays, layout: Layout, labels: int
 ) -> tuple[NDArray[np.float64] | None, list[Array] | None]:
     """Either one matrix, or several for each sequence."""
     square = (labels, labels)
     if isinstance(transition, list | tuple):
-        return None, _list_of_matrices(transition, layout, square, dtype)
+        return None, _list_of_matrices(transition, layout, square)
     array = _floats(transition, "transition")
     if array.shape == square:
         bad = ~(array < np.inf)
@@ -327,13 +347,12 @@ def _transitions(
     if array.shape not in (shared_by_batch, own):
         expected = " or ".join(str(s) for s in dict.fromkeys((square, shared_by_batch, own)))
         raise InputError(f"transition has shape {array.shape}: must be {expected}")
-    array = array.astype(dtype, copy=False)
     count = len(layout.starts)
     return None, [array] * count if array.shape == shared_by_batch else list(array)
 
 
 def _list_of_matrices(
-    transition: Sequence[Array], layout: Layout, square: tuple[int, int], dtype: Any
+    transition: Sequence[Array], layout: Layout, square: tuple[int, int]
 ) -> list[Array]:
     if layout.shape is not None or len(transition) != len(layout.starts):
         raise InputError(
@@ -347,7 +366,7 @@ def _list_of_matrices(
             raise InputError(
                 f"transition of sequence {i} has shape {array.shape}: must be {expected}"
             )
-    return [array.astype(dtype, copy=False) for array in matrices]
+    return matrices
 
 
 def _vector(value: Array | None, name: str, labels: int) -> NDArray[np.float64] | None:
@@ -369,21 +388,22 @@ def _check_list(value: Any, count: int, name: str) -> None:
         raise InputError(f"{name} must be a list of {count} arrays, as unary is, not {given}")
 
 
-def _floats(value: Any, name: str) -> Array:
+def _array(value: Any, name: str) -> Array:
     try:
-        array = np.asarray(value)
-    except ValueError as error:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged, or another library's tensor
         raise InputError(f"{name} is not an array: {error}") from None
+
+
+def _floats(value: Any, name: str) -> Array:
+    array = _array(value, name)
     if array.dtype not in (np.float32, np.float64):
         raise InputError(f"{name} has dtype {array.dtype}: must be float32 or float64")
     return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
 
 
 def _integers(value: Any, name: str) -> Integers:
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise InputError(f"{name} is not an array: {error}") from None
-    if array.dtype.kind not in "iu":
+    array = _array(value, name)
+    if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} has dtype {array.dtype}: must be integers")
     return np.require(array, dtype=np.int64, requirements=["C_CONTIGUOUS", "ALIGNED"])

@@ -4,7 +4,8 @@ All take the same scores:
 
 ``unary``
     ``(T, L)`` for one sequence; ``(B, T, L)`` for a padded batch, with ``lengths``; or a list of
-    ``(Tᵢ, L)`` arrays. float32 or float64; results that are arrays of positions have the same.
+    ``(Tᵢ, L)`` arrays. float32 or float64, which arrays of results then have as well (float64 if
+    transitions that depend on the position have it).
 ``transition``
     ``(L, L)``: ``[a, b]`` scores label a followed by b. Or one matrix a step, ``(T-1, L, L)``: for
     a padded batch ``(B, T-1, L, L)`` (or one ``(T-1, L, L)`` for all), for a list a list.
@@ -17,11 +18,13 @@ All take the same scores:
 ``n_jobs``
     threads; None is all cores. Results are the same bits for any number.
 
-A score of -inf forbids; NaN and +inf are errors.
+A score of -inf forbids; NaN and +inf are errors. Scores within 170 of each other are the fastest. A
+call runs to its end: Ctrl-C waits for it.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypedDict, Unpack, cast
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,31 +32,9 @@ from numpy.typing import NDArray
 from trellis.errors import InputError
 from trellis.inference.chain.batch import Array, Arrays, Integers, Scores, flat_labels, prepare
 from trellis.inference.chain.results import Counts, KBest, Marginals, Numbers, Path, Rows
+from trellis.native import as_integer
 
-
-class Options(TypedDict, total=False):
-    """Keywords that every function takes."""
-
-    mask: Arrays | None
-    lengths: Array | Sequence[int] | None
-    n_jobs: int | None
-
-
-def _scores(
-    unary: Arrays, transition: Arrays, start: Array | None, end: Array | None, options: Options
-) -> Scores:
-    unknown = options.keys() - Options.__annotations__
-    if unknown:
-        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
-    return prepare(
-        unary,
-        transition,
-        start,
-        end,
-        options.get("mask"),
-        options.get("lengths"),
-        options.get("n_jobs"),
-    )
+_MOST_NUMBERS = 2**36  # half a tebibyte of labels
 
 
 def score(
@@ -63,22 +44,24 @@ def score(
     end: Array | None = None,
     *,
     labels: Arrays,
-    **options: Unpack[Options],
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Numbers:
     """start[y₀] + Σₜ unary[t, yₜ] + Σₜ transition[yₜ₋₁, yₜ] + end[y_T₋₁]; -inf if forbidden.
 
     >>> score(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.0, 0.5], [0.0, 0.0]]), labels=[0, 1])
     5.5
     """
-    return _score(_scores(unary, transition, start, end, options), labels)
+    return _score(prepare(unary, transition, start, end, mask, lengths, n_jobs), labels)
 
 
 def _score(s: Scores, labels: Arrays) -> Numbers:
     paths = flat_labels(labels, s)
-    for i in range(len(s.layout.starts)):
-        s.check_finite(i)
-    out = np.empty(len(s.layout.starts))
-    s.core().score(paths, out)
+    out, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
+    s.core().score(paths, out, outcomes)
+    s.raise_for_labels(outcomes, paths)
+    s.raise_for(outcomes, out)
     return s.layout.per_sequence(out)
 
 
@@ -87,21 +70,24 @@ def log_partition(
     transition: Arrays,
     start: Array | None = None,
     end: Array | None = None,
-    **options: Unpack[Options],
+    *,
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Numbers:
     """Log Z = log Σ_y exp(score(y)); -inf if no path is allowed.
 
     >>> round(np.exp(log_partition(np.zeros((3, 2)), np.zeros((2, 2)))))  # zero scores: it counts
     8
     """
-    s = _scores(unary, transition, start, end, options)
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     log_z, outcomes = _log_partition(s)
-    s.raise_for(outcomes, infeasible=False)
+    s.raise_for(outcomes, log_z, infeasible=False)
     return s.layout.per_sequence(log_z)
 
 
 def _log_partition(s: Scores) -> tuple[NDArray[np.float64], Integers]:
-    log_z, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    log_z, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
     s.core().log_partition(log_z, outcomes)
     log_z[outcomes[:, 0] != 0] = -np.inf
     return log_z, outcomes
@@ -114,16 +100,18 @@ def log_prob(
     end: Array | None = None,
     *,
     labels: Arrays,
-    **options: Unpack[Options],
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Numbers:
     """Log p(y) = score(y) - log Z.
 
     >>> round(log_prob(np.zeros((2, 2)), np.zeros((2, 2)), labels=[0, 1]), 4)  # one of four
     -1.3863
     """
-    s = _scores(unary, transition, start, end, options)
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     log_z, outcomes = _log_partition(s)
-    s.raise_for(outcomes)
+    s.raise_for(outcomes, log_z)
     return _score(s, labels) - s.layout.per_sequence(log_z)
 
 
@@ -132,7 +120,10 @@ def marginals(
     transition: Arrays,
     start: Array | None = None,
     end: Array | None = None,
-    **options: Unpack[Options],
+    *,
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Marginals:
     """p(yₜ) and p(yₜ₋₁, yₜ), by forward-backward.
 
@@ -142,16 +133,20 @@ def marginals(
     >>> p.pairwise.round(2).tolist()
     [[[0.72, 0.18], [0.02, 0.08]]]
     """
-    s = _scores(unary, transition, start, end, options)
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     flat, log_z = _forward_backward(s)
+    return Marginals(
+        s.layout.per_position(flat), s.layout.per_sequence(log_z), partial(_pairwise, s, flat)
+    )
 
-    def pairwise() -> Rows:
-        pairs = s.new_pairs()
-        if not np.array_equal(_forward_backward(s, pairs=pairs)[1], log_z):
-            raise InputError("the scores have changed since marginals() was called with them")
-        return s.layout.per_pair(pairs)
 
-    return Marginals(s.layout.per_position(flat), s.layout.per_sequence(log_z), pairwise)
+def _pairwise(s: Scores, flat: Array) -> Rows:
+    """Pairwise marginals of the scores whose unary marginals were `flat`."""
+    pairs = s.new_pairs()
+    again, _ = _forward_backward(s, pairs=pairs)
+    if not np.allclose(again, flat, rtol=0.0, atol=1e-6):
+        raise InputError("the scores, or the unary marginals, have changed since marginals()")
+    return s.layout.per_pair(pairs)
 
 
 def _forward_backward(
@@ -159,10 +154,10 @@ def _forward_backward(
 ) -> tuple[Array, NDArray[np.float64]]:
     """Unary marginals as flat rows, and log Z; pairwise ones, or their sum, where given room."""
     flat = s.new_rows((s.labels,), s.dtype, 0.0)
-    log_z, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    log_z, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
     pair_starts = None if pairs is None else s.layout.pair_starts()
     s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes)
-    s.raise_for(outcomes)
+    s.raise_for(outcomes, log_z)
     return flat, log_z
 
 
@@ -171,7 +166,10 @@ def expected_counts(
     transition: Arrays,
     start: Array | None = None,
     end: Array | None = None,
-    **options: Unpack[Options],
+    *,
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Counts:
     """∂ log Z / ∂ each argument, in its shape: how often the model expects to use each score.
 
@@ -182,7 +180,7 @@ def expected_counts(
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
-    s = _scores(unary, transition, start, end, options)
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     used: Rows
     if s.transition is not None:
         used = np.empty(s.transition.shape)
@@ -192,7 +190,7 @@ def expected_counts(
         flat, log_z = _forward_backward(s, pairs=pairs)
         used = s.layout.per_pair(pairs)
         if s.layout.padded and np.ndim(cast(Array, transition)) == 3:
-            used = cast(Array, used).sum(axis=0)
+            used = cast(Array, used).sum(axis=0, dtype=np.float64)
     first = s.layout.starts
     last = first + s.layout.lengths - 1
     return Counts(
@@ -209,7 +207,10 @@ def viterbi(
     transition: Arrays,
     start: Array | None = None,
     end: Array | None = None,
-    **options: Unpack[Options],
+    *,
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Path:
     """argmax_y score(y); of several best labels at a position, the first.
 
@@ -217,11 +218,11 @@ def viterbi(
     >>> best.labels.tolist(), best.score
     ([1, 1], 2.0)
     """
-    s = _scores(unary, transition, start, end, options)
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     labels = s.new_rows((), np.int64, -1)
-    best, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    best, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
     s.core().viterbi(labels, best, outcomes)
-    s.raise_for(outcomes)
+    s.raise_for(outcomes, best)
     return Path(s.layout.per_position(labels), s.layout.per_sequence(best))
 
 
@@ -232,7 +233,9 @@ def kbest(
     end: Array | None = None,
     *,
     k: int,
-    **options: Unpack[Options],
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> KBest:
     """The k best distinct paths and their scores, best first; fewer if fewer are allowed.
 
@@ -242,9 +245,10 @@ def kbest(
     >>> best.labels.tolist(), best.score.tolist()
     ([[1, 0], [1, 1]], [3.0, 2.0])
     """
-    _check_count(k, "k")
-    s = _scores(unary, transition, start, end, options)
-    s.raise_for(_log_partition(s)[1])
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
+    k = _count(k, "k", s)
+    log_z, outcomes = _log_partition(s)
+    s.raise_for(outcomes, log_z)
     count = len(s.layout.starts)
     paths = np.full(k * int(s.layout.lengths.sum()), -1, dtype=np.int64)
     scores, found = np.full((count, k), -np.inf), np.empty(count, dtype=np.int64)
@@ -268,7 +272,9 @@ def sample(
     *,
     n: int = 1,
     random_state: int | np.random.Generator | None = None,
-    **options: Unpack[Options],
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Rows:
     """N independent paths y ~ p(y), by forward filtering and backward sampling: ``(n, T)`` labels.
 
@@ -276,12 +282,12 @@ def sample(
     array([[0, 1],
            [0, 1]])
     """
-    _check_count(n, "n")
-    s = _scores(unary, transition, start, end, options)
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
+    n = _count(n, "n", s)
     uniforms = _generator(random_state).random(n * int(s.layout.lengths.sum()))
     labels, outcomes = np.empty(len(uniforms), dtype=np.int64), s.new_outcomes()
     s.core().sample(s.layout.rows_before, uniforms, labels, outcomes)
-    s.raise_for(outcomes)
+    s.raise_for(outcomes, np.zeros(len(outcomes)))
     return s.layout.paths(labels, n)
 
 
@@ -290,17 +296,20 @@ def entropy(
     transition: Arrays,
     start: Array | None = None,
     end: Array | None = None,
-    **options: Unpack[Options],
+    *,
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Numbers:
     """-Σ_y p(y) log p(y), in nats.
 
     >>> round(entropy(np.zeros((3, 2)), np.zeros((2, 2))), 4)  # three fair coins: 3 log 2
     2.0794
     """
-    s = _scores(unary, transition, start, end, options)
-    out, outcomes = np.empty(len(s.layout.starts)), s.new_outcomes()
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
+    out, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
     s.core().entropy(out, outcomes)
-    s.raise_for(outcomes)
+    s.raise_for(outcomes, out)
     return s.layout.per_sequence(out)
 
 
@@ -309,24 +318,34 @@ def max_marginals(
     transition: Arrays,
     start: Array | None = None,
     end: Array | None = None,
-    **options: Unpack[Options],
+    *,
+    mask: Arrays | None = None,
+    lengths: Array | Sequence[int] | None = None,
+    n_jobs: int | None = None,
 ) -> Rows:
     """``[t, y]`` = the score of the best path with yₜ = y; -inf where there is none.
 
     >>> max_marginals(np.array([[0.0, 2.0], [1.0, 0.0]]), np.zeros((2, 2))).tolist()
     [[1.0, 3.0], [3.0, 2.0]]
     """
-    s = _scores(unary, transition, start, end, options)
+    s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     flat = s.new_rows((s.labels,), s.dtype, -np.inf)
     outcomes = s.new_outcomes()
     s.core().max_marginals(flat, outcomes)
-    s.raise_for(outcomes)
+    s.raise_for(outcomes, np.maximum.reduceat(flat.max(axis=1), s.layout.starts, dtype=np.float64))
     return s.layout.per_position(flat)
 
 
-def _check_count(value: Any, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be a positive integer, not {value!r}")
+def _count(value: Any, name: str, s: Scores) -> int:
+    """A number of paths to give for each sequence; so many must fit into memory."""
+    count = as_integer(value, name)
+    if count < 1:
+        raise InputError(f"{name} must be at least 1, not {count}")
+    if count * s.layout.rows > _MOST_NUMBERS:
+        raise InputError(
+            f"{name} is {count}: so many paths of {s.layout.rows} positions do not fit"
+        )
+    return count
 
 
 def _generator(random_state: Any) -> np.random.Generator:

@@ -16,19 +16,19 @@ Numbers: TypeAlias = float | NDArray[np.float64]
 Rows: TypeAlias = NDArray[Any] | list[NDArray[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Marginals:
     """p(yₜ) and p(yₜ₋₁, yₜ).
 
     ``pairwise`` is L times as large as the scores, so it is computed when it is first read, from
-    the arrays that were passed: do not change them before. An error says so if log Z differs.
+    the arrays that were passed: do not change them before. An error says so if that is noticed.
     """
 
     unary: Rows
     """``[t, y]`` = p(yₜ = y), laid out as the unary scores; 0 in the padding."""
     log_partition: Numbers
     """log Z."""
-    _pairwise: Callable[[], Rows] = field(repr=False, compare=False)
+    _pairwise: Callable[[], Rows] = field(repr=False)
 
     @cached_property
     def pairwise(self) -> Rows:
