@@ -32,33 +32,29 @@ PEERS = {
     "marginals": ("log", "log+post", "scaling", "scaling+post"),
     "viterbi": ("viterbi",),
 }
-OURS = tuple(f"{form} {n}" for n in (1, 2) for form in ("list", "padded", "whole"))
+OURS = ("list", "padded", "whole")
 
 
 # ---- a ragged batch
 
 
-def ours_cases(function: Callable[..., Any], hmm: Hmm) -> list[Case]:
-    """One engine function on lists, padded batches and the whole list, on one and two threads."""
+def ours_cases(function: Callable[..., Any], hmm: Hmm, n: int) -> dict[str, Callable[[], None]]:
+    """One engine function on lists, on padded batches and on the whole list, on n threads."""
     scores, lists = hmm.scores(), hmm.parts()
     batches = [padded(part) for part in lists]
 
-    def as_lists(n: int) -> None:
+    def as_lists() -> None:
         for part in lists:
             function(part, *scores, n_jobs=n)
 
-    def as_batches(n: int) -> None:
+    def as_batches() -> None:
         for batch, lengths in batches:
             function(batch, *scores, lengths=lengths, n_jobs=n)
 
-    cases = []
-    for n in (1, 2):
-        cases += [
-            Case(f"list {n}", lambda n=n: as_lists(n)),
-            Case(f"padded {n}", lambda n=n: as_batches(n)),
-            Case(f"whole {n}", lambda n=n: function(hmm.unary, *scores, n_jobs=n)),
-        ]
-    return cases
+    def as_whole() -> None:
+        function(hmm.unary, *scores, n_jobs=n)
+
+    return dict(zip(OURS, (as_lists, as_batches, as_whole), strict=True))
 
 
 def time_marginals(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
@@ -73,16 +69,19 @@ def time_marginals(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
         Case("log", lambda: hmm_log(hmm, False), slow),
         Case("log+post", lambda: hmm_log(hmm, True), slow),
     ]
-    ours = ours_cases(chain.marginals, hmm) if chain else []
-    return time_alternating(cases + ours, repeats)
+    ours = ours_cases(chain.marginals, hmm, 1) if chain else {}
+    cases += [Case(form, call) for form, call in ours.items()]
+    return time_alternating(cases, repeats)
 
 
 def time_viterbi(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
     """Best paths."""
     if chain:
         check_viterbi(chain, hmm)
-    ours = ours_cases(chain.viterbi, hmm) if chain else []
-    return time_alternating([Case("viterbi", lambda: hmm_viterbi(hmm)), *ours], repeats)
+    ours = ours_cases(chain.viterbi, hmm, 1) if chain else {}
+    cases = [Case("viterbi", lambda: hmm_viterbi(hmm))]
+    cases += [Case(form, call) for form, call in ours.items()]
+    return time_alternating(cases, repeats)
 
 
 def ragged(chain: ModuleType | None, repeats: int, quick: bool) -> list[Table]:
@@ -98,23 +97,24 @@ def ragged(chain: ModuleType | None, repeats: int, quick: bool) -> list[Table]:
             add_ragged(*tables[name], hmm, times)
             if chain:
                 size = (labels, len(hmm.unary), sum(map(len, hmm.unary)))
-                timed.append(Work(name, *size, times["list 1"]))
+                timed.append(Work(name, *size, times["list"]))
     made = [table for pair in tables.values() for table in pair]
-    return [*made, limits_table(timed, measure(quick))] if chain else made
+    if not chain:
+        return made
+    return [*made, threads(chain, repeats), limits_table(timed, measure(quick))]
 
 
 def gains_table(name: str) -> Table:
-    """The page's table: the best of hmmlearn beside the list form of ours, and the ratios."""
-    times = ("peer", "list 1", "list 2")
-    gains = ("peer / list 1", "at minima", "1 / 2 threads", "1 / 2 at minima")
-    table = Table(f"Ragged batch, {name}, ms", ("L", "tokens", *times, *gains))
+    """The page's table: the best of hmmlearn beside the list form of ours, one thread each."""
+    columns = ("L", "tokens", "hmmlearn", "ours", "hmmlearn / ours", "at minima")
+    table = Table(f"Ragged batch, {name}, one thread, ms", columns)
     origin = "of CoNLL-2000 train" if CONLL.exists() else "drawn, as CoNLL-2000 is not here"
     table.notes = [
-        f"sequence lengths {origin}; medians; float64; 1 / 2: list 1 / list 2",
-        f"list 1, list 2: trellis on lists of {PART:,} sequences, with n_jobs = 1 and 2",
+        f"sequence lengths {origin}; medians; float64",
+        f"ours: all, from log scores to results, checks too, on lists of {PART:,} sequences",
     ]
     if name == "marginals":
-        table.notes.append("peer: the faster of hmmlearn's log and scaling, without posteriors")
+        table.notes.append("hmmlearn: the faster of log and scaling, C++ only, without posteriors")
     return table
 
 
@@ -126,9 +126,8 @@ def forms_table(name: str) -> Table:
         table.notes = [
             "hmmlearn: C++ forward + backward; post: with its NumPy posteriors; scaling: its exp",
             "of the scores is not timed.",
-            "ours, on 1 or 2 threads: all, from log scores to marginals, checks too. list, padded:",
-            f"calls with {PART:,} sequences; whole: all in one call, whose results, 37 MB at",
-            "L = 22, are fresh pages from the system each time.",
+            f"ours on 1 thread; list, padded: calls with {PART:,} sequences; whole: all in one",
+            "call, whose results, 37 MB at L = 22, are fresh pages from the system each time.",
         ]
     return table
 
@@ -137,17 +136,39 @@ def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
     """One row in both tables; both keep the times, to be read one without the other."""
     labels = len(hmm.start)
     peer = min(times[name] for name in ("log", "scaling", "viterbi") if name in times)
-    one, two = times.get("list 1"), times.get("list 2")
+    ours = times.get("list")
     gains.add(
         labels,
         sum(map(len, hmm.unary)),
-        *(milliseconds(timing) for timing in (peer, one, two)),
-        *(ratio(peer, one, at) for at in ("median", "minimum")),
-        *(ratio(one, two, at) for at in ("median", "minimum")),
+        milliseconds(peer),
+        milliseconds(ours),
+        *(ratio(peer, ours, at) for at in ("median", "minimum")),
     )
     forms.add(labels, len(hmm.unary), *(milliseconds(times.get(n)) for n in forms.columns[2:]))
     for table in (gains, forms):
         table.keep(f"L={labels}", times)
+
+
+# ---- the second core
+
+
+def threads(chain: ModuleType, repeats: int) -> Table:
+    """Marginals on one and on two threads in turn, many times: other programs come and go."""
+    table = Table(
+        "Marginals, what the second core adds",
+        ("L", "form", "1 thread ms", "2 threads ms", "1 / 2", "at minima"),
+    )
+    every = conll_lengths()
+    for labels in (22, 50, 128):
+        hmm = make_hmm(every[: RAGGED[labels]], labels)
+        one, two = (ours_cases(chain.marginals, hmm, n) for n in (1, 2))
+        for form in OURS:
+            cases = [Case("1", one[form]), Case("2", two[form])]
+            times = time_alternating(cases, 5 * repeats)
+            gains = (ratio(times["1"], times["2"], at) for at in ("median", "minimum"))
+            table.add(labels, form, milliseconds(times["1"]), milliseconds(times["2"]), *gains)
+            table.keep(f"L={labels} {form}", times)
+    return table
 
 
 # ---- one long sequence

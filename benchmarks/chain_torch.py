@@ -220,7 +220,7 @@ def add_shape(
         table.notes.append(f"torch-struct skipped at {shape}: one tensor of {size / 1e9:.1f} GB")
     check_crf(chain, crf, with_struct)
     for task, cases in torch_cases(chain, crf, with_struct).items():
-        times = time_alternating(cases, repeats)
+        times = time_alternating(cases, repeats, pause=0.02)
         table.keep(f"{shape} {task}", times)
         ours = times.get("ours float32")
         gains = (ratio(times.get(peer), ours, at) for peer in PEERS for at in ("median", "minimum"))

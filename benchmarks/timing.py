@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PAUSE = 0.02  # seconds before each call: OpenMP's threads spin for a while after a peer's call
-
 
 class WrongResultError(Exception):
     """Two implementations disagree, so neither time means anything."""
@@ -59,17 +57,18 @@ class Times(dict[str, Timing]):
         return f"median over 1.5 x minimum: {', '.join(wide)}" if wide else None
 
 
-def time_alternating(cases: Iterable[Case], repeats: int) -> Times:
+def time_alternating(cases: Iterable[Case], repeats: int, pause: float = 0.0) -> Times:
     """Time all cases in turn, `repeats` rounds, so that machine noise hits each of them.
+
+    Each timed call follows an untimed one, so that caches, pages and a second core that had gone to
+    sleep are as in a run of calls. Before both it sleeps for `pause` seconds, where threads of a
+    peer spin for a while after a call.
 
     >>> times = time_alternating([Case("ours", f), Case("peer", g, most=3)], repeats=9)
     >>> times["peer"].median / times["ours"].median
     """
     cases = list(cases)
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
-    for case in cases:
-        if case.most is None:  # capped cases are too slow for a cold start to show
-            case.call()  # page faults, thread pools and lazy imports are not what we measure
     gc.collect()
     gc.disable()
     before, begin = _others_cpu(), time.perf_counter()
@@ -77,7 +76,9 @@ def time_alternating(cases: Iterable[Case], repeats: int) -> Times:
         for turn in range(repeats):
             for case in cases:
                 if case.most is None or turn < case.most:
-                    time.sleep(PAUSE)
+                    time.sleep(pause)
+                    if case.most is None:  # capped cases are too slow for a cold start to show
+                        case.call()
                     seconds[case.name].append(_seconds(case.call))
     finally:
         gc.enable()

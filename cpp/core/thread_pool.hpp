@@ -64,11 +64,11 @@ class ThreadPool {
     std::exception_ptr error = nullptr;
   };
 
-  // Calls often follow each other closely, and a thread that sleeps takes longer to wake than a short
-  // call takes: so wait awake for a fifth of a millisecond first.
+  // Calls often follow each other closely, and a thread that sleeps can take longer to wake than a short
+  // call takes: so wait awake for a millisecond first.
   template <class Ready>
   static void spin(const Ready& ready) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(200);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
     while (!ready() && std::chrono::steady_clock::now() < end) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import InputError
-from trellis.inference.chain.batch import Array, Arrays, Integers, Scores, flat_labels, prepare
+from trellis.inference.chain.batch import Arrays, Scores, flat_labels, prepare
+from trellis.inference.chain.layout import Array, Integers
 from trellis.inference.chain.results import Counts, KBest, Marginals, Numbers, Path, Rows
 from trellis.native import as_integer
 
