@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
@@ -168,7 +169,30 @@ def threads(chain: ModuleType, repeats: int) -> Table:
             gains = (ratio(times["1"], times["2"], at) for at in ("median", "minimum"))
             table.add(labels, form, milliseconds(times["1"]), milliseconds(times["2"]), *gains)
             table.keep(f"L={labels} {form}", times)
+        add_ceiling(table, labels, 5 * repeats)
     return table
+
+
+def add_ceiling(table: Table, labels: int, repeats: int) -> None:
+    """What the second core gives a loop that shares nothing: np.sin on blocks that stay in cache."""
+    blocks = [np.linspace(0.0, 1.0, 16_384) for _ in range(2)]
+
+    def work(i: int, rounds: int) -> None:
+        for _ in range(rounds):
+            np.sin(blocks[i], out=scratch[i])
+
+    scratch = [np.empty_like(block) for block in blocks]
+    with ThreadPoolExecutor(1) as other:
+
+        def both() -> None:
+            half = other.submit(work, 1, 100)
+            work(0, 100)
+            half.result()
+
+        times = time_alternating([Case("1", lambda: work(0, 200)), Case("2", both)], repeats)
+    gains = (ratio(times["1"], times["2"], at) for at in ("median", "minimum"))
+    table.add(labels, "np.sin", milliseconds(times["1"]), milliseconds(times["2"]), *gains)
+    table.keep(f"L={labels} np.sin", times)
 
 
 # ---- one long sequence

@@ -5,3 +5,6 @@
 
 void bind_arrays(nanobind::module_& m);
 void bind_chain(nanobind::module_& m);
+void bind_features(nanobind::module_& m);
+void bind_loglinear(nanobind::module_& m);
+void bind_optim(nanobind::module_& m);

@@ -61,9 +61,12 @@ class Chain {
         [&](const ChainBatch<T>& c) { c.log_partition(log_z.data(), outcome(outcomes)); });
   }
 
-  void marginals(Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
-                 std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
-                 Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+  // Those with a row of results a position return them cut into sequences, None where they are one
+  // array.
+  nb::object marginals(const nb::object& rows, std::optional<Out<T, 3>> pairwise,
+                       std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
+                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+    const auto unary = nb::cast<Out<T, 2>>(rows);
     check_rows(unary.shape(0), unary.shape(1));
     check_size(log_z.shape(0));
     if (counts) check_square(counts->shape(0), counts->shape(1));
@@ -77,19 +80,25 @@ class Chain {
                               counts ? counts->data() : nullptr,
                               log_z.data(),
                               outcome(outcomes)};
-    run<Purpose::probabilities>([&](const ChainBatch<T>& c) { c.marginals(out); });
+    return run_and_cut<Purpose::probabilities>(
+        rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
   }
 
-  void viterbi(Out<std::int64_t, 1> labels, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
+  nb::object viterbi(const nb::object& rows, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
+    const auto labels = nb::cast<Out<std::int64_t, 1>>(rows);
     check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
     check_size(score.shape(0));
-    run<Purpose::paths>(
-        [&](const ChainBatch<T>& c) { c.viterbi(labels.data(), score.data(), outcome(outcomes)); });
+    return run_and_cut<Purpose::paths>(rows, [&](const ChainBatch<T>& c, const auto& meanwhile) {
+      c.viterbi(labels.data(), score.data(), outcome(outcomes), meanwhile);
+    });
   }
 
-  void max_marginals(Out<T, 2> out, Out<std::int64_t, 2> outcomes) const {
+  nb::object max_marginals(const nb::object& rows, Out<std::int64_t, 2> outcomes) const {
+    const auto out = nb::cast<Out<T, 2>>(rows);
     check_rows(out.shape(0), out.shape(1));
-    run<Purpose::paths>([&](const ChainBatch<T>& c) { c.max_marginals(out.data(), outcome(outcomes)); });
+    return run_and_cut<Purpose::paths>(rows, [&](const ChainBatch<T>& c, const auto& meanwhile) {
+      c.max_marginals(out.data(), outcome(outcomes), meanwhile);
+    });
   }
 
   void entropy(Out<double, 1> result, Out<std::int64_t, 2> outcomes) const {
@@ -145,6 +154,24 @@ class Chain {
     call(ChainBatch<T>(batch, kernels().chain<T>(), threads_, kPurpose));
   }
 
+  // One array a sequence takes time to make, so it is done while other threads already compute.
+  template <Purpose kPurpose, class Call>
+  nb::object run_and_cut(const nb::object& rows, const Call& call) const {
+    nb::object pieces = nb::none();
+    const auto cut = [&] {
+      const nb::gil_scoped_acquire acquire;
+      pieces = split_rows(rows.ptr(), lengths_.data(), lengths_.size());
+    };
+    run<kPurpose>([&](const ChainBatch<T>& c) {
+      if (is_list_) {
+        call(c, cut);
+      } else {
+        call(c, nullptr);
+      }
+    });
+    return pieces;
+  }
+
   void take_array(const In<T, 2>& array) {
     kept_ = nb::make_tuple(array);
     labels_ = static_cast<std::int64_t>(array.shape(1));
@@ -159,6 +186,7 @@ class Chain {
 
   void take_list(const nb::list& arrays) {
     kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
+    is_list_ = true;
     require(kept_.size() == starts_.size(), "one array a sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
       const ArrayView view = own_view(kept_, i, 2);
@@ -228,6 +256,7 @@ class Chain {
   }
 
   nb::tuple kept_, kept_transitions_;  // the arrays that the pointers point into
+  bool is_list_ = false;               // one array a sequence
   std::vector<const T*> unary_;        // of each sequence
   std::vector<const T*> transitions_;  // of each sequence, if they depend on the position
   std::int64_t labels_ = 0, rows_ = 0;

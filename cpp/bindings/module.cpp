@@ -28,4 +28,7 @@ NB_MODULE(_core, m) {
   m.def("use_isa", &trellis::use_kernels, nb::arg("name"));
   bind_arrays(m);
   bind_chain(m);
+  bind_features(m);
+  bind_loglinear(m);
+  bind_optim(m);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -33,6 +34,8 @@ enum class Purpose { probabilities, paths };
 template <class T>
 class ChainBatch {
  public:
+  using Meanwhile = std::function<void()>;  // what the caller's thread does while others have begun
+
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads, Purpose purpose)
       : batch_(batch),
         kernels_(kernels),
@@ -66,7 +69,7 @@ class ChainBatch {
     });
   }
 
-  void marginals(const MarginalsOut<T>& out) const {
+  void marginals(const MarginalsOut<T>& out, const Meanwhile& meanwhile = nullptr) const {
     const std::int64_t chunks = out.counts == nullptr ? groups_.tasks(threads_) : reduction_chunks();
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
     AlignedDoubles counts;
@@ -74,7 +77,7 @@ class ChainBatch {
       counts = aligned_doubles(chunks * square);
       std::fill(counts.get(), counts.get() + chunks * square, 0.0);
     }
-    parallel_for(chunks, threads_, [&] {
+    const auto make_worker = [&] {
       return [&, this, memory = Memory(*this, block_rows()),
               rescue = std::vector<std::int64_t>()](std::int64_t c) mutable {
         double* own = out.counts == nullptr ? nullptr : counts.get() + c * square;
@@ -87,12 +90,14 @@ class ChainBatch {
         }
         for (const std::int64_t i : rescue) log_marginals(i, out, memory, own);
       };
-    });
+    };
+    parallel_for(chunks, threads_, make_worker, meanwhile);
     if (out.counts != nullptr) add_chunks(counts.get(), chunks, out.counts);
   }
 
-  void viterbi(std::int64_t* labels, double* score, Outcome* outcomes) const {
-    for_each_max_group(outcomes, [&](const MaxGroup& group, double* scratch) {
+  void viterbi(std::int64_t* labels, double* score, Outcome* outcomes,
+               const Meanwhile& meanwhile = nullptr) const {
+    for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
       std::int64_t* paths[kGroup];
       double best[kGroup];
       for (int r = 0; r < group.count; ++r) paths[r] = labels + batch_.starts[group.index[r]];
@@ -101,8 +106,8 @@ class ChainBatch {
     });
   }
 
-  void max_marginals(T* out, Outcome* outcomes) const {
-    for_each_max_group(outcomes, [&](const MaxGroup& group, double* scratch) {
+  void max_marginals(T* out, Outcome* outcomes, const Meanwhile& meanwhile = nullptr) const {
+    for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
       for (int r = 0; r < group.count; ++r) {
         T* to = out + batch_.starts[group.index[r]] * s_.labels;
         kernels_.max_backward(s_, group.x[r], group.rows[r], scratch, to);
@@ -342,16 +347,17 @@ class ChainBatch {
   };
 
   template <class Use>
-  void for_each_max_group(Outcome* outcomes, const Use& use) const {
+  void for_each_max_group(Outcome* outcomes, const Meanwhile& meanwhile, const Use& use) const {
     const std::int64_t chunks = groups_.tasks(threads_);
-    parallel_for(chunks, threads_, [&] {
+    const auto make_worker = [&] {
       return [&, this, memory = Scratch(),
               scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t c) mutable {
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
           use(max_forward(g, memory, scratch.get(), outcomes), scratch.get());
         }
       };
-    });
+    };
+    parallel_for(chunks, threads_, make_worker, meanwhile);
   }
 
   MaxGroup max_forward(std::int64_t g, Scratch& memory, double* scratch, Outcome* outcomes) const {

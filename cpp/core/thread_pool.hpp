@@ -33,10 +33,14 @@ class ThreadPool {
   }
 
   // Runs body() on up to `threads` threads, the caller's among them, and returns when all have ended.
-  // Bodies share the work among themselves; a helper that starts late may find none left. The first
-  // exception is rethrown.
-  void run(int threads, const std::function<void()>& body) {
-    if (threads <= 1) return body();
+  // Bodies share the work among themselves; a helper that starts late may find none left. The caller
+  // does `meanwhile`, if given, before it joins in. The first exception is rethrown.
+  void run(int threads, const std::function<void()>& body,
+           const std::function<void()>& meanwhile = nullptr) {
+    if (threads <= 1) {
+      if (meanwhile) meanwhile();
+      return body();
+    }
     Job job{body, threads - 1};
     {
       const std::lock_guard lock(mutex_);
@@ -45,7 +49,8 @@ class ThreadPool {
       ++waiting_;
     }
     wake_.notify_all();
-    guarded(job);
+    if (meanwhile) guarded(job, meanwhile);
+    guarded(job, job.body);
     {
       const std::lock_guard lock(mutex_);
       if (std::erase(jobs_, &job) != 0) --waiting_;
@@ -95,9 +100,9 @@ class ThreadPool {
     }
   }
 
-  void guarded(Job& job) {
+  void guarded(Job& job, const std::function<void()>& part) {
     try {
-      job.body();
+      part();
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!job.error) job.error = std::current_exception();
@@ -116,7 +121,7 @@ class ThreadPool {
         --waiting_;
       }
       lock.unlock();
-      guarded(job);
+      guarded(job, job.body);
       lock.lock();
       --job.active;
       done_.notify_all();
@@ -132,15 +137,18 @@ class ThreadPool {
 };
 
 // Tasks 0 .. count-1 on up to `threads` threads; make_worker() is called once on each of them and gives
-// the function that does a task, so that scratch memory belongs to a thread.
+// the function that does a task, so that scratch memory belongs to a thread. The caller's thread does
+// `meanwhile`, if given, while the others have begun.
 template <class MakeWorker>
-void parallel_for(std::int64_t count, int threads, const MakeWorker& make_worker) {
+void parallel_for(std::int64_t count, int threads, const MakeWorker& make_worker,
+                  const std::function<void()>& meanwhile = nullptr) {
   std::atomic<std::int64_t> next{0};
   if (threads > count) threads = static_cast<int>(count);
-  ThreadPool::shared().run(threads, [&] {
+  const auto body = [&] {
     auto worker = make_worker();
     for (std::int64_t i = next++; i < count; i = next++) worker(i);
-  });
+  };
+  ThreadPool::shared().run(threads, body, meanwhile);
 }
 
 }  // namespace trellis

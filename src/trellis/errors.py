@@ -1,6 +1,6 @@
 """The errors that trellis raises: all say which sequence, position and value is wrong."""
 
-__all__ = ["InfeasibleError", "InputError", "TrellisError"]
+__all__ = ["FormatError", "InfeasibleError", "InputError", "OptimizationError", "TrellisError"]
 
 
 class TrellisError(Exception):
@@ -13,3 +13,11 @@ class InputError(TrellisError, ValueError):
 
 class InfeasibleError(TrellisError, ValueError):
     """No path is allowed: every labelling of a sequence meets a forbidden label or transition."""
+
+
+class FormatError(TrellisError, ValueError):
+    """A file is not what it should be: the message names the file and what is wrong."""
+
+
+class OptimizationError(TrellisError, RuntimeError):
+    """Training cannot go on: the loss is not a number, or no step makes it smaller."""

@@ -70,6 +70,8 @@ class Scores:
         self, outcomes: Integers, values: NDArray[np.float64], *, infeasible: bool = True
     ) -> None:
         """Turn the first bad outcome, or a value that overflowed, into an error that says where."""
+        if not outcomes[:, 0].any() and values.max() < np.inf:
+            return
         wrong = (outcomes[:, 0] != 0) | ~(values < np.inf)
         for i in np.flatnonzero(wrong):
             status, position = outcomes[i]

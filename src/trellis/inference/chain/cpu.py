@@ -135,16 +135,14 @@ def marginals(
     [[[0.72, 0.18], [0.02, 0.08]]]
     """
     s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
-    flat, log_z = _forward_backward(s)
-    return Marginals(
-        s.layout.per_position(flat), s.layout.per_sequence(log_z), partial(_pairwise, s, flat)
-    )
+    flat, unary_marginals, log_z = _forward_backward(s)
+    return Marginals(unary_marginals, s.layout.per_sequence(log_z), partial(_pairwise, s, flat))
 
 
 def _pairwise(s: Scores, flat: Array) -> Rows:
     """Pairwise marginals of the scores whose unary marginals were `flat`."""
     pairs = s.new_pairs()
-    again, _ = _forward_backward(s, pairs=pairs)
+    again, _, _ = _forward_backward(s, pairs=pairs)
     if not np.allclose(again, flat, rtol=0.0, atol=1e-6):
         raise InputError("the scores, or the unary marginals, have changed since marginals()")
     return s.layout.per_pair(pairs)
@@ -152,14 +150,14 @@ def _pairwise(s: Scores, flat: Array) -> Rows:
 
 def _forward_backward(
     s: Scores, pairs: Array | None = None, counts: NDArray[np.float64] | None = None
-) -> tuple[Array, NDArray[np.float64]]:
-    """Unary marginals as flat rows, and log Z; pairwise ones, or their sum, where given room."""
+) -> tuple[Array, Rows, NDArray[np.float64]]:
+    """Unary marginals as flat rows and in the caller's layout, log Z; others where given room."""
     flat = s.new_rows((s.labels,), s.dtype, 0.0)
     log_z, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
     pair_starts = None if pairs is None else s.layout.pair_starts()
-    s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes)
+    pieces = s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes)
     s.raise_for(outcomes, log_z)
-    return flat, log_z
+    return flat, s.layout.per_position(flat, pieces), log_z
 
 
 def expected_counts(
@@ -185,17 +183,17 @@ def expected_counts(
     used: Rows
     if s.transition is not None:
         used = np.empty(s.transition.shape)
-        flat, log_z = _forward_backward(s, counts=used)
+        flat, unary_counts, log_z = _forward_backward(s, counts=used)
     else:
         pairs = s.new_pairs()
-        flat, log_z = _forward_backward(s, pairs=pairs)
+        flat, unary_counts, log_z = _forward_backward(s, pairs=pairs)
         used = s.layout.per_pair(pairs)
         if s.layout.padded and np.ndim(cast(Array, transition)) == 3:
             used = cast(Array, used).sum(axis=0, dtype=np.float64)
     first = s.layout.starts
     last = first + s.layout.lengths - 1
     return Counts(
-        s.layout.per_position(flat),
+        unary_counts,
         used,
         flat[first].sum(axis=0, dtype=np.float64),
         flat[last].sum(axis=0, dtype=np.float64),
@@ -222,9 +220,9 @@ def viterbi(
     s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     labels = s.new_rows((), np.int64, -1)
     best, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
-    s.core().viterbi(labels, best, outcomes)
+    pieces = s.core().viterbi(labels, best, outcomes)
     s.raise_for(outcomes, best)
-    return Path(s.layout.per_position(labels), s.layout.per_sequence(best))
+    return Path(s.layout.per_position(labels, pieces), s.layout.per_sequence(best))
 
 
 def kbest(
@@ -332,9 +330,9 @@ def max_marginals(
     s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     flat = s.new_rows((s.labels,), s.dtype, -np.inf)
     outcomes = s.new_outcomes()
-    s.core().max_marginals(flat, outcomes)
+    pieces = s.core().max_marginals(flat, outcomes)
     s.raise_for(outcomes, np.maximum.reduceat(flat.max(axis=1), s.layout.starts, dtype=np.float64))
-    return s.layout.per_position(flat)
+    return s.layout.per_position(flat, pieces)
 
 
 def _count(value: Any, name: str, s: Scores) -> int:

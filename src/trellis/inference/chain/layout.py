@@ -36,10 +36,10 @@ class Layout:
         """How many positions the sequences before each one have."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def per_position(self, flat: Array) -> Rows:
-        """Flat rows in the caller's layout."""
+    def per_position(self, flat: Array, pieces: list[Array] | None) -> Rows:
+        """Flat rows in the caller's layout; `pieces` are those of a list of sequences."""
         if self.shape is None:
-            return _core.split_rows(flat, self.lengths)
+            return cast(Rows, pieces)
         return flat.reshape(*self.shape, *flat.shape[1:])
 
     def per_sequence(self, values: NDArray[np.float64]) -> Numbers:

@@ -1,0 +1,6 @@
+// Log-linear chain models: shapes, dtypes and the GIL.
+#include "bindings.hpp"
+
+namespace nb = nanobind;
+
+void bind_loglinear(nb::module_&) {}

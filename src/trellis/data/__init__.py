@@ -1,0 +1,1 @@
+"""Text in: readers of annotated corpora, and the tags in them."""

@@ -1,0 +1,1 @@
+"""Tokens to sparse rows: templates, windows and ready features."""

@@ -1,0 +1,1 @@
+"""Every file that trellis reads or writes."""

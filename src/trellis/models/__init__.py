@@ -1,0 +1,1 @@
+"""A model is features, scores, inference and an optimiser."""

@@ -1,0 +1,1 @@
+"""From loss and gradient to weights."""
