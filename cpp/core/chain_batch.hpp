@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "aligned.hpp"
@@ -26,6 +28,7 @@ struct MarginalsOut {
   double* counts;                       // (labels, labels): pairwise marginals, summed over everything
   double* log_z;                        // (count)
   Outcome* outcomes;                    // (count)
+  const double* weights = nullptr;      // (count): how much each sequence counts; null: 1
 };
 
 // What a batch is asked for: log Z and marginals, or best paths and samples, which need no weights.
@@ -34,13 +37,35 @@ enum class Purpose { probabilities, paths };
 template <class T>
 class ChainBatch {
  public:
+  static constexpr std::int64_t kBlockRows = 1024;  // longer sequences keep one row per block and
+                                                    // do the forward pass of each block twice
+
+  // A thread's own memory, for sequences of up to `block` rows or for blocks of longer ones.
+  struct Memory {
+    Memory(const Shared& shared, std::int64_t block)
+        : lane_size((2 * (block + 1) + 1) * shared.stride),
+          scratch(aligned_doubles(scratch_size(shared.labels))) {
+      if (block > 0) lanes = aligned_doubles(kGroup * lane_size);
+    }
+    std::int64_t lane_size;
+    AlignedDoubles scratch, lanes;
+    Scratch rows, checkpoints;
+    std::vector<std::int64_t> rescue;  // sequences that need log space
+  };
+
   using Meanwhile = std::function<void()>;  // what the caller's thread does while others have begun
 
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads, Purpose purpose)
+      : ChainBatch(batch, kernels, threads,
+                   std::make_shared<SharedScores>(batch, purpose == Purpose::probabilities)) {}
+
+  // With shared scores that other batches use as well.
+  ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads,
+             std::shared_ptr<const SharedScores> shared)
       : batch_(batch),
         kernels_(kernels),
-        shared_(batch, purpose == Purpose::probabilities),
-        s_(shared_.view()),
+        shared_(std::move(shared)),
+        s_(shared_->view()),
         // Sequences that need several blocks, or cannot share a transition matrix, go alone.
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
     constexpr double kWorthThreads = 50'000;  // label pairs; below, waking a thread costs more
@@ -51,7 +76,7 @@ class ChainBatch {
   void log_partition(double* log_z, Outcome* outcomes) const {
     const std::int64_t chunks = groups_.tasks(threads_);
     parallel_for(chunks, threads_, [&] {
-      return [&, this, memory = Memory(*this, kForwardRows)](std::int64_t c) mutable {
+      return [&, this, memory = Memory(s_, kForwardRows)](std::int64_t c) mutable {
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
           Lane<T> lanes[kGroup]{};
           const int count = open(g, nullptr, memory, kForwardRows, lanes);
@@ -78,21 +103,29 @@ class ChainBatch {
       std::fill(counts.get(), counts.get() + chunks * square, 0.0);
     }
     const auto make_worker = [&] {
-      return [&, this, memory = Memory(*this, block_rows()),
-              rescue = std::vector<std::int64_t>()](std::int64_t c) mutable {
+      return [&, this, memory = Memory(s_, block_rows())](std::int64_t c) mutable {
         double* own = out.counts == nullptr ? nullptr : counts.get() + c * square;
-        rescue.clear();
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
-          scaled_group(g, out, memory, own, rescue);
+          scaled_group(g, out, memory, own);
         }
         if (own != nullptr && s_.weight != nullptr) {  // log space adds whole pairs, so it comes after
           for (std::int64_t i = 0; i < square; ++i) own[i] *= s_.weight[i];
         }
-        for (const std::int64_t i : rescue) log_marginals(i, out, memory, own);
+        for (const std::int64_t i : memory.rescue) log_marginals(i, out, memory, own);
+        memory.rescue.clear();
       };
     };
     parallel_for(chunks, threads_, make_worker, meanwhile);
     if (out.counts != nullptr) add_chunks(counts.get(), chunks, out.counts);
+  }
+
+  // The same on this thread alone, with the caller's memory; counts are added to (labels, stride)
+  // matrices: those still to be multiplied by the shared weights, and those of log space, which are not.
+  void marginals_here(const MarginalsOut<T>& out, Memory& memory, double* scaled_counts,
+                      double* log_counts) const {
+    for (std::int64_t g = 0; g < groups_.count(); ++g) scaled_group(g, out, memory, scaled_counts);
+    for (const std::int64_t i : memory.rescue) log_marginals(i, out, memory, log_counts);
+    memory.rescue.clear();
   }
 
   void viterbi(std::int64_t* labels, double* score, Outcome* outcomes,
@@ -128,7 +161,7 @@ class ChainBatch {
   void sample(std::int64_t n, const std::int64_t* rows_before, const double* uniforms,
               std::int64_t* labels, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
-      return [&, this, memory = Memory(*this, 0)](std::int64_t task) mutable {
+      return [&, this, memory = Memory(s_, 0)](std::int64_t task) mutable {
         const std::int64_t i = groups_.sequence(task);
         const Sequence<T> x = batch_.sequence(i);
         double log_z;
@@ -177,20 +210,6 @@ class ChainBatch {
 
  private:
   static constexpr std::int64_t kForwardRows = 64;  // rows in hand when only log Z is asked for
-  static constexpr std::int64_t kBlockRows = 1024;  // longer sequences keep one row per block and
-                                                    // do the forward pass of each block twice
-
-  // A thread's own memory.
-  struct Memory {
-    Memory(const ChainBatch& batch, std::int64_t block)
-        : lane_size((2 * (block + 1) + 1) * batch.s_.stride),
-          scratch(aligned_doubles(scratch_size(batch.s_.labels))) {
-      if (block > 0) lanes = aligned_doubles(kGroup * lane_size);
-    }
-    std::int64_t lane_size;
-    AlignedDoubles scratch, lanes;
-    Scratch rows, checkpoints;
-  };
 
   std::int64_t block_rows() const { return std::min(kBlockRows, groups_.longest()); }
   bool scaled() const { return s_.log != nullptr && s_.scalable; }
@@ -252,9 +271,8 @@ class ChainBatch {
     for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
   }
 
-  // Marginals of a group; sequences that need log space are left to `rescue`.
-  void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts,
-                    std::vector<std::int64_t>& rescue) const {
+  // Marginals of a group; sequences that need log space are left to memory.rescue.
+  void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
     Lane<T> lanes[kGroup]{};
     const std::int64_t block = block_rows();
     const int count = open(g, out.unary, memory, block, lanes);
@@ -273,7 +291,10 @@ class ChainBatch {
           std::copy(last, last + s_.stride, lanes[0].alpha);
         }
       }
-      for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
+      for (int r = 0; r < count; ++r) {
+        kernels_.scaled_finish(s_, lanes[r]);
+        lanes[r].inverse *= weight_of(groups_.sequence(g, r), out);  // the last beta: all others follow
+      }
       for (std::int64_t b = blocks - 1; b >= 0; --b) {
         const std::int64_t begin = b * block, end = std::min(begin + block, longest);
         if (b + 1 < blocks) redo_forward(lanes[0], checkpoints, begin, end);
@@ -287,8 +308,12 @@ class ChainBatch {
       const std::int64_t i = groups_.sequence(g, r);
       out.log_z[i] = lanes[r].log_z;
       out.outcomes[i] = lanes[r].outcome;
-      if (lanes[r].outcome.status == Status::needs_log_space) rescue.push_back(i);
+      if (lanes[r].outcome.status == Status::needs_log_space) memory.rescue.push_back(i);
     }
+  }
+
+  static double weight_of(std::int64_t i, const MarginalsOut<T>& out) {
+    return out.weights == nullptr ? 1.0 : out.weights[i];
   }
 
   // The forward rows of a block once more, from the row before it.
@@ -329,8 +354,19 @@ class ChainBatch {
     T* pairwise = out.pairwise == nullptr
                       ? nullptr
                       : out.pairwise + out.pairwise_starts[i] * s_.labels * s_.labels;
-    kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(),
-                          out.unary + batch_.starts[i] * s_.labels, pairwise, counts);
+    T* unary = out.unary + batch_.starts[i] * s_.labels;
+    const double weight = weight_of(i, out);
+    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
+    std::vector<double> own_counts(counts == nullptr || weight == 1.0 ? 0 : square, 0.0);
+    kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(), unary,
+                          pairwise, own_counts.empty() ? counts : own_counts.data());
+    if (weight == 1.0) return;
+    for (std::int64_t k = 0; k < x.length * s_.labels; ++k) unary[k] *= static_cast<T>(weight);
+    if (pairwise != nullptr) {
+      T* const end = pairwise + (x.length - 1) * s_.labels * s_.labels;
+      for (T* p = pairwise; p < end; ++p) *p *= static_cast<T>(weight);
+    }
+    for (std::size_t k = 0; k < own_counts.size(); ++k) counts[k] += weight * own_counts[k];
   }
 
   Outcome log_forward(const Sequence<T>& x, Memory& memory, double* log_z) const {
@@ -410,7 +446,7 @@ class ChainBatch {
 
   Batch<T> batch_;
   const ChainKernels<T>& kernels_;
-  SharedScores shared_;
+  std::shared_ptr<const SharedScores> shared_;
   const Shared& s_;
   LengthGroups groups_;
   int threads_ = 1;

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "loglinear_types.hpp"
+
 namespace trellis {
 
 inline constexpr int kPadding = 8;
@@ -132,6 +134,7 @@ struct Kernels {
   const char* name;
   ChainKernels<float> chain_float;
   ChainKernels<double> chain_double;
+  LoglinearKernels loglinear;
 
   template <class T>
   const ChainKernels<T>& chain() const {

@@ -2,6 +2,7 @@
 #include "chain_log.hpp"
 #include "chain_max.hpp"
 #include "chain_scaled.hpp"
+#include "loglinear_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
 #define TRELLIS_STRING(x) TRELLIS_STRING_OF(x)
@@ -16,6 +17,6 @@ constexpr ChainKernels<T> chain_kernels() {
 }
 
 extern const Kernels kernels;
-const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA), chain_kernels<float>(), chain_kernels<double>()};
+const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA), chain_kernels<float>(), chain_kernels<double>(), {score_rows, add_rows, softmax}};
 
 }  // namespace trellis::TRELLIS_ISA

@@ -1,0 +1,205 @@
+// Log-linear chain models: which weights there are, and how rows of attributes meet them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "aligned.hpp"
+#include "chain_types.hpp"
+#include "loglinear_types.hpp"
+
+namespace trellis {
+
+// Attributes of each row: ids [begin[r], begin[r + 1]); an id outside the model's attributes is unknown
+// and counts for nothing.
+struct Attributes {
+  std::int64_t rows;
+  const std::int64_t* begin;  // (rows + 1)
+  const std::int32_t* id;
+  const double* value;  // null: all 1
+};
+
+// The weight vector: (attribute, label) pairs, then label bigrams, then (edge attribute, bigram)
+// triples.
+struct Layout {
+  int labels;
+  std::int64_t attributes;
+  const std::int64_t* state_begin;   // (attributes + 1)
+  const std::uint16_t* state_label;  // of each state weight, ascending within an attribute
+  std::int64_t bigrams;
+  const std::int32_t* bigram;  // from * labels + to, of each transition weight
+  std::int64_t edge_attributes;
+  const std::int64_t* edge_begin;   // (edge_attributes + 1); null if there are none
+  const std::int32_t* edge_bigram;  // of each edge weight
+
+  std::int64_t states() const { return state_begin[attributes]; }
+  std::int64_t edges() const { return edge_attributes == 0 ? 0 : edge_begin[edge_attributes]; }
+  std::int64_t size() const { return states() + bigrams + edges(); }
+};
+
+// Which attributes are worth dense rows of weights: those with so many labels that whole vectors are
+// cheaper than one label at a time, the most frequent first, as many as stay in the cache.
+class DenseAttributes {
+ public:
+  static constexpr std::int64_t kBytes = 768 << 10;
+  static constexpr int kWidest = 1024;  // labels, padded: loglinear_rows.hpp keeps a row of them at hand
+
+  // occurrences: of each attribute, null if not known.
+  DenseAttributes(const Layout& layout, const std::int64_t* occurrences)
+      : layout_(layout), stride_(padded(layout.labels)), place_(layout.attributes, -1) {
+    if (stride_ > kWidest) return;
+    const auto weights = [&](std::int64_t a) {
+      return layout.state_begin[a + 1] - layout.state_begin[a];
+    };
+    for (std::int64_t a = 0; a < layout.attributes; ++a) {
+      const bool often = occurrences == nullptr || occurrences[a] >= kOften;
+      if (often && weights(a) > stride_ / kPadding + 1) dense_.push_back(a);
+    }
+    const auto gain = [&](std::int64_t a) {
+      return occurrences == nullptr ? weights(a) : occurrences[a];
+    };
+    std::stable_sort(dense_.begin(), dense_.end(),
+                     [&](std::int64_t a, std::int64_t b) { return gain(a) > gain(b); });
+    const std::size_t most =
+        occurrences == nullptr ? 8 * kBytes / (stride_ * 8) : kBytes / (stride_ * 8);
+    if (dense_.size() > most) dense_.resize(most);
+    for (std::size_t k = 0; k < dense_.size(); ++k) place_[dense_[k]] = static_cast<std::int32_t>(k);
+  }
+
+  std::int64_t table_size() const { return static_cast<std::int64_t>(dense_.size()) * stride_; }
+  std::int32_t place(std::int64_t a) const { return place_[a]; }
+
+  void expand(const double* weights, double* table) const {
+    std::fill(table, table + table_size(), 0.0);
+    each([&](std::int64_t weight, std::int64_t cell) { table[cell] = weights[weight]; });
+  }
+
+  // Calls use(index of the weight, index in the table) for all weights of dense attributes.
+  template <class Use>
+  void each(const Use& use) const {
+    for (std::size_t k = 0; k < dense_.size(); ++k) {
+      for (std::int64_t i = layout_.state_begin[dense_[k]]; i < layout_.state_begin[dense_[k] + 1];
+           ++i) {
+        use(i, static_cast<std::int64_t>(k) * stride_ + layout_.state_label[i]);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kOften = 16;
+
+  Layout layout_;
+  int stride_;
+  std::vector<std::int64_t> dense_;  // attributes
+  std::vector<std::int32_t> place_;  // of an attribute among them, or -1
+};
+
+// The occurrences of attributes in rows, ready for the kernels.
+class PlannedRows {
+ public:
+  PlannedRows(const Layout& layout, const Attributes& x, const DenseAttributes& dense)
+      : dense_begin_{0}, sparse_begin_{0}, layout_(layout) {
+    dense_begin_.reserve(x.rows + 1);
+    sparse_begin_.reserve(x.rows + 1);
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      for (std::int64_t i = x.begin[r]; i < x.begin[r + 1]; ++i)
+        add(x.id[i], x.value ? x.value + i : nullptr, dense);
+      dense_begin_.push_back(static_cast<std::int64_t>(dense_.size()));
+      sparse_begin_.push_back(static_cast<std::int64_t>(sparse_.size()));
+    }
+    sparse_.resize(sparse_.size() + kPast, Stretch{0, 0});  // prefetched, never used
+  }
+
+  RowPlan plan() const {
+    return {layout_.labels,
+            padded(layout_.labels),
+            dense_begin_.data(),
+            dense_.data(),
+            dense_value_.empty() ? nullptr : dense_value_.data(),
+            sparse_begin_.data(),
+            sparse_.data(),
+            sparse_value_.empty() ? nullptr : sparse_value_.data(),
+            layout_.state_label};
+  }
+
+  // One past the last weight that sparse occurrences in these rows touch.
+  std::uint32_t touched(std::int64_t begin, std::int64_t end) const {
+    std::uint32_t last = 0;
+    for (std::int64_t i = sparse_begin_[begin]; i < sparse_begin_[end]; ++i) {
+      last = std::max(last, sparse_[i].begin + sparse_[i].count);
+    }
+    return last;
+  }
+
+ private:
+  static constexpr std::size_t kPast = 32;
+
+  void add(std::int32_t a, const double* value, const DenseAttributes& dense) {
+    if (a < 0 || a >= layout_.attributes) return;
+    if (dense.place(a) >= 0) {
+      dense_.push_back(static_cast<std::uint32_t>(dense.place(a)));
+      if (value != nullptr) dense_value_.push_back(*value);
+      return;
+    }
+    const std::int64_t begin = layout_.state_begin[a], end = layout_.state_begin[a + 1];
+    if (begin == end) return;
+    sparse_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin)});
+    if (value != nullptr) sparse_value_.push_back(*value);
+  }
+
+  std::vector<std::int64_t> dense_begin_, sparse_begin_;
+  std::vector<std::uint32_t> dense_;
+  std::vector<Stretch> sparse_;
+  std::vector<double> dense_value_, sparse_value_;
+  Layout layout_;
+};
+
+// Transition scores: w of each label bigram, 0 where there is no weight, -inf where it is forbidden.
+inline void transition_scores(const Layout& layout, const double* w, const bool* forbidden, double* to) {
+  const std::int64_t square = static_cast<std::int64_t>(layout.labels) * layout.labels;
+  std::fill(to, to + square, 0.0);
+  for (std::int64_t i = 0; i < layout.bigrams; ++i) to[layout.bigram[i]] = w[layout.states() + i];
+  for (std::int64_t i = 0; forbidden != nullptr && i < square; ++i) {
+    if (forbidden[i]) to[i] = -std::numeric_limits<double>::infinity();
+  }
+}
+
+// matrices[r - begin] = base + the edge attributes of the transition into row r, for rows (begin, end).
+inline void edge_scores(const Layout& layout, const Attributes& edges, const double* edge_weights,
+                        const double* base, std::int64_t begin, std::int64_t end, double* matrices) {
+  const std::int64_t square = static_cast<std::int64_t>(layout.labels) * layout.labels;
+  for (std::int64_t r = begin; r < end; ++r) {
+    double* matrix = matrices + (r - begin) * square;
+    std::copy(base, base + square, matrix);
+    for (std::int64_t i = edges.begin[r]; i < edges.begin[r + 1]; ++i) {
+      const std::int32_t a = edges.id[i];
+      if (a < 0 || a >= layout.edge_attributes) continue;
+      const double value = edges.value == nullptr ? 1.0 : edges.value[i];
+      for (std::int64_t k = layout.edge_begin[a]; k < layout.edge_begin[a + 1]; ++k) {
+        matrix[layout.edge_bigram[k]] += value * edge_weights[k];
+      }
+    }
+  }
+}
+
+// gradient(edge attribute, bigram) += value * residual of the transition into row r.
+inline void add_edges(const Layout& layout, const Attributes& edges, const double* residuals,
+                      std::int64_t begin, std::int64_t end, double* gradient) {
+  const std::int64_t square = static_cast<std::int64_t>(layout.labels) * layout.labels;
+  for (std::int64_t r = begin; r < end; ++r) {
+    const double* residual = residuals + (r - begin) * square;
+    for (std::int64_t i = edges.begin[r]; i < edges.begin[r + 1]; ++i) {
+      const std::int32_t a = edges.id[i];
+      if (a < 0 || a >= layout.edge_attributes) continue;
+      const double value = edges.value == nullptr ? 1.0 : edges.value[i];
+      for (std::int64_t k = layout.edge_begin[a]; k < layout.edge_begin[a + 1]; ++k) {
+        gradient[k] += value * residual[layout.edge_bigram[k]];
+      }
+    }
+  }
+}
+
+}  // namespace trellis

@@ -1,0 +1,42 @@
+// Sparse rows of attributes, and the weights of (attribute, label) pairs: w . phi(x, t, y).
+//
+// Weights lie in one vector: those of attribute a are params[state_begin[a] .. state_begin[a + 1]), one
+// for each label in state_label at the same places. Most attributes have a few labels of many, but the
+// few attributes that occur all the time have most of them: these are expanded into dense, padded rows.
+#pragma once
+
+#include <cstdint>
+
+namespace trellis {
+
+// A stretch of weights: those of one occurrence of an attribute.
+struct Stretch {
+  std::uint32_t begin;
+  std::uint32_t count;
+};
+
+// The occurrences of attributes in rows, split into those with dense weights and the rest.
+struct RowPlan {
+  int labels;
+  int stride;
+  const std::int64_t* dense_begin;   // (rows + 1)
+  const std::uint32_t* dense;        // rows of the dense table
+  const double* dense_value;         // null: all 1
+  const std::int64_t* sparse_begin;  // (rows + 1)
+  const Stretch* sparse;
+  const double* sparse_value;  // null: all 1
+  const std::uint16_t* label;  // of each weight
+};
+
+struct LoglinearKernels {
+  // scores[r - begin][y] = sum over the attributes of row r of value * weight(attribute, y)
+  void (*score_rows)(const RowPlan&, const double* dense_weights, const double* weights,
+                     std::int64_t begin, std::int64_t end, double* scores);
+  // gradient(attribute, y) += value * residual[r - begin][y], for all attributes of row r
+  void (*add_rows)(const RowPlan&, const double* residual, std::int64_t begin, std::int64_t end,
+                   double* dense_gradient, double* gradient);
+  // p = softmax(scores + extra), returns log sum exp; all of them (labels)
+  double (*softmax)(const double* scores, const double* extra, int labels, double* p);
+};
+
+}  // namespace trellis
