@@ -4,9 +4,12 @@
 
 #include <Python.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace trellis {
 
@@ -29,5 +32,16 @@ void look_ahead(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count);
 
 // Views of consecutive pieces of an array along its first axis: [flat[0:n0], flat[n0:n0+n1], ...].
 nanobind::object split_rows(PyObject* flat, const std::int64_t* lengths, std::size_t count);
+
+template <class T>
+using Numpy = nanobind::ndarray<nanobind::numpy, T, nanobind::c_contig>;
+
+// An array that owns a vector.
+template <class T>
+Numpy<T> to_array(std::vector<T>&& values) {
+  auto* owned = new std::vector<T>(std::move(values));
+  const nanobind::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Numpy<T>(owned->data(), {owned->size()}, owner);
+}
 
 }  // namespace trellis

@@ -1,6 +1,8 @@
 // Log-linear chain models: shapes, dtypes and the GIL; the work is in core/objective.hpp.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -8,6 +10,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "objective.hpp"
+#include "online.hpp"
 
 namespace nb = nanobind;
 
@@ -98,12 +101,13 @@ struct Weights {
   }
 };
 
-class Loss {
+// Rows and what is known of their labels, checked, and all arrays kept alive.
+class Data {
  public:
-  Loss(const Weights& weights, const Rows& rows, std::optional<Rows> edges, In<std::int64_t> row_begin,
+  Data(const Weights& weights, const Rows& rows, std::optional<Rows> edges, In<std::int64_t> row_begin,
        In<std::int32_t> label, std::optional<In<bool, 2>> allowed, std::optional<In<double>> weight,
        std::optional<In<double>> cost, std::optional<In<bool, 2>> forbidden,
-       std::optional<In<double>> start, std::optional<In<double>> end, bool by_step)
+       std::optional<In<double>> start, std::optional<In<double>> end)
       : weights_(weights),
         rows_(rows),
         edges_(edges),
@@ -124,34 +128,32 @@ class Loss {
     for (std::int64_t i = 0; i < count; ++i) {
       require(-1 <= label.data()[i] && label.data()[i] < labels, "a label is out of range");
     }
+    const auto square = [&](const auto& a) {
+      return size_of(a) == labels && std::int64_t(a.shape(1)) == labels;
+    };
     require(weights.edge_begin.has_value() == edges.has_value(), "edge rows go with edge weights");
     require(!edges || edges->view().rows == count, "one row of edge attributes a row");
-    require(!allowed || (size_of(*allowed) == count && allowed->shape(1) == std::size_t(labels)),
+    require(!allowed || (size_of(*allowed) == count && std::int64_t(allowed->shape(1)) == labels),
             "allowed: shape");
     require(!weight || size_of(*weight) == size_of(row_begin) - 1, "one weight a sequence");
     require(!cost || size_of(*cost) == labels, "one cost a label");
-    require(!forbidden || (size_of(*forbidden) == labels && forbidden->shape(1) == std::size_t(labels)),
-            "forbidden: shape");
+    require(!forbidden || square(*forbidden), "forbidden: shape");
     require(!start || size_of(*start) == labels, "start: shape");
     require(!end || size_of(*end) == labels, "end: shape");
-    const Supervision y{size_of(row_begin) - 1, row_begin.data(), label.data(),
-                        data(allowed_),         data(weight_),    data(cost_),
-                        data(forbidden_),       data(start_),     data(end_)};
-    const nb::gil_scoped_release release;
-    objective_.emplace(weights_.view(), rows_.view(), edges_ ? edges_->view() : Attributes{}, y,
-                       by_step ? Normaliser::step : Normaliser::sequence);
   }
 
-  double evaluate(In<double> w, double l2, int threads, Out<double> gradient) {
-    require(size_of(w) == objective_->size() && size_of(gradient) == objective_->size(),
-            "weights: size");
-    require(threads > 0, "threads must be positive");
-    const nb::gil_scoped_release release;
-    return objective_->evaluate(w.data(), l2, threads, gradient.data());
+  Layout layout() const { return weights_.view(); }
+  Attributes attributes() const { return rows_.view(); }
+  Attributes edges() const { return edges_ ? edges_->view() : Attributes{}; }
+  std::int64_t sequences() const { return size_of(row_begin_) - 1; }
+  bool complete() const {
+    return std::find(label_.data(), label_.data() + size_of(label_), -1) ==
+           label_.data() + size_of(label_);
   }
-
-  std::int64_t infeasible() const { return objective_->infeasible(); }
-  std::vector<double> log_likelihood() const { return objective_->log_likelihood(); }
+  Supervision supervision() const {
+    return {sequences(), row_begin_.data(), label_.data(), data(allowed_), data(weight_),
+            data(cost_), data(forbidden_),  data(start_),  data(end_)};
+  }
 
  private:
   template <class A>
@@ -168,8 +170,174 @@ class Loss {
   std::optional<In<double>> weight_, cost_;
   std::optional<In<bool, 2>> forbidden_;
   std::optional<In<double>> start_, end_;
+};
+
+class Loss {
+ public:
+  Loss(const Data& data, bool by_step) : data_(data) {
+    const nb::gil_scoped_release release;
+    objective_.emplace(data_.layout(), data_.attributes(), data_.edges(), data_.supervision(),
+                       by_step ? Normaliser::step : Normaliser::sequence);
+  }
+
+  double evaluate(In<double> w, double l2, int threads, Out<double> gradient) {
+    require(size_of(w) == objective_->size() && size_of(gradient) == objective_->size(),
+            "weights: size");
+    require(threads > 0, "threads must be positive");
+    const nb::gil_scoped_release release;
+    return objective_->evaluate(w.data(), l2, threads, gradient.data());
+  }
+
+  std::int64_t infeasible() const { return objective_->infeasible(); }
+  std::vector<double> log_likelihood() const { return objective_->log_likelihood(); }
+
+ private:
+  Data data_;
   std::optional<Objective> objective_;
 };
+
+// One pass over sequences in a given order; see core/online.hpp for the rules.
+class Online {
+ public:
+  explicit Online(const Data& data) : data_(data) {
+    require(data_.complete(), "online learning needs all labels");
+    require(data_.edges().begin == nullptr, "online learning does not take edge attributes");
+    const nb::gil_scoped_release release;
+    learner_.emplace(data_.layout(), data_.attributes(), data_.supervision());
+  }
+
+  std::pair<double, double> sgd(In<std::int64_t> order, double lambda, double t0, std::int64_t done,
+                                Out<double> v, double scale) {
+    check(order, v);
+    const nb::gil_scoped_release release;
+    const double loss =
+        sgd_epoch(*learner_, order.data(), size_of(order), lambda, t0, done, v.data(), &scale);
+    return {loss, scale};
+  }
+
+  std::pair<std::int64_t, std::int64_t> perceptron(In<std::int64_t> order, Out<double> w,
+                                                   Out<double> total, std::int64_t steps) {
+    check(order, w);
+    check(order, total);
+    const nb::gil_scoped_release release;
+    const std::int64_t errors =
+        perceptron_epoch(*learner_, order.data(), size_of(order), w.data(), total.data(), &steps);
+    return {errors, steps};
+  }
+
+  std::pair<double, std::int64_t> passive_aggressive(In<std::int64_t> order, int variant,
+                                                     double aggressiveness, bool count_errors,
+                                                     Out<double> w, Out<double> total,
+                                                     std::int64_t steps) {
+    check(order, w);
+    check(order, total);
+    const nb::gil_scoped_release release;
+    const double loss = passive_aggressive_epoch(*learner_, order.data(), size_of(order),
+                                                 {variant, aggressiveness, count_errors}, w.data(),
+                                                 total.data(), &steps);
+    return {loss, steps};
+  }
+
+  double arow(In<std::int64_t> order, double gamma, Out<double> w, Out<double> variance) {
+    check(order, w);
+    check(order, variance);
+    const nb::gil_scoped_release release;
+    return arow_epoch(*learner_, order.data(), size_of(order), gamma, w.data(), variance.data());
+  }
+
+ private:
+  void check(const In<std::int64_t>& order, const Out<double>& w) const {
+    require(size_of(w) == learner_->size(), "weights: size");
+    for (std::int64_t k = 0; k < size_of(order); ++k) {
+      require(0 <= order.data()[k] && order.data()[k] < data_.sequences(), "order: no such sequence");
+    }
+  }
+
+  Data data_;
+  std::optional<OnlineLearner> learner_;
+};
+
+// Scores of rows under weights that do not change.
+class Scorer {
+ public:
+  Scorer(const Weights& weights, In<double> w)
+      : weights_(weights),
+        layout_(weights_.view()),
+        w_(w.data(), w.data() + size_of(w)),
+        dense_(layout_, nullptr) {
+    require(size_of(w) == layout_.size(), "weights: size");
+    table_ = aligned_doubles(dense_.table_size() + kPadding);
+    dense_.expand(w_.data(), table_.get());
+  }
+
+  void scores(const Rows& rows, int threads, Out<double, 2> out) const {
+    const std::int64_t count = rows.view().rows;
+    require(size_of(out) == count && std::int64_t(out.shape(1)) == layout_.labels, "scores: shape");
+    require(threads > 0, "threads must be positive");
+    const nb::gil_scoped_release release;
+    constexpr std::int64_t kTask = 1024;
+    parallel_for((count + kTask - 1) / kTask, threads, [&] {
+      return [&, this](std::int64_t task) {
+        const std::int64_t begin = task * kTask, end = std::min(count, begin + kTask);
+        const Attributes all = rows.view();
+        const PlannedRows planned(layout_, {end - begin, all.begin + begin, all.id, all.value}, dense_);
+        kernels().loglinear.score_rows(planned.plan(), table_.get(), w_.data(), 0, end - begin,
+                                       out.data() + begin * layout_.labels);
+      };
+    });
+  }
+
+  void transitions(const std::optional<Rows>& edges, const std::optional<In<bool, 2>>& forbidden,
+                   Out<double, 3> out) const {
+    const std::int64_t count = edges ? edges->view().rows : 1, labels = layout_.labels;
+    require(size_of(out) == count && std::int64_t(out.shape(1)) == labels &&
+                std::int64_t(out.shape(2)) == labels,
+            "transitions: shape");
+    std::vector<double> base(labels * labels);
+    require(!forbidden || (size_of(*forbidden) == labels && std::int64_t(forbidden->shape(1)) == labels),
+            "forbidden: shape");
+    transition_scores(layout_, w_.data(), forbidden ? forbidden->data() : nullptr, base.data());
+    const nb::gil_scoped_release release;
+    if (!edges) {
+      std::copy(base.begin(), base.end(), out.data());
+      return;
+    }
+    edge_scores(layout_, edges->view(), w_.data() + layout_.states() + layout_.bigrams, base.data(), 0,
+                count, out.data());
+  }
+
+ private:
+  Weights weights_;
+  Layout layout_;
+  std::vector<double> w_;
+  DenseAttributes dense_;
+  AlignedDoubles table_;
+};
+
+std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(const Rows& rows, std::int64_t attributes,
+                                                         int cells, In<std::int32_t> cell,
+                                                         std::optional<In<bool, 2>> allowed,
+                                                         std::optional<In<double>> weight,
+                                                         double min_sum) {
+  const Attributes x = rows.view();
+  require(x.rows < (std::int64_t{1} << 31), "too many rows");
+  require(size_of(cell) == x.rows, "one cell a row");
+  require(!allowed || (size_of(*allowed) == x.rows && std::int64_t(allowed->shape(1)) == cells),
+          "allowed: shape");
+  require(!weight || size_of(*weight) == x.rows, "one weight a row");
+  for (std::int64_t i = 0; i < x.rows; ++i)
+    require(-1 <= cell.data()[i] && cell.data()[i] < cells, "no such cell");
+  for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) {
+    require(0 <= x.id[i] && x.id[i] < attributes, "no such attribute");
+  }
+  std::optional<SeenCells> found;
+  {
+    const nb::gil_scoped_release release;
+    found = seen_cells(x, attributes, cells, cell.data(), allowed ? allowed->data() : nullptr,
+                       weight ? weight->data() : nullptr, min_sum);
+  }
+  return {to_array(std::move(found->begin)), to_array(std::move(found->cell))};
+}
 
 }  // namespace
 }  // namespace trellis
@@ -184,17 +352,30 @@ void bind_loglinear(nb::module_& m) {
                     std::optional<In<std::int64_t>>, std::optional<In<std::int32_t>>>(),
            nb::arg("labels"), nb::arg("state_begin"), nb::arg("state_label"), nb::arg("bigram"),
            nb::arg("edge_begin").none(), nb::arg("edge_bigram").none());
+  nb::class_<Data>(m, "Data").def(
+      nb::init<const Weights&, const Rows&, std::optional<Rows>, In<std::int64_t>, In<std::int32_t>,
+               std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>,
+               std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>>(),
+      nb::arg("weights"), nb::arg("rows"), nb::arg("edges").none(), nb::arg("row_begin"),
+      nb::arg("label"), nb::arg("allowed").none(), nb::arg("weight").none(), nb::arg("cost").none(),
+      nb::arg("forbidden").none(), nb::arg("start").none(), nb::arg("end").none());
   nb::class_<Loss>(m, "Loss")
-      .def(nb::init<const Weights&, const Rows&, std::optional<Rows>, In<std::int64_t>, In<std::int32_t>,
-                    std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>,
-                    std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>,
-                    bool>(),
-           nb::arg("weights"), nb::arg("rows"), nb::arg("edges").none(), nb::arg("row_begin"),
-           nb::arg("label"), nb::arg("allowed").none(), nb::arg("weight").none(), nb::arg("cost").none(),
-           nb::arg("forbidden").none(), nb::arg("start").none(), nb::arg("end").none(),
-           nb::arg("by_step"))
+      .def(nb::init<const Data&, bool>(), nb::arg("data"), nb::arg("by_step"))
       .def("evaluate", &Loss::evaluate, nb::arg("w"), nb::arg("l2"), nb::arg("threads"),
            nb::arg("gradient"))
       .def_prop_ro("infeasible", &Loss::infeasible)
       .def_prop_ro("log_likelihood", &Loss::log_likelihood);
+  nb::class_<Online>(m, "Online")
+      .def(nb::init<const Data&>(), nb::arg("data"))
+      .def("sgd", &Online::sgd)
+      .def("perceptron", &Online::perceptron)
+      .def("passive_aggressive", &Online::passive_aggressive)
+      .def("arow", &Online::arow);
+  nb::class_<Scorer>(m, "Scorer")
+      .def(nb::init<const Weights&, In<double>>(), nb::arg("weights"), nb::arg("w"))
+      .def("scores", &Scorer::scores, nb::arg("rows"), nb::arg("threads"), nb::arg("out"))
+      .def("transitions", &Scorer::transitions, nb::arg("edges").none(), nb::arg("forbidden").none(),
+           nb::arg("out"));
+  m.def("seen", &seen, nb::arg("rows"), nb::arg("attributes"), nb::arg("cells"), nb::arg("cell"),
+        nb::arg("allowed").none(), nb::arg("weight").none(), nb::arg("min_sum"));
 }

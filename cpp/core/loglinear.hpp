@@ -69,6 +69,11 @@ class DenseAttributes {
     for (std::size_t k = 0; k < dense_.size(); ++k) place_[dense_[k]] = static_cast<std::int32_t>(k);
   }
 
+  static DenseAttributes none(const Layout& layout) {
+    const std::vector<std::int64_t> never(layout.attributes, 0);
+    return {layout, never.data()};
+  }
+
   std::int64_t table_size() const { return static_cast<std::int64_t>(dense_.size()) * stride_; }
   std::int32_t place(std::int64_t a) const { return place_[a]; }
 
@@ -200,6 +205,64 @@ inline void add_edges(const Layout& layout, const Attributes& edges, const doubl
       }
     }
   }
+}
+
+// Which cells (labels, or bigrams) each attribute is seen with, in what is known of the labels.
+struct SeenCells {
+  std::vector<std::int64_t> begin{0};
+  std::vector<std::int32_t> cell;
+};
+
+// cell: of each row, -1 if not known; then all of `allowed` (rows, cells) count, if given. An attribute
+// is kept with a cell if its values, times the rows' weights, sum to at least min_sum.
+inline SeenCells seen_cells(const Attributes& x, std::int64_t attributes, int cells,
+                            const std::int32_t* cell, const bool* allowed, const double* weight,
+                            double min_sum) {
+  std::vector<std::int64_t> first(attributes + 1, 0);
+  const std::int64_t count = x.begin[x.rows];
+  for (std::int64_t i = 0; i < count; ++i) ++first[x.id[i] + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  std::vector<std::int32_t> row(count);
+  std::vector<double> value(x.value == nullptr ? 0 : count);
+  {
+    std::vector<std::int64_t> next(first.begin(), first.end() - 1);
+    for (std::int64_t r = 0; r < x.rows; ++r) {
+      for (std::int64_t i = x.begin[r]; i < x.begin[r + 1]; ++i) {
+        const std::int64_t at = next[x.id[i]]++;
+        row[at] = static_cast<std::int32_t>(r);
+        if (x.value != nullptr) value[at] = x.value[i];
+      }
+    }
+  }
+  SeenCells seen;
+  std::vector<double> sum(cells, 0.0);
+  std::vector<char> touched(cells, 0);
+  std::vector<std::int32_t> mine;
+  const auto add = [&](std::int32_t c, double amount) {
+    if (!touched[c]) mine.push_back(c);
+    touched[c] = 1;
+    sum[c] += amount;
+  };
+  for (std::int64_t a = 0; a < attributes; ++a) {
+    mine.clear();
+    for (std::int64_t i = first[a]; i < first[a + 1]; ++i) {
+      const std::int64_t r = row[i];
+      const double amount =
+          (x.value == nullptr ? 1.0 : value[i]) * (weight == nullptr ? 1.0 : weight[r]);
+      if (cell[r] >= 0) add(cell[r], amount);
+      for (int c = 0; cell[r] < 0 && allowed != nullptr && c < cells; ++c) {
+        if (allowed[r * cells + c]) add(c, amount);
+      }
+    }
+    std::sort(mine.begin(), mine.end());
+    for (const std::int32_t c : mine) {
+      if (sum[c] >= min_sum) seen.cell.push_back(c);
+      sum[c] = 0.0;
+      touched[c] = 0;
+    }
+    seen.begin.push_back(static_cast<std::int64_t>(seen.cell.size()));
+  }
+  return seen;
 }
 
 }  // namespace trellis

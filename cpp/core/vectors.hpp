@@ -49,13 +49,15 @@ TRELLIS_INLINE Vec load_lanes(const double* p, int lanes) { return load_first(p,
 inline double dot(const double* a, const double* b, std::int64_t n, int threads) {
   double total;
   sum_blocks(n, threads, 1, &total, [=](std::int64_t begin, std::int64_t end, double* sums) {
-    Vec even{}, odd{};
-    each_vec(begin, end, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
-      const Vec product = load_lanes(a + i, lanes) * load_lanes(b + i, lanes);
-      Vec& part = i / kWidth % 2 == 0 ? even : odd;
-      part += product;
+    Vec parts[4]{};
+    std::int64_t i = begin;
+    for (; i + 4 * kWidth <= end; i += 4 * kWidth) {
+      for (int k = 0; k < 4; ++k) parts[k] += load(a + i + k * kWidth) * load(b + i + k * kWidth);
+    }
+    each_vec(i, end, [&](std::int64_t j, int lanes) __attribute__((always_inline)) {
+      parts[0] += load_lanes(a + j, lanes) * load_lanes(b + j, lanes);
     });
-    sums[0] = sum(even + odd);
+    sums[0] = sum((parts[0] + parts[1]) + (parts[2] + parts[3]));
   });
   return total;
 }

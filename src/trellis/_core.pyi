@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,4 +55,152 @@ class ChainFloat64:
 
 class ChainFloat32(ChainFloat64): ...
 
+# features
+_Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]
+_ReadyRows: TypeAlias = tuple[_Integers, NDArray[np.int32], _Doubles | None]
+_Strings: TypeAlias = tuple[NDArray[np.int8], _Integers]
+
+class Extractor:
+    attributes: int
+    edge_attributes: int
+    key_size: int
+    def __init__(
+        self,
+        fields: list[tuple[int, str, int]],
+        templates: list[tuple[int, bool, list[tuple[int, int, int]]]],
+        outside: Any,
+        gazetteers: list[tuple[int, int, list[list[str]]]],
+        flag: str,
+        derive: Callable[[int, str], str | None],
+    ) -> None: ...
+    def learn(self, sequences: Any) -> tuple[_Rows, _Rows]: ...
+    def extract(self, sequences: Any, threads: int) -> tuple[_Rows, _Rows]: ...
+    def keys(self, edge: bool) -> NDArray[np.uint32]: ...
+    def strings(self, raw: bool) -> _Strings: ...
+    def restore(
+        self,
+        values: list[str],
+        raw: list[str],
+        keys: NDArray[np.uint32],
+        edge_keys: NDArray[np.uint32],
+    ) -> None: ...
+
+class Vocabulary:
+    def learn(self, sequences: Any) -> _ReadyRows: ...
+    def find(self, sequences: Any) -> _ReadyRows: ...
+    def strings(self) -> _Strings: ...
+    def restore(self, names: list[str]) -> None: ...
+    def __len__(self) -> int: ...
+
+# loglinear
+class Rows:
+    def __init__(
+        self, begin: _Integers, id: NDArray[np.int32], value: _Doubles | None
+    ) -> None: ...
+
+class Weights:
+    def __init__(
+        self,
+        labels: int,
+        state_begin: _Integers,
+        state_label: NDArray[np.uint16],
+        bigram: NDArray[np.int32],
+        edge_begin: _Integers | None,
+        edge_bigram: NDArray[np.int32] | None,
+    ) -> None: ...
+
+class Data:
+    def __init__(
+        self,
+        weights: Weights,
+        rows: Rows,
+        edges: Rows | None,
+        row_begin: _Integers,
+        label: NDArray[np.int32],
+        allowed: NDArray[np.bool_] | None,
+        weight: _Doubles | None,
+        cost: _Doubles | None,
+        forbidden: NDArray[np.bool_] | None,
+        start: _Doubles | None,
+        end: _Doubles | None,
+    ) -> None: ...
+
+class Loss:
+    infeasible: int
+    log_likelihood: list[float]
+    def __init__(self, data: Data, by_step: bool) -> None: ...
+    def evaluate(self, w: _Doubles, l2: float, threads: int, gradient: _Doubles) -> float: ...
+
+class Online:
+    def __init__(self, data: Data) -> None: ...
+    def sgd(
+        self, order: _Integers, lam: float, t0: float, done: int, v: _Doubles, scale: float
+    ) -> tuple[float, float]: ...
+    def perceptron(
+        self, order: _Integers, w: _Doubles, total: _Doubles, steps: int
+    ) -> tuple[int, int]: ...
+    def passive_aggressive(
+        self,
+        order: _Integers,
+        variant: int,
+        aggressiveness: float,
+        count_errors: bool,
+        w: _Doubles,
+        total: _Doubles,
+        steps: int,
+    ) -> tuple[float, int]: ...
+    def arow(
+        self, order: _Integers, gamma: float, w: _Doubles, variance: _Doubles
+    ) -> float: ...
+
+class Scorer:
+    def __init__(self, weights: Weights, w: _Doubles) -> None: ...
+    def scores(self, rows: Rows, threads: int, out: _Doubles) -> None: ...
+    def transitions(
+        self, edges: Rows | None, forbidden: NDArray[np.bool_] | None, out: _Doubles
+    ) -> None: ...
+
+def seen(
+    rows: Rows,
+    attributes: int,
+    cells: int,
+    cell: NDArray[np.int32],
+    allowed: NDArray[np.bool_] | None,
+    weight: _Doubles | None,
+    min_sum: float,
+) -> tuple[_Integers, NDArray[np.int32]]: ...
+
 # optim
+def dot(a: _Doubles, b: _Doubles, threads: int) -> float: ...
+def step(w: _Doubles, d: _Doubles, t: float, out: _Doubles, threads: int) -> None: ...
+def pseudo_gradient(
+    w: _Doubles, gradient: _Doubles, l1: _Doubles, out: _Doubles, threads: int
+) -> float: ...
+def project_direction(pseudo: _Doubles, l1: _Doubles, d: _Doubles, threads: int) -> float: ...
+def orthant_step(
+    w: _Doubles,
+    d: _Doubles,
+    t: float,
+    pseudo: _Doubles,
+    l1: _Doubles,
+    out: _Doubles,
+    threads: int,
+) -> tuple[float, float]: ...
+
+class LbfgsMemory:
+    def __init__(self, n: int, capacity: int) -> None: ...
+    def __len__(self) -> int: ...
+    def push(
+        self,
+        w: _Doubles,
+        w_before: _Doubles,
+        gradient: _Doubles,
+        gradient_before: _Doubles,
+        q: _Doubles,
+        threads: int,
+    ) -> tuple[float, float, bool]: ...
+    def append(self, s: _Doubles, y: _Doubles, threads: int) -> None: ...
+    def look_from(self, q: _Doubles, threads: int) -> None: ...
+    def direction(self, q: _Doubles, d: _Doubles, threads: int) -> float: ...
+    def forget(self) -> None: ...
+    def pairs(self) -> list[tuple[_Doubles, _Doubles]]: ...

@@ -1,1 +1,16 @@
-"""Text in: readers of annotated corpora, and the tags in them."""
+"""Text in: readers of annotated corpora, and the tags in them.
+
+A corpus is ``X``, a list of sequences, and ``y``, a list of label lists. A sequence is a list of
+tokens; a token is a ``str``, or a tuple of them where the file has several observation columns.
+"""
+
+from importlib import import_module
+from types import ModuleType
+
+__all__ = ["conll", "conllu", "jsonl", "tags", "text"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

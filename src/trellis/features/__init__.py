@@ -1,1 +1,18 @@
 """Tokens to sparse rows: templates, windows and ready features."""
+
+from trellis.features.spec import Field, Gazetteer, Part, Spec, Template
+from trellis.features.window import Window, chunking, named, ner, pos, spec_for
+
+__all__ = [
+    "Field",
+    "Gazetteer",
+    "Part",
+    "Spec",
+    "Template",
+    "Window",
+    "chunking",
+    "named",
+    "ner",
+    "pos",
+    "spec_for",
+]

@@ -1,0 +1,310 @@
+r"""Column files: a row a token, a blank line after each sequence, the label in the last column.
+
+Columns
+    If the first row holds a tab, tabs separate the columns of every row, and values may hold
+    spaces. Otherwise runs of spaces do, or tabs alone in a row that has them. No other
+    character separates: a no-break space is part of a token. All rows have as many columns as the
+    first. White space at the end of a line means nothing.
+Comments
+    ``# newdoc``: a line that starts with ``# `` and holds no tab, in a file whose rows are
+    tab-separated. In any other file, one of a single column included, every line is a row, for
+    tokens may start with ``#``. ``separator="\t"`` says that a file is tab-separated
+    where its rows cannot show it: a single column, or nothing but comments.
+Documents
+    A row whose first value is ``-DOCSTART-`` ends the sequence before it and is left out; with
+    ``docstart=True`` it is a sequence of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from operator import index, itemgetter
+from typing import Any, TypedDict, Unpack, overload
+
+from trellis.data import files
+from trellis.data.files import Source, Target, Token
+from trellis.errors import FormatError, InputError
+
+__all__ = ["Token", "iterate", "read", "write"]
+
+_BLANKS = " \t\r"
+_DOCSTART = "-DOCSTART-"
+_KNOWN_ROWS = 1 << 16  # how many to remember: most rows of a corpus were seen before
+
+
+class _Options(TypedDict, total=False):
+    """What `read` and `iterate` take besides the label column, which decides their type."""
+
+    columns: Sequence[int] | None
+    separator: str | None
+    docstart: bool
+    encoding: str
+    errors: str
+
+
+@overload
+def read(
+    source: Source, *, label_column: int = -1, **options: Unpack[_Options]
+) -> tuple[list[list[Token]], list[list[str]]]: ...
+
+
+@overload
+def read(
+    source: Source, *, label_column: None, **options: Unpack[_Options]
+) -> tuple[list[list[Token]], None]: ...
+
+
+def read(
+    source: Source,
+    *,
+    label_column: int | None = -1,
+    columns: Sequence[int] | None = None,
+    separator: str | None = None,
+    docstart: bool = False,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> tuple[list[list[Token]], list[list[str]] | None]:
+    """``(X, y)`` of a whole file; ``y`` is None where `label_column` is.
+
+    Tokens are the `columns` (by default all but the label's): a ``str`` if that is one column,
+    otherwise a tuple. Columns count from 0, or from the end if negative. `source` is a path
+    (also of a ``gzip`` or ``xz`` file), an open file, or lines.
+
+    >>> lines = ["Ann NNP B-PER", "sings VBZ O", "", "Hush UH O"]
+    >>> X, y = read(lines)
+    >>> X
+    [[('Ann', 'NNP'), ('sings', 'VBZ')], [('Hush', 'UH')]]
+    >>> y
+    [['B-PER', 'O'], ['O']]
+    >>> read(lines, columns=[0], label_column=1)
+    ([['Ann', 'sings'], ['Hush']], [['NNP', 'VBZ'], ['UH']])
+    >>> read(["Ann", "sings"], label_column=None)
+    ([['Ann', 'sings']], None)
+    >>> read(["Ann NNP B-PER", "sings O"])
+    Traceback (most recent call last):
+        ...
+    trellis.errors.FormatError: <list>, line 2: columns: 2, but 3 in line 1: 'sings O'
+    """
+    rows = _Rows(files.name_of(source), label_column, columns, separator)
+    found = _sequences(files.lines(source, encoding, errors), rows, docstart)
+    X, y = [], []  # noqa: N806
+    for tokens, labels in found:
+        X.append(tokens)
+        y.append(labels)
+    return X, None if label_column is None else y
+
+
+@overload
+def iterate(
+    source: Source, *, label_column: int = -1, **options: Unpack[_Options]
+) -> Iterator[tuple[list[Token], list[str]]]: ...
+
+
+@overload
+def iterate(
+    source: Source, *, label_column: None, **options: Unpack[_Options]
+) -> Iterator[tuple[list[Token], None]]: ...
+
+
+def iterate(
+    source: Source,
+    *,
+    label_column: int | None = -1,
+    columns: Sequence[int] | None = None,
+    separator: str | None = None,
+    docstart: bool = False,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Iterator[tuple[list[Token], Any]]:
+    """``(tokens, labels)`` of one sequence after the other, in constant memory; else as `read`.
+
+    >>> for tokens, labels in iterate(["Ann B-PER", "sings O", "", "Hush O"]):
+    ...     print(tokens, labels)
+    ['Ann', 'sings'] ['B-PER', 'O']
+    ['Hush'] ['O']
+    """
+    rows = _Rows(files.name_of(source), label_column, columns, separator)
+    found = _sequences(files.lines(source, encoding, errors), rows, docstart)
+    return found if label_column is not None else ((tokens, None) for tokens, _ in found)
+
+
+def write(
+    target: Target,
+    X: Sequence[Sequence[Token]],  # noqa: N803
+    y: Sequence[Sequence[str]] | None = None,
+) -> None:
+    r"""Tab-separated rows, the label last; without `y`, tokens alone.
+
+    `target` is a path (packed if it ends in ``.gz`` or ``.xz``) or an open file. What `read` (with
+    ``docstart=True``) would not give back as it was is refused.
+
+    >>> import io
+    >>> file = io.StringIO()
+    >>> write(file, [["New York", "sleeps"]], [["B-LOC", "O"]])
+    >>> file.getvalue()
+    'New York\tB-LOC\nsleeps\tO\n\n'
+    """
+    files.write(target, _written(X, y))
+
+
+class _Rows:
+    """Takes rows apart; the first one says how many columns all must have."""
+
+    def __init__(
+        self, name: str, label: int | None, columns: Sequence[int] | None, separator: str | None
+    ) -> None:
+        self.name = name
+        self.label = None if label is None else _column("label_column", label)
+        self.columns = _columns(columns)
+        if separator is not None and (not isinstance(separator, str) or not separator.strip("\n")):
+            raise InputError(f"separator is {separator!r}, not None or a string inside lines")
+        self.separator = separator
+        self.width = 0
+        self.first = 0
+
+    def look_ahead(self, lines: Iterator[str]) -> Iterator[str]:
+        """All the lines, once the first that can only be a row has shown its separator."""
+        if self.separator is not None:
+            return lines
+        seen = []
+        for line in lines:
+            seen.append(line)
+            text = line.rstrip(_BLANKS)
+            if text and ("\t" in text or not text.startswith("# ")):
+                self.separator = "\t" if "\t" in text else None
+                break
+        return chain(seen, lines)
+
+    def is_comment(self, text: str) -> bool:
+        return self.separator == "\t" and text.startswith("# ") and "\t" not in text
+
+    def values(self, text: str) -> list[str]:
+        if self.separator is not None:
+            return text.split(self.separator)
+        if "\t" in text:
+            return text.split("\t")
+        return [value for value in text.split(" ") if value]
+
+    def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
+        """The token and the label ("" if there is none) among the values of a row."""
+        if not self.width:
+            self._begin(values, number)
+        if len(values) != self.width:
+            what = f"columns: {len(values)}, but {self.width} in line {self.first}"
+            raise files.wrong(self.name, number, f"{what}: {files.shown(text)}")
+        token: Token = self.token(values)
+        if self.label is None:
+            return token, ""
+        if not values[self.label]:
+            what = f"label_column={self.label} is empty"
+            raise files.wrong(self.name, number, f"{what}: {files.shown(text)}")
+        return token, values[self.label]
+
+    def _begin(self, values: list[str], number: int) -> None:
+        """The first row: which columns there are, and which of them make a token."""
+        self.width, self.first = len(values), number
+        label = self._place("label_column", self.label, number) if self.label is not None else None
+        if self.columns is None:
+            kept = [i for i in range(self.width) if i != label]
+        else:
+            kept = [self._place("columns", i, number) for i in self.columns]
+        if label in kept:
+            raise self._unusable(number, f"column {label} is asked for as token and as label")
+        if not kept:
+            raise self._unusable(number, "the label leaves no column for the token")
+        self.token = itemgetter(*kept)  # of one column a str, of several a tuple
+
+    def _place(self, option: str, column: int, number: int) -> int:
+        if not -self.width <= column < self.width:
+            raise self._unusable(number, f"{option} asks for column {column}")
+        return column % self.width
+
+    def _unusable(self, number: int, what: str) -> FormatError:
+        return files.wrong(self.name, number, f"{what}, and columns: {self.width}")
+
+
+def _column(option: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InputError(f"{option} is {value!r}, not the number of a column")
+    return index(value)
+
+
+def _columns(columns: Sequence[int] | None) -> list[int] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise InputError(f"columns is {columns!r}, not a list of column numbers")
+    kept = [_column(f"columns[{i}]", column) for i, column in enumerate(columns)]
+    if not kept:
+        raise InputError("columns is empty: a token needs at least one")
+    return kept
+
+
+def _sequences(
+    lines: Iterator[str], rows: _Rows, docstart: bool
+) -> Iterator[tuple[list[Token], list[str]]]:
+    known: dict[str, tuple[Token, str]] = {}
+    tokens: list[Token] = []
+    labels: list[str] = []
+    for number, line in enumerate(rows.look_ahead(lines), 1):
+        row = known.get(line)
+        if row is None:
+            text = line.rstrip(_BLANKS)
+            if rows.is_comment(text):
+                continue
+            values = rows.values(text)
+            is_docstart = values[:1] == [_DOCSTART]
+            if tokens and (is_docstart or not text):
+                yield tokens, labels
+                tokens, labels = [], []
+            if is_docstart and docstart:
+                token, label = rows.pick(values, number, text)
+                yield [token], [label]
+            if is_docstart or not text:
+                continue
+            if len(known) == _KNOWN_ROWS:
+                known.clear()
+            row = known[line] = rows.pick(values, number, text)
+        tokens.append(row[0])
+        labels.append(row[1])
+    if tokens:
+        yield tokens, labels
+
+
+def _written(
+    X: Sequence[Sequence[Token]],  # noqa: N803
+    y: Sequence[Sequence[str]] | None,
+) -> Iterator[str]:
+    width = 0
+    for number, tokens, labels in files.pairs(X, y):
+        if not len(tokens):
+            raise InputError(f"sequence {number} is empty: a column file cannot hold it")
+        rows = []
+        for position, token in enumerate(tokens):
+            values = list(token) if isinstance(token, tuple | list) else [token]
+            if labels is not None:
+                values.append(labels[position])
+            width = width or len(values)
+            what = _unreadable(values, width)
+            if what is None and values[0] == _DOCSTART and len(tokens) > 1:
+                what = f"{_DOCSTART!r} is always a sequence of its own"
+            if what is not None:
+                raise InputError(f"sequence {number}, position {position}: {what}")
+            rows.append("\t".join(values))
+        yield "\n".join(rows) + "\n\n"
+
+
+def _unreadable(values: list[Any], width: int) -> str | None:
+    """Why `read` would not give these values back, if so."""
+    if len(values) != width:
+        return f"columns: {len(values)}, but {width} before"
+    for value in values:
+        if not isinstance(value, str):
+            return f"{value!r} is {type(value).__name__}, not str"
+        if not {"\t", "\r", "\n"}.isdisjoint(value):
+            return f"{value!r} holds a tab or a line break"
+    last = values[-1]
+    if not last or last.endswith(" "):
+        return f"{last!r} is empty or ends in white space, and is the last column"
+    if width == 1 and " " in last:
+        return f"{last!r} holds a space, and is the only column"
+    return None

@@ -1,0 +1,120 @@
+"""CoNLL-U, the format of Universal Dependencies: ten columns a word, a blank line a sentence.
+
+Words are read, the rest is skipped: comments (``#``), surface tokens that span words (id ``3-4``),
+and empty nodes (id ``8.1``). ``_`` stands where nothing was annotated. The package ``conllu`` reads
+the whole of the format, trees included.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trellis.data import files
+from trellis.data.files import Source
+from trellis.errors import FormatError, InputError
+
+__all__ = ["Word", "iterate", "read"]
+
+_NAMES = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+_COLUMNS = {name.lower(): _NAMES.index(name) for name in _NAMES[1:6]}
+_NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a sentence; ``_`` where nothing was annotated."""
+
+    form: str
+    lemma: str
+    upos: str
+    xpos: str
+    feats: dict[str, str]
+
+
+def read(
+    source: Source, *, column: str = "upos", encoding: str = "utf-8", errors: str = "strict"
+) -> tuple[list[list[str]], list[list[str]]]:
+    r"""``(X, y)``: the forms of each sentence, and the `column` that labels them.
+
+    `column` is ``form``, ``lemma``, ``upos``, ``xpos`` or ``feats``; `source` is a path (also of a
+    ``gzip`` or ``xz`` file), an open file, or lines.
+
+    >>> lines = [
+    ...     "# text = Ann sings",
+    ...     "1\tAnn\tAnn\tPROPN\tNNP\tNumber=Sing\t2\tnsubj\t_\t_",
+    ...     "2\tsings\tsing\tVERB\tVBZ\tNumber=Sing|Person=3\t0\troot\t_\t_",
+    ... ]
+    >>> read(lines)
+    ([['Ann', 'sings']], [['PROPN', 'VERB']])
+    >>> read(lines, column="feats")[1]
+    [['Number=Sing', 'Number=Sing|Person=3']]
+    """
+    if column not in _COLUMNS:
+        raise InputError(f"column is {column!r}, not one of {', '.join(_COLUMNS)}")
+    place = _COLUMNS[column]
+    X, y = [], []  # noqa: N806
+    for rows in _sentences(source, encoding, errors):
+        X.append([values[1] for _, values in rows])
+        y.append([values[place] for _, values in rows])
+    return X, y
+
+
+def iterate(
+    source: Source, *, encoding: str = "utf-8", errors: str = "strict"
+) -> Iterator[list[Word]]:
+    r"""The words of one sentence after the other, in constant memory.
+
+    >>> row = "1\tsings\tsing\tVERB\tVBZ\tNumber=Sing|Person=3\t0\troot\t_\t_"
+    >>> word, = next(iterate([row]))
+    >>> word.form, word.lemma, word.feats
+    ('sings', 'sing', {'Number': 'Sing', 'Person': '3'})
+    """
+    name = files.name_of(source)
+    for rows in _sentences(source, encoding, errors):
+        yield [
+            Word(form, lemma, upos, xpos, _features(feats, name, number))
+            for number, (_, form, lemma, upos, xpos, feats, *_) in rows
+        ]
+
+
+def _sentences(source: Source, encoding: str, errors: str) -> Iterator[list[tuple[int, list[str]]]]:
+    """The line number and the ten values of each word, sentence by sentence."""
+    name = files.name_of(source)
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(files.lines(source, encoding, errors), 1):
+        if not line or line.isspace():
+            if rows:
+                yield rows
+            rows = []
+        elif not line.startswith("#"):
+            values = line.split("\t")
+            if len(values) != len(_NAMES) or "" in values:
+                raise _misshapen(name, number, line, values)
+            if values[0] == str(len(rows) + 1):
+                rows.append((number, values))
+            elif not _NOT_A_WORD.fullmatch(values[0]):
+                found, due = files.shown(values[0]), len(rows) + 1
+                raise files.wrong(name, number, f"column 1 (ID) is {found} where {due} is due")
+    if rows:
+        yield rows
+
+
+def _misshapen(name: str, number: int, line: str, values: list[str]) -> FormatError:
+    if len(values) != len(_NAMES):
+        what = f"columns: {len(values)}, not {len(_NAMES)} separated by tabs: {files.shown(line)}"
+    else:
+        place = values.index("")
+        what = f"column {place + 1} ({_NAMES[place]}) is empty: {files.shown(line)}"
+    return files.wrong(name, number, what)
+
+
+def _features(text: str, name: str, number: int) -> dict[str, str]:
+    """``Case=Nom|Number=Sing`` as a dict."""
+    features: dict[str, str] = {}
+    for pair in text.split("|") if text != "_" else ():
+        key, equals, value = pair.partition("=")
+        if not (key and equals and value) or key in features:
+            what = f"column 6 (FEATS) is not Name=Value|Name=Value with distinct names: {text!r}"
+            raise files.wrong(name, number, what)
+        features[key] = value
+    return features

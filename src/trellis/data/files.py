@@ -1,0 +1,223 @@
+r"""Lines in, text out: the one place that opens, unpacks and decodes, and says where in a file.
+
+A source is a path, an open file (text or binary), or any iterable of lines. ``gzip`` and ``xz``
+are known by their first bytes, whatever the name. Lines end at ``\n`` or ``\r\n`` and nowhere else,
+so that tokens may hold the other characters that Unicode calls line breaks.
+"""
+
+import codecs
+import gzip
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import IO, Any, Protocol, TypeAlias, cast
+
+from trellis.errors import FormatError, InputError
+
+Token: TypeAlias = str | tuple[str, ...]
+Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes] | Iterable[str]
+Target: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
+
+_BLOCK = 1 << 18
+_MARK = "\ufeff"
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+_PACK: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+
+
+def name_of(source: Source) -> str:
+    """The name of a source in errors.
+
+    >>> import io
+    >>> name_of("train.conll"), name_of(io.StringIO()), name_of(["a O"])
+    ('train.conll', '<StringIO>', '<list>')
+    """
+    name = source if isinstance(source, str | os.PathLike) else getattr(source, "name", None)
+    if isinstance(name, str | os.PathLike):
+        return os.fspath(name)
+    return f"<{type(source).__name__}>"
+
+
+def wrong(name: str, number: int, what: str) -> FormatError:
+    """The error that says what is wrong in a line (they count from 1)."""
+    return FormatError(f"{name}, line {number}: {what}")
+
+
+def shown(text: str, width: int = 80) -> str:
+    """A text as errors quote it: cut where it is long.
+
+    >>> print(shown("abcdefgh", width=5))
+    'abcde…'
+    """
+    return repr(text if len(text) <= width else text[:width] + "…")
+
+
+def lines(source: Source, encoding: str = "utf-8", errors: str = "strict") -> Iterator[str]:
+    r"""The lines of a source, without line breaks and without a byte order mark.
+
+    Bytes are decoded with `encoding` and `errors`, as by ``open``; an open text file does its own.
+
+    >>> import io
+    >>> list(lines(io.BytesIO(b"\xef\xbb\xbfone\r\n\ntwo")))
+    ['one', '', 'two']
+    """
+    _check_codec(encoding, errors)
+    found = _lines(source, encoding, errors)
+    first = next(found, None)
+    return found if first is None else chain((first.removeprefix(_MARK),), found)
+
+
+def write(target: Target, pieces: Iterable[str]) -> None:
+    r"""One piece of text a sequence, as UTF-8; a path that ends in ``.gz`` or ``.xz`` is packed.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> write(file, ["één\n", "twee\n"])
+    >>> file.getvalue().decode()
+    'één\ntwee\n'
+    """
+    if isinstance(target, str | os.PathLike):
+        suffix = os.path.splitext(target)[1].lower()
+        with _PACK.get(suffix, open)(target, "wb") as file:
+            return write(file, pieces)
+    if not hasattr(target, "write"):
+        raise InputError(f"target is {type(target).__name__}, not a path or an open file")
+    is_text = _takes_text(target)
+    for number, piece in enumerate(pieces):
+        if number == 0 and piece.startswith(_MARK):
+            piece = _MARK + piece  # `lines` takes the first one off
+        try:
+            cast(IO[Any], target).write(piece if is_text else piece.encode())
+        except UnicodeEncodeError as error:
+            raise InputError(f"sequence {number} cannot be written: {error}") from error
+    return None
+
+
+def pairs(
+    X: Sequence[Sequence[Token]],  # noqa: N803
+    y: Sequence[Sequence[str]] | None,
+) -> Iterator[tuple[int, Sequence[Token], Sequence[str] | None]]:
+    """Number, tokens and labels of each sequence, once it is known that they belong together.
+
+    >>> list(pairs([["a", "b"]], [["O"]]))
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: sequence 0 has 2 tokens but 1 labels
+    """
+    if y is not None and len(X) != len(y):
+        raise InputError(f"X has {len(X)} sequences but y has {len(y)}")
+    for number, tokens in enumerate(X):
+        labels = None if y is None else y[number]
+        if labels is not None and len(tokens) != len(labels):
+            raise InputError(f"sequence {number} has {len(tokens)} tokens but {len(labels)} labels")
+        yield number, tokens, labels
+
+
+class _Reads(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _PutBack:
+    """A binary file whose first bytes were looked at and are still to be read."""
+
+    def __init__(self, head: bytes, file: IO[bytes]) -> None:
+        self._head = head
+        # read1 gives what a pipe has now; read would wait for a whole block.
+        self._read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+
+    def read(self, size: int, /) -> bytes:
+        if not self._head:
+            return self._read(size)
+        head, self._head = self._head[:size], self._head[size:]
+        return head
+
+
+def _check_codec(encoding: str, errors: str) -> None:
+    try:
+        "".encode(encoding)  # unlike codecs.lookup, refuses what is not for text
+        codecs.lookup_error(errors)
+    except (LookupError, TypeError) as error:
+        raise InputError(f"encoding={encoding!r}, errors={errors!r}: {error}") from error
+
+
+def _takes_text(file: IO[Any]) -> bool:
+    """Whether a file is open for text: the wrappers of tempfile are of neither base class."""
+    try:
+        file.write("")
+    except TypeError:
+        return False
+    return True
+
+
+def _lines(source: Source, encoding: str, errors: str) -> Iterator[str]:
+    name = name_of(source)
+    if isinstance(source, str | os.PathLike):
+        if "\n" in name:
+            raise InputError(f"{shown(name)} is no path: to read a text, pass io.StringIO(text)")
+        with open(source, "rb") as file:
+            yield from chain.from_iterable(_blocks(file, name, encoding, errors))
+    elif hasattr(source, "read") and source.read(0) == b"":
+        yield from chain.from_iterable(_blocks(cast(IO[bytes], source), name, encoding, errors))
+    elif isinstance(source, Iterable):
+        yield from _given(cast(Iterable[str], source), name)
+    else:
+        raise InputError(f"source is {type(source).__name__}, not a path, a file or lines")
+
+
+def _given(source: Iterable[str], name: str) -> Iterator[str]:
+    """Lines that someone else cut: an open text file's, or a list's."""
+    number = 0
+    try:
+        for number, line in enumerate(source, 1):
+            if not isinstance(line, str):
+                raise InputError(f"{name}, line {number} is {type(line).__name__}, not str")
+            text = line.removesuffix("\n").removesuffix("\r")
+            if "\n" in text:
+                raise InputError(f"{name}, line {number} holds a line break: {shown(text)}")
+            yield text
+    except (UnicodeDecodeError, *_BROKEN) as error:
+        raise FormatError(f"{name}, after line {number}: {error}") from error
+
+
+def _blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[list[str]]:
+    """The lines of each block of bytes: cutting many at once is what makes reading quick."""
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    packed = _unpacked(file)
+    done = 0
+    parts: list[str] = []  # of a line that is longer than a block: joined once, not once a block
+    more = True
+    while more:
+        chunk = _read(packed, f"{name}, after line {done}")
+        more = bool(chunk)
+        try:
+            text = decoder.decode(chunk, final=not more)
+        except UnicodeDecodeError as error:
+            number = done + error.object.count(b"\n", 0, error.start) + 1
+            raise wrong(name, number, f"not {encoding}: {error.reason}") from error
+        parts.append(text)
+        if "\n" in text or not more:
+            found = "".join(parts).split("\n")
+            parts = [found.pop()] if more else []
+            if not more and not found[-1]:
+                found.pop()  # the last line ended, and none begins
+            done += len(found)
+            yield [line.removesuffix("\r") for line in found]
+
+
+def _unpacked(file: IO[bytes]) -> _Reads:
+    head = file.read(len(_XZ))
+    whole: Any = _PutBack(head, file)
+    if head.startswith(_GZIP):
+        return _PutBack(b"", cast(IO[bytes], gzip.GzipFile(fileobj=whole, mode="rb")))
+    if head.startswith(_XZ):
+        return _PutBack(b"", lzma.LZMAFile(whole))
+    return cast(_Reads, whole)
+
+
+def _read(file: _Reads, where: str) -> bytes:
+    try:
+        return file.read(_BLOCK)
+    except _BROKEN as error:
+        raise FormatError(f"{where}: cannot be unpacked: {error}") from error

@@ -1,0 +1,380 @@
+"""Tags that mark spans: ``B-PER I-PER O`` says that a PER covers positions 0 and 1.
+
+A tag is ``O`` (outside) or a letter, a hyphen and a label. Labels may hold hyphens: the first one
+splits. A letter alone is a span whose label is ``""``. The schemes differ in the letters, here for
+two neighbouring PER, of two words and of one, a word outside and a LOC:
+
+>>> example = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
+>>> for scheme in SCHEMES[:-1]:
+...     print(f"{scheme:6}", *from_spans(example, 5, scheme))
+IOB1   I-PER I-PER B-PER O I-LOC
+BIO    B-PER I-PER B-PER O B-LOC
+IOE1   I-PER E-PER I-PER O I-LOC
+IOE2   I-PER E-PER E-PER O E-LOC
+BIOES  B-PER E-PER S-PER O S-LOC
+BILOU  B-PER L-PER U-PER O U-LOC
+
+IOB1 writes B, and IOE1 writes E, only where two spans of one label touch. In the last scheme,
+``plain``, tags are the labels themselves and a span is a run of equal tags other than ``O``, so
+that two spans of one label cannot touch. ``IOB2`` is another name of BIO, ``IOBES`` of BIOES.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import chain, pairwise, product
+from operator import index
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.errors import InputError
+
+__all__ = [
+    "SCHEMES",
+    "Reader",
+    "Span",
+    "Transitions",
+    "allowed_transitions",
+    "convert",
+    "detect",
+    "from_spans",
+    "spans",
+]
+
+SCHEMES = ("IOB1", "BIO", "IOE1", "IOE2", "BIOES", "BILOU", "plain")
+"""The names of the schemes."""
+
+_OTHER_NAMES = {"IOB2": "BIO", "IOBES": "BIOES"}
+_SAME_LETTER = {"L": "E", "U": "S"}  # BILOU is BIOES with other letters for the same things
+
+
+class Span(NamedTuple):
+    """A label on the positions start, start + 1, …, end - 1."""
+
+    label: str
+    start: int
+    end: int
+
+
+class Transitions(NamedTuple):
+    """Which labels may begin a sequence, follow one another (``[a, b]``: b after a) and end it."""
+
+    start: NDArray[np.bool_]
+    matrix: NDArray[np.bool_]
+    end: NDArray[np.bool_]
+
+
+class _Rules(NamedTuple):
+    """Between which neighbouring tags a span starts, goes on and ends.
+
+    A rule is the letter before, the letter after (``.`` is any) and, where it matters, ``=`` for
+    the same label or ``≠`` for another. A span starts where a rule says so and none is open; an
+    open one goes as far as the rules for going on carry it, and counts if it then may end.
+    """
+
+    letters: str
+    start: str
+    inside: str
+    end: str
+
+
+# What conlleval and seqeval do by default: a tag goes on with the span before it, or starts one.
+_LENIENT = _Rules("BIESLU", ".B .I .E .S", "BI= BE= II= IE=", "B. I. E. S.")
+_STRICT = {
+    "IOB1": _Rules("BI", "OI BI II≠ IB= BB=", "BI= II=", "BO IO IB BI≠ II≠ BB="),
+    "BIO": _Rules("BI", ".B", "BI= II=", "BO IO BB IB BI≠ II≠"),
+    "IOE1": _Rules("IE", "OI OE EI EE II≠ IE≠", "II= IE=", "IO II≠ IE≠ EI= EE="),
+    "IOE2": _Rules("IE", "OI OE EI EE II≠ IE≠", "II= IE=", "E."),
+    "BIOES": _Rules("BIES", ".B .S", "BI= BE= II= IE=", "E. S."),
+    "BILOU": _Rules("BILU", ".B .S", "BI= BE= II= IE=", "E. S."),
+    "plain": _Rules("", ".I", "II=", "I."),  # every label is an I
+}
+# Letters of the first position of a span, of those between, of the last, and of a lone one.
+_WRITTEN = {
+    "IOB1": "IIII",
+    "BIO": "BIIB",
+    "IOE1": "IIII",
+    "IOE2": "IIEE",
+    "BIOES": "BIES",
+    "BILOU": "BILU",
+}
+_START, _INSIDE, _END = 1, 2, 4
+_LETTERS = "OBIES"
+
+
+def _scheme(name: str) -> str:
+    known = _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
+    if known not in SCHEMES:
+        raise InputError(f"scheme {name!r} is not one of {', '.join(SCHEMES)}")
+    return known
+
+
+@cache
+def _steps(rules: _Rules) -> dict[tuple[str, str, bool], int]:
+    """What may happen between two letters with the same label, or not: start, inside, end."""
+    steps = dict.fromkeys(product(_LETTERS, _LETTERS, (True, False)), 0)
+    for what, patterns in ((_START, rules.start), (_INSIDE, rules.inside), (_END, rules.end)):
+        for pattern in patterns.split():
+            for before, after, same in steps:
+                letters = pattern[0] in (".", before) and pattern[1] in (".", after)
+                if letters and pattern[2:] in ("", "=" if same else "≠"):
+                    steps[before, after, same] |= what
+    return steps
+
+
+def _split(tag: object, rules: _Rules) -> tuple[str, str] | None:
+    """The letter, as BIOES has it, and the label of a tag; None for what is not a tag."""
+    if not isinstance(tag, str) or not tag:
+        return None
+    if tag == "O":
+        return "O", ""
+    if not rules.letters:
+        return "I", str(tag)  # a NumPy string becomes a plain one
+    letter, _, label = tag.partition("-")
+    if len(letter) != 1 or letter not in rules.letters:
+        return None
+    return _SAME_LETTER.get(letter, letter), label
+
+
+def _no_tag(where: str, tag: object, scheme: str, rules: _Rules) -> InputError:
+    expected = f"O, or one of {', '.join(rules.letters)} with a hyphen and a label"
+    return InputError(
+        f"{where}: {tag!r} is not a tag of scheme {scheme}: "
+        + (expected if rules.letters else "a string that is not empty")
+    )
+
+
+def _check_list(name: str, things: object) -> None:
+    if isinstance(things, str) or not isinstance(things, Iterable):
+        raise InputError(f"{name} must be a list, not {things!r}")
+
+
+class Reader:
+    """``spans()`` for many sequences, as plain tuples: what it learns about tags, it keeps.
+
+    >>> read = Reader("BIO")
+    >>> [read(tags) for tags in (["B-PER", "I-PER"], ["O", "B-LOC"])]
+    [[('PER', 0, 2)], [('LOC', 1, 2)]]
+    """
+
+    def __init__(self, scheme: str = "BIO", strict: bool = False) -> None:
+        self._scheme = _scheme(scheme)
+        exact = strict or self._scheme == "plain"
+        self._rules = _STRICT[self._scheme] if exact else _LENIENT
+        self._parts = {"O": ("O", "")}
+        self._known: dict[tuple[str, str], int] = {}
+
+    def __call__(self, tags: Sequence[str]) -> list[tuple[str, int, int]]:
+        """(label, start, end) of the spans that the tags of one sequence mark, in order."""
+        _check_list("tags", tags)
+        known, found = self._known, []
+        begin, label, before = -1, "", "O"
+        for position, tag in enumerate(chain(tags, ("O",))):
+            try:
+                step = known[before, tag]
+            except (KeyError, TypeError):  # TypeError: it cannot be hashed
+                step = self._learn(before, tag, position)
+            before = tag
+            if begin >= 0:
+                if step & _INSIDE:
+                    continue
+                if step & _END:
+                    found.append((label, begin, position))
+                begin = -1
+            if step & _START:
+                begin, label = position, self._parts[tag][1]
+        return found
+
+    def _learn(self, before: str, tag: str, position: int) -> int:
+        """What may happen between two tags, of which only the second may be a new one."""
+        parts = _split(tag, self._rules)
+        if parts is None:
+            raise _no_tag(f"position {position}", tag, self._scheme, self._rules)
+        self._parts[tag] = parts
+        letter_before, label_before = self._parts[before]
+        step = _steps(self._rules)[letter_before, parts[0], label_before == parts[1]]
+        self._known[before, tag] = step
+        return step
+
+
+def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> list[Span]:
+    """The spans that the tags of one sequence mark, in order.
+
+    With ``strict=False`` all schemes but plain are read by one rule, conlleval's: I, E or L goes on
+    with the span before it if the tag before it is B or I with the same label; any other tag but O
+    starts a span.
+
+    >>> for span in spans(["I-PER", "I-PER", "I-LOC", "O", "B-LOC"]):
+    ...     print(span)
+    Span(label='PER', start=0, end=2)
+    Span(label='LOC', start=2, end=3)
+    Span(label='LOC', start=4, end=5)
+
+    With ``strict=True`` only spans that are written as the scheme writes them count, as in
+    seqeval's strict mode, and a letter that the scheme does not have is an error.
+
+    >>> spans(["I-PER", "I-PER", "I-LOC", "O", "B-LOC"], strict=True)
+    [Span(label='LOC', start=4, end=5)]
+    """
+    return [Span(*span) for span in Reader(scheme, strict)(tags)]
+
+
+def from_spans(
+    spans: Iterable[tuple[str, int, int]], length: int, scheme: str = "BIO"
+) -> list[str]:
+    """The tags of a sequence of ``length`` positions with these spans, given in any order.
+
+    >>> from_spans([Span("creative-work", 1, 4)], 5, "BIOES")
+    ['O', 'B-creative-work', 'I-creative-work', 'E-creative-work', 'O']
+    """
+    scheme = _scheme(scheme)
+    _check_list("spans", spans)
+    if not isinstance(length, int | np.integer) or length < 0:
+        raise InputError(f"length must be an integer of at least 0, not {length!r}")
+    ordered = sorted((_checked(span, length, scheme) for span in spans), key=lambda s: s[1:])
+    tags = ["O"] * length
+    for span in ordered:
+        tags[span.start : span.end] = _written(span, scheme)
+    for before, after in pairwise(ordered):
+        if after.start < before.end:
+            raise InputError(f"{before} and {after} overlap")
+        if after.start == before.end and after.label == before.label:
+            if scheme == "plain":
+                raise InputError(f"{before} and {after} touch: plain tags cannot tell them apart")
+            if scheme == "IOB1":
+                tags[after.start] = _tag("B", after.label)
+            if scheme == "IOE1":
+                tags[before.end - 1] = _tag("E", before.label)
+    return tags
+
+
+def _checked(span: tuple[str, int, int], length: int, scheme: str) -> Span:
+    try:
+        label, start, end = span
+        span = Span(label, index(start), index(end))
+    except (TypeError, ValueError):
+        raise InputError(f"{span!r} is not a label, a start and an end") from None
+    if not 0 <= span.start < span.end <= length:
+        raise InputError(f"{span} is empty or not within the {length} positions of the sequence")
+    if not isinstance(label, str) or (scheme == "plain" and label in ("", "O")):
+        raise InputError(f"{span}: {label!r} cannot be a label in scheme {scheme}")
+    return span
+
+
+def _written(span: Span, scheme: str) -> list[str]:
+    length = span.end - span.start
+    if scheme == "plain":
+        return [span.label] * length
+    first, middle, last, lone = (_tag(letter, span.label) for letter in _WRITTEN[scheme])
+    return [lone] if length == 1 else [first, *[middle] * (length - 2), last]
+
+
+def _tag(letter: str, label: str) -> str:
+    return f"{letter}-{label}" if label else letter
+
+
+def convert(tags: Sequence[str], source: str, target: str) -> list[str]:
+    """The same spans in another scheme: ``from_spans(spans(tags, source), len(tags), target)``.
+
+    >>> convert(["I-NP", "I-NP", "B-NP", "O"], "IOB1", "BILOU")
+    ['B-NP', 'L-NP', 'U-NP', 'O']
+
+    With the same scheme twice it mends what is ill-formed.
+
+    >>> convert(["O", "I-NP", "I-VP"], "BIO", "BIO")
+    ['O', 'B-NP', 'B-VP']
+    """
+    return from_spans(spans(tags, source), len(tags), target)
+
+
+def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
+    """Which tags may start a sequence, follow one another and end it, if it is well-formed.
+
+    >>> start, matrix, end = allowed_transitions(["O", "B-X", "I-X", "B-Y", "I-Y"], "BIO")
+    >>> start.astype(int)  # all but I-X and I-Y
+    array([1, 1, 0, 1, 0])
+    >>> matrix.astype(int)  # I-X only after B-X and I-X
+    array([[1, 1, 0, 1, 0],
+           [1, 1, 1, 1, 0],
+           [1, 1, 1, 1, 0],
+           [1, 1, 0, 1, 1],
+           [1, 1, 0, 1, 1]])
+    >>> end.all()
+    np.True_
+    """
+    scheme = _scheme(scheme)
+    rules = _STRICT[scheme]
+    _check_list("labels", labels)
+    letters, numbers = [], []
+    number_of: dict[str, int] = {}
+    for position, tag in enumerate(labels):
+        parts = _split(tag, rules)
+        if parts is None:
+            raise _no_tag(f"label {position}", tag, scheme, rules)
+        letters.append(_LETTERS.index(parts[0]))
+        numbers.append(number_of.setdefault(parts[1], len(number_of)))
+    letter, number = np.array(letters, dtype=np.intp), np.array(numbers, dtype=np.intp)
+    same = (number[:, None] == number).astype(np.intp)
+    allowed = _allowed(rules)
+    outside = _LETTERS.index("O")
+    return Transitions(
+        start=allowed[outside, letter, 0],
+        matrix=allowed[letter[:, None], letter, same],
+        end=allowed[letter, outside, 0],
+    )
+
+
+def _allowed(rules: _Rules) -> NDArray[np.bool_]:
+    """``[before, after, same label]``: the span goes on, or all that is open ends and starts."""
+    size = len(_LETTERS)
+    allowed = np.zeros((size, size, 2), dtype=np.bool_)
+    for (before, after, same), step in _steps(rules).items():
+        ends = before == "O" or step & _END
+        starts = after == "O" or step & _START
+        at = _LETTERS.index(before), _LETTERS.index(after), int(same)
+        allowed[at] = bool(step & _INSIDE or (ends and starts))
+    return allowed
+
+
+def detect(labels: Iterable[str]) -> str:
+    """The scheme that a set of tags is most likely from.
+
+    If no tag is a letter with a hyphen, and not all are letters alone: plain. Letters among B, I:
+    BIO, or IOB1 if some label has an I but no B, for BIO starts every span with B. Among I, E:
+    IOE2, or IOE1 if some label has an I but no E. Else, among B, I, E, S: BIOES; among B, I, L, U:
+    BILOU. Anything else is an error.
+
+    >>> detect(["O", "B-NP", "I-NP", "B-VP"]), detect(["O", "I-NP", "B-NP", "I-VP"])
+    ('BIO', 'IOB1')
+    >>> detect(["NOUN", "VERB"])
+    'plain'
+    """
+    _check_list("labels", labels)
+    listed = list(labels)
+    for position, tag in enumerate(listed):
+        if not isinstance(tag, str) or not tag:
+            raise InputError(f"label {position}: {tag!r} is not a string, or empty")
+    if not listed:
+        raise InputError("no labels to detect a scheme from")
+    tags = set(listed) - {"O"}
+    lettered = {tag for tag in tags if _split(tag, _LENIENT)}
+    if lettered != tags and any("-" in tag for tag in lettered):
+        one, other = min(tag for tag in lettered if "-" in tag), min(tags - lettered)
+        raise InputError(f"label {one!r} has a prefix and {other!r} has none: no scheme has both")
+    if lettered != tags or not tags:
+        return "plain"
+    return _detect_by_letters(tags)
+
+
+def _detect_by_letters(tags: set[str]) -> str:
+    labels = {letter: {tag[1:] for tag in tags if tag[0] == letter} for letter in "BIESLU"}
+    letters = {letter for letter, with_it in labels.items() if with_it}
+    if letters <= set("BI"):
+        return "IOB1" if labels["I"] - labels["B"] else "BIO"
+    if letters <= set("IE"):
+        return "IOE1" if labels["I"] - labels["E"] else "IOE2"
+    for scheme in ("BIOES", "BILOU"):
+        if letters <= set(_STRICT[scheme].letters):
+            return scheme
+    raise InputError(f"no scheme has all of the letters {', '.join(sorted(letters))}")

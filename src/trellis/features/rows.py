@@ -1,0 +1,56 @@
+"""Sparse rows: the attributes of each position, and the sequences that the positions belong to."""
+
+from dataclasses import dataclass
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis import _core
+
+Integers: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Row r has attributes ``id[begin[r]:begin[r + 1]]`` with those ``value`` (None: all 1)."""
+
+    begin: Integers
+    id: NDArray[np.int32]
+    value: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.begin) - 1
+
+    def native(self) -> _core.Rows:
+        """The same arrays, as the core takes them."""
+        return _core.Rows(self.begin, self.id, self.value)
+
+    def renumbered(self, new: NDArray[np.int32]) -> Self:
+        """With ``new[id]`` for each id; those that become -1 are dropped."""
+        ids = new[self.id]
+        kept = ids >= 0
+        counts = np.add.reduceat(np.append(kept, False), self.begin[:-1]) if len(self) else kept
+        counts = np.where(np.diff(self.begin) == 0, 0, counts)  # reduceat is wrong for empty rows
+        begin = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        value = None if self.value is None else self.value[kept]
+        return type(self)(begin, ids[kept], value)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The attributes of all positions of some sequences, and of the transitions into them."""
+
+    lengths: Integers
+    rows: Rows
+    edges: Rows | None = None
+
+    @property
+    def row_begin(self) -> Integers:
+        """The first row of each sequence, and the number of rows."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+
+def lengths_of(X: Any) -> Integers:  # noqa: N803
+    """How many positions each sequence has."""
+    return np.fromiter(map(len, X), dtype=np.int64, count=len(X))

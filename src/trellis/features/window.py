@@ -1,0 +1,278 @@
+"""Built-in features: the words around a token, their shapes, affixes, neighbours and columns.
+
+A template is written as its name: ``w[-1]|w[0]`` joins the word before and the word itself to the
+attribute ``w[-1]|w[0]=New|York``. `Window` writes such names for a few settings; `named` reads
+them:
+
+>>> named(["w[0]", "lower[-1]|suffix2[0]", "bias"]).templates[1].literals
+('lower[-1]|suffix2[0]=', '|', '')
+>>> [*Window(words=1, prefixes=(), suffixes=(), shape=None, case=None).names()]
+['bias', '__BOS__', '__EOS__', 'w[-1]', 'w[0]', 'w[1]', 'lower[0]', 'digits[0]', 'w[-1]|w[0]', \
+'w[0]|w[1]']
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from trellis.errors import InputError
+from trellis.features.spec import KINDS, Draft, Field, Gazetteer, Spec
+
+__all__ = ["Window", "chunking", "named", "ner", "pos", "spec_for"]
+
+_PART = re.compile(r"([^\[\]|=]+)\[([+-]?[0-9]{1,9})\]")
+_KIND = re.compile(r"([a-z_]+)([0-9]{0,9})")
+_PLAIN_KINDS = [k for k in KINDS if k not in ("test", "match", "ascii_lower_match", "gazetteer")]
+_FLAGS = {"bias": None, "__BOS__": Field(kind="first"), "__EOS__": Field(kind="last")}
+
+
+def named(
+    names: Iterable[str],
+    columns: Sequence[str] = (),
+    gazetteers: Iterable[Gazetteer] = (),
+    edges: Iterable[str] = (),
+) -> Spec:
+    """The spec whose templates are written as their names; no template fires outside a sequence.
+
+    A name is ``field[offset]``, several of them joined by ``|``, or one of ``bias`` (everywhere),
+    ``__BOS__`` (first position) and ``__EOS__`` (last position). A field is ``w`` (the word), a
+    kind of `trellis.features.spec.KINDS` that needs no pattern, with its size where it has one
+    (``suffix3``), a gazetteer, or a column after the first; ``columns`` names those.
+    ``pos.prefix1`` is a kind of such a column. ``edges`` are templates of the transition into a
+    position.
+
+    >>> spec = named(["w[0]", "pos.prefix1[0]|pos[1]"], columns=["pos"], edges=["pos[0]"])
+    >>> spec.fields[1], spec.templates[2].edge
+    (Field(column=1, kind='prefix', size=1, pattern=''), True)
+    """
+    gazetteers = tuple(gazetteers)
+    if isinstance(columns, str):
+        raise InputError(f"columns must be a list of names, got the str {columns!r}")
+    known = {"w": Field()}
+    known |= {name: Field(column=n) for n, name in enumerate(columns, start=1)}
+    known |= {g.name: Field(kind="gazetteer", pattern=g.name) for g in gazetteers}
+    if len(known) < 1 + len(columns) + len(gazetteers) or any(map(_kind, known)):
+        raise InputError(
+            f"columns {[*columns]} and gazetteers {[g.name for g in gazetteers]} must have names "
+            "of their own, other than 'w' and the kinds of fields"
+        )
+    draft = Draft()
+    for edge, group in ((False, names), (True, edges)):
+        for name in group:
+            _add(draft, name, known, edge)
+    return draft.spec(gazetteers=gazetteers)
+
+
+def _add(draft: Draft, name: str, known: Mapping[str, Field], edge: bool) -> None:
+    if name in _FLAGS:
+        flag = _FLAGS[name]
+        parts, literals = ([(0, flag)], [name, ""]) if flag else ([], [name])
+    else:
+        found = [(_PART.fullmatch(text), text) for text in name.split("|")]
+        parts = [(int(m[2]), _field(m[1], name, known)) for m, _ in found if m]
+        if len(parts) < len(found):
+            wrong = next(text for m, text in found if not m)
+            raise InputError(f"template {name!r}: expected field[offset], got {wrong!r}")
+        literals = [f"{name}=", *["|"] * (len(parts) - 1), ""]
+    draft.add(name, parts, literals, edge)
+
+
+def _field(text: str, name: str, known: Mapping[str, Field]) -> Field:
+    """The field that is written ``text`` in the template ``name``."""
+    if text in known:
+        return known[text]
+    column, _, rest = text.rpartition(".")
+    of = known.get(column or "w")
+    kind = _kind(rest)
+    if kind is None or of is None or of.kind != "value":
+        raise InputError(
+            f"template {name!r}: there is no field {text!r}; there are {', '.join(known)}, "
+            f"and the kinds {', '.join(_PLAIN_KINDS)}"
+        )
+    return Field(of.column, *kind)
+
+
+def _kind(text: str) -> tuple[str, int] | None:
+    """``("suffix", 3)`` for ``suffix3``; None if there is no such kind."""
+    parsed = _KIND.fullmatch(text)
+    return (parsed[1], int(parsed[2] or 0)) if parsed and parsed[1] in _PLAIN_KINDS else None
+
+
+@dataclass(frozen=True)
+class Window:
+    """Templates of positions i - r … i + r; a radius r is 0 for the token itself, None for none.
+
+    >>> Window(words=0, bigrams=None).spec().columns
+    1
+    >>> cities = Window(gazetteers={"city": ["Paris", "New York"]}).spec().gazetteers
+    >>> cities[0].phrases
+    (('Paris',), ('New', 'York'))
+    """
+
+    words: int | None = 2
+    """Radius of the words as they are."""
+    lower: int | None = 0
+    """Radius of the words in lower case."""
+    shape: int | None = 1
+    """Radius of the shapes: ``Xxxxx`` for ``Paris``."""
+    short_shape: int | None = None
+    """Radius of the short shapes: ``Xx`` for ``Paris``."""
+    digits: int | None = 0
+    """Radius of: all or some digits."""
+    case: int | None = 1
+    """Radius of: upper, lower, title or mixed case."""
+    alnum: int | None = None
+    """Radius of: letters, digits, both, neither."""
+    prefixes: tuple[int, ...] = (1, 2, 3, 4)
+    """Sizes of prefixes."""
+    suffixes: tuple[int, ...] = (1, 2, 3, 4)
+    """Sizes of suffixes."""
+    affixes: int | None = 0
+    """Radius of prefixes and suffixes."""
+    lower_affixes: bool = False
+    """Whether prefixes and suffixes are taken from the word in lower case."""
+    bigrams: int | None = 1
+    """Radius of pairs of neighbouring words."""
+    trigrams: int | None = None
+    """Radius of three words in a row."""
+    position: bool = True
+    """Flags for the first and the last position."""
+    bias: bool = True
+    """An attribute of every position."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns after the first, the word."""
+    column_window: int | None = 2
+    """Radius of their values."""
+    column_bigrams: int | None = 2
+    """Radius of pairs of neighbouring values."""
+    column_trigrams: int | None = 2
+    """Radius of three values in a row."""
+    gazetteers: Mapping[str, Iterable[str]] | None = None
+    """Lists of phrases by name; words of a phrase are separated by spaces, case does not count."""
+    gazetteer_window: int | None = 1
+    """Radius of the gazetteers' marks."""
+    extra: tuple[str, ...] = ()
+    """More templates, written as in `named`."""
+    edges: tuple[str, ...] = ()
+    """Templates of the transition into a position, written as in `named`."""
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            radius = getattr(self, setting.name)
+            if setting.type != (int | None) or radius is None:
+                continue
+            if not isinstance(radius, int) or isinstance(radius, bool) or radius < 0:
+                raise InputError(f"{setting.name} must be None, or 0 or more, got {radius!r}")
+
+    def names(self) -> Iterator[str]:
+        """The templates, written as in `named`."""
+        yield from ["bias"] * self.bias
+        yield from ["__BOS__", "__EOS__"] * self.position
+        yield from _grams("w", 1, self.words)
+        for kind in ("lower", "shape", "short_shape", "digits", "case", "alnum"):
+            yield from _grams(kind, 1, getattr(self, kind))
+        lower = "lower_" if self.lower_affixes else ""
+        for size in self.prefixes:
+            yield from _grams(f"{lower}prefix{size}", 1, self.affixes)
+        for size in self.suffixes:
+            yield from _grams(f"{lower}suffix{size}", 1, self.affixes)
+        yield from _grams("w", 2, self.bigrams)
+        yield from _grams("w", 3, self.trigrams)
+        for column in self.columns:
+            yield from _grams(column, 1, self.column_window)
+            yield from _grams(column, 2, self.column_bigrams)
+            yield from _grams(column, 3, self.column_trigrams)
+        for gazetteer in self.gazetteers or ():
+            yield from _grams(gazetteer, 1, self.gazetteer_window)
+        yield from self.extra
+
+    def spec(self) -> Spec:
+        """The templates as the extractor takes them."""
+        phrases = {name: _phrases(name, texts) for name, texts in (self.gazetteers or {}).items()}
+        gazetteers = [Gazetteer(*item) for item in phrases.items()]
+        return named(self.names(), self.columns, gazetteers, self.edges)
+
+
+def _phrases(name: str, texts: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    if isinstance(texts, str):
+        raise InputError(f"gazetteer {name!r} must be a list of phrases, got the str {texts!r}")
+    return tuple(tuple(text.split()) for text in texts)
+
+
+def _grams(field: str, n: int, radius: int | None) -> Iterator[str]:
+    """The names of n neighbours within a radius: ``w[-1]|w[0]`` and ``w[0]|w[1]`` for 2 and 1."""
+    if radius is not None:
+        for first in range(-radius, radius - n + 2):
+            yield "|".join(f"{field}[{offset}]" for offset in range(first, first + n))
+
+
+def chunking() -> Spec:
+    """The features of CRFsuite's chunking example, for tokens (word, part of speech).
+
+    >>> [t.name for t in chunking().templates][:6]
+    ['__BOS__', '__EOS__', 'w[-2]', 'w[-1]', 'w[0]', 'w[1]']
+    """
+    return Window(
+        lower=None,
+        shape=None,
+        digits=None,
+        case=None,
+        affixes=None,
+        bias=False,
+        columns=("pos",),
+    ).spec()
+
+
+def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | None = None) -> Spec:
+    """Features for names in text: case and shape of the neighbours, affixes, what surrounds a name.
+
+    >>> "short_shape[-1]|short_shape[0]" in {t.name for t in ner().templates}
+    True
+    """
+    return Window(
+        lower=2,
+        shape=1,
+        short_shape=2,
+        case=2,
+        affixes=1,
+        columns=tuple(columns),
+        gazetteers=gazetteers,
+        extra=(
+            "lower[-1]|lower[0]",
+            "lower[0]|lower[1]",
+            "short_shape[-1]|short_shape[0]",
+            "short_shape[0]|short_shape[1]",
+            "short_shape[-1]|short_shape[0]|short_shape[1]",
+            "lower[-1]|short_shape[0]",
+            "short_shape[0]|lower[1]",
+        ),
+    ).spec()
+
+
+def pos() -> Spec:
+    """Features for parts of speech: long affixes, the words around, shape.
+
+    >>> "suffix5[0]" in {t.name for t in pos().templates}
+    True
+    """
+    return Window(
+        shape=0,
+        short_shape=1,
+        case=0,
+        prefixes=(1, 2, 3, 4),
+        suffixes=(1, 2, 3, 4, 5),
+        extra=("suffix3[-1]", "suffix3[1]", "suffix3[-1]|suffix3[0]"),
+    ).spec()
+
+
+def spec_for(token: str | Sequence[str]) -> Spec:
+    """The default `Window` for tokens such as this one: a str, or a tuple of columns.
+
+    >>> spec_for("Paris").columns, spec_for(("Paris", "NNP", "B-NP")).columns
+    (1, 3)
+    """
+    if isinstance(token, str):
+        return Window().spec()
+    if not isinstance(token, Sequence) or {*map(type, token)} != {str}:
+        raise InputError(f"a token must be a str or a tuple of at least one str, got {token!r}")
+    return Window(columns=tuple(f"c{n}" for n in range(1, len(token)))).spec()

@@ -1,0 +1,188 @@
+"""The ``.trellis`` file: header length (8 bytes) · header (JSON) · tensors, every byte checked.
+
+It is a safetensors file, so any safetensors reader opens it. The metadata in its header hold the
+format version, the kind of model, what the model wants to keep, and a SHA-256 checksum of the whole
+file, taken with the checksum's own digits set to zero. docs/format.md has it byte by byte.
+
+Tensors are mapped, not copied, and cannot be written to. Nothing is ever unpickled.
+
+>>> import tempfile
+>>> path = Path(tempfile.mkdtemp()) / "model.trellis"
+>>> write(path, "crf", {"l2": 1.0}, {"weights": np.array([[0.5, -1.0]])})
+>>> contents = read(path, kind="crf")
+>>> contents.meta, contents.tensors["weights"]
+({'l2': 1.0}, array([[ 0.5, -1. ]]))
+"""
+
+import hashlib
+import mmap
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from trellis.errors import FormatError
+from trellis.formats import native_header
+from trellis.formats.atomic import replacing
+from trellis.formats.native_header import DIGITS, ZEROS
+from trellis.formats.strings import pack_strings, unpack_strings
+
+__all__ = [
+    "Contents",
+    "Tensors",
+    "expect",
+    "finite",
+    "pack_strings",
+    "read",
+    "unpack_strings",
+    "write",
+]
+
+Array: TypeAlias = NDArray[Any]
+
+
+class Tensors(dict[str, Array]):
+    """The arrays of one file by name, with the file's path for what loaders have to say."""
+
+    def __init__(self, path: Path, arrays: Mapping[str, Array]) -> None:
+        super().__init__(arrays)
+        self.path = path
+
+
+class Contents(NamedTuple):
+    """What a file holds."""
+
+    kind: str
+    meta: dict[str, Any]
+    tensors: Tensors
+    version: int
+    """Of the format."""
+
+
+def write(
+    path: str | os.PathLike[str], kind: str, meta: dict[str, Any], tensors: Mapping[str, Array]
+) -> None:
+    """Equal input gives equal bytes; a failure, or a crash, leaves the old file as it was.
+
+    ``meta`` must be JSON that comes back as it went: str keys, lists rather than tuples, finite
+    numbers. Long lists of strings belong in tensors: see `pack_strings`.
+
+    >>> write("model.trellis", "crf", {"l2": float("nan")}, {})
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: meta['l2'] is nan: must be finite
+    """
+    arrays = native_header.lay_out(tensors)
+    header = native_header.build(kind, meta, arrays)
+    with replacing(path) as file:
+        checksum = hashlib.sha256(header)
+        file.write(header)
+        for array in arrays.values():
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            data = little.reshape(-1).view(np.uint8).data
+            checksum.update(data)
+            file.write(data)
+        file.seek(DIGITS.start)
+        file.write(checksum.hexdigest().encode())
+
+
+def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
+    """Kind, meta and read-only arrays over the mapped file, after every byte has been checked.
+
+    What is wrong with a file is a FormatError that names it; a missing file is a FileNotFoundError.
+    The arrays keep the file mapped: replace it as `write` does, but do not change it in place.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "model.trellis"
+    >>> write(path, "crf", {"l2": 1.0}, {})
+    >>> size = path.write_bytes(path.read_bytes().replace(b"1.0", b"9.0"))
+    >>> read(path)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    trellis.errors.FormatError: ...model.trellis: checksum does not match: ...
+    """
+    path = Path(path)
+    try:
+        data = _map(path)
+        envelope, places, start = native_header.parse(data)
+        _check_sum(data, envelope["checksum"])
+        native_header.check_envelope(envelope, kind)
+        arrays: dict[str, Array] = {
+            name: np.ndarray(place.shape, place.dtype, buffer=data, offset=start + place.begin)
+            for name, place in places.items()
+        }
+        _check_bools(arrays)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+    return Contents(envelope["kind"], envelope["meta"], Tensors(path, arrays), envelope["format"])
+
+
+def _map(path: Path) -> memoryview:
+    """All bytes of the file, which are read from the disk only when they are looked at."""
+    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its other end
+        raise FormatError("not a regular file")
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            raise FormatError("the file is empty")  # and cannot be mapped
+        return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+
+
+def _check_sum(data: memoryview, checksum: str) -> None:
+    actual = hashlib.sha256(data[: DIGITS.start])
+    actual.update(ZEROS)
+    actual.update(data[DIGITS.stop :])
+    if actual.hexdigest() != checksum:
+        raise FormatError("checksum does not match: the file was changed or damaged")
+
+
+def _check_bools(arrays: dict[str, Array]) -> None:
+    for name, array in arrays.items():
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise FormatError(f"tensor {name!r} is BOOL and has bytes other than 0 and 1")
+
+
+def expect(tensors: Tensors, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> Array:
+    """The tensor of this name, which must have this dtype and shape; None is any size.
+
+    >>> tensors = Tensors(Path("model.trellis"), {"weights": np.zeros((3, 2))})
+    >>> expect(tensors, "weights", np.float64, (None, 2)).shape
+    (3, 2)
+    >>> expect(tensors, "weights", np.float64, (None, 5))
+    Traceback (most recent call last):
+        ...
+    trellis.errors.FormatError: model.trellis: tensor 'weights' has shape (3, 2): must be (any, 5)
+    """
+    if name not in tensors:
+        raise FormatError(f"{tensors.path}: tensor {name!r} is missing")
+    array = tensors[name]
+    tensor = f"{tensors.path}: tensor {name!r}"
+    if array.dtype != np.dtype(dtype):
+        raise FormatError(f"{tensor} has dtype {array.dtype}: must be {np.dtype(dtype)}")
+    fits = len(shape) == array.ndim and all(
+        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        sizes = ", ".join("any" if size is None else str(size) for size in shape)
+        raise FormatError(f"{tensor} has shape {array.shape}: must be ({sizes})")
+    return array
+
+
+def finite(tensors: Tensors, name: str) -> Array:
+    """The tensor of this name, which must hold neither NaN nor infinities.
+
+    >>> finite(Tensors(Path("model.trellis"), {"weights": np.array([[0.0, np.nan]])}), "weights")
+    Traceback (most recent call last):
+        ...
+    trellis.errors.FormatError: model.trellis: tensor 'weights' is nan at [0, 1]
+    """
+    array = tensors[name]
+    good = np.isfinite(array)
+    if not good.all():
+        at = [int(i) for i in np.unravel_index(np.argmin(good), array.shape)]
+        raise FormatError(f"{tensors.path}: tensor {name!r} is {array[tuple(at)]} at {at}")
+    return array

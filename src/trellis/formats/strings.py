@@ -1,0 +1,51 @@
+"""Many strings as two arrays, the form in which model files hold vocabularies."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.errors import FormatError, InputError
+
+__all__ = ["pack_strings", "unpack_strings"]
+
+
+def pack_strings(strings: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The UTF-8 bytes of all strings, end to end, and where each begins, then where the last ends.
+
+    >>> pack_strings(["né", "", "a"])
+    (array([110, 195, 169,  97], dtype=uint8), array([0, 3, 3, 4]))
+    """
+    encoded: list[bytes] = []
+    try:
+        encoded.extend(map(str.encode, strings))
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InputError(f"string {len(encoded)} cannot be stored: {error}") from None
+    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=offsets[1:])
+    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
+
+
+def unpack_strings(data: NDArray[Any], offsets: NDArray[Any], what: str) -> list[str]:
+    """The strings that `pack_strings` packed; errors begin with ``what``, the file and the tensor.
+
+    >>> unpack_strings(*pack_strings(["né", "", "a"]), "model.trellis: labels")
+    ['né', '', 'a']
+    """
+    if data.dtype != np.uint8 or offsets.dtype != np.int64 or data.ndim != 1 or offsets.ndim != 1:
+        raise FormatError(f"{what}: strings must be 1-D uint8 data and 1-D int64 offsets")
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
+        ends = offsets[[0, -1]].tolist() if len(offsets) else "empty"
+        raise FormatError(f"{what}: offsets must lead from 0 to {len(data)}, and are {ends}")
+    falling = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if len(falling):
+        raise FormatError(f"{what}: string {falling[0]} ends before it begins")
+    raw = data.tobytes()
+    strings: list[str] = []
+    try:
+        strings.extend(raw[begin:end].decode() for begin, end in pairwise(offsets.tolist()))
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{what}: string {len(strings)} is not UTF-8: {error}") from None
+    return strings

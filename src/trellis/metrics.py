@@ -1,0 +1,306 @@
+"""How good predicted labels are: of tokens, of sequences and of spans.
+
+``y_true`` and ``y_pred`` are lists of label lists. With TP right predictions of a label out of
+``predicted`` that were made and ``support`` that should have been:
+
+    precision = TP / predicted    recall = TP / support    F1 = 2 · precision · recall / their sum
+
+A quotient 0 / 0 is 0.0, as in conlleval; so is the accuracy of nothing.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.data.tags import Reader
+from trellis.errors import InputError
+
+__all__ = [
+    "Confusion",
+    "Report",
+    "Scores",
+    "accuracy",
+    "confusion",
+    "label_report",
+    "scorer",
+    "sequence_accuracy",
+    "span_f1",
+    "span_scores",
+]
+
+Labels: TypeAlias = Sequence[Sequence[str]]
+
+
+class Scores(NamedTuple):
+    """Precision, recall, F1, and how many there should have been."""
+
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Scores for each label, sorted by name, and their averages. ``str()`` gives a table."""
+
+    per_label: dict[str, Scores]
+    micro: Scores
+    """All labels counted together: what conlleval calls overall."""
+    macro: Scores
+    """The mean over the labels, true and predicted."""
+    weighted: Scores
+    """The mean weighted by support."""
+
+    @property
+    def precision(self) -> float:
+        """The micro average."""
+        return self.micro.precision
+
+    @property
+    def recall(self) -> float:
+        """The micro average."""
+        return self.micro.recall
+
+    @property
+    def f1(self) -> float:
+        """The micro average."""
+        return self.micro.f1
+
+    @property
+    def support(self) -> int:
+        """How many there should have been, of all labels."""
+        return self.micro.support
+
+    def __str__(self) -> str:
+        averages = {"micro": self.micro, "macro": self.macro, "weighted": self.weighted}
+        names = [*(label or "_" for label in self.per_label), *averages]
+        width = max(map(len, names))
+        rows = [
+            f"{name:{width}}  {s.precision:9.4f}  {s.recall:6.4f}  {s.f1:6.4f}  {s.support:7}"
+            for name, s in zip(names, [*self.per_label.values(), *averages.values()], strict=True)
+        ]
+        rows.insert(len(self.per_label), "")
+        return "\n".join([f"{'':{width}}  precision  recall      F1  support", *rows])
+
+
+class Confusion(NamedTuple):
+    """``matrix[i, j]``: how often ``labels[i]`` was predicted to be ``labels[j]``."""
+
+    labels: list[str]
+    matrix: NDArray[np.int64]
+
+
+def accuracy(y_true: Labels, y_pred: Labels) -> float:
+    """Right labels / labels.
+
+    >>> accuracy([["A", "B"], ["B"]], [["A", "A"], ["B"]]) == 2 / 3
+    True
+    """
+    pairs = _pairs(y_true, y_pred)
+    right = sum(n for (true, predicted), n in pairs.items() if true == predicted)
+    return _ratio(right, pairs.total())
+
+
+def sequence_accuracy(y_true: Labels, y_pred: Labels) -> float:
+    """Sequences without a wrong label / sequences.
+
+    >>> sequence_accuracy([["A", "B"], ["B"]], [["A", "A"], ["B"]])
+    0.5
+    """
+    _check(y_true, y_pred)
+    right = sum(list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
+    return _ratio(right, len(y_true))
+
+
+def confusion(y_true: Labels, y_pred: Labels) -> Confusion:
+    """``matrix[i, j]``: how often ``labels[i]`` was predicted to be ``labels[j]``.
+
+    >>> confusion([["A", "B"], ["B"]], [["A", "A"], ["B"]])
+    Confusion(labels=['A', 'B'], matrix=array([[1, 0],
+           [1, 1]]))
+    """
+    pairs = _pairs(y_true, y_pred)
+    labels = sorted(map(str, set(chain.from_iterable(pairs))))  # NumPy's become plain strings
+    row = {label: i for i, label in enumerate(labels)}
+    matrix = np.zeros((len(labels), len(labels)), dtype=np.int64)
+    for (true, predicted), n in pairs.items():
+        matrix[row[true], row[predicted]] = n
+    return Confusion(labels, matrix)
+
+
+def label_report(y_true: Labels, y_pred: Labels) -> Report:
+    """Precision, recall and F1 of each label, token by token; the micro average is the accuracy.
+
+    >>> print(label_report([["A", "B"], ["B"]], [["A", "A"], ["B"]]))
+              precision  recall      F1  support
+    A            0.5000  1.0000  0.6667        1
+    B            1.0000  0.5000  0.6667        2
+    <BLANKLINE>
+    micro        0.6667  0.6667  0.6667        3
+    macro        0.7500  0.7500  0.6667        3
+    weighted     0.8333  0.6667  0.6667        3
+    """
+    labels, matrix = confusion(y_true, y_pred)
+    counts = (matrix.diagonal(), matrix.sum(axis=0), matrix.sum(axis=1))
+    return _report(*(Counter(dict(zip(labels, n.tolist(), strict=True))) for n in counts))
+
+
+def span_scores(
+    y_true: Labels, y_pred: Labels, scheme: str = "BIO", strict: bool = False
+) -> Report:
+    """Precision, recall and F1 of spans: right is the span with the right label and both ends.
+
+    ``scheme`` and ``strict`` are those of ``trellis.data.tags.spans``: without ``strict`` the
+    result is conlleval's and seqeval's default, with it that of seqeval's strict mode.
+
+    >>> true = [["B-PER", "I-PER", "O", "B-LOC"]]
+    >>> predicted = [["B-PER", "I-PER", "O", "I-ORG"]]
+    >>> scores = span_scores(true, predicted)
+    >>> scores.f1, scores.per_label["PER"]
+    (0.5, Scores(precision=1.0, recall=1.0, f1=1.0, support=1))
+    >>> round(span_scores(true, predicted, strict=True).f1, 4)  # an I-ORG alone is no span
+    0.6667
+    """
+    _check(y_true, y_pred)
+    read = Reader(scheme, strict)
+    correct: list[str] = []
+    predicted: list[str] = []
+    true: list[str] = []
+    label = itemgetter(0)
+    for n, (labels, guesses) in enumerate(zip(y_true, y_pred, strict=True)):
+        wanted, found = _spans(read, "y_true", n, labels), _spans(read, "y_pred", n, guesses)
+        correct += map(label, set(wanted).intersection(found))
+        predicted += map(label, found)
+        true += map(label, wanted)
+    return _report(Counter(correct), Counter(predicted), Counter(true))
+
+
+def span_f1(y_true: Labels, y_pred: Labels, scheme: str = "BIO", strict: bool = False) -> float:
+    """The micro-averaged F1 of ``span_scores``.
+
+    >>> span_f1([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]]) == 2 / 3
+    True
+    """
+    return span_scores(y_true, y_pred, scheme, strict).f1
+
+
+_SCORERS: dict[str, Callable[..., float]] = {
+    "accuracy": accuracy,
+    "sequence_accuracy": sequence_accuracy,
+    "span_f1": span_f1,
+}
+
+
+def scorer(name: str, **options: Any) -> Callable[[Any, Any, Labels], float]:
+    """A metric as scikit-learn wants it for ``scoring=``: (estimator, X, y) → a number.
+
+    ``name`` is ``accuracy``, ``sequence_accuracy`` or ``span_f1``; options go to that function.
+
+    >>> class AllOutside:
+    ...     def predict(self, sequences):
+    ...         return [["O"] * len(tokens) for tokens in sequences]
+    >>> scorer("span_f1", scheme="BIOES")(AllOutside(), [["in", "Rome"]], [["O", "S-LOC"]])
+    0.0
+    >>> scorer("accuracy")(AllOutside(), [["in", "Rome"]], [["O", "S-LOC"]])
+    0.5
+    """
+    if name not in _SCORERS:
+        raise InputError(f"scorer {name!r} is not one of {', '.join(_SCORERS)}")
+    metric = partial(_SCORERS[name], **options)
+    try:
+        metric([], [])  # a wrong option should not wait for the first fit to end
+    except TypeError as error:
+        raise InputError(f"scorer {name!r}: {error}") from None
+    return partial(_predict_and_score, metric)
+
+
+def _predict_and_score(metric: Callable[..., float], estimator: Any, x: Any, y: Labels) -> float:
+    return metric(y, estimator.predict(x))
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _scores(correct: int, predicted: int, support: int) -> Scores:
+    p, r = _ratio(correct, predicted), _ratio(correct, support)
+    return Scores(p, r, _ratio(2 * p * r, p + r), support)
+
+
+def _report(correct: Counter[str], predicted: Counter[str], true: Counter[str]) -> Report:
+    names = sorted(true.keys() | predicted.keys())
+    per_label = {name: _scores(correct[name], predicted[name], true[name]) for name in names}
+    return Report(
+        per_label,
+        micro=_scores(correct.total(), predicted.total(), true.total()),
+        macro=_mean(list(per_label.values()), [1] * len(per_label)),
+        weighted=_mean(list(per_label.values()), [s.support for s in per_label.values()]),
+    )
+
+
+def _mean(scores: list[Scores], weights: list[int]) -> Scores:
+    precision, recall, f1 = (
+        _ratio(sum(w * s[i] for s, w in zip(scores, weights, strict=True)), sum(weights))
+        for i in range(3)
+    )
+    return Scores(precision, recall, f1, sum(s.support for s in scores))
+
+
+def _spans(read: Reader, name: str, n: int, tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    try:
+        return read(tags)
+    except InputError as error:
+        raise InputError(f"{name}, sequence {n}, {error}") from None
+
+
+def _pairs(y_true: Labels, y_pred: Labels) -> Counter[tuple[str, str]]:
+    """How often each label was predicted to be each."""
+    _check(y_true, y_pred)
+    flat_true, flat_pred = chain.from_iterable(y_true), chain.from_iterable(y_pred)
+    return Counter(zip(flat_true, flat_pred, strict=True))
+
+
+def _check(y_true: Labels, y_pred: Labels) -> None:
+    for name, y in (("y_true", y_true), ("y_pred", y_pred)):
+        if not _is_list(y):
+            raise InputError(f"{name} must be a list of label lists, not {y!r:.60}")
+        for n, labels in enumerate(y):
+            if not _is_list(labels):
+                raise InputError(
+                    f"{name}, sequence {n} must be a list of labels, not {labels!r:.60}"
+                )
+        _check_labels(name, y)
+    if len(y_true) != len(y_pred):
+        raise InputError(f"y_true has {len(y_true)} sequences and y_pred {len(y_pred)}")
+    for n, (labels, guesses) in enumerate(zip(y_true, y_pred, strict=True)):
+        if len(labels) != len(guesses):
+            raise InputError(
+                f"sequence {n}: y_true has {len(labels)} labels and y_pred {len(guesses)}"
+            )
+
+
+def _is_list(thing: object) -> bool:
+    return hasattr(thing, "__len__") and not isinstance(thing, str | bytes | dict | set)
+
+
+def _check_labels(name: str, y: Labels) -> None:
+    try:
+        if all(isinstance(label, str) for label in set(chain.from_iterable(y))):
+            return
+    except TypeError:  # one cannot be hashed
+        pass
+    n, position, label = next(
+        (n, position, label)
+        for n, labels in enumerate(y)
+        for position, label in enumerate(labels)
+        if not isinstance(label, str)
+    )
+    raise InputError(f"{name}, sequence {n}, position {position}: label {label!r} is not a string")

@@ -1,0 +1,156 @@
+"""Plain gradient steps: the algorithm that every other one here improves on."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from trellis.errors import InputError, OptimizationError
+from trellis.native import as_integer
+from trellis.optim.linesearch import Search, armijo
+from trellis.optim.result import (
+    Callback,
+    Evaluations,
+    Objective,
+    Point,
+    Progress,
+    Result,
+    Vector,
+    first_weights,
+    number_at_least,
+    read_only,
+)
+
+_MOST_TRIALS = 60
+
+
+def gradient_ascent(
+    objective: Objective,
+    w0: Any,
+    *,
+    step: float | None = None,
+    max_iter: int = 1000,
+    tolerance: float = 1e-5,
+    callback: Callback | None = None,
+) -> Result[None]:
+    """Repeat w ← w - t ∇loss(w): ascent on the log-likelihood, where the loss is its negative.
+
+    ``step`` is t. With None, each iteration tries twice the last t and halves it until the loss
+    falls by 10⁻⁴ of what the slope promises. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖).
+
+    >>> def bowl(w, gradient):
+    ...     gradient[:] = 2 * (w - [3, -1])
+    ...     return ((w - [3, -1]) ** 2).sum()
+    >>> gradient_ascent(bowl, [0, 0], step=0.25).w.round(4).tolist()
+    [3.0, -1.0]
+    """
+    if step is None:
+        return descend(objective, w0, _Backtracking(), max_iter, tolerance, callback)
+    fixed = number_at_least(step, 0.0, "step")
+    if fixed == 0.0:
+        raise InputError("step must be more than 0")
+
+    def advance(evaluate: Evaluations, here: Point) -> Moved:
+        there = point_at(evaluate, here.w - fixed * here.gradient)
+        if not math.isfinite(there.loss):
+            raise OptimizationError(f"the loss is {there.loss}: a step of {fixed} is too long")
+        return Moved(there, fixed)
+
+    return descend(objective, w0, advance, max_iter, tolerance, callback)
+
+
+class Moved(NamedTuple):
+    """A step that was made, and why it is the last one, if it is."""
+
+    there: Point
+    step: float
+    last: tuple[bool, str] | None = None
+    """Whether that means convergence, and a message."""
+
+
+Advance: TypeAlias = Callable[[Evaluations, Point], Moved]
+
+
+def descend(
+    objective: Objective,
+    w0: Any,
+    advance: Advance,
+    max_iter: int,
+    tolerance: float,
+    callback: Callback | None,
+) -> Result[None]:
+    """Advance until the gradient is small: the loop of gradient_ascent and newton."""
+    limit = as_integer(max_iter, "max_iter")
+    if limit < 0:
+        raise InputError(f"max_iter must be at least 0, not {limit}")
+    tolerance = number_at_least(tolerance, 0.0, "tolerance")
+    evaluate = Evaluations(objective)
+    here = _first(evaluate, first_weights(w0))
+    began = time.perf_counter()
+    iteration, last = 0, None
+    while last is None:
+        norm = float(np.linalg.norm(here.gradient))
+        if norm <= tolerance * max(1.0, float(np.linalg.norm(here.w))):
+            last = True, f"the norm of the gradient is at most {tolerance:g} of the weights'"
+        elif iteration == limit:
+            last = False, f"the limit of {limit} iterations"
+        else:
+            there, step, last = advance(evaluate, here)
+            iteration += there is not here
+            here = there
+            seconds = time.perf_counter() - began
+            if callback and callback(_progress(iteration, here, step, evaluate.count, seconds)):
+                last = False, "stopped by the callback"
+    converged, message = last
+    return Result(here.w, here.loss, iteration, converged, message, None, evaluate.count)
+
+
+def moved(there: Point, search: Search) -> Moved:
+    """The outcome of a line search that ended there; a failed one is the last."""
+    return Moved(there, search.step, None if search.failure is None else (False, search.failure))
+
+
+class _Backtracking:
+    """Steps that begin with twice the last one."""
+
+    def __init__(self) -> None:
+        self._step = 0.5
+
+    def __call__(self, evaluate: Evaluations, here: Point) -> Moved:
+        slope = -float(here.gradient @ here.gradient)
+        there, search = search_along(evaluate, here, -here.gradient, slope, 2.0 * self._step)
+        self._step = search.step
+        return moved(there, search)
+
+
+def search_along(
+    evaluate: Evaluations, here: Point, d: Vector, slope: float, step: float
+) -> tuple[Point, Search]:
+    """The first of t, t/2, t/4 ... with which w + t d lowers the loss enough; else ``here``."""
+    there = here
+
+    def along(t: float) -> tuple[float, float]:
+        nonlocal there
+        there = point_at(evaluate, here.w + t * d)
+        return there.loss, t * slope
+
+    search = armijo(along, here.loss, step, _MOST_TRIALS)
+    return here if search.failure is not None else there, search
+
+
+def _first(evaluate: Evaluations, w: Vector) -> Point:
+    gradient = np.empty_like(w)
+    return Point(w, gradient, gradient, evaluate.first(w, gradient))
+
+
+def point_at(evaluate: Evaluations, w: Vector) -> Point:
+    """The loss and its gradient at w."""
+    gradient = np.empty_like(w)
+    return Point(w, gradient, gradient, evaluate(w, gradient))
+
+
+def _progress(iteration: int, at: Point, step: float, count: int, seconds: float) -> Progress:
+    norm, active = float(np.linalg.norm(at.gradient)), int(np.count_nonzero(at.w))
+    return Progress(iteration, at.loss, norm, active, step, count, seconds, read_only(at.w))

@@ -1,0 +1,87 @@
+"""Newton's method, damped: for a handful of weights the fewest iterations of all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from trellis.errors import InputError, OptimizationError
+from trellis.optim.gradient import Moved, descend, moved, point_at, search_along
+from trellis.optim.result import Callback, Evaluations, Objective, Point, Result, Vector
+
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+def newton(
+    objective: Objective,
+    hessian: Callable[[Vector], Any],
+    w0: Any,
+    *,
+    max_iter: int = 100,
+    tolerance: float = 1e-8,
+    callback: Callback | None = None,
+) -> Result[None]:
+    """Repeat w ← w - t (∇²loss)⁻¹ ∇loss, with t = 1 halved until the loss falls.
+
+    ``hessian(w)`` is the matrix of second derivatives, ``(n, n)``. Where it is not positive
+    definite, as with weights that do the same, the smallest multiple of the identity is added that
+    makes it so. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when the loss has no digits left
+    to show another step.
+
+    >>> def cosh(w, gradient):
+    ...     gradient[:] = np.sinh(w - 2)
+    ...     return np.cosh(w - 2).sum()
+    >>> result = newton(cosh, lambda w: np.diag(np.cosh(w - 2)), [0.0])
+    >>> result.w.round(8).tolist(), result.n_iter
+    ([2.0], 5)
+    """
+
+    def advance(evaluate: Evaluations, here: Point) -> Moved:
+        d = newton_direction(hessian(here.w), here.gradient)
+        slope = float(d @ here.gradient)
+        if -slope <= 8.0 * _EPSILON * abs(here.loss):
+            return _last(evaluate, here, d)
+        there, search = search_along(evaluate, here, d, slope, 1.0)
+        return moved(there, search)
+
+    return descend(objective, w0, advance, max_iter, tolerance, callback)
+
+
+def _last(evaluate: Evaluations, here: Point, d: Vector) -> Moved:
+    """A step that is too small for the loss to show: taken if the gradient shows it."""
+    there = point_at(evaluate, here.w + d)
+    better = np.linalg.norm(there.gradient) < np.linalg.norm(here.gradient)
+    return Moved(there if better else here, 1.0, (True, "the loss has no digits left to fall"))
+
+
+def newton_direction(hessian: Any, gradient: Vector) -> Vector:
+    """The d = -(H + τ I)⁻¹ g with τ = 0, or as small as makes the matrix positive definite.
+
+    >>> newton_direction(np.diag([4.0, 16.0]), np.array([4.0, 8.0])).tolist()
+    [-1.0, -0.5]
+    """
+    n = len(gradient)
+    matrix = np.array(hessian, dtype=np.float64)
+    if matrix.shape != (n, n):
+        raise InputError(f"the Hessian must have shape {(n, n)}, not {matrix.shape}")
+    size = float(np.abs(matrix).max())
+    for name, finite in {
+        "Hessian": np.isfinite(size),
+        "gradient": np.isfinite(gradient).all(),
+    }.items():
+        if not finite:
+            raise OptimizationError(f"the {name} is not finite")
+    rounding = size * n * _EPSILON
+    diagonal = matrix.diagonal().copy()
+    # The last ridge is more than any eigenvalue can be below zero.
+    for ridge in [0.0, *(rounding * 1e4**k for k in range(1, 5))] if size else [1.0]:
+        np.fill_diagonal(matrix, diagonal + ridge)
+        try:
+            factor = cho_factor(matrix, lower=True)
+        except LinAlgError:
+            continue
+        if factor[0].diagonal().min() ** 2 > rounding:
+            break
+    d: Vector = -cho_solve(factor, gradient)
+    return d

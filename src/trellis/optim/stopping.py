@@ -1,0 +1,55 @@
+"""Stop when a score on held-out data no longer rises."""
+
+import math
+from collections.abc import Callable
+
+from trellis.errors import InputError
+from trellis.native import as_integer
+from trellis.optim.result import Progress, Vector
+
+
+class EarlyStopping:
+    """A callback that keeps the weights with the highest score(w) and stops when none better comes.
+
+    ``score`` is asked every ``every`` iterations; the run stops after ``patience`` scores in a row
+    that are not above the best one.
+
+    >>> from trellis.optim import lbfgs
+    >>> def bowl(w, gradient):
+    ...     gradient[:] = 2 * w - 6
+    ...     return float((w - 3) @ (w - 3))
+    >>> early = EarlyStopping(lambda w: 1 - abs(w[0] - 1), patience=1)
+    >>> lbfgs(bowl, [0], callback=early).message
+    'stopped by the callback'
+    >>> early.best_w.tolist(), early.history
+    ([1.0], [(1, 1.0), (2, -1.0)])
+    """
+
+    def __init__(
+        self, score: Callable[[Vector], float], *, patience: int = 10, every: int = 1
+    ) -> None:
+        if not callable(score):
+            raise InputError(f"score must be a function of the weights, not {score!r}")
+        self.score = score
+        self.patience = as_integer(patience, "patience")
+        self.every = as_integer(every, "every")
+        if self.patience < 1 or self.every < 1:
+            raise InputError(f"patience and every must be at least 1, not {patience} and {every}")
+        self.best_score = -math.inf
+        self.best_w: Vector | None = None
+        self.history: list[tuple[int, float]] = []
+        """(iteration, score) of each time that the score was asked."""
+        self._since_best = 0
+
+    def __call__(self, progress: Progress) -> bool:
+        """Whether to stop."""
+        if progress.iteration % self.every != 0:
+            return False
+        score = float(self.score(progress.w))
+        self.history.append((progress.iteration, score))
+        if score > self.best_score:
+            self.best_score, self.best_w = score, progress.w.copy()
+            self._since_best = 0
+        else:
+            self._since_best += 1
+        return self._since_best >= self.patience

@@ -1,0 +1,187 @@
+"""No file with a changed byte is accepted; forgeries neither crash, nor hang, nor take memory."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from native_files import (
+    DIGITS,
+    META,
+    body_of,
+    edited,
+    of_tensor,
+    peak_memory,
+    refused,
+    resealed,
+    with_header,
+)
+
+from trellis.errors import FormatError
+from trellis.formats import native
+
+
+def test_cut_short(path: Path) -> None:
+    native.write(path, "crf", META, {"weights": np.arange(500.0), "text": np.zeros(77, np.uint8)})
+    whole = path.read_bytes()
+    for part in range(50):
+        refused(path, whole[: len(whole) * part // 50])
+    refused(path, whole[:-1], "tensors take 4077 bytes, 4076 follow")
+    refused(path, whole + b"\0", "tensors take 4077 bytes, 4078 follow")
+
+
+def test_a_flipped_bit_in_each_byte_is_noticed(path: Path) -> None:
+    whole, rng = path.read_bytes(), random.Random(2)
+    for i, byte in enumerate(whole):
+        damaged = whole[:i] + bytes([byte ^ 1 << rng.randrange(8)]) + whole[i + 1 :]
+        refused(path, damaged)
+
+
+NUMBERS = [0, 1, 2, 7, 8, 255, 2**16, 2**31 - 1, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+def mutant(data: bytes, rng: random.Random) -> bytes:
+    """A file with one to three changes of bytes, or of numbers and names in its header."""
+    for _ in range(rng.randint(1, 3)):
+        data = rng.choice(CHANGES)(data, rng)
+    return data
+
+
+def change_bit(data: bytes, rng: random.Random) -> bytes:
+    i = rng.randrange(len(data))
+    return data[:i] + bytes([data[i] ^ 1 << rng.randrange(8)]) + data[i + 1 :]
+
+
+def change_byte(data: bytes, rng: random.Random) -> bytes:
+    i = rng.randrange(len(data))
+    return data[:i] + bytes([rng.randrange(256)]) + data[i + 1 :]
+
+
+def truncate(data: bytes, rng: random.Random) -> bytes:
+    return data[: rng.randrange(1, len(data) + 1)]
+
+
+def insert(data: bytes, rng: random.Random) -> bytes:
+    i = rng.randrange(len(data) + 1)
+    return data[:i] + rng.randbytes(rng.choice([1, 2, 8, 64])) + data[i:]
+
+
+def remove(data: bytes, rng: random.Random) -> bytes:
+    i = rng.randrange(len(data))
+    return data[:i] + data[i + rng.choice([1, 2, 8, 64]) :] or data
+
+
+def repeat(data: bytes, rng: random.Random) -> bytes:
+    i, j = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+    return data[:j] + data[i:j] + data[j:]
+
+
+def other_length(data: bytes, rng: random.Random) -> bytes:
+    length = int.from_bytes(data[:8], "little")
+    length = rng.choice([length - 8, length + 8, length + 1, *NUMBERS])
+    return (length % 2**64).to_bytes(8, "little") + data[8:]
+
+
+def header_number(data: bytes, rng: random.Random) -> bytes:
+    """Another number in the header, giant ones too, with the header's length right."""
+    length = int.from_bytes(data[:8], "little")
+    header, body = data[8 : 8 + length], data[8 + length :]
+    numbers = list(re.finditer(rb"(?<![\w.])\d+(?![\w.])", header))
+    if not numbers:
+        return change_byte(data, rng)
+    place = rng.choice(numbers)
+    number = rng.choice([*NUMBERS, -1, int(place[0][:18]) + rng.choice([-8, -1, 1, 8])])
+    return with_header(header[: place.start()] + b"%d" % number + header[place.end() :], body)
+
+
+def swap_ranges(data: bytes, rng: random.Random) -> bytes:
+    """Two of the strings, lists or objects in the header change places."""
+    length = int.from_bytes(data[:8], "little")
+    header, body = data[8 : 8 + length], data[8 + length :]
+    parts = list(re.finditer(rb'\[[\d,]*\]|"[A-Z]\d+"|"[a-z]\w+"|\{[^{}]*\}', header))
+    pair = sorted(rng.sample(range(len(parts)), 2)) if len(parts) > 1 else None
+    if pair is None or parts[pair[0]].end() > parts[pair[1]].start():
+        return change_byte(data, rng)
+    a, b = (parts[i] for i in pair)
+    swapped = header[: a.start()] + b[0] + header[a.end() : b.start()] + a[0] + header[b.end() :]
+    return with_header(swapped, body)
+
+
+CHANGES: list[Callable[[bytes, random.Random], bytes]] = [
+    change_bit,
+    change_byte,
+    truncate,
+    insert,
+    remove,
+    repeat,
+    other_length,
+    header_number,
+    swap_ranges,
+]
+
+
+@pytest.mark.slow
+def test_ten_thousand_mutants(path: Path) -> None:
+    whole, rng = path.read_bytes(), random.Random(0)
+
+    def refuse_all() -> None:
+        made = 0
+        while made < 10_000:
+            data = mutant(whole, rng)
+            if data != whole:
+                refused(path, data)
+                made += 1
+
+    assert peak_memory(refuse_all) < 2**22  # whatever sizes they declare
+
+
+def test_forged_mutants(path: Path) -> None:
+    """With a right checksum, what is accepted is sound, and safetensors agrees."""
+    whole, rng = path.read_bytes(), random.Random(1)
+    accepted = 0
+    for _ in range(4000):
+        data = mutant(whole, rng)
+        if len(data) < DIGITS.stop:
+            continue
+        path.write_bytes(resealed(data))
+        try:
+            tensors = native.read(path).tensors
+        except FormatError:
+            continue
+        accepted += 1
+        assert sum(array.nbytes for array in tensors.values()) == len(body_of(data))
+        others = safetensors.numpy.load_file(path)
+        assert tensors.keys() == others.keys()
+        for name, array in tensors.items():
+            assert array.tobytes() == others[name].tobytes()
+    assert accepted > 100
+
+
+@pytest.mark.parametrize("size", [2**23, 2**31, 2**40, 2**63, 2**64 - 1])
+def test_giant_sizes_take_no_memory(path: Path, size: int) -> None:
+    whole = path.read_bytes()
+
+    def giant(header: dict[str, Any]) -> None:
+        header["weights"].update(shape=[size], data_offsets=[0, size * 8 % 2**64])
+
+    forged = [
+        size.to_bytes(8, "little") + whole[8:],
+        edited(whole, giant),
+        edited(whole, of_tensor("weights", "shape", [size, size])),
+        edited(whole, of_tensor("weights", "data_offsets", [0, size])),
+    ]
+    for data in forged:
+        assert peak_memory(partial(refused, path, data)) < 2**20
+
+
+def test_long_names_do_not_slow_the_checks(path: Path) -> None:
+    """Each member's place is told by a part of its key, so this takes seconds, not days."""
+    header = b'{"%s":[%s0]}' % (b"x" * 2**21, b"0," * 2**20)
+    refused(path, with_header(header, b""), "not written by trellis")
