@@ -44,7 +44,8 @@ void step(const In& w, const In& d, double t, const Out& out, int threads) {
 double pseudo_gradient(const In& w, const In& gradient, const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(gradient), size(l1), size(out)}, threads);
   const nb::gil_scoped_release release;
-  return TRELLIS_ISA::pseudo_gradient(w.data(), gradient.data(), l1.data(), size(w), out.data(), threads);
+  return TRELLIS_ISA::pseudo_gradient(w.data(), gradient.data(), l1.data(), size(w), out.data(),
+                                      threads);
 }
 
 double project_direction(const In& pseudo, const In& l1, const Out& d, int threads) {
@@ -53,8 +54,8 @@ double project_direction(const In& pseudo, const In& l1, const Out& d, int threa
   return TRELLIS_ISA::project_direction(pseudo.data(), l1.data(), size(d), d.data(), threads);
 }
 
-std::pair<double, double> orthant_step(const In& w, const In& d, double t, const In& pseudo, const In& l1,
-                                       const Out& out, int threads) {
+std::pair<double, double> orthant_step(const In& w, const In& d, double t, const In& pseudo,
+                                       const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(d), size(pseudo), size(l1), size(out)}, threads);
   const nb::gil_scoped_release release;
   const auto made = TRELLIS_ISA::orthant_step(w.data(), d.data(), t, pseudo.data(), l1.data(), size(w),

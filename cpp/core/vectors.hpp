@@ -26,7 +26,9 @@ void sum_blocks(std::int64_t n, int threads, int count, double* totals, const Bo
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;
   std::vector<double> sums(static_cast<std::size_t>(blocks * count));
   parallel_for(blocks, threads, [&] {
-    return [&](std::int64_t b) { body(b * kBlock, std::min(n, (b + 1) * kBlock), &sums[b * count]); };
+    return [&](std::int64_t b) {
+      body(b * kBlock, std::min(n, (b + 1) * kBlock), sums.data() + b * count);
+    };
   });
   std::fill_n(totals, count, 0.0);
   for (std::int64_t b = 0; b < blocks; ++b) {

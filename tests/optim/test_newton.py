@@ -54,7 +54,7 @@ def test_newton_with_weights_that_do_the_same() -> None:
 
     result = newton(objective, lambda w: x.T @ x, np.zeros(6))
     np.testing.assert_allclose(x @ result.w, target, atol=1e-6)
-    np.testing.assert_allclose(result.w[:3], result.w[3:], atol=1e-3)  # shared evenly
+    np.testing.assert_allclose(result.w[:3], result.w[3:], atol=1e-9)  # shared evenly
 
 
 def test_newton_quadratic_takes_one_step() -> None:

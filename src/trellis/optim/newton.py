@@ -1,10 +1,10 @@
 """Newton's method, damped: for a handful of weights the fewest iterations of all."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from trellis.errors import InputError, OptimizationError
 from trellis.optim.gradient import Moved, descend, moved, point_at, search_along
@@ -24,10 +24,9 @@ def newton(
 ) -> Result[None]:
     """Repeat w ← w - t (∇²loss)⁻¹ ∇loss, with t = 1 halved until the loss falls.
 
-    ``hessian(w)`` is the matrix of second derivatives, ``(n, n)``. Where it is not positive
-    definite, as with weights that do the same, the smallest multiple of the identity is added that
-    makes it so. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when the loss has no digits left
-    to show another step.
+    ``hessian(w)`` is the matrix of second derivatives, ``(n, n)``; it need not be positive
+    definite. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when the loss has no digits left to
+    show another step.
 
     >>> def cosh(w, gradient):
     ...     gradient[:] = np.sinh(w - 2)
@@ -56,32 +55,29 @@ def _last(evaluate: Evaluations, here: Point, d: Vector) -> Moved:
 
 
 def newton_direction(hessian: Any, gradient: Vector) -> Vector:
-    """The d = -(H + τ I)⁻¹ g with τ = 0, or as small as makes the matrix positive definite.
+    """The d = -H⁻¹ g, with |λ| for each eigenvalue λ of H, so that it leads downhill.
+
+    Where H is flat, λ ≈ 0, the largest eigenvalue stands in for it: a short step along the slope.
 
     >>> newton_direction(np.diag([4.0, 16.0]), np.array([4.0, 8.0])).tolist()
     [-1.0, -0.5]
     """
     n = len(gradient)
-    matrix = np.array(hessian, dtype=np.float64)
+    matrix = np.asarray(hessian, dtype=np.float64)
     if matrix.shape != (n, n):
         raise InputError(f"the Hessian must have shape {(n, n)}, not {matrix.shape}")
-    size = float(np.abs(matrix).max())
-    for name, finite in {
-        "Hessian": np.isfinite(size),
-        "gradient": np.isfinite(gradient).all(),
-    }.items():
-        if not finite:
+    for name, array in {"Hessian": matrix, "gradient": gradient}.items():
+        if not np.isfinite(array).all():
             raise OptimizationError(f"the {name} is not finite")
-    rounding = size * n * _EPSILON
-    diagonal = matrix.diagonal().copy()
-    # The last ridge is more than any eigenvalue can be below zero.
-    for ridge in [0.0, *(rounding * 1e4**k for k in range(1, 5))] if size else [1.0]:
-        np.fill_diagonal(matrix, diagonal + ridge)
-        try:
-            factor = cho_factor(matrix, lower=True)
-        except LinAlgError:
-            continue
-        if factor[0].diagonal().min() ** 2 > rounding:
-            break
-    d: Vector = -cho_solve(factor, gradient)
-    return d
+    flat = n * _EPSILON * float(np.abs(matrix).max())
+    try:
+        factor = cho_factor(matrix, lower=True)
+        if factor[0].diagonal().min() ** 2 > flat:
+            solved: Vector = cho_solve(factor, gradient)
+            return -solved
+    except LinAlgError:
+        pass  # not positive definite
+    eigenvalues, basis = eigh(matrix)
+    sizes = np.abs(eigenvalues)
+    sizes[sizes <= flat] = sizes.max() or 1.0
+    return cast(Vector, -basis @ ((basis.T @ gradient) / sizes))

@@ -1,0 +1,93 @@
+"""The conditional random field: p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)."""
+
+from typing import Any
+
+from trellis.models.linear import LinearChainModel
+
+__all__ = ["CRF"]
+
+
+class CRF(LinearChainModel):
+    """A linear-chain conditional random field.
+
+    p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x), trained to maximise
+    Σᵢ log p(yᵢ | xᵢ) - l2/2 ‖w‖² - l1 ‖w‖₁.
+
+    >>> X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "barks"]]
+    >>> y = [["DET", "NOUN", "VERB"]] * 3
+    >>> crf = CRF(l2=0.1).fit(X, y)
+    >>> crf.predict([["a", "dog", "sleeps"]])
+    [['DET', 'NOUN', 'VERB']]
+    >>> crf.predict([["a", "dog", "sleeps"]], known=[[None, {"VERB", "DET"}, None]])[0][1]
+    'VERB'
+
+    Parameters
+    ----------
+    features
+        How tokens become features: None for built-in ones of ``str`` and tuple tokens and for ready
+        ones (dicts, lists of names, arrays); a `trellis.features.Window` or `Spec` (also from CRF++
+        and Wapiti templates); or a function that makes ready features of a sequence.
+    edge_features
+        A function of a sequence that makes, for each position, features of the transition into it:
+        φ(x, t, y', y). (A Spec has edge templates for that.)
+    l2, l1
+        Strengths of the penalties. With l1 > 0 most weights become 0 and are dropped.
+    solver
+        "lbfgs" (OWL-QN with l1 > 0), "gradient" (plain ascent), "sgd", "perceptron",
+        "passive-aggressive" or "arow"; ``solver_options`` are further arguments of its function in
+        `trellis.optim`, and ``max_iter`` its limit.
+    states, transitions
+        Which weights there are: of what was "seen" in training, or of "all" combinations;
+        transitions may also be "none".
+    min_count
+        Features that occur less often with a label are dropped.
+    constraints
+        A tagging scheme ("BIO", "BILOU", …) or pairs of labels that must not follow each other.
+    label_weight
+        ``{label: weight}``; above 1, mistakes where this label is right cost more in training: the
+        wrong labels' scores are raised by log(weight) there (softmax-margin).
+    early_stopping
+        Iterations without a better score on ``fit(…, dev=…)`` after which training ends.
+    warm_start
+        Whether fit goes on from the weights that are there; new data may bring new labels and
+        features.
+    """
+
+    _by_step = False
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        edge_features: Any = None,
+        l2: float = 1.0,
+        l1: float = 0.0,
+        solver: str = "lbfgs",
+        solver_options: dict[str, Any] | None = None,
+        max_iter: int | None = None,
+        states: str = "seen",
+        transitions: str = "all",
+        min_count: float = 0.0,
+        constraints: Any = None,
+        label_weight: dict[Any, float] | None = None,
+        early_stopping: int | None = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.features = features
+        self.edge_features = edge_features
+        self.l2 = l2
+        self.l1 = l1
+        self.solver = solver
+        self.solver_options = solver_options
+        self.max_iter = max_iter
+        self.states = states
+        self.transitions = transitions
+        self.min_count = min_count
+        self.constraints = constraints
+        self.label_weight = label_weight
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state

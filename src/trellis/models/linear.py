@@ -1,0 +1,439 @@
+"""What the CRF and the MEMM share: features, weights, training, scores and what is made of them.
+
+    score(x, y) = Σₜ w · φ(x, t, yₜ₋₁, yₜ)
+
+They differ in the normaliser alone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from trellis import _core
+from trellis.errors import InputError
+from trellis.features.rows import Batch
+from trellis.features.vectorizer import FeatureMap, choose
+from trellis.inference import chain
+from trellis.models.inspection import Inspection
+from trellis.models.labels import Constraints, Encoded, Label, constraints_for, encode
+from trellis.models.layout import Layout, design, merge
+from trellis.models.training import Problem, train
+from trellis.native import resolve_jobs
+from trellis.optim import EarlyStopping
+from trellis.optim.result import Progress
+
+__all__ = ["Chains", "Labelling", "LinearChainModel"]
+
+_log = logging.getLogger("trellis")
+_SLICE_ROWS = 1 << 16  # positions that are scored at a time, to keep memory bounded
+
+
+class Labelling(NamedTuple):
+    """One way to label a sequence."""
+
+    labels: list[Label]
+    probability: float
+
+
+class Chains(NamedTuple):
+    """Scores of some sequences, as `trellis.inference.chain` takes them."""
+
+    unary: list[NDArray[np.float64]]
+    transition: Any
+    start: NDArray[np.float64] | None
+    end: NDArray[np.float64] | None
+
+
+class LinearChainModel(Inspection, BaseEstimator):  # type: ignore[misc]
+    """A linear chain model of features; subclasses say how it is normalised."""
+
+    _by_step: bool
+    # set by subclasses' __init__
+    features: Any
+    edge_features: Any
+    l2: float
+    l1: float
+    solver: str
+    solver_options: dict[str, Any] | None
+    max_iter: int | None
+    states: str
+    transitions: str
+    min_count: float
+    constraints: Any
+    label_weight: dict[Label, float] | None
+    early_stopping: int | None
+    warm_start: bool
+    n_jobs: int | None
+    random_state: Any
+    # set by fit
+    classes_: NDArray[Any]
+    features_: FeatureMap
+    layout_: Layout
+    coef_: NDArray[np.float64]
+    n_iter_: int
+    objective_: float
+    converged_: bool
+    dev_scores_: list[tuple[int, float]]
+
+    # ---- training
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        dev: tuple[Any, Any] | None = None,
+        callback: Callable[[Progress], object] | None = None,
+    ) -> Self:
+        """Learn the weights from sequences X and their labels y.
+
+        A label of ``None`` is unknown, a set of labels means one of them: the likelihood then sums
+        over all labellings that agree with what is known. ``sample_weight`` is one number a
+        sequence. ``dev=(X, y)`` is scored after each iteration; with ``early_stopping=n`` training
+        ends after n iterations without a better score, and the best weights are kept.
+        """
+        X = _checked(X)
+        earlier = self._earlier()
+        features = earlier.features_ if earlier else choose(self.features, self.edge_features, X)
+        batch = features.learn(X)
+        _check_not_empty(batch)
+        known = self._encoded(y, batch, earlier)
+        weights = _checked_weights(sample_weight, len(X))
+        layout = design(
+            batch,
+            (len(features), features.edges),
+            known,
+            states=self.states,
+            transitions=self.transitions,
+            min_count=self.min_count,
+            weights=weights,
+        )
+        w0 = np.zeros(layout.size)
+        if earlier:
+            layout, w0 = merge(earlier.layout_, earlier.coef_, _now(earlier, known), layout)
+        batch, layout, w0 = _without_idle(features, batch, layout, w0)
+        if layout.size == 0:
+            raise InputError("no feature is left to learn: X has none, or min_count is too high")
+        self.classes_ = _as_array(known.classes)
+        self.features_, self.layout_ = features, layout
+        problem = self._problem(batch, known, weights)
+        self._learn(problem, w0, dev, callback)
+        if self.l1 > 0:
+            self._prune()
+        self._forget_scorer()
+        return self
+
+    def _earlier(self) -> "LinearChainModel | None":
+        return self if self.warm_start and hasattr(self, "coef_") else None
+
+    def _encoded(self, y: Any, batch: Batch, earlier: "LinearChainModel | None") -> Encoded:
+        known = encode(y, batch.lengths)
+        if earlier:
+            classes = dict.fromkeys([*earlier.classes_.tolist(), *known.classes])
+            known = encode(y, batch.lengths, list(classes))
+        if not known.classes:
+            raise InputError("no label is known at any position")
+        return known
+
+    def _problem(
+        self, batch: Batch, known: Encoded, weights: NDArray[np.float64] | None
+    ) -> Problem:
+        for name in ("l1", "l2"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):
+                raise InputError(f"{name} must be a finite number of at least 0, not {value!r}")
+        limits = constraints_for(self.constraints, known.classes)
+        if limits:
+            limits.check(known, batch.lengths)
+        data = _core.Data(
+            self.layout_.native,
+            batch.rows.native(),
+            None if batch.edges is None else batch.edges.native(),
+            batch.row_begin,
+            known.label,
+            known.allowed,
+            weights,
+            _costs(self.label_weight, known.classes),
+            limits.forbidden if limits else None,
+            limits.start if limits else None,
+            limits.end if limits else None,
+        )
+        return Problem(
+            data, len(batch.lengths), self._by_step, float(self.l1), float(self.l2), self.n_jobs
+        )
+
+    def _learn(self, problem: Problem, w0: NDArray[np.float64], dev: Any, callback: Any) -> None:
+        early: EarlyStopping | None = None
+        if dev is not None:
+            patience = self.early_stopping or np.iinfo(np.int64).max
+            early = EarlyStopping(lambda w: self._dev_score(w, dev), patience=int(patience))
+        elif self.early_stopping is not None:
+            raise InputError("early_stopping needs a development set: fit(X, y, dev=(X, y))")
+
+        def each(progress: Progress) -> bool:
+            _log.debug("iteration %d: loss %.6f", progress.iteration, progress.loss)
+            stop = early(progress) if early else False
+            return bool(callback(progress)) or stop if callback else stop
+
+        options = self.solver_options or {}
+        result = train(
+            problem, w0, self.solver, options, self.max_iter, each, self.random_state, None
+        )
+        self.coef_ = result.w
+        if early and self.early_stopping and early.best_w is not None:
+            self.coef_ = early.best_w
+        self.n_iter_, self.objective_ = result.n_iter, result.loss
+        self.converged_ = result.converged
+        self.dev_scores_ = early.history if early else []
+        _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
+
+    def _dev_score(self, w: NDArray[np.float64], dev: tuple[Any, Any]) -> float:
+        self.coef_ = w
+        self._forget_scorer()
+        return self.score(*dev)
+
+    def _prune(self) -> None:
+        """Drop the weights that are 0, and the features that have none left."""
+        kept = self.coef_ != 0.0
+        layout, ids, edge_ids = self.layout_.only(kept)
+        self.features_.keep(ids, edge_ids)
+        self.layout_, self.coef_ = layout, self.coef_[kept]
+
+    # ---- scores
+
+    def _forget_scorer(self) -> None:
+        self._scorer: _core.Scorer | None = None
+
+    def _fitted(self) -> None:
+        if not hasattr(self, "coef_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        if getattr(self, "_scorer", None) is None:
+            self._scorer = _core.Scorer(self.layout_.native, self.coef_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_scorer", None)
+        return state
+
+    @property
+    def _limits(self) -> Constraints | None:
+        return constraints_for(self.constraints, self.classes_.tolist())
+
+    def _slices(self, X: Any) -> Iterator[slice]:
+        """Stretches of X with about _SLICE_ROWS positions each."""
+        begin, rows = 0, 0
+        for i, x in enumerate(X):
+            rows += x.shape[0] if hasattr(x, "shape") else len(x)
+            if rows >= _SLICE_ROWS:
+                yield slice(begin, i + 1)
+                begin, rows = i + 1, 0
+        if begin < len(X):
+            yield slice(begin, len(X))
+
+    def _chains(self, X: Any) -> Chains:
+        """The scores of sequences, none of them empty."""
+        threads = resolve_jobs(self.n_jobs)
+        batch = self.features_.find(X, threads)
+        limits = self._limits
+        assert self._scorer is not None
+        unary = np.empty((len(batch.rows), len(self.classes_)))
+        self._scorer.scores(batch.rows.native(), threads, unary)
+        forbidden = limits.forbidden if limits else None
+        edges = None if batch.edges is None else batch.edges.native()
+        shape = (1 if edges is None else len(unary), len(self.classes_), len(self.classes_))
+        matrices = np.empty(shape)
+        self._scorer.transitions(edges, forbidden, matrices)
+        transition: Any = matrices[0]
+        if edges is not None:
+            transition = [m[1:] for m in _core.split_rows(matrices, batch.lengths)]
+        scores = Chains(
+            _core.split_rows(unary, batch.lengths),
+            transition,
+            limits.start if limits else None,
+            limits.end if limits else None,
+        )
+        return self._normalised(scores)
+
+    def _normalised(self, scores: Chains) -> Chains:
+        """As the model's normaliser asks: a CRF leaves them as they are."""
+        return scores
+
+    def _each(self, X: Any, known: Any, use: Callable[..., list[Any]], empty: Any) -> list[Any]:
+        """use(chains, mask) on slices of X; ``empty()`` for sequences without positions."""
+        self._fitted()
+        X = _checked(X)
+        out: list[Any] = []
+        for part in self._slices(X):
+            own = X[part]
+            full = [i for i, x in enumerate(own) if (x.shape[0] if hasattr(x, "shape") else len(x))]
+            results = [empty() for _ in own]
+            if full:
+                some = own if len(full) == len(own) else [own[i] for i in full]
+                chains = self._chains(some)
+                mask = self._mask(known, part, full, chains) if known is not None else None
+                for i, result in zip(full, use(chains, mask), strict=True):
+                    results[i] = result
+            out += results
+        return out
+
+    def _mask(self, known: Any, part: slice, full: list[int], chains: Chains) -> Any:
+        own = list(known[part])
+        lengths = np.array([len(u) for u in chains.unary])
+        allowed = encode([own[i] for i in full], lengths, self.classes_.tolist())
+        table = allowed.allowed
+        if table is None:
+            table = np.zeros((len(allowed.label), len(self.classes_)), dtype=np.bool_)
+            table[np.arange(len(table)), allowed.label] = True
+        return np.split(table, np.cumsum(lengths)[:-1])
+
+    # ---- what follows from the scores
+
+    def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
+        """argmax_y p(y | x) for each sequence.
+
+        ``known`` has, like y, a label, a set of labels or None for each position: the best
+        labelling among those that agree with it is returned.
+        """
+
+        def best(c: Chains, mask: Any) -> list[Any]:
+            path = chain.viterbi(*c, mask=mask, n_jobs=self.n_jobs)
+            flat = self.classes_[np.concatenate(path.labels)].tolist()
+            ends = np.cumsum([len(u) for u in c.unary]).tolist()
+            return [flat[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+        return self._each(X, known, best, list)
+
+    def predict_marginals(self, X: Any, known: Any = None) -> list[NDArray[np.float64]]:
+        """p(yₜ | x): an array (length, labels) for each sequence, in the order of ``classes_``."""
+
+        def marginals(c: Chains, mask: Any) -> list[Any]:
+            return cast(list[Any], chain.marginals(*c, mask=mask, n_jobs=self.n_jobs).unary)
+
+        return self._each(X, known, marginals, lambda: np.zeros((0, len(self.classes_))))
+
+    def predict_kbest(self, X: Any, k: int, known: Any = None) -> list[list[Labelling]]:
+        """The k best labellings of each sequence with their probabilities, best first."""
+
+        def kbest(c: Chains, mask: Any) -> list[Any]:
+            found = chain.kbest(*c, k=k, mask=mask, n_jobs=self.n_jobs)
+            log_z = cast(Any, chain.log_partition(*c, mask=mask, n_jobs=self.n_jobs))
+            return [
+                [
+                    Labelling(self.classes_[path].tolist(), float(np.exp(score - z)))
+                    for path, score in zip(paths, scores, strict=True)
+                ]
+                for paths, scores, z in zip(found.labels, found.score, log_z, strict=True)
+            ]
+
+        return self._each(X, known, kbest, lambda: [Labelling([], 1.0)])
+
+    def sample(self, X: Any, n: int = 1, random_state: Any = None) -> list[list[list[Label]]]:
+        """N labellings y ~ p(y | x) of each sequence."""
+        generator = np.random.default_rng(random_state)
+
+        def draw(c: Chains, mask: Any) -> list[Any]:
+            paths = chain.sample(*c, n=n, random_state=generator, mask=mask, n_jobs=self.n_jobs)
+            return [self.classes_[own].tolist() for own in paths]
+
+        return self._each(X, None, draw, lambda: [[] for _ in range(n)])
+
+    def log_likelihood(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """Log p(y | x) of each sequence; labels may be unknown, as in fit."""
+
+        def evidence(c: Chains, mask: Any) -> list[Any]:
+            inside = cast(Any, chain.log_partition(*c, mask=mask, n_jobs=self.n_jobs))
+            return list(inside - cast(Any, chain.log_partition(*c, n_jobs=self.n_jobs)))
+
+        X = _checked(X)
+        if len(X) != len(y):
+            raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
+        return np.array(self._each(X, y, evidence, float))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of labels that are predicted right."""
+        weights = _checked_weights(sample_weight, len(X))
+        right, total = 0.0, 0.0
+        for i, (ours, theirs) in enumerate(zip(self.predict(X), y, strict=True)):
+            if len(ours) != len(theirs):
+                raise InputError(f"sequence {i} has {len(ours)} positions and {len(theirs)} labels")
+            weight = 1.0 if weights is None else weights[i]
+            right += weight * sum(a == b for a, b in zip(ours, theirs, strict=True))
+            total += weight * len(ours)
+        return right / total if total else 0.0
+
+
+def _checked(X: Any) -> Any:
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
+    return X if isinstance(X, list) else list(X)
+
+
+def _check_not_empty(batch: Batch) -> None:
+    if not len(batch.lengths):
+        raise InputError("X is empty: at least one sequence is needed")
+    empty = np.flatnonzero(batch.lengths == 0)
+    if empty.size:
+        raise InputError(f"sequence {empty[0]} is empty")
+
+
+def _checked_weights(sample_weight: Any, count: int) -> NDArray[np.float64] | None:
+    if sample_weight is None:
+        return None
+    weights = np.array(sample_weight, dtype=np.float64)
+    if weights.shape != (count,):
+        raise InputError(f"sample_weight has shape {weights.shape}; X has {count} sequences")
+    bad = ~((weights >= 0) & (weights < np.inf))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise InputError(f"sample_weight of sequence {i} is {weights[i]}")
+    return weights
+
+
+def _costs(
+    label_weight: dict[Label, float] | None, classes: tuple[Label, ...]
+) -> NDArray[np.float64] | None:
+    """log(weight): what the scores of wrong labels gain where this one is right."""
+    if label_weight is None:
+        return None
+    for label, weight in label_weight.items():
+        if not 0 < weight < np.inf:
+            raise InputError(f"label_weight of {label!r} is {weight}: must be above 0")
+    return np.log([float(label_weight.get(label, 1.0)) for label in classes])
+
+
+def _now(earlier: LinearChainModel, known: Encoded) -> NDArray[np.int64]:
+    """The numbers that the labels of an earlier model have now."""
+    index = {label: n for n, label in enumerate(known.classes)}
+    return np.array([index[label] for label in earlier.classes_.tolist()], dtype=np.int64)
+
+
+def _without_idle(
+    features: FeatureMap, batch: Batch, layout: Layout, w0: NDArray[np.float64]
+) -> tuple[Batch, Layout, NDArray[np.float64]]:
+    """Drop attributes without a weight: they were cut off, or seen with no known label."""
+    layout_, ids, edge_ids = layout.only(np.ones(layout.size, dtype=np.bool_))
+    if len(ids) == len(features) and len(edge_ids) == features.edges:
+        return batch, layout, w0
+    renumbered = []
+    for rows, alive, count in (
+        (batch.rows, ids, len(features)),
+        (batch.edges, edge_ids, features.edges),
+    ):
+        new = np.full(count, -1, dtype=np.int32)
+        new[alive] = np.arange(len(alive), dtype=np.int32)
+        renumbered.append(None if rows is None else rows.renumbered(new))
+    features.keep(ids, edge_ids)
+    return Batch(batch.lengths, cast(Any, renumbered[0]), renumbered[1]), layout_, w0
+
+
+def _as_array(classes: tuple[Label, ...]) -> NDArray[Any]:
+    """Labels as an array of objects: what comes out is what went in, never a NumPy scalar."""
+    out = np.empty(len(classes), dtype=object)
+    out[:] = classes
+    return out

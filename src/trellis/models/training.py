@@ -1,0 +1,105 @@
+"""From data to weights: the solvers of linear chain models by name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis import _core
+from trellis.errors import InputError
+from trellis.native import resolve_jobs
+from trellis.optim import gradient_ascent, lbfgs
+from trellis.optim.arow import arow
+from trellis.optim.passive_aggressive import passive_aggressive
+from trellis.optim.perceptron import perceptron
+from trellis.optim.result import Callback, Result, Vector
+from trellis.optim.sgd import sgd
+
+__all__ = ["SOLVERS", "Problem", "train"]
+
+ONLINE = {
+    "sgd": sgd,
+    "perceptron": perceptron,
+    "passive-aggressive": passive_aggressive,
+    "arow": arow,
+}
+SOLVERS = ("lbfgs", "gradient", *ONLINE)
+
+
+@dataclass(eq=False)
+class Problem:
+    """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖², as the core computes it."""
+
+    data: _core.Data
+    sequences: int
+    by_step: bool
+    l1: float
+    l2: float
+    n_jobs: int | None
+
+    def objective(self) -> Any:
+        """``objective(w, gradient) -> loss`` for the optimisers."""
+        loss, threads, l2 = _core.Loss(self.data, self.by_step), resolve_jobs(self.n_jobs), self.l2
+
+        def evaluate(w: Vector, gradient: Vector) -> float:
+            value = loss.evaluate(w, l2, threads, gradient)
+            bad = loss.infeasible
+            if bad >= 0:
+                raise InputError(
+                    f"sequence {bad}: no labelling is allowed by its labels and the constraints"
+                )
+            return value
+
+        return evaluate
+
+
+def train(
+    problem: Problem,
+    w0: NDArray[np.float64],
+    solver: str,
+    options: dict[str, Any],
+    max_iter: int | None,
+    callback: Callback | None,
+    random_state: Any,
+    state: Any,
+) -> Result[Any]:
+    """Run a solver; ``options`` are further arguments of its function in `trellis.optim`."""
+    if solver not in SOLVERS:
+        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
+    options = dict(options)
+    if max_iter is not None:
+        options["max_iter"] = max_iter
+    if solver == "lbfgs":
+        return lbfgs(
+            problem.objective(),
+            w0,
+            l1=problem.l1,
+            n_jobs=problem.n_jobs,
+            callback=callback,
+            state=state,
+            **options,
+        )
+    if problem.l1:
+        raise InputError(f"l1 > 0 needs solver='lbfgs'; {solver} has no L1 term")
+    if solver == "gradient":
+        return gradient_ascent(problem.objective(), w0, callback=callback, **options)
+    if problem.by_step:
+        raise InputError(f"solver {solver!r} is for models normalised over the sequence")
+    if solver == "sgd":
+        options["l2"] = problem.l2
+    try:
+        learner = _core.Online(problem.data)
+    except ValueError as error:
+        raise InputError(f"solver {solver!r}: {error}") from None
+    run: Any = ONLINE[solver]
+    result: Result[Any] = run(
+        learner,
+        problem.sequences,
+        w0,
+        callback=callback,
+        random_state=random_state,
+        state=state,
+        **options,
+    )
+    return result
