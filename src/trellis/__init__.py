@@ -11,18 +11,38 @@ array([0, 0, 0])
 """
 
 from importlib import import_module
-from types import ModuleType
+from typing import Any
 
 __version__ = "0.1.0"
 
-_MODULES = ("errors", "inference", "native")
+_MODULES = (
+    "data",
+    "errors",
+    "features",
+    "formats",
+    "inference",
+    "metrics",
+    "models",
+    "native",
+    "optim",
+)
+_NAMES = {
+    "CRF": "models.crf",
+    "HMM": "models.hmm",
+    "LogisticRegression": "models.logistic",
+    "MEMM": "models.memm",
+    "SoftmaxRegression": "models.softmax",
+    "load": "models.files",
+}
 
-__all__ = ["__version__", "errors", "inference", "native"]
+__all__ = ["__version__", *_MODULES, *_NAMES]
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
+    if name in _NAMES:
+        return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

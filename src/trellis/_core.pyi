@@ -94,9 +94,7 @@ class Vocabulary:
 
 # loglinear
 class Rows:
-    def __init__(
-        self, begin: _Integers, id: NDArray[np.int32], value: _Doubles | None
-    ) -> None: ...
+    def __init__(self, begin: _Integers, id: NDArray[np.int32], value: _Doubles | None) -> None: ...
 
 class Weights:
     def __init__(
@@ -149,9 +147,7 @@ class Online:
         total: _Doubles,
         steps: int,
     ) -> tuple[float, int]: ...
-    def arow(
-        self, order: _Integers, gamma: float, w: _Doubles, variance: _Doubles
-    ) -> float: ...
+    def arow(self, order: _Integers, gamma: float, w: _Doubles, variance: _Doubles) -> float: ...
 
 class Scorer:
     def __init__(self, weights: Weights, w: _Doubles) -> None: ...

@@ -86,7 +86,7 @@ def read(
     """
     rows = _Rows(files.name_of(source), label_column, columns, separator)
     found = _sequences(files.lines(source, encoding, errors), rows, docstart)
-    X, y = [], []  # noqa: N806
+    X, y = [], []
     for tokens, labels in found:
         X.append(tokens)
         y.append(labels)
@@ -129,7 +129,7 @@ def iterate(
 
 def write(
     target: Target,
-    X: Sequence[Sequence[Token]],  # noqa: N803
+    X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None = None,
 ) -> None:
     r"""Tab-separated rows, the label last; without `y`, tokens alone.
@@ -271,7 +271,7 @@ def _sequences(
 
 
 def _written(
-    X: Sequence[Sequence[Token]],  # noqa: N803
+    X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None,
 ) -> Iterator[str]:
     width = 0

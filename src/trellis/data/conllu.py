@@ -52,7 +52,7 @@ def read(
     if column not in _COLUMNS:
         raise InputError(f"column is {column!r}, not one of {', '.join(_COLUMNS)}")
     place = _COLUMNS[column]
-    X, y = [], []  # noqa: N806
+    X, y = [], []
     for rows in _sentences(source, encoding, errors):
         X.append([values[1] for _, values in rows])
         y.append([values[place] for _, values in rows])

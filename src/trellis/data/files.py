@@ -96,7 +96,7 @@ def write(target: Target, pieces: Iterable[str]) -> None:
 
 
 def pairs(
-    X: Sequence[Sequence[Token]],  # noqa: N803
+    X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None,
 ) -> Iterator[tuple[int, Sequence[Token], Sequence[str] | None]]:
     """Number, tokens and labels of each sequence, once it is known that they belong together.

@@ -44,7 +44,7 @@ def read(
         ...
     trellis.errors.FormatError: <list>, line 1: span [0, 3, 'LOC'] cuts through 'Newark' in 'Newark'
     """
-    X, y = [], []  # noqa: N806
+    X, y = [], []
     for tokens, labels in iterate(source, scheme=scheme, encoding=encoding, errors=errors):
         X.append(tokens)
         y.append(labels)
@@ -65,7 +65,7 @@ def iterate(
 
 def write(
     target: Target,
-    X: Sequence[Sequence[Token]],  # noqa: N803
+    X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]],
 ) -> None:
     """An object with ``tokens`` and ``tags`` a line.

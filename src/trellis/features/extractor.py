@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Mapping
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -38,11 +38,11 @@ class TemplateFeatures:
         self._literals = list(dict.fromkeys(t.literals for t in spec.templates))
         self._core = self._new_core()
 
-    def learn(self, X: Any) -> Batch:  # noqa: N803
+    def learn(self, X: Any) -> Batch:
         """The attributes of all positions; new ones get the next numbers."""
         return self._batch(X, lambda: self._core.learn(X))
 
-    def find(self, X: Any, threads: int = 1) -> Batch:  # noqa: N803
+    def find(self, X: Any, threads: int = 1) -> Batch:
         """The known attributes of all positions."""
         return self._batch(X, lambda: self._core.extract(X, threads))
 
@@ -66,11 +66,13 @@ class TemplateFeatures:
         names = []
         for head, *parts in keys.tolist():
             first, *literals = self._literals[head]
-            names.append(first + "".join(values[v] + text for v, text in zip(parts, literals, strict=False)))
+            names.append(
+                first + "".join(values[v] + text for v, text in zip(parts, literals, strict=False))
+            )
         return names
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Forget all attributes but these, which get the numbers 0, 1, …"""
+        """Forget all attributes but these, which are numbered anew from 0."""
         size = self._core.key_size
         keys = self._core.keys(False).reshape(-1, size)[ids]
         edge_keys = self._core.keys(True).reshape(-1, size)[edge_ids]
@@ -95,7 +97,9 @@ class TemplateFeatures:
     ) -> "TemplateFeatures":
         """`strings(name)` gives the checked list of strings that is stored under a name."""
         features = cls(Spec.from_json(meta.get("spec")))
-        keys, edge_keys = (np.ascontiguousarray(tensors[n], np.uint32) for n in ("keys", "edge_keys"))
+        keys, edge_keys = (
+            np.ascontiguousarray(tensors[n], np.uint32) for n in ("keys", "edge_keys")
+        )
         try:
             features._core.restore(strings("values"), strings("words"), keys, edge_keys)
         except ValueError as error:
@@ -136,7 +140,9 @@ class TemplateFeatures:
                     [(p.offset, p.field, ORIGINS.index(p.origin)) for p in t.parts],
                 )
                 for t in self.spec.templates
-                if not (t.edge and not t.parts)  # the label bigram itself: it has weights of its own
+                if not (
+                    t.edge and not t.parts
+                )  # the label bigram itself: it has weights of its own
             ],
             None if self.spec.outside is None else tuple(map(list, self.spec.outside)),
             gazetteers,
@@ -144,7 +150,7 @@ class TemplateFeatures:
             lambda n, text: derive(fields[n], text),
         )
 
-    def _batch(self, X: Any, run: Any) -> Batch:  # noqa: N803
+    def _batch(self, X: Any, run: Any) -> Batch:
         try:
             rows, edges = run()
         except ValueError as error:
@@ -154,7 +160,7 @@ class TemplateFeatures:
     def _strings(self, raw: bool) -> list[str]:
         data, ends = self._core.strings(raw)
         text = data.tobytes()
-        return [text[a:b].decode() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [text[a:b].decode() for a, b in pairwise(ends)]
 
 
 def derive(field: Field, value: str) -> str | None:
@@ -171,7 +177,8 @@ def derive(field: Field, value: str) -> str | None:
     if kind in ("prefix", "suffix"):
         part = value[: field.size] if kind == "prefix" else value[len(value) - field.size :]
         return part if len(value) >= field.size else None
-    return _WHOLE[kind](field, value)
+    made: str | None = _WHOLE[kind](field, value)
+    return made
 
 
 def _shape(value: str) -> list[str]:

@@ -51,6 +51,6 @@ class Batch:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
-def lengths_of(X: Any) -> Integers:  # noqa: N803
+def lengths_of(X: Any) -> Integers:
     """How many positions each sequence has."""
     return np.fromiter(map(len, X), dtype=np.int64, count=len(X))

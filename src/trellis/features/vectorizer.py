@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,8 +32,8 @@ class FeatureMap(Protocol):
     def has_edges(self) -> bool: ...  # noqa: D102
     @property
     def edges(self) -> int: ...  # noqa: D102
-    def learn(self, X: Any) -> Batch: ...  # noqa: D102, N803
-    def find(self, X: Any, threads: int = 1) -> Batch: ...  # noqa: D102, N803
+    def learn(self, X: Any) -> Batch: ...  # noqa: D102
+    def find(self, X: Any, threads: int = 1) -> Batch: ...  # noqa: D102
     def names(self, edge: bool = False) -> list[str]: ...  # noqa: D102
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None: ...  # noqa: D102
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...  # noqa: D102
@@ -56,11 +57,11 @@ class ReadyFeatures:
         self.make, self.make_edges = make, make_edges
         self._names, self._edge_names = _core.Vocabulary(), _core.Vocabulary()
 
-    def learn(self, X: Any) -> Batch:  # noqa: N803
+    def learn(self, X: Any) -> Batch:
         """The attributes of all positions; new ones get the next numbers."""
         return self._batch(X, _core.Vocabulary.learn)
 
-    def find(self, X: Any, threads: int = 1) -> Batch:  # noqa: ARG002, N803
+    def find(self, X: Any, threads: int = 1) -> Batch:
         """The known attributes of all positions."""
         return self._batch(X, _core.Vocabulary.find)
 
@@ -81,12 +82,14 @@ class ReadyFeatures:
         """What each attribute is called."""
         data, ends = (self._edge_names if edge else self._names).strings()
         text = data.tobytes()
-        return [text[a:b].decode() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [text[a:b].decode() for a, b in pairwise(ends)]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Forget all attributes but these, which get the numbers 0, 1, …"""
-        kept = [[names[i] for i in some] for names, some in
-                ((self.names(), ids), (self.names(edge=True), edge_ids))]
+        """Forget all attributes but these, which are numbered anew from 0."""
+        kept = [
+            [names[i] for i in some]
+            for names, some in ((self.names(), ids), (self.names(edge=True), edge_ids))
+        ]
         self._names, self._edge_names = _core.Vocabulary(), _core.Vocabulary()
         self._names.restore(kept[0])
         self._edge_names.restore(kept[1])
@@ -101,7 +104,10 @@ class ReadyFeatures:
 
     @classmethod
     def from_parts(
-        cls, meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], strings: Any  # noqa: ARG003
+        cls,
+        meta: Mapping[str, Any],
+        tensors: Mapping[str, NDArray[Any]],
+        strings: Any,
     ) -> "ReadyFeatures":
         """`strings(name)` gives the checked list of strings that is stored under a name."""
         features = cls(
@@ -123,7 +129,7 @@ class ReadyFeatures:
         self.__dict__ = self.from_parts({}, {}, state["strings"].__getitem__).__dict__
         self.make, self.make_edges = state["make"], state["make_edges"]
 
-    def _batch(self, X: Any, read: Any) -> Batch:  # noqa: N803
+    def _batch(self, X: Any, read: Any) -> Batch:
         lengths = lengths_of(X)
         try:
             rows = Rows(*read(self._names, _made(self.make, X, lengths)))
@@ -148,13 +154,13 @@ class ArrayFeatures:
         self.columns = columns
         self.kept: NDArray[np.int32] | None = None
 
-    def learn(self, X: Any) -> Batch:  # noqa: N803
+    def learn(self, X: Any) -> Batch:
         """All entries other than 0, with their columns as attributes."""
         self.columns = _columns_of(X[0], 0) if len(X) else 0
         self.kept = np.arange(self.columns, dtype=np.int32)
         return self.find(X)
 
-    def find(self, X: Any, threads: int = 1) -> Batch:  # noqa: ARG002, N803
+    def find(self, X: Any, threads: int = 1) -> Batch:
         """All entries other than 0 of the columns that are known."""
         from scipy import sparse
 
@@ -175,9 +181,7 @@ class ArrayFeatures:
             i = int(np.searchsorted(ends, row, side="right"))
             at = row - (int(ends[i - 1]) if i else 0)
             raise InputError(f"sequence {i}, position {at}: a value is not finite")
-        rows = Rows(
-            matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
-        )
+        rows = Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
         if len(self.kept) < self.columns:
             new = np.full(self.columns, -1, dtype=np.int32)
             new[self.kept] = np.arange(len(self.kept), dtype=np.int32)
@@ -191,7 +195,7 @@ class ArrayFeatures:
         """The numbers of the columns."""
         return [] if edge or self.kept is None else [str(c) for c in self.kept]
 
-    def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:  # noqa: ARG002
+    def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
         """Forget all columns but these."""
         self.kept = np.asarray(self.kept)[ids]
 
@@ -201,26 +205,29 @@ class ArrayFeatures:
 
     @classmethod
     def from_parts(
-        cls, meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], strings: Any  # noqa: ARG003
+        cls,
+        meta: Mapping[str, Any],
+        tensors: Mapping[str, NDArray[Any]],
+        strings: Any,
     ) -> "ArrayFeatures":
         """What `to_parts` gave."""
         columns = meta.get("columns")
         kept = np.asarray(tensors["kept"], dtype=np.int32)
         if not isinstance(columns, int) or kept.ndim != 1:
             raise InputError("array features: columns must be an integer, kept one-dimensional")
-        if kept.size and not (0 <= kept.min() and kept.max() < columns):
+        if kept.size and not (kept.min() >= 0 and kept.max() < columns):
             raise InputError("array features: a kept column is out of range")
         features = cls(columns)
         features.kept = kept
         return features
 
 
-def lengths_of_arrays(X: Any) -> NDArray[np.int64]:  # noqa: N803
+def lengths_of_arrays(X: Any) -> NDArray[np.int64]:
     """How many rows each matrix has; ``len`` of a sparse matrix is an error."""
     return np.fromiter((x.shape[0] for x in X), dtype=np.int64, count=len(X))
 
 
-def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:  # noqa: N803
+def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
     """The map for what the caller gave: a spec, a window, a function, or None for the kind of X."""
     if isinstance(features, Window):
         features = features.spec()
@@ -265,7 +272,7 @@ def _columns_of(x: Any, i: int) -> int:
     return int(x.shape[1])
 
 
-def _made(make: Maker | None, X: Any, lengths: NDArray[np.int64]) -> Any:  # noqa: N803
+def _made(make: Maker | None, X: Any, lengths: NDArray[np.int64]) -> Any:
     if make is None:
         return X
     made = [make(x) for x in X]

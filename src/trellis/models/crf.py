@@ -51,6 +51,7 @@ class CRF(LinearChainModel):
     warm_start
         Whether fit goes on from the weights that are there; new data may bring new labels and
         features.
+
     """
 
     _by_step = False

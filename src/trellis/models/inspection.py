@@ -155,7 +155,7 @@ class Inspection:
         classes = model.classes_.tolist()
         scheme = scheme or tags.detect([str(label) for label in classes])
         read = tags.Reader(scheme, False)
-        out = []
+        out: list[list[SpanChance]] = []
         for x, labels in zip(X, model.predict(X), strict=True):
             spans = [tags.Span(*s) for s in read([str(label) for label in labels])]
             if not spans:

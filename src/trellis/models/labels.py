@@ -37,9 +37,7 @@ class Encoded:
     """(positions, classes) which labels a position may have; None if all labels are known."""
 
 
-def encode(
-    y: Any, lengths: NDArray[np.int64], classes: Sequence[Label] | None = None
-) -> Encoded:
+def encode(y: Any, lengths: NDArray[np.int64], classes: Sequence[Label] | None = None) -> Encoded:
     """Check y against the lengths of the sequences, and number its labels.
 
     With ``classes`` given, those are the labels; else the sorted ones of y.

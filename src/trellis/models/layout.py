@@ -17,7 +17,7 @@ __all__ = ["Layout", "design"]
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Weights of attribute a: ``[state_begin[a], state_begin[a + 1])``, then bigrams, then edges."""
+    """State weights (of a: ``[state_begin[a], state_begin[a + 1])``), then bigrams, then edges."""
 
     labels: int
     state_begin: NDArray[np.int64]
@@ -65,7 +65,7 @@ class Layout:
         counts = np.diff(self.edge_begin) if self.edge_begin is not None else np.zeros(0, np.int64)
         return np.repeat(np.arange(len(counts)), counts)
 
-    def split(self, w: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    def split(self, w: NDArray[Any]) -> tuple[NDArray[Any], ...]:
         """State, bigram and edge weights."""
         ends = (self.states, self.states + len(self.bigram))
         return tuple(np.split(w, ends))
@@ -189,7 +189,7 @@ def _bigrams(
     per_row: NDArray[np.float64] | None,
     min_count: float,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Label bigrams with a weight, and the bigram into each row, -1 if there is none or not known."""
+    """Label bigrams with a weight, and the bigram into each row (-1: none, or not known)."""
     before = np.concatenate([[-1], known.label[:-1]]).astype(np.int32)
     before[batch.row_begin[:-1]] = -1
     cells = np.where((before >= 0) & (known.label >= 0), before * count + known.label, -1)
@@ -208,7 +208,7 @@ def _bigrams(
 def merge(
     old: Layout, old_w: NDArray[np.float64], labels: NDArray[np.int64], new: Layout
 ) -> tuple[Layout, NDArray[np.float64]]:
-    """All weights of an earlier model and of a new layout; those of the earlier one keep their value.
+    """All weights of an earlier model and of a new layout; the earlier ones keep their values.
 
     ``labels[n]`` is the number that label n of the earlier model has now.
     """
@@ -216,7 +216,9 @@ def merge(
     edges = None if new.edge_begin is None else len(new.edge_begin) - 1
     before, now = old.keys(labels, new.labels), new.keys(own, new.labels)
     if len(before) != len(now):
-        raise InputError("an earlier model and its continuation must both have edge features or not")
+        raise InputError(
+            "an earlier model and its continuation must both have edge features or not"
+        )
     keys = [np.union1d(a, b) for a, b in zip(before, now, strict=True)]
     layout = _from_keys(new.labels, len(new.state_begin) - 1, edges, keys)
     parts = [np.zeros(len(k)) for k in keys]

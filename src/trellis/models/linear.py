@@ -6,8 +6,8 @@ They differ in the normaliser alone.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self, cast
+from collections.abc import Callable
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,14 @@ from trellis import _core
 from trellis.errors import InputError
 from trellis.features.rows import Batch
 from trellis.features.vectorizer import FeatureMap, choose
-from trellis.inference import chain
+from trellis.models.decoding import (
+    Chains,
+    Decoding,
+    as_array,
+    check_not_empty,
+    checked,
+    checked_weights,
+)
 from trellis.models.inspection import Inspection
 from trellis.models.labels import Constraints, Encoded, Label, constraints_for, encode
 from trellis.models.layout import Layout, design, merge
@@ -27,29 +34,12 @@ from trellis.native import resolve_jobs
 from trellis.optim import EarlyStopping
 from trellis.optim.result import Progress
 
-__all__ = ["Chains", "Labelling", "LinearChainModel"]
+__all__ = ["LinearChainModel"]
 
 _log = logging.getLogger("trellis")
-_SLICE_ROWS = 1 << 16  # positions that are scored at a time, to keep memory bounded
 
 
-class Labelling(NamedTuple):
-    """One way to label a sequence."""
-
-    labels: list[Label]
-    probability: float
-
-
-class Chains(NamedTuple):
-    """Scores of some sequences, as `trellis.inference.chain` takes them."""
-
-    unary: list[NDArray[np.float64]]
-    transition: Any
-    start: NDArray[np.float64] | None
-    end: NDArray[np.float64] | None
-
-
-class LinearChainModel(Inspection, BaseEstimator):  # type: ignore[misc]
+class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[misc]
     """A linear chain model of features; subclasses say how it is normalised."""
 
     _by_step: bool
@@ -98,13 +88,13 @@ class LinearChainModel(Inspection, BaseEstimator):  # type: ignore[misc]
         sequence. ``dev=(X, y)`` is scored after each iteration; with ``early_stopping=n`` training
         ends after n iterations without a better score, and the best weights are kept.
         """
-        X = _checked(X)
+        X = checked(X)
         earlier = self._earlier()
         features = earlier.features_ if earlier else choose(self.features, self.edge_features, X)
         batch = features.learn(X)
-        _check_not_empty(batch)
+        check_not_empty(batch)
         known = self._encoded(y, batch, earlier)
-        weights = _checked_weights(sample_weight, len(X))
+        weights = checked_weights(sample_weight, len(X))
         layout = design(
             batch,
             (len(features), features.edges),
@@ -120,7 +110,7 @@ class LinearChainModel(Inspection, BaseEstimator):  # type: ignore[misc]
         batch, layout, w0 = _without_idle(features, batch, layout, w0)
         if layout.size == 0:
             raise InputError("no feature is left to learn: X has none, or min_count is too high")
-        self.classes_ = _as_array(known.classes)
+        self.classes_ = as_array(known.classes)
         self.features_, self.layout_ = features, layout
         problem = self._problem(batch, known, weights)
         self._learn(problem, w0, dev, callback)
@@ -225,17 +215,6 @@ class LinearChainModel(Inspection, BaseEstimator):  # type: ignore[misc]
     def _limits(self) -> Constraints | None:
         return constraints_for(self.constraints, self.classes_.tolist())
 
-    def _slices(self, X: Any) -> Iterator[slice]:
-        """Stretches of X with about _SLICE_ROWS positions each."""
-        begin, rows = 0, 0
-        for i, x in enumerate(X):
-            rows += x.shape[0] if hasattr(x, "shape") else len(x)
-            if rows >= _SLICE_ROWS:
-                yield slice(begin, i + 1)
-                begin, rows = i + 1, 0
-        if begin < len(X):
-            yield slice(begin, len(X))
-
     def _chains(self, X: Any) -> Chains:
         """The scores of sequences, none of them empty."""
         threads = resolve_jobs(self.n_jobs)
@@ -263,136 +242,6 @@ class LinearChainModel(Inspection, BaseEstimator):  # type: ignore[misc]
     def _normalised(self, scores: Chains) -> Chains:
         """As the model's normaliser asks: a CRF leaves them as they are."""
         return scores
-
-    def _each(self, X: Any, known: Any, use: Callable[..., list[Any]], empty: Any) -> list[Any]:
-        """use(chains, mask) on slices of X; ``empty()`` for sequences without positions."""
-        self._fitted()
-        X = _checked(X)
-        out: list[Any] = []
-        for part in self._slices(X):
-            own = X[part]
-            full = [i for i, x in enumerate(own) if (x.shape[0] if hasattr(x, "shape") else len(x))]
-            results = [empty() for _ in own]
-            if full:
-                some = own if len(full) == len(own) else [own[i] for i in full]
-                chains = self._chains(some)
-                mask = self._mask(known, part, full, chains) if known is not None else None
-                for i, result in zip(full, use(chains, mask), strict=True):
-                    results[i] = result
-            out += results
-        return out
-
-    def _mask(self, known: Any, part: slice, full: list[int], chains: Chains) -> Any:
-        own = list(known[part])
-        lengths = np.array([len(u) for u in chains.unary])
-        allowed = encode([own[i] for i in full], lengths, self.classes_.tolist())
-        table = allowed.allowed
-        if table is None:
-            table = np.zeros((len(allowed.label), len(self.classes_)), dtype=np.bool_)
-            table[np.arange(len(table)), allowed.label] = True
-        return np.split(table, np.cumsum(lengths)[:-1])
-
-    # ---- what follows from the scores
-
-    def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
-        """argmax_y p(y | x) for each sequence.
-
-        ``known`` has, like y, a label, a set of labels or None for each position: the best
-        labelling among those that agree with it is returned.
-        """
-
-        def best(c: Chains, mask: Any) -> list[Any]:
-            path = chain.viterbi(*c, mask=mask, n_jobs=self.n_jobs)
-            flat = self.classes_[np.concatenate(path.labels)].tolist()
-            ends = np.cumsum([len(u) for u in c.unary]).tolist()
-            return [flat[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-
-        return self._each(X, known, best, list)
-
-    def predict_marginals(self, X: Any, known: Any = None) -> list[NDArray[np.float64]]:
-        """p(yₜ | x): an array (length, labels) for each sequence, in the order of ``classes_``."""
-
-        def marginals(c: Chains, mask: Any) -> list[Any]:
-            return cast(list[Any], chain.marginals(*c, mask=mask, n_jobs=self.n_jobs).unary)
-
-        return self._each(X, known, marginals, lambda: np.zeros((0, len(self.classes_))))
-
-    def predict_kbest(self, X: Any, k: int, known: Any = None) -> list[list[Labelling]]:
-        """The k best labellings of each sequence with their probabilities, best first."""
-
-        def kbest(c: Chains, mask: Any) -> list[Any]:
-            found = chain.kbest(*c, k=k, mask=mask, n_jobs=self.n_jobs)
-            log_z = cast(Any, chain.log_partition(*c, mask=mask, n_jobs=self.n_jobs))
-            return [
-                [
-                    Labelling(self.classes_[path].tolist(), float(np.exp(score - z)))
-                    for path, score in zip(paths, scores, strict=True)
-                ]
-                for paths, scores, z in zip(found.labels, found.score, log_z, strict=True)
-            ]
-
-        return self._each(X, known, kbest, lambda: [Labelling([], 1.0)])
-
-    def sample(self, X: Any, n: int = 1, random_state: Any = None) -> list[list[list[Label]]]:
-        """N labellings y ~ p(y | x) of each sequence."""
-        generator = np.random.default_rng(random_state)
-
-        def draw(c: Chains, mask: Any) -> list[Any]:
-            paths = chain.sample(*c, n=n, random_state=generator, mask=mask, n_jobs=self.n_jobs)
-            return [self.classes_[own].tolist() for own in paths]
-
-        return self._each(X, None, draw, lambda: [[] for _ in range(n)])
-
-    def log_likelihood(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Log p(y | x) of each sequence; labels may be unknown, as in fit."""
-
-        def evidence(c: Chains, mask: Any) -> list[Any]:
-            inside = cast(Any, chain.log_partition(*c, mask=mask, n_jobs=self.n_jobs))
-            return list(inside - cast(Any, chain.log_partition(*c, n_jobs=self.n_jobs)))
-
-        X = _checked(X)
-        if len(X) != len(y):
-            raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
-        return np.array(self._each(X, y, evidence, float))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of labels that are predicted right."""
-        weights = _checked_weights(sample_weight, len(X))
-        right, total = 0.0, 0.0
-        for i, (ours, theirs) in enumerate(zip(self.predict(X), y, strict=True)):
-            if len(ours) != len(theirs):
-                raise InputError(f"sequence {i} has {len(ours)} positions and {len(theirs)} labels")
-            weight = 1.0 if weights is None else weights[i]
-            right += weight * sum(a == b for a, b in zip(ours, theirs, strict=True))
-            total += weight * len(ours)
-        return right / total if total else 0.0
-
-
-def _checked(X: Any) -> Any:
-    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
-        raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
-    return X if isinstance(X, list) else list(X)
-
-
-def _check_not_empty(batch: Batch) -> None:
-    if not len(batch.lengths):
-        raise InputError("X is empty: at least one sequence is needed")
-    empty = np.flatnonzero(batch.lengths == 0)
-    if empty.size:
-        raise InputError(f"sequence {empty[0]} is empty")
-
-
-def _checked_weights(sample_weight: Any, count: int) -> NDArray[np.float64] | None:
-    if sample_weight is None:
-        return None
-    weights = np.array(sample_weight, dtype=np.float64)
-    if weights.shape != (count,):
-        raise InputError(f"sample_weight has shape {weights.shape}; X has {count} sequences")
-    bad = ~((weights >= 0) & (weights < np.inf))
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise InputError(f"sample_weight of sequence {i} is {weights[i]}")
-    return weights
 
 
 def _costs(
@@ -430,10 +279,3 @@ def _without_idle(
         renumbered.append(None if rows is None else rows.renumbered(new))
     features.keep(ids, edge_ids)
     return Batch(batch.lengths, cast(Any, renumbered[0]), renumbered[1]), layout_, w0
-
-
-def _as_array(classes: tuple[Label, ...]) -> NDArray[Any]:
-    """Labels as an array of objects: what comes out is what went in, never a NumPy scalar."""
-    out = np.empty(len(classes), dtype=object)
-    out[:] = classes
-    return out

@@ -24,7 +24,7 @@ def arow(
     random_state: Any = None,
     state: OnlineState | None = None,
 ) -> Result[OnlineState]:
-    """w ← w + α Σ d,  Σ⁻¹ ← Σ⁻¹ + diag(d²) / γ: weights that were seen often move less.
+    """W ← w + α Σ d,  Σ⁻¹ ← Σ⁻¹ + diag(d²) / γ: weights that were seen often move less.
 
     d = φ(x, y) - φ(x, ŷ),  α = ℓ / (dᵀ Σ d + γ),  ℓ = score(ŷ) - score(y) + wrong labels. Σ is
     diagonal and begins as ``variance`` times the identity.

@@ -7,7 +7,7 @@ each epoch how it went. All are deterministic for a given seed, and use one thre
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,14 @@ class Learner(Protocol):
 
     def sgd(
         self, order: NDArray[np.int64], lam: float, t0: float, done: int, v: Vector, scale: float
-    ) -> tuple[float, float]: ...  # noqa: D102
+    ) -> tuple[float, float]:
+        """Steps of stochastic gradient descent; the sum of the losses, and the scale of v."""
+
     def perceptron(
         self, order: NDArray[np.int64], w: Vector, total: Vector, steps: int
-    ) -> tuple[int, int]: ...  # noqa: D102
+    ) -> tuple[int, int]:
+        """Steps of the perceptron; the wrong labels, and the steps so far."""
+
     def passive_aggressive(
         self,
         order: NDArray[np.int64],
@@ -37,10 +41,11 @@ class Learner(Protocol):
         w: Vector,
         total: Vector,
         steps: int,
-    ) -> tuple[float, int]: ...  # noqa: D102
-    def arow(
-        self, order: NDArray[np.int64], gamma: float, w: Vector, variance: Vector
-    ) -> float: ...  # noqa: D102
+    ) -> tuple[float, int]:
+        """Passive-aggressive steps; the sum of the losses, and the steps so far."""
+
+    def arow(self, order: NDArray[np.int64], gamma: float, w: Vector, variance: Vector) -> float:
+        """Steps of AROW; the sum of the losses."""
 
 
 @dataclass(eq=False)
@@ -108,7 +113,7 @@ def run_epochs(
     number_at_least(delta, 0.0, "delta")
     state, began = start, time.perf_counter()
     bits = np.random.PCG64()
-    bits.state = state.random
+    bits.state = cast(Any, state.random)
     random = np.random.Generator(bits)
     message, converged = f"{most} epochs", False
     while state.epoch < most:

@@ -28,7 +28,7 @@ def passive_aggressive(
     random_state: Any = None,
     state: OnlineState | None = None,
 ) -> Result[OnlineState]:
-    """w ← w + τ d,  d = φ(x, y) - φ(x, ŷ): the smallest change after which y wins by a margin.
+    """W ← w + τ d,  d = φ(x, y) - φ(x, ŷ): the smallest change after which y wins by a margin.
 
     τ = ℓ / ‖d‖² with ℓ = score(ŷ) - score(y) + margin; ``variant`` 1 allows at most
     ``aggressiveness``, 2 divides by ‖d‖² + 1 / (2 · aggressiveness) instead, 0 has no such limit.

@@ -22,7 +22,7 @@ def perceptron(
     random_state: Any = None,
     state: OnlineState | None = None,
 ) -> Result[OnlineState]:
-    """w ← w + φ(x, y) - φ(x, ŷ), ŷ the best labelling under w; the result is the average of all w.
+    """W ← w + φ(x, y) - φ(x, ŷ), ŷ the best labelling under w; the result is the average of all w.
 
     Ends when an epoch makes no mistake. The loss is the number of wrong labels.
     """

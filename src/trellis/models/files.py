@@ -1,0 +1,191 @@
+"""Models as ``.trellis`` files: `save` writes one, `load` gives back a model of the right class."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trellis.errors import FormatError, InputError
+from trellis.features.vectorizer import ReadyFeatures, from_parts
+from trellis.formats import native
+from trellis.formats.native import Contents, expect, finite
+from trellis.models.crf import CRF
+from trellis.models.decoding import as_array
+from trellis.models.hmm import HMM
+from trellis.models.layout import Layout
+from trellis.models.linear import LinearChainModel
+from trellis.models.memm import MEMM
+
+__all__ = ["load", "save"]
+
+_KINDS: dict[str, type[Any]] = {"crf": CRF, "memm": MEMM, "hmm": HMM}
+_NOT_STORED = ("features", "edge_features")  # they are stored as what they have become
+_LINEAR = {
+    "weights": np.float64,
+    "state_begin": np.int64,
+    "state_label": np.uint16,
+    "bigram": np.int32,
+}
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model. The file appears whole or not at all."""
+    kind = next((k for k, cls in _KINDS.items() if type(model) is cls), None)
+    if kind is None:
+        raise InputError(f"cannot save a {type(model).__name__}: its kind has no file format")
+    model._fitted()
+    feature_meta, feature_tensors = model.features_.to_parts()
+    meta = {
+        "parameters": _parameters(model),
+        "classes": _labels(model.classes_.tolist()),
+        "features": {"kind": model.features_.kind, **feature_meta},
+    }
+    tensors = {f"features.{name}": array for name, array in feature_tensors.items()}
+    if kind == "hmm":
+        for name in ("start", "transitions", "emissions"):
+            tensors[name] = getattr(model, f"{name}_")
+    else:
+        meta["training"] = {
+            "iterations": int(model.n_iter_),
+            "objective": float(model.objective_),
+            "converged": bool(model.converged_),
+        }
+        tensors |= _linear_tensors(model)
+    native.write(path, kind, meta, tensors)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    features: Callable[[Any], Any] | None = None,
+    edge_features: Callable[[Any], Any] | None = None,
+) -> Any:
+    """The model that a file holds; FormatError if the file is damaged or not one of trellis.
+
+    ``features`` and ``edge_features`` are the functions that the model was trained with, if it was:
+    a file cannot hold them.
+    """
+    contents = native.read(path)
+    if contents.kind not in _KINDS:
+        raise FormatError(f"{path}: holds a model of kind {contents.kind!r}, which is unknown")
+    try:
+        model = _build(contents)
+    except FormatError:
+        raise
+    except (InputError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise FormatError(f"{path}: {error}") from None
+    if isinstance(model.features_, ReadyFeatures):
+        model.features_.make = features or model.features_.make
+        model.features_.make_edges = edge_features or model.features_.make_edges
+        for name, value in (("features", features), ("edge_features", edge_features)):
+            if value is not None:
+                model.set_params(**{name: value})
+    return model
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    stored = {}
+    for name, value in model.get_params(deep=False).items():
+        if name in _NOT_STORED or isinstance(value, np.random.Generator | np.random.RandomState):
+            continue
+        if isinstance(value, np.generic):
+            value = value.item()
+        if name == "constraints" and value is not None and not isinstance(value, str):
+            value = [_labels(pair) for pair in value]
+        if name == "label_weight" and value is not None:
+            value = [[*_labels([k]), float(v)] for k, v in value.items()]
+        stored[name] = value
+    return stored
+
+
+def _labels(labels: Any) -> list[Any]:
+    for label in labels:
+        if not isinstance(label, str | int | float | bool):
+            raise InputError(f"a file can hold labels that are str or numbers, not {label!r}")
+    return list(labels)
+
+
+def _linear_tensors(model: LinearChainModel) -> dict[str, Any]:
+    layout, w = model.layout_, model.coef_
+    tensors = {
+        "weights": w,
+        "state_begin": layout.state_begin,
+        "state_label": layout.state_label,
+        "bigram": layout.bigram,
+    }
+    if layout.edge_begin is not None and layout.edge_bigram is not None:
+        tensors |= {"edge_begin": layout.edge_begin, "edge_bigram": layout.edge_bigram}
+    return tensors
+
+
+def _build(contents: Contents) -> Any:
+    meta, tensors = contents.meta, contents.tensors
+    model = _KINDS[contents.kind](**_checked_parameters(meta["parameters"], contents.kind))
+    classes = meta["classes"]
+    if not isinstance(classes, list) or not classes or len(set(classes)) != len(classes):
+        raise InputError("classes must be a list of distinct labels")
+    model.classes_ = as_array(tuple(_labels(classes)))
+    model.features_ = _features(contents)
+    if contents.kind == "hmm":
+        return _build_hmm(model, contents)
+    for name in ("weights", "state_begin", "bigram"):
+        expect(tensors, name, _LINEAR[name], (None,))
+    model.coef_ = finite(tensors, "weights")
+    edges = [tensors.get(name) for name in ("edge_begin", "edge_bigram")]
+    layout = Layout(
+        len(classes),
+        expect(tensors, "state_begin", np.int64, (len(model.features_) + 1,)),
+        expect(tensors, "state_label", np.uint16, (None,)),
+        expect(tensors, "bigram", np.int32, (None,)),
+        *(None if e is None else np.ascontiguousarray(e) for e in edges),
+    )
+    if layout.edge_begin is not None and len(layout.edge_begin) != model.features_.edges + 1:
+        raise InputError("edge_begin does not fit the edge features")
+    if layout.size != len(model.coef_):
+        raise InputError(f"{layout.size} weights expected, {len(model.coef_)} found")
+    if np.any(np.diff(layout.bigram) <= 0):
+        raise InputError("bigrams must ascend")
+    layout.native  # noqa: B018  checks all ranges
+    model.layout_ = layout
+    training = meta["training"]
+    model.n_iter_, model.objective_ = int(training["iterations"]), float(training["objective"])
+    model.converged_, model.dev_scores_ = bool(training["converged"]), []
+    return model
+
+
+def _checked_parameters(stored: Any, kind: str) -> dict[str, Any]:
+    known = _KINDS[kind]().get_params(deep=False)
+    if not isinstance(stored, dict) or not stored.keys() <= known.keys():
+        raise InputError("parameters: unknown names")
+    parameters: dict[str, Any] = dict(stored)
+    constraints = parameters.get("constraints")
+    if isinstance(constraints, list):
+        parameters["constraints"] = [tuple(pair) for pair in constraints]
+    if parameters.get("label_weight") is not None:
+        parameters["label_weight"] = dict(map(tuple, parameters["label_weight"]))
+    return parameters
+
+
+def _features(contents: Contents) -> Any:
+    meta = dict(contents.meta["features"])
+    prefix = "features."
+    own = {k.removeprefix(prefix): v for k, v in contents.tensors.items() if k.startswith(prefix)}
+
+    def strings(name: str) -> list[str]:
+        return native.unpack_strings(own[f"{name}.bytes"], own[f"{name}.ends"], f"features.{name}")
+
+    return from_parts(meta.pop("kind", None), meta, own, strings)
+
+
+def _build_hmm(model: HMM, contents: Contents) -> HMM:
+    labels, tensors = len(model.classes_), contents.tensors
+    model.start_ = finite(tensors, "start")
+    model.transitions_ = finite(tensors, "transitions")
+    expect(tensors, "start", np.float64, (labels,))
+    expect(tensors, "transitions", np.float64, (labels, labels))
+    emissions = expect(tensors, "emissions", np.float64, (len(model.features_) + 1, labels))
+    if np.isnan(emissions).any() or (emissions > 0).any():
+        raise InputError("emissions must be logarithms of probabilities")
+    model.emissions_, model.log_likelihoods_ = emissions, []
+    return model
