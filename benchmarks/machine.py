@@ -66,15 +66,16 @@ def added_peak(call: Callable[[], object]) -> int | None:
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")  # peak := what is resident now
-        before = _resident("VmRSS")
+        before = resident("VmRSS")
         result = call()  # held until the peak is read: results count
         # not ru_maxrss: a child inherits the maximum of the process that started it
-        return _resident("VmHWM") - before if result is not None else None
+        return resident("VmHWM") - before if result is not None else None
     except OSError:
         return None
 
 
-def _resident(field: str) -> int:
+def resident(field: str) -> int:
+    """Bytes of this process: VmRSS now, VmHWM at the peak."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return 1024 * int(line.split()[1])

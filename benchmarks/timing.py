@@ -12,8 +12,11 @@ import json
 import os
 import platform
 import statistics
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,10 +72,7 @@ def time_alternating(cases: Iterable[Case], repeats: int, pause: float = 0.0) ->
     """
     cases = list(cases)
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
-    gc.collect()
-    gc.disable()
-    before, begin = _others_cpu(), time.perf_counter()
-    try:
+    with _Quiet() as quiet:
         for turn in range(repeats):
             for case in cases:
                 if case.most is None or turn < case.most:
@@ -80,15 +80,86 @@ def time_alternating(cases: Iterable[Case], repeats: int, pause: float = 0.0) ->
                     if case.most is None:  # capped cases are too slow for a cold start to show
                         case.call()
                     seconds[case.name].append(_seconds(case.call))
-    finally:
+    return _summary(seconds, quiet.others)
+
+
+Training = Callable[[Callable[[], None]], Any]
+"""``training(tick) -> result``: calls `tick` after each of its iterations."""
+
+
+def time_iterations(trainings: Mapping[str, Training], turn: int) -> tuple[Times, dict[str, Any]]:
+    """Seconds an iteration of trainings that take turns of so many iterations, and their results.
+
+    Each has a thread, and only one of them is awake. Its time up to the end of its first iteration
+    does not count: it holds what comes before the iterations.
+    """
+    turns = _Turns(trainings, turn)
+
+    def run(name: str) -> Any:
+        turns.wait(name)
+        try:
+            return trainings[name](lambda: turns.tick(name))
+        finally:
+            turns.pass_on()
+
+    with _Quiet() as quiet, ThreadPoolExecutor(len(trainings)) as pool:
+        running = {name: pool.submit(run, name) for name in trainings}
+        turns.pass_on()
+        results = {name: future.result() for name, future in running.items()}
+    return _summary({n: s[1:] for n, s in turns.seconds.items()}, quiet.others), results
+
+
+class _Turns:
+    """A baton that goes round; only the thread that holds it touches what is here."""
+
+    def __init__(self, names: Iterable[str], turn: int) -> None:
+        self.seconds: dict[str, list[float]] = {name: [] for name in names}
+        self._gates = {name: threading.Semaphore(0) for name in self.seconds}
+        self._queue = deque(self.seconds)
+        self._turn = turn
+        self._since = 0.0
+
+    def wait(self, name: str) -> None:
+        self._gates[name].acquire()
+        self._since = time.perf_counter()
+
+    def tick(self, name: str) -> None:
+        self.seconds[name].append(time.perf_counter() - self._since)
+        if len(self.seconds[name]) % self._turn == 0:
+            self._queue.append(name)
+            self.pass_on()
+            self.wait(name)
+        self._since = time.perf_counter()
+
+    def pass_on(self) -> None:
+        if self._queue:
+            self._gates[self._queue.popleft()].release()
+
+
+class _Quiet:
+    """A stretch without garbage collection, and how many cores others took meanwhile."""
+
+    others: float | None = None
+
+    def __enter__(self) -> _Quiet:
+        gc.collect()
+        gc.disable()
+        self._before, self._begin = _others_cpu(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         gc.enable()
+        elapsed = time.perf_counter() - self._begin
+        if self._before is not None and elapsed > 0.5:  # the system counts in ticks of 10 ms
+            self.others = max(0.0, (_others_cpu() - self._before) / elapsed)
+
+
+def _summary(seconds: Mapping[str, list[float]], others: float | None) -> Times:
     times = Times(
         (name, Timing(statistics.median(values), min(values), len(values)))
         for name, values in seconds.items()
     )
-    elapsed = time.perf_counter() - begin
-    if before is not None and elapsed > 0.5:  # the system counts in ticks of 10 ms
-        times.others = max(0.0, (_others_cpu() - before) / elapsed)
+    times.others = others
     return times
 
 

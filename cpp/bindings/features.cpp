@@ -30,7 +30,9 @@ using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
                               std::to_string(position) + ": " + what);
 }
 
-std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+std::string type_name(PyObject* object) {
+  return PyUnicode_Check(object) ? "a str with lone surrogates" : Py_TYPE(object)->tp_name;
+}
 
 // The text of a str; false if it is none, or has lone surrogates.
 bool text_of(PyObject* object, std::string_view* text) {
@@ -297,7 +299,8 @@ class Extractor {
     for (int c = 0; c < columns_; ++c) {
       if (!text_of(PyTuple_GET_ITEM(token, c), &text)) {
         fail(i, t,
-             "column " + std::to_string(c) + " is not a str: " + type_name(PyTuple_GET_ITEM(token, c)));
+             "column " + std::to_string(c) + " must be a str, not " +
+                 type_name(PyTuple_GET_ITEM(token, c)));
       }
       use(c, text);
     }
@@ -309,8 +312,12 @@ class Extractor {
     read(
         sequences,
         [&](int column, std::string_view text) {
-          const std::uint32_t id = raw_.intern(text);
-          if (id == derived_.size()) derived_.push(derive_all(std::string(text), true));
+          std::uint32_t id = raw_.find(text);
+          if (id == kNone) {  // what derives may raise: then nothing has changed
+            const std::vector<std::uint32_t> of_fields = derive_all(std::string(text), true);
+            id = raw_.intern(text);
+            derived_.push(of_fields);
+          }
           x.columns[column].push_back(id);
         },
         [&] { x.begin.push_back(static_cast<std::int64_t>(x.columns[0].size())); });
@@ -470,8 +477,11 @@ class Vocabulary {
     }
     const double number_value = PyFloat_AsDouble(value);
     if (number_value == -1.0 && PyErr_Occurred() != nullptr) {
+      const bool large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
       PyErr_Clear();
-      fail(r.sequence, r.position, "the value of " + r.name + " is of type " + type_name(value));
+      const std::string what =
+          large ? "is too large" : "must be a str or a number, not " + type_name(value);
+      fail(r.sequence, r.position, "the value of " + r.name + " " + what);
     }
     emit(r, r.name, number_value, number);
   }
@@ -490,8 +500,8 @@ void bind_features(nb::module_& m) {
                     const std::string&, nb::object>(),
            nb::arg("fields"), nb::arg("templates"), nb::arg("outside").none(), nb::arg("gazetteers"),
            nb::arg("flag"), nb::arg("derive"))
-      .def("learn", &Extractor::learn)
-      .def("extract", &Extractor::extract, nb::arg("sequences"), nb::arg("threads"))
+      .def("learn", &Extractor::learn, nb::arg("sequences").none())
+      .def("extract", &Extractor::extract, nb::arg("sequences").none(), nb::arg("threads"))
       .def("keys", &Extractor::keys, nb::arg("edge"))
       .def("strings", &Extractor::strings, nb::arg("raw"))
       .def("restore", &Extractor::restore)
@@ -500,8 +510,8 @@ void bind_features(nb::module_& m) {
       .def_prop_ro("key_size", &Extractor::key_size);
   nb::class_<Vocabulary>(m, "Vocabulary")
       .def(nb::init<>())
-      .def("learn", &Vocabulary::learn)
-      .def("find", &Vocabulary::find)
+      .def("learn", &Vocabulary::learn, nb::arg("sequences").none())
+      .def("find", &Vocabulary::find, nb::arg("sequences").none())
       .def("strings", &Vocabulary::strings)
       .def("restore", &Vocabulary::restore)
       .def("__len__", &Vocabulary::size);

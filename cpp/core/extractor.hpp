@@ -119,6 +119,7 @@ class TemplateExtractor {
   void fill(const EncodedTokens& x, std::int64_t begin, std::int64_t end, const DerivedValues& known,
             const DerivedValues& fresh, Memory& memory) const {
     const std::int64_t length = end - begin;
+    if (length == 0) return;
     memory.values.resize(spec_.fields.size() * static_cast<std::size_t>(length));
     for (std::size_t f = 0; f < spec_.fields.size(); ++f) {
       const Field& field = spec_.fields[f];

@@ -106,59 +106,80 @@ class DenseAttributes {
 class PlannedRows {
  public:
   PlannedRows(const Layout& layout, const Attributes& x, const DenseAttributes& dense)
-      : dense_begin_{0}, sparse_begin_{0}, layout_(layout) {
-    dense_begin_.reserve(x.rows + 1);
-    sparse_begin_.reserve(x.rows + 1);
+      : layout_(layout) {
+    for (std::vector<std::int64_t>* begin : {&dense_begin_, &sparse_begin_, &few_begin_}) {
+      begin->reserve(x.rows + 1);
+      begin->push_back(0);
+    }
     for (std::int64_t r = 0; r < x.rows; ++r) {
-      for (std::int64_t i = x.begin[r]; i < x.begin[r + 1]; ++i)
-        add(x.id[i], x.value ? x.value + i : nullptr, dense);
+      for (std::int64_t i = x.begin[r]; i < x.begin[r + 1]; ++i) {
+        add(x.id[i], x.value == nullptr ? nullptr : x.value + i, dense);
+      }
       dense_begin_.push_back(static_cast<std::int64_t>(dense_.size()));
       sparse_begin_.push_back(static_cast<std::int64_t>(sparse_.size()));
+      few_begin_.push_back(static_cast<std::int64_t>(few_.size()));
     }
-    sparse_.resize(sparse_.size() + kPast, Stretch{0, 0});  // prefetched, never used
+    dense_.resize(dense_.size() + kPast, 0);  // fetched ahead, never used
+    sparse_.resize(sparse_.size() + kPast, Stretch{0, 0});
+    few_.resize(few_.size() + kPast, 0);
   }
 
   RowPlan plan() const {
-    return {layout_.labels,
-            padded(layout_.labels),
-            dense_begin_.data(),
-            dense_.data(),
-            dense_value_.empty() ? nullptr : dense_value_.data(),
-            sparse_begin_.data(),
-            sparse_.data(),
-            sparse_value_.empty() ? nullptr : sparse_value_.data(),
+    return {layout_.labels,     padded(layout_.labels), dense_begin_.data(),
+            dense_.data(),      data_of(dense_value_),  sparse_begin_.data(),
+            sparse_.data(),     data_of(sparse_value_), few_begin_.data(),
+            few_.data(),        few_label_.data(),      data_of(few_value_),
             layout_.state_label};
   }
 
-  // One past the last weight that sparse occurrences in these rows touch.
-  std::uint32_t touched(std::int64_t begin, std::int64_t end) const {
-    std::uint32_t last = 0;
+  // One past the last weight that occurrences without dense weights touch in these rows.
+  std::int64_t touched(std::int64_t begin, std::int64_t end) const {
+    std::int64_t last = 0;
     for (std::int64_t i = sparse_begin_[begin]; i < sparse_begin_[end]; ++i) {
-      last = std::max(last, sparse_[i].begin + sparse_[i].count);
+      last = std::max<std::int64_t>(last, std::int64_t{sparse_[i].begin} + sparse_[i].count);
+    }
+    for (std::int64_t i = few_begin_[begin]; i < few_begin_[end]; ++i) {
+      last = std::max<std::int64_t>(last, std::int64_t{few_[i]} + 1);
     }
     return last;
   }
 
+  // How many steps the kernels take for all rows, to compare with other work.
+  double work() const {
+    return static_cast<double>(few_.size() + 8 * sparse_.size() + 3 * dense_.size());
+  }
+
  private:
   static constexpr std::size_t kPast = 32;
+  static constexpr std::int64_t kFew = 8;
+
+  static const double* data_of(const std::vector<double>& values) {
+    return values.empty() ? nullptr : values.data();
+  }
 
   void add(std::int32_t a, const double* value, const DenseAttributes& dense) {
     if (a < 0 || a >= layout_.attributes) return;
+    const std::int64_t begin = layout_.state_begin[a], end = layout_.state_begin[a + 1];
     if (dense.place(a) >= 0) {
       dense_.push_back(static_cast<std::uint32_t>(dense.place(a)));
       if (value != nullptr) dense_value_.push_back(*value);
-      return;
+    } else if (end - begin <= kFew) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        few_.push_back(static_cast<std::uint32_t>(i));
+        few_label_.push_back(layout_.state_label[i]);
+        if (value != nullptr) few_value_.push_back(*value);
+      }
+    } else {
+      sparse_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin)});
+      if (value != nullptr) sparse_value_.push_back(*value);
     }
-    const std::int64_t begin = layout_.state_begin[a], end = layout_.state_begin[a + 1];
-    if (begin == end) return;
-    sparse_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin)});
-    if (value != nullptr) sparse_value_.push_back(*value);
   }
 
-  std::vector<std::int64_t> dense_begin_, sparse_begin_;
-  std::vector<std::uint32_t> dense_;
+  std::vector<std::int64_t> dense_begin_, sparse_begin_, few_begin_;
+  std::vector<std::uint32_t> dense_, few_;
   std::vector<Stretch> sparse_;
-  std::vector<double> dense_value_, sparse_value_;
+  std::vector<std::uint16_t> few_label_;
+  std::vector<double> dense_value_, sparse_value_, few_value_;
   Layout layout_;
 };
 
@@ -214,7 +235,7 @@ struct SeenCells {
 };
 
 // cell: of each row, -1 if not known; then all of `allowed` (rows, cells) count, if given. An attribute
-// is kept with a cell if its values, times the rows' weights, sum to at least min_sum.
+// is kept with a cell if its values, times the rows' weights, sum to at least min_sum, or if that is 0.
 inline SeenCells seen_cells(const Attributes& x, std::int64_t attributes, int cells,
                             const std::int32_t* cell, const bool* allowed, const double* weight,
                             double min_sum) {
@@ -256,7 +277,7 @@ inline SeenCells seen_cells(const Attributes& x, std::int64_t attributes, int ce
     }
     std::sort(mine.begin(), mine.end());
     for (const std::int32_t c : mine) {
-      if (sum[c] >= min_sum) seen.cell.push_back(c);
+      if (min_sum <= 0.0 || sum[c] >= min_sum) seen.cell.push_back(c);
       sum[c] = 0.0;
       touched[c] = 0;
     }

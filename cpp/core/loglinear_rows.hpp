@@ -21,12 +21,39 @@ TRELLIS_INLINE void sparse_scores(const RowPlan& plan, const double* weights, st
   }
 }
 
-// Up to kMost vectors of labels stay in registers while the dense attributes of a row are added.
+template <bool kOnes>
+TRELLIS_INLINE void few_scores(const RowPlan& plan, const double* weights, std::int64_t begin,
+                               std::int64_t end, double* row) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    __builtin_prefetch(weights + plan.few[i + kAhead]);
+    row[plan.few_label[i]] += (kOnes ? 1.0 : plan.few_value[i]) * weights[plan.few[i]];
+  }
+}
+
+template <bool kOnes>
+TRELLIS_INLINE void few_gradient(const RowPlan& plan, const double* row, std::int64_t begin,
+                                 std::int64_t end, double* gradient) {
+  for (std::int64_t i = begin; i < end; ++i) {
+    __builtin_prefetch(gradient + plan.few[i + kAhead], 1);
+    gradient[plan.few[i]] += (kOnes ? 1.0 : plan.few_value[i]) * row[plan.few_label[i]];
+  }
+}
+
+// Asks for a dense row some occurrences ahead.
+template <int N, int kWrite>
+TRELLIS_INLINE void fetch_dense(const RowPlan& plan, const double* table, std::int64_t i) {
+  const double* row = table + static_cast<std::int64_t>(plan.dense[i + kAhead]) * plan.stride;
+#pragma GCC unroll 4
+  for (int n = 0; n < N * kWidth; n += 8) __builtin_prefetch(row + n, kWrite);
+}
+
+// Up to four vectors of labels stay in registers while the dense attributes of a row are added.
 template <int N>
 TRELLIS_INLINE void dense_scores(const RowPlan& plan, const double* table, std::int64_t begin,
                                  std::int64_t end, int column, double* row) {
   Vec sum[N] = {};
   for (std::int64_t i = begin; i < end; ++i) {
+    fetch_dense<N, 0>(plan, table + column, i);
     const double* w = table + static_cast<std::int64_t>(plan.dense[i]) * plan.stride + column;
     const Vec value = splat(plan.dense_value == nullptr ? 1.0 : plan.dense_value[i]);
 #pragma GCC unroll 4
@@ -43,6 +70,7 @@ TRELLIS_INLINE void dense_gradient(const RowPlan& plan, const double* row, std::
 #pragma GCC unroll 4
   for (int n = 0; n < N; ++n) r[n] = load(row + column + n * kWidth);
   for (std::int64_t i = begin; i < end; ++i) {
+    fetch_dense<N, 1>(plan, table + column, i);
     double* g = table + static_cast<std::int64_t>(plan.dense[i]) * plan.stride + column;
     const Vec value = splat(plan.dense_value == nullptr ? 1.0 : plan.dense_value[i]);
 #pragma GCC unroll 4
@@ -86,6 +114,11 @@ inline void score_rows(const RowPlan& plan, const double* dense_weights, const d
       for (int y = 0; y < plan.labels; ++y) row[y] = 0.0;
     }
     sparse_scores(plan, weights, plan.sparse_begin[r], plan.sparse_begin[r + 1], row);
+    if (plan.few_value == nullptr) {
+      few_scores<true>(plan, weights, plan.few_begin[r], plan.few_begin[r + 1], row);
+    } else {
+      few_scores<false>(plan, weights, plan.few_begin[r], plan.few_begin[r + 1], row);
+    }
     if (row != to) copy_row(row, to, plan.labels);
   }
 }
@@ -111,6 +144,11 @@ inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t b
       double* g = gradient + s.begin;
       const std::uint16_t* label = plan.label + s.begin;
       for (std::uint32_t k = 0; k < s.count; ++k) g[k] += value * row[label[k]];
+    }
+    if (plan.few_value == nullptr) {
+      few_gradient<true>(plan, row, plan.few_begin[r], plan.few_begin[r + 1], gradient);
+    } else {
+      few_gradient<false>(plan, row, plan.few_begin[r], plan.few_begin[r + 1], gradient);
     }
   }
 }

@@ -15,7 +15,9 @@ struct Stretch {
   std::uint32_t count;
 };
 
-// The occurrences of attributes in rows, split into those with dense weights and the rest.
+// The occurrences of attributes in rows: those with dense weights, those with a long stretch of weights,
+// and those with few weights, which are spelled out one by one: loops over one or two would mostly end
+// where the processor does not expect it.
 struct RowPlan {
   int labels;
   int stride;
@@ -24,8 +26,12 @@ struct RowPlan {
   const double* dense_value;         // null: all 1
   const std::int64_t* sparse_begin;  // (rows + 1)
   const Stretch* sparse;
-  const double* sparse_value;  // null: all 1
-  const std::uint16_t* label;  // of each weight
+  const double* sparse_value;      // null: all 1
+  const std::int64_t* few_begin;   // (rows + 1)
+  const std::uint32_t* few;        // weights
+  const std::uint16_t* few_label;  // and their labels
+  const double* few_value;         // null: all 1
+  const std::uint16_t* label;      // of each weight
 };
 
 struct LoglinearKernels {

@@ -143,8 +143,7 @@ class Objective {
       known_.push_back(std::find(y, y + length(i), -1) == y + length(i));
       partial_ = partial_ || known_.back() == 0;
     }
-    const double work = 4.0 * static_cast<double>(rows_.plan().sparse_begin[rows]) +
-                        0.25 * static_cast<double>(rows * labels * labels);
+    const double work = rows_.work() + 0.25 * static_cast<double>(rows * labels * labels);
     const std::int64_t bytes = 8 * (layout_.size() + 2 * square_ + dense_.table_size());
     const auto worth = static_cast<std::int64_t>(work / (10.0 * static_cast<double>(size() + 1)));
     const std::int64_t count = std::clamp<std::int64_t>(std::min(worth, kSlotBytes / bytes), 2, 16);

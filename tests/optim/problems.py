@@ -17,7 +17,7 @@ def rosenbrock(w: Any, gradient: Any) -> float:
 rosenbrock_hessian = rosen_hess
 
 
-def quadratic(n: int = 30, condition: float = 1e4) -> tuple[Objective, np.ndarray]:
+def quadratic(n: int = 30, condition: float = 1e3) -> tuple[Objective, np.ndarray]:
     """½ (w - w*)ᵀ A (w - w*) with eigenvalues from 1 to `condition`, and w*."""
     rng = np.random.default_rng(n)
     basis, _ = np.linalg.qr(rng.normal(size=(n, n)))

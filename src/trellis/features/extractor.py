@@ -104,10 +104,19 @@ class TemplateFeatures:
             features._core.restore(strings("values"), strings("words"), keys, edge_keys)
         except ValueError as error:
             raise InputError(str(error)) from None
-        heads = np.concatenate([k[:: features._core.key_size] for k in (keys, edge_keys)])
-        if heads.size and int(heads.max()) >= len(features._literals):
-            raise InputError("keys: no such template")
+        features._check_keys()
         return features
+
+    def _check_keys(self) -> None:
+        """Each key has as many values as its template has parts."""
+        parts = np.array([len(literals) - 1 for literals in self._literals], dtype=np.int64)
+        for edge in (False, True):
+            keys = self._core.keys(edge).reshape(-1, self._core.key_size)
+            if len(keys) and int(keys[:, 0].max()) >= len(parts):
+                raise InputError("keys: no such template")
+            wanted = np.arange(self._core.key_size - 1) < parts[keys[:, 0]][:, None]
+            if not np.array_equal(keys[:, 1:] != _NONE, wanted):
+                raise InputError("keys: one has more or fewer values than its template")
 
     def __getstate__(self) -> dict[str, Any]:
         meta, tensors = self.to_parts()
@@ -131,6 +140,14 @@ class TemplateFeatures:
                     gazetteers.append((n, fields.index(text), phrases))
         self._fields = fields
         number = {literals: n for n, literals in enumerate(self._literals)}
+        try:
+            return self._make_core(fields, number, gazetteers)
+        except (TypeError, UnicodeError):  # nanobind cannot pass a str with lone surrogates
+            raise InputError("the spec has text with lone surrogates") from None
+
+    def _make_core(
+        self, fields: list[Field], number: dict[Any, int], gazetteers: Any
+    ) -> _core.Extractor:
         return _core.Extractor(
             [(f.column, "python" if f.kind in _BY_PYTHON else f.kind, f.size) for f in fields],
             [

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.errors import InputError
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -53,4 +54,9 @@ class Batch:
 
 def lengths_of(X: Any) -> Integers:
     """How many positions each sequence has."""
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
+    for i, x in enumerate(X):
+        if isinstance(x, str | bytes | dict) or not hasattr(x, "__len__"):
+            raise InputError(f"sequence {i} must be a list of tokens, not {type(x).__name__}")
     return np.fromiter(map(len, X), dtype=np.int64, count=len(X))

@@ -5,8 +5,8 @@ A token has columns (a ``str`` is one column). A *field* f is a function of one 
 
     literals[0] + f₁(x[i + offset₁]) + literals[1] + f₂(x[i + offset₂]) + … + literals[n]
 
-An attribute is its name: templates that spell the same name give the same attribute, as the bag of
-words of CRF++ does. A field may have no value at a position; then the template does not fire there.
+Templates with the same literals give the same attributes, as the bag of words of CRF++ does. A
+field may have no value at a position; then the template does not fire there.
 
 >>> spec = Spec(
 ...     fields=(Field(), Field(kind="suffix", size=2)),

@@ -135,7 +135,8 @@ class ReadyFeatures:
             rows = Rows(*read(self._names, _made(self.make, X, lengths)))
             if self.make_edges is None:
                 return Batch(lengths, rows)
-            edges = [[[], *rest[1:]] for rest in _made(self.make_edges, X, lengths)]
+            made = _made(self.make_edges, X, lengths)
+            edges = [[[], *own[1:]] if len(own) else [] for own in made]
             return Batch(lengths, rows, Rows(*read(self._edge_names, edges)))
         except InputError:
             raise
@@ -172,7 +173,7 @@ class ArrayFeatures:
                 raise InputError(
                     f"sequence {i} has {_columns_of(x, i)} columns, expected {self.columns}"
                 )
-            parts.append(sparse.csr_array(x, dtype=np.float64))
+            parts.append(_csr(x, i))
         matrix = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, 0))
         bad = ~np.isfinite(matrix.data)
         if bad.any():
@@ -235,6 +236,8 @@ def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
         if edge_features is not None:
             raise InputError("edge_features go with ready features; a spec has edge templates")
         return TemplateFeatures(features)
+    if edge_features is not None and not callable(edge_features):
+        raise InputError(f"edge_features must be a function, not {type(edge_features).__name__}")
     if callable(features):
         return ReadyFeatures(features, edge_features)
     if features is not None:
@@ -242,8 +245,12 @@ def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
             "features must be None, a Spec, a Window or a function of a sequence, "
             f"not {type(features).__name__}"
         )
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     first = next((x for x in X if _size(x)), None)
     if hasattr(first, "shape"):
+        if edge_features is not None:
+            raise InputError("edge_features go with dicts and lists of features, not with arrays")
         return ArrayFeatures()
     token = first[0] if first is not None else ""
     if isinstance(token, str | tuple) and edge_features is None:
@@ -263,7 +270,19 @@ def from_parts(
 
 
 def _size(x: Any) -> int:
+    if isinstance(x, str | bytes | dict) or not (hasattr(x, "__len__") or hasattr(x, "shape")):
+        raise InputError(f"a sequence must be a list of tokens, not {type(x).__name__}")
     return int(x.shape[0]) if hasattr(x, "shape") else len(x)
+
+
+def _csr(x: Any, i: int) -> Any:
+    from scipy import sparse
+
+    if x.dtype.kind not in "biuf":
+        raise InputError(f"sequence {i} has dtype {x.dtype}: must be real numbers")
+    matrix = sparse.csr_array(x, dtype=np.float64, copy=True)
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def _columns_of(x: Any, i: int) -> int:

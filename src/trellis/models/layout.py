@@ -201,7 +201,9 @@ def _bigrams(
     inner = cells >= 0
     row_weights = None if per_row is None else per_row[inner]
     sums = np.bincount(cells[inner], weights=row_weights, minlength=count * count)
-    seen = (sums > 0) & (sums >= min_count)
+    seen = np.bincount(cells[inner], minlength=count * count) > 0
+    if min_count > 0:
+        seen &= sums >= min_count
     return np.flatnonzero(seen).astype(np.int32), cells
 
 

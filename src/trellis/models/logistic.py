@@ -17,14 +17,17 @@ __all__ = ["LogisticRegression"]
 class LogisticRegression(Regression):
     """log p(1|x) / p(0|x) = w · x + b.
 
-    Parameters
-    ----------
-    l2, l1 : strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁; the intercept b has none.
-    solver : "lbfgs" (OWL-QN with l1 > 0), "newton" (iteratively reweighted least squares: fewest
-        iterations, for up to some thousands of features), or "gradient" (plain ascent).
-    fit_intercept : whether there is a b.
-    max_iter, tol : the solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖).
-    n_jobs : threads of the optimiser; results do not depend on it.
+    ``l2``, ``l1``
+        strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁; the intercept b has none.
+    ``solver``
+        "lbfgs" (OWL-QN with l1 > 0), "newton" (iteratively reweighted least squares: the fewest
+        iterations, for up to some thousands of features) or "gradient" (plain ascent).
+    ``fit_intercept``
+        whether there is a b.
+    ``max_iter``, ``tol``
+        the solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖).
+    ``n_jobs``
+        threads of the optimiser; results do not depend on it.
 
     Attributes are those of scikit-learn's class (``coef_`` is ``(1, features)``), and
     ``objective_``, the loss that was reached, with its penalties. X is dense or a sparse matrix.
@@ -89,9 +92,9 @@ class LogisticRegression(Regression):
 def logistic_problem(
     X: Matrix, labels: Any, weights: Vector, l2: float, intercept: bool
 ) -> Problem:
-    """Σᵢ vᵢ log(1 + exp(∓(w · xᵢ + b))) + (l2/2) ‖w‖², with ∇ = Xᵀ v (p - y), ∇² = Xᵀ v p (1 - p) X.
+    """Σᵢ vᵢ log(1 + exp(∓(w · xᵢ + b))) + (l2/2) ‖w‖².
 
-    The weights are w, then b.
+    ∇ = Xᵀ v (p - y) + l2 w and ∇² = Xᵀ v p (1 - p) X + l2 I. The weights are w, then b.
     """
     d = X.shape[1]
     sign = np.where(labels == 1, 1.0, -1.0)

@@ -18,8 +18,9 @@ class MEMM(LinearChainModel):
 
     Trained on (previous label, observation) → label, and decoded by Viterbi over the products. Each
     step must hand on all the probability it is given, whatever is observed: the label bias that the
-    CRF does not have (``examples/label_bias.py``). Parameters are those of `CRF`; the online solvers
-    are not for it. Where a label or the one before it is unknown, the step is left out of training.
+    CRF does not have (``examples/label_bias.py``). Parameters are those of `CRF`, but the online
+    solvers are not for it. Where a label or the one before it is unknown, training leaves out the
+    step.
 
     >>> X, y = [["r", "i", "b"], ["r", "o", "b"]] * 3, [["1", "2", "3"], ["4", "5", "3"]] * 3
     >>> MEMM(l2=0.1).fit(X, y).predict([["r", "o", "b"]])

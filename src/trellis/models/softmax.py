@@ -6,6 +6,7 @@ With φ(x, y) = x at the place of y, and zeros elsewhere, this is multinomial lo
 """
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self, cast
 
 import numpy as np
@@ -32,15 +33,19 @@ __all__ = ["SoftmaxRegression"]
 class SoftmaxRegression(Regression):
     """p(y|x) ∝ exp(w_y · x + b_y), or ∝ exp(w · φ(x, y)) with ``features=φ``.
 
-    Parameters
-    ----------
-    l2, l1 : strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁; the intercepts b have none.
-    solver : "lbfgs" (OWL-QN with l1 > 0), "newton" (for few weights) or "gradient" (plain ascent).
-    fit_intercept : whether there are b; with ``features``, there are none, as φ can say it.
-    max_iter, tol : the solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖).
-    features : None, or a function φ(x, y) that returns a dict, a list of names or a vector for a
-        sample and a candidate label. X is then a list of anything.
-    n_jobs : threads of the optimiser; results do not depend on it.
+    ``l2``, ``l1``
+        strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁; the intercepts b have none.
+    ``solver``
+        "lbfgs" (OWL-QN with l1 > 0), "newton" (for few weights) or "gradient" (plain ascent).
+    ``fit_intercept``
+        whether there are b; with ``features`` there are none, as φ can hold them.
+    ``max_iter``, ``tol``
+        the solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖).
+    ``features``
+        None, or a function φ(x, y) that returns a dict, a list of names or a vector for a sample
+        and a candidate label. X is then a list of anything.
+    ``n_jobs``
+        threads of the optimiser; results do not depend on it.
 
     Attributes are those of scikit-learn's LogisticRegression, but ``coef_`` has one row a class
     also when there are two of them; and ``objective_``, the loss that was reached, with its
@@ -174,7 +179,7 @@ class _JointFeatures:
 
 def _is_vector(made: Any) -> bool:
     return isinstance(made, np.ndarray) or (
-        isinstance(made, list | tuple) and len(made) > 0 and isinstance(made[0], int | float)
+        isinstance(made, list | tuple) and len(made) > 0 and isinstance(made[0], Real)
     )
 
 
@@ -259,6 +264,6 @@ def joint_problem(rows: Matrix, onehot: NDArray[np.bool_], weights: Vector, l2: 
         pick = sparse.csr_matrix((p.ravel(), np.arange(n * k), np.arange(0, n * k + 1, k)))
         matrix = second - weighted_gram(pick @ rows, weights, False)
         matrix[np.diag_indices(len(w))] += l2
-        return cast(NDArray[np.float64], matrix)
+        return matrix
 
     return Problem(objective, hessian, np.ones(rows.shape[1], dtype=bool))

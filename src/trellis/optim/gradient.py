@@ -9,7 +9,7 @@ import numpy as np
 
 from trellis.errors import InputError, OptimizationError
 from trellis.native import as_integer
-from trellis.optim.linesearch import Search, armijo
+from trellis.optim.linesearch import armijo
 from trellis.optim.result import (
     Callback,
     Evaluations,
@@ -24,6 +24,7 @@ from trellis.optim.result import (
 )
 
 _MOST_TRIALS = 60
+_ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # relative: the loss does not show less
 
 
 def gradient_ascent(
@@ -38,7 +39,8 @@ def gradient_ascent(
     """Repeat w ← w - t ∇loss(w): ascent on the log-likelihood, where the loss is its negative.
 
     ``step`` is t. With None, each iteration tries twice the last t and halves it until the loss
-    falls by 10⁻⁴ of what the slope promises. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖).
+    falls by 10⁻⁴ of what the slope promises. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when
+    the loss has no digits left to show another step.
 
     >>> def bowl(w, gradient):
     ...     gradient[:] = 2 * (w - [3, -1])
@@ -107,11 +109,6 @@ def descend(
     return Result(here.w, here.loss, iteration, converged, message, None, evaluate.count)
 
 
-def moved(there: Point, search: Search) -> Moved:
-    """The outcome of a line search that ended there; a failed one is the last."""
-    return Moved(there, search.step, None if search.failure is None else (False, search.failure))
-
-
 class _Backtracking:
     """Steps that begin with twice the last one."""
 
@@ -120,15 +117,15 @@ class _Backtracking:
 
     def __call__(self, evaluate: Evaluations, here: Point) -> Moved:
         slope = -float(here.gradient @ here.gradient)
-        there, search = search_along(evaluate, here, -here.gradient, slope, 2.0 * self._step)
-        self._step = search.step
-        return moved(there, search)
+        moved = search_along(evaluate, here, -here.gradient, slope, 2.0 * self._step)
+        self._step = moved.step
+        return moved
 
 
-def search_along(
-    evaluate: Evaluations, here: Point, d: Vector, slope: float, step: float
-) -> tuple[Point, Search]:
-    """The first of t, t/2, t/4 ... with which w + t d lowers the loss enough; else ``here``."""
+def search_along(evaluate: Evaluations, here: Point, d: Vector, slope: float, step: float) -> Moved:
+    """To w + t d with the first of t, t/2, t/4 ... that lowers the loss enough; else nowhere."""
+    if -step * slope <= _ROUNDING * abs(here.loss):
+        return _last(evaluate, here, d, step)
     there = here
 
     def along(t: float) -> tuple[float, float]:
@@ -137,7 +134,16 @@ def search_along(
         return there.loss, t * slope
 
     search = armijo(along, here.loss, step, _MOST_TRIALS)
-    return here if search.failure is not None else there, search
+    if search.failure is not None:
+        return Moved(here, search.step, (False, search.failure))
+    return Moved(there, search.step)
+
+
+def _last(evaluate: Evaluations, here: Point, d: Vector, step: float) -> Moved:
+    """A step that is too small for the loss to show: taken if the gradient shows it."""
+    there = point_at(evaluate, here.w + step * d)
+    better = np.linalg.norm(there.gradient) < np.linalg.norm(here.gradient)
+    return Moved(there if better else here, step, (True, "the loss has no digits left to fall"))
 
 
 def _first(evaluate: Evaluations, w: Vector) -> Point:

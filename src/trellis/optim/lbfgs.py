@@ -245,21 +245,27 @@ class _Run:
             )
         self.norms = weights**0.5, slope**0.5
 
-    def advance(self) -> str | None:
-        """One iteration; why it failed, if it did, and then nothing has changed but the memory."""
+    def advance(self, reach: float = 1.0) -> str | None:
+        """One iteration; why it failed, if it did, and then nothing has changed but the memory.
+
+        Where nothing is remembered, d is the slope, and the first step to try has length ``reach``.
+        """
         slope = self.descent.direction(self.memory, self.here, self.d)
         if not slope < 0.0 and len(self.memory):
-            self.memory.forget()
-            slope = self.descent.direction(self.memory, self.here, self.d)
-        step = 1.0 if len(self.memory) else _core.dot(self.d, self.d, self.threads) ** -0.5
+            return self._start_again()
+        step = 1.0 if len(self.memory) else reach * _core.dot(self.d, self.d, self.threads) ** -0.5
         search = self.descent.move(self.here, self.d, slope, step, self.there)
         if search.failure is not None:
-            if not len(self.memory):
-                return search.failure
-            self.memory.forget()  # the remembered curvature misleads: once more, straight downhill
-            return self.advance()
+            return self._start_again() if len(self.memory) else search.failure
         self._arrive(search.step)
         return None
+
+    def _start_again(self) -> str | None:
+        """The remembered curvature misleads: straight downhill, no further than the last step."""
+        last, _ = self.memory.pairs()[-1]
+        reach = min(1.0, _core.dot(last, last, self.threads) ** 0.5)
+        self.memory.forget()
+        return self.advance(reach)
 
     def _arrive(self, step: float) -> None:
         self.step = step

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from trellis.errors import InputError, OptimizationError
-from trellis.optim.gradient import Moved, descend, moved, point_at, search_along
+from trellis.optim.gradient import Moved, descend, search_along
 from trellis.optim.result import Callback, Evaluations, Objective, Point, Result, Vector
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -38,20 +38,9 @@ def newton(
 
     def advance(evaluate: Evaluations, here: Point) -> Moved:
         d = newton_direction(hessian(here.w), here.gradient)
-        slope = float(d @ here.gradient)
-        if -slope <= 8.0 * _EPSILON * abs(here.loss):
-            return _last(evaluate, here, d)
-        there, search = search_along(evaluate, here, d, slope, 1.0)
-        return moved(there, search)
+        return search_along(evaluate, here, d, float(d @ here.gradient), 1.0)
 
     return descend(objective, w0, advance, max_iter, tolerance, callback)
-
-
-def _last(evaluate: Evaluations, here: Point, d: Vector) -> Moved:
-    """A step that is too small for the loss to show: taken if the gradient shows it."""
-    there = point_at(evaluate, here.w + d)
-    better = np.linalg.norm(there.gradient) < np.linalg.norm(here.gradient)
-    return Moved(there if better else here, 1.0, (True, "the loss has no digits left to fall"))
 
 
 def newton_direction(hessian: Any, gradient: Vector) -> Vector:

@@ -1,0 +1,255 @@
+"""The oracle of the sequence models: weights read by name, features counted one by one, and every
+labelling written out.
+
+score(x, y) = Σₜ Σ_a value(a, t) · w[a, yₜ] + Σₜ (w[yₜ₋₁, yₜ] + Σ_e value(e, t) · w[e, yₜ₋₁, yₜ])
+
+Nothing here uses the library's inference, and weights are only looked up, never computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from trellis.models.labels import encode
+
+Array = np.ndarray
+Legal = Callable[[tuple[Any, ...]], bool]
+
+
+# ---- data: a token is (state features, edge features), each {name: number}
+
+
+def state_part(x: Any) -> Any:
+    return [token[0] for token in x]
+
+
+def edge_part(x: Any) -> Any:
+    return [token[1] for token in x]
+
+
+def random_data(
+    seed: int,
+    n_labels: int,
+    lengths: Sequence[int],
+    *,
+    attributes: int = 6,
+    edge_attributes: int = 0,
+    per_token: int = 3,
+    real: bool = True,
+) -> tuple[list[Any], list[list[str]]]:
+    """Sequences of random sparse tokens, and labels L000, L001, … of which every one occurs."""
+    rng = np.random.default_rng(seed)
+    rows = sum(lengths)
+    labels = np.concatenate([rng.permutation(n_labels), rng.integers(n_labels, size=rows)])[:rows]
+    names = [f"L{n:03d}" for n in rng.permuted(labels)]
+
+    def some(count: int, prefix: str, most: int) -> dict[str, float]:
+        own = rng.choice(count, size=min(count, most), replace=False) if count else []
+        return {f"{prefix}{a}": float(rng.uniform(0.2, 2.0)) if real else 1.0 for a in own}
+
+    X, y, at = [], [], 0
+    for length in lengths:
+        X.append(
+            [
+                (some(attributes, "a", per_token), some(edge_attributes, "e", 2))
+                for _ in range(length)
+            ]
+        )
+        y.append(names[at : at + length])
+        at += length
+    return X, y
+
+
+# ---- the library's objective, and what it should be
+
+
+def problem_of(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    """The training problem of a fitted model on any data."""
+    batch = model.features_.find(X)
+    known = encode(y, batch.lengths, model.classes_.tolist())
+    weights = None if sample_weight is None else np.array(sample_weight, dtype=np.float64)
+    return model._problem(batch, known, weights)
+
+
+def evaluate(problem: Any, w: Array) -> tuple[float, Array]:
+    gradient = np.full(len(w), np.nan)
+    return problem.objective()(w, gradient), gradient
+
+
+@dataclass(frozen=True)
+class Scores:
+    """unary (T, L) and transition (T - 1, L, L) of one sequence."""
+
+    unary: Array
+    transition: Array
+
+    def of(self, path: Sequence[int]) -> float:
+        total = sum(self.unary[t, y] for t, y in enumerate(path))
+        return float(total + sum(self.transition[t, path[t], path[t + 1]] for t in range(len(path) - 1)))
+
+    def of_all(self) -> Array:
+        """(L**T,) in the order of `all_paths`."""
+        paths = all_paths(*self.unary.shape)
+        total = self.unary[np.arange(len(self.unary)), paths].sum(axis=1)
+        for t in range(len(self.transition)):
+            total = total + self.transition[t][paths[:, t], paths[:, t + 1]]
+        return total
+
+
+@cache
+def all_paths(length: int, n_labels: int) -> Array:
+    """(L**T, T): all labellings; the last position changes fastest."""
+    paths = np.indices((n_labels,) * length).reshape(length, -1).T.copy()
+    paths.flags.writeable = False
+    return paths
+
+
+def score(model: Any, w: Array, x: Any) -> Scores:
+    """What the weights say of one sequence of (state features, edge features) tokens."""
+    index = {label: n for n, label in enumerate(model.classes_)}
+    state, bigram, edge = by_name(model, w)
+    unary = np.zeros((len(x), len(index)))
+    transition = np.zeros((len(x) - 1, len(index), len(index)))
+    for (a, b), value in bigram.items():
+        transition[:, index[a], index[b]] = value
+    for t, (own, into) in enumerate(x):
+        for name, value in own.items():
+            for label, weight in state.get(name, {}).items():
+                unary[t, index[label]] += value * weight
+        for name, value in into.items() if t else ():
+            for (a, b), weight in edge.get(name, {}).items():
+                transition[t - 1, index[a], index[b]] += value * weight
+    return Scores(unary, transition)
+
+
+def by_name(model: Any, w: Array) -> tuple[dict[str, Any], dict[Any, float], dict[str, Any]]:
+    """{attribute: {label: w}}, {(before, after): w}, {edge attribute: {(before, after): w}}."""
+    layout, classes = model.layout_, model.classes_.tolist()
+    count = len(classes)
+    parts = [part.tolist() for part in layout.split(w)]
+    state: dict[str, Any] = {}
+    for a, name in enumerate(model.features_.names()):
+        own = slice(layout.state_begin[a], layout.state_begin[a + 1])
+        labels = [classes[n] for n in layout.state_label[own]]
+        state[name] = dict(zip(labels, parts[0][own], strict=True))
+
+    def pairs(cells: Any) -> list[tuple[Any, Any]]:
+        return [(classes[c // count], classes[c % count]) for c in cells.tolist()]
+
+    bigram = dict(zip(pairs(layout.bigram), parts[1], strict=True))
+    edge: dict[str, Any] = {}
+    for a, name in enumerate(model.features_.names(edge=True)):
+        own = slice(layout.edge_begin[a], layout.edge_begin[a + 1])
+        edge[name] = dict(zip(pairs(layout.edge_bigram[own]), parts[2][own], strict=True))
+    return state, bigram, edge
+
+
+def log_sum(values: Any) -> float:
+    values = np.asarray(values, dtype=np.float64)
+    top = float(values.max(initial=-np.inf))
+    return top if np.isinf(top) else top + float(np.log(np.exp(values - top).sum()))
+
+
+def agreeing(known: Sequence[Any], classes: Sequence[Any]) -> Array:
+    """(L**T,): whether each labelling is one that y (labels, sets, None) allows."""
+    paths = all_paths(len(known), len(classes))
+    fits = np.ones(len(paths), dtype=np.bool_)
+    for t, value in enumerate(known):
+        members = value if isinstance(value, set | frozenset) else {value}
+        if value is not None:
+            fits &= np.isin(paths[:, t], [n for n, label in enumerate(classes) if label in members])
+    return fits
+
+
+def permitted(length: int, classes: Sequence[Any], legal: Legal | None) -> Array:
+    """(L**T,): whether each labelling keeps to the constraints."""
+    paths = all_paths(length, len(classes))
+    if legal is None:
+        return np.ones(len(paths), dtype=np.bool_)
+    return np.array([legal(tuple(classes[n] for n in path)) for path in paths])
+
+
+def costs(classes: Sequence[Any], known: Sequence[Any], label_weight: Any) -> Array:
+    """(T, L): log(weight of the right label) for each wrong label."""
+    out = np.zeros((len(known), len(classes)))
+    for t, right in enumerate(known):
+        if right is not None and not isinstance(right, set | frozenset):
+            price = np.log((label_weight or {}).get(right, 1.0))
+            out[t] = [0.0 if label == right else price for label in classes]
+    return out
+
+
+def nll(
+    model: Any,
+    w: Array,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    legal: Legal | None = None,
+) -> float:
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ) of a CRF: log Σ over all labellings - log Σ over those that y allows."""
+    classes, total = model.classes_.tolist(), 0.0
+    for i, (x, known) in enumerate(zip(X, y, strict=True)):
+        scores = score(model, w, x)
+        raised = Scores(scores.unary + costs(classes, known, model.label_weight), scores.transition)
+        values, may = raised.of_all(), permitted(len(x), classes, legal)
+        loss = log_sum(values[may]) - log_sum(values[may & agreeing(known, classes)])
+        total += loss if sample_weight is None else sample_weight[i] * loss
+    return total
+
+
+def probabilities(scores: Scores, classes: Sequence[Any], legal: Legal | None = None) -> Array:
+    """p(y | x) of each labelling of `all_paths`."""
+    values, may = scores.of_all(), permitted(len(scores.unary), classes, legal)
+    return np.where(may, np.exp(values - log_sum(values[may])), 0.0)
+
+
+def forward(scores: Scores) -> float:
+    """log Z where there are too many labellings to write out."""
+    alpha = scores.unary[0]
+    for step, unary in zip(scores.transition, scores.unary[1:], strict=True):
+        alpha = np.array([log_sum(column) for column in (alpha[:, None] + step).T]) + unary
+    return log_sum(alpha)
+
+
+# ---- derivatives
+
+
+def central_differences(
+    loss: Callable[[Array], float], w: Array, which: Any, h: float = 1e-5
+) -> Array:
+    out = []
+    for k in which:
+        up, down = w.copy(), w.copy()
+        up[k] += h
+        down[k] -= h
+        out.append((loss(up) - loss(down)) / (2 * h))
+    return np.array(out)
+
+
+def bio(labels: tuple[Any, ...]) -> bool:
+    """I-X only after B-X or I-X."""
+    before = "O"
+    for label in labels:
+        if label.startswith("I-") and before not in (f"B-{label[2:]}", label):
+            return False
+        before = label
+    return True
+
+
+def bilou(labels: tuple[Any, ...]) -> bool:
+    """B-X I-X … L-X, or U-X, or O; a span that was begun is ended."""
+    inside = ""
+    for label in labels:
+        kind, _, name = label.partition("-")
+        if inside and (kind not in "IL" or name != inside):
+            return False
+        if not inside and kind in "IL":
+            return False
+        inside = name if kind in "BI" else ""
+    return not inside
