@@ -44,7 +44,7 @@ sanitize: $(VENV)/sanitize/installed  ## C++ tests and inference tests under ASA
 	$(BIN)/cmake -S . -B $(BUILD)/sanitize-cpp $(NINJA) -DTRELLIS_SANITIZE=$(SANITIZE)
 	$(call CPP_TESTS,$(BUILD)/sanitize-cpp)
 	$(BIN)/cmake -S . -B $(BUILD)/sanitize-threads $(NINJA) -DTRELLIS_SANITIZE=thread
-	export TSAN_OPTIONS=die_after_fork=0; $(call CPP_TESTS,$(BUILD)/sanitize-threads) -R 'test_chain|test_thread_pool'
+	export TSAN_OPTIONS=die_after_fork=0; $(call CPP_TESTS,$(BUILD)/sanitize-threads) -R 'test_chain|test_thread_pool|test_vectors|test_objective'
 	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  $(BIN)/python -m pytest -p no:cacheprovider tests/inference $(ARGS)
 

@@ -1,4 +1,7 @@
-"""CRFsuite through python-crfsuite and sklearn-crfsuite, called as their documents say."""
+"""CRFsuite through python-crfsuite and sklearn-crfsuite, called as their documents say.
+
+sklearn-crfsuite is imported where it is used: it brings scikit-learn, which is memory.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pycrfsuite
-import sklearn_crfsuite
 from crf_data import Labels, Outcome, Task
 
 
@@ -55,7 +57,10 @@ def train(
     """Run L-BFGS on what was appended; with a path, the model is written there."""
     trainer.tick = tick
     trainer.train(str(path))
-    log = trainer.logparser
+    return _outcome(trainer.logparser)
+
+
+def _outcome(log: Any) -> Outcome:
     trials = sum(each["linesearch_trials"] for each in log.iterations)
     last = log.iterations[-1]
     return Outcome(
@@ -63,13 +68,27 @@ def train(
     )
 
 
-def load_dicts(items: list[Any], y: Labels) -> None:
+def fit_dicts(task: Task) -> Outcome:
+    """sklearn-crfsuite's fit on dicts."""
+    from sklearn_crfsuite import CRF
+
+    crf = CRF(c1=task.c1, c2=task.c2, max_iterations=task.iterations)
+    return _outcome(crf.fit(task.items, task.y).training_log_)
+
+
+def load_dicts(task: Task) -> None:
     """What sklearn-crfsuite's fit does before it trains."""
-    sklearn_crfsuite.CRF(trainer_cls=LoadingTrainer).fit(items, y)
+    from sklearn_crfsuite import CRF
+
+    CRF(trainer_cls=LoadingTrainer).fit(task.items, task.y)
 
 
-def taggers(path: Path) -> tuple[pycrfsuite.Tagger, sklearn_crfsuite.CRF]:
-    """A model file, opened by both libraries."""
+def taggers(path: Path) -> tuple[pycrfsuite.Tagger, Any]:
+    """A model file, read by python-crfsuite and by sklearn-crfsuite; they need it no longer."""
+    from sklearn_crfsuite import CRF
+
     tagger = pycrfsuite.Tagger()
     tagger.open(str(path))
-    return tagger, sklearn_crfsuite.CRF(model_filename=str(path))
+    crf = CRF(model_filename=str(path))
+    assert crf.tagger_ is not None  # read when first asked for
+    return tagger, crf

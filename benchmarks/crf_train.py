@@ -167,7 +167,6 @@ def ingestion(quick: bool) -> list[Table]:
     """From tokens, lists of names and dicts to where the iterations can begin."""
     task = chunking_task(quick)
     corpus = Corpus(task.X, task.y)
-    dicts = made(chunking_dicts, corpus)
     table = Table(
         f"CoNLL-2000, {corpus.tokens:,} tokens: before the first iteration",
         ("from", "peer", "peer s", "ours s", "peer / ours", "at minima"),
@@ -183,15 +182,11 @@ def ingestion(quick: bool) -> list[Table]:
     def from_names() -> None:
         crf_peers.append(crf_peers.trainer_for(task), task.items, task.y)
 
+    names, dicts = ready(task, task.items), ready(task, made(chunking_dicts, corpus))
     rows: list[tuple[str, str, Callable[[], None], Task]] = [
         ("tokens", "python-crfsuite", from_tokens, task),
-        ("lists of names", "python-crfsuite", from_names, ready(task, task.items)),
-        (
-            "dicts",
-            "sklearn-crfsuite",
-            lambda: crf_peers.load_dicts(dicts, task.y),
-            ready(task, dicts),
-        ),
+        ("lists of names", "python-crfsuite", from_names, names),
+        ("dicts", "sklearn-crfsuite", lambda: crf_peers.load_dicts(dicts), dicts),
     ]
     sizes = {len(fitted(own).coef_) for *_, own in rows}
     if len(sizes) > 1:

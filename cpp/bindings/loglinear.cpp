@@ -268,6 +268,11 @@ class Scorer {
     require(size_of(w) == layout_.size(), "weights: size");
     table_ = aligned_doubles(dense_.table_size() + kPadding);
     dense_.expand(w_.data(), table_.get());
+    for (std::int64_t a = 0; a < layout_.attributes; ++a) {
+      const std::int64_t begin = layout_.state_begin[a], end = layout_.state_begin[a + 1];
+      places_.push_back(
+          {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin), dense_.place(a)});
+    }
   }
 
   void scores(const Rows& rows, int threads, Out<double, 2> out) const {
@@ -276,13 +281,17 @@ class Scorer {
     require(threads > 0, "threads must be positive");
     const nb::gil_scoped_release release;
     constexpr std::int64_t kTask = 1024;
+    const Attributes all = rows.view();
+    RowPlan plan{};
+    plan.labels = layout_.labels;
+    plan.stride = padded(layout_.labels);
+    plan.label = layout_.state_label;
     parallel_for((count + kTask - 1) / kTask, threads, [&] {
       return [&, this](std::int64_t task) {
         const std::int64_t begin = task * kTask, end = std::min(count, begin + kTask);
-        const Attributes all = rows.view();
-        const PlannedRows planned(layout_, {end - begin, all.begin + begin, all.id, all.value}, dense_);
-        kernels().loglinear.score_rows(planned.plan(), table_.get(), w_.data(), 0, end - begin,
-                                       out.data() + begin * layout_.labels);
+        kernels().loglinear.score_ids(plan, places_.data(), layout_.attributes, table_.get(), w_.data(),
+                                      all.begin + begin, all.id, all.value, end - begin,
+                                      out.data() + begin * layout_.labels);
       };
     });
   }
@@ -312,6 +321,7 @@ class Scorer {
   std::vector<double> w_;
   DenseAttributes dense_;
   AlignedDoubles table_;
+  std::vector<Place> places_;
 };
 
 std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(const Rows& rows, std::int64_t attributes,

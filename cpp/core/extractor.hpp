@@ -165,18 +165,6 @@ class TemplateExtractor {
     return longest;
   }
 
-  std::uint32_t value_at(const TemplatePart& part, std::int64_t t, std::int64_t length,
-                         const Memory& memory) const {
-    std::int64_t at = part.offset;
-    if (part.origin == Origin::here) at += t;
-    if (part.origin == Origin::last) at += length - 1;
-    if (0 <= at && at < length) return memory.values[part.field * length + at];
-    if (!spec_.has_outside || spec_.fields[part.field].positional()) return kNone;
-    const auto& outside = at < 0 ? spec_.before : spec_.after;
-    const std::int64_t distance = std::min<std::int64_t>(at < 0 ? -at : at - length + 1, outside.size());
-    return outside[distance - 1][part.field];
-  }
-
   // A block of positions at a time: all keys are hashed, then all slots are read, then all keys
   // compared. Each step asks for the memory of the next, which is there by then.
   template <class Number>
@@ -191,18 +179,7 @@ class TemplateExtractor {
     memory.likely.resize(block * templates);
     for (std::int64_t begin = 0; begin < length; begin += block) {
       const std::int64_t end = std::min(length, begin + block);
-      std::uint32_t* key = memory.keys.data();
-      std::uint64_t* hash = memory.hashes.data();
-      for (std::int64_t t = begin; t < end; ++t) {
-        for (const AttributeTemplate& tpl : spec_.templates) {
-          if (make_key(tpl, t, length, memory, key)) {
-            *hash = attributes_.hash(key);
-            table(tpl.edge).prefetch(*hash);
-          }
-          key += stride;
-          ++hash;
-        }
-      }
+      for (std::int64_t n = 0; n < templates; ++n) make_keys(n, begin, end, length, memory);
       const std::int64_t keys = (end - begin) * templates;
       for (std::int64_t n = 0; n < keys; ++n) {
         if (memory.keys[n * stride] == kNone) continue;
@@ -225,16 +202,41 @@ class TemplateExtractor {
 
   const KeyTable& table(bool edge) const { return edge ? edges_ : attributes_; }
 
-  // False, and a key that begins with kNone, if the template does not fire.
-  bool make_key(const AttributeTemplate& tpl, std::int64_t t, std::int64_t length, const Memory& memory,
-                std::uint32_t* key) const {
-    key[0] = tpl.edge && t == 0 ? kNone : tpl.literals;
-    for (std::size_t p = 0; p < tpl.parts.size() && key[0] != kNone; ++p) {
-      key[p + 1] = value_at(tpl.parts[p], t, length, memory);
-      if (key[p + 1] == kNone) key[0] = kNone;
+  // The keys of one template at positions [begin, end); they begin with kNone where it does not fire.
+  void make_keys(std::int64_t n, std::int64_t begin, std::int64_t end, std::int64_t length,
+                 Memory& memory) const {
+    const AttributeTemplate& tpl = spec_.templates[n];
+    const KeyTable& own = table(tpl.edge);
+    const int stride = own.stride();
+    const auto templates = static_cast<std::int64_t>(spec_.templates.size());
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::int64_t at = (t - begin) * templates + n;
+      std::uint32_t* key = memory.keys.data() + at * stride;
+      bool fires = !(tpl.edge && t == 0);
+      int k = 1;
+      for (const TemplatePart& part : tpl.parts) {
+        key[k] = value_at(part, t, length, memory);
+        fires = fires && key[k] != kNone;
+        ++k;
+      }
+      for (; k < stride; ++k) key[k] = kNone;
+      key[0] = fires ? tpl.literals : kNone;
+      if (!fires) continue;
+      memory.hashes[at] = own.hash(key);
+      own.prefetch(memory.hashes[at]);
     }
-    for (int p = static_cast<int>(tpl.parts.size()) + 1; p < attributes_.stride(); ++p) key[p] = kNone;
-    return key[0] != kNone;
+  }
+
+  std::uint32_t value_at(const TemplatePart& part, std::int64_t t, std::int64_t length,
+                         const Memory& memory) const {
+    std::int64_t at = part.offset;
+    if (part.origin == Origin::here) at += t;
+    if (part.origin == Origin::last) at += length - 1;
+    if (0 <= at && at < length) return memory.values[part.field * length + at];
+    if (!spec_.has_outside || spec_.fields[part.field].positional()) return kNone;
+    const auto& outside = at < 0 ? spec_.before : spec_.after;
+    const auto most = static_cast<std::int64_t>(outside.size());
+    return outside[std::min(at < 0 ? -at : at - length + 1, most) - 1][part.field];
   }
 
   static constexpr std::int64_t kBlockKeys = 128;

@@ -123,6 +123,42 @@ inline void score_rows(const RowPlan& plan, const double* dense_weights, const d
   }
 }
 
+inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t attributes,
+                      const double* dense_weights, const double* weights, const std::int64_t* begin,
+                      const std::int32_t* id, const double* value, std::int64_t rows, double* scores) {
+  const std::int64_t all = begin[rows];
+  const auto place = [&](std::int64_t i) __attribute__((always_inline)) {
+    const std::int32_t a = i < all ? id[i] : -1;
+    return a >= 0 && a < attributes ? places + a : nullptr;
+  };
+  alignas(64) double local[1024];
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double* to = scores + r * plan.labels;
+    double* row = plan.stride <= 1024 ? local : to;
+    for (int y = 0; y < (row == to ? plan.labels : plan.stride); ++y) row[y] = 0.0;
+    for (std::int64_t i = begin[r]; i < begin[r + 1]; ++i) {
+      __builtin_prefetch(place(i + 2 * kAhead));
+      if (const Place* next = place(i + kAhead)) {  // it has come by now
+        __builtin_prefetch(next->dense < 0 ? weights + next->begin
+                                           : dense_weights + std::int64_t{next->dense} * plan.stride);
+      }
+      const Place* own = place(i);
+      if (own == nullptr) continue;
+      const double v = value == nullptr ? 1.0 : value[i];
+      if (own->dense >= 0) {
+        const double* w = dense_weights + std::int64_t{own->dense} * plan.stride;
+        for (int y = 0; y < plan.stride; y += kWidth) {
+          store(row + y, load(row + y) + splat(v) * load(w + y));
+        }
+      } else {
+        const std::uint16_t* label = plan.label + own->begin;
+        for (std::uint32_t k = 0; k < own->count; ++k) row[label[k]] += v * weights[own->begin + k];
+      }
+    }
+    if (row != to) copy_row(row, to, plan.labels);
+  }
+}
+
 inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t begin, std::int64_t end,
                      double* dense_gradient_table, double* gradient) {
   alignas(64) double local[1024] = {};

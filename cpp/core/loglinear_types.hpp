@@ -34,10 +34,22 @@ struct RowPlan {
   const std::uint16_t* label;      // of each weight
 };
 
+// Where the weights of an attribute are, for rows that are scored once.
+struct Place {
+  std::uint32_t begin;
+  std::uint32_t count;
+  std::int32_t dense;  // the row of the dense table, or -1
+};
+
 struct LoglinearKernels {
   // scores[r - begin][y] = sum over the attributes of row r of value * weight(attribute, y)
   void (*score_rows)(const RowPlan&, const double* dense_weights, const double* weights,
                      std::int64_t begin, std::int64_t end, double* scores);
+  // The same without a plan: rows are ids [begin[r], begin[r + 1]); ids not below `attributes` are
+  // unknown.
+  void (*score_ids)(const RowPlan&, const Place*, std::int64_t attributes, const double* dense_weights,
+                    const double* weights, const std::int64_t* begin, const std::int32_t* id,
+                    const double* value, std::int64_t rows, double* scores);
   // gradient(attribute, y) += value * residual[r - begin][y], for all attributes of row r
   void (*add_rows)(const RowPlan&, const double* residual, std::int64_t begin, std::int64_t end,
                    double* dense_gradient, double* gradient);

@@ -147,9 +147,7 @@ class KeyTable {
   std::uint64_t hash(const std::uint32_t* key) const { return hash_key(key, stride_); }
   void prefetch(std::uint64_t hash) const { slots_.prefetch(hash); }
   std::uint32_t find(const std::uint32_t* key, std::uint64_t hash) const {
-    const std::size_t bytes = sizeof(std::uint32_t) * stride_;
-    return slots_.find(hash,
-                       [&](std::uint32_t id) { return std::memcmp(this->key(id), key, bytes) == 0; });
+    return slots_.find(hash, [&](std::uint32_t id) { return same(this->key(id), key); });
   }
   // In two steps: what likely() gives is fetched into the cache, find() is then quick.
   std::uint32_t likely(std::uint64_t hash) const {
@@ -158,8 +156,7 @@ class KeyTable {
     return id;
   }
   std::uint32_t find(const std::uint32_t* key, std::uint64_t hash, std::uint32_t likely) const {
-    const std::size_t bytes = sizeof(std::uint32_t) * stride_;
-    if (likely == kNone || std::memcmp(this->key(likely), key, bytes) == 0) return likely;
+    if (likely == kNone || same(this->key(likely), key)) return likely;
     return find(key, hash);
   }
   std::uint32_t intern(const std::uint32_t* key, std::uint64_t hash) {
@@ -170,6 +167,12 @@ class KeyTable {
   }
 
  private:
+  bool same(const std::uint32_t* a, const std::uint32_t* b) const {
+    std::uint32_t different = 0;  // keys are short: no call, no branches
+    for (int i = 0; i < stride_; ++i) different |= a[i] ^ b[i];
+    return different == 0;
+  }
+
   int stride_;
   Slots slots_;
   std::vector<std::uint32_t> keys_;

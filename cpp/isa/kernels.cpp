@@ -17,6 +17,9 @@ constexpr ChainKernels<T> chain_kernels() {
 }
 
 extern const Kernels kernels;
-const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA), chain_kernels<float>(), chain_kernels<double>(), {score_rows, add_rows, softmax}};
+const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
+                      chain_kernels<float>(),
+                      chain_kernels<double>(),
+                      {score_rows, score_ids, add_rows, softmax}};
 
 }  // namespace trellis::TRELLIS_ISA

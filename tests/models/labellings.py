@@ -175,12 +175,13 @@ def permitted(length: int, classes: Sequence[Any], legal: Legal | None) -> Array
 
 
 def costs(classes: Sequence[Any], known: Sequence[Any], label_weight: Any) -> Array:
-    """(T, L): log(weight of the right label) for each wrong label."""
+    """(T, L): log(weight of the right label) for each wrong one, where the right one is known."""
     out = np.zeros((len(known), len(classes)))
-    for t, right in enumerate(known):
-        if right is not None and not isinstance(right, set | frozenset):
-            price = np.log((label_weight or {}).get(right, 1.0))
-            out[t] = [0.0 if label == right else price for label in classes]
+    for t, value in enumerate(known):
+        members = list(value) if isinstance(value, set | frozenset) else [value]
+        if value is not None and len(members) == 1:
+            price = np.log((label_weight or {}).get(members[0], 1.0))
+            out[t] = [0.0 if label == members[0] else price for label in classes]
     return out
 
 

@@ -157,8 +157,12 @@ class ArrayFeatures:
 
     def learn(self, X: Any) -> Batch:
         """All entries other than 0, with their columns as attributes."""
-        self.columns = _columns_of(X[0], 0) if len(X) else 0
-        self.kept = np.arange(self.columns, dtype=np.int32)
+        count = len(lengths_of_arrays(X))
+        if self.kept is None or self.columns is None:
+            self.columns = _columns_of(X[0], 0) if count else 0
+            self.kept = np.zeros(0, dtype=np.int32)
+        new = np.setdiff1d(np.arange(self.columns, dtype=np.int32), self.kept)
+        self.kept = np.concatenate([self.kept, new])
         return self.find(X)
 
     def find(self, X: Any, threads: int = 1) -> Batch:
@@ -167,6 +171,7 @@ class ArrayFeatures:
 
         if self.kept is None or self.columns is None:
             raise InputError("nothing has been learned yet")
+        lengths = lengths_of_arrays(X)
         parts = []
         for i, x in enumerate(X):
             if _columns_of(x, i) != self.columns:
@@ -178,16 +183,14 @@ class ArrayFeatures:
         bad = ~np.isfinite(matrix.data)
         if bad.any():
             row = int(np.searchsorted(matrix.indptr, np.argmax(bad), side="right")) - 1
-            ends = np.cumsum(lengths_of_arrays(X))
+            ends = np.cumsum(lengths)
             i = int(np.searchsorted(ends, row, side="right"))
             at = row - (int(ends[i - 1]) if i else 0)
             raise InputError(f"sequence {i}, position {at}: a value is not finite")
         rows = Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
-        if len(self.kept) < self.columns:
-            new = np.full(self.columns, -1, dtype=np.int32)
-            new[self.kept] = np.arange(len(self.kept), dtype=np.int32)
-            rows = rows.renumbered(new)
-        return Batch(lengths_of_arrays(X), rows)
+        new = np.full(self.columns, -1, dtype=np.int32)
+        new[self.kept] = np.arange(len(self.kept), dtype=np.int32)
+        return Batch(lengths, rows.renumbered(new))
 
     def __len__(self) -> int:
         return 0 if self.kept is None else len(self.kept)
@@ -225,6 +228,10 @@ class ArrayFeatures:
 
 def lengths_of_arrays(X: Any) -> NDArray[np.int64]:
     """How many rows each matrix has; ``len`` of a sparse matrix is an error."""
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
+    for i, x in enumerate(X):
+        _columns_of(x, i)
     return np.fromiter((x.shape[0] for x in X), dtype=np.int64, count=len(X))
 
 

@@ -1,16 +1,19 @@
 """What every sequence model does with its scores: labels, marginals, samples, likelihoods."""
 
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.errors import InputError
+from trellis.errors import InfeasibleError, InputError
 from trellis.features.rows import Batch
 from trellis.inference import chain
 from trellis.models.labels import Label, encode
+from trellis.native import as_integer
 
 __all__ = [
     "Chains",
@@ -76,6 +79,8 @@ class Decoding:
         """use(chains, mask) on slices of X; ``empty()`` for sequences without positions."""
         self._fitted()
         X = checked(X)
+        if known is not None and len(known) != len(X):
+            raise InputError(f"X has {len(X)} sequences, known has {len(known)}")
         out: list[Any] = []
         for part in self._slices(X):
             own = X[part]
@@ -83,10 +88,11 @@ class Decoding:
             results = [empty() for _ in own]
             if full:
                 some = own if len(full) == len(own) else [own[i] for i in full]
-                chains = self._chains(some)
-                mask = self._mask(known, part, full, chains) if known is not None else None
-                for i, result in zip(full, use(chains, mask), strict=True):
-                    results[i] = result
+                with _counting(part.start, full):
+                    chains = self._chains(some)
+                    mask = self._mask(known, part, full, chains) if known is not None else None
+                    for i, result in zip(full, use(chains, mask), strict=True):
+                        results[i] = result
             out += results
         return out
 
@@ -143,6 +149,7 @@ class Decoding:
 
     def sample(self, X: Any, n: int = 1, random_state: Any = None) -> list[list[list[Label]]]:
         """N labellings y ~ p(y | x) of each sequence."""
+        n = as_integer(n, "n")
         generator = np.random.default_rng(random_state)
 
         def draw(c: Chains, mask: Any) -> list[Any]:
@@ -165,6 +172,9 @@ class Decoding:
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of labels that are predicted right."""
+        X = checked(X)
+        if len(X) != len(y):
+            raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
         weights = checked_weights(sample_weight, len(X))
         right, total = 0.0, 0.0
         for i, (ours, theirs) in enumerate(zip(self.predict(X), y, strict=True)):
@@ -174,6 +184,18 @@ class Decoding:
             right += weight * sum(a == b for a, b in zip(ours, theirs, strict=True))
             total += weight * len(ours)
         return right / total if total else 0.0
+
+
+@contextmanager
+def _counting(start: int, index: list[int]) -> Iterator[None]:
+    """Errors inside name sequences as the caller counts them: ``index[i]`` after ``start``."""
+    try:
+        yield
+    except (InputError, InfeasibleError) as error:
+        renamed = re.sub(
+            r"sequence (\d+)", lambda m: f"sequence {start + index[int(m[1])]}", str(error), count=1
+        )
+        raise type(error)(renamed) from None
 
 
 def checked(X: Any) -> Any:
@@ -196,7 +218,10 @@ def checked_weights(sample_weight: Any, count: int) -> NDArray[np.float64] | Non
     """One number of at least 0 for each sequence, or None."""
     if sample_weight is None:
         return None
-    weights = np.array(sample_weight, dtype=np.float64)
+    try:
+        weights = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("sample_weight must be one number for each sequence") from None
     if weights.shape != (count,):
         raise InputError(f"sample_weight has shape {weights.shape}; X has {count} sequences")
     bad = ~((weights >= 0) & (weights < np.inf))

@@ -22,7 +22,7 @@ from trellis.models.decoding import (
     checked_weights,
 )
 from trellis.models.labels import Encoded, encode
-from trellis.native import resolve_jobs
+from trellis.native import as_integer, resolve_jobs
 
 __all__ = ["HMM"]
 
@@ -70,7 +70,7 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
     emissions_: NDArray[np.float64]
     """log p(symbol | y): (symbols + 1, labels), the last row for what was never seen."""
     log_likelihoods_: list[float]
-    """Of the data, after each iteration of Baum–Welch."""
+    """Of the data, under the model that each iteration of Baum–Welch began with."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         smoothing: float = 0.1,
         transition_smoothing: float = 0.1,
         n_states: int | None = None,
-        max_iter: int = 100,
-        tol: float = 1e-4,
+        max_iter: int = 300,
+        tol: float = 1e-6,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -100,9 +100,13 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):
                 raise InputError(f"{name} must be a finite number of at least 0, not {value!r}")
+        if as_integer(self.max_iter, "max_iter") < 1:
+            raise InputError(f"max_iter must be at least 1, not {self.max_iter}")
         self.features_ = self._feature_map(X)
         batch = self.features_.learn(X)
         check_not_empty(batch)
+        if batch.rows.value is not None and (batch.rows.value < 0).any():
+            raise InputError("the values of features are counts in an HMM: none may be negative")
         weights = checked_weights(sample_weight, len(X))
         known = self._known(y, batch)
         self.classes_ = as_array(known.classes)
@@ -128,7 +132,7 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
             known = encode(y, batch.lengths)
             if known.classes:
                 return known
-        if self.n_states is None or self.n_states < 1:
+        if self.n_states is None or as_integer(self.n_states, "n_states") < 1:
             raise InputError("without any label, fit needs HMM(n_states=…)")
         rows = int(batch.lengths.sum())
         allowed = np.ones((rows, self.n_states), dtype=np.bool_)
@@ -140,9 +144,10 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         random = np.random.default_rng(self.random_state)
         count = len(known.classes)
         allowed = cast(NDArray[np.bool_], known.allowed)
-        p = allowed * random.uniform(0.9, 1.1, size=allowed.shape)  # no two states alike
+        # each symbol leans to states of its own, or all states would stay alike
+        p = allowed * (symbols @ random.exponential(size=(symbols.shape[1], count)) + 1e-3)
         p *= per_row[:, None] / p.sum(axis=1, keepdims=True)
-        self._set(symbols, p, np.ones((count, count)), batch)
+        self._set(symbols, p, 1.0 + random.exponential(size=(count, count)), batch)
         cuts = np.cumsum(batch.lengths)[:-1]
         masks, weights = np.split(allowed, cuts), per_row[batch.row_begin[:-1]]
         total = float(per_row.sum())

@@ -43,14 +43,17 @@ def encode(y: Any, lengths: NDArray[np.int64], classes: Sequence[Label] | None =
     With ``classes`` given, those are the labels; else the sorted ones of y.
     """
     _check_lengths(y, lengths)
-    flat = list(chain.from_iterable(y))
+    flat = list(chain.from_iterable(own.tolist() if hasattr(own, "tolist") else own for own in y))
     try:
         distinct = set(flat)
         partial = None in distinct or any(isinstance(v, frozenset) for v in distinct)
     except TypeError:  # a set is not hashable
         distinct, partial = set(), True
     if partial:
-        distinct = set(_members(flat, y))
+        distinct = _members(flat, y)
+    if any(isinstance(v, np.generic) for v in distinct):
+        flat = [v.item() if isinstance(v, np.generic) else v for v in flat]
+        distinct = {v.item() if isinstance(v, np.generic) else v for v in distinct}
     if classes is None:
         classes = _sorted(distinct)
     index = {label: n for n, label in enumerate(classes)}
@@ -75,15 +78,24 @@ def _check_lengths(y: Any, lengths: NDArray[np.int64]) -> None:
             raise InputError(f"sequence {i} has {length} positions and {len(own)} labels")
 
 
-def _members(flat: Iterable[Any], y: Any) -> Iterable[Label]:
+def _members(flat: Iterable[Any], y: Any) -> set[Any]:
+    """All labels, those in sets too."""
+    members: set[Any] = set()
     for value in flat:
         if isinstance(value, _SETS):
-            if not value:
-                i, t = _where(y, lambda v: isinstance(v, _SETS) and not v)
-                raise InputError(f"sequence {i}, position {t}: an empty set allows no label")
-            yield from value
+            if not value or None in value:
+                i, t = _where(y, lambda v: isinstance(v, _SETS) and (not v or None in v))
+                raise InputError(f"sequence {i}, position {t}: {value!r} is not a set of labels")
+            members |= value
         elif value is not None:
-            yield value
+            try:
+                members.add(value)
+            except TypeError:
+                i, t = _where(y, lambda v, bad=value: v is bad)
+                raise InputError(
+                    f"sequence {i}, position {t}: {value!r} cannot be a label: it is not hashable"
+                ) from None
+    return members
 
 
 def _sorted(labels: set[Any]) -> list[Any]:
@@ -175,6 +187,8 @@ def constraints_for(wish: Any, classes: Sequence[Label]) -> Constraints | None:
         start[~may.start], end[~may.end] = -np.inf, -np.inf
         return Constraints(forbidden, start, end)
     index = {label: n for n, label in enumerate(classes)}
+    if not isinstance(wish, Iterable):
+        raise InputError(f"constraints must be a scheme or pairs (label, next label), got {wish!r}")
     for pair in wish:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise InputError(

@@ -5,6 +5,7 @@
 They differ in the normaliser alone.
 """
 
+import copy
 import logging
 from collections.abc import Callable
 from typing import Any, Self, cast
@@ -88,9 +89,22 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         sequence. ``dev=(X, y)`` is scored after each iteration; with ``early_stopping=n`` training
         ends after n iterations without a better score, and the best weights are kept.
         """
-        X = checked(X)
+        before = dict(self.__dict__)
+        try:
+            self._fit(checked(X), y, sample_weight, dev, callback)
+        except BaseException:
+            self.__dict__ = before  # an earlier model stays whole
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, dev: Any, callback: Any) -> None:
+        self._check_parameters(dev)
         earlier = self._earlier()
-        features = earlier.features_ if earlier else choose(self.features, self.edge_features, X)
+        features = (
+            copy.deepcopy(earlier.features_)
+            if earlier
+            else choose(self.features, self.edge_features, X)
+        )
         batch = features.learn(X)
         check_not_empty(batch)
         known = self._encoded(y, batch, earlier)
@@ -117,7 +131,22 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         if self.l1 > 0:
             self._prune()
         self._forget_scorer()
-        return self
+
+    def _check_parameters(self, dev: Any) -> None:
+        for name in ("l1", "l2", "min_count"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):
+                raise InputError(f"{name} must be a finite number of at least 0, not {value!r}")
+        for name in ("solver_options", "label_weight"):
+            if not isinstance(getattr(self, name), dict | None):
+                raise InputError(f"{name} must be a dict or None, not {getattr(self, name)!r}")
+        if dev is not None:
+            if not isinstance(dev, tuple | list) or len(dev) != 2:
+                raise InputError("dev must be a pair (X, y)")
+            if len(checked(dev[0])) != len(dev[1]):
+                raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")
+        elif self.early_stopping is not None:
+            raise InputError("early_stopping needs a development set: fit(X, y, dev=(X, y))")
 
     def _earlier(self) -> "LinearChainModel | None":
         return self if self.warm_start and hasattr(self, "coef_") else None
@@ -134,10 +163,6 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
     def _problem(
         self, batch: Batch, known: Encoded, weights: NDArray[np.float64] | None
     ) -> Problem:
-        for name in ("l1", "l2"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):
-                raise InputError(f"{name} must be a finite number of at least 0, not {value!r}")
         limits = constraints_for(self.constraints, known.classes)
         if limits:
             limits.check(known, batch.lengths)
@@ -163,10 +188,10 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         if dev is not None:
             patience = self.early_stopping or np.iinfo(np.int64).max
             early = EarlyStopping(lambda w: self._dev_score(w, dev), patience=int(patience))
-        elif self.early_stopping is not None:
-            raise InputError("early_stopping needs a development set: fit(X, y, dev=(X, y))")
+        losses: dict[int, float] = {}
 
         def each(progress: Progress) -> bool:
+            losses[progress.iteration] = progress.loss
             _log.debug("iteration %d: loss %.6f", progress.iteration, progress.loss)
             stop = early(progress) if early else False
             return bool(callback(progress)) or stop if callback else stop
@@ -176,9 +201,11 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
             problem, w0, self.solver, options, self.max_iter, each, self.random_state, None
         )
         self.coef_ = result.w
+        self.n_iter_, self.objective_ = result.n_iter, result.loss
         if early and self.early_stopping and early.best_w is not None:
             self.coef_ = early.best_w
-        self.n_iter_, self.objective_ = result.n_iter, result.loss
+            self.n_iter_ = max(early.history, key=lambda entry: entry[1])[0]
+            self.objective_ = losses[self.n_iter_]
         self.converged_ = result.converged
         self.dev_scores_ = early.history if early else []
         _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
@@ -251,8 +278,8 @@ def _costs(
     if label_weight is None:
         return None
     for label, weight in label_weight.items():
-        if not 0 < weight < np.inf:
-            raise InputError(f"label_weight of {label!r} is {weight}: must be above 0")
+        if not (isinstance(weight, int | float | np.number) and 0 < weight < np.inf):
+            raise InputError(f"label_weight of {label!r} is {weight!r}: must be above 0")
     return np.log([float(label_weight.get(label, 1.0)) for label in classes])
 
 

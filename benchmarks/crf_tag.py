@@ -1,0 +1,167 @@
+"""CRF tagging: trellis beside python-crfsuite and sklearn-crfsuite in one run, on equal models.
+
+    python benchmarks/crf_tag.py                        everything, about two minutes
+    python benchmarks/crf_tag.py --quick                a smaller model, few repeats
+    python benchmarks/crf_tag.py --only tokens
+    python benchmarks/crf_tag.py --json crf_tag.json --markdown
+
+No time is printed before all sides have given the same labels or the same probabilities.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import crf_ours
+import crf_peers
+import numpy as np
+import pycrfsuite
+from crf_data import CHUNKING, CHUNKING_TEST, Task, chunking_dicts, chunking_names, made, read
+from sections import run_sections
+from timing import Case, Table, WrongResultError, check_close, milliseconds, ratio, time_alternating
+
+from trellis import CRF
+from trellis.features import chunking
+
+PACKAGES = ("trellis", "numpy", "python-crfsuite", "sklearn-crfsuite")
+ITERATIONS = 20  # speed does not depend on how good the weights are
+JOBS = (1, 2)
+Ways = dict[str, Callable[[], Any]]
+
+
+class Models(NamedTuple):
+    """The same weights on all sides: CoNLL-2000 with the features of CRFsuite's example."""
+
+    tagger: pycrfsuite.Tagger
+    sklearn: Any  # sklearn_crfsuite.CRF on the tagger's file
+    tokens: list[CRF]  # ours on 1 and 2 threads, from tokens
+    ready: list[CRF]  # the same, from lists of names and dicts
+
+
+@cache
+def models(quick: bool) -> Models:
+    """Train all sides, which must end at the same loss."""
+    corpus = read(CHUNKING, 1500 if quick else None)
+    names = made(chunking_names, corpus)
+    tokens = Task("tokens", corpus.X, names, corpus.y, 5 if quick else ITERATIONS, chunking())
+    ready = Task("ready", names, names, corpus.y, tokens.iterations)
+    trainer = crf_peers.trainer_for(tokens)
+    crf_peers.append(trainer, names, corpus.y)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.crfsuite"
+        loss = crf_peers.train(trainer, path=path).loss
+        tagger, sklearn = crf_peers.taggers(path)
+    return Models(tagger, sklearn, trained(tokens, loss), trained(ready, loss))
+
+
+def trained(task: Task, loss: float) -> list[CRF]:
+    """Ours on 1 and 2 threads, if it ends where CRFsuite did."""
+    crf, outcome = crf_ours.train(task, n_jobs=2)
+    check_close(f"loss, from {task.name}", outcome.loss, loss)
+    return [copy.copy(crf).set_params(n_jobs=n) for n in JOBS]
+
+
+def compared(title: str, ways: Ways, tokens: int, quick: bool, notes: tuple[str, ...]) -> Table:
+    """Tokens a second of each way, in multiples of each peer's; ours are named "ours …"."""
+    peers = [name for name in ways if not name.startswith("ours")]
+    repeats = 3 if quick else 9
+    slow = 1 if quick else 5  # repeats of the peers
+    cases = [Case(name, call, slow if name in peers else None) for name, call in ways.items()]
+    times = time_alternating(cases, repeats)
+    gains = [f"x {peer}{at}" for peer in peers for at in ("", " (min)")]
+    table = Table(title, ("way", "ms", "tokens/s", "(min)", *gains), notes=[*notes])
+    for name, own in times.items():
+        speeds = (round(tokens / seconds) for seconds in (own.median, own.minimum))
+        ratios = (ratio(times[peer], own, at) for peer in peers for at in ("median", "minimum"))
+        table.add(name, milliseconds(own), *speeds, *ratios)
+    table.notes.append("(min): from the shortest times, the others from the medians")
+    table.keep(title, times)
+    return table
+
+
+def check_labels(ways: Ways) -> None:
+    """Raise unless all ways give the labels of the first."""
+    expected: list[list[str]] = []
+    for name, call in ways.items():
+        labels = [list(own) for own in call()]
+        expected = expected or labels
+        for i, (own, peer) in enumerate(zip(labels, expected, strict=True)):
+            if own != peer:
+                raise WrongResultError(f"sentence {i}, {name}: {own}, the first way: {peer}")
+
+
+# ---- the sections
+
+
+def from_tokens(quick: bool) -> list[Table]:
+    """All of it: features, scores, labels."""
+    X, y = read(CHUNKING_TEST)
+    tagger, sklearn, ours, _ = models(quick)
+    sequence = pycrfsuite.ItemSequence
+    ways: Ways = {
+        "python-crfsuite": lambda: [tagger.tag(sequence(chunking_names(x))) for x in X],
+        "sklearn-crfsuite": lambda: sklearn.predict([chunking_dicts(x) for x in X]),
+        "ours 1": lambda: ours[0].predict(X),
+        "ours 2": lambda: ours[1].predict(X),
+    }
+    check_labels(ways)
+    notes = (
+        "peers: features in Python, each string made once; python-crfsuite from lists of names",
+        "through ItemSequence, sklearn-crfsuite from dicts; ours 1, 2: n_jobs",
+    )
+    tokens = sum(map(len, y))
+    return [compared(f"From {tokens:,} tokens to labels", ways, tokens, quick, notes)]
+
+
+def from_ready(quick: bool) -> list[Table]:
+    """From features that the caller has made."""
+    corpus = read(CHUNKING_TEST)
+    tagger, sklearn, _, ours = models(quick)
+    names, dicts = made(chunking_names, corpus), made(chunking_dicts, corpus)
+    sequences = [pycrfsuite.ItemSequence(own) for own in names]
+    by_names: Ways = {
+        "ItemSequence": lambda: [tagger.tag(own) for own in sequences],
+        "python-crfsuite": lambda: [tagger.tag(own) for own in names],
+        "ours 1": lambda: ours[0].predict(names),
+        "ours 2": lambda: ours[1].predict(names),
+    }
+    by_dicts: Ways = {
+        "sklearn-crfsuite": lambda: sklearn.predict(dicts),
+        "ours 1": lambda: ours[0].predict(dicts),
+        "ours 2": lambda: ours[1].predict(dicts),
+    }
+    check_labels(by_names | {f"{name}, dicts": call for name, call in by_dicts.items()})
+    note = ("ItemSequence: python-crfsuite's own container, filled before the clock starts",)
+    return [
+        compared("From lists of names to labels", by_names, corpus.tokens, quick, note),
+        compared("From dicts to labels", by_dicts, corpus.tokens, quick, ()),
+    ]
+
+
+def marginals(quick: bool) -> list[Table]:
+    """p(label | sentence) of every label at every position."""
+    corpus = read(CHUNKING_TEST, 400 if quick else None)
+    _, sklearn, _, ours = models(quick)
+    dicts = made(chunking_dicts, corpus)
+    order = ours[0].classes_.tolist()
+    expected = [
+        [at[label] for label in order] for own in sklearn.predict_marginals(dicts) for at in own
+    ]
+    for crf in ours:
+        check_close("marginals", np.concatenate(crf.predict_marginals(dicts)), expected, 1e-6)
+    ways: Ways = {
+        "sklearn-crfsuite": lambda: sklearn.predict_marginals(dicts),
+        "ours 1": lambda: ours[0].predict_marginals(dicts),
+        "ours 2": lambda: ours[1].predict_marginals(dicts),
+    }
+    return [compared("From dicts to marginals", ways, corpus.tokens, quick, ())]
+
+
+if __name__ == "__main__":
+    sections = {"tokens": from_tokens, "ready": from_ready, "marginals": marginals}
+    run_sections(str(__doc__), PACKAGES, sections)
