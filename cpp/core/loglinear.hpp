@@ -150,7 +150,7 @@ class PlannedRows {
   }
 
  private:
-  static constexpr std::size_t kPast = 32;
+  static constexpr std::size_t kPast = 64;  // at least what the kernels look ahead
   static constexpr std::int64_t kFew = 8;
 
   static const double* data_of(const std::vector<double>& values) {

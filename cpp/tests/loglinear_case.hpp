@@ -132,8 +132,7 @@ class Case {
   double score(std::int64_t i, const Path& path, const Vector& weights) const {
     double total = end_.empty() ? 0.0 : end_[path.back()];
     for (std::size_t t = 0; t < path.size(); ++t) {
-      total +=
-          score_at(i, static_cast<std::int64_t>(t), t == 0 ? -1 : path[t - 1], path[t], weights);
+      total += score_at(i, static_cast<std::int64_t>(t), t == 0 ? -1 : path[t - 1], path[t], weights);
     }
     return total;
   }
@@ -142,8 +141,7 @@ class Case {
   bool consistent(std::int64_t i, const Path& path) const {
     for (std::size_t t = 0; t < path.size(); ++t) {
       const std::int64_t row = row_begin_[i] + static_cast<std::int64_t>(t);
-      if (label_[row] >= 0 ? path[t] != label_[row]
-                           : allowed_ && !allowed_[row * s_.labels + path[t]]) {
+      if (label_[row] >= 0 ? path[t] != label_[row] : allowed_ && !allowed_[row * s_.labels + path[t]]) {
         return false;
       }
     }
@@ -196,7 +194,8 @@ class Case {
 
   void make_rows() {
     std::normal_distribution<double> normal;
-    for (int i = 0; i < s_.sequences; ++i) row_begin_.push_back(row_begin_.back() + 1 + below(s_.longest));
+    for (int i = 0; i < s_.sequences; ++i)
+      row_begin_.push_back(row_begin_.back() + 1 + below(s_.longest));
     const auto fill = [&](RowsOfIds& rows, std::int64_t attributes) {
       for (std::int64_t r = 0; r < row_begin_.back(); ++r) {
         if (chance(0.9)) rows.id.push_back(0);

@@ -172,7 +172,9 @@ Keys naive(const ExtractorSpec& spec, const EncodedTokens& x, bool edge) {
         if (tpl.edge != edge || (edge && t == 0)) continue;
         Key key{tpl.literals};
         for (const TemplatePart& p : tpl.parts) {
-          const std::int64_t origin = p.origin == Origin::here ? t : p.origin == Origin::last ? length - 1 : 0;
+          const std::int64_t origin = p.origin == Origin::here   ? t
+                                      : p.origin == Origin::last ? length - 1
+                                                                 : 0;
           key.push_back(value_of(spec, x, i, p.field, origin + p.offset));
         }
         if (std::find(key.begin(), key.end(), kNone) == key.end()) all.back().push_back(key);
@@ -211,7 +213,8 @@ void check_rows(const RowsOut& rows, const KeyTable& table, const Keys& want, bo
 void check_templates(int templates, bool outside) {
   const ExtractorSpec spec = random_spec(templates, outside);
   TemplateExtractor extractor(spec, 3);
-  const DerivedValues known = derived_values(spec, 0, kKnown), fresh = derived_values(spec, kKnown, kValues);
+  const DerivedValues known = derived_values(spec, 0, kKnown),
+                      fresh = derived_values(spec, kKnown, kValues);
   TemplateExtractor::Memory memory;
   const EncodedTokens x = random_tokens({0, 1, 5, 0, 40, 2, 0}, kKnown);
   RowsOut rows, edges;
@@ -224,7 +227,8 @@ void check_templates(int templates, bool outside) {
   const EncodedTokens others = random_tokens({3, 0, 1, 50}, kValues);
   RowsOut found, found_edges;
   for (std::size_t i = 0; i + 1 < others.begin.size(); ++i) {
-    extractor.find(others, others.begin[i], others.begin[i + 1], known, fresh, memory, found, found_edges);
+    extractor.find(others, others.begin[i], others.begin[i + 1], known, fresh, memory, found,
+                   found_edges);
   }
   check_rows(found, extractor.attributes(), naive(spec, others, false), false);
   check_rows(found_edges, extractor.edges(), naive(spec, others, true), false);
