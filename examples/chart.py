@@ -8,7 +8,7 @@ from pathlib import Path
 Points = Sequence[tuple[float, float]]
 
 WIDTH, HEIGHT = 640, 380
-LEFT, RIGHT, TOP, BOTTOM = 64, 20, 74, 52
+LEFT, END, TOP, BASE = 64, 620, 74, 328  # edges of the plot
 COLOURS = ("#0969da", "#cf222e", "#1a7f37", "#57606a")
 DASHES = ("", "", "", "6 4")
 MARKS = (
@@ -27,32 +27,35 @@ def line_chart(path: Path, title: str, x: str, y: str, series: Mapping[str, Poin
     def place(point: tuple[float, float]) -> tuple[float, float]:
         across = (point[0] - ticks_x[0]) / (ticks_x[-1] - ticks_x[0])
         up = (point[1] - ticks_y[0]) / (ticks_y[-1] - ticks_y[0])
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (
-            HEIGHT - TOP - BOTTOM
-        )
+        return LEFT + across * (END - LEFT), BASE - up * (BASE - TOP)
 
-    parts = [
+    parts = _frame(title, x, y)
+    for value in ticks_y:
+        _, at = place((ticks_x[0], value))
+        parts.append(f'<path d="M{LEFT} {at:.1f}H{END}" stroke="#e3e7eb"/>')
+        parts.append(_text(LEFT - 8, at + 4, f"{value:g}", "end"))
+    for value in ticks_x:
+        at, _ = place((value, ticks_y[0]))
+        parts.append(_text(at, BASE + 18, f"{value:g}", "middle"))
+    for n, (name, points) in enumerate(series.items()):
+        parts += _line(n, [place(point) for point in points])
+        key = LEFT + n * (END - LEFT) / len(series)
+        parts += _line(n, [(key, 50.0), (key + 24, 50.0)])
+        parts.append(_text(key + 34, 54, name, "start"))
+    path.write_text("\n".join([*parts, "</svg>", ""]), encoding="utf-8")
+
+
+def _frame(title: str, x: str, y: str) -> list[str]:
+    middle = (TOP + BASE) / 2
+    return [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" '
         'font-size="12" fill="#1f2328">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="#ffffff"/>',
         _text(LEFT, 26, title, "start", 'font-size="15" font-weight="600"'),
-        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14, x, "middle"),
-        _text(16, (TOP + HEIGHT - BOTTOM) / 2, y, "middle", _turned(16, (TOP + HEIGHT - BOTTOM) / 2)),
+        _text((LEFT + END) / 2, HEIGHT - 14, x, "middle"),
+        _text(16, middle, y, "middle", f'transform="rotate(-90 16 {middle:.1f})"'),
     ]
-    for value in ticks_y:
-        _, at = place((ticks_x[0], value))
-        parts.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" stroke="#e3e7eb"/>')
-        parts.append(_text(LEFT - 8, at + 4, f"{value:g}", "end"))
-    for value in ticks_x:
-        at, _ = place((value, ticks_y[0]))
-        parts.append(_text(at, HEIGHT - BOTTOM + 18, f"{value:g}", "middle"))
-    for n, (name, points) in enumerate(series.items()):
-        parts += _line(n, [place(point) for point in points])
-        at = LEFT + n * (WIDTH - LEFT - RIGHT) / len(series)
-        parts += _line(n, [(at, 50.0), (at + 24, 50.0)])
-        parts.append(_text(at + 34, 54, name, "start"))
-    path.write_text("\n".join([*parts, "</svg>", ""]), encoding="utf-8")
 
 
 def _line(n: int, places: Points) -> list[str]:
@@ -65,10 +68,6 @@ def _line(n: int, places: Points) -> list[str]:
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
-
-
-def _turned(x: float, y: float) -> str:
-    return f'transform="rotate(-90 {x:.1f} {y:.1f})"'
 
 
 def _ticks(values: Sequence[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Partial labels: a label here and there in many sentences, or all labels of a few?
+"""Partial labels: a label here and there in all sentences, against all labels of some.
 
 A CRF learns from what is known: with labels y_K known at some positions, it maximises
 log p(y_K | x) = log Σ_y p(y | x) over all labellings y that agree with them. Two ways to spend the
@@ -49,7 +49,7 @@ def main() -> None:
     options.add_argument("--figure", type=Path, help="SVG file to write")
     given = options.parse_args()
     X, y = conll.read(given.data / "conll2000.train.conll.gz")
-    X_test, y_test = conll.read(given.data / "conll2000.test.conll.gz")
+    test, gold = conll.read(given.data / "conll2000.test.conll.gz")
 
     print(f"{sum(map(len, X)):,} tokens of {len(X):,} sentences; chunk F1 on the test set\n")
     print(f"labels known   at {POSITIONS}   of {SENTENCES}")
@@ -58,7 +58,7 @@ def main() -> None:
         for name, choose in ((POSITIONS, some_positions), (SENTENCES, some_sentences)):
             labelled = choose(X, y, share, np.random.default_rng(0))
             crf = CRF(chunking(), max_iter=100).fit(*labelled)
-            series[name].append((100 * share, 100 * span_f1(y_test, crf.predict(X_test))))
+            series[name].append((100 * share, 100 * span_f1(gold, crf.predict(test))))
         first, second = (series[name][-1][1] for name in (POSITIONS, SENTENCES))
         print(f"{share:12.0%}{first:32.2f}{second:21.2f}", flush=True)
     if given.figure:

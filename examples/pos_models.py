@@ -43,20 +43,20 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--data", type=Path, default=DATA, help="folder of the three files")
     folder = options.parse_args().data
-    parts = {p: conllu.read(folder / f"ud-en-gum.{p}.conllu.gz") for p in ("train", "dev", "test")}
-    (X_dev, y_dev), (X_test, y_test) = parts["dev"], parts["test"]
-    known = {word for x in parts["train"][0] for word in x}
-    unseen = [[word not in known for word in x] for x in X_test]
+    train, dev, test = (
+        conllu.read(folder / f"ud-en-gum.{part}.conllu.gz") for part in ("train", "dev", "test")
+    )
+    known = {word for words in train[0] for word in words}
+    unseen = [[word not in known for word in words] for words in test[0]]
 
-    print(f"English GUM, {sum(map(len, parts['train'][0])):,} words to learn from, 17 labels\n")
-    print("              strength    dev   test   unseen words")
+    print(f"English GUM: {sum(map(len, train[0])):,} words to learn from, 17 labels\n")
+    print("              strength    dev    test   test, unseen words")
     for name, models in candidates().items():
-        dev = [accuracy(y_dev, m.fit(*parts["train"]).predict(X_dev)) for m in models]
-        best = dev.index(max(dev))
-        guess = models[best].predict(X_test)
-        rare = accuracy(_only(y_test, unseen), _only(guess, unseen))
-        test = accuracy(y_test, guess)
-        print(f"{name:14}{STRENGTHS[best]:8g}{dev[best]:8.2%}{test:8.2%}{rare:11.2%}", flush=True)
+        scores = [accuracy(dev[1], model.fit(*train).predict(dev[0])) for model in models]
+        best = scores.index(max(scores))
+        guess = models[best].predict(test[0])
+        right = accuracy(test[1], guess), accuracy(_only(test[1], unseen), _only(guess, unseen))
+        print(f"{name:14}{STRENGTHS[best]:8g}{scores[best]:8.2%}{right[0]:8.2%}{right[1]:12.2%}")
 
 
 def _only(y: list, wanted: list) -> list:

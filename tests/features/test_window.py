@@ -11,7 +11,7 @@ from reference import derived, extract, extract_edges
 
 from trellis.errors import InputError
 from trellis.features import Field, Gazetteer, Part, Spec, Template
-from trellis.features.window import Window, chunking, named, ner, pos, spec_for
+from trellis.features.window import Window, chunking, chunking_rich, named, ner, pos, spec_for
 
 TRAIN = Path(__file__).parents[3] / "shared" / "data" / "chunking" / "conll2000.train.conll.gz"
 SENTENCE = [("He", "PRP"), ("saw", "VBD"), ("New", "NNP"), ("York", "NNP")]
@@ -133,6 +133,16 @@ def test_chunking_has_the_names_of_crfsuite() -> None:
     assert chunking().columns == 2
 
 
+def test_rich_chunking_joins_words_with_the_tags_beside_them() -> None:
+    plain, rich = extract(chunking(), SENTENCE), extract(chunking_rich(), SENTENCE)
+    assert all(set(row) < set(more) for row, more in zip(plain, rich, strict=True))
+    assert {*rich[1]} - {*plain[1]} == {
+        *("bias", "w[-1]|w[1]=He|New", "w[0]|pos[0]=saw|VBD"),
+        *("pos[-1]|w[0]=PRP|saw", "w[-1]|pos[0]=He|VBD"),
+        *("w[0]|pos[1]=saw|NNP", "pos[0]|w[1]=VBD|New"),
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not TRAIN.exists(), reason=f"no data at {TRAIN}")
 def test_chunking_counts_what_crfsuite_counts() -> None:
@@ -146,7 +156,9 @@ def test_chunking_counts_what_crfsuite_counts() -> None:
     assert (len(names), occurrences) == (335_674, 3_808_439)
 
 
-@pytest.mark.parametrize("make", [chunking, ner, pos, lambda: ner(["pos"], {"city": ["Paris"]})])
+@pytest.mark.parametrize(
+    "make", [chunking, chunking_rich, ner, pos, lambda: ner(["pos"], {"city": ["Paris"]})]
+)
 def test_templates_of_a_preset_have_names_of_their_own(make: object) -> None:
     spec = make()
     names = [t.name for t in spec.templates]

@@ -216,9 +216,11 @@ class ArrayFeatures:
     ) -> "ArrayFeatures":
         """What `to_parts` gave."""
         columns = meta.get("columns")
-        kept = np.asarray(tensors["kept"], dtype=np.int32)
-        if not isinstance(columns, int) or kept.ndim != 1:
-            raise InputError("array features: columns must be an integer, kept one-dimensional")
+        kept = tensors["kept"]
+        if not isinstance(columns, int) or kept.ndim != 1 or kept.dtype != np.int32:
+            raise InputError("array features: columns must be an integer, kept a vector of int32")
+        if len(np.unique(kept)) != len(kept):
+            raise InputError("array features: a column is kept twice")
         if kept.size and not (kept.min() >= 0 and kept.max() < columns):
             raise InputError("array features: a kept column is out of range")
         features = cls(columns)

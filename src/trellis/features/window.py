@@ -13,12 +13,12 @@ them:
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from trellis.errors import InputError
 from trellis.features.spec import KINDS, Draft, Field, Gazetteer, Spec
 
-__all__ = ["Window", "chunking", "named", "ner", "pos", "spec_for"]
+__all__ = ["Window", "chunking", "chunking_rich", "named", "ner", "pos", "spec_for"]
 
 _PART = re.compile(r"([^\[\]|=]+)\[([+-]?[0-9]{1,9})\]")
 _KIND = re.compile(r"([a-z_]+)([0-9]{0,9})")
@@ -206,21 +206,37 @@ def _grams(field: str, n: int, radius: int | None) -> Iterator[str]:
             yield "|".join(f"{field}[{offset}]" for offset in range(first, first + n))
 
 
+_CHUNKING = Window(
+    lower=None,
+    shape=None,
+    digits=None,
+    case=None,
+    affixes=None,
+    bias=False,
+    columns=("pos",),
+)
+
+
 def chunking() -> Spec:
     """The features of CRFsuite's chunking example, for tokens (word, part of speech).
 
     >>> [t.name for t in chunking().templates][:6]
     ['__BOS__', '__EOS__', 'w[-2]', 'w[-1]', 'w[0]', 'w[1]']
     """
-    return Window(
-        lower=None,
-        shape=None,
-        digits=None,
-        case=None,
-        affixes=None,
-        bias=False,
-        columns=("pos",),
-    ).spec()
+    return _CHUNKING.spec()
+
+
+def chunking_rich() -> Spec:
+    """The features of `chunking`, and words joined with the parts of speech beside them.
+
+    For ``CRF(chunking_rich(), states="all")``: a label that was not seen with a feature then gets a
+    weight as well, so that the feature can speak against it.
+
+    >>> "w[0]|pos[1]" in {t.name for t in chunking_rich().templates}
+    True
+    """
+    beside = ("pos[-1]|w[0]", "w[-1]|pos[0]", "w[0]|pos[0]", "w[0]|pos[1]", "pos[0]|w[1]")
+    return replace(_CHUNKING, bias=True, extra=(*beside, "w[-1]|w[1]")).spec()
 
 
 def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | None = None) -> Spec:

@@ -14,8 +14,10 @@ from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
 from trellis.models.hmm import HMM
 from trellis.models.layout import Layout
+from trellis.models.labels import constraints_for
 from trellis.models.linear import LinearChainModel
 from trellis.models.memm import MEMM
+from trellis.native import resolve_jobs
 
 __all__ = ["load", "save"]
 
@@ -71,8 +73,9 @@ def load(
         raise FormatError(f"{path}: holds a model of kind {contents.kind!r}, which is unknown")
     try:
         model = _build(contents)
-    except FormatError:
-        raise
+    except FormatError as error:
+        text = str(error)
+        raise error if text.startswith(str(path)) else FormatError(f"{path}: {text}") from None
     except (InputError, KeyError, TypeError, ValueError, IndexError) as error:
         raise FormatError(f"{path}: {error}") from None
     if isinstance(model.features_, ReadyFeatures):
@@ -132,22 +135,29 @@ def _build(contents: Contents) -> Any:
     for name in ("weights", "state_begin", "bigram"):
         expect(tensors, name, _LINEAR[name], (None,))
     model.coef_ = finite(tensors, "weights")
-    edges = [tensors.get(name) for name in ("edge_begin", "edge_bigram")]
+    edges: list[Any] = [None, None]
+    if "edge_begin" in tensors:
+        edges = [
+            expect(tensors, "edge_begin", np.int64, (model.features_.edges + 1,)),
+            expect(tensors, "edge_bigram", np.int32, (None,)),
+        ]
     layout = Layout(
         len(classes),
         expect(tensors, "state_begin", np.int64, (len(model.features_) + 1,)),
         expect(tensors, "state_label", np.uint16, (None,)),
         expect(tensors, "bigram", np.int32, (None,)),
-        *(None if e is None else np.ascontiguousarray(e) for e in edges),
+        *edges,
     )
-    if layout.edge_begin is not None and len(layout.edge_begin) != model.features_.edges + 1:
-        raise InputError("edge_begin does not fit the edge features")
     if layout.size != len(model.coef_):
         raise InputError(f"{layout.size} weights expected, {len(model.coef_)} found")
     if np.any(np.diff(layout.bigram) <= 0):
         raise InputError("bigrams must ascend")
     layout.native  # noqa: B018  checks all ranges
+    keys = layout.state_attribute * len(classes) + layout.state_label
+    if np.any(np.diff(keys) <= 0):
+        raise InputError("the labels of an attribute must ascend")
     model.layout_ = layout
+    constraints_for(model.constraints, classes)
     training = meta["training"]
     model.n_iter_, model.objective_ = int(training["iterations"]), float(training["objective"])
     model.converged_, model.dev_scores_ = bool(training["converged"]), []
@@ -162,6 +172,7 @@ def _checked_parameters(stored: Any, kind: str) -> dict[str, Any]:
     constraints = parameters.get("constraints")
     if isinstance(constraints, list):
         parameters["constraints"] = [tuple(pair) for pair in constraints]
+    resolve_jobs(parameters.get("n_jobs"))
     if parameters.get("label_weight") is not None:
         parameters["label_weight"] = dict(map(tuple, parameters["label_weight"]))
     return parameters
@@ -180,10 +191,13 @@ def _features(contents: Contents) -> Any:
 
 def _build_hmm(model: HMM, contents: Contents) -> HMM:
     labels, tensors = len(model.classes_), contents.tensors
-    model.start_ = finite(tensors, "start")
-    model.transitions_ = finite(tensors, "transitions")
     expect(tensors, "start", np.float64, (labels,))
     expect(tensors, "transitions", np.float64, (labels, labels))
+    model.start_ = finite(tensors, "start")
+    model.transitions_ = finite(tensors, "transitions")
+    for p in (model.start_, model.transitions_):
+        if (p < 0).any() or not np.allclose(p.sum(axis=-1), 1.0, atol=1e-6):
+            raise InputError("start and transitions must be probabilities")
     emissions = expect(tensors, "emissions", np.float64, (len(model.features_) + 1, labels))
     if np.isnan(emissions).any() or (emissions > 0).any():
         raise InputError("emissions must be logarithms of probabilities")

@@ -221,14 +221,17 @@ def _edge_parts(
 
 
 def _span_mask(span: tags.Span, labels: list[Any], classes: list[Any], scheme: str) -> Any:
-    """All labels outside the span, its own inside, and none after it that would continue it."""
+    """All labels outside the span, its own inside, and no neighbours that would be part of it."""
     mask = np.ones((len(labels), len(classes)), dtype=np.bool_)
     mask[span.start : span.end] = False
     for t in range(span.start, span.end):
         mask[t, classes.index(labels[t])] = True
-    if span.end < len(labels):
-        head = [str(labels[t]) for t in range(span.start, span.end)]
-        for n, label in enumerate(classes):
-            longer = tags.spans([*head, str(label)], scheme)
-            mask[span.end, n] = not longer or longer[0].end == len(head)
+    own = [str(labels[t]) for t in range(span.start, span.end)]
+    for n, label in enumerate(map(str, classes)):
+        if span.start > 0:
+            found = [s[1:] for s in tags.spans([label, *own], scheme)]
+            mask[span.start - 1, n] = (1, 1 + len(own)) in found
+        if span.end < len(labels):
+            found = [s[1:] for s in tags.spans([*own, label], scheme)]
+            mask[span.end, n] = (0, len(own)) in found
     return mask
