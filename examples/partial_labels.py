@@ -22,7 +22,7 @@ from trellis.features import chunking
 from trellis.metrics import span_f1
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "chunking"
-SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 POSITIONS, SENTENCES = "positions of all sentences", "whole sentences"
 
 

@@ -22,6 +22,7 @@ struct Settings {
   bool values = false, edges = false, partial = false, weights = false, costs = false;
   double forbidden = 0.0;  // of transitions, first and last labels
   double scale = 1.0;      // of the weights
+  bool full = false;       // all features there can be, so that no two labellings have one score
 };
 
 // Sparse rows of attributes; some ids are none of the model's.
@@ -176,13 +177,14 @@ class Case {
   void make_layout() {
     for (std::int64_t a = 0; a < kAttributes; ++a) {
       for (int y = 0; y < s_.labels; ++y) {
-        if (a == 0 || (a > 1 && chance(0.7))) state_label_.push_back(static_cast<std::uint16_t>(y));
+        if (a == 0 || s_.full || (a > 1 && chance(0.7)))
+          state_label_.push_back(static_cast<std::uint16_t>(y));
       }
       state_begin_.push_back(static_cast<std::int64_t>(state_label_.size()));
     }
     const std::int32_t cells = s_.labels * s_.labels;
     for (std::int32_t cell = 0; cell < cells; ++cell) {
-      if (chance(0.8)) bigram_.push_back(cell);
+      if (s_.full || chance(0.8)) bigram_.push_back(cell);
     }
     for (std::int64_t a = 0; s_.edges && a < kEdgeAttributes; ++a) {
       for (std::int32_t cell = 0; cell < cells; ++cell) {
@@ -198,7 +200,7 @@ class Case {
       row_begin_.push_back(row_begin_.back() + 1 + below(s_.longest));
     const auto fill = [&](RowsOfIds& rows, std::int64_t attributes) {
       for (std::int64_t r = 0; r < row_begin_.back(); ++r) {
-        if (chance(0.9)) rows.id.push_back(0);
+        if (s_.full || chance(0.9)) rows.id.push_back(0);
         for (int k = below(4); k > 0; --k) rows.id.push_back(below(attributes + 2) - 1);
         rows.begin.push_back(static_cast<std::int64_t>(rows.id.size()));
       }

@@ -31,6 +31,14 @@ Path best_path(const Case& c, std::int64_t i, const Vector& w) {
   return best;
 }
 
+// Labels without any feature may leave several labellings with one score; which is best is then open.
+bool tied(const Case& c, std::int64_t i, const Vector& w) {
+  const double top = c.score(i, best_path(c, i, w), w);
+  int best = 0;
+  for (const Path& path : c.paths(i)) best += c.score(i, path, w) >= top - 1e-9;
+  return best > 1;
+}
+
 // phi(x, a) - phi(x, b), all weights.
 Vector difference(const Case& c, std::int64_t i, const Path& a, const Path& b) {
   Vector d(c.w.size(), 0.0);
@@ -47,7 +55,7 @@ void check_close(const Vector& got, const Vector& want, double tolerance) {
   for (std::size_t k = 0; k < want.size(); ++k) CHECK_CLOSE(got[k], want[k], tolerance);
 }
 
-// The gradient of one sequence's loss at w.
+// One sequence's loss at w, and its gradient.
 double loss_of(const Case& c, std::int64_t i, const Vector& w, Vector& gradient) {
   gradient.resize(w.size());
   Objective one(c.layout(), c.x(), c.edges(), c.only(i), Normaliser::sequence);
@@ -76,6 +84,7 @@ void check_predict(const Case& c) {
     const Path y = c.labels(i), best = best_path(c, i, c.w);
     const auto mistake = learner.predict(i, c.w.data());
     CHECK_CLOSE(mistake.margin, c.score(i, best, c.w) - c.score(i, y, c.w), 1e-10);
+    if (tied(c, i, c.w)) continue;
     std::int64_t errors = 0;
     for (std::size_t t = 0; t < y.size(); ++t) errors += best[t] != y[t];
     CHECK(mistake.errors == errors);
@@ -228,7 +237,7 @@ int main() {
       const Case some(random, s);
       check_descend(some);
       check_predict(some);
-      s.forbidden = 0.0, s.scale = 1.0;
+      s.forbidden = 0.0, s.scale = 1.0, s.full = true;
       const Case narrow(random, s);
       check_sgd(random, narrow);
       check_perceptron(random, narrow);

@@ -52,11 +52,12 @@ class Batch:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
-def lengths_of(X: Any) -> Integers:
-    """How many positions each sequence has."""
+def lengths_of(X: Any, anything: bool = False) -> Integers:
+    """How many positions each sequence has; with ``anything``, a str or dict may be a sequence."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     for i, x in enumerate(X):
-        if isinstance(x, str | bytes | dict) or not hasattr(x, "__len__"):
+        odd = isinstance(x, str | bytes | dict) and not anything
+        if odd or not hasattr(x, "__len__"):
             raise InputError(f"sequence {i} must be a list of tokens, not {type(x).__name__}")
     return np.fromiter(map(len, X), dtype=np.int64, count=len(X))

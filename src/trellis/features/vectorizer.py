@@ -130,7 +130,7 @@ class ReadyFeatures:
         self.make, self.make_edges = state["make"], state["make_edges"]
 
     def _batch(self, X: Any, read: Any) -> Batch:
-        lengths = lengths_of(X)
+        lengths = lengths_of(X, anything=self.make is not None)
         try:
             rows = Rows(*read(self._names, _made(self.make, X, lengths)))
             if self.make_edges is None:

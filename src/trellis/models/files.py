@@ -13,8 +13,8 @@ from trellis.formats.native import Contents, expect, finite
 from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
 from trellis.models.hmm import HMM
-from trellis.models.layout import Layout
 from trellis.models.labels import constraints_for
+from trellis.models.layout import Layout
 from trellis.models.linear import LinearChainModel
 from trellis.models.memm import MEMM
 from trellis.native import resolve_jobs
