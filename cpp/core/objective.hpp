@@ -351,8 +351,9 @@ class Objective {
   void add_observed(const Sequences& some, std::size_t n, std::int64_t begin, Worker& me) {
     const std::int64_t i = some.index[n], labels = layout_.labels, square = labels * labels;
     const std::int64_t row = y_.row_begin[i] - begin;
-    log_likelihood_[i] += weight(i) * some.log_z[n];
-    if (some.outcomes[n].status != Status::ok) outcomes_[i] = some.outcomes[n];
+    const bool ok = some.outcomes[n].status == Status::ok;
+    log_likelihood_[i] += ok ? weight(i) * some.log_z[n] : -std::numeric_limits<double>::infinity();
+    if (!ok) outcomes_[i] = some.outcomes[n];
     for (std::int64_t k = row * labels; k < (row + length(i)) * labels; ++k) {
       me.residual[k] += me.expected[k];
     }
@@ -403,6 +404,11 @@ class Objective {
                                           : transition_.data() + from;
       double* scores = me.scores.get() + row * labels;
       add_costs_at(y[t], scores);
+      if (!(scores[y[t]] + extra[y[t]] > -std::numeric_limits<double>::infinity())) {
+        total = -std::numeric_limits<double>::infinity();  // forbidden, perhaps with all other labels
+        std::fill(residual, residual + labels, 0.0);
+        continue;
+      }
       const double log_z = kernels().loglinear.softmax(scores, extra, labels, residual);
       total += scores[y[t]] + extra[y[t]] - log_z;
       residual[y[t]] -= 1.0;

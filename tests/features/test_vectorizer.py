@@ -25,7 +25,9 @@ from trellis.features.vectorizer import (
 from trellis.features.window import Window, named
 from trellis.formats.strings import unpack_strings
 
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3) | st.sampled_from(["a", "b"])
+texts = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3
+) | st.sampled_from(["a", "b"])
 numbers = (
     st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**60), 2**60) | st.booleans()
 )

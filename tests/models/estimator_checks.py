@@ -245,8 +245,8 @@ def check_bad_y(estimator: Any, X: Any, y: Any) -> None:
             model.score(X, bad)
         with pytest.raises(InputError):
             model.log_likelihood(X, bad)
-    for bad_X in ("text", 7, None):
+    for sequences in ("text", 7, None):
         with pytest.raises(InputError):
-            model.predict(bad_X)
+            model.predict(sequences)
         with pytest.raises(InputError):
-            clone(estimator).fit(bad_X, y)
+            clone(estimator).fit(sequences, y)

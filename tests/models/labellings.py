@@ -90,7 +90,9 @@ class Scores:
 
     def of(self, path: Sequence[int]) -> float:
         total = sum(self.unary[t, y] for t, y in enumerate(path))
-        return float(total + sum(self.transition[t, path[t], path[t + 1]] for t in range(len(path) - 1)))
+        return float(
+            total + sum(self.transition[t, path[t], path[t + 1]] for t in range(len(path) - 1))
+        )
 
     def of_all(self) -> Array:
         """(L**T,) in the order of `all_paths`."""
@@ -193,7 +195,7 @@ def nll(
     sample_weight: Any = None,
     legal: Legal | None = None,
 ) -> float:
-    """-Σᵢ vᵢ log p(yᵢ | xᵢ) of a CRF: log Σ over all labellings - log Σ over those that y allows."""
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ) of a CRF: log Σ over all labellings - log Σ over what y allows."""
     classes, total = model.classes_.tolist(), 0.0
     for i, (x, known) in enumerate(zip(X, y, strict=True)):
         scores = score(model, w, x)
@@ -214,7 +216,9 @@ def forward(scores: Scores) -> float:
     """log Z where there are too many labellings to write out."""
     alpha = scores.unary[0]
     for step, unary in zip(scores.transition, scores.unary[1:], strict=True):
-        alpha = np.array([log_sum(column) for column in (alpha[:, None] + step).T]) + unary
+        grown = alpha[:, None] + step
+        top = grown.max(axis=0)
+        alpha = np.log(np.exp(grown - top).sum(axis=0)) + top + unary
     return log_sum(alpha)
 
 

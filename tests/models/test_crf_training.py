@@ -256,12 +256,12 @@ def test_going_on_from_the_optimum_stays_there() -> None:
 def test_new_labels_and_features_keep_the_old_weights() -> None:
     """The perceptron changes the weights of its one mistake, and no others, not by a bit."""
     X, y = tagged()
-    new_X, new_y = [["Anna", "sleeps"]], [["A", "V"]]
+    new, new_y = [["Anna", "sleeps"]], [["A", "V"]]
     model = trellis.CRF(warm_start=True, transitions="seen").fit(X, y)
     before = by_name(model, model.coef_)
-    model.set_params(solver="perceptron", max_iter=1, random_state=0).fit(new_X, new_y)
+    model.set_params(solver="perceptron", max_iter=1, random_state=0).fit(new, new_y)
     after = by_name(model, model.coef_)
-    touched = set(trellis.CRF().fit(new_X, new_y).features_.names())
+    touched = set(trellis.CRF().fit(new, new_y).features_.names())
     assert set(model.classes_) == {"A", "D", "N", "V"}
     assert touched <= set(after[0])
     assert ("A", "V") in after[1]
@@ -273,10 +273,10 @@ def test_new_labels_and_features_keep_the_old_weights() -> None:
 
 def test_fitting_the_union_from_an_earlier_model_is_fitting_the_union() -> None:
     X, y = tagged()
-    more_X, more_y = [["Anna", "sees", "a", "dog"]] * 3, [["A", "V", "D", "N"]] * 3
+    more, more_y = [["Anna", "sees", "a", "dog"]] * 3, [["A", "V", "D", "N"]] * 3
     model = trellis.CRF(warm_start=True, solver_options=EXACT).fit(X, y)
-    model.fit(X + more_X, y + more_y)
-    fresh = trellis.CRF(solver_options=EXACT).fit(X + more_X, y + more_y)
+    model.fit(X + more, y + more_y)
+    fresh = trellis.CRF(solver_options=EXACT).fit(X + more, y + more_y)
     assert model.objective_ == pytest.approx(fresh.objective_, rel=1e-9)
     ours, theirs = by_name(model, model.coef_), by_name(fresh, fresh.coef_)
     assert ours[1] == {k: pytest.approx(v, abs=1e-5) for k, v in theirs[1].items()}
@@ -304,7 +304,7 @@ def test_going_on_from_a_file(tmp_path: Any) -> None:
     model = trellis.CRF(warm_start=True).fit(X, y)
     model.save(tmp_path / "model.trellis")
     loaded = trellis.load(tmp_path / "model.trellis")
-    more = X + [["Anna", "sees"]], y + [["A", "V"]]
+    more = [*X, ["Anna", "sees"]], [*y, ["A", "V"]]
     assert np.array_equal(loaded.fit(*more).coef_, model.fit(*more).coef_)
 
 
@@ -369,7 +369,9 @@ def test_an_option_that_the_solver_does_not_have() -> None:
         trellis.CRF(solver_options={"no_such_option": 1}).fit(*tagged())
 
 
-@pytest.mark.parametrize("weights", [[1.0], [[1.0] * 30], [-1.0] * 30, [float("nan")] * 30, "x" * 30])
+@pytest.mark.parametrize(
+    "weights", [[1.0], [[1.0] * 30], [-1.0] * 30, [float("nan")] * 30, "x" * 30]
+)
 def test_bad_sample_weights(weights: Any) -> None:
     with pytest.raises(InputError):
         trellis.CRF().fit(*tagged(), sample_weight=weights)

@@ -114,7 +114,10 @@ def test_the_same_labels_and_marginals_when_converged(sample: Any, tmp_path: Pat
 
 def test_real_values(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    X = [[{f"a{a}": float(rng.uniform(0.1, 2)) for a in rng.choice(30, 4)} for _ in range(7)] for _ in range(40)]
+    X = [
+        [{f"a{a}": float(rng.uniform(0.1, 2)) for a in rng.choice(30, 4)} for _ in range(7)]
+        for _ in range(40)
+    ]
     y = [["PQR"[int(rng.integers(3))] for _ in x] for x in X]
     peer = Peer(tmp_path / "m", X, y, c1=0, c2=0.5, max_iterations=15)
     model = trellis.CRF(l2=1.0, transitions="seen", max_iter=15).fit(X, y)

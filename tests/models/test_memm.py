@@ -85,9 +85,7 @@ def test_gradient_where_scores_are_huge() -> None:
     w = np.random.default_rng(1).normal(0.0, 500.0, len(model.coef_))
     loss, gradient = evaluate(problem_of(model, X, y), w)
     assert loss == pytest.approx(step_loss(model, w, X, y), rel=1e-12)
-    numeric = central_differences(
-        lambda v: step_loss(model, v, X, y), w, range(len(w)), h=1e-4
-    )
+    numeric = central_differences(lambda v: step_loss(model, v, X, y), w, range(len(w)), h=1e-4)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
 
 

@@ -257,7 +257,7 @@ def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     first = next((x for x in X if _size(x)), None)
-    if hasattr(first, "shape"):
+    if hasattr(first, "shape") or (first is None and any(hasattr(x, "shape") for x in X)):
         if edge_features is not None:
             raise InputError("edge_features go with dicts and lists of features, not with arrays")
         return ArrayFeatures()

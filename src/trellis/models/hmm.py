@@ -122,7 +122,7 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _feature_map(self, X: Any) -> FeatureMap:
-        first = next((x[0] for x in X if not hasattr(x, "shape") and len(x)), None)
+        first = next((x for x in X if isinstance(x, list | tuple) and x), [None])[0]
         if self.features is None and isinstance(first, str):
             return choose(named(["w[0]"]), None, X)
         return choose(self.features, None, X)

@@ -50,5 +50,5 @@ def perceptron(
 
 
 def averaged(state: OnlineState) -> Vector:
-    """The mean of the weights after each step: w - Σ (steps before a change) · change / steps."""
+    """The mean of the weights before the first step and after each: w - Σ steps · change / all."""
     return state.vectors["w"] - state.vectors["total"] / state.numbers["steps"]
