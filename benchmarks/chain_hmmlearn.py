@@ -174,7 +174,7 @@ def threads(chain: ModuleType, repeats: int) -> Table:
 
 
 def add_ceiling(table: Table, labels: int, repeats: int) -> None:
-    """What the second core gives a loop that shares nothing: np.sin on blocks that stay in cache."""
+    """What the second core gives a loop that shares nothing: np.sin on blocks in the cache."""
     blocks = [np.linspace(0.0, 1.0, 16_384) for _ in range(2)]
 
     def work(i: int, rounds: int) -> None:

@@ -143,7 +143,8 @@ class Data {
   }
 
   Layout layout() const { return weights_.view(); }
-  Attributes attributes() const { return rows_.view(); }
+  Attributes attributes() const { return rows_->view(); }
+  void forget_rows() { rows_.reset(); }
   Attributes edges() const { return edges_ ? edges_->view() : Attributes{}; }
   std::int64_t sequences() const { return size_of(row_begin_) - 1; }
   bool complete() const {
@@ -162,7 +163,7 @@ class Data {
   }
 
   Weights weights_;
-  Rows rows_;
+  std::optional<Rows> rows_;
   std::optional<Rows> edges_;
   In<std::int64_t> row_begin_;
   In<std::int32_t> label_;
@@ -175,9 +176,12 @@ class Data {
 class Loss {
  public:
   Loss(const Data& data, bool by_step) : data_(data) {
-    const nb::gil_scoped_release release;
-    objective_.emplace(data_.layout(), data_.attributes(), data_.edges(), data_.supervision(),
-                       by_step ? Normaliser::step : Normaliser::sequence);
+    {
+      const nb::gil_scoped_release release;
+      objective_.emplace(data_.layout(), data_.attributes(), data_.edges(), data_.supervision(),
+                         by_step ? Normaliser::step : Normaliser::sequence);
+    }
+    data_.forget_rows();  // the objective has them in a form of its own
   }
 
   double evaluate(In<double> w, double l2, int threads, Out<double> gradient) {

@@ -19,6 +19,7 @@ std::string public_name(const trellis::Kernels& kernels) {
 
 NB_MODULE(_core, m) {
   m.doc() = "Native kernels of trellis.";
+  nb::set_leak_warnings(false);  // nothing prints: not at exit either
   m.def("isa", [] { return public_name(trellis::kernels()); });
   m.def("available_isas", [] {
     std::vector<std::string> names;

@@ -240,27 +240,32 @@ def chunking_rich() -> Spec:
 
 
 def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | None = None) -> Spec:
-    """Features for names in text: case and shape of the neighbours, affixes, what surrounds a name.
+    """Features for names in text: the words around in lower case, their shapes, long affixes.
 
     >>> "short_shape[-1]|short_shape[0]" in {t.name for t in ner().templates}
     True
     """
+    beside = (f"lower_{affix}3[{at}]" for at in (-1, 1) for affix in ("prefix", "suffix"))
     return Window(
-        lower=2,
-        shape=1,
-        short_shape=2,
-        case=2,
-        affixes=1,
+        words=0,
+        bigrams=None,
+        lower=4,
+        shape=0,
+        short_shape=3,
+        case=1,
+        prefixes=(1, 2, 3, 4, 5),
+        suffixes=(1, 2, 3, 4, 5),
+        lower_affixes=True,
         columns=tuple(columns),
+        column_trigrams=1,
         gazetteers=gazetteers,
         extra=(
-            "lower[-1]|lower[0]",
-            "lower[0]|lower[1]",
-            "short_shape[-1]|short_shape[0]",
-            "short_shape[0]|short_shape[1]",
-            "short_shape[-1]|short_shape[0]|short_shape[1]",
+            *_grams("lower", 2, 2),
+            *_grams("short_shape", 2, 1),
+            *_grams("short_shape", 3, 1),
             "lower[-1]|short_shape[0]",
             "short_shape[0]|lower[1]",
+            *beside,
         ),
     ).spec()
 

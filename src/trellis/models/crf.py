@@ -1,7 +1,5 @@
 """The conditional random field: p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)."""
 
-from typing import Any
-
 from trellis.models.linear import LinearChainModel
 
 __all__ = ["CRF"]
@@ -55,40 +53,3 @@ class CRF(LinearChainModel):
     """
 
     _by_step = False
-
-    def __init__(
-        self,
-        features: Any = None,
-        *,
-        edge_features: Any = None,
-        l2: float = 1.0,
-        l1: float = 0.0,
-        solver: str = "lbfgs",
-        solver_options: dict[str, Any] | None = None,
-        max_iter: int | None = None,
-        states: str = "seen",
-        transitions: str = "all",
-        min_count: float = 0.0,
-        constraints: Any = None,
-        label_weight: dict[Any, float] | None = None,
-        early_stopping: int | None = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.features = features
-        self.edge_features = edge_features
-        self.l2 = l2
-        self.l1 = l1
-        self.solver = solver
-        self.solver_options = solver_options
-        self.max_iter = max_iter
-        self.states = states
-        self.transitions = transitions
-        self.min_count = min_count
-        self.constraints = constraints
-        self.label_weight = label_weight
-        self.early_stopping = early_stopping
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state

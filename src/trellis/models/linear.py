@@ -44,23 +44,6 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
     """A linear chain model of features; subclasses say how it is normalised."""
 
     _by_step: bool
-    # set by subclasses' __init__
-    features: Any
-    edge_features: Any
-    l2: float
-    l1: float
-    solver: str
-    solver_options: dict[str, Any] | None
-    max_iter: int | None
-    states: str
-    transitions: str
-    min_count: float
-    constraints: Any
-    label_weight: dict[Label, float] | None
-    early_stopping: int | None
-    warm_start: bool
-    n_jobs: int | None
-    random_state: Any
     # set by fit
     classes_: NDArray[Any]
     features_: FeatureMap
@@ -70,6 +53,43 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
     objective_: float
     converged_: bool
     dev_scores_: list[tuple[int, float]]
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        edge_features: Any = None,
+        l2: float = 1.0,
+        l1: float = 0.0,
+        solver: str = "lbfgs",
+        solver_options: dict[str, Any] | None = None,
+        max_iter: int | None = None,
+        states: str = "seen",
+        transitions: str = "all",
+        min_count: float = 0.0,
+        constraints: Any = None,
+        label_weight: dict[Any, float] | None = None,
+        early_stopping: int | None = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.features = features
+        self.edge_features = edge_features
+        self.l2 = l2
+        self.l1 = l1
+        self.solver = solver
+        self.solver_options = solver_options
+        self.max_iter = max_iter
+        self.states = states
+        self.transitions = transitions
+        self.min_count = min_count
+        self.constraints = constraints
+        self.label_weight = label_weight
+        self.early_stopping = early_stopping
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
 
     # ---- training
 
@@ -127,6 +147,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         self.classes_ = as_array(known.classes)
         self.features_, self.layout_ = features, layout
         problem = self._problem(batch, known, weights)
+        del batch  # a large corpus should not be in memory twice
         self._learn(problem, w0, dev, callback)
         if self.l1 > 0:
             self._prune()

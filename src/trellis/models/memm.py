@@ -29,43 +29,6 @@ class MEMM(LinearChainModel):
 
     _by_step = True
 
-    def __init__(
-        self,
-        features: Any = None,
-        *,
-        edge_features: Any = None,
-        l2: float = 1.0,
-        l1: float = 0.0,
-        solver: str = "lbfgs",
-        solver_options: dict[str, Any] | None = None,
-        max_iter: int | None = None,
-        states: str = "seen",
-        transitions: str = "all",
-        min_count: float = 0.0,
-        constraints: Any = None,
-        label_weight: dict[Any, float] | None = None,
-        early_stopping: int | None = None,
-        warm_start: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.features = features
-        self.edge_features = edge_features
-        self.l2 = l2
-        self.l1 = l1
-        self.solver = solver
-        self.solver_options = solver_options
-        self.max_iter = max_iter
-        self.states = states
-        self.transitions = transitions
-        self.min_count = min_count
-        self.constraints = constraints
-        self.label_weight = label_weight
-        self.early_stopping = early_stopping
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
     def _normalised(self, scores: Chains) -> Chains:
         """Scores whose best path, marginals and Z are those of the products of local probabilities.
 

@@ -31,7 +31,8 @@ SOLVERS = ("lbfgs", "gradient", *ONLINE)
 class Problem:
     """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖², as the core computes it."""
 
-    data: _core.Data
+    data: _core.Data | None
+    """Let go once it is in the objective, which has it in a form of its own."""
     sequences: int
     by_step: bool
     l1: float
@@ -40,7 +41,9 @@ class Problem:
 
     def objective(self) -> Any:
         """``objective(w, gradient) -> loss`` for the optimisers."""
+        assert self.data is not None
         loss, threads, l2 = _core.Loss(self.data, self.by_step), resolve_jobs(self.n_jobs), self.l2
+        self.data = None
 
         def evaluate(w: Vector, gradient: Vector) -> float:
             value = loss.evaluate(w, l2, threads, gradient)
@@ -88,6 +91,7 @@ def train(
         raise InputError(f"solver {solver!r} is for models normalised over the sequence")
     if solver == "sgd":
         options["l2"] = problem.l2
+    assert problem.data is not None
     try:
         learner = _core.Online(problem.data)
     except ValueError as error:

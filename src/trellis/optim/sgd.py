@@ -27,7 +27,7 @@ def sgd(
     random_state: Any = None,
     state: OnlineState | None = None,
 ) -> Result[OnlineState]:
-    """v = (1 - ηₜ λ) wₜ,  wₜ₊₁ = v - ηₜ ∇lossᵢ(v),  ηₜ = 1 / (λ (t₀ + t)),  λ = l2 / sequences.
+    """wₜ₊₁ = v - ηₜ ∇lossᵢ(v),  v = (1 - ηₜ λ) wₜ,  ηₜ = 1 / (λ (t₀ + t)),  λ = l2 / sequences.
 
     The first step η₀ = 1 / (λ t₀) is found by trial, beginning with ``eta``: the one that lowers
     the loss of ``sample`` sequences most in one pass. w is kept as a scale times a vector, so that
