@@ -71,10 +71,10 @@ def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Round numbers around the values: 4 to 10 of them, 1, 2 or 5 times a power of ten apart."""
+    """Round numbers around the values: up to 10 of them, 1, 2 or 5 times a power of ten apart."""
     low, high = min(values), max(values)
     span = (high - low) or 1.0
     unit = 10.0 ** floor(log10(span))
-    step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0) if span / (s * unit) <= 8)
+    step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0) if span / (s * unit) <= 8)
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
-    return [round(n * step, 10) for n in range(first, last + 1)]
+    return [round(n * step, 10) for n in range(first, max(last, first + 1) + 1)]

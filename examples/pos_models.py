@@ -15,6 +15,7 @@ FOLDER holds ud-en-gum.{train,dev,test}.conllu.gz, Universal Dependencies' Engli
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from trellis import CRF, HMM, MEMM
 from trellis.data import conllu
@@ -22,19 +23,19 @@ from trellis.features import named, pos
 from trellis.metrics import accuracy
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "pos"
-STRENGTHS = (0.03, 0.1, 0.3, 1.0)
-"""Added to the counts of the HMM; l2 of the others."""
+SMOOTHING = (0.0001, 0.001, 0.01, 0.1)
+L2 = (0.03, 0.1, 0.3)
 WORD = named(["w[0]"])
 
 
-def candidates() -> dict[str, list]:
-    """Models by what they see, one for each strength."""
+def candidates() -> dict[str, dict[float, Any]]:
+    """Models by what they see and by the strength of smoothing or penalty."""
     return {
-        "HMM, word": [HMM(smoothing=s) for s in STRENGTHS],
-        "MEMM, word": [MEMM(WORD, l2=s) for s in STRENGTHS],
-        "CRF, word": [CRF(WORD, l2=s) for s in STRENGTHS],
-        "MEMM, pos()": [MEMM(pos(), l2=s) for s in STRENGTHS],
-        "CRF, pos()": [CRF(pos(), l2=s) for s in STRENGTHS],
+        "HMM, word": {s: HMM(smoothing=s) for s in SMOOTHING},
+        "MEMM, word": {s: MEMM(WORD, l2=s, max_iter=300) for s in L2},
+        "CRF, word": {s: CRF(WORD, l2=s, max_iter=300) for s in L2},
+        "MEMM, pos()": {s: MEMM(pos(), l2=s, max_iter=100) for s in L2},
+        "CRF, pos()": {s: CRF(pos(), l2=s, max_iter=100) for s in L2},
     }
 
 
@@ -52,11 +53,12 @@ def main() -> None:
     print(f"English GUM: {sum(map(len, train[0])):,} words to learn from, 17 labels\n")
     print("              strength    dev    test   test, unseen words")
     for name, models in candidates().items():
-        scores = [accuracy(dev[1], model.fit(*train).predict(dev[0])) for model in models]
-        best = scores.index(max(scores))
+        scores = {s: accuracy(dev[1], m.fit(*train).predict(dev[0])) for s, m in models.items()}
+        best = max(scores, key=scores.__getitem__)
         guess = models[best].predict(test[0])
         right = accuracy(test[1], guess), accuracy(_only(test[1], unseen), _only(guess, unseen))
-        print(f"{name:14}{STRENGTHS[best]:8g}{scores[best]:8.2%}{right[0]:8.2%}{right[1]:12.2%}")
+        numbers = f"{best:8g}{scores[best]:8.2%}{right[0]:8.2%}{right[1]:12.2%}"
+        print(f"{name:14}{numbers}", flush=True)
 
 
 def _only(y: list, wanted: list) -> list:

@@ -34,6 +34,25 @@ struct RowPlan {
   const std::uint16_t* label;      // of each weight
 };
 
+inline constexpr int kLanes = 8;  // sequences that go abreast where transitions are sparse
+
+// Eight sequences, longest first, and transitions of which most score 0; see chain_sparse.hpp.
+struct SparseChain {
+  int labels;
+  const std::int32_t* from_begin;  // (labels + 1): the pairs (a, to[k]) with a weight
+  const std::uint16_t* to;
+  const double* value;           // exp(score) - 1
+  const std::int32_t* to_begin;  // (labels + 1): the same pairs by their second label
+  const std::uint16_t* from;
+  const double* value_by_to;
+  std::int64_t length[kLanes];  // 0 for an empty lane
+  const double* unary[kLanes];  // (length, labels)
+  double* out[kLanes];          // (length, labels): weight * p(y_t)
+  double weight[kLanes];
+  double log_z[kLanes];
+  double* counts;  // (pairs, kLanes): weight * p(y_{t-1} = a, y_t = b) / exp(score) is added
+};
+
 // Where the weights of an attribute are, for rows that are scored once.
 struct Place {
   std::uint32_t begin;
@@ -53,6 +72,8 @@ struct LoglinearKernels {
   // gradient(attribute, y) += value * residual[r - begin][y], for all attributes of row r
   void (*add_rows)(const RowPlan&, const double* residual, std::int64_t begin, std::int64_t end,
                    double* dense_gradient, double* gradient);
+  // Forward-backward of eight sequences; scratch is (2 * longest + 1) * labels * kLanes doubles.
+  void (*sparse_marginals)(SparseChain&, double* scratch);
   // p = softmax(scores + extra), returns log sum exp; all of them (labels)
   double (*softmax)(const double* scores, const double* extra, int labels, double* p);
 };

@@ -51,6 +51,7 @@ class Objective {
         outcomes_(y.sequences) {
     cut();
     count_bigrams();
+    sort_bigrams();
   }
   Objective(const Objective&) = delete;
   Objective& operator=(const Objective&) = delete;
@@ -84,6 +85,7 @@ class Objective {
   static constexpr std::int64_t kMatrixBytes = 8 << 20;  // of position-dependent transitions in a chunk
   static constexpr std::int64_t kSlotBytes = 256 << 20;  // of all gradients together
   static constexpr std::int64_t kReduceBlock = 1 << 14;
+  static constexpr std::int64_t kLongestSparse = 2000;  // positions: eight sequences are kept whole
 
   struct Slot {
     std::vector<std::int64_t> chunk_begin;  // sequences; the last entry is the end
@@ -109,6 +111,8 @@ class Objective {
     }
     typename ChainBatch<double>::Memory chain;
     AlignedDoubles scores, residual, masked, expected, transitions, pairs, expected_pairs;
+    Scratch lanes;                    // for sparse_marginals
+    std::vector<double> lane_counts;  // (bigrams, kLanes)
   };
 
   // Sequences that go through the chain together, with what each of them needs.
@@ -184,8 +188,56 @@ class Objective {
                              nullptr, nullptr,        has_edges() ? nullptr : transition_.data(),
                              nullptr, y_.start,       y_.end};
     shared_ = std::make_shared<SharedScores>(none, true);
+    prepare_sparse(w);
     table_.resize(static_cast<std::size_t>(dense_.table_size()) + kPadding);
     dense_.expand(w, table_.data());
+  }
+
+  // Are most transitions without a weight, and is nothing forbidden or unknown? Then the few with one
+  // can be counted by themselves.
+  bool can_be_sparse() const {
+    const double pairs = static_cast<double>(layout_.labels) * layout_.labels;
+    const bool free = y_.forbidden == nullptr && y_.start == nullptr && y_.end == nullptr;
+    return normaliser_ == Normaliser::sequence && free && !partial_ && !has_edges() &&
+           longest_ <= kLongestSparse && 2.0 * static_cast<double>(layout_.bigrams) <= pairs;
+  }
+
+  // The bigrams by their first label, as they come, and by their second.
+  void sort_bigrams() {
+    can_be_sparse_ = can_be_sparse();
+    if (!can_be_sparse_) return;
+    const int labels = layout_.labels;
+    from_begin_.assign(labels + 1, 0);
+    to_begin_.assign(labels + 1, 0);
+    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
+      ++from_begin_[layout_.bigram[k] / labels + 1];
+      ++to_begin_[layout_.bigram[k] % labels + 1];
+      to_.push_back(static_cast<std::uint16_t>(layout_.bigram[k] % labels));
+    }
+    std::partial_sum(from_begin_.begin(), from_begin_.end(), from_begin_.begin());
+    std::partial_sum(to_begin_.begin(), to_begin_.end(), to_begin_.begin());
+    std::vector<std::int32_t> next(to_begin_.begin(), to_begin_.end());
+    place_by_to_.resize(layout_.bigrams);
+    from_.resize(layout_.bigrams);
+    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
+      const std::int32_t at = next[layout_.bigram[k] % labels]++;
+      place_by_to_[k] = at;
+      from_[at] = static_cast<std::uint16_t>(layout_.bigram[k] / labels);
+    }
+  }
+
+  // 1 + s must keep what a small weight is worth: below -12 it would lose 5 of 16 digits.
+  void prepare_sparse(const double* w) {
+    const double* bigrams = w + layout_.states();
+    sparse_ = can_be_sparse_;
+    for (std::int64_t k = 0; sparse_ && k < layout_.bigrams; ++k)
+      sparse_ = bigrams[k] >= -12.0 && bigrams[k] < 300.0;
+    if (!sparse_) return;
+    value_.resize(layout_.bigrams);
+    value_by_to_.resize(layout_.bigrams);
+    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
+      value_[k] = value_by_to_[place_by_to_[k]] = std::expm1(bigrams[k]);
+    }
   }
 
   double* scaled_counts(const Slot& s) const { return s.memory.get() + layout_.states(); }
@@ -196,8 +248,15 @@ class Objective {
   void run_slot(const double* w, const Slot& slot, Worker& worker) {
     std::fill(slot.memory.get(), slot.memory.get() + slot.touched, 0.0);
     std::fill(scaled_counts(slot), dense_gradient(slot) + dense_.table_size(), 0.0);
+    worker.lane_counts.assign(sparse_ ? layout_.bigrams * kLanes : 0, 0.0);
     for (std::size_t c = 0; c + 1 < slot.chunk_begin.size(); ++c) {
       run_chunk(w, slot.chunk_begin[c], slot.chunk_begin[c + 1], slot, worker);
+    }
+    for (std::int64_t k = 0; sparse_ && k < layout_.bigrams; ++k) {
+      const std::int64_t a = layout_.bigram[k] / layout_.labels, b = layout_.bigram[k] % layout_.labels;
+      const double* lanes = worker.lane_counts.data() + k * kLanes;
+      log_counts(slot)[a * stride_ + b] =
+          std::accumulate(lanes, lanes + kLanes, 0.0) * (1.0 + value_[k]);
     }
   }
 
@@ -226,7 +285,11 @@ class Objective {
     const std::int64_t begin = y_.row_begin[first];
     add_costs(first, last, me.scores.get());
     Sequences all = gather(first, last, false, me.scores.get(), me);
-    marginals(all, 1.0, me.residual.get(), me.pairs.get(), slot, me);
+    if (sparse_) {
+      sparse_marginals(all, me);
+    } else {
+      marginals(all, 1.0, me.residual.get(), me.pairs.get(), slot, me);
+    }
     for (std::int64_t i = first; i < last; ++i) {
       log_likelihood_[i] = -weight(i) * all.log_z[i - first];
       outcomes_[i] = all.outcomes[i - first];
@@ -293,6 +356,36 @@ class Objective {
     chain.marginals_here(out, me.chain, has_edges() ? nullptr : scaled_counts(slot),
                          has_edges() ? nullptr : log_counts(slot));
     for (double& x : some.weight) x *= sign;
+  }
+
+  // The same by chain_sparse.hpp: eight sequences of about one length at a time.
+  void sparse_marginals(Sequences& all, Worker& me) const {
+    const auto count = static_cast<std::int64_t>(all.index.size());
+    std::vector<std::int64_t> order(count);
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int64_t a, std::int64_t b) { return all.lengths[a] > all.lengths[b]; });
+    for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+      SparseChain c{};
+      c.labels = layout_.labels;
+      c.from_begin = from_begin_.data();
+      c.to = to_.data();
+      c.value = value_.data();
+      c.to_begin = to_begin_.data();
+      c.from = from_.data();
+      c.value_by_to = value_by_to_.data();
+      c.counts = me.lane_counts.data();
+      const int lanes = static_cast<int>(std::min<std::int64_t>(kLanes, count - begin));
+      for (int lane = 0; lane < lanes; ++lane) {
+        const std::int64_t n = order[begin + lane];
+        c.length[lane] = all.lengths[n];
+        c.unary[lane] = all.unary[n];
+        c.out[lane] = me.residual.get() + all.starts[n] * layout_.labels;
+        c.weight[lane] = all.weight[n];
+      }
+      kernels().loglinear.sparse_marginals(c, me.lanes.get((2 * c.length[0] + 1) * c.labels * kLanes));
+      for (int lane = 0; lane < lanes; ++lane) all.log_z[order[begin + lane]] = c.log_z[lane];
+    }
   }
 
   // A wrong label costs: its score is raised while training, so that the right one must be better still.
@@ -497,6 +590,10 @@ class Objective {
   std::vector<Slot> slots_;
   std::vector<double> observed_, transition_, table_, dense_sum_;
   std::shared_ptr<const SharedScores> shared_;
+  bool can_be_sparse_ = false, sparse_ = false;
+  std::vector<std::int32_t> from_begin_, to_begin_, place_by_to_;
+  std::vector<std::uint16_t> from_, to_;
+  std::vector<double> value_, value_by_to_;
 };
 
 }  // namespace trellis

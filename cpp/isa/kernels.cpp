@@ -2,6 +2,7 @@
 #include "chain_log.hpp"
 #include "chain_max.hpp"
 #include "chain_scaled.hpp"
+#include "chain_sparse.hpp"
 #include "loglinear_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
@@ -20,6 +21,6 @@ extern const Kernels kernels;
 const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       chain_kernels<float>(),
                       chain_kernels<double>(),
-                      {score_rows, score_ids, add_rows, softmax}};
+                      {score_rows, score_ids, add_rows, sparse_marginals, softmax}};
 
 }  // namespace trellis::TRELLIS_ISA

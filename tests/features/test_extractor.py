@@ -86,7 +86,7 @@ gazetteers = st.tuples(
 def templates(draw: st.DrawFn, fields: int) -> Template:
     part = st.builds(Part, st.integers(-3, 3), st.integers(0, fields - 1), st.sampled_from(ORIGINS))
     parts = tuple(draw(st.lists(part, max_size=3)))
-    before, between, after = SEPARATORS
+    before, between, after = [*SEPARATORS]
     literals = [draw(st.sampled_from("UV")) + before, *[between] * (len(parts) - 1)]
     return Template("t", parts, tuple(literals + [after] * bool(parts)), draw(st.booleans()))
 
@@ -129,7 +129,11 @@ def spelled(rows: Rows, names: list[str]) -> list[list[str]]:
 
 
 def same(a: Batch, b: Batch) -> bool:
-    pairs = [(a.lengths, b.lengths), (a.rows.begin, b.rows.begin), (a.rows.id, b.rows.id)]
+    pairs: list[tuple[Any, Any]] = [
+        (a.lengths, b.lengths),
+        (a.rows.begin, b.rows.begin),
+        (a.rows.id, b.rows.id),
+    ]
     assert (a.edges is None) == (b.edges is None)
     if a.edges is not None and b.edges is not None:
         pairs += [(a.edges.begin, b.edges.begin), (a.edges.id, b.edges.id)]

@@ -35,7 +35,8 @@ def test_renumbered_rows_are_those_of_a_loop(
     assert unpacked(made) == [[(new[i], v) for i, v in row if new[i] >= 0] for row in before]
     assert len(made) == len(ids)
     assert (made.value is None) == (not values)
-    assert (made.begin.dtype, made.id.dtype) == (np.int64, np.int32)
+    assert made.begin.dtype == np.int64
+    assert made.id.dtype == np.int32
     assert unpacked(rows) == before  # a new object, the old one as it was
     made.native()  # the core checks that begin fits
 

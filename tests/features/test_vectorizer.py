@@ -92,12 +92,13 @@ def test_values_are_left_out_where_all_are_one() -> None:
     features = ReadyFeatures()
     assert features.learn([[["a", "b"], {"c": "d", "e": True, "f": 1}]]).rows.value is None
     assert features.find([[{"c": "d", "unknown": 7}]]).rows.value is None
-    assert features.find([[{"a": False, "e": 1.5}]]).rows.value.tolist() == [0.0, 1.5]
+    rows = features.find([[{"a": False, "e": 1.5}]]).rows
+    assert entries(rows, features.names()) == [[("a", 0.0), ("e", 1.5)]]
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), Fraction(1, 2), np.array(0.5)])
 def test_whatever_has_a_float_is_a_number(value: Any) -> None:
-    assert ReadyFeatures().learn([[{"a": value}]]).rows.value.tolist() == [0.5]
+    assert entries(ReadyFeatures().learn([[{"a": value}]]).rows, ["a"]) == [[("a", 0.5)]]
 
 
 def test_numpy_text_and_truth() -> None:

@@ -273,16 +273,24 @@ def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | N
 def pos() -> Spec:
     """Features for parts of speech: long affixes, the words around, shape.
 
-    >>> "suffix5[0]" in {t.name for t in pos().templates}
+    >>> "lower_suffix5[0]" in {t.name for t in pos().templates}
     True
     """
     return Window(
+        words=0,
+        bigrams=None,
+        lower=2,
         shape=0,
         short_shape=1,
         case=0,
-        prefixes=(1, 2, 3, 4),
         suffixes=(1, 2, 3, 4, 5),
-        extra=("suffix3[-1]", "suffix3[1]", "suffix3[-1]|suffix3[0]"),
+        lower_affixes=True,
+        extra=(
+            *_grams("lower", 2, 1),
+            "lower_suffix3[-1]",
+            "lower_suffix3[1]",
+            "lower_suffix3[-1]|lower_suffix3[0]",
+        ),
     ).spec()
 
 
