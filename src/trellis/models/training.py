@@ -32,7 +32,7 @@ class Problem:
     """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖², as the core computes it."""
 
     data: _core.Data | None
-    """Let go once it is in the objective, which has it in a form of its own."""
+    """Let go by `train` once it is in the objective, which has it in a form of its own."""
     sequences: int
     by_step: bool
     l1: float
@@ -43,7 +43,6 @@ class Problem:
         """``objective(w, gradient) -> loss`` for the optimisers."""
         assert self.data is not None
         loss, threads, l2 = _core.Loss(self.data, self.by_step), resolve_jobs(self.n_jobs), self.l2
-        self.data = None
 
         def evaluate(w: Vector, gradient: Vector) -> float:
             value = loss.evaluate(w, l2, threads, gradient)
@@ -73,9 +72,13 @@ def train(
     options = dict(options)
     if max_iter is not None:
         options["max_iter"] = max_iter
+    if problem.l1 and solver != "lbfgs":
+        raise InputError(f"l1 > 0 needs solver='lbfgs'; {solver} has no L1 term")
+    if solver in ("lbfgs", "gradient"):
+        objective, problem.data = problem.objective(), None
     if solver == "lbfgs":
         return lbfgs(
-            problem.objective(),
+            objective,
             w0,
             l1=problem.l1,
             n_jobs=problem.n_jobs,
@@ -83,10 +86,8 @@ def train(
             state=state,
             **options,
         )
-    if problem.l1:
-        raise InputError(f"l1 > 0 needs solver='lbfgs'; {solver} has no L1 term")
     if solver == "gradient":
-        return gradient_ascent(problem.objective(), w0, callback=callback, **options)
+        return gradient_ascent(objective, w0, callback=callback, **options)
     if problem.by_step:
         raise InputError(f"solver {solver!r} is for models normalised over the sequence")
     if solver == "sgd":
