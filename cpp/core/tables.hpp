@@ -4,6 +4,7 @@
 // hash, so that most comparisons never leave the table; a slot can be asked for ahead of its use.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <stdexcept>
@@ -116,6 +117,37 @@ class StringTable {
     return slots_.find(hash, [&](std::uint32_t id) { return string(id) == s; });
   }
   void prefetch(std::uint64_t hash) const { slots_.prefetch(hash); }
+
+  // The numbers of many strings, kNone where there is none: `count` strings that lie one after the other
+  // in `text`, string i up to end[i]. A few at a time: all slots are asked for, then all ends, then all
+  // bytes, so that none of them is waited for.
+  void find_all(const char* text, const std::uint32_t* end, std::int64_t first, std::int64_t count,
+                std::uint32_t* id) const {
+    constexpr std::int64_t kFew = 16;
+    std::uint64_t hash[kFew];
+    for (std::int64_t begin = first; begin < first + count; begin += kFew) {
+      const std::int64_t few = std::min(kFew, first + count - begin);
+      const auto own = [&](std::int64_t k) {
+        const std::uint32_t from = begin + k == 0 ? 0 : end[begin + k - 1];
+        return std::string_view(text + from, end[begin + k] - from);
+      };
+      for (std::int64_t k = 0; k < few; ++k) {
+        hash[k] = hash_bytes(own(k).data(), own(k).size());
+        slots_.prefetch(hash[k]);
+      }
+      for (std::int64_t k = 0; k < few; ++k) {
+        id[begin + k] = slots_.likely(hash[k]);
+        if (id[begin + k] != kNone) __builtin_prefetch(ends_.data() + id[begin + k]);
+      }
+      for (std::int64_t k = 0; k < few; ++k) {
+        if (id[begin + k] != kNone) __builtin_prefetch(bytes_.data() + ends_[id[begin + k]]);
+      }
+      for (std::int64_t k = 0; k < few; ++k) {
+        if (id[begin + k] != kNone && string(id[begin + k]) != own(k))
+          id[begin + k] = find(own(k), hash[k]);
+      }
+    }
+  }
 
   std::uint32_t intern(std::string_view s) {
     const std::uint64_t hash = hash_bytes(s.data(), s.size());

@@ -63,7 +63,7 @@ class ReadyFeatures:
 
     def find(self, X: Any, threads: int = 1) -> Batch:
         """The known attributes of all positions."""
-        return self._batch(X, _core.Vocabulary.find)
+        return self._batch(X, lambda names, own: names.find(own, threads))
 
     def __len__(self) -> int:
         return len(self._names)
