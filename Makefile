@@ -40,16 +40,18 @@ format: $(VENV)/lint/tools  ## rewrite the sources in the house style
 	$(VENV)/lint/bin/clang-format -i $$(find cpp -name '*.[ch]pp')
 
 sanitize: BIN = $(VENV)/sanitize/bin
-sanitize: $(VENV)/sanitize/installed  ## C++ tests and inference tests under ASAN + UBSAN, threads under TSAN
+sanitize: $(VENV)/sanitize/installed  ## C++ tests and tests of native code under ASAN + UBSAN, threads under TSAN
 	$(BIN)/cmake -S . -B $(BUILD)/sanitize-cpp $(NINJA) -DTRELLIS_SANITIZE=$(SANITIZE)
 	$(call CPP_TESTS,$(BUILD)/sanitize-cpp)
 	$(BIN)/cmake -S . -B $(BUILD)/sanitize-threads $(NINJA) -DTRELLIS_SANITIZE=thread
 	export TSAN_OPTIONS=die_after_fork=0; $(call CPP_TESTS,$(BUILD)/sanitize-threads) -R 'test_chain|test_thread_pool|test_vectors|test_objective'
 	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  $(BIN)/python -m pytest -p no:cacheprovider tests/inference $(ARGS)
+	  $(BIN)/python -m pytest -p no:cacheprovider -m 'not slow' tests/inference tests/features tests/optim/test_online.py tests/models/test_crf.py tests/models/test_partial.py tests/models/test_sparse_transitions.py $(ARGS)
 
 bench: $(VENV)/bench/installed  ## measure against the peers (minutes; a quiet machine)
 	$(VENV)/bench/bin/python benchmarks/chain.py $(ARGS)
+	$(VENV)/bench/bin/python benchmarks/crf_train.py $(ARGS)
+	$(VENV)/bench/bin/python benchmarks/crf_tag.py $(ARGS)
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) $(BUILD) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

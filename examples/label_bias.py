@@ -1,8 +1,8 @@
 """Label bias: three models learn the same noisy automaton, and one of them cannot listen.
 
-    0 ──r── 1 ──i── 2        every word is rib or rob, one as often as the other;
-     ╲                ╲b     a state shows its own letter, and now and then one of the other three
-      r── 4 ──o── 5 ──b── 3
+        ┌── 1:r ── 2:i ──┐        every word is rib or rob, one as often as the other;
+    0 ──┤                ├── 3:b  a state shows its own letter, and now and then one of
+        └── 4:r ── 5:o ──┘        the other three
 
 The letters say the word, the label of a letter is its state (Lafferty, McCallum and Pereira 2001).
 From state 1 there is one way on. The MEMM gives each step's probability to the states that may
