@@ -1,7 +1,7 @@
 """Tokens to sparse rows: templates, windows and ready features."""
 
 from trellis.features.spec import Field, Gazetteer, Part, Spec, Template
-from trellis.features.window import Window, chunking, named, ner, pos, spec_for
+from trellis.features.window import Window, chunking, chunking_rich, named, ner, pos, spec_for
 
 __all__ = [
     "Field",
@@ -11,6 +11,7 @@ __all__ = [
     "Template",
     "Window",
     "chunking",
+    "chunking_rich",
     "named",
     "ner",
     "pos",

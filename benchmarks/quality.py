@@ -4,7 +4,7 @@ Features and strengths were chosen on other data: every tenth training sentence 
 testa of CoNLL-2002. The tutorial of sklearn-crfsuite is there for comparison: c1 = c2 = 0.1 in
 CRFsuite's objective, where the L2 term is c2 ‖w‖², are l1 = 0.1 and l2 = 0.2 here.
 
-    python examples/quality.py [--data FOLDER]
+    python benchmarks/quality.py [--data FOLDER]
 
 FOLDER has chunking/conll2000.{train,test}.conll.gz and ner/conll2002-es.{train,testb}.conll.gz.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trellis import CRF
 from trellis.data import conll
-from trellis.features.window import chunking, chunking_rich, ner
+from trellis.features import chunking, chunking_rich, ner
 from trellis.metrics import span_f1
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
