@@ -32,7 +32,7 @@ inline std::uint64_t hash_bytes(const char* p, std::size_t n) {
     h = mix(h ^ word, kMixB);
   }
   std::uint64_t last = 0;
-  std::memcpy(&last, p, n);
+  if (n > 0) std::memcpy(&last, p, n);  // an empty string may have no address
   return mix(h ^ last, kMixB ^ h);
 }
 

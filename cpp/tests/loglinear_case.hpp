@@ -20,6 +20,7 @@ struct Settings {
   int sequences = 6;
   int longest = 4;
   bool values = false, edges = false, partial = false, weights = false, costs = false;
+  double bigrams = 0.8;    // how many transitions have a weight
   double forbidden = 0.0;  // of transitions, first and last labels
   double scale = 1.0;      // of the weights
   bool full = false;       // all features there can be, so that no two labellings have one score
@@ -184,7 +185,7 @@ class Case {
     }
     const std::int32_t cells = s_.labels * s_.labels;
     for (std::int32_t cell = 0; cell < cells; ++cell) {
-      if (s_.full || chance(0.8)) bigram_.push_back(cell);
+      if (s_.full || chance(s_.bigrams)) bigram_.push_back(cell);
     }
     for (std::int64_t a = 0; s_.edges && a < kEdgeAttributes; ++a) {
       for (std::int32_t cell = 0; cell < cells; ++cell) {

@@ -222,5 +222,5 @@ int main() {
     check_long();
   }
   CHECK(!use_kernels("no such kernels"));
-  return failures();
+  return failures() != 0;
 }

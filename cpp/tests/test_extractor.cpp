@@ -241,5 +241,5 @@ int main() {
   check_fields();
   for (int k = 0; k < 200; ++k) check_templates(1 + k % 9, k % 2 == 0);
   for (const int templates : {0, 127, 128, 129, 300}) check_templates(templates, true);
-  return failures();
+  return failures() != 0;
 }

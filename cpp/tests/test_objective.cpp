@@ -125,6 +125,32 @@ void check_small(std::mt19937_64& random) {
   }
 }
 
+// Few transitions with a weight, and more sequences than go abreast; weights down to where it pays.
+void check_few_bigrams(std::mt19937_64& random) {
+  for (int bits = 0; bits < 32; ++bits) {
+    Settings s;
+    s.values = (bits & 1) != 0;
+    s.weights = (bits & 2) != 0;
+    s.costs = (bits & 4) != 0;
+    s.bigrams = 0.3, s.scale = bits % 8 < 4 ? 1.0 : 4.0;
+    s.labels = 1 + bits % 5, s.sequences = 3 + bits, s.longest = 4;
+    check_case(Case(random, s), Normaliser::sequence);
+    s.labels = 10, s.longest = 2;
+    check_case(Case(random, s), Normaliser::sequence);
+  }
+}
+
+// First and last labels that are all allowed say nothing, but keep the objective from a faster path.
+void check_other_path(const Case& c, Normaliser normaliser, const Evaluated& one) {
+  const Vector zero(static_cast<std::size_t>(c.layout().labels), 0.0);
+  Supervision y = c.y();
+  y.start = y.end = zero.data();
+  Objective objective(c.layout(), c.x(), c.edges(), y, normaliser);
+  const Evaluated other = evaluate(objective, c.w, 0.0, 2);
+  CHECK_CLOSE(one.loss, other.loss, 1e-10);
+  for (std::size_t k = 0; k < c.w.size(); ++k) CHECK_CLOSE(one.gradient[k], other.gradient[k], 1e-9);
+}
+
 // Many chunks and slots: the sum of the sequences on their own, the same bits for any threads.
 void check_large(std::mt19937_64& random, const Settings& settings, Normaliser normaliser) {
   const Case c(random, settings);
@@ -132,6 +158,7 @@ void check_large(std::mt19937_64& random, const Settings& settings, Normaliser n
   const Evaluated all = evaluate(objective, c.w, 0.0, 1);
   CHECK(std::isfinite(all.loss));
   for (const int threads : {2, 3, 4}) CHECK(evaluate(objective, c.w, 0.0, threads) == all);
+  check_other_path(c, normaliser, all);
   Evaluated sum{0.0, Vector(c.w.size(), 0.0)};
   for (std::int64_t i = 0; i < c.y().sequences; ++i) {
     Objective single(c.layout(), c.x(), c.edges(), c.only(i), normaliser);
@@ -154,7 +181,9 @@ void check_extremes(std::mt19937_64& random) {
     CHECK(objective.infeasible() == -1);
   }
   s.sequences = 20;
-  for (const auto normaliser : {Normaliser::sequence, Normaliser::step}) {
+  for (const int bits : {0, 1, 2, 3}) {
+    const auto normaliser = (bits & 1) != 0 ? Normaliser::step : Normaliser::sequence;
+    s.bigrams = (bits & 2) != 0 ? 0.0 : 0.8;
     Case c(random, s);
     Objective objective(c.layout(), c.x(), c.edges(), c.y(), normaliser);
     const Evaluated before = evaluate(objective, c.w, 0.1, 2);
@@ -260,6 +289,7 @@ int main() {
     CHECK(use_kernels(k->name));
     std::mt19937_64 random(13);
     check_small(random);
+    check_few_bigrams(random);
     check_extremes(random);
     check_scores(random);
   }
@@ -276,5 +306,10 @@ int main() {
       check_large(random, s, normaliser);
     }
   }
-  return failures();
+  for (const int longest : {30, 400}) {  // in the longer ones products leave the range of a double
+    Settings s;
+    s.labels = 20, s.sequences = 6000 / longest, s.longest = longest, s.bigrams = 0.2;
+    check_large(random, s, Normaliser::sequence);
+  }
+  return failures() != 0;
 }

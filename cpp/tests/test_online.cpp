@@ -245,5 +245,5 @@ int main() {
       check_arow(random, narrow);
     }
   }
-  return failures();
+  return failures() != 0;
 }

@@ -89,5 +89,5 @@ int main() {
   test_partial<float>();
   test_partial<double>();
   test_reductions();
-  return failures();
+  return failures() != 0;
 }

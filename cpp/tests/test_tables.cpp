@@ -112,6 +112,18 @@ void check_collisions() {
   }
 }
 
+// Keys whose hashes are said to be one: what is likely is then mostly another key.
+void check_unlikely() {
+  KeyTable table(2);
+  for (std::uint32_t k = 0; k < 30; ++k) {  // as many as need no new hashes
+    const std::uint32_t key[] = {k, 7 * k};
+    CHECK(table.find(key, 5, table.likely(5)) == kNone);
+    CHECK(table.intern(key, 5) == k);
+    CHECK(table.find(key, 5, table.likely(5)) == k);
+  }
+  CHECK(table.likely(5) == 0);
+}
+
 }  // namespace
 
 int main() {
@@ -119,5 +131,6 @@ int main() {
   check_empty_string();
   for (const int stride : {1, 2, 3, 4, 7}) check_keys(stride);
   check_collisions();
-  return failures();
+  check_unlikely();
+  return failures() != 0;
 }

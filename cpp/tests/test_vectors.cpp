@@ -151,5 +151,5 @@ int main() {
   test_orthants();
   test_memory();
   test_taken_over();
-  return failures();
+  return failures() != 0;
 }
