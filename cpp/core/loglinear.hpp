@@ -65,6 +65,8 @@ class DenseAttributes {
                      [&](std::int64_t a, std::int64_t b) { return gain(a) > gain(b); });
     const std::size_t most =
         occurrences == nullptr ? 8 * kBytes / (stride_ * 8) : kBytes / (stride_ * 8);
+    static_assert(kBytes / (kPadding * 8) <=
+                  0x10000);  // rows are numbered in 16 bits where they are many
     if (dense_.size() > most) dense_.resize(most);
     for (std::size_t k = 0; k < dense_.size(); ++k) place_[dense_[k]] = static_cast<std::int32_t>(k);
   }
@@ -161,7 +163,7 @@ class PlannedRows {
     if (a < 0 || a >= layout_.attributes) return;
     const std::int64_t begin = layout_.state_begin[a], end = layout_.state_begin[a + 1];
     if (dense.place(a) >= 0) {
-      dense_.push_back(static_cast<std::uint32_t>(dense.place(a)));
+      dense_.push_back(static_cast<std::uint16_t>(dense.place(a)));
       if (value != nullptr) dense_value_.push_back(*value);
     } else if (end - begin <= kFew) {
       for (std::int64_t i = begin; i < end; ++i) {
@@ -176,7 +178,8 @@ class PlannedRows {
   }
 
   std::vector<std::int64_t> dense_begin_, sparse_begin_, few_begin_;
-  std::vector<std::uint32_t> dense_, few_;
+  std::vector<std::uint16_t> dense_;
+  std::vector<std::uint32_t> few_;
   std::vector<Stretch> sparse_;
   std::vector<std::uint16_t> few_label_;
   std::vector<double> dense_value_, sparse_value_, few_value_;

@@ -22,7 +22,7 @@ struct RowPlan {
   int labels;
   int stride;
   const std::int64_t* dense_begin;   // (rows + 1)
-  const std::uint32_t* dense;        // rows of the dense table
+  const std::uint16_t* dense;        // rows of the dense table
   const double* dense_value;         // null: all 1
   const std::int64_t* sparse_begin;  // (rows + 1)
   const Stretch* sparse;

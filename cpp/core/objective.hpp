@@ -149,8 +149,10 @@ class Objective {
     }
     const double work = rows_.work() + 0.25 * static_cast<double>(rows * labels * labels);
     const std::int64_t bytes = 8 * (layout_.size() + 2 * square_ + dense_.table_size());
-    const auto worth = static_cast<std::int64_t>(work / (10.0 * static_cast<double>(size() + 1)));
-    const std::int64_t count = std::clamp<std::int64_t>(std::min(worth, kSlotBytes / bytes), 2, 16);
+    const auto worth = static_cast<std::int64_t>(work / (14.0 * static_cast<double>(size() + 1)));
+    // an even number, as most machines have of cores
+    const std::int64_t count =
+        std::clamp<std::int64_t>(std::min(worth, kSlotBytes / bytes) / 2 * 2, 2, 16);
     std::int64_t i = 0;
     for (std::int64_t s = 0; s < count; ++s) {
       Slot slot;
