@@ -56,6 +56,8 @@ def lengths_of(X: Any, anything: bool = False) -> Integers:
     """How many positions each sequence has; with ``anything``, a str or dict may be a sequence."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
+    if {*map(type, X)} <= {list, tuple}:
+        return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
     for i, x in enumerate(X):
         odd = isinstance(x, str | bytes | dict) and not anything
         if odd or not hasattr(x, "__len__"):

@@ -64,17 +64,6 @@ class Decoding:
 
         save(self, path)
 
-    def _slices(self, X: Any) -> Iterator[slice]:
-        """Stretches of X with about _SLICE_ROWS positions each."""
-        begin, rows = 0, 0
-        for i, x in enumerate(X):
-            rows += x.shape[0] if hasattr(x, "shape") else len(x)
-            if rows >= _SLICE_ROWS:
-                yield slice(begin, i + 1)
-                begin, rows = i + 1, 0
-        if begin < len(X):
-            yield slice(begin, len(X))
-
     def _each(self, X: Any, known: Any, use: Callable[..., list[Any]], empty: Any) -> list[Any]:
         """use(chains, mask) on slices of X; ``empty()`` for sequences without positions."""
         self._fitted()
@@ -82,18 +71,22 @@ class Decoding:
         if known is not None and len(known) != len(X):
             raise InputError(f"X has {len(X)} sequences, known has {len(known)}")
         out: list[Any] = []
-        for part in self._slices(X):
-            own = X[part]
-            full = [i for i, x in enumerate(own) if (x.shape[0] if hasattr(x, "shape") else len(x))]
-            results = [empty() for _ in own]
+        lengths = _sizes(X)
+        for part in _slices(lengths):
+            own, full = X[part], np.flatnonzero(lengths[part]).tolist()
+            some = own if len(full) == len(own) else [own[i] for i in full]
+            found: list[Any] = []
             if full:
-                some = own if len(full) == len(own) else [own[i] for i in full]
                 with _counting(part.start, full):
                     chains = self._chains(some)
                     mask = self._mask(known, part, full, chains) if known is not None else None
-                    for i, result in zip(full, use(chains, mask), strict=True):
-                        results[i] = result
-            out += results
+                    found = use(chains, mask)
+            if len(full) < len(own):
+                results = [empty() for _ in own]
+                for i, result in zip(full, found, strict=True):
+                    results[i] = result
+                found = results
+            out += found
         return out
 
     def _mask(self, known: Any, part: slice, full: list[int], chains: Chains) -> Any:
@@ -184,6 +177,27 @@ class Decoding:
             right += weight * sum(a == b for a, b in zip(ours, theirs, strict=True))
             total += weight * len(ours)
         return right / total if total else 0.0
+
+
+def _sizes(X: list[Any]) -> NDArray[np.int64]:
+    """How many positions each sequence has; what is wrong with them is said elsewhere."""
+    if {*map(type, X)} <= {list, tuple}:
+        return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
+    sizes = (
+        x.shape[0] if hasattr(x, "shape") else len(x) if hasattr(x, "__len__") else 1 for x in X
+    )
+    return np.fromiter(sizes, dtype=np.int64, count=len(X))
+
+
+def _slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
+    """Stretches of sequences with about _SLICE_ROWS positions each."""
+    ends = np.cumsum(lengths)
+    begin = 0
+    while begin < len(lengths):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + _SLICE_ROWS)) + 1
+        yield slice(begin, min(end, len(lengths)))
+        begin = end
 
 
 @contextmanager
