@@ -172,8 +172,8 @@ class Extractor {
   std::uint32_t edge_attributes() const { return extractor_->edges().size(); }
   int key_size() const { return extractor_->attributes().stride(); }
   Numpy<std::uint32_t> keys(bool edge) const {
-    return to_array(
-        std::vector<std::uint32_t>((edge ? extractor_->edges() : extractor_->attributes()).keys()));
+    const auto& keys = (edge ? extractor_->edges() : extractor_->attributes()).keys();
+    return to_array(std::vector<std::uint32_t>(keys.begin(), keys.end()));
   }
   std::tuple<Numpy<char>, Numpy<std::int64_t>> strings(bool raw) const {
     const StringTable& table = raw ? raw_ : values_;

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "aligned.hpp"
+
 namespace trellis {
 
 inline constexpr std::uint32_t kNone = 0xffffffff;  // no such entry
@@ -96,7 +98,8 @@ class Slots {
     slots_[i] = (hash >> 32 << 32) | (std::uint64_t{id} + 1);
   }
 
-  std::vector<std::uint64_t> slots_;  // upper half of the hash, number + 1; 0 is free
+  std::vector<std::uint64_t, TableAllocator<std::uint64_t>>
+      slots_;  // upper half of the hash, number + 1; 0 is free
   std::size_t mask_ = 0;
   std::uint32_t size_ = 0;
 };
@@ -174,7 +177,7 @@ class KeyTable {
   int stride() const { return stride_; }
   std::uint32_t size() const { return slots_.size(); }
   const std::uint32_t* key(std::uint32_t id) const { return keys_.data() + std::size_t{id} * stride_; }
-  const std::vector<std::uint32_t>& keys() const { return keys_; }
+  const auto& keys() const { return keys_; }
 
   std::uint64_t hash(const std::uint32_t* key) const { return hash_key(key, stride_); }
   void prefetch(std::uint64_t hash) const { slots_.prefetch(hash); }
@@ -207,7 +210,7 @@ class KeyTable {
 
   int stride_;
   Slots slots_;
-  std::vector<std::uint32_t> keys_;
+  std::vector<std::uint32_t, TableAllocator<std::uint32_t>> keys_;
 };
 
 }  // namespace trellis
