@@ -127,6 +127,7 @@ class Extractor {
       spec.gazetteers.push_back(std::move(g));
     }
     extractor_.emplace(std::move(spec), most_parts);
+    extractor_->freeze(values_.size());
   }
 
   // Rows of attributes and of edge attributes; those that are new become known.
@@ -139,6 +140,7 @@ class Extractor {
       for (std::size_t i = 0; i + 1 < x.begin.size(); ++i) {
         extractor_->learn(x, x.begin[i], x.begin[i + 1], derived_, memory, rows, edges);
       }
+      extractor_->freeze(values_.size());
     }
     return {arrays(std::move(rows)), arrays(std::move(edges))};
   }
@@ -196,6 +198,7 @@ class Extractor {
       require(raw_.intern(text) == derived_.size(), "raw: a string is repeated");
       derived_.push(derive_known(text));
     }
+    extractor_->freeze(values_.size());
   }
 
  private:

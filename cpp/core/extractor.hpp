@@ -77,7 +77,9 @@ struct EncodedTokens {
 class TemplateExtractor {
  public:
   TemplateExtractor(ExtractorSpec spec, int most_parts)
-      : spec_(std::move(spec)), attributes_(most_parts + 1), edges_(most_parts + 1) {}
+      : spec_(std::move(spec)), attributes_(most_parts + 1), edges_(most_parts + 1) {
+    freeze(0);
+  }
 
   const ExtractorSpec& spec() const { return spec_; }
   KeyTable& attributes() { return attributes_; }
@@ -90,7 +92,7 @@ class TemplateExtractor {
     std::vector<std::uint32_t> values;  // (fields, length)
     std::vector<std::uint32_t> keys;
     std::vector<std::uint64_t> hashes;
-    std::vector<std::uint32_t> likely;
+    std::vector<std::uint32_t> found;
   };
 
   // Attributes of tokens [begin, end), one sequence. Unknown attributes are added to the tables by
@@ -98,20 +100,62 @@ class TemplateExtractor {
   // known.size() on.
   void learn(const EncodedTokens& x, std::int64_t begin, std::int64_t end, const DerivedValues& known,
              Memory& memory, RowsOut& rows, RowsOut& edge_rows) {
+    const std::int64_t length = end - begin;
     fill(x, begin, end, known, known, memory);
-    rows_of(end - begin, memory, rows, edge_rows,
-            [this](bool edge, const std::uint32_t* key, std::uint64_t hash, std::uint32_t) {
-              return (edge ? edges_ : attributes_).intern(key, hash);
-            });
+    memory.keys.resize(attributes_.stride());
+    for (std::int64_t t = 0; t < length; ++t) {
+      for (const AttributeTemplate& tpl : spec_.templates) {
+        if (!make_key(tpl, t, length, memory, memory.keys.data())) continue;
+        KeyTable& own = tpl.edge ? edges_ : attributes_;
+        const std::uint32_t id = own.intern(memory.keys.data(), own.hash(memory.keys.data()));
+        (tpl.edge ? edge_rows : rows).id.push_back(static_cast<std::int32_t>(id));
+      }
+      rows.close();
+      edge_rows.close();
+    }
+  }
+
+  // After learning, to find faster: `values` is the number of values that fields have made.
+  void freeze(std::uint32_t values) {
+    direct_.assign(spec_.templates.size(), {});
+    hashed_.clear();
+    std::size_t room = kDirectEntries;
+    for (std::size_t n = 0; n < spec_.templates.size(); ++n) {
+      if (spec_.templates[n].parts.size() == 1 && values > 0 && values <= room) {
+        direct_[n].assign(values, kNone);
+        room -= values;
+      } else {
+        hashed_.push_back(static_cast<std::int64_t>(n));
+      }
+    }
+    for (const bool edge : {false, true}) {
+      for (std::uint32_t id = 0; id < table(edge).size(); ++id) list_directly(edge, id);
+    }
   }
 
   void find(const EncodedTokens& x, std::int64_t begin, std::int64_t end, const DerivedValues& known,
             const DerivedValues& fresh, Memory& memory, RowsOut& rows, RowsOut& edge_rows) const {
+    const std::int64_t length = end - begin;
+    const auto templates = static_cast<std::int64_t>(spec_.templates.size());
+    const std::int64_t block =
+        std::max<std::int64_t>(1, kBlockKeys / std::max<std::int64_t>(1, templates));
     fill(x, begin, end, known, fresh, memory);
-    rows_of(end - begin, memory, rows, edge_rows,
-            [this](bool edge, const std::uint32_t* key, std::uint64_t hash, std::uint32_t likely) {
-              return table(edge).find(key, hash, likely);
-            });
+    memory.keys.resize(block * templates * attributes_.stride());
+    memory.hashes.resize(block * templates);
+    memory.found.resize(block * templates);
+    for (std::int64_t first = 0; first < length; first += block) {
+      const std::int64_t last = std::min(length, first + block);
+      find_block(first, last, length, memory);
+      const std::uint32_t* found = memory.found.data();
+      for (std::int64_t t = first; t < last; ++t) {
+        for (const AttributeTemplate& tpl : spec_.templates) {
+          const std::uint32_t id = *found++;
+          if (id != kNone) (tpl.edge ? edge_rows : rows).id.push_back(static_cast<std::int32_t>(id));
+        }
+        rows.close();
+        edge_rows.close();
+      }
+    }
   }
 
  private:
@@ -167,64 +211,72 @@ class TemplateExtractor {
 
   // A block of positions at a time: all keys are hashed, then all slots are read, then all keys
   // compared. Each step asks for the memory of the next, which is there by then.
-  template <class Number>
-  void rows_of(std::int64_t length, Memory& memory, RowsOut& rows, RowsOut& edge_rows,
-               const Number& number) const {
+  void find_block(std::int64_t begin, std::int64_t end, std::int64_t length, Memory& memory) const {
     const int stride = attributes_.stride();
     const auto templates = static_cast<std::int64_t>(spec_.templates.size());
-    const std::int64_t block =
-        std::max<std::int64_t>(1, kBlockKeys / std::max<std::int64_t>(1, templates));
-    memory.keys.assign(block * templates * stride, kNone);
-    memory.hashes.resize(block * templates);
-    memory.likely.resize(block * templates);
-    for (std::int64_t begin = 0; begin < length; begin += block) {
-      const std::int64_t end = std::min(length, begin + block);
-      for (std::int64_t n = 0; n < templates; ++n) make_keys(n, begin, end, length, memory);
-      const std::int64_t keys = (end - begin) * templates;
-      for (std::int64_t n = 0; n < keys; ++n) {
-        if (memory.keys[n * stride] == kNone) continue;
-        memory.likely[n] = table(spec_.templates[n % templates].edge).likely(memory.hashes[n]);
+    for (std::int64_t n = 0; n < templates; ++n) {
+      if (direct_[n].empty()) {
+        hash_keys(n, begin, end, length, memory);
+      } else {
+        find_direct(n, begin, end, length, memory);
       }
-      for (std::int64_t n = 0, t = begin; t < end; ++t) {
-        for (const AttributeTemplate& tpl : spec_.templates) {
-          const std::uint32_t* own = memory.keys.data() + n * stride;
-          if (*own != kNone) {
-            const std::uint32_t id = number(tpl.edge, own, memory.hashes[n], memory.likely[n]);
-            if (id != kNone) (tpl.edge ? edge_rows : rows).id.push_back(static_cast<std::int32_t>(id));
-          }
-          ++n;
-        }
-        rows.close();
-        edge_rows.close();
+    }
+    for (const std::int64_t n : hashed_) {
+      const KeyTable& own = table(spec_.templates[n].edge);
+      for (std::int64_t at = n; at < (end - begin) * templates; at += templates) {
+        if (memory.keys[at * stride] != kNone) memory.found[at] = own.likely(memory.hashes[at]);
+      }
+    }
+    for (const std::int64_t n : hashed_) {
+      const KeyTable& own = table(spec_.templates[n].edge);
+      for (std::int64_t at = n; at < (end - begin) * templates; at += templates) {
+        const std::uint32_t* key = memory.keys.data() + at * stride;
+        memory.found[at] = *key == kNone ? kNone : own.find(key, memory.hashes[at], memory.found[at]);
       }
     }
   }
 
   const KeyTable& table(bool edge) const { return edge ? edges_ : attributes_; }
 
-  // The keys of one template at positions [begin, end); they begin with kNone where it does not fire.
-  void make_keys(std::int64_t n, std::int64_t begin, std::int64_t end, std::int64_t length,
+  void hash_keys(std::int64_t n, std::int64_t begin, std::int64_t end, std::int64_t length,
                  Memory& memory) const {
-    const AttributeTemplate& tpl = spec_.templates[n];
-    const KeyTable& own = table(tpl.edge);
-    const int stride = own.stride();
+    const KeyTable& own = table(spec_.templates[n].edge);
     const auto templates = static_cast<std::int64_t>(spec_.templates.size());
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t at = (t - begin) * templates + n;
-      std::uint32_t* key = memory.keys.data() + at * stride;
-      bool fires = !(tpl.edge && t == 0);
-      int k = 1;
-      for (const TemplatePart& part : tpl.parts) {
-        key[k] = value_at(part, t, length, memory);
-        fires = fires && key[k] != kNone;
-        ++k;
-      }
-      for (; k < stride; ++k) key[k] = kNone;
-      key[0] = fires ? tpl.literals : kNone;
-      if (!fires) continue;
+      std::uint32_t* key = memory.keys.data() + at * own.stride();
+      if (!make_key(spec_.templates[n], t, length, memory, key)) continue;
       memory.hashes[at] = own.hash(key);
       own.prefetch(memory.hashes[at]);
     }
+  }
+
+  // A template of one part needs no hashing: its attributes are listed by their values.
+  void find_direct(std::int64_t n, std::int64_t begin, std::int64_t end, std::int64_t length,
+                   Memory& memory) const {
+    const TemplatePart& part = spec_.templates[n].parts[0];
+    const std::vector<std::uint32_t>& attribute = direct_[n];
+    const auto templates = static_cast<std::int64_t>(spec_.templates.size());
+    for (std::int64_t t = begin; t < end; ++t) {
+      const std::uint32_t value = value_at(part, t, length, memory);
+      const bool known = value < attribute.size() && !(spec_.templates[n].edge && t == 0);
+      memory.found[(t - begin) * templates + n] = known ? attribute[value] : kNone;
+    }
+  }
+
+  // False, and a key that begins with kNone, if the template does not fire.
+  bool make_key(const AttributeTemplate& tpl, std::int64_t t, std::int64_t length, const Memory& memory,
+                std::uint32_t* key) const {
+    bool fires = !(tpl.edge && t == 0);
+    int k = 1;
+    for (const TemplatePart& part : tpl.parts) {
+      key[k] = value_at(part, t, length, memory);
+      fires = fires && key[k] != kNone;
+      ++k;
+    }
+    for (; k < attributes_.stride(); ++k) key[k] = kNone;
+    key[0] = fires ? tpl.literals : kNone;
+    return fires;
   }
 
   std::uint32_t value_at(const TemplatePart& part, std::int64_t t, std::int64_t length,
@@ -239,10 +291,22 @@ class TemplateExtractor {
     return outside[std::min(at < 0 ? -at : at - length + 1, most) - 1][part.field];
   }
 
+  void list_directly(bool edge, std::uint32_t id) {
+    const std::uint32_t* key = table(edge).key(id);
+    if (table(edge).stride() < 2 || key[1] == kNone) return;
+    for (std::size_t n = 0; n < direct_.size(); ++n) {
+      const AttributeTemplate& tpl = spec_.templates[n];
+      if (!direct_[n].empty() && tpl.edge == edge && tpl.literals == key[0]) direct_[n][key[1]] = id;
+    }
+  }
+
   static constexpr std::int64_t kBlockKeys = 128;
+  static constexpr std::size_t kDirectEntries = 1 << 24;
 
   ExtractorSpec spec_;
   KeyTable attributes_, edges_;
+  std::vector<std::vector<std::uint32_t>> direct_;  // attributes of templates of one part, by value
+  std::vector<std::int64_t> hashed_;                // the other templates
 };
 
 }  // namespace trellis
