@@ -16,7 +16,7 @@ class CRF(LinearChainModel):
     >>> crf = CRF(l2=0.1).fit(X, y)
     >>> crf.predict([["a", "dog", "sleeps"]])
     [['DET', 'NOUN', 'VERB']]
-    >>> crf.predict([["a", "dog", "sleeps"]], known=[[None, {"VERB", "DET"}, None]])[0][1]
+    >>> crf.predict([["a", "dog", "sleeps"]], known=[[None, {"VERB"}, None]])[0][1]
     'VERB'
 
     Parameters
