@@ -188,6 +188,7 @@ class Chain {
     kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
     is_list_ = true;
     require(kept_.size() == starts_.size(), "one array a sequence");
+    unary_.reserve(starts_.size());
     for (std::int64_t i = 0; i < count(); ++i) {
       const ArrayView view = own_view(kept_, i, 2);
       if (i == 0) labels_ = view.shape[1];

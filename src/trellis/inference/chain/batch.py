@@ -13,6 +13,7 @@ from trellis.inference.chain.layout import Array, Integers, Layout
 
 Arrays: TypeAlias = Array | Sequence[Array]
 
+_NATIVE_FLOATS = (np.dtype(np.float32).str, np.dtype(np.float64).str)
 _MOST_LABELS = 2**15  # kMostLabels in cpp/core/chain_types.hpp
 _INFEASIBLE, _BAD_LABEL = 1, 4  # Status in the same file
 
@@ -272,9 +273,8 @@ def _transitions(
         return None, _list_of_matrices(transition, layout, square)
     array = _floats(transition, "transition")
     if array.shape == square:
-        bad = ~(array < np.inf)
-        if bad.any():
-            a, b = np.argwhere(bad)[0]
+        if not array.max() < np.inf:  # true also for NaN
+            a, b = np.argwhere(~(array < np.inf))[0]
             raise InputError(f"transition from label {a} to {b} is {array[a, b]}")
         return array.astype(np.float64, copy=False), None
     if layout.shape is None:
@@ -314,9 +314,8 @@ def _vector(value: Array | None, name: str, labels: int) -> NDArray[np.float64] 
     array = _floats(value, name)
     if array.shape != (labels,):
         raise InputError(f"{name} has shape {array.shape}, unary has {labels} labels")
-    bad = ~(array < np.inf)
-    if bad.any():
-        y = int(np.argmax(bad))
+    if not array.max() < np.inf:
+        y = int(np.argmax(~(array < np.inf)))
         raise InputError(f"{name} of label {y} is {array[y]}")
     return array.astype(np.float64, copy=False)
 
@@ -335,6 +334,8 @@ def _array(value: Any, name: str) -> Array:
 
 
 def _floats(value: Any, name: str) -> Array:
+    if type(value) is np.ndarray and value.dtype.str in _NATIVE_FLOATS and value.flags.carray:
+        return value
     array = _array(value, name)
     if array.dtype not in (np.float32, np.float64):
         raise InputError(f"{name} has dtype {array.dtype}: must be float32 or float64")
