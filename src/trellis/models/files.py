@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from trellis.errors import FormatError, InputError
 from trellis.features.vectorizer import ReadyFeatures, from_parts
@@ -16,12 +17,21 @@ from trellis.models.hmm import HMM
 from trellis.models.labels import constraints_for
 from trellis.models.layout import Layout
 from trellis.models.linear import LinearChainModel
+from trellis.models.logistic import LogisticRegression
 from trellis.models.memm import MEMM
+from trellis.models.softmax import SoftmaxRegression
 from trellis.native import resolve_jobs
 
 __all__ = ["load", "save"]
 
-_KINDS: dict[str, type[Any]] = {"crf": CRF, "memm": MEMM, "hmm": HMM}
+_KINDS: dict[str, type[Any]] = {
+    "crf": CRF,
+    "memm": MEMM,
+    "hmm": HMM,
+    "logistic": LogisticRegression,
+    "softmax": SoftmaxRegression,
+}
+_REGRESSIONS = ("logistic", "softmax")
 _NOT_STORED = ("features", "edge_features")  # they are stored as what they have become
 _LINEAR = {
     "weights": np.float64,
@@ -36,6 +46,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     kind = next((k for k, cls in _KINDS.items() if type(model) is cls), None)
     if kind is None:
         raise InputError(f"cannot save a {type(model).__name__}: its kind has no file format")
+    if kind in _REGRESSIONS:
+        _save_regression(model, kind, path)
+        return
     model._fitted()
     feature_meta, feature_tensors = model.features_.to_parts()
     meta = {
@@ -48,13 +61,21 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         for name in ("start", "transitions", "emissions"):
             tensors[name] = getattr(model, f"{name}_")
     else:
-        meta["training"] = {
-            "iterations": int(model.n_iter_),
-            "objective": float(model.objective_),
-            "converged": bool(model.converged_),
-        }
+        meta["training"] = _training(model)
         tensors |= _linear_tensors(model)
     native.write(path, kind, meta, tensors)
+
+
+def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> None:
+    check_is_fitted(model)
+    if model.get_params().get("features") is not None:
+        raise InputError("a model of joint features has a function in it, which no file can hold")
+    meta = {
+        "parameters": _parameters(model),
+        "classes": _labels(model.classes_.tolist()),
+        "training": _training(model),
+    }
+    native.write(path, kind, meta, {"coef": model.coef_, "intercept": model.intercept_})
 
 
 def load(
@@ -78,13 +99,26 @@ def load(
         raise error if text.startswith(str(path)) else FormatError(f"{path}: {text}") from None
     except (InputError, KeyError, TypeError, ValueError, IndexError) as error:
         raise FormatError(f"{path}: {error}") from None
-    if isinstance(model.features_, ReadyFeatures):
+    if isinstance(getattr(model, "features_", None), ReadyFeatures):
         model.features_.make = features or model.features_.make
         model.features_.make_edges = edge_features or model.features_.make_edges
         for name, value in (("features", features), ("edge_features", edge_features)):
             if value is not None:
                 model.set_params(**{name: value})
     return model
+
+
+def _training(model: Any) -> dict[str, Any]:
+    return {
+        "iterations": int(model.n_iter_),
+        "objective": float(model.objective_),
+        "converged": bool(model.converged_),
+    }
+
+
+def _set_training(model: Any, training: Any) -> None:
+    model.n_iter_, model.objective_ = int(training["iterations"]), float(training["objective"])
+    model.converged_ = bool(training["converged"])
 
 
 def _parameters(model: Any) -> dict[str, Any]:
@@ -128,6 +162,8 @@ def _build(contents: Contents) -> Any:
     classes = meta["classes"]
     if not isinstance(classes, list) or not classes or len(set(classes)) != len(classes):
         raise InputError("classes must be a list of distinct labels")
+    if contents.kind in _REGRESSIONS:
+        return _build_regression(model, _labels(classes), contents)
     model.classes_ = as_array(tuple(_labels(classes)))
     model.features_ = _features(contents)
     if contents.kind == "hmm":
@@ -158,9 +194,8 @@ def _build(contents: Contents) -> Any:
         raise InputError("the labels of an attribute must ascend")
     model.layout_ = layout
     constraints_for(model.constraints, classes)
-    training = meta["training"]
-    model.n_iter_, model.objective_ = int(training["iterations"]), float(training["objective"])
-    model.converged_, model.dev_scores_ = bool(training["converged"]), []
+    _set_training(model, meta["training"])
+    model.dev_scores_ = []
     return model
 
 
@@ -202,4 +237,18 @@ def _build_hmm(model: HMM, contents: Contents) -> HMM:
     if np.isnan(emissions).any() or (emissions > 0).any():
         raise InputError("emissions must be logarithms of probabilities")
     model.emissions_, model.log_likelihoods_ = emissions, []
+    return model
+
+
+def _build_regression(model: Any, classes: list[Any], contents: Contents) -> Any:
+    rows = 1 if contents.kind == "logistic" else len(classes)
+    if contents.kind == "logistic" and len(classes) > 2:
+        raise InputError(f"a logistic regression has two classes, not {len(classes)}")
+    expect(contents.tensors, "coef", np.float64, (rows, None))
+    expect(contents.tensors, "intercept", np.float64, (rows,))
+    model.classes_ = np.array(classes)
+    model.coef_ = finite(contents.tensors, "coef")
+    model.intercept_ = finite(contents.tensors, "intercept")
+    model.n_features_in_ = model.coef_.shape[1]
+    _set_training(model, contents.meta["training"])
     return model

@@ -10,6 +10,7 @@ with sample weights vᵢ. It is a sum over samples, not a mean: scikit-learn's C
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -62,6 +63,12 @@ class Regression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_iter_: int
     objective_: float
     converged_: bool
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a ``.trellis`` file, which `trellis.load` reads."""
+        from trellis.models.files import save  # it knows all models, and they need not know it
+
+        save(self, path)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the classes ``(n, classes)``; of two, by how much the second is ahead."""
