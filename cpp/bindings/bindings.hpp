@@ -7,4 +7,5 @@ void bind_arrays(nanobind::module_& m);
 void bind_chain(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
+void bind_vocabulary(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);

@@ -205,6 +205,7 @@ class Online {
  public:
   explicit Online(const Data& data) : data_(data) {
     require(data_.complete(), "online learning needs all labels");
+    require(data_.supervision().cost == nullptr, "online learning does not take label_weight");
     require(data_.edges().begin == nullptr, "online learning does not take edge attributes");
     const nb::gil_scoped_release release;
     learner_.emplace(data_.layout(), data_.attributes(), data_.supervision());

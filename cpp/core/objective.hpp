@@ -11,29 +11,17 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "chain_batch.hpp"
 #include "dispatch.hpp"
 #include "loglinear.hpp"
+#include "sparse_bigrams.hpp"
+#include "supervision.hpp"
 #include "thread_pool.hpp"
 
 namespace trellis {
-
-// What is known of the labels, and how much each sequence counts.
-struct Supervision {
-  std::int64_t sequences;
-  const std::int64_t* row_begin;  // (sequences + 1)
-  const std::int32_t* label;      // of each row; -1 if it is not known
-  const bool* allowed;            // (rows, labels): where not known, which it may be; null: any
-  const double* weight;           // of each sequence; null: 1
-  const double* cost;             // (labels): added to the scores of wrong labels where y is right
-  const bool* forbidden;          // (labels, labels) transitions; null: none
-  const double* start;            // (labels): 0 or -inf; null: 0
-  const double* end;
-};
-
-enum class Normaliser { sequence, step };  // CRF: over all labellings; MEMM: over the next label
 
 class Objective {
  public:
@@ -51,7 +39,7 @@ class Objective {
         outcomes_(y.sequences) {
     cut();
     count_bigrams();
-    sort_bigrams();
+    if (can_be_sparse()) bigrams_.emplace(layout_);
   }
   Objective(const Objective&) = delete;
   Objective& operator=(const Objective&) = delete;
@@ -85,7 +73,6 @@ class Objective {
   static constexpr std::int64_t kMatrixBytes = 8 << 20;  // of position-dependent transitions in a chunk
   static constexpr std::int64_t kSlotBytes = 256 << 20;  // of all gradients together
   static constexpr std::int64_t kReduceBlock = 1 << 14;
-  static constexpr std::int64_t kLongestSparse = 2000;  // positions: eight sequences are kept whole
 
   struct Slot {
     std::vector<std::int64_t> chunk_begin;  // sequences; the last entry is the end
@@ -111,7 +98,7 @@ class Objective {
     }
     typename ChainBatch<double>::Memory chain;
     AlignedDoubles scores, residual, masked, expected, transitions, pairs, expected_pairs;
-    Scratch lanes;                    // for sparse_marginals
+    Scratch lanes;                    // for SparseBigrams
     std::vector<double> lane_counts;  // (bigrams, kLanes)
   };
 
@@ -131,8 +118,8 @@ class Objective {
     return count;
   }
 
-  std::int64_t length(std::int64_t i) const { return y_.row_begin[i + 1] - y_.row_begin[i]; }
-  double weight(std::int64_t i) const { return y_.weight == nullptr ? 1.0 : y_.weight[i]; }
+  std::int64_t length(std::int64_t i) const { return y_.length(i); }
+  double weight(std::int64_t i) const { return y_.weight_of(i); }
   bool known(std::int64_t i) const { return known_[i] != 0; }
   bool has_edges() const { return layout_.edge_attributes > 0; }
 
@@ -190,56 +177,15 @@ class Objective {
                              nullptr, nullptr,        has_edges() ? nullptr : transition_.data(),
                              nullptr, y_.start,       y_.end};
     shared_ = std::make_shared<SharedScores>(none, true);
-    prepare_sparse(w);
+    sparse_ = bigrams_ && bigrams_->prepare(w + layout_.states());
     table_.resize(static_cast<std::size_t>(dense_.table_size()) + kPadding);
     dense_.expand(w, table_.data());
   }
 
-  // Are most transitions without a weight, and is nothing forbidden or unknown? Then the few with one
-  // can be counted by themselves.
+  // Nothing is forbidden, unknown or dependent on the position: then the bigrams with a weight suffice.
   bool can_be_sparse() const {
-    const double pairs = static_cast<double>(layout_.labels) * layout_.labels;
-    const bool free = y_.forbidden == nullptr && y_.start == nullptr && y_.end == nullptr;
-    return normaliser_ == Normaliser::sequence && free && !partial_ && !has_edges() &&
-           longest_ <= kLongestSparse && 2.0 * static_cast<double>(layout_.bigrams) <= pairs;
-  }
-
-  // The bigrams by their first label, as they come, and by their second.
-  void sort_bigrams() {
-    can_be_sparse_ = can_be_sparse();
-    if (!can_be_sparse_) return;
-    const int labels = layout_.labels;
-    from_begin_.assign(labels + 1, 0);
-    to_begin_.assign(labels + 1, 0);
-    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
-      ++from_begin_[layout_.bigram[k] / labels + 1];
-      ++to_begin_[layout_.bigram[k] % labels + 1];
-      to_.push_back(static_cast<std::uint16_t>(layout_.bigram[k] % labels));
-    }
-    std::partial_sum(from_begin_.begin(), from_begin_.end(), from_begin_.begin());
-    std::partial_sum(to_begin_.begin(), to_begin_.end(), to_begin_.begin());
-    std::vector<std::int32_t> next(to_begin_.begin(), to_begin_.end());
-    place_by_to_.resize(layout_.bigrams);
-    from_.resize(layout_.bigrams);
-    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
-      const std::int32_t at = next[layout_.bigram[k] % labels]++;
-      place_by_to_[k] = at;
-      from_[at] = static_cast<std::uint16_t>(layout_.bigram[k] / labels);
-    }
-  }
-
-  // 1 + s must keep what a small weight is worth: below -12 it would lose 5 of 16 digits.
-  void prepare_sparse(const double* w) {
-    const double* bigrams = w + layout_.states();
-    sparse_ = can_be_sparse_;
-    for (std::int64_t k = 0; sparse_ && k < layout_.bigrams; ++k)
-      sparse_ = bigrams[k] >= -12.0 && bigrams[k] < 300.0;
-    if (!sparse_) return;
-    value_.resize(layout_.bigrams);
-    value_by_to_.resize(layout_.bigrams);
-    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
-      value_[k] = value_by_to_[place_by_to_[k]] = std::expm1(bigrams[k]);
-    }
+    return normaliser_ == Normaliser::sequence && !y_.constrained() && !partial_ && !has_edges() &&
+           longest_ <= SparseBigrams::kLongest && SparseBigrams::pay(layout_);
   }
 
   double* scaled_counts(const Slot& s) const { return s.memory.get() + layout_.states(); }
@@ -254,12 +200,7 @@ class Objective {
     for (std::size_t c = 0; c + 1 < slot.chunk_begin.size(); ++c) {
       run_chunk(w, slot.chunk_begin[c], slot.chunk_begin[c + 1], slot, worker);
     }
-    for (std::int64_t k = 0; sparse_ && k < layout_.bigrams; ++k) {
-      const std::int64_t a = layout_.bigram[k] / layout_.labels, b = layout_.bigram[k] % layout_.labels;
-      const double* lanes = worker.lane_counts.data() + k * kLanes;
-      log_counts(slot)[a * stride_ + b] =
-          std::accumulate(lanes, lanes + kLanes, 0.0) * (1.0 + value_[k]);
-    }
+    if (sparse_) bigrams_->add_counts(worker.lane_counts.data(), stride_, log_counts(slot));
   }
 
   void run_chunk(const double* w, std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) {
@@ -285,10 +226,13 @@ class Objective {
 
   void sequence_residuals(std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) {
     const std::int64_t begin = y_.row_begin[first];
-    add_costs(first, last, me.scores.get());
+    for (std::int64_t r = begin; r < y_.row_begin[last]; ++r) {
+      add_costs(y_.label[r], me.scores.get() + (r - begin) * layout_.labels);
+    }
     Sequences all = gather(first, last, false, me.scores.get(), me);
     if (sparse_) {
-      sparse_marginals(all, me);
+      bigrams_->marginals(all.unary, all.lengths, all.starts, all.weight, me.residual.get(), me.lanes,
+                          me.lane_counts.data(), all.log_z.data());
     } else {
       marginals(all, 1.0, me.residual.get(), me.pairs.get(), slot, me);
     }
@@ -360,44 +304,10 @@ class Objective {
     for (double& x : some.weight) x *= sign;
   }
 
-  // The same by chain_sparse.hpp: eight sequences of about one length at a time.
-  void sparse_marginals(Sequences& all, Worker& me) const {
-    const auto count = static_cast<std::int64_t>(all.index.size());
-    std::vector<std::int64_t> order(count);
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int64_t a, std::int64_t b) { return all.lengths[a] > all.lengths[b]; });
-    for (std::int64_t begin = 0; begin < count; begin += kLanes) {
-      SparseChain c{};
-      c.labels = layout_.labels;
-      c.from_begin = from_begin_.data();
-      c.to = to_.data();
-      c.value = value_.data();
-      c.to_begin = to_begin_.data();
-      c.from = from_.data();
-      c.value_by_to = value_by_to_.data();
-      c.counts = me.lane_counts.data();
-      const int lanes = static_cast<int>(std::min<std::int64_t>(kLanes, count - begin));
-      for (int lane = 0; lane < lanes; ++lane) {
-        const std::int64_t n = order[begin + lane];
-        c.length[lane] = all.lengths[n];
-        c.unary[lane] = all.unary[n];
-        c.out[lane] = me.residual.get() + all.starts[n] * layout_.labels;
-        c.weight[lane] = all.weight[n];
-      }
-      kernels().loglinear.sparse_marginals(c, me.lanes.get((2 * c.length[0] + 1) * c.labels * kLanes));
-      for (int lane = 0; lane < lanes; ++lane) all.log_z[order[begin + lane]] = c.log_z[lane];
-    }
-  }
-
   // A wrong label costs: its score is raised while training, so that the right one must be better still.
-  void add_costs(std::int64_t first, std::int64_t last, double* scores) const {
-    if (y_.cost == nullptr) return;
-    for (std::int64_t r = y_.row_begin[first]; r < y_.row_begin[last]; ++r, scores += layout_.labels) {
-      const std::int32_t right = y_.label[r];
-      if (right < 0) continue;
-      for (int y = 0; y < layout_.labels; ++y) scores[y] += y == right ? 0.0 : y_.cost[right];
-    }
+  void add_costs(std::int32_t right, double* scores) const {
+    if (y_.cost == nullptr || right < 0) return;
+    for (int y = 0; y < layout_.labels; ++y) scores[y] += y == right ? 0.0 : y_.cost[right];
   }
 
   // The score of the known labels, and their share of the residuals.
@@ -498,7 +408,7 @@ class Objective {
                             : has_edges() ? me.transitions.get() + row * square + from
                                           : transition_.data() + from;
       double* scores = me.scores.get() + row * labels;
-      add_costs_at(y[t], scores);
+      add_costs(y[t], scores);
       if (!(scores[y[t]] + extra[y[t]] > -std::numeric_limits<double>::infinity())) {
         total = -std::numeric_limits<double>::infinity();  // forbidden, perhaps with all other labels
         std::fill(residual, residual + labels, 0.0);
@@ -515,12 +425,6 @@ class Objective {
     }
     log_likelihood_[i] = weight(i) * total;
     if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
-  }
-
-  void add_costs_at(std::int32_t right, double* scores) const {
-    for (int y = 0; y_.cost != nullptr && y < layout_.labels; ++y) {
-      scores[y] += y == right ? 0.0 : y_.cost[right];
-    }
   }
 
   // ---- from slots to one gradient
@@ -592,10 +496,8 @@ class Objective {
   std::vector<Slot> slots_;
   std::vector<double> observed_, transition_, table_, dense_sum_;
   std::shared_ptr<const SharedScores> shared_;
-  bool can_be_sparse_ = false, sparse_ = false;
-  std::vector<std::int32_t> from_begin_, to_begin_, place_by_to_;
-  std::vector<std::uint16_t> from_, to_;
-  std::vector<double> value_, value_by_to_;
+  std::optional<SparseBigrams> bigrams_;
+  bool sparse_ = false;  // whether the weights in hand allow it
 };
 
 }  // namespace trellis

@@ -12,7 +12,7 @@
 #include "chain_batch.hpp"
 #include "dispatch.hpp"
 #include "loglinear.hpp"
-#include "objective.hpp"
+#include "supervision.hpp"
 
 namespace trellis {
 
@@ -32,6 +32,7 @@ class OnlineLearner {
         transition_(square()) {}
 
   std::int64_t size() const { return layout_.size(); }
+  double weight(std::int64_t i) const { return y_.weight_of(i); }
 
   // One sequence's loss, weight * -log p(y | x), at scale * w; its gradient times -step is added to w.
   double descend(std::int64_t i, double scale, double step, double* w) {
@@ -50,11 +51,10 @@ class OnlineLearner {
     const std::int64_t stride = padded(layout_.labels);
     counts_.assign(2 * labels * stride, 0.0);
     residual_.resize(n * labels + kPadding);
-    const double weight = step * (y_.weight == nullptr ? 1.0 : y_.weight[i]);
+    const double far = step * weight(i);
     double log_z = 0.0;
     Outcome outcome;
-    const MarginalsOut<double> out{residual_.data(), nullptr,  nullptr, nullptr,
-                                   &log_z,           &outcome, &weight};
+    const MarginalsOut<double> out{residual_.data(), nullptr, nullptr, nullptr, &log_z, &outcome, &far};
     const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared);
     chain.marginals_here(out, *memory_, counts_.data(), counts_.data() + labels * stride);
     if (outcome.status != Status::ok) return std::numeric_limits<double>::infinity();
@@ -62,12 +62,12 @@ class OnlineLearner {
     double total = 0.0;
     for (std::int64_t t = 0; t < n; ++t) {
       total += scores_[t * labels + y[t]] + (t > 0 ? transition_[y[t - 1] * labels + y[t]] : 0.0);
-      residual_[t * labels + y[t]] -= weight;
+      residual_[t * labels + y[t]] -= far;
     }
     for (double& r : residual_) r = -r;
     kernels().loglinear.add_rows(rows_.plan(), residual_.data(), begin, begin + n, nullptr, w);
-    descend_bigrams(i, weight, *shared, w + layout_.states());
-    return (y_.weight == nullptr ? 1.0 : y_.weight[i]) * (log_z - total);
+    descend_bigrams(i, far, *shared, w + layout_.states());
+    return weight(i) * (log_z - total);
   }
 
   // The best labelling under w: its score minus that of the known one, and in how many labels they
@@ -121,7 +121,7 @@ class OnlineLearner {
 
  private:
   std::size_t square() const { return static_cast<std::size_t>(layout_.labels) * layout_.labels; }
-  std::int64_t length(std::int64_t i) const { return y_.row_begin[i + 1] - y_.row_begin[i]; }
+  std::int64_t length(std::int64_t i) const { return y_.length(i); }
 
   void score(std::int64_t i, const double* w) {
     scores_.resize(length(i) * layout_.labels + kPadding);
@@ -197,7 +197,8 @@ class OnlineLearner {
   std::int64_t zero_ = 0, length_ = 0;
 };
 
-// ---- the update rules, for one pass over sequences in a given order
+// ---- the update rules, for one pass over sequences in a given order. A sequence of weight v moves the
+// weights v times as far.
 
 // w is kept as scale * v, so that shrinking it by l2 takes one multiplication. Steps eta(t) = 1 /
 // (lambda (t0 + t)); returns the sum of the losses before each step.
@@ -224,9 +225,10 @@ inline std::int64_t perceptron_epoch(OnlineLearner& learner, const std::int64_t*
     const auto mistake = learner.predict(order[k], w);
     errors += mistake.errors;
     if (mistake.errors == 0) continue;
+    const double far = learner.weight(order[k]);
     for (const Change& c : learner.difference(order[k])) {
-      w[c.weight] += c.value;
-      total[c.weight] += static_cast<double>(*steps) * c.value;
+      w[c.weight] += far * c.value;
+      total[c.weight] += static_cast<double>(*steps) * far * c.value;
     }
   }
   return errors;
@@ -255,6 +257,7 @@ inline double passive_aggressive_epoch(OnlineLearner& learner, const std::int64_
     if (norm == 0.0) continue;
     double tau = rule.variant == 2 ? hinge / (norm + 0.5 / rule.aggressiveness) : hinge / norm;
     if (rule.variant == 1) tau = std::min(tau, rule.aggressiveness);
+    tau *= learner.weight(order[k]);
     for (const Change& c : difference) {
       w[c.weight] += tau * c.value;
       total[c.weight] += static_cast<double>(*steps) * tau * c.value;
@@ -275,7 +278,7 @@ inline double arow_epoch(OnlineLearner& learner, const std::int64_t* order, std:
     const std::vector<Change>& difference = learner.difference(order[k]);
     double spread = gamma;
     for (const Change& c : difference) spread += c.value * c.value * variance[c.weight];
-    const double alpha = hinge / spread;
+    const double alpha = learner.weight(order[k]) * hinge / spread;
     for (const Change& c : difference) {
       w[c.weight] += alpha * variance[c.weight] * c.value;
       variance[c.weight] = 1.0 / (1.0 / variance[c.weight] + c.value * c.value / gamma);

@@ -45,9 +45,10 @@ def named(
     >>> spec.fields[1], spec.templates[2].edge
     (Field(column=1, kind='prefix', size=1, pattern=''), True)
     """
+    for what, given in (("names", names), ("columns", columns), ("gazetteers", gazetteers)):
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise InputError(f"{what} must be a list of names, got {given!r}")
     gazetteers = tuple(gazetteers)
-    if isinstance(columns, str):
-        raise InputError(f"columns must be a list of names, got the str {columns!r}")
     known = {"w": Field()}
     known |= {name: Field(column=n) for n, name in enumerate(columns, start=1)}
     known |= {g.name: Field(kind="gazetteer", pattern=g.name) for g in gazetteers}
@@ -239,6 +240,12 @@ def chunking_rich() -> Spec:
     return replace(_CHUNKING, bias=True, extra=(*beside, "w[-1]|w[1]")).spec()
 
 
+def _columns(names: object) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InputError(f"columns must be a list of names, got {names!r}")
+    return tuple(names)
+
+
 def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | None = None) -> Spec:
     """Features for names in text: the words around in lower case, their shapes, long affixes.
 
@@ -256,7 +263,7 @@ def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | N
         prefixes=(1, 2, 3, 4, 5),
         suffixes=(1, 2, 3, 4, 5),
         lower_affixes=True,
-        columns=tuple(columns),
+        columns=_columns(columns),
         column_trigrams=1,
         gazetteers=gazetteers,
         extra=(

@@ -1,6 +1,7 @@
 """What every sequence model does with its scores: labels, marginals, samples, likelihoods."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -44,19 +45,19 @@ class Chains(NamedTuple):
     end: NDArray[np.float64] | None
 
 
-class Decoding:
+class Decoding(ABC):
     """Mixed into models that have ``classes_``, and ``_chains(X)`` to score sequences."""
 
     classes_: NDArray[Any]
     n_jobs: int | None
 
+    @abstractmethod
     def _fitted(self) -> None:
         """Raise if the model is not fitted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _chains(self, X: Any) -> Chains:
         """The scores of sequences, none of them empty."""
-        raise NotImplementedError
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a ``.trellis`` file, which `trellis.load` reads."""
@@ -68,6 +69,8 @@ class Decoding:
         """use(chains, mask) on slices of X; ``empty()`` for sequences without positions."""
         self._fitted()
         X = checked(X)
+        if known is not None and not hasattr(known, "__len__"):
+            raise InputError(f"known must be a list like y, not {type(known).__name__}")
         if known is not None and len(known) != len(X):
             raise InputError(f"X has {len(X)} sequences, known has {len(known)}")
         out: list[Any] = []

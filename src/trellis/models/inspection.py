@@ -7,6 +7,7 @@ import numpy as np
 from trellis.data import tags
 from trellis.errors import InputError
 from trellis.inference import chain
+from trellis.native import as_integer
 
 __all__ = ["Contribution", "Explanation", "FeatureWeight", "Inspection", "SpanChance", "Transition"]
 
@@ -84,6 +85,7 @@ class Inspection:
         model: Any = self
         model._fitted()
         classes = model.classes_.tolist()
+        n = None if n is None else as_integer(n, "n")
         if label is not None and label not in classes:
             raise InputError(f"{label!r} is none of the labels {classes}")
         names = model.features_.names()

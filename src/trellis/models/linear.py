@@ -31,7 +31,7 @@ from trellis.models.inspection import Inspection
 from trellis.models.labels import Constraints, Encoded, Label, constraints_for, encode
 from trellis.models.layout import Layout, design, merge
 from trellis.models.training import Problem, train
-from trellis.native import resolve_jobs
+from trellis.native import as_integer, resolve_jobs
 from trellis.optim import EarlyStopping
 from trellis.optim.result import Progress
 
@@ -118,7 +118,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, dev: Any, callback: Any) -> None:
-        self._check_parameters(dev)
+        self._check_parameters(dev, callback)
         earlier = self._earlier()
         features = (
             copy.deepcopy(earlier.features_)
@@ -153,7 +153,14 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
             self._prune()
         self._forget_scorer()
 
-    def _check_parameters(self, dev: Any) -> None:
+    def _check_parameters(self, dev: Any, callback: Any) -> None:
+        if callback is not None and not callable(callback):
+            raise InputError(f"callback must be a function, not {callback!r}")
+        if (
+            self.early_stopping is not None
+            and as_integer(self.early_stopping, "early_stopping") < 1
+        ):
+            raise InputError(f"early_stopping must be at least 1, not {self.early_stopping}")
         for name in ("l1", "l2", "min_count"):
             value = getattr(self, name)
             if not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):

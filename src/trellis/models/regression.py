@@ -8,6 +8,7 @@ with sample weights vᵢ. It is a sum over samples, not a mean: scikit-learn's C
 """
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
@@ -45,7 +46,7 @@ class Problem:
     """Which weights: all but the intercepts."""
 
 
-class Regression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Regression(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A scikit-learn classifier whose log-probabilities are linear in the features."""
 
     l2: float
@@ -89,9 +90,9 @@ class Regression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         best = self._scores(X).argmax(axis=1)
         return cast(NDArray[Any], self.classes_[best])
 
+    @abstractmethod
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """One score a class, ``(n, classes)``."""
-        raise NotImplementedError
 
     def _checked_rows(self, X: Any) -> Matrix:
         """New samples, as many features as in training."""

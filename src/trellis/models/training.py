@@ -1,5 +1,6 @@
 """From data to weights: the solvers of linear chain models by name."""
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,14 @@ from trellis.optim.sgd import sgd
 
 __all__ = ["SOLVERS", "Problem", "train"]
 
-ONLINE = {
+_ONLINE = {
     "sgd": sgd,
     "perceptron": perceptron,
     "passive-aggressive": passive_aggressive,
     "arow": arow,
 }
-SOLVERS = ("lbfgs", "gradient", *ONLINE)
+_FUNCTIONS: dict[str, Any] = {"lbfgs": lbfgs, "gradient": gradient_ascent, **_ONLINE}
+SOLVERS = tuple(_FUNCTIONS)
 
 
 @dataclass(eq=False)
@@ -70,6 +72,7 @@ def train(
     if solver not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
     options = dict(options)
+    _check_options(solver, options)
     if max_iter is not None:
         options["max_iter"] = max_iter
     if problem.l1 and solver != "lbfgs":
@@ -97,7 +100,7 @@ def train(
         learner = _core.Online(problem.data)
     except ValueError as error:
         raise InputError(f"solver {solver!r}: {error}") from None
-    run: Any = ONLINE[solver]
+    run: Any = _ONLINE[solver]
     result: Result[Any] = run(
         learner,
         problem.sequences,
@@ -108,3 +111,12 @@ def train(
         **options,
     )
     return result
+
+
+def _check_options(solver: str, options: dict[str, Any]) -> None:
+    """Only what the solver's function takes, and fit does not give it itself."""
+    own = {"objective", "w0", "learner", "sequences", "l1", "l2", "n_jobs", "callback", "state"}
+    known = set(inspect.signature(_FUNCTIONS[solver]).parameters) - own - {"random_state"}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise InputError(f"solver {solver!r} has no option {unknown[0]!r}: {sorted(known)}")

@@ -35,6 +35,8 @@ def newton(
     >>> result.w.round(8).tolist(), result.n_iter
     ([2.0], 5)
     """
+    if not callable(hessian):
+        raise InputError(f"hessian must be a function of w, not {hessian!r}")
 
     def advance(evaluate: Evaluations, here: Point) -> Moved:
         d = newton_direction(hessian(here.w), here.gradient)

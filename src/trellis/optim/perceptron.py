@@ -24,7 +24,8 @@ def perceptron(
 ) -> Result[OnlineState]:
     """W ← w + φ(x, y) - φ(x, ŷ), ŷ the best labelling under w; the result is the average of all w.
 
-    Ends when an epoch makes no mistake. The loss is the number of wrong labels.
+    A sequence of weight v moves w v times as far. Ends when an epoch makes no mistake. The loss is
+    the number of wrong labels.
     """
     if state is None:
         state = first_state(w0, random_state, total=np.zeros_like(w0))

@@ -1,0 +1,62 @@
+// Python's lists and strs as the core reads them, and errors that name the sequence and the position.
+#pragma once
+
+#include <Python.h>
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace trellis {
+
+[[noreturn]] inline void fail(std::int64_t sequence, std::int64_t position, const std::string& what) {
+  throw std::invalid_argument("sequence " + std::to_string(sequence) + ", position " +
+                              std::to_string(position) + ": " + what);
+}
+
+inline std::string type_name(PyObject* object) {
+  return PyUnicode_Check(object) ? "a str with lone surrogates" : Py_TYPE(object)->tp_name;
+}
+
+// The text of a str; false if it is none, or has lone surrogates.
+inline bool text_of(PyObject* object, std::string_view* text) {
+  if (!PyUnicode_Check(object)) return false;
+  if (PyUnicode_IS_COMPACT_ASCII(object)) {
+    *text = {reinterpret_cast<const char*>(PyUnicode_1BYTE_DATA(object)),
+             static_cast<std::size_t>(PyUnicode_GET_LENGTH(object))};
+    return true;
+  }
+  Py_ssize_t size = 0;
+  const char* data = PyUnicode_AsUTF8AndSize(object, &size);
+  if (data == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  *text = {data, static_cast<std::size_t>(size)};
+  return true;
+}
+
+// A list or tuple as an array of objects, kept alive while in use.
+class Items {
+ public:
+  explicit Items(PyObject* object) {
+    if (!PyList_Check(object) && !PyTuple_Check(object)) return;
+    // a list may be changed by code that runs while we read: a tuple of its own cannot
+    owner_ = nanobind::steal(PySequence_Tuple(object));
+    if (!owner_.is_valid()) throw nanobind::python_error();
+    items_ = PySequence_Fast_ITEMS(owner_.ptr());
+    size_ = PySequence_Fast_GET_SIZE(owner_.ptr());
+  }
+  bool valid() const { return owner_.is_valid(); }
+  Py_ssize_t size() const { return size_; }
+  PyObject* operator[](Py_ssize_t i) const { return items_[i]; }
+
+ private:
+  nanobind::object owner_;
+  PyObject** items_ = nullptr;
+  Py_ssize_t size_ = 0;
+};
+
+}  // namespace trellis
