@@ -58,7 +58,7 @@ clean:  ## remove everything that was made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/demo/installed: $(SOURCES)
-	@echo "Building trellis (about half a minute) ..."
+	@echo "Building trellis and fetching what it needs (about a minute) ..."
 	@$(PYTHON) -m venv $(VENV)/demo
 	@$(VENV)/demo/$(PIP) .
 	@touch $@
