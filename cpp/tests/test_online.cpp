@@ -131,8 +131,8 @@ void check_sgd(std::mt19937_64& random, const Case& c) {
   }
 }
 
-// Rules that add tau * (phi(x, y) - phi(x, best)) where the best labelling is wrong; the average of w
-// after each step is w - total / steps.
+// Rules that add weight * tau * (phi(x, y) - phi(x, best)) where the best labelling is wrong; the
+// average of w after each step is w - total / steps.
 template <class Epoch, class Tau>
 void check_additive(std::mt19937_64& random, const Case& c, const Epoch& epoch, const Tau& tau) {
   OnlineLearner learner(c.layout(), c.x(), c.y());
@@ -149,7 +149,7 @@ void check_additive(std::mt19937_64& random, const Case& c, const Epoch& epoch, 
     double norm = 0.0;
     for (const double x : d) norm += x * x;
     const double margin = c.score(i, best, naive) - c.score(i, y, naive);
-    const double step = errors == 0 ? 0.0 : tau(errors, margin, norm, want);
+    const double step = errors == 0 ? 0.0 : c.weight(i) * tau(errors, margin, norm, want);
     for (std::size_t k = 0; k < naive.size() && norm > 0.0; ++k) naive[k] += step * d[k];
     for (std::size_t k = 0; k < naive.size(); ++k) sum[k] += naive[k];
   }
@@ -213,7 +213,7 @@ void check_arow(std::mt19937_64& random, const Case& c) {
     const Vector d = difference(c, i, y, best);
     for (std::size_t k = 0; k < d.size(); ++k) total += d[k] * d[k] * spread[k];
     for (std::size_t k = 0; k < d.size(); ++k) {
-      naive[k] += hinge / total * spread[k] * d[k];
+      naive[k] += c.weight(i) * hinge / total * spread[k] * d[k];
       spread[k] = 1.0 / (1.0 / spread[k] + d[k] * d[k] / gamma);
     }
   }
