@@ -15,14 +15,13 @@ HMM and the CRF weigh whole paths, and there the wrong letter costs.
 
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-from chart import line_chart
 
 from trellis import CRF, HMM, MEMM
 from trellis.features import named
 from trellis.metrics import accuracy, sequence_accuracy
+from trellis.plots import curves
 
 LETTERS = "ribo"
 SHOWS = {"1": "r", "2": "i", "3": "b", "4": "r", "5": "o"}
@@ -84,7 +83,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         title = "rib or rob? Words read wrongly"
         axes = ("probability of each wrong letter, %", "wrong words, %")
-        line_chart(Path(sys.argv[1]), title, *axes, series)
+        curves(series, *axes, title, dashed=["at best"]).save(sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from chart import line_chart
 
 from trellis import CRF
 from trellis.data import conll
 from trellis.features import chunking
 from trellis.metrics import span_f1
+from trellis.plots import curves
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "chunking"
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -63,7 +63,7 @@ def main() -> None:
         print(f"{share:12.0%}{first:32.2f}{second:21.2f}", flush=True)
     if given.figure:
         title = "CoNLL-2000: where to spend the labels"
-        line_chart(given.figure, title, "labels known, %", "test chunk F1", series)
+        curves(series, "labels known, %", "test chunk F1", title).save(given.figure)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,71 @@
-"""Every example in the documents runs and prints what it says."""
+"""Every example in the documents runs and prints what it says; every link leads somewhere."""
 
 import doctest
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+LINKED = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
+SCRIPTS = Path(sys.executable).parent
+
+FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
+CODE = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"\]\(([^)\s]*)\)")
+HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
+FILE = re.compile(r"`([\w.]+)`:\n\n```text\n((?:.*\n)*?)```$", re.MULTILINE)
+"""A file that the page tells to make: its name in the last words before a block of text."""
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def prose(page: Path) -> str:
+    """A page without its blocks of code."""
+    return FENCE.sub("", text_of(page))
+
+
+def links(page: Path) -> list[tuple[str, str]]:
+    """(path, anchor) of the links to places of our own."""
+    found = (link.partition("#") for link in LINK.findall(CODE.sub("", prose(page))))
+    return [(path, anchor) for path, _, anchor in found if not re.match(r"\w+:", path)]
+
+
+def anchors(page: Path) -> set[str]:
+    """Where links can lead on a page: its headings, as a code-hosting site and MyST name them."""
+    headings = [LINK.sub("]", heading).lower() for heading in HEADING.findall(prose(page))]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+def toctree(page: Path) -> list[str]:
+    """The pages that a page lists as its own."""
+    blocks = [body for info, body in FENCE.findall(text_of(page)) if info == "{toctree}"]
+    lines = [line.strip() for body in blocks for line in body.splitlines()]
+    return [line for line in lines if line and not line.startswith(":")]
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder at work, with the files that the page shows."""
+    for name, text in FILE.findall(text_of(request.getfixturevalue("page"))):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_there_are_pages() -> None:
-    assert len(PAGES) >= 3
+    assert len(PAGES) > 20
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples(page: Path) -> None:
     result = doctest.testfile(str(page), module_relative=False)
@@ -22,8 +74,61 @@ def test_examples(page: Path) -> None:
         assert result.attempted > 25
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [DOCS / "tutorial.md"], ids=lambda page: page.name)
+def test_commands(page: Path, folder: Path) -> None:
+    """They succeed, one after the other, and print what stands below them, if anything does."""
+    path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
+    bash = shutil.which("bash")
+    if not bash or not shutil.which("trellis", path=str(SCRIPTS)):
+        pytest.skip("the command is not installed, or there is no bash")
+    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "80"}
+    commands = 0
+    for info, body in FENCE.findall(text_of(page)):
+        for block in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:] if info == "console" else []:
+            command, _, expected = block.partition("\n")
+            run = subprocess.run(
+                [bash, "-c", command],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            commands += 1
+            assert run.returncode == 0, f"$ {command}\n{run.stderr}"
+            matches = doctest.OutputChecker().check_output(expected, run.stdout, doctest.ELLIPSIS)
+            assert matches or not expected.strip(), f"$ {command}\n{run.stdout}"
+    assert commands > 5
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
-        if not link.startswith(("http:", "https:")):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    for path, anchor in links(page):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name}: {path}"
+        assert target == ROOT or ROOT in target.parents, f"{page.name}: {path} is not ours"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {path}#{anchor}"
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    reached, ahead = set(), ["index"]
+    while ahead:
+        name = ahead.pop()
+        page = DOCS / f"{name}.md"
+        assert page.exists(), f"a toctree lists {name}, which is not there"
+        assert name not in reached, f"{name} is listed twice"
+        reached.add(name)
+        ahead += toctree(page)
+    assert reached == {page.stem for page in DOCS.glob("*.md")}
+
+
+def test_anchors_are_those_of_a_code_hosting_site(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# The `.trellis` file\n## L = 22: how, [why](x.md)?\n```python\n# no\n```\n")
+    assert anchors(page) == {"the-trellis-file", "l--22-how-why"}
+    page.write_text(
+        "[a](b.md#c) ![d](e.svg) `[f](g)` [h](https://i)\n```text\n[l](m)\n```\n[j](#k)"
+    )
+    assert links(page) == [("b.md", "c"), ("e.svg", ""), ("", "k")]

@@ -122,7 +122,8 @@ def test_states_that_do_not_fit() -> None:
         "w": np.zeros(3),
         "gradient": np.zeros((4, 1)),
         "losses": np.zeros(0),
-        "counts": np.zeros(3, dtype=np.int64),
+        "lowest": np.zeros(2),
+        "counts": np.zeros(2, dtype=np.int64),
         "s": np.zeros((3, 5)),
         "y": np.zeros((2, 4)),
     }.items():

@@ -7,7 +7,7 @@ tokens; a token is a ``str``, or a tuple of them where the file has several obse
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["conll", "conllu", "jsonl", "tags", "text"]
+__all__ = ["conll", "conllu", "corpus", "jsonl", "markup", "samples", "tags", "text"]
 
 
 def __getattr__(name: str) -> ModuleType:

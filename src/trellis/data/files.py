@@ -40,6 +40,11 @@ def name_of(source: Source) -> str:
     return f"<{type(source).__name__}>"
 
 
+def is_packed(head: bytes) -> bool:
+    """Whether these first bytes of a file are those of one that `lines` unpacks."""
+    return head.startswith((_GZIP, _XZ))
+
+
 def wrong(name: str, number: int, what: str) -> FormatError:
     """The error that says what is wrong in a line (they count from 1)."""
     return FormatError(f"{name}, line {number}: {what}")

@@ -11,16 +11,17 @@ skipped.
 """
 
 import json
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
-from trellis.data import files, tags, text
+from trellis.data import files, spans, tags, text
 from trellis.data.files import Source, Target, Token
 from trellis.errors import FormatError, InputError
 
-__all__ = ["Token", "iterate", "read", "write"]
+__all__ = ["iterate", "iterate_tokens", "read", "write"]
+
+_Found = TypeVar("_Found")
 
 
 def read(
@@ -60,7 +61,18 @@ def iterate(
     (['Ann'], ['U-PER'])
     """
     tags.from_spans([], 0, scheme)  # an unknown scheme is an error before the first line
-    return _objects(source, scheme, encoding, errors)
+    return _objects(source, partial(_sequence, scheme=scheme), encoding, errors)
+
+
+def iterate_tokens(
+    source: Source, *, encoding: str = "utf-8", errors: str = "strict"
+) -> Iterator[list[Token]]:
+    """The tokens of one object after the other, which need no tags or spans, and may be raw text.
+
+    >>> [*iterate_tokens(['{"tokens": ["Ann", "sings"]}', '{"text": "In Rome!"}'])]
+    [['Ann', 'sings'], ['In', 'Rome', '!']]
+    """
+    return _objects(source, _tokens, encoding, errors)
 
 
 def write(
@@ -102,14 +114,14 @@ def _is_token(value: object) -> bool:
 
 
 def _objects(
-    source: Source, scheme: str, encoding: str, errors: str
-) -> Iterator[tuple[list[Token], list[str]]]:
+    source: Source, take: Callable[[dict[str, Any]], _Found], encoding: str, errors: str
+) -> Iterator[_Found]:
     name = files.name_of(source)
     for number, line in enumerate(files.lines(source, encoding, errors), 1):
         if not line or line.isspace():
             continue
         try:
-            found = _sequence(_parsed(line), scheme)
+            found = take(_parsed(line))
             if "\\u" in line:
                 json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
         except UnicodeEncodeError as error:
@@ -127,6 +139,18 @@ def _parsed(line: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise FormatError(f"not a JSON object: {files.shown(line)}")
     return found
+
+
+def _tokens(found: dict[str, Any]) -> list[Token]:
+    if "tokens" in found:
+        tokens = _list_of(found, "tokens")
+        for position, token in enumerate(tokens):
+            if not _is_token(token):
+                raise FormatError(f"position {position}: {token!r} is not made of strings")
+        return [t if isinstance(t, str) else tuple(t) for t in tokens]
+    if not isinstance(raw := found.get("text"), str):
+        raise FormatError('neither "tokens" nor a string "text"')
+    return [*text.tokenize(raw)]
 
 
 def _sequence(found: dict[str, Any], scheme: str) -> tuple[list[Token], list[str]]:
@@ -148,43 +172,9 @@ def _list_of(found: dict[str, Any], key: str) -> list[Any]:
     return value
 
 
-def _cut(raw: str, spans: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
+def _cut(raw: str, given: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
     """Tokens of a raw text, and the tags that its spans make."""
     places = text.offsets(raw)
-    starts, ends = [start for start, _ in places], [end for _, end in places]
-    covered: list[tags.Span] = []
-    for span in spans:
-        start, end, label = _checked(span, raw)
-        first, last = bisect_right(ends, start), bisect_left(starts, end)  # tokens that it touches
-        if first == last:
-            raise _misplaced(span, "covers no token", raw)
-        for token in (first, last - 1):
-            if starts[token] < start or ends[token] > end:
-                cut = raw[starts[token] : ends[token]]
-                raise _misplaced(span, f"cuts through {files.shown(cut)}", raw)
-        covered.append(tags.Span(label, first, last))
-    order = sorted(range(len(spans)), key=lambda i: covered[i].start)
-    for before, after in pairwise(order):
-        if covered[before].end > covered[after].start:
-            raise _misplaced(spans[after], f"overlaps {spans[before]}", raw)
+    found = spans.covered(raw, places, [spans.checked(span, raw) for span in given], given)
     tokens: list[Token] = [raw[start:end] for start, end in places]
-    return tokens, tags.from_spans([covered[i] for i in order], len(places), scheme)
-
-
-def _checked(span: Any, raw: str) -> tuple[int, int, str]:
-    """Start, end and label, whichever way they are written."""
-    if isinstance(span, dict):
-        start, end, label = (span.get(key) for key in ("start", "end", "label"))
-    elif isinstance(span, list) and len(span) == 3:
-        start, end, label = span
-    else:
-        raise _misplaced(span, "is neither {start, end, label} nor [start, end, label]", raw)
-    if type(start) is not int or type(end) is not int or not isinstance(label, str) or not label:
-        raise _misplaced(span, "needs two integers and a label", raw)
-    if not 0 <= start < end <= len(raw):
-        raise _misplaced(span, f"is not inside the {len(raw)} characters", raw)
-    return start, end, label
-
-
-def _misplaced(span: Any, what: str, raw: str) -> FormatError:
-    return FormatError(f"span {span} {what} in {files.shown(raw)}")
+    return tokens, tags.from_spans(found, len(places), scheme)

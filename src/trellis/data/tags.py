@@ -337,18 +337,18 @@ def _allowed(rules: _Rules) -> NDArray[np.bool_]:
     return allowed
 
 
-def detect(labels: Iterable[str]) -> str:
+def detect(labels: Iterable[str], otherwise: str | None = None) -> str:
     """The scheme that a set of tags is most likely from.
 
     If no tag is a letter with a hyphen, and not all are letters alone: plain. Letters among B, I:
     BIO, or IOB1 if some label has an I but no B, for BIO starts every span with B. Among I, E:
     IOE2, or IOE1 if some label has an I but no E. Else, among B, I, E, S: BIOES; among B, I, L, U:
-    BILOU. Anything else is an error.
+    BILOU. Anything else is an error, or ``otherwise`` if that is given.
 
     >>> detect(["O", "B-NP", "I-NP", "B-VP"]), detect(["O", "I-NP", "B-NP", "I-VP"])
     ('BIO', 'IOB1')
-    >>> detect(["NOUN", "VERB"])
-    'plain'
+    >>> detect(["NOUN", "VERB"]), detect(["B-NP", "VERB"], otherwise="plain")
+    ('plain', 'plain')
     """
     _check_list("labels", labels)
     listed = list(labels)
@@ -357,7 +357,15 @@ def detect(labels: Iterable[str]) -> str:
             raise InputError(f"label {position}: {tag!r} is not a string, or empty")
     if not listed:
         raise InputError("no labels to detect a scheme from")
-    tags = set(listed) - {"O"}
+    try:
+        return _detected(set(listed) - {"O"})
+    except InputError:
+        if otherwise is None:
+            raise
+        return otherwise
+
+
+def _detected(tags: set[str]) -> str:
     lettered = {tag for tag in tags if _split(tag, _LENIENT)}
     if lettered != tags and any("-" in tag for tag in lettered):
         one, other = min(tag for tag in lettered if "-" in tag), min(tags - lettered)

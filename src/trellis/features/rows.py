@@ -51,6 +51,11 @@ class Batch:
         """The first row of each sequence, and the number of rows."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
+    def arrays(self) -> list[NDArray[Any] | None]:
+        """All that it holds."""
+        own = [self.lengths, self.rows.begin, self.rows.id, self.rows.value]
+        return [*own, *(() if self.edges is None else (self.edges.begin, self.edges.id))]
+
 
 def lengths_of(X: Any, anything: bool = False) -> Integers:
     """How many positions each sequence has; with ``anything``, a str or dict may be a sequence."""

@@ -44,8 +44,10 @@ class CRF(LinearChainModel):
     label_weight
         ``{label: weight}``; above 1, mistakes where this label is right cost more in training: the
         wrong labels' scores are raised by log(weight) there (softmax-margin).
+    scoring
+        How ``fit(…, dev=…)`` scores: "accuracy" of labels, "sequence_accuracy" or "span_f1".
     early_stopping
-        Iterations without a better score on ``fit(…, dev=…)`` after which training ends.
+        Scores in a row that are not better after which training ends.
     warm_start
         Whether fit goes on from the weights that are there; new data may bring new labels and
         features.

@@ -32,6 +32,7 @@ _KINDS: dict[str, type[Any]] = {
     "softmax": SoftmaxRegression,
 }
 _REGRESSIONS = ("logistic", "softmax")
+_HISTORY = ("losses", "dev_scores")
 _NOT_STORED = ("features", "edge_features")  # they are stored as what they have become
 _LINEAR = {
     "weights": np.float64,
@@ -109,16 +110,24 @@ def load(
 
 
 def _training(model: Any) -> dict[str, Any]:
-    return {
+    record: dict[str, Any] = {
         "iterations": int(model.n_iter_),
         "objective": float(model.objective_),
         "converged": bool(model.converged_),
     }
+    for name in _HISTORY:
+        if hasattr(model, f"{name}_"):
+            record[name] = [list(entry) for entry in getattr(model, f"{name}_")]
+    return record
 
 
 def _set_training(model: Any, training: Any) -> None:
     model.n_iter_, model.objective_ = int(training["iterations"]), float(training["objective"])
     model.converged_ = bool(training["converged"])
+    if isinstance(model, LinearChainModel):
+        for name in _HISTORY:
+            entries = [(int(n), float(value)) for n, value in training.get(name, [])]
+            setattr(model, f"{name}_", entries)
 
 
 def _parameters(model: Any) -> dict[str, Any]:
@@ -195,7 +204,6 @@ def _build(contents: Contents) -> Any:
     model.layout_ = layout
     constraints_for(model.constraints, classes)
     _set_training(model, meta["training"])
-    model.dev_scores_ = []
     return model
 
 

@@ -21,6 +21,7 @@ from trellis.models.decoding import (
     checked,
     checked_weights,
 )
+from trellis.models.inspection import FeatureWeight, checked_top
 from trellis.models.labels import Encoded, encode
 from trellis.native import as_integer, resolve_jobs
 
@@ -189,6 +190,24 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         self.transitions_ = np.where(sums > 0, pairs / np.where(sums > 0, sums, 1), 1 / len(pairs))
         first = p[batch.row_begin[:-1]].sum(axis=0) + self.transition_smoothing
         self.start_ = first / first.sum()
+
+    def transition_scores(self) -> NDArray[np.float64]:
+        """What each step from a label (rows) to another (columns) adds to the score: log p."""
+        self._fitted()
+        return self._log(self.transitions_)
+
+    def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
+        """The n most probable symbols of each label, or of one, with their log-probabilities."""
+        self._fitted()
+        classes = self.classes_.tolist()
+        n = checked_top(n, label, classes)
+        names, rows = self.features_.names(), []
+        for number, own in enumerate(classes):
+            if label is None or own == label:
+                weights = self.emissions_[:-1, number]
+                best = np.argsort(-weights, kind="stable")[:n]
+                rows += [FeatureWeight(own, names[a], float(weights[a])) for a in best]
+        return rows
 
     def _fitted(self) -> None:
         if not hasattr(self, "emissions_"):

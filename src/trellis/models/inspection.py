@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trellis.data import tags
 from trellis.errors import InputError
@@ -63,6 +64,13 @@ class SpanChance(NamedTuple):
     probability: float
 
 
+def checked_top(n: Any, label: Any, classes: list[Any]) -> int | None:
+    """How many are asked for of each label; None for all."""
+    if label is not None and label not in classes:
+        raise InputError(f"{label!r} is none of the labels {classes}")
+    return None if n is None else as_integer(n, "n")
+
+
 class Inspection:
     """Mixed into `LinearChainModel`."""
 
@@ -80,14 +88,19 @@ class Inspection:
         )
         return sorted((Transition(*row) for row in rows), key=lambda t: -t.weight)
 
+    def transition_scores(self) -> NDArray[np.float64]:
+        """What each step from a label (rows) to another (columns) adds to the score."""
+        model: Any = self
+        model._fitted()
+        matrix: NDArray[np.float64] = model.layout_.transition_matrix(model.coef_)
+        return matrix
+
     def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
         """The n features with the largest absolute weights for each label, or for one."""
         model: Any = self
         model._fitted()
         classes = model.classes_.tolist()
-        n = None if n is None else as_integer(n, "n")
-        if label is not None and label not in classes:
-            raise InputError(f"{label!r} is none of the labels {classes}")
+        n = checked_top(n, label, classes)
         names = model.features_.names()
         w = model.layout_.split(model.coef_)[0]
         rows = []

@@ -8,7 +8,7 @@ They differ in the normaliser alone.
 import copy
 import logging
 from collections.abc import Callable
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from trellis import _core
+from trellis.data import tags
 from trellis.errors import InputError
 from trellis.features.rows import Batch
 from trellis.features.vectorizer import FeatureMap, choose
+from trellis.metrics import scorer
+from trellis.models.checkpoint import Checkpoint, Saved, fingerprint
 from trellis.models.decoding import (
     Chains,
     Decoding,
@@ -52,7 +55,10 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
     n_iter_: int
     objective_: float
     converged_: bool
+    losses_: list[tuple[int, float]]
+    """Iteration and loss, of each iteration."""
     dev_scores_: list[tuple[int, float]]
+    """Iteration and score on the development set, each time that it was asked."""
 
     def __init__(
         self,
@@ -69,6 +75,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         min_count: float = 0.0,
         constraints: Any = None,
         label_weight: dict[Any, float] | None = None,
+        scoring: str = "accuracy",
         early_stopping: int | None = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
@@ -86,6 +93,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         self.min_count = min_count
         self.constraints = constraints
         self.label_weight = label_weight
+        self.scoring = scoring
         self.early_stopping = early_stopping
         self.warm_start = warm_start
         self.n_jobs = n_jobs
@@ -100,25 +108,30 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         sample_weight: Any = None,
         *,
         dev: tuple[Any, Any] | None = None,
+        dev_every: int = 1,
         callback: Callable[[Progress], object] | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
         """Learn the weights from sequences X and their labels y.
 
         A label of ``None`` is unknown, a set of labels means one of them: the likelihood then sums
         over all labellings that agree with what is known. ``sample_weight`` is one number a
-        sequence. ``dev=(X, y)`` is scored after each iteration; with ``early_stopping=n`` training
-        ends after n iterations without a better score, and the best weights are kept.
+        sequence. ``dev=(X, y)`` is scored every ``dev_every`` iterations; with ``early_stopping=n``
+        training ends after n scores in a row that are not better, and the best weights are kept.
+        ``callback`` sees each iteration, and stops training if it returns what is true. A
+        ``checkpoint`` saves the state as training goes, and takes it up again after a crash.
         """
         before = dict(self.__dict__)
         try:
-            self._fit(checked(X), y, sample_weight, dev, callback)
+            each = _Watch(dev, dev_every, callback, checkpoint)
+            self._fit(checked(X), y, sample_weight, each)
         except BaseException:
             self.__dict__ = before  # an earlier model stays whole
             raise
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, dev: Any, callback: Any) -> None:
-        self._check_parameters(dev, callback)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, watch: "_Watch") -> None:
+        self._check_parameters(watch)
         earlier = self._earlier()
         features = (
             copy.deepcopy(earlier.features_)
@@ -147,15 +160,23 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         self.classes_ = as_array(known.classes)
         self.features_, self.layout_ = features, layout
         problem = self._problem(batch, known, weights)
+        saved = None
+        if watch.checkpoint:
+            data = (*batch.arrays(), known.label, known.allowed, weights, w0)
+            saved = watch.checkpoint.begin(self.get_params(deep=False), fingerprint(data))
         del batch  # a large corpus should not be in memory twice
-        self._learn(problem, w0, dev, callback)
+        self._learn(problem, w0, watch, saved)
         if self.l1 > 0:
             self._prune()
         self._forget_scorer()
 
-    def _check_parameters(self, dev: Any, callback: Any) -> None:
-        if callback is not None and not callable(callback):
-            raise InputError(f"callback must be a function, not {callback!r}")
+    def _check_parameters(self, watch: "_Watch") -> None:
+        dev = watch.dev
+        if watch.callback is not None and not callable(watch.callback):
+            raise InputError(f"callback must be a function, not {watch.callback!r}")
+        if not isinstance(watch.checkpoint, Checkpoint | None):
+            raise InputError(f"checkpoint must be a Checkpoint, not {watch.checkpoint!r}")
+        scorer(self.scoring)
         if (
             self.early_stopping is not None
             and as_integer(self.early_stopping, "early_stopping") < 1
@@ -211,37 +232,58 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
             data, len(batch.lengths), self._by_step, float(self.l1), float(self.l2), self.n_jobs
         )
 
-    def _learn(self, problem: Problem, w0: NDArray[np.float64], dev: Any, callback: Any) -> None:
+    def _learn(
+        self, problem: Problem, w0: NDArray[np.float64], watch: "_Watch", saved: Saved | None
+    ) -> None:
         early: EarlyStopping | None = None
-        if dev is not None:
-            patience = self.early_stopping or np.iinfo(np.int64).max
-            early = EarlyStopping(lambda w: self._dev_score(w, dev), patience=int(patience))
-        losses: dict[int, float] = {}
+        if watch.dev is not None:
+            early = EarlyStopping(
+                lambda w: self._dev_score(w, watch.dev),
+                patience=self.early_stopping or int(np.iinfo(np.int64).max),
+                every=watch.dev_every,
+            )
+        self.losses_ = []
+        if saved:
+            self.losses_ = saved.losses
+            if early:
+                early.restore(saved.scores, saved.best_w, saved.since_best)
+        self.dev_scores_ = early.history if early else []
 
         def each(progress: Progress) -> bool:
-            losses[progress.iteration] = progress.loss
+            self.losses_.append((progress.iteration, progress.loss))
             _log.debug("iteration %d: loss %.6f", progress.iteration, progress.loss)
             stop = early(progress) if early else False
-            return bool(callback(progress)) or stop if callback else stop
+            stop = (watch.callback is not None and bool(watch.callback(progress))) or stop
+            if watch.checkpoint and not stop:
+                stop = watch.checkpoint.see(progress, self.losses_, early)
+            return stop
 
-        options = self.solver_options or {}
         result = train(
-            problem, w0, self.solver, options, self.max_iter, each, self.random_state, None
+            problem,
+            w0,
+            self.solver,
+            self.solver_options or {},
+            self.max_iter,
+            each,
+            self.random_state,
+            saved.arrays if saved else None,
         )
         self.coef_ = result.w
         self.n_iter_, self.objective_ = result.n_iter, result.loss
         if early and self.early_stopping and early.best_w is not None:
             self.coef_ = early.best_w
             self.n_iter_ = max(early.history, key=lambda entry: entry[1])[0]
-            self.objective_ = losses[self.n_iter_]
+            self.objective_ = dict(self.losses_)[self.n_iter_]
         self.converged_ = result.converged
-        self.dev_scores_ = early.history if early else []
         _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
 
     def _dev_score(self, w: NDArray[np.float64], dev: tuple[Any, Any]) -> float:
         self.coef_ = w
         self._forget_scorer()
-        return self.score(*dev)
+        options = {}
+        if self.scoring == "span_f1":
+            options["scheme"] = tags.detect([str(label) for label in self.classes_])
+        return scorer(self.scoring, **options)(self, *dev)
 
     def _prune(self) -> None:
         """Drop the weights that are 0, and the features that have none left."""
@@ -297,6 +339,15 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
     def _normalised(self, scores: Chains) -> Chains:
         """As the model's normaliser asks: a CRF leaves them as they are."""
         return scores
+
+
+class _Watch(NamedTuple):
+    """What is done after each iteration."""
+
+    dev: Any
+    dev_every: int
+    callback: Callable[[Progress], object] | None
+    checkpoint: Checkpoint | None
 
 
 def _costs(

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.errors import InputError
 from trellis.native import resolve_jobs
-from trellis.optim import gradient_ascent, lbfgs
+from trellis.optim import LbfgsState, gradient_ascent, lbfgs
 from trellis.optim.arow import arow
+from trellis.optim.gradient import GradientState
+from trellis.optim.online import OnlineState
 from trellis.optim.passive_aggressive import passive_aggressive
 from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Callback, Result, Vector
@@ -27,6 +29,7 @@ _ONLINE = {
 }
 _FUNCTIONS: dict[str, Any] = {"lbfgs": lbfgs, "gradient": gradient_ascent, **_ONLINE}
 SOLVERS = tuple(_FUNCTIONS)
+_STATES: dict[str, Any] = {"lbfgs": LbfgsState, "gradient": GradientState}
 
 
 @dataclass(eq=False)
@@ -66,15 +69,23 @@ def train(
     max_iter: int | None,
     callback: Callback | None,
     random_state: Any,
-    state: Any,
+    arrays: dict[str, Any] | None,
 ) -> Result[Any]:
-    """Run a solver; ``options`` are further arguments of its function in `trellis.optim`."""
+    """Run a solver; ``options`` are further arguments of its function in `trellis.optim`.
+
+    ``arrays`` are those of a solver's state to go on from.
+    """
     if solver not in SOLVERS:
         raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
     options = dict(options)
     _check_options(solver, options)
     if max_iter is not None:
         options["max_iter"] = max_iter
+    state = None
+    if arrays is not None:
+        state = _STATES.get(solver, OnlineState).from_arrays(arrays)
+        if solver not in ("lbfgs", "gradient") and state.vectors["w"].shape != w0.shape:
+            raise InputError("the state of the solver is of another number of weights")
     if problem.l1 and solver != "lbfgs":
         raise InputError(f"l1 > 0 needs solver='lbfgs'; {solver} has no L1 term")
     if solver in ("lbfgs", "gradient"):
@@ -90,7 +101,7 @@ def train(
             **options,
         )
     if solver == "gradient":
-        return gradient_ascent(objective, w0, callback=callback, **options)
+        return gradient_ascent(objective, w0, callback=callback, state=state, **options)
     if problem.by_step:
         raise InputError(f"solver {solver!r} is for models normalised over the sequence")
     if solver == "sgd":

@@ -2,10 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trellis.errors import InputError, OptimizationError
 from trellis.native import as_integer
@@ -27,6 +29,36 @@ _MOST_TRIALS = 60
 _ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # relative: the loss does not show less
 
 
+@dataclass(frozen=True, eq=False)
+class GradientState:
+    """What plain steps need to go on: after it, the same bits as if they had not stopped."""
+
+    w: Vector
+    step: float
+    iteration: int
+    evaluations: int
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Plain arrays, to be stored."""
+        counts = np.array([self.iteration, self.evaluations], dtype=np.int64)
+        return {"w": self.w, "step": np.array([self.step]), "counts": counts}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "GradientState":
+        """The state that `to_arrays` was called on."""
+        try:
+            w = first_weights(arrays["w"])
+            step, (iteration, evaluations) = float(arrays["step"][0]), map(int, arrays["counts"])
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(f"not a state of gradient steps: {error}") from None
+        return cls(w, step, iteration, evaluations)
+
+    def check(self, w0: Any) -> None:
+        """Whether the weights that a run is given are as many."""
+        if w0 is not None and np.shape(w0) != self.w.shape:
+            raise InputError(f"w0 has shape {np.shape(w0)}, but the state has {self.w.shape}")
+
+
 def gradient_ascent(
     objective: Objective,
     w0: Any,
@@ -35,7 +67,8 @@ def gradient_ascent(
     max_iter: int = 1000,
     tolerance: float = 1e-5,
     callback: Callback | None = None,
-) -> Result[None]:
+    state: GradientState | None = None,
+) -> Result[GradientState]:
     """Repeat w ← w - t ∇loss(w): ascent on the log-likelihood, where the loss is its negative.
 
     ``step`` is t. With None, each iteration tries twice the last t and halves it until the loss
@@ -49,7 +82,8 @@ def gradient_ascent(
     [3.0, -1.0]
     """
     if step is None:
-        return descend(objective, w0, _Backtracking(), max_iter, tolerance, callback)
+        search = _Backtracking(state.step if state and state.iteration else 0.5)
+        return descend(objective, w0, search, max_iter, tolerance, callback, state)
     fixed = number_at_least(step, 0.0, "step")
     if fixed == 0.0:
         raise InputError("step must be more than 0")
@@ -60,7 +94,7 @@ def gradient_ascent(
             raise OptimizationError(f"the loss is {there.loss}: a step of {fixed} is too long")
         return Moved(there, fixed)
 
-    return descend(objective, w0, advance, max_iter, tolerance, callback)
+    return descend(objective, w0, advance, max_iter, tolerance, callback, state)
 
 
 class Moved(NamedTuple):
@@ -82,16 +116,21 @@ def descend(
     max_iter: int,
     tolerance: float,
     callback: Callback | None,
-) -> Result[None]:
+    state: GradientState | None = None,
+) -> Result[GradientState]:
     """Advance until the gradient is small: the loop of gradient_ascent and newton."""
     limit = as_integer(max_iter, "max_iter")
     if limit < 0:
         raise InputError(f"max_iter must be at least 0, not {limit}")
     tolerance = number_at_least(tolerance, 0.0, "tolerance")
-    evaluate = Evaluations(objective)
-    here = _first(evaluate, first_weights(w0))
+    if state is None:
+        state = GradientState(first_weights(w0), 0.0, 0, 0)
+    else:
+        state.check(w0)
+    evaluate = Evaluations(objective, max(0, state.evaluations - 1))  # the first one repeats
+    here = _first(evaluate, state.w.copy())
     began = time.perf_counter()
-    iteration, last = 0, None
+    iteration, step, last = state.iteration, state.step, None
     while last is None:
         norm = float(np.linalg.norm(here.gradient))
         if norm <= tolerance * max(1.0, float(np.linalg.norm(here.w))):
@@ -102,18 +141,20 @@ def descend(
             there, step, last = advance(evaluate, here)
             iteration += there is not here
             here = there
+            state = GradientState(here.w, step, iteration, evaluate.count)
             seconds = time.perf_counter() - began
-            if callback and callback(_progress(iteration, here, step, evaluate.count, seconds)):
+            if callback and callback(_progress(here, state, seconds, last is not None)):
                 last = False, "stopped by the callback"
     converged, message = last
-    return Result(here.w, here.loss, iteration, converged, message, None, evaluate.count)
+    state = GradientState(here.w.copy(), step, iteration, evaluate.count)
+    return Result(here.w, here.loss, iteration, converged, message, state, evaluate.count)
 
 
 class _Backtracking:
     """Steps that begin with twice the last one."""
 
-    def __init__(self) -> None:
-        self._step = 0.5
+    def __init__(self, last: float) -> None:
+        self._step = last
 
     def __call__(self, evaluate: Evaluations, here: Point) -> Moved:
         slope = -float(here.gradient @ here.gradient)
@@ -157,6 +198,15 @@ def point_at(evaluate: Evaluations, w: Vector) -> Point:
     return Point(w, gradient, gradient, evaluate(w, gradient))
 
 
-def _progress(iteration: int, at: Point, step: float, count: int, seconds: float) -> Progress:
-    norm, active = float(np.linalg.norm(at.gradient)), int(np.count_nonzero(at.w))
-    return Progress(iteration, at.loss, norm, active, step, count, seconds, read_only(at.w))
+def _progress(at: Point, state: GradientState, seconds: float, last: bool) -> Progress:
+    return Progress(
+        state.iteration,
+        at.loss,
+        float(np.linalg.norm(at.gradient)),
+        int(np.count_nonzero(at.w)),
+        state.step,
+        state.evaluations,
+        seconds,
+        read_only(at.w),
+        None if last else lambda: state,
+    )

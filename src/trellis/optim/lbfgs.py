@@ -12,7 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -50,8 +50,12 @@ class LbfgsState:
     gradient: Vector
     losses: Vector
     """Of the last iterations, this one the last: what the test of slow progress looks at."""
+    lowest: float
+    """Of all losses so far."""
     iteration: int
     evaluations: int
+    stalled: int
+    """Iterations since the lowest loss."""
     pairs: tuple[tuple[Vector, Vector], ...]
     """Changes of the weights and of the gradient, the oldest first: views, not copies."""
 
@@ -62,7 +66,8 @@ class LbfgsState:
             "w": self.w,
             "gradient": self.gradient,
             "losses": self.losses,
-            "counts": np.array([self.iteration, self.evaluations], dtype=np.int64),
+            "lowest": np.array([self.lowest]),
+            "counts": np.array([self.iteration, self.evaluations, self.stalled], dtype=np.int64),
             "s": np.array([s for s, _ in self.pairs]).reshape(-1, n),
             "y": np.array([y for _, y in self.pairs]).reshape(-1, n),
         }
@@ -70,25 +75,28 @@ class LbfgsState:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LbfgsState":
         """The state that ``to_arrays`` was called on."""
-        names = ("w", "gradient", "losses", "s", "y")
+        names = ("w", "gradient", "losses", "lowest", "s", "y")
         missing = {*names, "counts"} - set(arrays)
         if missing:
             raise InputError(f"a state of L-BFGS has no {', '.join(sorted(missing))}")
         try:
-            w, gradient, losses, s, y = (np.array(arrays[name], dtype=np.float64) for name in names)
+            found = [np.array(arrays[name], dtype=np.float64) for name in names]
             counts = np.array(arrays["counts"], dtype=np.int64)
         except (TypeError, ValueError) as error:
             raise InputError(f"a state of L-BFGS is not made of numbers: {error}") from None
+        w, gradient, losses, lowest, s, y = found
         n = w.size
-        shapes = [a.shape for a in (w, gradient, losses, counts, s, y)]
+        shapes = [a.shape for a in (*found, counts)]
         k, periods = len(np.atleast_1d(s)), losses.size
-        if shapes != [(n,), (n,), (periods,), (2,), (k, n), (k, n)] or not (n and periods):
+        due = [(n,), (n,), (periods,), (1,), (k, n), (k, n), (3,)]
+        if shapes != due or not (n and periods):
             raise InputError(f"the arrays of a state of L-BFGS do not fit each other: {shapes}")
-        for name, array in zip(names, (w, gradient, losses, s, y), strict=True):
+        for name, array in zip(names, found, strict=True):
             if not np.isfinite(array).all():
                 raise InputError(f"{name} of a state of L-BFGS is not finite")
-        iteration, evaluations = counts.tolist()
-        return cls(w, gradient, losses, iteration, evaluations, tuple(zip(s, y, strict=True)))
+        pairs = tuple(zip(s, y, strict=True))
+        iteration, evaluations, stalled = counts.tolist()
+        return cls(w, gradient, losses, float(lowest[0]), iteration, evaluations, stalled, pairs)
 
 
 def lbfgs(
@@ -209,7 +217,7 @@ class _Run:
         self.here, self.there = descent.point(w), descent.point(np.empty_like(w))
         self.d = np.empty_like(w)
         self.losses: deque[float] = deque(maxlen=period + 1)
-        self.lowest, self.stalled = math.inf, 0  # iterations without a new lowest loss
+        self.lowest, self.stalled = math.inf, 0
         self.iteration = 0
         self.step = 0.0
         self.norms = (0.0, 0.0)  # of the weights and of the slope
@@ -219,6 +227,7 @@ class _Run:
         loss = self.descent.evaluate.first(self.here.w, self.here.gradient)
         self.descent.finish(self.here, loss)
         self.losses.append(self.here.loss)
+        self.lowest = self.here.loss
         self._measure()
 
     def resume(self, state: LbfgsState) -> None:
@@ -227,6 +236,7 @@ class _Run:
         self.descent.finish(self.here, 0.0)
         self.here.loss = float(state.losses[-1])
         self.losses.extend(state.losses.tolist())
+        self.lowest, self.stalled = state.lowest, state.stalled
         self.iteration = state.iteration
         for s, y in state.pairs:
             self.memory.append(s, y, self.threads)
@@ -291,20 +301,34 @@ class _Run:
             self.descent.evaluate.count,
             seconds,
             read_only(self.here.w),
+            self.state,
+        )
+
+    def state(self) -> LbfgsState:
+        """What a later run needs to go on: views of what this one overwrites."""
+        return LbfgsState(
+            self.here.w,
+            self.here.gradient,
+            np.array(self.losses),
+            self.lowest,
+            self.iteration,
+            self.descent.evaluate.count,
+            self.stalled,
+            tuple(self.memory.pairs()),
         )
 
     def result(self, converged: bool, message: str) -> Result[LbfgsState]:
         """Where the run is now."""
-        w, evaluations = self.here.w, self.descent.evaluate.count
-        state = LbfgsState(
-            w.copy(),
-            self.here.gradient,
-            np.array(self.losses),
+        state = replace(self.state(), w=self.here.w.copy())  # w itself is the caller's now
+        return Result(
+            self.here.w,
+            self.here.loss,
             self.iteration,
-            evaluations,
-            tuple(self.memory.pairs()),
+            converged,
+            message,
+            state,
+            state.evaluations,
         )
-        return Result(w, self.here.loss, self.iteration, converged, message, state, evaluations)
 
 
 class _Stop(NamedTuple):

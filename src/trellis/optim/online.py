@@ -115,8 +115,7 @@ def run_epochs(
     bits = np.random.PCG64()
     bits.state = cast(Any, state.random)
     random = np.random.Generator(bits)
-    message, converged = f"{most} epochs", False
-    while state.epoch < most:
+    while (reason := _reason(state, most, period, delta)) is None:
         order = random.permutation(sequences).astype(np.int64)
         state.losses.append(epoch(state, order))
         state.epoch += 1
@@ -125,14 +124,20 @@ def run_epochs(
         if not np.isfinite(loss):
             raise OptimizationError(f"the loss is {loss} after epoch {state.epoch}")
         if callback is not None and callback(_progress(state, w, began)):
-            message = "stopped by the callback"
-            break
-        before = state.losses[-1 - period] if len(state.losses) > period > 0 else np.inf
-        if loss == 0.0 or (before - loss) / loss < delta:
-            message, converged = "the loss stands still", True
+            reason = False, "stopped by the callback"
             break
     loss = state.losses[-1] if state.losses else np.nan
-    return Result(weights(state), loss, state.epoch, converged, message, state, state.epoch)
+    return Result(weights(state), loss, state.epoch, *reason, state, state.epoch)
+
+
+def _reason(state: OnlineState, most: int, period: int, delta: float) -> tuple[bool, str] | None:
+    """Whether the run has converged and why it ends; None if it goes on."""
+    if state.losses:
+        loss = state.losses[-1]
+        before = state.losses[-1 - period] if len(state.losses) > period > 0 else np.inf
+        if loss == 0.0 or (before - loss) / loss < delta:
+            return True, "the loss stands still"
+    return None if state.epoch < most else (False, f"{most} epochs")
 
 
 def first_state(w0: Vector, random_state: Any, **vectors: Vector) -> OnlineState:
@@ -153,4 +158,5 @@ def _progress(state: OnlineState, w: Vector, began: float) -> Progress:
         state.epoch,
         time.perf_counter() - began,
         read_only(w),
+        lambda: state,
     )

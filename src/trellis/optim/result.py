@@ -35,6 +35,9 @@ class Progress(NamedTuple):
     """Since this call began."""
     w: Vector
     """The weights: a read-only view that the next iterations overwrite, so copy it to keep it."""
+    state: Callable[[], Any] | None = None
+    """Makes what the optimiser needs to go on from here, to the same bits as without a stop; the
+    next iterations overwrite it. None after a last step."""
 
 
 Callback: TypeAlias = Callable[[Progress], object]

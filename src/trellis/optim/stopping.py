@@ -39,7 +39,15 @@ class EarlyStopping:
         self.best_w: Vector | None = None
         self.history: list[tuple[int, float]] = []
         """(iteration, score) of each time that the score was asked."""
-        self._since_best = 0
+        self.since_best = 0
+        """Scores in a row that were not above the best one."""
+
+    def restore(
+        self, history: list[tuple[int, float]], best_w: Vector | None, since_best: int
+    ) -> None:
+        """Go on where another run was."""
+        self.history, self.best_w, self.since_best = history, best_w, since_best
+        self.best_score = max((score for _, score in history), default=-math.inf)
 
     def __call__(self, progress: Progress) -> bool:
         """Whether to stop."""
@@ -49,7 +57,7 @@ class EarlyStopping:
         self.history.append((progress.iteration, score))
         if score > self.best_score:
             self.best_score, self.best_w = score, progress.w.copy()
-            self._since_best = 0
+            self.since_best = 0
         else:
-            self._since_best += 1
-        return self._since_best >= self.patience
+            self.since_best += 1
+        return self.since_best >= self.patience

@@ -1,0 +1,421 @@
+"""The command ``trellis``: what can be asked for, with examples. The work is in the other files.
+
+Exit codes: 0, all is done; 1, the input or a file is wrong, said in one line; 2, the command is not
+understood; 128 + n, signal n ended it.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trellis import __version__
+from trellis.errors import TrellisError
+
+__all__ = ["app", "main"]
+
+# Typer has had a copy of Click of its own since 0.26, and used Click itself before.
+_UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+
+app = typer.Typer(
+    name="trellis",
+    help="Label sequences: train, apply and look into CRFs, MEMMs and HMMs.",
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    pretty_exceptions_enable=False,
+)
+
+Model = Annotated[Path, typer.Argument(help="A model that `trellis train` made.", metavar="MODEL")]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        help="conll, conllu, jsonl, markup, text or tokens; by default what the name or the first "
+        "line says.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Columns of conll files that make a token, from 0: 0,1.", metavar="LIST"),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label", help="Column of the label: a number in conll (-1), a name in conllu (upos)."
+    ),
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Threads; all cores by default.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"trellis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def train(
+    files: Annotated[list[Path], typer.Argument(help="Training data.", metavar="FILE")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path(
+        "model.trellis"
+    ),
+    dev: Annotated[Path | None, typer.Option(help="Development data, scored as it goes.")] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", help="crf, memm, hmm, sgd, perceptron, passive-aggressive, arow."
+        ),
+    ] = "crf",
+    format: Format = None,
+    columns: Columns = None,
+    label: Label = None,
+    template: Annotated[
+        Path | None, typer.Option(help="Features by a CRF++ template or Wapiti pattern file.")
+    ] = None,
+    features: Annotated[
+        str, typer.Option(help="auto, words, chunking, chunking-rich, ner, pos.")
+    ] = "auto",
+    gazetteer: Annotated[
+        list[str] | None,
+        typer.Option(help="A list of phrases, one a line; may be repeated.", metavar="NAME=FILE"),
+    ] = None,
+    l1: Annotated[float | None, typer.Option(help="Strength of the L1 penalty (0).")] = None,
+    l2: Annotated[float | None, typer.Option(help="Strength of the L2 penalty (1).")] = None,
+    tune: Annotated[
+        int, typer.Option(help="Try N pairs of l1 and l2 by cross-validation.", metavar="N")
+    ] = 0,
+    solver: Annotated[
+        str | None,
+        typer.Option(help="lbfgs, gradient, sgd, perceptron, passive-aggressive, arow."),
+    ] = None,
+    max_iter: Annotated[int | None, typer.Option(help="Most iterations.")] = None,
+    min_count: Annotated[
+        float | None, typer.Option(help="Drop features that occur less often with a label.")
+    ] = None,
+    states: Annotated[str | None, typer.Option(help="Weights of what was seen, or all.")] = None,
+    transitions: Annotated[str | None, typer.Option(help="seen, all or none.")] = None,
+    constraints: Annotated[
+        str | None,
+        typer.Option(help="Forbid what a tagging scheme forbids: auto, BIO, BILOU, BIOES ..."),
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop after so many scores on --dev without a better one.")
+    ] = None,
+    dev_every: Annotated[int, typer.Option(help="Iterations from one score to the next.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
+    checkpoint_every: Annotated[
+        int, typer.Option(help="Iterations from one saved state to the next.")
+    ] = 20,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last saved state, if there is one.")
+    ] = False,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a model from files with labels.
+
+    **Examples**
+
+    `trellis train train.conll --dev dev.conll -o model.trellis`
+
+    `trellis train train.md --constraints auto --tune 8`
+
+    `trellis train train.conll --template crfpp.template --model perceptron`
+
+    `trellis train big.conll -o big.trellis --resume` (after it was stopped: ends in the same bits)
+    """
+    from trellis.app.train import Job, run
+
+    run(
+        Job(
+            files,
+            output,
+            dev=dev,
+            model=model,
+            format=format,
+            layout=_layout(columns, label),
+            template=template,
+            features=features,
+            gazetteers=_gazetteers(gazetteer or []),
+            l1=l1,
+            l2=l2,
+            solver=solver,
+            max_iter=max_iter,
+            min_count=min_count,
+            states=states,
+            transitions=transitions,
+            constraints=constraints,
+            patience=patience,
+            dev_every=dev_every,
+            jobs=jobs,
+            seed=seed,
+            tune=tune,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            quiet=quiet,
+        )
+    )
+
+
+@app.command()
+def tag(
+    model: Model,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="What to label; standard input if none.", metavar="FILE"),
+    ] = None,
+    format: Format = None,
+    columns: Columns = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="conll, jsonl or inline; by default inline on a terminal."),
+    ] = None,
+    target: Annotated[
+        Path | None, typer.Option("-o", "--to", help="A file instead of standard output.")
+    ] = None,
+    marginals: Annotated[
+        bool, typer.Option("--marginals", help="Also say how probable each label is.")
+    ] = False,
+    kbest: Annotated[int, typer.Option(help="The K best labellings of each.", metavar="K")] = 0,
+    unbuffered: Annotated[
+        bool, typer.Option("--unbuffered", "-u", help="Answer each sequence at once.")
+    ] = False,
+    jobs: Jobs = None,
+) -> None:
+    """Label files of any size, or standard input, in order and in constant memory.
+
+    **Examples**
+
+    `echo "wake me at seven" | trellis tag model.trellis`
+
+    `trellis tag model.trellis test.conll --marginals > tagged.conll`
+
+    `trellis tag model.trellis notes.txt --output jsonl --kbest 3`
+    """
+    from trellis.app.tag import run
+
+    run(
+        model,
+        files or [],
+        format=format,
+        layout=_layout(columns, None),
+        output=output,
+        target=target,
+        marginals=marginals,
+        kbest=kbest,
+        jobs=jobs,
+        unbuffered=unbuffered,
+    )
+
+
+@app.command("eval")
+def evaluate(
+    model: Model,
+    data: Annotated[Path, typer.Argument(help="Data with labels.", metavar="FILE")],
+    format: Format = None,
+    columns: Columns = None,
+    label: Label = None,
+    confusions: Annotated[int, typer.Option(help="How many mistakes to list.")] = 10,
+    worst: Annotated[int, typer.Option(help="How many sentences to show.")] = 5,
+    as_json: Json = False,
+    jobs: Jobs = None,
+) -> None:
+    """Say how good a model is: scores of each label, confusions, worst sentences.
+
+    **Examples**
+
+    `trellis eval model.trellis test.conll`
+
+    `trellis eval model.trellis test.conll --json | jq .micro.f1`
+    """
+    from trellis.app.evaluate import run
+
+    run(
+        model,
+        data,
+        format=format,
+        layout=_layout(columns, label),
+        confusions=confusions,
+        worst=worst,
+        jobs=jobs,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def inspect(
+    model: Model,
+    top: Annotated[int, typer.Option(help="How many features of each label.")] = 10,
+    label: Annotated[str | None, typer.Option(help="Features of this label alone.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Look into a model: size, training record, transitions, top features.
+
+    **Examples**
+
+    `trellis inspect model.trellis`
+
+    `trellis inspect model.trellis --label B-LOC --top 50`
+    """
+    from trellis.app.inspect import run
+
+    run(model, top=top, label=label, as_json=as_json)
+
+
+@app.command()
+def report(
+    model: Model,
+    data: Annotated[Path, typer.Argument(help="Data with labels.", metavar="FILE")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    format: Format = None,
+    columns: Columns = None,
+    label: Label = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write one page about a model: scores, learning curve, transitions, features, trellises.
+
+    **Example**
+
+    `trellis report model.trellis test.conll -o report.html`
+    """
+    from trellis.app.page import run
+
+    run(
+        model,
+        data,
+        output,
+        format=format,
+        layout=_layout(columns, label),
+        jobs=jobs,
+        quiet=quiet,
+    )
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="Data with labels.", metavar="FROM")],
+    target: Annotated[Path, typer.Argument(help="The file to write.", metavar="TO")],
+    source_format: Annotated[str | None, typer.Option("--from", help="Format of FROM.")] = None,
+    target_format: Annotated[
+        str | None, typer.Option("--to", help="Format of TO: conll, jsonl or markup.")
+    ] = None,
+    scheme: Annotated[
+        str | None, typer.Option(help="Tagging scheme to write: BIO, BILOU, BIOES, IOB1 ...")
+    ] = None,
+    columns: Columns = None,
+    label: Label = None,
+    quiet: Quiet = False,
+) -> None:
+    """Turn data from one format, or tagging scheme, into another.
+
+    **Examples**
+
+    `trellis convert train.conll train.jsonl`
+
+    `trellis convert train.jsonl train.conll --scheme BILOU`
+    """
+    from trellis.app.convert import run
+
+    run(
+        source,
+        target,
+        source_format=source_format,
+        target_format=target_format,
+        scheme=scheme,
+        layout=_layout(columns, label),
+        quiet=quiet,
+    )
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for what it makes.")] = (
+        Path("demo")
+    ),
+) -> None:
+    """Train on the corpus that comes with trellis, evaluate, tag, and draw.
+
+    **Example**
+
+    `trellis demo -o demo`
+    """
+    from trellis.app.demo import run
+
+    run(output)
+
+
+def _layout(columns: str | None, label: str | None) -> Any:
+    from trellis.data.corpus import Layout
+
+    if columns is None:
+        return Layout(None, label)
+    try:
+        return Layout(tuple(int(n) for n in columns.split(",")), label)
+    except ValueError:
+        raise typer.BadParameter(f"--columns takes numbers such as 0,1, not {columns!r}") from None
+
+
+def _gazetteers(given: list[str]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for entry in given:
+        name, equals, path = entry.partition("=")
+        if not (name and equals and path):
+            raise typer.BadParameter(f"--gazetteer takes NAME=FILE, not {entry!r}")
+        found[name] = Path(path)
+    return found
+
+
+def main() -> None:
+    """Run the command, and turn every error that is not ours into one line."""
+    sys.exit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    from trellis.app.terminal import InterruptedWorkError
+
+    try:
+        code = app(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except _UsageError as error:
+        error.show()
+        return int(error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130)
+    except InterruptedWorkError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except TrellisError as error:
+        return _fail(str(error), 1)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", 1)
+    except MemoryError:
+        return _fail("not enough memory", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"trellis: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Pieces of HTML: a page that needs nothing from elsewhere, and what stands on it."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from trellis.plots import Drawing
+from trellis.plots.drawing import DARK, LIGHT, plain
+
+__all__ = ["bar", "figure", "number", "page", "section", "table", "text"]
+
+_GROUND = {"light": "#f3f5f8", "dark": "#0f1318"}
+
+_STYLE = """
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
+body { margin: 0; background: var(--ground); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }
+main, header > div, footer { max-width: 1120px; margin: 0 auto; padding: 0 20px; }
+header { background: var(--paper); border-bottom: 1px solid var(--line);
+  border-top: 5px solid var(--blue); padding: 26px 0 14px; margin-bottom: 24px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 4px; overflow-wrap: anywhere; }
+h2 { font-size: 20px; margin: 0 0 2px; }
+h3 { font-size: 15px; margin: 18px 0 2px; overflow-wrap: anywhere; }
+p { margin: 0 0 12px; }
+.soft, .lead { color: var(--soft); }
+.lead { max-width: 75ch; }
+nav { display: flex; flex-wrap: wrap; gap: 4px 16px; margin-top: 14px; font-size: 14px; }
+a { color: var(--blue); text-decoration: none; }
+a:hover { text-decoration: underline; }
+section { background: var(--paper); border: 1px solid var(--line); border-radius: 14px;
+  padding: 20px 22px 22px; margin-bottom: 20px; scroll-margin-top: 12px; }
+dl.facts { display: flex; flex-wrap: wrap; gap: 10px 30px; margin: 16px 0 0; }
+dl.facts dt { font-size: 12px; color: var(--soft); }
+dl.facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(158px, 1fr)); gap: 14px;
+  margin-bottom: 20px; }
+.card { background: var(--paper); border: 1px solid var(--line); border-radius: 14px;
+  padding: 14px 18px; }
+.card b { display: block; font-size: 31px; line-height: 1.15; font-weight: 650;
+  font-variant-numeric: tabular-nums; }
+.card b small { font-size: 17px; font-weight: 500; color: var(--soft); }
+.card span { color: var(--soft); font-size: 13px; display: block; }
+.card.first { border-color: var(--blue); box-shadow: inset 0 0 0 1px var(--blue); }
+.card.first b { color: var(--blue); }
+.scroll { overflow-x: auto; -webkit-overflow-scrolling: touch; }
+table { border-collapse: collapse; min-width: min(100%, 760px);
+  font-variant-numeric: tabular-nums; }
+th { text-align: left; font-weight: 500; font-size: 13px; color: var(--soft); }
+th, td { padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+td code { background: var(--ground); border-radius: 4px; padding: 2px 5px; }
+th:last-child, td:last-child { padding-right: 0; }
+tbody tr:last-child td { border-bottom: 0; }
+.right { text-align: right; }
+td:first-child { font-weight: 550; }
+.bar { display: inline-block; vertical-align: middle; width: 130px; height: 9px; margin-right: 9px;
+  border-radius: 5px; background: var(--line); overflow: hidden; }
+.bar i { display: block; height: 100%; background: var(--blue); border-radius: 5px; }
+details { margin-top: 12px; }
+summary { cursor: pointer; color: var(--blue); padding: 4px 0; }
+figure { margin: 12px 0 0; }
+figure svg { display: block; height: auto; }
+figure.fits svg { max-width: 100%; }
+.scroll svg { max-width: none; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr));
+  gap: 16px; }
+.labels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(300px, 100%), 1fr));
+  gap: 14px 30px; margin-top: 6px; }
+.labels > div { border-top: 1px solid var(--line); min-width: 0; break-inside: avoid; }
+.labels h3 { margin: 8px 0 4px; }
+.weights { display: grid; grid-template-columns: minmax(0, 1fr) 90px 48px; gap: 1px 10px;
+  font-size: 13px; align-items: center; }
+.weights code { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.weights .bar { width: 100%; height: 7px; margin: 0; background: none; }
+.weights .right { font-variant-numeric: tabular-nums; color: var(--soft); }
+.minus .bar i, .bar.minus i { background: var(--red); }
+code { font: 12.5px/1.5 ui-monospace, SFMono-Regular, Consolas, "Liberation Mono", monospace; }
+.sentence { border-top: 1px solid var(--line); padding: 12px 0 4px; break-inside: avoid; }
+.sentence:first-of-type { border-top: 0; }
+.row { display: grid; grid-template-columns: 78px minmax(0, 1fr); gap: 8px; line-height: 2; }
+.row > span:first-child { color: var(--soft); font-size: 13px; line-height: 2.3; }
+.row > div { overflow-wrap: anywhere; }
+bdi { white-space: pre-wrap; }
+mark { display: inline-block; max-width: 100%; color: inherit; line-height: 1.5; padding: 0 5px;
+  background: color-mix(in srgb, var(--own) 17%, transparent); border-bottom: 2px solid var(--own);
+  border-radius: 4px 4px 0 0; margin: 2px 0; }
+mark small { color: var(--own); font-weight: 650; margin-left: 5px; font-size: 11px;
+  white-space: nowrap; }
+mark.wrong { border-bottom-style: dashed; }
+mark.wrong small::after { content: " ✗"; }
+.c0 { --own: var(--blue); } .c1 { --own: var(--red); } .c2 { --own: var(--green); }
+.c3 { --own: var(--purple); } .c4 { --own: var(--amber); } .c5 { --own: var(--soft); }
+footer { color: var(--soft); font-size: 13px; padding-bottom: 40px; }
+@media (max-width: 560px) {
+  main, header > div, footer { padding: 0 12px; }
+  section { padding: 16px 14px; border-radius: 12px; }
+  h1 { font-size: 23px; }
+  .card { padding: 12px 14px; } .card b { font-size: 26px; }
+  .cards { grid-template-columns: 1fr 1fr; gap: 10px; }
+  .bar { width: 44px; margin-right: 6px; }
+  table { font-size: 13px; } th, td { padding-right: 10px; }
+  .row { grid-template-columns: 1fr; gap: 0; } .row > span:first-child { line-height: 1.4; }
+}
+@media print {
+  body { background: none; font-size: 12px; }
+  header { border-top: 0; padding: 0 0 10px; } nav { display: none; }
+  section, .card { border-radius: 0; border-color: var(--line); }
+  section { border-width: 1px 0 0; padding: 14px 0; }
+  main, header > div, footer { max-width: none; padding: 0; }
+  .scroll { overflow: visible; } .scroll svg { max-width: 100%; }
+  figure, tr, p { break-inside: avoid; } h2, h3, p { break-after: avoid; }
+  .pair { grid-template-columns: 1fr 1fr; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+}
+"""
+
+
+def text(value: object) -> str:
+    """As it is to be read, whatever characters it holds.
+
+    >>> text("<b> & 'c'")
+    '&lt;b&gt; &amp; &#x27;c&#x27;'
+    """
+    return escape(plain(value), quote=True)
+
+
+def number(value: float, digits: int = 0) -> str:
+    """With commas, and a proper minus.
+
+    >>> number(-1234.56, 1)
+    '−1,234.6'
+    """
+    return "−∞" if value == float("-inf") else f"{value:,.{digits}f}".replace("-", "−")
+
+
+def bar(share: float, kind: str = "") -> str:
+    """A small bar, full at 1."""
+    width = 100 * min(max(share, 0.0), 1.0)
+    return f'<span class="{f"bar {kind}".strip()}"><i style="width:{width:.1f}%"></i></span>'
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Cells are HTML already; columns in ``right`` hold numbers.
+
+    >>> table(["label", "count"], [["A", "3"]], right=[1])[-63:]
+    '<tbody><tr><td>A</td><td class="right">3</td></tr></tbody></table></div>'
+    """
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        sides = [' class="right"' if n in right else "" for n in range(len(cells))]
+        inside = (f"<{tag}{side}>{cell}</{tag}>" for cell, side in zip(cells, sides, strict=True))
+        return f"<tr>{''.join(inside)}</tr>"
+
+    body = "".join(line(cells, "td") for cells in rows)
+    return (
+        f'<div class="scroll"><table><thead>{line([text(name) for name in head], "th")}</thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def figure(drawing: Drawing, fits: bool = False) -> str:
+    """A picture: wide ones scroll sideways, the others shrink to the page."""
+    return f'<figure class="{"fits" if fits else "scroll"}">{drawing.svg(themed=True)}</figure>'
+
+
+def section(anchor: str, title: str, lead: str, body: str) -> str:
+    """A part of the page; title and lead are plain text."""
+    words = f'<p class="lead">{text(lead)}</p>' if lead else ""
+    return f'<section id="{text(anchor)}"><h2>{text(title)}</h2>{words}{body}</section>'
+
+
+def page(title: str, body: str) -> str:
+    """A whole document, light or dark as the reader has it."""
+    light = _variables({**LIGHT, "ground": _GROUND["light"]})
+    dark = _variables({**DARK, "ground": _GROUND["dark"]})
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{text(title)}</title>\n<style>\n:root {{ {light} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+        f"{_STYLE.strip()}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _variables(palette: dict[str, str]) -> str:
+    return " ".join(f"--{name}: {colour};" for name, colour in palette.items())

@@ -1,0 +1,109 @@
+"""`trellis inspect`: what is in a model file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trellis.app.terminal import console
+from trellis.errors import InputError
+from trellis.models.files import load
+
+__all__ = ["run"]
+
+
+def run(model: Path, *, top: int = 10, label: str | None = None, as_json: bool = False) -> None:
+    """Print the size, the training record, the transitions and the top features of a model."""
+    found = load(model)
+    if not hasattr(found, "features_"):
+        raise InputError(f"{model}: a {type(found).__name__}, which labels no sequences")
+    record = _record(found, model)
+    record["transitions"] = _transitions(found, top)
+    record["features"] = [w._asdict() for w in found.top_features(top, label)]
+    if as_json:
+        print(json.dumps(record, ensure_ascii=False))
+        return
+    _print(console(), record)
+
+
+def _record(model: Any, path: Path) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "model": type(model).__name__,
+        "labels": model.classes_.tolist(),
+        "attributes": len(model.features_),
+    }
+    if hasattr(model, "coef_"):
+        record["weights"] = len(model.coef_)
+        record["iterations"] = model.n_iter_
+        record["loss"] = model.objective_
+        record["converged"] = model.converged_
+        record["losses"] = model.losses_
+        record["dev_scores"] = model.dev_scores_
+    skipped = ("features", "edge_features", "n_jobs", "warm_start")
+    record["parameters"] = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in skipped and value is not None
+    }
+    return record
+
+
+def _transitions(model: Any, most: int) -> list[dict[str, Any]]:
+    """The highest and the lowest, in order."""
+    scores = model.transition_scores()
+    labels = model.classes_.tolist()
+    order = np.argsort(-scores, axis=None, kind="stable")
+    chosen = np.concatenate([order[:most], order[max(most, len(order) - most) :]])
+    cells = zip(*np.unravel_index(chosen, scores.shape), strict=True)
+    return [
+        {"before": labels[a], "after": labels[b], "weight": float(scores[a, b])} for a, b in cells
+    ]
+
+
+def _print(screen: Console, record: dict[str, Any]) -> None:
+    screen.print(f"[bold]{record['model']}[/bold]  {record['bytes'] / 1e6:.1f} MB")
+    sizes = f"{len(record['labels'])} labels, {record['attributes']:,} attributes"
+    if "weights" in record:
+        sizes += f", {record['weights']:,} weights"
+    screen.print(sizes)
+    if "iterations" in record:
+        ended = "converged" if record["converged"] else "not converged"
+        screen.print(f"{record['iterations']} iterations, loss {record['loss']:,.2f}, {ended}")
+    if record.get("dev_scores"):
+        at, best = max(record["dev_scores"], key=lambda entry: entry[1])
+        screen.print(f"best score on the development set {100 * best:.2f}, after iteration {at}")
+    settings = ", ".join(f"{name}={value!r}" for name, value in record["parameters"].items())
+    screen.print(Text(settings, style="dim"))
+    screen.print(Text("labels: " + " ".join(map(str, record["labels"])), style="dim"))
+    _print_transitions(screen, record["transitions"])
+    _print_features(screen, record["features"])
+
+
+def _print_transitions(screen: Console, transitions: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False, title="\ntransitions", title_justify="left")
+    for name in ("from", "to"):
+        table.add_column(name)
+    table.add_column("weight", justify="right")
+    for own in transitions:
+        table.add_row(Text(str(own["before"])), Text(str(own["after"])), f"{own['weight']:+.3f}")
+    screen.print(table)
+
+
+def _print_features(screen: Console, features: list[dict[str, Any]]) -> None:
+    tables: dict[str, Table] = {}
+    for own in features:
+        name = str(own["label"])
+        if name not in tables:
+            tables[name] = Table(box=None, pad_edge=False, title_justify="left")
+            tables[name].add_column(Text(name, style="bold"), overflow="fold", max_width=32)
+            tables[name].add_column("", justify="right")
+        tables[name].add_row(Text(own["feature"]), f"{own['weight']:+.3f}")
+    screen.print("\ntop features of each label")
+    screen.print(Columns(tables.values(), padding=(1, 4)))

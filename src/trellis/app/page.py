@@ -1,0 +1,33 @@
+"""`trellis report`: the page about a model, as a file."""
+
+from pathlib import Path
+
+from trellis.app.evaluate import read_for
+from trellis.app.report import report
+from trellis.app.terminal import check_writable, say
+from trellis.data import corpus
+from trellis.formats.atomic import replacing
+from trellis.models.files import load
+
+__all__ = ["run"]
+
+
+def run(
+    model: Path,
+    data: Path,
+    output: Path,
+    *,
+    format: str | None = None,
+    layout: corpus.Layout | None = None,
+    jobs: int | None = None,
+    quiet: bool = False,
+) -> None:
+    """Write the page."""
+    check_writable(output)
+    found = load(model)
+    found.n_jobs = jobs
+    X, y = read_for(found, model, data, format, layout)
+    page = report(found, X, y, title=model.name, source=data.name)
+    with replacing(output) as file:
+        file.write(page.encode())
+    say(f"{output}: {len(page) / 1e3:.0f} kB", quiet=quiet)

@@ -1,0 +1,268 @@
+"""`trellis train`: files in, a model out, and a state to go on from if it is stopped."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trellis import features as presets
+from trellis.app.terminal import (
+    InterruptedWorkError,
+    bar,
+    check_writable,
+    command_line,
+    duration,
+    interrupts,
+    iterations_left,
+    say,
+)
+from trellis.app.tune import score, search
+from trellis.data import corpus, files, tags
+from trellis.errors import FormatError, InputError
+from trellis.features import Spec, Window, templates, wapiti
+from trellis.models.checkpoint import Checkpoint
+from trellis.models.crf import CRF
+from trellis.models.hmm import HMM
+from trellis.models.memm import MEMM
+from trellis.optim.result import Progress
+
+__all__ = ["FEATURES", "MODELS", "Job", "run"]
+
+MODELS = ("crf", "memm", "hmm", "sgd", "perceptron", "passive-aggressive", "arow")
+FEATURES = ("auto", "words", "chunking", "chunking-rich", "ner", "pos")
+
+
+@dataclasses.dataclass
+class Job:
+    """What is asked for; None is the model's own default."""
+
+    files: list[Path]
+    output: Path
+    dev: Path | None = None
+    model: str = "crf"
+    format: str | None = None
+    layout: corpus.Layout = dataclasses.field(default_factory=corpus.Layout)
+    template: Path | None = None
+    features: str = "auto"
+    gazetteers: dict[str, Path] = dataclasses.field(default_factory=dict)
+    l1: float | None = None
+    l2: float | None = None
+    solver: str | None = None
+    max_iter: int | None = None
+    min_count: float | None = None
+    states: str | None = None
+    transitions: str | None = None
+    constraints: str | None = None
+    patience: int | None = None
+    dev_every: int = 5
+    jobs: int | None = None
+    seed: int = 0
+    tune: int = 0
+    checkpoint_every: int = 20
+    resume: bool = False
+    quiet: bool = False
+
+
+def run(job: Job) -> None:
+    """Train a model and write it."""
+    check_writable(job.output)
+    checkpoint = Checkpoint(
+        job.output.with_name(job.output.name + ".checkpoint"),
+        every=job.checkpoint_every,
+        resume=job.resume,
+    )
+    began = time.perf_counter()
+    X, y = _read(job.files, job)
+    labels = {label for own in y for label in own}
+    dev = _dev(job, labels)
+    scheme = tags.detect(labels, otherwise="plain")
+    model = _estimator(job, X, scheme, dev is not None)
+    count = sum(map(len, X))
+    reading = duration(time.perf_counter() - began)
+    say(f"{len(X):,} sequences, {count:,} tokens, {len(labels)} labels: {reading}", quiet=job.quiet)
+    if job.tune:
+        _tuned(job, model, X, y, checkpoint)
+    began = time.perf_counter()
+    if isinstance(model, HMM):
+        model.fit(X, y)
+    else:
+        _fit(job, model, X, y, dev, checkpoint)
+    model.save(job.output)
+    checkpoint.remove()
+    _summary(job, model, dev, scheme, time.perf_counter() - began)
+
+
+def _read(paths: list[Path], job: Job) -> tuple[list[Any], list[list[str]]]:
+    X: list[Any] = []
+    y: list[list[str]] = []
+    width = None
+    for path in paths:
+        sequences, labels = corpus.read(path, job.format, job.layout)
+        found = _width(sequences)
+        if found != (width := width or found):
+            raise FormatError(f"{path}: tokens of {found} columns, but of {width} in {paths[0]}")
+        X += sequences
+        y += labels
+    return X, y
+
+
+def _width(X: list[Any]) -> int:
+    token = next((x[0] for x in X if x), "")
+    return 1 if isinstance(token, str) else len(token)
+
+
+def _dev(job: Job, labels: set[str]) -> tuple[list[Any], list[list[str]]] | None:
+    """The development set, whose labels must all be known."""
+    if job.dev is None:
+        if job.patience is not None:
+            raise InputError("--patience needs a development set: --dev FILE")
+        return None
+    X, y = _read([job.dev], job)
+    for n, own in enumerate(y):
+        for t, label in enumerate(own):
+            if label not in labels:
+                line = corpus.line_with(job.dev, label)
+                where = f"line {line}" if line else f"sequence {n + 1}, token {t + 1}"
+                raise InputError(
+                    f"{job.dev}, {where}: label {label!r} does not occur in the training data"
+                )
+    return X, y
+
+
+def _estimator(job: Job, X: list[Any], scheme: str, has_dev: bool) -> Any:
+    if job.model not in MODELS:
+        raise InputError(f"model must be one of {', '.join(MODELS)}, not {job.model!r}")
+    spec = _spec(job, _width(X))
+    if job.model == "hmm":
+        for option in ("l1", "l2", "solver", "patience", "constraints", "tune"):
+            if getattr(job, option):
+                raise InputError(f"--{option} is not for an HMM, which is trained by counting")
+        return HMM(spec, n_jobs=job.jobs, random_state=job.seed)
+    settings = {
+        name: value
+        for name in ("l1", "l2", "solver", "max_iter", "min_count", "states", "transitions")
+        if (value := getattr(job, name)) is not None
+    }
+    if job.model not in ("crf", "memm"):
+        if job.solver not in (None, job.model):
+            raise InputError(f"--model {job.model} is a solver of the CRF: leave --solver out")
+        settings["solver"] = job.model
+    if job.constraints:
+        settings["constraints"] = scheme if job.constraints == "auto" else job.constraints
+    return (MEMM if job.model == "memm" else CRF)(
+        spec,
+        scoring="accuracy" if scheme == "plain" else "span_f1",
+        early_stopping=job.patience if has_dev else None,
+        n_jobs=job.jobs,
+        random_state=job.seed,
+        **settings,
+    )
+
+
+def _spec(job: Job, width: int) -> Spec | None:
+    """The features that are asked for; None for the default ones."""
+    if job.template is not None:
+        return _template(job.template)
+    if job.features not in FEATURES:
+        raise InputError(f"features must be one of {', '.join(FEATURES)}, not {job.features!r}")
+    columns = tuple(f"c{n}" for n in range(1, width))
+    lists = {name: [*files.lines(path)] for name, path in job.gazetteers.items()}
+    lists = {name: [line for line in own if line.strip()] for name, own in lists.items()}
+    if job.features == "ner":
+        return presets.ner(columns, lists)
+    if job.features in ("auto", "words"):
+        own = () if job.features == "words" else columns
+        return Window(columns=own, gazetteers=lists).spec() if lists or own != columns else None
+    if lists:
+        raise InputError(f"--gazetteer needs --features auto, words or ner, not {job.features}")
+    spec: Spec = getattr(presets, job.features.replace("-", "_"))()
+    if spec.columns > width:
+        raise InputError(f"--features {job.features} needs {spec.columns} columns, not {width}")
+    return spec
+
+
+def _template(path: Path) -> Spec:
+    """A file of CRF++'s templates, or else of Wapiti's patterns."""
+    try:
+        return templates.parse(path)
+    except FormatError as error:
+        try:
+            return wapiti.parse(path)
+        except FormatError:
+            raise error from None
+
+
+def _fit(job: Job, model: Any, X: Any, y: Any, dev: Any, checkpoint: Checkpoint) -> None:
+    if job.resume and not checkpoint.path.exists():
+        say(f"{checkpoint.path} is not there: training begins at the beginning", quiet=job.quiet)
+    with bar("training", job.quiet) as show, interrupts(checkpoint.halt) as seen:
+        model.fit(
+            X,
+            y,
+            dev=dev,
+            dev_every=job.dev_every,
+            callback=_shown(model, show),
+            checkpoint=checkpoint,
+        )
+    if not seen:
+        return
+    if not checkpoint.iteration:
+        raise InterruptedWorkError("stopped before the first iteration: nothing was saved", seen[0])
+    raise InterruptedWorkError(
+        f"stopped at iteration {checkpoint.iteration}, and saved in {checkpoint.path}. Go on with:"
+        f"\n  {command_line('--resume')}",
+        seen[0],
+    )
+
+
+def _tuned(job: Job, model: Any, X: Any, y: Any, checkpoint: Checkpoint) -> None:
+    """Set l1 and l2 to the best by cross-validation, or to those of the run that is to go on."""
+    earlier = checkpoint.parameters()
+    if earlier:
+        model.set_params(l1=float(earlier["l1"]), l2=float(earlier["l2"]))
+        return
+    with bar("tuning", job.quiet) as show:
+        tried = []
+        for trial in search(model, X, y, job.tune, job.seed):
+            tried.append(trial)
+            best = max(tried, key=lambda t: t.score)
+            show(len(tried) / job.tune, f"{len(tried)} of {job.tune}  best {100 * best.score:.2f}")
+            say(f"  {trial}", quiet=job.quiet)
+    say(f"chosen: {best}, by cross-validation", quiet=job.quiet)
+    model.set_params(l1=best.l1, l2=best.l2)
+
+
+def _shown(model: Any, show: Callable[[float | None, str], None]) -> Callable[[Progress], None]:
+    """A callback that draws the loss, the score on the development set and the time left."""
+    first = 0
+    most = model.max_iter or (None if model.solver == "lbfgs" else 100)
+
+    def each(progress: Progress) -> None:
+        nonlocal first
+        first = first or progress.iteration
+        losses = [loss for _, loss in model.losses_]
+        left = iterations_left(losses, most)
+        text = f"iteration {progress.iteration}  loss {progress.loss:,.1f}"
+        if model.dev_scores_:
+            text += f"  dev {100 * model.dev_scores_[-1][1]:.2f}"
+        share = None
+        if left is not None:
+            each_takes = progress.seconds / (progress.iteration - first + 1)
+            text += f"  about {duration(left * each_takes)} left"
+            share = progress.iteration / max(1, progress.iteration + left)
+        show(share, text)
+
+    return each
+
+
+def _summary(job: Job, model: Any, dev: Any, scheme: str, seconds: float) -> None:
+    size = job.output.stat().st_size
+    parts = [duration(seconds)]
+    if not isinstance(model, HMM):
+        ended = "" if model.converged_ else ", not converged"
+        parts = [f"{model.n_iter_} iterations{ended}, loss {model.objective_:,.2f}", *parts]
+    if dev is not None:
+        name = "accuracy" if scheme == "plain" else "span F1"
+        parts.append(f"dev {name} {100 * score(dev[1], model.predict(dev[0]), scheme):.2f}")
+    say(f"{'; '.join(parts)}\n{job.output}: {size / 1e6:.1f} MB", quiet=job.quiet)

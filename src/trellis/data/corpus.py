@@ -1,0 +1,227 @@
+r"""A corpus by its path: which format a file has, and its sequences.
+
+========  ==========================================  ==============================
+format    what it is                                  known by
+========  ==========================================  ==============================
+conll     columns, see `trellis.data.conll`           .conll .bio .iob .iob2 .tsv
+conllu    Universal Dependencies                      .conllu
+jsonl     an object a line                            .jsonl .ndjson
+markup    ``[Nobu](restaurant)``, a sequence a line   .md .markup
+text      raw text, a sequence a line                 .txt, only to be labelled
+tokens    the same, cut at white space already        only if it is asked for
+========  ==========================================  ==============================
+
+A ``.gz`` or ``.xz`` after that does not count. Any other file that has labels is looked into: a
+first line that begins with ``{`` is jsonl, one with ``](`` markup, and anything else conll.
+"""
+
+import os
+from collections.abc import Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trellis.data import conll, conllu, files, jsonl, markup, text
+from trellis.data.files import Source, Token
+from trellis.errors import FormatError, InputError
+
+__all__ = ["FORMATS", "Layout", "Sequence", "format_of", "iterate", "line_with", "read", "write"]
+
+FORMATS = ("conll", "conllu", "jsonl", "markup", "text", "tokens")
+LABELLED = FORMATS[:4]
+_BY_NAME = {
+    **dict.fromkeys((".conll", ".bio", ".iob", ".iob2", ".tsv"), "conll"),
+    ".conllu": "conllu",
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys((".md", ".markup"), "markup"),
+}
+
+
+class Layout(NamedTuple):
+    """Which parts of a row are the token and the label."""
+
+    columns: tuple[int, ...] | None = None
+    """Of conll: those that make a token; None for all but the label."""
+    label: str | None = None
+    """Of conll the number of the column, -1 if None; of conllu its name, upos if None."""
+
+
+class Sequence(NamedTuple):
+    """What there is to label."""
+
+    tokens: list[Token]
+    rows: list[Token]
+    """The tokens with all their columns, a label that was there already included."""
+    text: str | None
+    """The raw text, if that is what the tokens were cut from."""
+
+
+def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
+    """The format that a file has by its name, or else, if it has labels, by its first line.
+
+    >>> format_of("train.conll.gz"), format_of("notes.txt", labelled=False)
+    ('conll', 'text')
+    """
+    bare = Path(path)
+    if bare.suffix.lower() in (".gz", ".xz"):
+        bare = bare.with_suffix("")
+    known = _BY_NAME.get(bare.suffix.lower())
+    if known or not labelled:
+        return known or "text"
+    first = next((line for line in files.lines(path) if line and not line.isspace()), "")
+    if first.lstrip().startswith("{"):
+        return "jsonl"
+    return "markup" if "](" in first else "conll"
+
+
+def read(
+    path: str | os.PathLike[str], format: str | None = None, layout: Layout | None = None
+) -> tuple[list[list[Token]], list[list[str]]]:
+    """``(X, y)`` of a file with labels, which must not be empty.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "my.md"
+    >>> size = path.write_text("call [Ann](person)")
+    >>> read(path)
+    ([['call', 'Ann']], [['O', 'B-person']])
+    """
+    _check_text(path)
+    format = _checked(format or format_of(path), LABELLED)
+    columns, label = layout or Layout()
+    X: Any
+    if format == "conll":
+        place = -1 if label is None else _number(label)
+        X, y = conll.read(path, columns=columns, label_column=place)
+    elif format == "conllu":
+        X, y = conllu.read(path, column=label or "upos")
+    elif format == "jsonl":
+        X, y = jsonl.read(path)
+    else:
+        X, y = markup.read(path)
+    if not X:
+        raise FormatError(f"{os.fspath(path)}: there is no sequence in it")
+    return X, y
+
+
+def iterate(
+    source: Source, format: str, width: int, layout: Layout | None = None
+) -> Iterator[Sequence]:
+    """Sequences to label, one after the other in constant memory: tokens of ``width`` columns.
+
+    A file of columns may have more, such as a label: they are left in the rows.
+
+    >>> next(iterate(["Ann NNP B-PER", "sings VBZ O"], "conll", width=2)).tokens
+    [('Ann', 'NNP'), ('sings', 'VBZ')]
+    >>> next(iterate(["Call Ann!"], "text", width=1))
+    Sequence(tokens=['Call', 'Ann', '!'], rows=['Call', 'Ann', '!'], text='Call Ann!')
+    """
+    _checked(format, FORMATS)
+    if format == "conll":
+        return _columns(source, width, layout.columns if layout else None)
+    if format == "text":
+        return _raw(source)
+    return (Sequence(tokens, tokens, None) for tokens in _tokens(source, format, width))
+
+
+def write(
+    path: str | os.PathLike[str],
+    X: list[list[Token]],
+    y: list[list[str]],
+    format: str,
+    scheme: str = "BIO",
+) -> None:
+    """A file with labels; ``scheme`` is that of the tags, which mark-up has to know."""
+    _checked(format, ("conll", "jsonl", "markup"))
+    if format == "markup":
+        markup.write(path, X, y, scheme)  # type: ignore[arg-type]  # which says what it cannot take
+    else:
+        (conll if format == "conll" else jsonl).write(path, X, y)
+
+
+def line_with(path: str | os.PathLike[str], label: str) -> int | None:
+    r"""The first line that a label is in: where one that is not known comes from.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "dev.conll"
+    >>> size = path.write_text("a O\n\nb B-X\n")
+    >>> line_with(path, "B-X")
+    3
+    """
+    name = label.split("-", 1)[-1]
+    for number, line in enumerate(files.lines(path), 1):
+        if label in line.split() or f'"{label}"' in line or f'"{name}"' in line:
+            return number
+        if f"]({name})" in line:
+            return number
+    return None
+
+
+def _checked(format: str, known: tuple[str, ...]) -> str:
+    if format not in known:
+        raise InputError(f"format must be one of {', '.join(known)} here, not {format!r}")
+    return format
+
+
+def _number(label: str) -> int:
+    try:
+        return int(label)
+    except ValueError:
+        raise InputError(f"the label column must be a number, not {label!r}") from None
+
+
+def _check_text(path: str | os.PathLike[str]) -> None:
+    """Bytes that are zero are in no text: better said before they are taken for tokens."""
+    with open(path, "rb") as file:
+        head = file.read(1 << 16)
+        if b"\0" in head and not files.is_packed(head):
+            raise FormatError(f"{os.fspath(path)}: a binary file, not text")
+
+
+def _columns(source: Source, width: int, columns: tuple[int, ...] | None) -> Iterator[Sequence]:
+    pick: Any = None
+    for rows, _ in conll.iterate(source, label_column=None, docstart=True):
+        if pick is None:
+            pick = _picker(files.name_of(source), rows[0], width, columns)
+        yield Sequence([pick(row) for row in rows] if pick is not _same else rows, rows, None)
+
+
+def _same(row: Token) -> Token:
+    return row
+
+
+def _picker(name: str, first: Token, width: int, columns: tuple[int, ...] | None) -> Any:
+    """What makes a token of a row."""
+    found = 1 if isinstance(first, str) else len(first)
+    if columns is not None:
+        if len(columns) != width:
+            raise InputError(f"the model takes {width} columns, and {len(columns)} are asked for")
+        if not all(-found <= c < found for c in columns):
+            raise FormatError(f"{name}: columns: {found}, and {[*columns]} are asked for")
+        return itemgetter(*columns) if found > 1 else _same
+    if found < width:
+        raise FormatError(f"{name}: columns: {found}, but the model takes {width}")
+    return _same if found == width else itemgetter(*range(width))
+
+
+def _raw(source: Source) -> Iterator[Sequence]:
+    for line in files.lines(source):
+        tokens: list[Token] = [*text.tokenize(line)]
+        yield Sequence(tokens, tokens, line)
+
+
+def _tokens(source: Source, format: str, width: int) -> Iterator[list[Token]]:
+    found: Iterator[Any]
+    if format == "tokens":
+        found = text.iterate(source)
+    elif format == "conllu":
+        found = ([word.form for word in words] for words in conllu.iterate(source))
+    elif format == "jsonl":
+        found = jsonl.iterate_tokens(source)
+    else:
+        found = (tokens for tokens, _ in markup.iterate(source))
+    for number, tokens in enumerate(found):
+        wrong = next((t for t in tokens if (1 if isinstance(t, str) else len(t)) != width), None)
+        if wrong is not None:
+            where = f"{files.name_of(source)}, sequence {number}"
+            raise FormatError(f"{where}: the model takes tokens of {width} columns, not {wrong!r}")
+        yield tokens

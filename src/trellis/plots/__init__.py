@@ -1,0 +1,8 @@
+"""Pictures of models, as SVG of our own or as PNG: the trellis, transitions, learning curves."""
+
+from trellis.plots.chart import curves
+from trellis.plots.drawing import Drawing
+from trellis.plots.heat import heat_map
+from trellis.plots.paths import lattice
+
+__all__ = ["Drawing", "curves", "heat_map", "lattice"]
