@@ -10,13 +10,13 @@ CPP_TESTS = $(BIN)/cmake --build $(1) && $(BIN)/ctest --output-on-failure --test
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 EDITED := --no-build-isolation --no-deps --force-reinstall
 
-.PHONY: demo test cpptest pytest lint format sanitize bench clean help
+.PHONY: demo test cpptest pytest lint format sanitize docs bench clean help
 
 help:  ## say what each verb does
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
-demo: $(VENV)/demo/installed  ## install, and decode a small example
-	@$(VENV)/demo/bin/python examples/casino.py
+demo: $(VENV)/demo/installed  ## install, train on the embedded corpus, tag, write demo/report.html
+	@$(VENV)/demo/bin/trellis demo -o demo
 
 test: cpptest pytest  ## build and run all tests
 
@@ -48,20 +48,29 @@ sanitize: $(VENV)/sanitize/installed  ## C++ tests and tests of native code unde
 	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  $(BIN)/python -m pytest -p no:cacheprovider -m 'not slow' tests/inference tests/features tests/optim/test_online.py tests/models/test_crf.py tests/models/test_partial.py tests/models/test_sparse_transitions.py $(ARGS)
 
+docs: $(VENV)/docs/installed  ## the documentation as a site, in build/docs
+	$(VENV)/docs/bin/python -m sphinx -W -q -b html docs $(BUILD)/docs
+	@echo "$(BUILD)/docs/index.html"
+
 bench: $(VENV)/bench/installed  ## measure against the peers (minutes; a quiet machine)
 	$(VENV)/bench/bin/python benchmarks/chain.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/crf_train.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/crf_tag.py $(ARGS)
 
 clean:  ## remove everything that was made
-	rm -rf $(VENV) $(BUILD) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD) dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/demo/installed: $(SOURCES)
 	@echo "Building trellis and fetching what it needs (about a minute) ..."
 	@$(PYTHON) -m venv $(VENV)/demo
-	@$(VENV)/demo/$(PIP) .
+	@$(VENV)/demo/$(PIP) '.[plot]'
 	@touch $@
+
+$(VENV)/docs/installed: docs/requirements.txt $(SOURCES)
+	$(PYTHON) -m venv $(VENV)/docs
+	$(VENV)/docs/$(PIP) . -r docs/requirements.txt
+	touch $@
 
 $(VENV)/lint/tools: lint-requirements.txt
 	$(PYTHON) -m venv $(VENV)/lint

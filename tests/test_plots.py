@@ -190,11 +190,11 @@ def test_png_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_lattice_nodes_and_edges() -> None:
     drawing = lattice(TOKENS, LABELS, P, ["N", "V", "ADV"], second=["N", "V", "N"])
     nodes = of_kind(drawing, "node")
-    assert [(node.tip, node.opacity) for node in nodes] == [
+    assert sorted((node.tip, node.opacity) for node in nodes) == sorted(
         (f"{token} · {label} · p = {P[t, y]:.3f}", P[t, y])
         for t, token in enumerate(TOKENS)
         for y, label in enumerate(LABELS)
-    ]
+    )
     at = places(drawing)
     edges = {edge.points for edge in of_kind(drawing, "edge")}
     wanted = {
@@ -253,10 +253,8 @@ def test_lattice_leaves_labels_out_but_never_those_of_paths() -> None:
 
 def test_right_label_that_the_model_does_not_have() -> None:
     drawing = lattice(["a"], ["X"], np.ones((1, 1)), ["X"], gold=["Z"])
-    assert [node.tip for node in of_kind(drawing, "node")] == [
-        "a · X · p = 1.000",
-        "a · Z · p = 0.000",
-    ]
+    tips = {node.tip for node in of_kind(drawing, "node")}
+    assert tips == {"a · X · p = 1.000", "a · Z · p = 0.000"}
     (ring,) = of_kind(drawing, "gold")
     assert (ring.x, ring.y) == places(drawing)["a", "Z"]
 
@@ -280,7 +278,7 @@ def test_nodes_do_not_touch_and_stay_on_the_sheet(length: int) -> None:
     assert (at - radius).min() > 0
     assert ((at + radius) < [drawing.width, drawing.height]).all()
     words = of_kind(drawing, "token")
-    room = at[8, 0] - at[0, 0] if length > 1 else 108.0
+    room = np.diff(sorted(set(at[:, 0]))).min() if length > 1 else 108.0
     for shape, token in zip(words, tokens, strict=True):
         assert shape.tip == token
         if not shape.angle:

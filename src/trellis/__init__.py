@@ -25,6 +25,7 @@ _MODULES = (
     "models",
     "native",
     "optim",
+    "plots",
 )
 _NAMES = {
     "CRF": "models.crf",

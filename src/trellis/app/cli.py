@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trellis import __version__
+import trellis
 from trellis.errors import TrellisError
 
 __all__ = ["app", "main"]
@@ -54,7 +54,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of t
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"trellis {__version__}")
+        print(f"trellis {trellis.__version__}")
         raise typer.Exit
 
 
@@ -118,8 +118,12 @@ def train(
     dev_every: Annotated[int, typer.Option(help="Iterations from one score to the next.")] = 5,
     seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
     checkpoint_every: Annotated[
-        int, typer.Option(help="Iterations from one saved state to the next.")
-    ] = 20,
+        int | None,
+        typer.Option(
+            help="Save the state every N iterations; by default as often as takes 5 % of the time.",
+            metavar="N",
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the last saved state, if there is one.")
     ] = False,

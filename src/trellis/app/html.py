@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import TypeAlias
 
 from trellis.plots import Drawing
 from trellis.plots.drawing import DARK, LIGHT, plain
 
-__all__ = ["bar", "figure", "number", "page", "section", "table", "text"]
+__all__ = ["Part", "bar", "figure", "number", "page", "section", "table", "text"]
+
+Part: TypeAlias = tuple[str, str, str, str]
+"""What `section` takes: anchor, title, lead and HTML."""
 
 _GROUND = {"light": "#f3f5f8", "dark": "#0f1318"}
 
@@ -141,7 +145,7 @@ def bar(share: float, kind: str = "") -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Cells are HTML already; columns in ``right`` hold numbers.
 
-    >>> table(["label", "count"], [["A", "3"]], right=[1])[-63:]
+    >>> table(["label", "count"], [["A", "3"]], right=[1])[-72:]
     '<tbody><tr><td>A</td><td class="right">3</td></tr></tbody></table></div>'
     """
 

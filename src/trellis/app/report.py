@@ -2,16 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from trellis import __version__
+import trellis
 from trellis.app import html
+from trellis.app.html import Part
 from trellis.app.report_case import Case
 from trellis.app.report_sentences import examples, worst
-from trellis.metrics import Scores, accuracy, label_report, sequence_accuracy, span_scores
+from trellis.metrics import Scores, accuracy, sequence_accuracy
 from trellis.plots import curves, heat_map
 
 __all__ = ["report"]
@@ -63,17 +63,13 @@ def report(
     body = "\n".join(html.section(*part) for part in parts)
     foot = (
         "Sequences count from 0. F1 = 2 · precision · recall / (precision + recall). "
-        f"Made with trellis {__version__}."
+        f"Made with trellis {trellis.__version__}."
     )
     return html.page(
         title,
         f"<header><div><h1>{html.text(title)}</h1>{_about(case, source)}<nav>{links}</nav></div>"
         f"</header>\n<main>\n{_headline(case)}\n{body}\n</main>\n<footer>{html.text(foot)}</footer>",
     )
-
-
-Part = tuple[str, str, str, str]
-"""Anchor, title, lead and HTML."""
 
 
 def _about(case: Case, source: str | None) -> str:
@@ -119,11 +115,10 @@ def _headline(case: Case) -> str:
     """The numbers that are looked for first."""
     cards: list[tuple[str, float, str]] = []
     if case.scheme != "plain":
-        found = span_scores(case.y, case.guess, case.scheme)
         cards += [
-            ("span F1", found.f1, f"{found.support:,} spans"),
-            ("precision", found.precision, "of the spans that were found"),
-            ("recall", found.recall, "of the spans that are there"),
+            ("span F1", case.scores.f1, f"{case.scores.support:,} spans"),
+            ("precision", case.scores.precision, "of the spans that were found"),
+            ("recall", case.scores.recall, "of the spans that are there"),
         ]
     cards += [
         ("token accuracy", accuracy(case.y, case.guess), f"{sum(map(len, case.y)):,} tokens"),
@@ -139,11 +134,10 @@ def _headline(case: Case) -> str:
 
 def _scores(case: Case) -> Iterator[Part]:
     """Precision, recall and F1 of each label, the most frequent first."""
-    spans = case.scheme != "plain"
-    found = span_scores(case.y, case.guess, case.scheme) if spans else None
-    found = found or label_report(case.y, case.guess)
+    found = case.scores
     rows = sorted(found.per_label.items(), key=lambda item: (-item[1].support, item[0]))
-    head = ["label", "F1", "precision", "recall", "spans" if spans else "tokens"]
+    counted = "tokens" if case.scheme == "plain" else "spans"
+    head = ["label", "F1", "precision", "recall", counted]
     lines = [_score_line(label, scores) for label, scores in rows]
     body = html.table(head, lines[:_SCORES], right=[2, 3, 4])
     rest = html.table(head, lines[_SCORES:], right=[2, 3, 4])
@@ -185,13 +179,12 @@ def _confusions(case: Case) -> Iterator[Part]:
                 words.setdefault(pair, Counter())[word] += 1
     if not pairs:
         return
-    total = Counter(chain.from_iterable(case.y))
     most = max(pairs.values())
     rows = [
         [
             f'{html.text(true)} <span class="soft">→</span> {html.text(said)}',
             f"{html.bar(n / most, 'minus')}{n:,}",
-            f"{100 * n / total[true]:.1f} %",
+            f"{100 * n / case.counts[true]:.1f} %",
             " ".join(f"<code>{html.text(word)}</code>" for word in _commonest(words[true, said])),
         ]
         for (true, said), n in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
@@ -249,15 +242,13 @@ def _features(case: Case) -> Iterator[Part]:
     first = case.frequent(_CARDS)
     others = [n for n in case.frequent(len(case.labels)) if n not in first]
     cards, rest = (
-        "".join(
-            _feature_card(label, found[label]) for n in some if (label := case.labels[n]) in found
-        )
+        [_feature_card(label, found[label]) for n in some if (label := case.labels[n]) in found]
         for some in (first, others)
     )
     if not cards:
         return
-    body = f'<div class="labels">{cards}</div>'
-    body += _more(len(others) if rest else 0, f'<div class="labels">{rest}</div>')
+    body = f'<div class="labels">{"".join(cards)}</div>'
+    body += _more(len(rest), f'<div class="labels">{"".join(rest)}</div>')
     lead = "What speaks most for each label, and most against it, with its weight."
     if case.is_hmm:
         lead = "What each label shows most often, with its probability."
@@ -267,13 +258,15 @@ def _features(case: Case) -> Iterator[Part]:
 def _feature_card(label: str, weights: Sequence[tuple[str, float]]) -> str:
     ranked = sorted(weights, key=lambda pair: (-abs(pair[1]), pair[0]))
     most = abs(ranked[0][1]) or 1.0
+    digits = 2 if most >= 1.0 else 3
     groups = [
         ("", [pair for pair in ranked if pair[1] > 0][: _FEATURES[0]]),
         ("minus", [pair for pair in ranked if pair[1] < 0][: _FEATURES[1]]),
     ]
     lines = "".join(
         f'<code title="{html.text(name)}">{html.text(name)}</code>'
-        f'{html.bar(abs(weight) / most, kind)}<span class="right">{html.number(weight, 2)}</span>'
+        + html.bar(abs(weight) / most, kind)
+        + f'<span class="right">{html.number(weight, digits)}</span>'
         for kind, group in groups
         for name, weight in group
     )

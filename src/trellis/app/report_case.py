@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from trellis.data import tags
 from trellis.errors import InputError
+from trellis.metrics import Report, label_report, span_scores
 
 __all__ = ["Case"]
 
@@ -74,6 +75,13 @@ class Case:
     def counts(self) -> Counter[str]:
         """How often each label is right."""
         return Counter(chain.from_iterable(self.y))
+
+    @cached_property
+    def scores(self) -> Report:
+        """Of spans; in a plain scheme, of tokens."""
+        if self.scheme == "plain":
+            return label_report(self.y, self.guess)
+        return span_scores(self.y, self.guess, self.scheme)
 
     @cached_property
     def kinds(self) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.app import html
+from trellis.app.html import Part
 from trellis.app.report_case import Case
 from trellis.data.tags import Span
 from trellis.plots import lattice
@@ -52,7 +53,7 @@ _WISHES = (
 )
 
 
-def examples(case: Case, count: int) -> Iterator[tuple[str, str, str, str]]:
+def examples(case: Case, count: int) -> Iterator[Part]:
     """Trellises of sequences that show what the model does, chosen by `_WISHES` in turn."""
     chosen = _chosen(case, count)
     if not chosen:
@@ -118,7 +119,7 @@ def _found(case: Case, n: int, paths: Sequence[Any]) -> Found:
     )
 
 
-def worst(case: Case) -> Iterator[tuple[str, str, str, str]]:
+def worst(case: Case) -> Iterator[Part]:
     """The sequences whose right labels have the lowest likelihood."""
     values = _likelihoods(case)
     order = np.argsort(values, kind="stable")[:_WORST].tolist()

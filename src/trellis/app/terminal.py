@@ -58,7 +58,7 @@ def duration(seconds: float) -> str:
     """A time as people say it.
 
     >>> duration(0.31), duration(75), duration(7300)
-    ('0.3 s', '1 min 15 s', '2 h 2 min')
+    ('0.3 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
@@ -75,7 +75,7 @@ def iterations_left(
 
     >>> losses = [1 + 0.5**n for n in range(30)]
     >>> iterations_left(losses, most=None, period=5, delta=1e-10)
-    9
+    10
     """
     limit = None if most is None else max(0, most - len(losses))
     if len(losses) <= 2 * period:

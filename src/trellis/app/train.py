@@ -59,7 +59,7 @@ class Job:
     jobs: int | None = None
     seed: int = 0
     tune: int = 0
-    checkpoint_every: int = 20
+    checkpoint_every: int | None = None
     resume: bool = False
     quiet: bool = False
 

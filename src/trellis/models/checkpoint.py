@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from trellis.optim.result import Progress
 
 __all__ = ["Checkpoint", "Saved", "fingerprint"]
 
+_SHARE = 20  # of the time at most one part in so many goes into saving
 # What may differ between the run that saved and the one that goes on: the state says the rest.
 _FREE = {"features", "edge_features", "max_iter", "n_jobs", "random_state", "warm_start"}
 
@@ -32,8 +34,9 @@ class Saved(NamedTuple):
 
 
 class Checkpoint:
-    """Where ``fit(…, checkpoint=…)`` saves its state, every so many iterations, and goes on from.
+    """Where ``fit(…, checkpoint=…)`` saves its state as it goes, and what it goes on from.
 
+    ``every`` is a number of iterations; with None, saving takes at most a twentieth of the time.
     After a crash, ``resume=True`` with the same data and parameters ends with the same bits as a
     run that was never stopped; if no file is there yet, training begins at the beginning. The file
     is replaced as a whole or not at all. It is left in place when training ends: `remove` it once
@@ -50,16 +53,17 @@ class Checkpoint:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, every: int = 10, resume: bool = False
+        self, path: str | os.PathLike[str], *, every: int | None = None, resume: bool = False
     ) -> None:
         self.path = Path(path)
-        self.every = as_integer(every, "every")
-        if self.every < 1:
-            raise InputError(f"every must be at least 1, not {every}")
+        self.every = None if every is None else as_integer(every, "every")
+        if self.every is not None and self.every < 1:
+            raise InputError(f"every must be at least 1, or None, not {every}")
         self.resume = resume
         self.iteration = 0
         """Of the last state that was saved or taken up; 0 if none was."""
         self._halt = False
+        self._next = 0.0  # when to save again, in seconds
         self._meta: dict[str, Any] = {}
 
     def halt(self) -> None:
@@ -107,8 +111,9 @@ class Checkpoint:
         self, progress: Progress, losses: list[tuple[int, float]], early: EarlyStopping | None
     ) -> bool:
         """After an iteration that is not the last: save if it is time; whether to stop."""
-        if progress.state is None or not (self._halt or progress.iteration % self.every == 0):
+        if progress.state is None or not (self._halt or self._due(progress.iteration)):
             return False
+        began = time.monotonic()
         arrays = {f"state.{name}": a for name, a in progress.state().to_arrays().items()}
         arrays |= {"losses": _table(losses), "scores": _table(early.history if early else [])}
         if early and early.best_w is not None:
@@ -116,7 +121,12 @@ class Checkpoint:
         meta = {**self._meta, "since_best": early.since_best if early else 0}
         native.write(self.path, "checkpoint", meta, arrays)
         self.iteration = progress.iteration
+        now = time.monotonic()
+        self._next = now + _SHARE * (now - began)
         return self._halt
+
+    def _due(self, iteration: int) -> bool:
+        return time.monotonic() >= self._next if self.every is None else iteration % self.every == 0
 
 
 def fingerprint(arrays: Iterable[Any]) -> str:

@@ -54,13 +54,12 @@ def lattice(
     down = {y: n for n, y in enumerate(shown)}
     shapes: list[Shape] = [*grid.frame(), *_edges(grid, p[:, shown])]
     ways = {kind: [down[y] for y in path] for kind, path in paths.items()}
-    shapes += _ways(grid, ways)
-    shapes += _nodes(grid, p[:, shown], ways)
+    idle, nodes = _nodes(grid, p[:, shown], ways)
+    shapes += [*idle, *_ways(grid, ways), *nodes]
     for t, y in enumerate(rings):
         if y is not None:
-            x, at = grid.place(t, down[y])
-            radius = _radius(p[t, y]) + 4.0
-            shapes.append(Circle(x, at, radius, stroke="green", width=1.8, kind="gold"))
+            ring = (*grid.place(t, down[y]), _radius(p[t, y]) + 4.0)
+            shapes.append(Circle(*ring, stroke="green", width=1.8, kind="gold"))
     keys = [_KEYS[kind] for kind in ("best", "second") if kind in paths]
     keys += [_KEYS["gold"]] if gold is not None else []
     found, height = legend([*keys, _KEYS["node"]], grid.left, grid.bottom + 26, grid.width - 12)
@@ -138,16 +137,21 @@ def _node(x: float, y: float, p: float, stroke: str, width: float, tip: str) -> 
     return shapes
 
 
-def _nodes(grid: _Grid, p: NDArray[np.float64], ways: dict[str, list[int]]) -> list[Shape]:
-    shapes: list[Shape] = []
+def _nodes(
+    grid: _Grid, p: NDArray[np.float64], ways: dict[str, list[int]]
+) -> tuple[list[Shape], list[Shape]]:
+    """Those below the paths, which do not matter, and those above."""
+    idle: list[Shape] = []
+    nodes: list[Shape] = []
     for t, token in enumerate(grid.tokens):
         for row, name in enumerate(grid.names):
             value = float(p[t, row])
             on = next((kind for kind, way in ways.items() if way[t] == row), "")
             stroke = {"best": "blue", "second": "red"}.get(on, "soft")
             tip = f"{token} · {name} · p = {value:.3f}"
-            shapes += _node(*grid.place(t, row), value, stroke, 2.0 if on else 0.8, tip)
-    return shapes
+            level = nodes if on or value > _MATTERS else idle
+            level += _node(*grid.place(t, row), value, stroke, 2.0 if on else 0.8, tip)
+    return idle, nodes
 
 
 def _edges(grid: _Grid, p: NDArray[np.float64]) -> Iterable[Shape]:
