@@ -194,7 +194,9 @@ def tag(
     marginals: Annotated[
         bool, typer.Option("--marginals", help="Also say how probable each label is.")
     ] = False,
-    kbest: Annotated[int, typer.Option(help="The K best labellings of each.", metavar="K")] = 0,
+    kbest: Annotated[
+        int, typer.Option(help="The K best labellings of each.", metavar="K", min=0)
+    ] = 0,
     unbuffered: Annotated[
         bool, typer.Option("--unbuffered", "-u", help="Answer each sequence at once.")
     ] = False,
@@ -233,8 +235,8 @@ def evaluate(
     format: Format = None,
     columns: Columns = None,
     label: Label = None,
-    confusions: Annotated[int, typer.Option(help="How many mistakes to list.")] = 10,
-    worst: Annotated[int, typer.Option(help="How many sentences to show.")] = 5,
+    confusions: Annotated[int, typer.Option(help="How many mistakes to list.", min=0)] = 10,
+    worst: Annotated[int, typer.Option(help="How many sentences to show.", min=0)] = 5,
     as_json: Json = False,
     jobs: Jobs = None,
 ) -> None:
@@ -263,7 +265,7 @@ def evaluate(
 @app.command()
 def inspect(
     model: Model,
-    top: Annotated[int, typer.Option(help="How many features of each label.")] = 10,
+    top: Annotated[int, typer.Option(help="How many features of each label.", min=0)] = 10,
     label: Annotated[str | None, typer.Option(help="Features of this label alone.")] = None,
     as_json: Json = False,
 ) -> None:

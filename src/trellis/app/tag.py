@@ -12,7 +12,7 @@ import numpy as np
 from rich.text import Text
 
 from trellis.app.terminal import COLOURS, console
-from trellis.data import corpus, markup, tags, text
+from trellis.data import corpus, files, markup, tags, text
 from trellis.data.corpus import Sequence
 from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
@@ -67,9 +67,15 @@ def run(
     size = 1 if unbuffered or (not inputs and sys.stdin.isatty()) else _BATCH
     with _opened(target) as file:
         for source, kind in sources:
+            done = 0
             for batch in _batches(corpus.iterate(source, kind, width, layout), size):
-                pieces = map(write, _labelled(found, batch, marginals, kbest))
-                file.write("".join(pieces).encode())
+                for number, own in enumerate(_labelled(found, batch, marginals, kbest), done + 1):
+                    try:
+                        file.write(write(own).encode())
+                    except InputError as error:
+                        where = f"{files.name_of(source)}, sequence {number}"
+                        raise InputError(f"{where}: {error}") from None
+                done += len(batch)
                 if size == 1:
                     file.flush()
 
@@ -186,7 +192,12 @@ class _Columns:
         if found.marginals is not None:
             chances = found.marginals[np.arange(len(labels)), [self.index[y] for y in labels]]
             lines = [f"{line}\t{p:.6f}" for line, p in zip(lines, chances.tolist(), strict=True)]
-        return "\n".join(lines) + "\n\n"
+        block = "\n".join(lines) + "\n\n"
+        cells = 1 if isinstance(rows[0], str) else len(rows[0])
+        cells += found.marginals is not None
+        if block.count("\n") != len(lines) + 1 or block.count("\t") != cells * len(lines):
+            raise InputError("a token holds a tab or a line break, which columns cannot have")
+        return block
 
 
 class _Objects:
@@ -196,7 +207,8 @@ class _Objects:
         self.classes = classes
 
     def __call__(self, found: Labelled) -> str:
-        entry: dict[str, Any] = {}
+        entry = dict(found.sequence.entry or {})
+        entry.pop("spans", None)  # which would speak against the tags
         if found.sequence.text is not None:
             entry["text"] = found.sequence.text
         entry |= {"tokens": found.sequence.tokens, "tags": found.labels}

@@ -25,12 +25,23 @@ from trellis.models.checkpoint import Checkpoint
 from trellis.models.crf import CRF
 from trellis.models.hmm import HMM
 from trellis.models.memm import MEMM
+from trellis.models.parameters import check_parameters
 from trellis.optim.result import Progress
 
 __all__ = ["FEATURES", "MODELS", "Job", "run"]
 
 MODELS = ("crf", "memm", "hmm", "sgd", "perceptron", "passive-aggressive", "arow")
 FEATURES = ("auto", "words", "chunking", "chunking-rich", "ner", "pos")
+_ONLINE = ("l1", "l2", "tune", "solver")
+_NOT_FOR = {
+    "hmm": (
+        *_ONLINE,
+        *("max_iter", "min_count", "states", "transitions", "constraints"),
+        *("patience", "checkpoint_every", "resume"),
+    ),
+    "sgd": ("l1", "solver"),
+    **dict.fromkeys(("perceptron", "passive-aggressive", "arow"), _ONLINE),
+}
 
 
 @dataclasses.dataclass
@@ -67,6 +78,7 @@ class Job:
 def run(job: Job) -> None:
     """Train a model and write it."""
     check_writable(job.output)
+    _check(job)
     checkpoint = Checkpoint(
         job.output.with_name(job.output.name + ".checkpoint"),
         every=job.checkpoint_every,
@@ -77,7 +89,7 @@ def run(job: Job) -> None:
     labels = {label for own in y for label in own}
     dev = _dev(job, labels)
     scheme = tags.detect(labels, otherwise="plain")
-    model = _estimator(job, X, scheme, dev is not None)
+    model = _estimator(job, _spec(job, _width(X)), scheme, dev is not None)
     count = sum(map(len, X))
     reading = duration(time.perf_counter() - began)
     say(f"{len(X):,} sequences, {count:,} tokens, {len(labels)} labels: {reading}", quiet=job.quiet)
@@ -115,14 +127,12 @@ def _width(X: list[Any]) -> int:
 def _dev(job: Job, labels: set[str]) -> tuple[list[Any], list[list[str]]] | None:
     """The development set, whose labels must all be known."""
     if job.dev is None:
-        if job.patience is not None:
-            raise InputError("--patience needs a development set: --dev FILE")
         return None
     X, y = _read([job.dev], job)
     for n, own in enumerate(y):
         for t, label in enumerate(own):
             if label not in labels:
-                line = corpus.line_with(job.dev, label)
+                line = corpus.line_with(job.dev, label, job.format, job.layout)
                 where = f"line {line}" if line else f"sequence {n + 1}, token {t + 1}"
                 raise InputError(
                     f"{job.dev}, {where}: label {label!r} does not occur in the training data"
@@ -130,14 +140,30 @@ def _dev(job: Job, labels: set[str]) -> tuple[list[Any], list[list[str]]] | None
     return X, y
 
 
-def _estimator(job: Job, X: list[Any], scheme: str, has_dev: bool) -> Any:
+def _check(job: Job) -> None:
+    """Find out before the data are read what no data can make right."""
     if job.model not in MODELS:
-        raise InputError(f"model must be one of {', '.join(MODELS)}, not {job.model!r}")
-    spec = _spec(job, _width(X))
+        raise InputError(f"--model must be one of {', '.join(MODELS)}, not {job.model!r}")
+    if job.features not in FEATURES:
+        raise InputError(f"--features must be one of {', '.join(FEATURES)}, not {job.features!r}")
+    if job.template and (job.features != "auto" or job.gazetteers):
+        raise InputError("--template says all features: --features and --gazetteer are not for it")
+    for option, least in (("tune", 0), ("seed", 0), ("dev_every", 1), ("patience", 1)):
+        value = getattr(job, option)
+        if value is not None and value < least:
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} must be at least {least}, not {value}")
+    if job.patience is not None and job.dev is None:
+        raise InputError("--patience needs a development set: --dev FILE")
+    for option in _NOT_FOR.get(job.model, ()):
+        if getattr(job, option) not in (None, False) and not (option == "tune" and not job.tune):
+            raise InputError(f"--{option.replace('_', '-')} is not for --model {job.model}")
+    if job.model != "hmm":
+        check_parameters(_estimator(job, None, "BIO", job.dev is not None))
+
+
+def _estimator(job: Job, spec: Spec | None, scheme: str, has_dev: bool) -> Any:
     if job.model == "hmm":
-        for option in ("l1", "l2", "solver", "patience", "constraints", "tune"):
-            if getattr(job, option):
-                raise InputError(f"--{option} is not for an HMM, which is trained by counting")
         return HMM(spec, n_jobs=job.jobs, random_state=job.seed)
     settings = {
         name: value
@@ -145,9 +171,10 @@ def _estimator(job: Job, X: list[Any], scheme: str, has_dev: bool) -> Any:
         if (value := getattr(job, name)) is not None
     }
     if job.model not in ("crf", "memm"):
-        if job.solver not in (None, job.model):
-            raise InputError(f"--model {job.model} is a solver of the CRF: leave --solver out")
         settings["solver"] = job.model
+    if job.template and job.transitions is None and spec is not None:
+        plain = any(t.edge and not t.parts for t in spec.templates)  # a line that is B alone
+        settings["transitions"] = "all" if plain else "none"
     if job.constraints:
         settings["constraints"] = scheme if job.constraints == "auto" else job.constraints
     return (MEMM if job.model == "memm" else CRF)(
@@ -164,8 +191,6 @@ def _spec(job: Job, width: int) -> Spec | None:
     """The features that are asked for; None for the default ones."""
     if job.template is not None:
         return _template(job.template)
-    if job.features not in FEATURES:
-        raise InputError(f"features must be one of {', '.join(FEATURES)}, not {job.features!r}")
     columns = tuple(f"c{n}" for n in range(1, width))
     lists = {name: [*files.lines(path)] for name, path in job.gazetteers.items()}
     lists = {name: [line for line in own if line.strip()] for name, own in lists.items()}
@@ -185,12 +210,15 @@ def _spec(job: Job, width: int) -> Spec | None:
 def _template(path: Path) -> Spec:
     """A file of CRF++'s templates, or else of Wapiti's patterns."""
     try:
-        return templates.parse(path)
+        spec = templates.parse(path)
     except FormatError as error:
         try:
-            return wapiti.parse(path)
+            spec = wapiti.parse(path)
         except FormatError:
             raise error from None
+    if not spec.templates:
+        raise FormatError(f"{path}: there is no template in it")
+    return spec
 
 
 def _fit(job: Job, model: Any, X: Any, y: Any, dev: Any, checkpoint: Checkpoint) -> None:

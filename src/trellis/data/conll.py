@@ -300,8 +300,8 @@ def _unreadable(values: list[Any], width: int) -> str | None:
     for value in values:
         if not isinstance(value, str):
             return f"{value!r} is {type(value).__name__}, not str"
-        if not {"\t", "\r", "\n"}.isdisjoint(value):
-            return f"{value!r} holds a tab or a line break"
+        if not {"\t", "\r", "\n", "\0"}.isdisjoint(value):
+            return f"{value!r} holds a tab, a line break or a zero byte"
     last = values[-1]
     if not last or last.endswith(" "):
         return f"{last!r} is empty or ends in white space, and is the last column"

@@ -22,10 +22,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trellis.data import conll, conllu, files, jsonl, markup, text
-from trellis.data.files import Source, Token
+from trellis.data.files import Source, Target, Token
 from trellis.errors import FormatError, InputError
 
-__all__ = ["FORMATS", "Layout", "Sequence", "format_of", "iterate", "line_with", "read", "write"]
+__all__ = [
+    "FORMATS",
+    "LABELLED",
+    "Layout",
+    "Sequence",
+    "format_by_name",
+    "format_of",
+    "iterate",
+    "line_with",
+    "read",
+    "write",
+]
 
 FORMATS = ("conll", "conllu", "jsonl", "markup", "text", "tokens")
 LABELLED = FORMATS[:4]
@@ -52,8 +63,22 @@ class Sequence(NamedTuple):
     tokens: list[Token]
     rows: list[Token]
     """The tokens with all their columns, a label that was there already included."""
-    text: str | None
+    text: str | None = None
     """The raw text, if that is what the tokens were cut from."""
+    entry: dict[str, Any] | None = None
+    """The object that it comes from, if from one."""
+
+
+def format_by_name(path: str | os.PathLike[str]) -> str | None:
+    """The format that the name of a file says, if it says one.
+
+    >>> format_by_name("train.conll.gz"), format_by_name("notes.txt")
+    ('conll', None)
+    """
+    bare = Path(path)
+    if bare.suffix.lower() in (".gz", ".xz"):
+        bare = bare.with_suffix("")
+    return _BY_NAME.get(bare.suffix.lower())
 
 
 def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
@@ -62,10 +87,7 @@ def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
     >>> format_of("train.conll.gz"), format_of("notes.txt", labelled=False)
     ('conll', 'text')
     """
-    bare = Path(path)
-    if bare.suffix.lower() in (".gz", ".xz"):
-        bare = bare.with_suffix("")
-    known = _BY_NAME.get(bare.suffix.lower())
+    known = format_by_name(path)
     if known or not labelled:
         return known or "text"
     first = next((line for line in files.lines(path) if line and not line.isspace()), "")
@@ -85,9 +107,8 @@ def read(
     >>> read(path)
     ([['call', 'Ann']], [['O', 'B-person']])
     """
-    _check_text(path)
     format = _checked(format or format_of(path), LABELLED)
-    columns, label = layout or Layout()
+    columns, label = _checked_layout(layout, format)
     X: Any
     if format == "conll":
         place = -1 if label is None else _number(label)
@@ -113,18 +134,19 @@ def iterate(
     >>> next(iterate(["Ann NNP B-PER", "sings VBZ O"], "conll", width=2)).tokens
     [('Ann', 'NNP'), ('sings', 'VBZ')]
     >>> next(iterate(["Call Ann!"], "text", width=1))
-    Sequence(tokens=['Call', 'Ann', '!'], rows=['Call', 'Ann', '!'], text='Call Ann!')
+    Sequence(tokens=['Call', 'Ann', '!'], rows=['Call', 'Ann', '!'], text='Call Ann!', entry=None)
     """
     _checked(format, FORMATS)
+    columns, _ = _checked_layout(layout, format)
     if format == "conll":
-        return _columns(source, width, layout.columns if layout else None)
+        return _columns(source, width, columns)
     if format == "text":
         return _raw(source)
-    return (Sequence(tokens, tokens, None) for tokens in _tokens(source, format, width))
+    return _tokens(source, format, width)
 
 
 def write(
-    path: str | os.PathLike[str],
+    target: Target,
     X: list[list[Token]],
     y: list[list[str]],
     format: str,
@@ -133,25 +155,37 @@ def write(
     """A file with labels; ``scheme`` is that of the tags, which mark-up has to know."""
     _checked(format, ("conll", "jsonl", "markup"))
     if format == "markup":
-        markup.write(path, X, y, scheme)  # type: ignore[arg-type]  # which says what it cannot take
+        markup.write(target, X, y, scheme)  # type: ignore[arg-type]  # which says what it cannot take
     else:
-        (conll if format == "conll" else jsonl).write(path, X, y)
+        (conll if format == "conll" else jsonl).write(target, X, y)
 
 
-def line_with(path: str | os.PathLike[str], label: str) -> int | None:
-    r"""The first line that a label is in: where one that is not known comes from.
+def line_with(
+    path: str | os.PathLike[str],
+    label: str,
+    format: str | None = None,
+    layout: Layout | None = None,
+) -> int | None:
+    r"""The first line of a file that has a label: where one that is not known comes from.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "dev.conll"
-    >>> size = path.write_text("a O\n\nb B-X\n")
+    >>> size = path.write_text("B-X O\n\nb B-X\n")
     >>> line_with(path, "B-X")
     3
     """
-    name = label.split("-", 1)[-1]
+    format = format or format_of(path)
+    column = (layout or Layout()).label
     for number, line in enumerate(files.lines(path), 1):
-        if label in line.split() or f'"{label}"' in line or f'"{name}"' in line:
-            return number
-        if f"]({name})" in line:
+        if format == "conll":
+            cells = line.split("\t") if "\t" in line else line.split()
+            found = cells and label == cells[-1 if column is None else int(column)]
+        elif format == "conllu":
+            found = label in line.split("\t")[2:]
+        else:
+            reader = jsonl if format == "jsonl" else markup
+            found = any(label in labels for _, labels in reader.iterate([line]))
+        if found:
             return number
     return None
 
@@ -162,19 +196,23 @@ def _checked(format: str, known: tuple[str, ...]) -> str:
     return format
 
 
+def _checked_layout(layout: Layout | None, format: str) -> Layout:
+    """What was said of columns, where there are columns of which it can be said."""
+    columns, label = layout = layout or Layout()
+    if columns is not None and format != "conll":
+        raise InputError(f"columns can be chosen of conll files alone, not of {format}")
+    if label is not None and format not in ("conll", "conllu"):
+        raise InputError(
+            f"the label can be chosen of conll and conllu files alone, not of {format}"
+        )
+    return layout
+
+
 def _number(label: str) -> int:
     try:
         return int(label)
     except ValueError:
         raise InputError(f"the label column must be a number, not {label!r}") from None
-
-
-def _check_text(path: str | os.PathLike[str]) -> None:
-    """Bytes that are zero are in no text: better said before they are taken for tokens."""
-    with open(path, "rb") as file:
-        head = file.read(1 << 16)
-        if b"\0" in head and not files.is_packed(head):
-            raise FormatError(f"{os.fspath(path)}: a binary file, not text")
 
 
 def _columns(source: Source, width: int, columns: tuple[int, ...] | None) -> Iterator[Sequence]:
@@ -209,19 +247,20 @@ def _raw(source: Source) -> Iterator[Sequence]:
         yield Sequence(tokens, tokens, line)
 
 
-def _tokens(source: Source, format: str, width: int) -> Iterator[list[Token]]:
+def _tokens(source: Source, format: str, width: int) -> Iterator[Sequence]:
     found: Iterator[Any]
     if format == "tokens":
-        found = text.iterate(source)
+        found = ((tokens, None) for tokens in text.iterate(source))
     elif format == "conllu":
-        found = ([word.form for word in words] for words in conllu.iterate(source))
+        found = (([word.form for word in words], None) for words in conllu.iterate(source))
     elif format == "jsonl":
-        found = jsonl.iterate_tokens(source)
+        found = jsonl.iterate_objects(source)
     else:
-        found = (tokens for tokens, _ in markup.iterate(source))
-    for number, tokens in enumerate(found):
+        found = ((tokens, None) for tokens, _ in markup.iterate(source))
+    for number, (tokens, entry) in enumerate(found, 1):
         wrong = next((t for t in tokens if (1 if isinstance(t, str) else len(t)) != width), None)
         if wrong is not None:
             where = f"{files.name_of(source)}, sequence {number}"
             raise FormatError(f"{where}: the model takes tokens of {width} columns, not {wrong!r}")
-        yield tokens
+        raw = entry["text"] if entry and "tokens" not in entry else None
+        yield Sequence(tokens, tokens, raw, entry)

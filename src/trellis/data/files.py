@@ -11,6 +11,7 @@ import lzma
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import IO, Any, Protocol, TypeAlias, cast
 
@@ -38,11 +39,6 @@ def name_of(source: Source) -> str:
     if isinstance(name, str | os.PathLike):
         return os.fspath(name)
     return f"<{type(source).__name__}>"
-
-
-def is_packed(head: bytes) -> bool:
-    """Whether these first bytes of a file are those of one that `lines` unpacks."""
-    return head.startswith((_GZIP, _XZ))
 
 
 def wrong(name: str, number: int, what: str) -> FormatError:
@@ -84,9 +80,8 @@ def write(target: Target, pieces: Iterable[str]) -> None:
     'één\ntwee\n'
     """
     if isinstance(target, str | os.PathLike):
-        suffix = os.path.splitext(target)[1].lower()
-        with _PACK.get(suffix, open)(target, "wb") as file:
-            return write(file, pieces)
+        with open(target, "wb") as file, packed(file, target) as inside:
+            return write(inside, pieces)
     if not hasattr(target, "write"):
         raise InputError(f"target is {type(target).__name__}, not a path or an open file")
     is_text = _takes_text(target)
@@ -98,6 +93,12 @@ def write(target: Target, pieces: Iterable[str]) -> None:
         except UnicodeEncodeError as error:
             raise InputError(f"sequence {number} cannot be written: {error}") from error
     return None
+
+
+def packed(file: IO[bytes], name: str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
+    """An open file as one to write into, packed if its name ends in ``.gz`` or ``.xz``."""
+    pack = _PACK.get(os.path.splitext(name)[1].lower())
+    return pack(file, "wb") if pack else nullcontext(file)
 
 
 def pairs(
@@ -201,6 +202,9 @@ def _blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[
         except UnicodeDecodeError as error:
             number = done + error.object.count(b"\n", 0, error.start) + 1
             raise wrong(name, number, f"not {encoding}: {error.reason}") from error
+        if "\0" in text:
+            number = done + text.count("\n", 0, text.index("\0")) + 1
+            raise wrong(name, number, "a zero byte: not a text file")
         parts.append(text)
         if "\n" in text or not more:
             found = "".join(parts).split("\n")

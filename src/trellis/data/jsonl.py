@@ -19,7 +19,7 @@ from trellis.data import files, spans, tags, text
 from trellis.data.files import Source, Target, Token
 from trellis.errors import FormatError, InputError
 
-__all__ = ["iterate", "iterate_tokens", "read", "write"]
+__all__ = ["iterate", "iterate_objects", "read", "write"]
 
 _Found = TypeVar("_Found")
 
@@ -64,15 +64,17 @@ def iterate(
     return _objects(source, partial(_sequence, scheme=scheme), encoding, errors)
 
 
-def iterate_tokens(
+def iterate_objects(
     source: Source, *, encoding: str = "utf-8", errors: str = "strict"
-) -> Iterator[list[Token]]:
-    """The tokens of one object after the other, which need no tags or spans, and may be raw text.
+) -> Iterator[tuple[list[Token], dict[str, Any]]]:
+    """Tokens and all that is said with them; tags and spans need not be there.
 
-    >>> [*iterate_tokens(['{"tokens": ["Ann", "sings"]}', '{"text": "In Rome!"}'])]
-    [['Ann', 'sings'], ['In', 'Rome', '!']]
+    >>> for tokens, found in iterate_objects(['{"tokens": ["Ann"], "id": 7}', '{"text": "Rome!"}']):
+    ...     print(tokens, found)
+    ['Ann'] {'tokens': ['Ann'], 'id': 7}
+    ['Rome', '!'] {'text': 'Rome!'}
     """
-    return _objects(source, _tokens, encoding, errors)
+    return _objects(source, lambda found: (_tokens(found), found), encoding, errors)
 
 
 def write(

@@ -175,8 +175,8 @@ def _unwritable(token: Any) -> str | None:
         return f"{token!r} has columns, and mark-up holds one: choose it first"
     if not isinstance(token, str):
         return f"{token!r} is {type(token).__name__}, not str"
-    if not _TOKEN.fullmatch(token):
-        return f"{token!r} is empty or holds white space"
+    if not _TOKEN.fullmatch(token) or "\0" in token:
+        return f"{token!r} is empty, or holds white space or a zero byte"
     return None
 
 

@@ -33,6 +33,7 @@ from trellis.models.decoding import (
 from trellis.models.inspection import Inspection
 from trellis.models.labels import Constraints, Encoded, Label, constraints_for, encode
 from trellis.models.layout import Layout, design, merge
+from trellis.models.parameters import check_parameters
 from trellis.models.training import Problem, train
 from trellis.native import as_integer, resolve_jobs
 from trellis.optim import EarlyStopping
@@ -131,7 +132,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, watch: "_Watch") -> None:
-        self._check_parameters(watch)
+        self._check(watch)
         earlier = self._earlier()
         features = (
             copy.deepcopy(earlier.features_)
@@ -170,25 +171,15 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
             self._prune()
         self._forget_scorer()
 
-    def _check_parameters(self, watch: "_Watch") -> None:
+    def _check(self, watch: "_Watch") -> None:
+        check_parameters(self)
         dev = watch.dev
+        if as_integer(watch.dev_every, "dev_every") < 1:
+            raise InputError(f"dev_every must be at least 1, not {watch.dev_every}")
         if watch.callback is not None and not callable(watch.callback):
             raise InputError(f"callback must be a function, not {watch.callback!r}")
         if not isinstance(watch.checkpoint, Checkpoint | None):
             raise InputError(f"checkpoint must be a Checkpoint, not {watch.checkpoint!r}")
-        scorer(self.scoring)
-        if (
-            self.early_stopping is not None
-            and as_integer(self.early_stopping, "early_stopping") < 1
-        ):
-            raise InputError(f"early_stopping must be at least 1, not {self.early_stopping}")
-        for name in ("l1", "l2", "min_count"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):
-                raise InputError(f"{name} must be a finite number of at least 0, not {value!r}")
-        for name in ("solver_options", "label_weight"):
-            if not isinstance(getattr(self, name), dict | None):
-                raise InputError(f"{name} must be a dict or None, not {getattr(self, name)!r}")
         if dev is not None:
             if not isinstance(dev, tuple | list) or len(dev) != 2:
                 raise InputError("dev must be a pair (X, y)")

@@ -19,7 +19,7 @@ from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Callback, Result, Vector
 from trellis.optim.sgd import sgd
 
-__all__ = ["SOLVERS", "Problem", "train"]
+__all__ = ["SOLVERS", "Problem", "check_solver", "train"]
 
 _ONLINE = {
     "sgd": sgd,
@@ -75,10 +75,7 @@ def train(
 
     ``arrays`` are those of a solver's state to go on from.
     """
-    if solver not in SOLVERS:
-        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
     options = dict(options)
-    _check_options(solver, options)
     if max_iter is not None:
         options["max_iter"] = max_iter
     state = None
@@ -86,8 +83,6 @@ def train(
         state = _STATES.get(solver, OnlineState).from_arrays(arrays)
         if solver not in ("lbfgs", "gradient") and state.vectors["w"].shape != w0.shape:
             raise InputError("the state of the solver is of another number of weights")
-    if problem.l1 and solver != "lbfgs":
-        raise InputError(f"l1 > 0 needs solver='lbfgs'; {solver} has no L1 term")
     if solver in ("lbfgs", "gradient"):
         objective, problem.data = problem.objective(), None
     if solver == "lbfgs":
@@ -102,8 +97,6 @@ def train(
         )
     if solver == "gradient":
         return gradient_ascent(objective, w0, callback=callback, state=state, **options)
-    if problem.by_step:
-        raise InputError(f"solver {solver!r} is for models normalised over the sequence")
     if solver == "sgd":
         options["l2"] = problem.l2
     assert problem.data is not None
@@ -124,8 +117,15 @@ def train(
     return result
 
 
-def _check_options(solver: str, options: dict[str, Any]) -> None:
-    """Only what the solver's function takes, and fit does not give it itself."""
+def check_solver(solver: str, options: dict[str, Any], l1: float, by_step: bool) -> None:
+    """Raise if there is no such solver, or if it is not for such a model or for these options."""
+    if solver not in SOLVERS:
+        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
+    if l1 and solver != "lbfgs":
+        raise InputError(f"l1 > 0 needs solver='lbfgs'; {solver} has no L1 term")
+    if by_step and solver in _ONLINE:
+        raise InputError(f"solver {solver!r} is for models normalised over the sequence")
+    # what fit gives a solver itself
     own = {"objective", "w0", "learner", "sequences", "l1", "l2", "n_jobs", "callback", "state"}
     known = set(inspect.signature(_FUNCTIONS[solver]).parameters) - own - {"random_state"}
     unknown = sorted(set(options) - known)
