@@ -268,12 +268,12 @@ def test_plain_labels_are_marked_one_by_one() -> None:
         (
             [["a"], ["b", "c d"]],
             [["O"], ["O", "O"]],
-            "sequence 1, position 1: 'c d' is empty, or h",
+            "sequence 1, position 1: 'c d' is empty",
         ),
         (
             [["a", "b\u2028"]],
             [["O", "O"]],
-            r"sequence 0, position 1: 'b\\u2028' is empty, or holds",
+            r"sequence 0, position 1: 'b\\u2028' is empty",
         ),
         ([["a", ""]], [["O", "O"]], "sequence 0, position 1: '' is empty, or holds white space"),
         ([[("a", "N")]], [["O"]], r"sequence 0, position 0: \('a', 'N'\) has columns, and mark-up"),

@@ -92,7 +92,7 @@ def test_round_trip_of_each_solver(solver: str, path: Path) -> None:
         {"solver_options": {"epsilon": 1e-3}, "l2": np.float64(0.5), "max_iter": np.int64(3)},
         {"l1": 0.3},
         {"random_state": np.random.default_rng(0)},
-        {"random_state": 7, "n_jobs": 2, "warm_start": True},
+        {"random_state": 7, "warm_start": True},
         {"states": "all", "transitions": "none"},
     ],
     ids=str,

@@ -4,7 +4,7 @@ Exit codes: 0, all is done; 1, the input or a file is wrong, said in one line; 2
 understood; 128 + n, signal n ended it.
 """
 
-import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -389,7 +389,9 @@ def _gazetteers(given: list[str]) -> dict[str, Path]:
 
 
 def main() -> None:
-    """Run the command, and turn every error that is not ours into one line."""
+    """Run the command, and turn every error into one line."""
+    if hasattr(signal, "SIGPIPE"):  # whoever reads the output may see enough before its end
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(_run(sys.argv[1:]))
 
 
@@ -406,9 +408,6 @@ def _run(arguments: list[str]) -> int:
         return _fail("interrupted", 130)
     except InterruptedWorkError as error:
         return _fail(str(error), error.exit_code)
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except TrellisError as error:
         return _fail(str(error), 1)
     except OSError as error:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -68,7 +69,8 @@ def run(
     with _opened(target) as file:
         for source, kind in sources:
             done = 0
-            for batch in _batches(corpus.iterate(source, kind, width, layout), size):
+            batches = _batches(corpus.iterate(source, kind, width, layout), size)
+            for batch in batches if size == 1 else _read_ahead(batches):
                 for number, own in enumerate(_labelled(found, batch, marginals, kbest), done + 1):
                     try:
                         file.write(write(own).encode())
@@ -145,6 +147,15 @@ def _batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Sequence
         yield batch
 
 
+def _read_ahead(batches: Iterator[list[Sequence]]) -> Iterator[list[Sequence]]:
+    """The same, each read by another thread while the one before is labelled."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
+
+
 def _labelled(model: Any, batch: list[Sequence], marginals: bool, kbest: int) -> Iterator[Labelled]:
     X = [sequence.tokens for sequence in batch]
     if kbest:
@@ -185,16 +196,12 @@ class _Columns:
 
     def _block(self, found: Labelled, labels: list[str]) -> str:
         rows = found.sequence.rows
-        if isinstance(rows[0], str):
-            lines = [f"{row}\t{label}" for row, label in zip(rows, labels, strict=True)]
-        else:
-            lines = ["\t".join((*row, label)) for row, label in zip(rows, labels, strict=True)]
+        lines = [f"{row}\t{label}" for row, label in zip(rows, labels, strict=True)]
         if found.marginals is not None:
             chances = found.marginals[np.arange(len(labels)), [self.index[y] for y in labels]]
             lines = [f"{line}\t{p:.6f}" for line, p in zip(lines, chances.tolist(), strict=True)]
         block = "\n".join(lines) + "\n\n"
-        cells = 1 if isinstance(rows[0], str) else len(rows[0])
-        cells += found.marginals is not None
+        cells = rows[0].count("\t") + 1 + (found.marginals is not None)
         if block.count("\n") != len(lines) + 1 or block.count("\t") != cells * len(lines):
             raise InputError("a token holds a tab or a line break, which columns cannot have")
         return block

@@ -1,8 +1,10 @@
 """`trellis train`: files in, a model out, and a state to go on from if it is stopped."""
 
 import dataclasses
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from trellis.app.terminal import (
 )
 from trellis.app.tune import score, search
 from trellis.data import corpus, files, tags
-from trellis.errors import FormatError, InputError
+from trellis.errors import FormatError, InfeasibleError, InputError
 from trellis.features import Spec, Window, templates, wapiti
 from trellis.models.checkpoint import Checkpoint
 from trellis.models.crf import CRF
@@ -85,29 +87,30 @@ def run(job: Job) -> None:
         resume=job.resume,
     )
     began = time.perf_counter()
-    X, y = _read(job.files, job)
+    X, y, sizes = _read(job.files, job)
     labels = {label for own in y for label in own}
     dev = _dev(job, labels)
     scheme = tags.detect(labels, otherwise="plain")
     model = _estimator(job, _spec(job, _width(X)), scheme, dev is not None)
-    count = sum(map(len, X))
-    reading = duration(time.perf_counter() - began)
-    say(f"{len(X):,} sequences, {count:,} tokens, {len(labels)} labels: {reading}", quiet=job.quiet)
-    if job.tune:
-        _tuned(job, model, X, y, checkpoint)
-    began = time.perf_counter()
-    if isinstance(model, HMM):
-        model.fit(X, y)
-    else:
-        _fit(job, model, X, y, dev, checkpoint)
+    with _naming(job.files, sizes):
+        if job.tune:
+            _tuned(job, model, X, y, checkpoint)
+        if isinstance(model, HMM):
+            model.fit(X, y)
+        else:
+            _fit(job, model, X, y, dev, checkpoint)
     model.save(job.output)
     checkpoint.remove()
-    _summary(job, model, dev, scheme, time.perf_counter() - began)
+    count = f"{len(X):,} sequences, {sum(map(len, X)):,} tokens, {len(labels)} labels"
+    say(f"{count}; {duration(time.perf_counter() - began)}", quiet=job.quiet)
+    _summary(job, model, dev, scheme)
 
 
-def _read(paths: list[Path], job: Job) -> tuple[list[Any], list[list[str]]]:
+def _read(paths: list[Path], job: Job) -> tuple[list[Any], list[list[str]], list[int]]:
+    """The sequences of all files, their labels, and how many each file has."""
     X: list[Any] = []
     y: list[list[str]] = []
+    sizes = []
     width = None
     for path in paths:
         sequences, labels = corpus.read(path, job.format, job.layout)
@@ -116,7 +119,26 @@ def _read(paths: list[Path], job: Job) -> tuple[list[Any], list[list[str]]]:
             raise FormatError(f"{path}: tokens of {found} columns, but of {width} in {paths[0]}")
         X += sequences
         y += labels
-    return X, y
+        sizes.append(len(sequences))
+    return X, y, sizes
+
+
+@contextmanager
+def _naming(paths: list[Path], sizes: list[int]) -> Iterator[None]:
+    """Errors inside that name a sequence of all files name the file, and count from 1 in it."""
+    try:
+        yield
+    except (InputError, InfeasibleError) as error:
+        found = re.match(r"sequence (\d+), position (\d+): (.*)", str(error))
+        if not found:
+            raise
+        number, position = int(found[1]), int(found[2])
+        for path, size in zip(paths, sizes, strict=True):
+            if number < size:
+                where = f"{path}, sequence {number + 1}, token {position + 1}"
+                raise type(error)(f"{where}: {found[3]}") from None
+            number -= size
+        raise
 
 
 def _width(X: list[Any]) -> int:
@@ -128,7 +150,7 @@ def _dev(job: Job, labels: set[str]) -> tuple[list[Any], list[list[str]]] | None
     """The development set, whose labels must all be known."""
     if job.dev is None:
         return None
-    X, y = _read([job.dev], job)
+    X, y, _ = _read([job.dev], job)
     for n, own in enumerate(y):
         for t, label in enumerate(own):
             if label not in labels:
@@ -156,7 +178,8 @@ def _check(job: Job) -> None:
     if job.patience is not None and job.dev is None:
         raise InputError("--patience needs a development set: --dev FILE")
     for option in _NOT_FOR.get(job.model, ()):
-        if getattr(job, option) not in (None, False) and not (option == "tune" and not job.tune):
+        value = getattr(job, option)
+        if value is not None and value is not False and (option, value) != ("tune", 0):
             raise InputError(f"--{option.replace('_', '-')} is not for --model {job.model}")
     if job.model != "hmm":
         check_parameters(_estimator(job, None, "BIO", job.dev is not None))
@@ -173,8 +196,7 @@ def _estimator(job: Job, spec: Spec | None, scheme: str, has_dev: bool) -> Any:
     if job.model not in ("crf", "memm"):
         settings["solver"] = job.model
     if job.template and job.transitions is None and spec is not None:
-        plain = any(t.edge and not t.parts for t in spec.templates)  # a line that is B alone
-        settings["transitions"] = "all" if plain else "none"
+        settings["transitions"] = "all" if any(t.edge for t in spec.templates) else "none"
     if job.constraints:
         settings["constraints"] = scheme if job.constraints == "auto" else job.constraints
     return (MEMM if job.model == "memm" else CRF)(
@@ -284,13 +306,13 @@ def _shown(model: Any, show: Callable[[float | None, str], None]) -> Callable[[P
     return each
 
 
-def _summary(job: Job, model: Any, dev: Any, scheme: str, seconds: float) -> None:
-    size = job.output.stat().st_size
-    parts = [duration(seconds)]
+def _summary(job: Job, model: Any, dev: Any, scheme: str) -> None:
+    parts = []
     if not isinstance(model, HMM):
         ended = "" if model.converged_ else ", not converged"
-        parts = [f"{model.n_iter_} iterations{ended}, loss {model.objective_:,.2f}", *parts]
+        parts.append(f"{model.n_iter_} iterations{ended}, loss {model.objective_:,.2f}")
     if dev is not None:
         name = "accuracy" if scheme == "plain" else "span F1"
         parts.append(f"dev {name} {100 * score(dev[1], model.predict(dev[0]), scheme):.2f}")
-    say(f"{'; '.join(parts)}\n{job.output}: {size / 1e6:.1f} MB", quiet=job.quiet)
+    parts.append(f"{job.output}: {job.output.stat().st_size / 1e6:.1f} MB")
+    say("; ".join(parts), quiet=job.quiet)

@@ -24,7 +24,7 @@ from trellis.data import files
 from trellis.data.files import Source, Target, Token
 from trellis.errors import FormatError, InputError
 
-__all__ = ["Token", "iterate", "read", "write"]
+__all__ = ["Token", "iterate", "iterate_rows", "read", "write"]
 
 _BLANKS = " \t\r"
 _DOCSTART = "-DOCSTART-"
@@ -127,6 +127,25 @@ def iterate(
     return found if label_column is not None else ((tokens, None) for tokens, _ in found)
 
 
+def iterate_rows(
+    source: Source,
+    *,
+    columns: Sequence[int],
+    separator: str | None = None,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Iterator[tuple[list[Token], list[str]]]:
+    r"""Tokens and the rows that they come from, tab-separated, as `write` would write them.
+
+    ``-DOCSTART-`` rows are sequences of their own, so that no row is lost.
+
+    >>> next(iterate_rows(["Ann NNP B-PER", "sings  VBZ O"], columns=[0]))
+    (['Ann', 'sings'], ['Ann\tNNP\tB-PER', 'sings\tVBZ\tO'])
+    """
+    rows = _WholeRows(files.name_of(source), None, columns, separator)
+    return _sequences(files.lines(source, encoding, errors), rows, docstart=True)
+
+
 def write(
     target: Target,
     X: Sequence[Sequence[Token]],
@@ -220,6 +239,13 @@ class _Rows:
 
     def _unusable(self, number: int, what: str) -> FormatError:
         return files.wrong(self.name, number, f"{what}, and columns: {self.width}")
+
+
+class _WholeRows(_Rows):
+    """With the whole row where the label was."""
+
+    def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
+        return super().pick(values, number, text)[0], "\t".join(values)
 
 
 def _column(option: str, value: Any) -> int:

@@ -17,7 +17,6 @@ first line that begins with ``{`` is jsonl, one with ``](`` markup, and anything
 
 import os
 from collections.abc import Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,8 +60,8 @@ class Sequence(NamedTuple):
     """What there is to label."""
 
     tokens: list[Token]
-    rows: list[Token]
-    """The tokens with all their columns, a label that was there already included."""
+    rows: list[str]
+    """The tokens with all columns that there are, separated by tabs."""
     text: str | None = None
     """The raw text, if that is what the tokens were cut from."""
     entry: dict[str, Any] | None = None
@@ -138,6 +137,9 @@ def iterate(
     """
     _checked(format, FORMATS)
     columns, _ = _checked_layout(layout, format)
+    if width > 1 and format not in ("conll", "jsonl"):
+        name = files.name_of(source)
+        raise InputError(f"{name}: the model takes tokens of {width} columns, {format} has one")
     if format == "conll":
         return _columns(source, width, columns)
     if format == "text":
@@ -216,35 +218,16 @@ def _number(label: str) -> int:
 
 
 def _columns(source: Source, width: int, columns: tuple[int, ...] | None) -> Iterator[Sequence]:
-    pick: Any = None
-    for rows, _ in conll.iterate(source, label_column=None, docstart=True):
-        if pick is None:
-            pick = _picker(files.name_of(source), rows[0], width, columns)
-        yield Sequence([pick(row) for row in rows] if pick is not _same else rows, rows, None)
-
-
-def _same(row: Token) -> Token:
-    return row
-
-
-def _picker(name: str, first: Token, width: int, columns: tuple[int, ...] | None) -> Any:
-    """What makes a token of a row."""
-    found = 1 if isinstance(first, str) else len(first)
-    if columns is not None:
-        if len(columns) != width:
-            raise InputError(f"the model takes {width} columns, and {len(columns)} are asked for")
-        if not all(-found <= c < found for c in columns):
-            raise FormatError(f"{name}: columns: {found}, and {[*columns]} are asked for")
-        return itemgetter(*columns) if found > 1 else _same
-    if found < width:
-        raise FormatError(f"{name}: columns: {found}, but the model takes {width}")
-    return _same if found == width else itemgetter(*range(width))
+    if columns is not None and len(columns) != width:
+        raise InputError(f"the model takes {width} columns, and {len(columns)} are asked for")
+    for tokens, rows in conll.iterate_rows(source, columns=columns or range(width)):
+        yield Sequence(tokens, rows)
 
 
 def _raw(source: Source) -> Iterator[Sequence]:
     for line in files.lines(source):
-        tokens: list[Token] = [*text.tokenize(line)]
-        yield Sequence(tokens, tokens, line)
+        words = text.tokenize(line)
+        yield Sequence([*words], words, line)
 
 
 def _tokens(source: Source, format: str, width: int) -> Iterator[Sequence]:
@@ -263,4 +246,5 @@ def _tokens(source: Source, format: str, width: int) -> Iterator[Sequence]:
             where = f"{files.name_of(source)}, sequence {number}"
             raise FormatError(f"{where}: the model takes tokens of {width} columns, not {wrong!r}")
         raw = entry["text"] if entry and "tokens" not in entry else None
-        yield Sequence(tokens, tokens, raw, entry)
+        rows = [t if isinstance(t, str) else "\t".join(t) for t in tokens]
+        yield Sequence(tokens, rows, raw, entry)

@@ -33,7 +33,8 @@ _KINDS: dict[str, type[Any]] = {
 }
 _REGRESSIONS = ("logistic", "softmax")
 _HISTORY = ("losses", "dev_scores")
-_NOT_STORED = ("features", "edge_features")  # they are stored as what they have become
+# the features are stored as what they have become; n_jobs says nothing of the model
+_NOT_STORED = ("features", "edge_features", "n_jobs")
 _LINEAR = {
     "weights": np.float64,
     "state_begin": np.int64,
