@@ -54,9 +54,11 @@ def run(folder: Path) -> None:
     page = report(model, sentences, slots, title="The trellis demo", source="trellis.data.samples")
     with replacing(folder / "report.html") as file:
         file.write(page.encode())
-    made = ["model.trellis", "report.html"]
+    made = ["model.trellis", "report.html", "trellis.svg"]
+    drawing = picture(model, UTTERANCES[0])
+    drawing.save(folder / "trellis.svg")
     try:
-        picture(model, UTTERANCES[0]).save(folder / "trellis.png")
+        drawing.save(folder / "trellis.png")
         made.append("trellis.png")
     except InputError as error:  # the package that draws it is not there
         screen.print(f"\nno {folder / 'trellis.png'}: {error}", soft_wrap=True)

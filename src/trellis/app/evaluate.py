@@ -1,17 +1,15 @@
 """`trellis eval`: how good a model is on a file with labels, and where it is wrong."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from trellis import metrics
 from trellis.app.tag import columns_of, spans_of
-from trellis.app.terminal import console
+from trellis.app.terminal import show, show_json
 from trellis.data import corpus, tags
 from trellis.errors import FormatError
 from trellis.models.files import load
@@ -39,13 +37,12 @@ def run(
     result = _result(y, predicted, scheme, confusions)
     result["worst"] = _worst(found, X, y, predicted, worst)
     if as_json:
-        print(json.dumps({"model": str(model), "data": str(data), **result}, ensure_ascii=False))
+        show_json({"model": str(model), "data": str(data), **result})
         return
-    screen = console()
-    screen.print(f"{model} on {data}: {len(X):,} sequences, {sum(map(len, X)):,} tokens\n")
-    _print_scores(screen, result)
-    _print_confusions(screen, result["confusions"])
-    _print_worst(screen, result["worst"], scheme)
+    show(f"{model} on {data}: {len(X):,} sequences, {sum(map(len, X)):,} tokens\n")
+    _print_scores(result)
+    _print_confusions(result["confusions"])
+    _print_worst(result["worst"], scheme)
 
 
 def read_for(
@@ -108,7 +105,7 @@ def _worst(model: Any, X: Any, y: Any, predicted: Any, most: int) -> list[dict[s
     ]
 
 
-def _print_scores(screen: Console, result: dict[str, Any]) -> None:
+def _print_scores(result: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="left")
     for name in ("precision", "recall", "F1", "support"):
@@ -118,14 +115,14 @@ def _print_scores(screen: Console, result: dict[str, Any]) -> None:
         values = own.values() if own else []
         cells = [f"{v:,}" if isinstance(v, int) else f"{100 * v:.2f}" for v in values]
         table.add_row(Text(name, style="bold" if name == "micro" else ""), *cells)
-    screen.print(table)
-    screen.print(
+    show(table)
+    show(
         f"\ntoken accuracy {100 * result['accuracy']:.2f}, "
         f"whole sequences right {100 * result['sequence_accuracy']:.2f}"
     )
 
 
-def _print_confusions(screen: Console, confusions: list[dict[str, Any]]) -> None:
+def _print_confusions(confusions: list[dict[str, Any]]) -> None:
     if not confusions:
         return
     table = Table(box=None, pad_edge=False, title="\nmost frequent mistakes", title_justify="left")
@@ -134,21 +131,21 @@ def _print_confusions(screen: Console, confusions: list[dict[str, Any]]) -> None
     table.add_column("times", justify="right")
     for own in confusions:
         table.add_row(Text(own["true"]), Text(own["predicted"]), f"{own['count']:,}")
-    screen.print(table)
+    show(table)
 
 
-def _print_worst(screen: Console, worst: list[dict[str, Any]], scheme: str) -> None:
+def _print_worst(worst: list[dict[str, Any]], scheme: str) -> None:
     if not worst:
         return
-    screen.print("\nleast probable true labels")
+    show("\nleast probable true labels")
     for own in worst:
         head = f"sequence {own['sequence']}, log p = {own['log_likelihood']:.1f}"
-        screen.print(Text(head, style="dim"))
+        show(Text(head, style="dim"))
         right = set(spans_of(own["true"], scheme)) & set(spans_of(own["predicted"], scheme))
         for name in ("true", "predicted"):
             line = Text(f"  {name:10}")
             line.append(_painted(own["tokens"], spans_of(own[name], scheme), right))
-            screen.print(line, soft_wrap=True)
+            show(line)
 
 
 def _painted(words: list[str], spans: list[tags.Span], right: set[tags.Span]) -> Text:

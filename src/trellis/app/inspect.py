@@ -1,16 +1,14 @@
 """`trellis inspect`: what is in a model file."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.columns import Columns
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trellis.app.terminal import console
+from trellis.app.terminal import show, show_json
 from trellis.errors import InputError
 from trellis.models.files import load
 
@@ -26,9 +24,9 @@ def run(model: Path, *, top: int = 10, label: str | None = None, as_json: bool =
     record["transitions"] = _transitions(found, top)
     record["features"] = [w._asdict() for w in found.top_features(top, label)]
     if as_json:
-        print(json.dumps(record, ensure_ascii=False))
+        show_json(record)
         return
-    _print(console(), record)
+    _print(record)
 
 
 def _record(model: Any, path: Path) -> dict[str, Any]:
@@ -67,36 +65,36 @@ def _transitions(model: Any, most: int) -> list[dict[str, Any]]:
     ]
 
 
-def _print(screen: Console, record: dict[str, Any]) -> None:
-    screen.print(f"[bold]{record['model']}[/bold]  {record['bytes'] / 1e6:.1f} MB")
+def _print(record: dict[str, Any]) -> None:
+    show(f"[bold]{record['model']}[/bold]  {record['bytes'] / 1e6:.1f} MB")
     sizes = f"{len(record['labels'])} labels, {record['attributes']:,} attributes"
     if "weights" in record:
         sizes += f", {record['weights']:,} weights"
-    screen.print(sizes)
+    show(sizes)
     if "iterations" in record:
         ended = "converged" if record["converged"] else "not converged"
-        screen.print(f"{record['iterations']} iterations, loss {record['loss']:,.2f}, {ended}")
+        show(f"{record['iterations']} iterations, loss {record['loss']:,.2f}, {ended}")
     if record.get("dev_scores"):
         at, best = max(record["dev_scores"], key=lambda entry: entry[1])
-        screen.print(f"best score on the development set {100 * best:.2f}, after iteration {at}")
+        show(f"best score on the development set {100 * best:.2f}, after iteration {at}")
     settings = ", ".join(f"{name}={value!r}" for name, value in record["parameters"].items())
-    screen.print(Text(settings, style="dim"))
-    screen.print(Text("labels: " + " ".join(map(str, record["labels"])), style="dim"))
-    _print_transitions(screen, record["transitions"])
-    _print_features(screen, record["features"])
+    show(Text(settings, style="dim"))
+    show(Text("labels: " + " ".join(map(str, record["labels"])), style="dim"))
+    _print_transitions(record["transitions"])
+    _print_features(record["features"])
 
 
-def _print_transitions(screen: Console, transitions: list[dict[str, Any]]) -> None:
+def _print_transitions(transitions: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, title="\ntransitions", title_justify="left")
     for name in ("from", "to"):
         table.add_column(name)
     table.add_column("weight", justify="right")
     for own in transitions:
         table.add_row(Text(str(own["before"])), Text(str(own["after"])), f"{own['weight']:+.3f}")
-    screen.print(table)
+    show(table)
 
 
-def _print_features(screen: Console, features: list[dict[str, Any]]) -> None:
+def _print_features(features: list[dict[str, Any]]) -> None:
     tables: dict[str, Table] = {}
     for own in features:
         name = str(own["label"])
@@ -105,5 +103,5 @@ def _print_features(screen: Console, features: list[dict[str, Any]]) -> None:
             tables[name].add_column(Text(name, style="bold"), overflow="fold", max_width=32)
             tables[name].add_column("", justify="right")
         tables[name].add_row(Text(own["feature"]), f"{own['weight']:+.3f}")
-    screen.print("\ntop features of each label")
-    screen.print(Columns(tables.values(), padding=(1, 4)))
+    show("\ntop features of each label")
+    show(Columns(tables.values(), padding=(1, 4)))

@@ -1,5 +1,6 @@
 """What the commands share: where they print, how they count the time left, and how they end."""
 
+import json
 import math
 import os
 import shlex
@@ -13,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
 from trellis.errors import InputError
 
@@ -27,6 +29,8 @@ __all__ = [
     "interrupts",
     "iterations_left",
     "say",
+    "show",
+    "show_json",
 ]
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
@@ -46,6 +50,29 @@ def console(stderr: bool = False) -> Console:
     file = sys.stderr if stderr else sys.stdout
     width = None if file.isatty() else _PIPED_WIDTH
     return Console(file=file, width=width, highlight=False)
+
+
+def show(*things: Any) -> None:
+    """Print tables, texts and strings on standard output, without blanks at the ends of lines."""
+    screen = console()
+    with screen.capture() as captured:
+        for thing in things:
+            screen.print(thing, soft_wrap=isinstance(thing, str | Text))
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def show_json(thing: Any) -> None:
+    """One line of JSON, which has no infinities: null stands for them."""
+    print(json.dumps(_finite(thing), ensure_ascii=False, allow_nan=False))
+
+
+def _finite(thing: Any) -> Any:
+    if isinstance(thing, dict):
+        return {key: _finite(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [_finite(value) for value in thing]
+    return None if isinstance(thing, float) and not math.isfinite(thing) else thing
 
 
 def say(text: str, *, quiet: bool = False) -> None:

@@ -11,12 +11,13 @@ text      raw text, a sequence a line                 .txt, only to be labelled
 tokens    the same, cut at white space already        only if it is asked for
 ========  ==========================================  ==============================
 
-A ``.gz`` or ``.xz`` after that does not count. Any other file that has labels is looked into: a
-first line that begins with ``{`` is jsonl, one with ``](`` markup, and anything else conll.
+A ``.gz`` or ``.xz`` after that does not count. Any other file that has labels is looked into: if
+its first line begins with ``{`` it is jsonl, with ``](`` in the first lines markup, else conll.
 """
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ __all__ = [
 
 FORMATS = ("conll", "conllu", "jsonl", "markup", "text", "tokens")
 LABELLED = FORMATS[:4]
+_LOOKED_AT = 20
 _BY_NAME = {
     **dict.fromkeys((".conll", ".bio", ".iob", ".iob2", ".tsv"), "conll"),
     ".conllu": "conllu",
@@ -81,7 +83,7 @@ def format_by_name(path: str | os.PathLike[str]) -> str | None:
 
 
 def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
-    """The format that a file has by its name, or else, if it has labels, by its first line.
+    """The format that a file has by its name, or else, if it has labels, by its first lines.
 
     >>> format_of("train.conll.gz"), format_of("notes.txt", labelled=False)
     ('conll', 'text')
@@ -89,10 +91,11 @@ def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
     known = format_by_name(path)
     if known or not labelled:
         return known or "text"
-    first = next((line for line in files.lines(path) if line and not line.isspace()), "")
-    if first.lstrip().startswith("{"):
+    rows = (line for line in files.lines(path) if line.strip() and not line.startswith("# "))
+    first = [*islice(rows, _LOOKED_AT)]
+    if first and first[0].lstrip().startswith("{"):
         return "jsonl"
-    return "markup" if "](" in first else "conll"
+    return "markup" if any("](" in line for line in first) else "conll"
 
 
 def read(
