@@ -255,10 +255,8 @@ def _fit(job: Job, model: Any, X: Any, y: Any, dev: Any, checkpoint: Checkpoint)
             callback=_shown(model, show),
             checkpoint=checkpoint,
         )
-    if not seen:
+    if not checkpoint.stopped:
         return
-    if not checkpoint.iteration:
-        raise InterruptedWorkError("stopped before the first iteration: nothing was saved", seen[0])
     raise InterruptedWorkError(
         f"stopped at iteration {checkpoint.iteration}, and saved in {checkpoint.path}. Go on with:"
         f"\n  {command_line('--resume')}",

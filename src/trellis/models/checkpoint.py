@@ -3,7 +3,8 @@
 import hashlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,6 +63,8 @@ class Checkpoint:
         self.resume = resume
         self.iteration = 0
         """Of the last state that was saved or taken up; 0 if none was."""
+        self.stopped = False
+        """Whether `halt` has ended fit."""
         self._halt = False
         self._next = 0.0  # when to save again, in seconds
         self._meta: dict[str, Any] = {}
@@ -88,23 +91,31 @@ class Checkpoint:
         if not (self.resume and self.path.exists()):
             return None
         meta, tensors = native.read(self.path, kind="checkpoint")[1:3]
-        try:
-            self._check(meta)
+        self._check(meta)
+        with self.naming():
             saved = _saved(meta, tensors)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise FormatError(f"{self.path}: not a checkpoint that can be used: {error}") from None
         self.iteration = saved.losses[-1][0] if saved.losses else 0
         return saved
 
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """What goes wrong inside is wrong with the file."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+            if isinstance(error, FormatError):
+                raise
+            raise FormatError(f"{self.path}: cannot be used: {error}") from None
+
     def _check(self, meta: dict[str, Any]) -> None:
-        before, now = dict(meta["parameters"]), self._meta["parameters"]
+        with self.naming():
+            before, data = dict(meta["parameters"]), meta["data"]
+        now = self._meta["parameters"]
         for name in sorted({*before, *now}):
             old, new = before.get(name), now.get(name)
             if old != new:
                 raise InputError(f"{self.path} was saved with {name}={old}, and this is {new}")
-        if meta["data"] != self._meta["data"]:
+        if data != self._meta["data"]:
             raise InputError(f"{self.path} was saved with other training data or features")
 
     def see(
@@ -123,7 +134,8 @@ class Checkpoint:
         self.iteration = progress.iteration
         now = time.monotonic()
         self._next = now + _SHARE * (now - began)
-        return self._halt
+        self.stopped = self._halt
+        return self.stopped
 
     def _due(self, iteration: int) -> bool:
         return time.monotonic() >= self._next if self.every is None else iteration % self.every == 0
@@ -154,6 +166,9 @@ def _pairs(table: Any) -> list[tuple[int, float]]:
 
 
 def _saved(meta: dict[str, Any], tensors: native.Tensors) -> Saved:
+    for name, array in tensors.items():
+        if array.dtype == np.float64:
+            native.finite(tensors, name)
     arrays = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
     tables = [native.expect(tensors, name, np.float64, (None, 2)) for name in ("losses", "scores")]
     best = np.array(tensors["best_w"]) if "best_w" in tensors else None

@@ -34,7 +34,7 @@ from trellis.models.inspection import Inspection
 from trellis.models.labels import Constraints, Encoded, Label, constraints_for, encode
 from trellis.models.layout import Layout, design, merge
 from trellis.models.parameters import check_parameters
-from trellis.models.training import Problem, train
+from trellis.models.training import Problem, state_of, train
 from trellis.native import as_integer, resolve_jobs
 from trellis.optim import EarlyStopping
 from trellis.optim.result import Progress
@@ -164,7 +164,8 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         saved = None
         if watch.checkpoint:
             data = (*batch.arrays(), known.label, known.allowed, weights, w0)
-            saved = watch.checkpoint.begin(self.get_params(deep=False), fingerprint(data))
+            settings = {"model": type(self).__name__, **self.get_params(deep=False)}
+            saved = watch.checkpoint.begin(settings, fingerprint(data))
         del batch  # a large corpus should not be in memory twice
         self._learn(problem, w0, watch, saved)
         if self.l1 > 0:
@@ -233,9 +234,11 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
                 patience=self.early_stopping or int(np.iinfo(np.int64).max),
                 every=watch.dev_every,
             )
-        self.losses_ = []
-        if saved:
+        self.losses_, state = [], None
+        if saved and watch.checkpoint:
             self.losses_ = saved.losses
+            with watch.checkpoint.naming():
+                state = state_of(self.solver, saved.arrays, len(w0))
             if early:
                 early.restore(saved.scores, saved.best_w, saved.since_best)
         self.dev_scores_ = early.history if early else []
@@ -257,7 +260,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
             self.max_iter,
             each,
             self.random_state,
-            saved.arrays if saved else None,
+            state,
         )
         self.coef_ = result.w
         self.n_iter_, self.objective_ = result.n_iter, result.loss

@@ -19,7 +19,7 @@ from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Callback, Result, Vector
 from trellis.optim.sgd import sgd
 
-__all__ = ["SOLVERS", "Problem", "check_solver", "train"]
+__all__ = ["SOLVERS", "Problem", "check_solver", "state_of", "train"]
 
 _ONLINE = {
     "sgd": sgd,
@@ -29,7 +29,13 @@ _ONLINE = {
 }
 _FUNCTIONS: dict[str, Any] = {"lbfgs": lbfgs, "gradient": gradient_ascent, **_ONLINE}
 SOLVERS = tuple(_FUNCTIONS)
-_STATES: dict[str, Any] = {"lbfgs": LbfgsState, "gradient": GradientState}
+# what the online solvers keep: vectors of as many elements as there are weights, and numbers
+_KEPT = {
+    "sgd": ({"w"}, {"t0", "scale"}),
+    "perceptron": ({"w", "total"}, {"steps"}),
+    "passive-aggressive": ({"w", "total"}, {"steps"}),
+    "arow": ({"w", "variance"}, set()),
+}
 
 
 @dataclass(eq=False)
@@ -69,20 +75,12 @@ def train(
     max_iter: int | None,
     callback: Callback | None,
     random_state: Any,
-    arrays: dict[str, Any] | None,
+    state: Any,
 ) -> Result[Any]:
-    """Run a solver; ``options`` are further arguments of its function in `trellis.optim`.
-
-    ``arrays`` are those of a solver's state to go on from.
-    """
+    """Run a solver; ``options`` are further arguments of its function in `trellis.optim`."""
     options = dict(options)
     if max_iter is not None:
         options["max_iter"] = max_iter
-    state = None
-    if arrays is not None:
-        state = _STATES.get(solver, OnlineState).from_arrays(arrays)
-        if solver not in ("lbfgs", "gradient") and state.vectors["w"].shape != w0.shape:
-            raise InputError("the state of the solver is of another number of weights")
     if solver in ("lbfgs", "gradient"):
         objective, problem.data = problem.objective(), None
     if solver == "lbfgs":
@@ -115,6 +113,22 @@ def train(
         **options,
     )
     return result
+
+
+def state_of(solver: str, arrays: dict[str, Any], size: int) -> Any:
+    """The state of a solver for so many weights, from arrays that may come from anywhere."""
+    if solver in ("lbfgs", "gradient"):
+        state: Any = (LbfgsState if solver == "lbfgs" else GradientState).from_arrays(arrays)
+        vectors = {"w": state.w}
+    else:
+        state = OnlineState.from_arrays(arrays)
+        vectors = state.vectors
+        if (set(vectors), set(state.numbers)) != _KEPT[solver]:
+            raise InputError(f"not a state of {solver}: {sorted({*vectors, *state.numbers})}")
+    for name, vector in vectors.items():
+        if vector.shape != (size,):
+            raise InputError(f"{name} of the state has shape {vector.shape}, not {(size,)}")
+    return state
 
 
 def check_solver(solver: str, options: dict[str, Any], l1: float, by_step: bool) -> None:

@@ -49,6 +49,8 @@ class GradientState:
         try:
             w = first_weights(arrays["w"])
             step, (iteration, evaluations) = float(arrays["step"][0]), map(int, arrays["counts"])
+            if not (np.isfinite(step) and 0 <= iteration < 2**53 and 0 <= evaluations < 2**53):
+                raise ValueError("a step or a count is out of range")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise InputError(f"not a state of gradient steps: {error}") from None
         return cls(w, step, iteration, evaluations)

@@ -18,6 +18,8 @@ from trellis.optim.result import Callback, Progress, Result, Vector, number_at_l
 
 __all__ = ["Learner", "OnlineState", "run_epochs"]
 
+_LARGEST = 1e300
+
 
 class Learner(Protocol):
     """What the update rules need of a model: one epoch over sequences in a given order."""
@@ -64,7 +66,7 @@ class OnlineState:
         bits = [int(words[k]) >> s & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for s in (0, 64)]
         rest = [self.random["has_uint32"], self.random["uinteger"], self.epoch]
         arrays: dict[str, NDArray[Any]] = {f"vector.{k}": v for k, v in self.vectors.items()}
-        arrays |= {f"number.{k}": np.array([v]) for k, v in self.numbers.items()}
+        arrays |= {f"number.{k}": np.array([v], dtype=np.float64) for k, v in self.numbers.items()}
         return arrays | {
             "losses": np.array(self.losses),
             "random": np.array(bits + rest, dtype=np.uint64),
@@ -87,8 +89,18 @@ class OnlineState:
         kinds = {k.split(".", 1)[0] for k in arrays if "." in k}
         if not kinds <= {"vector", "number"}:
             raise InputError(f"not a state of an online learner: {sorted(kinds)}")
+        for name, array in arrays.items():
+            wanted = (array.size,) if name.startswith("vector.") else (1,)
+            if "." in name and (array.shape != wanted or array.dtype != np.float64):
+                raise InputError(f"not a state of an online learner: {name} is no such array")
+            if array.dtype == np.float64 and not (np.abs(array) < _LARGEST).all():
+                raise InputError(f"not a state of an online learner: {name} is out of range")
         vectors = {k[7:]: np.array(v) for k, v in arrays.items() if k.startswith("vector.")}
         numbers = {k[7:]: float(v[0]) for k, v in arrays.items() if k.startswith("number.")}
+        if len(losses) != epoch:
+            what = f"{epoch} epochs and {len(losses)} losses"
+            raise InputError(f"not a state of an online learner: {what}")
+        np.random.PCG64().state = cast(Any, random)  # raises if it is none
         return cls(vectors, numbers, epoch, losses, random)
 
 
