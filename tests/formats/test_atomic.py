@@ -92,9 +92,12 @@ native.write(sys.argv[1], "crf", {}, {"weights": np.zeros(10_000)})
     assert run(code, path).returncode == 9
     assert path.read_bytes() == before
     (left,) = set(os.listdir(path.parent)) - {path.name}
-    assert re.fullmatch(r"\.[0-9a-f]{16}\.trellis\.tmp", left)
+    assert re.fullmatch(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.trellis\.tmp", left)
     native.write(path, "hmm", {}, {})  # what was left is in nobody's way
     assert native.read(path).kind == "hmm"
+    (path.parent / f".{path.name}.trellis.tmp").touch()  # not one of ours
+    clear_leftovers(path)
+    assert set(os.listdir(path.parent)) == {path.name, f".{path.name}.trellis.tmp"}
 
 
 def test_readers_see_a_whole_file(path: Path) -> None:

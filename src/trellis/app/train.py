@@ -23,6 +23,7 @@ from trellis.app.tune import score, search
 from trellis.data import corpus, files, tags
 from trellis.errors import FormatError, InfeasibleError, InputError
 from trellis.features import Spec, Window, templates, wapiti
+from trellis.formats.atomic import clear_leftovers
 from trellis.models.checkpoint import Checkpoint
 from trellis.models.crf import CRF
 from trellis.models.hmm import HMM
@@ -86,6 +87,8 @@ def run(job: Job) -> None:
         every=job.checkpoint_every,
         resume=job.resume,
     )
+    for path in (job.output, checkpoint.path):
+        clear_leftovers(path)
     began = time.perf_counter()
     X, y, sizes = _read(job.files, job)
     labels = {label for own in y for label in own}

@@ -244,6 +244,12 @@ class _Rows:
 class _WholeRows(_Rows):
     """With the whole row where the label was."""
 
+    def _begin(self, values: list[str], number: int) -> None:
+        due = 1 + max(self.columns or [0])
+        if len(values) < due:
+            raise files.wrong(self.name, number, f"columns: {len(values)}, but {due} are needed")
+        super()._begin(values, number)
+
     def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
         return super().pick(values, number, text)[0], "\t".join(values)
 

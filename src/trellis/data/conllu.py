@@ -16,7 +16,7 @@ from trellis.errors import FormatError, InputError
 __all__ = ["Word", "iterate", "read"]
 
 _NAMES = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
-_COLUMNS = {name.lower(): _NAMES.index(name) for name in _NAMES[1:6]}
+COLUMNS = {name.lower(): _NAMES.index(name) for name in _NAMES[1:6]}
 _NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 
@@ -49,9 +49,9 @@ def read(
     >>> read(lines, column="feats")[1]
     [['Number=Sing', 'Number=Sing|Person=3']]
     """
-    if column not in _COLUMNS:
-        raise InputError(f"column is {column!r}, not one of {', '.join(_COLUMNS)}")
-    place = _COLUMNS[column]
+    if column not in COLUMNS:
+        raise InputError(f"column is {column!r}, not one of {', '.join(COLUMNS)}")
+    place = COLUMNS[column]
     X, y = [], []
     for rows in _sentences(source, encoding, errors):
         X.append([values[1] for _, values in rows])

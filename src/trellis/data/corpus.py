@@ -91,6 +91,8 @@ def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
     known = format_by_name(path)
     if known or not labelled:
         return known or "text"
+    if not Path(path).is_file() and Path(path).exists():  # what a pipe has given is gone
+        raise InputError(f"{os.fspath(path)}: not a regular file: its format must be said")
     rows = (line for line in files.lines(path) if line.strip() and not line.startswith("# "))
     first = [*islice(rows, _LOOKED_AT)]
     if first and first[0].lstrip().startswith("{"):
@@ -180,13 +182,15 @@ def line_with(
     3
     """
     format = format or format_of(path)
-    column = (layout or Layout()).label
+    name = (layout or Layout()).label
+    place = conllu.COLUMNS[name or "upos"] if format == "conllu" else int(name or -1)
+    tabbed = format == "conllu" or any("\t" in line for line in files.lines(path))
     for number, line in enumerate(files.lines(path), 1):
-        if format == "conll":
+        if format in ("conll", "conllu"):
+            if line.startswith("#" if format == "conllu" else "# ") and "\t" not in line and tabbed:
+                continue
             cells = line.split("\t") if "\t" in line else line.split()
-            found = cells and label == cells[-1 if column is None else int(column)]
-        elif format == "conllu":
-            found = label in line.split("\t")[2:]
+            found = bool(cells) and label == cells[place]
         else:
             reader = jsonl if format == "jsonl" else markup
             found = any(label in labels for _, labels in reader.iterate([line]))

@@ -1,5 +1,6 @@
 """A file is replaced as a whole or not at all."""
 
+import glob
 import os
 import secrets
 import stat
@@ -10,7 +11,9 @@ from typing import BinaryIO
 
 from trellis.errors import InputError
 
-__all__ = ["replacing"]
+__all__ = ["clear_leftovers", "replacing"]
+
+_SUFFIX = ".trellis.tmp"
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = Path(os.path.realpath(path))
     mode = _permissions(target)
-    temporary = target.with_name(f".{secrets.token_hex(8)}.trellis.tmp")
+    temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}{_SUFFIX}")
     file = open(temporary, "xb")  # noqa: SIM115 (before `try`: only what is ours is removed)
     try:
         with file:
@@ -49,6 +52,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def clear_leftovers(path: str | os.PathLike[str]) -> None:
+    """Remove what processes that were killed while they wrote ``path`` have left beside it."""
+    target = Path(os.path.realpath(path))
+    for file in target.parent.glob(f"{glob.escape(_prefix(target))}{'[0-9a-f]' * 16}{_SUFFIX}"):
+        file.unlink(missing_ok=True)
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name[:100]}."
 
 
 def _permissions(target: Path) -> int | None:

@@ -29,13 +29,6 @@ _ONLINE = {
 }
 _FUNCTIONS: dict[str, Any] = {"lbfgs": lbfgs, "gradient": gradient_ascent, **_ONLINE}
 SOLVERS = tuple(_FUNCTIONS)
-# what the online solvers keep: vectors of as many elements as there are weights, and numbers
-_KEPT = {
-    "sgd": ({"w"}, {"t0", "scale"}),
-    "perceptron": ({"w", "total"}, {"steps"}),
-    "passive-aggressive": ({"w", "total"}, {"steps"}),
-    "arow": ({"w", "variance"}, set()),
-}
 
 
 @dataclass(eq=False)
@@ -117,17 +110,13 @@ def train(
 
 def state_of(solver: str, arrays: dict[str, Any], size: int) -> Any:
     """The state of a solver for so many weights, from arrays that may come from anywhere."""
-    if solver in ("lbfgs", "gradient"):
-        state: Any = (LbfgsState if solver == "lbfgs" else GradientState).from_arrays(arrays)
-        vectors = {"w": state.w}
-    else:
-        state = OnlineState.from_arrays(arrays)
-        vectors = state.vectors
-        if (set(vectors), set(state.numbers)) != _KEPT[solver]:
-            raise InputError(f"not a state of {solver}: {sorted({*vectors, *state.numbers})}")
-    for name, vector in vectors.items():
-        if vector.shape != (size,):
-            raise InputError(f"{name} of the state has shape {vector.shape}, not {(size,)}")
+    if solver in _ONLINE:
+        online = OnlineState.from_arrays(arrays)
+        online.check(solver, size)
+        return online
+    state: Any = (LbfgsState if solver == "lbfgs" else GradientState).from_arrays(arrays)
+    if state.w.shape != (size,):
+        raise InputError(f"the state has {len(state.w)} weights, not {size}")
     return state
 
 

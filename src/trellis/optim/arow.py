@@ -33,6 +33,7 @@ def arow(
     number_at_least(gamma, 1e-300, "gamma")
     if state is None:
         state = first_state(w0, random_state, variance=np.full_like(w0, variance))
+    state.check("arow", len(w0))
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         return learner.arow(order, gamma, s.vectors["w"], s.vectors["variance"])

@@ -119,7 +119,8 @@ def descend(
     tolerance: float,
     callback: Callback | None,
     state: GradientState | None = None,
-) -> Result[GradientState]:
+    resumable: bool = True,
+) -> Result[Any]:
     """Advance until the gradient is small: the loop of gradient_ascent and newton."""
     limit = as_integer(max_iter, "max_iter")
     if limit < 0:
@@ -145,11 +146,11 @@ def descend(
             here = there
             state = GradientState(here.w, step, iteration, evaluate.count)
             seconds = time.perf_counter() - began
-            if callback and callback(_progress(here, state, seconds, last is not None)):
+            if callback and callback(_progress(here, state, seconds, resumable and last is None)):
                 last = False, "stopped by the callback"
     converged, message = last
-    state = GradientState(here.w.copy(), step, iteration, evaluate.count)
-    return Result(here.w, here.loss, iteration, converged, message, state, evaluate.count)
+    ended = GradientState(here.w.copy(), step, iteration, evaluate.count) if resumable else None
+    return Result(here.w, here.loss, iteration, converged, message, ended, evaluate.count)
 
 
 class _Backtracking:
@@ -200,7 +201,7 @@ def point_at(evaluate: Evaluations, w: Vector) -> Point:
     return Point(w, gradient, gradient, evaluate(w, gradient))
 
 
-def _progress(at: Point, state: GradientState, seconds: float, last: bool) -> Progress:
+def _progress(at: Point, state: GradientState, seconds: float, goes_on: bool) -> Progress:
     return Progress(
         state.iteration,
         at.loss,
@@ -210,5 +211,5 @@ def _progress(at: Point, state: GradientState, seconds: float, last: bool) -> Pr
         state.evaluations,
         seconds,
         read_only(at.w),
-        None if last else lambda: state,
+        (lambda: state) if goes_on else None,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from trellis.errors import InputError, OptimizationError
-from trellis.optim.gradient import GradientState, Moved, descend, search_along
+from trellis.optim.gradient import Moved, descend, search_along
 from trellis.optim.result import Callback, Evaluations, Objective, Point, Result, Vector
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -21,7 +21,7 @@ def newton(
     max_iter: int = 100,
     tolerance: float = 1e-8,
     callback: Callback | None = None,
-) -> Result[GradientState]:
+) -> Result[None]:
     """Repeat w ← w - t (∇²loss)⁻¹ ∇loss, with t = 1 halved until the loss falls.
 
     ``hessian(w)`` is the matrix of second derivatives, ``(n, n)``; it need not be positive
@@ -42,7 +42,7 @@ def newton(
         d = newton_direction(hessian(here.w), here.gradient)
         return search_along(evaluate, here, d, float(d @ here.gradient), 1.0)
 
-    return descend(objective, w0, advance, max_iter, tolerance, callback)
+    return descend(objective, w0, advance, max_iter, tolerance, callback, resumable=False)
 
 
 def newton_direction(hessian: Any, gradient: Vector) -> Vector:

@@ -19,6 +19,13 @@ from trellis.optim.result import Callback, Progress, Result, Vector, number_at_l
 __all__ = ["Learner", "OnlineState", "run_epochs"]
 
 _LARGEST = 1e300
+# what each rule keeps between epochs: vectors of as many elements as there are weights, and numbers
+_KEPT: dict[str, tuple[set[str], set[str]]] = {
+    "sgd": ({"w"}, {"t0", "scale"}),
+    "perceptron": ({"w", "total"}, {"steps"}),
+    "passive-aggressive": ({"w", "total"}, {"steps"}),
+    "arow": ({"w", "variance"}, set()),
+}
 
 
 class Learner(Protocol):
@@ -59,6 +66,14 @@ class OnlineState:
     epoch: int
     losses: list[float]
     random: dict[str, Any]
+
+    def check(self, rule: str, size: int) -> None:
+        """Raise if it is not a state of this rule for so many weights."""
+        if (set(self.vectors), set(self.numbers)) != _KEPT[rule]:
+            raise InputError(f"not a state of {rule}: {sorted({*self.vectors, *self.numbers})}")
+        for name, vector in self.vectors.items():
+            if vector.shape != (size,):
+                raise InputError(f"{name} of the state has shape {vector.shape}, not {(size,)}")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays, to be stored."""

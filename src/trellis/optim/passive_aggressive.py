@@ -40,6 +40,7 @@ def passive_aggressive(
     if state is None:
         state = first_state(w0, random_state, total=np.zeros_like(w0))
         state.numbers["steps"] = 1
+    state.check("passive-aggressive", len(w0))
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         loss, steps = learner.passive_aggressive(

@@ -30,6 +30,7 @@ def perceptron(
     if state is None:
         state = first_state(w0, random_state, total=np.zeros_like(w0))
         state.numbers["steps"] = 1
+    state.check("perceptron", len(w0))
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         errors, steps = learner.perceptron(

@@ -41,6 +41,7 @@ def sgd(
         state = first_state(w0, random_state)
         t0 = _calibrate(learner, sequences, state, lam, eta, sample)
         state.numbers |= {"t0": t0, "scale": 1.0}
+    state.check("sgd", len(w0))
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         loss, scale = learner.sgd(

@@ -1,0 +1,313 @@
+"""Files of any format, known by name or by what is in them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trellis.data import corpus, samples
+from trellis.data.corpus import Layout
+from trellis.errors import FormatError, InputError
+
+CONLL = "play O\nRome B-place\n\nstop O\n"
+JSONL = (
+    '{"tokens": ["play", "Rome"], "tags": ["O", "B-place"]}\n{"tokens": ["stop"], "tags": ["O"]}\n'
+)
+MARKUP = "play [Rome](place)\nstop\n"
+CONLLU = (
+    "# text = play Rome\n"
+    "1\tplay\t_\tO\tVB\t_\t0\t_\t_\t_\n2\tRome\t_\tB-place\tNNP\t_\t1\t_\t_\t_\n"
+    "\n1\tstop\t_\tO\tVB\t_\t0\t_\t_\t_\n\n"
+)
+EXPECTED = [["play", "Rome"], ["stop"]], [["O", "B-place"], ["O"]]
+TEXTS = {"conll": CONLL, "jsonl": JSONL, "markup": MARKUP, "conllu": CONLLU}
+
+
+# ---- which format
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.conll", "conll"),
+        ("a.bio", "conll"),
+        ("a.iob", "conll"),
+        ("a.iob2", "conll"),
+        ("a.tsv", "conll"),
+        ("a.conllu", "conllu"),
+        ("a.jsonl", "jsonl"),
+        ("a.ndjson", "jsonl"),
+        ("a.md", "markup"),
+        ("a.markup", "markup"),
+        ("a.b.conll", "conll"),
+        ("dir.md/a.conll", "conll"),
+        ("A.CONLL", "conll"),
+        ("a.Jsonl.GZ", "jsonl"),
+        ("a.md.xz", "markup"),
+    ],
+)
+def test_names(name: str, format: str) -> None:
+    for labelled in (True, False):
+        assert corpus.format_of(name, labelled) == format
+    assert corpus.format_of(Path(name)) == format
+
+
+@pytest.mark.parametrize(
+    "name", ["a.txt", "a", "a.gz", "a.txt.gz", ".conll", "conll", "a.conll.bak"]
+)
+def test_other_names_are_text_if_there_are_no_labels(name: str) -> None:
+    assert corpus.format_of(name, labelled=False) == "text"
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        (CONLL, "conll"),
+        (JSONL, "jsonl"),
+        (MARKUP, "markup"),
+        ("\n \n\t{}", "jsonl"),
+        ("\ufeff{}", "jsonl"),
+        ("\ufeff\n[a](b)", "markup"),
+        ("", "conll"),
+        ("\n\n", "conll"),
+        ("a ] ( O\n", "conll"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+def test_first_lines(tmp_path: Path, text: str, format: str, pack: Any) -> None:
+    (tmp_path / "odd").write_bytes(pack(text.encode()))
+    assert corpus.format_of(tmp_path / "odd") == format
+
+
+# ---- labelled files
+
+
+@pytest.mark.parametrize("format", TEXTS)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+def test_read_every_format(tmp_path: Path, format: str, pack: Any) -> None:
+    path = tmp_path / "odd"
+    path.write_bytes(pack(TEXTS[format].encode()))
+    assert corpus.read(path, format) == EXPECTED
+    assert corpus.read(str(path), format) == EXPECTED
+
+
+def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("O play VB\nB-place Rome NNP\n")
+    expected = [["O", "B-place"]]
+    assert corpus.read(path, layout=Layout((1,), "0")) == ([["play", "Rome"]], expected)
+    assert corpus.read(path, layout=Layout((1, 2), "0")) == (
+        [[("play", "VB"), ("Rome", "NNP")]],
+        expected,
+    )
+    assert corpus.read(path, layout=Layout((2, 1), "-3")) == (
+        [[("VB", "play"), ("NNP", "Rome")]],
+        expected,
+    )
+    assert corpus.read(path, layout=Layout(None, "0"))[0] == [[("play", "VB"), ("Rome", "NNP")]]
+    path = tmp_path / "a.conllu"
+    path.write_text(CONLLU)
+    assert corpus.read(path, layout=Layout(None, "xpos"))[1] == [["VB", "NNP"], ["VB"]]
+
+
+@pytest.mark.parametrize(
+    ("format", "layout", "what"),
+    [
+        ("text", Layout(), "format must be one of conll, conllu, jsonl, markup here, not 'text'"),
+        ("tokens", Layout(), "'tokens'"),
+        ("csv", Layout(), "'csv'"),
+        ("conll", Layout(None, "upos"), "must be a number, not 'upos'"),
+        ("conllu", Layout(None, "3"), "3"),
+        ("jsonl", Layout((0,)), "jsonl"),
+        ("markup", Layout(None, "0"), "markup"),
+        ("conll", Layout((5,)), "column 5"),
+        ("conll", Layout((-1,)), "column"),
+        ("conll", Layout(()), "column"),
+    ],
+)
+def test_what_cannot_be_read_like_this(
+    tmp_path: Path, format: str, layout: Layout, what: str
+) -> None:
+    path = tmp_path / "odd"
+    path.write_text(TEXTS.get(format, CONLL))
+    with pytest.raises((InputError, FormatError), match=what):
+        corpus.read(path, format, layout)
+
+
+@pytest.mark.parametrize("format", TEXTS)
+def test_a_file_without_a_sequence(tmp_path: Path, format: str) -> None:
+    for text in ("", "\n", " \n\n"):
+        (tmp_path / "odd").write_text(text)
+        with pytest.raises(FormatError, match="odd: there is no sequence in it"):
+            corpus.read(tmp_path / "odd", format)
+
+
+@pytest.mark.parametrize("format", TEXTS)
+@pytest.mark.parametrize("before", [0, 1 << 17])
+def test_zeros_are_in_no_text(tmp_path: Path, format: str, before: int) -> None:
+    lines = TEXTS[format] * (1 + before // len(TEXTS[format]))
+    (tmp_path / "odd").write_text(lines + TEXTS[format].replace("play", "pl\0ay"))
+    number = lines.count("\n") + 1
+    with pytest.raises(FormatError, match=rf"odd, line {number}: "):
+        corpus.read(tmp_path / "odd", format)
+
+
+# ---- what is to be labelled
+
+
+def test_iterate_every_format() -> None:
+    for format, data in [*TEXTS.items(), ("tokens", "play Rome\n\nstop\n")]:
+        for source in (data.splitlines(), io.BytesIO(data.encode()), io.StringIO(data)):
+            found = [*corpus.iterate(source, format, width=1)]
+            assert [sequence.tokens for sequence in found] == EXPECTED[0]
+
+
+def test_raw_text_keeps_its_blank_lines() -> None:
+    found = [*corpus.iterate(["play Rome!", "", "  ", "stop"], "text", width=1)]
+    assert [s.tokens for s in found] == [["play", "Rome", "!"], [], [], ["stop"]]
+    assert [s.text for s in found] == ["play Rome!", "", "  ", "stop"]
+
+
+def test_a_file_may_have_more_columns_than_the_model() -> None:
+    lines = ["play\tVB\tx y", "Rome\tNNP\tz"]
+    for width, tokens in ((1, ["play", "Rome"]), (2, [("play", "VB"), ("Rome", "NNP")])):
+        (found,) = corpus.iterate(lines, "conll", width)
+        assert found.tokens == tokens
+        assert found.rows == lines
+    (found,) = corpus.iterate(lines, "conll", 2, Layout((2, 0)))
+    assert found.tokens == [("x y", "play"), ("z", "Rome")]
+    (found,) = corpus.iterate(lines, "conll", 1, Layout((-2,)))
+    assert found.tokens == ["VB", "NNP"]
+
+
+@pytest.mark.parametrize(
+    ("format", "lines", "width", "layout", "what"),
+    [
+        ("conll", ["play"], 2, None, "columns"),
+        ("conll", ["play VB", "Rome"], 1, None, "line 2"),
+        ("conll", ["play VB"], 1, Layout((0, 1)), "1 column"),
+        ("conll", ["play VB"], 1, Layout((2,)), "2"),
+        ("conll", ["play VB"], 1, Layout((-3,)), "-3"),
+        ("jsonl", ['{"tokens": ["a"]}', '{"tokens": [["a", "b"]]}'], 1, None, "sequence 2"),
+        ("jsonl", ['{"tokens": ["a"]}'], 2, None, "2 columns"),
+        ("jsonl", ['{"tokens": ["a"]}', "{"], 1, None, "line 2"),
+        ("text", ["play"], 2, None, "2 columns"),
+        ("tokens", ["play"], 2, None, "2 columns"),
+        ("markup", ["play"], 2, None, "2 columns"),
+        ("markup", ["play", "[a"], 1, None, "line 2"),
+        ("csv", ["play"], 1, None, "'csv'"),
+        ("text", ["pl\0ay"], 1, None, "line 1"),
+    ],
+)
+def test_what_cannot_be_labelled(
+    format: str, lines: list[str], width: int, layout: Any, what: str
+) -> None:
+    data = io.BytesIO("\n".join(lines).encode())
+    with pytest.raises((FormatError, InputError), match=what):
+        list(corpus.iterate(data, format, width, layout))
+
+
+def test_one_after_the_other() -> None:
+    """What comes late in a source is not asked for before it is needed."""
+
+    def lines() -> Any:
+        yield "play"
+        yield ""
+        yield "stop"
+        yield ""
+        raise AssertionError("read too far")
+
+    for format in ("text", "tokens"):
+        assert next(corpus.iterate(lines(), format, 1)).tokens == ["play"]
+    found = corpus.iterate(lines(), "conll", 1)
+    assert next(found).tokens == ["play"]
+
+
+# ---- out and in again
+
+
+@pytest.mark.parametrize("format", ["conll", "jsonl", "markup"])
+def test_the_samples_come_back(tmp_path: Path, format: str) -> None:
+    X, y = samples.load("all")
+    for suffix in ("", ".gz", ".xz"):
+        path = tmp_path / f"all{suffix}"
+        corpus.write(path, X, y, format)
+        again = corpus.read(path, format)
+        assert again[1] == y or format == "markup"
+        if format != "markup":
+            assert again == (X, y)
+
+
+@pytest.mark.parametrize("format", ["text", "tokens", "conllu", "csv"])
+def test_formats_that_are_not_written(tmp_path: Path, format: str) -> None:
+    with pytest.raises(InputError, match=f"'{format}'"):
+        corpus.write(tmp_path / "a", *EXPECTED, format)
+    assert not (tmp_path / "a").exists()
+
+
+word = st.text(st.characters(blacklist_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=5)
+label = st.sampled_from(["O", "B-x", "B-y z", "NOUN"])
+columns = st.integers(1, 3)
+
+
+@given(data=st.data(), width=columns)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+def test_any_corpus_comes_back(tmp_path: Path, data: Any, width: int) -> None:
+    token = word if width == 1 else st.tuples(*[word] * width)
+    pairs = st.lists(st.tuples(token, label), min_size=1, max_size=4)
+    found = data.draw(st.lists(pairs, min_size=1, max_size=4))
+    X, y = ([[pair[k] for pair in own] for own in found] for k in (0, 1))
+    corpus.write(tmp_path / "a", X, y, "jsonl")
+    assert corpus.read(tmp_path / "a", "jsonl") == (X, y)
+    if any(token == "-DOCSTART-" or token[0] == "-DOCSTART-" for x in X for token in x):
+        return
+    corpus.write(tmp_path / "a", X, y, "conll")
+    assert corpus.read(tmp_path / "a", "conll") == (X, y)
+    again = [*corpus.iterate(tmp_path / "a", "conll", width)]
+    assert [sequence.tokens for sequence in again] == X
+
+
+# ---- where a label is
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.conll", "B-x O\n\nb B-x\n", 3),
+        ("a.conll", "B-x\tO\n\nb\tB-x\n", 3),
+        ("a.conll", "a O\n", None),
+        (
+            "a.jsonl",
+            '{"tokens": ["B-x"], "tags": ["O"]}\n\n{"tokens": ["b"], "tags": ["B-x"]}\n',
+            3,
+        ),
+        ("a.jsonl", '{"text": "x", "spans": []}\n{"text": "x", "spans": [[0, 1, "x"]]}\n', 2),
+        ("a.md", "# [a](x)\nx\nx [a](x)\n", 3),
+        ("a.md", "a\\](x)\n[a](x)\n", 2),
+        ("a.conllu", CONLLU.replace("B-place", "B-x"), 3),
+        ("a.conllu", CONLLU.replace("VB", "B-x"), None),
+    ],
+)
+def test_the_first_line_with_a_label(
+    tmp_path: Path, name: str, text: str, line: int | None
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert corpus.line_with(tmp_path / name, "B-x") == line
+    with gzip.open(tmp_path / f"{name}.gz", "wt") as file:
+        file.write(text)
+    assert corpus.line_with(tmp_path / f"{name}.gz", "B-x") == line
+
+
+def test_the_line_of_a_label_in_a_chosen_column(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("a O B-x\nb B-x O\n")
+    assert corpus.line_with(tmp_path / "a.conll", "B-x") == 1
+    assert corpus.line_with(tmp_path / "a.conll", "B-x", layout=Layout((0,), "1")) == 2
+    (tmp_path / "a.conllu").write_text(CONLLU)
+    assert corpus.line_with(tmp_path / "a.conllu", "NNP", layout=Layout(None, "xpos")) == 3
