@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from trellis.formats import native
+from trellis.formats.atomic import clear_leftovers
 
 
 class DiskError(OSError):
