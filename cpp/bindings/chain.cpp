@@ -65,8 +65,10 @@ class Chain {
   // array.
   nb::object marginals(const nb::object& rows, std::optional<Out<T, 3>> pairwise,
                        std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
-                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
+                       std::optional<In<double, 1>> weights) const {
     const auto unary = nb::cast<Out<T, 2>>(rows);
+    if (weights) check_size(weights->shape(0));
     check_rows(unary.shape(0), unary.shape(1));
     check_size(log_z.shape(0));
     if (counts) check_square(counts->shape(0), counts->shape(1));
@@ -79,7 +81,8 @@ class Chain {
                               pairwise_starts ? pairwise_starts->data() : nullptr,
                               counts ? counts->data() : nullptr,
                               log_z.data(),
-                              outcome(outcomes)};
+                              outcome(outcomes),
+                              weights ? weights->data() : nullptr};
     return run_and_cut<Purpose::probabilities>(
         rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
   }
@@ -280,7 +283,7 @@ void bind(nb::module_& m, const char* name) {
       .def("log_partition", &C::log_partition)
       .def("marginals", &C::marginals, nb::arg("unary"), nb::arg("pairwise").none(),
            nb::arg("pairwise_starts").none(), nb::arg("counts").none(), nb::arg("log_z"),
-           nb::arg("outcomes"))
+           nb::arg("outcomes"), nb::arg("weights").none())
       .def("viterbi", &C::viterbi)
       .def("max_marginals", &C::max_marginals)
       .def("entropy", &C::entropy)

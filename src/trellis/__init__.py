@@ -24,6 +24,7 @@ _MODULES = (
     "metrics",
     "models",
     "native",
+    "nn",
     "optim",
     "plots",
 )

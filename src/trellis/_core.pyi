@@ -37,6 +37,7 @@ class ChainFloat64:
         counts: _Doubles | None,
         log_z: _Doubles,
         outcomes: _Integers,
+        weights: _Doubles | None,
     ) -> list[NDArray[Any]] | None: ...
     def viterbi(
         self, labels: _Integers, score: _Doubles, outcomes: _Integers

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cases import Batch, Case, generate_cases, make_batch
 
+from trellis.errors import InputError
 from trellis.inference import chain
 
 STEP = 1e-5
@@ -119,3 +120,31 @@ def test_positional_transitions_shared_by_a_padded_batch() -> None:
     rng = np.random.default_rng(3)
     scores["transition"] = rng.normal(size=(length - 1, 3, 3))
     require_gradients(scores, ("unary", "transition", "start", "end"))
+
+
+@pytest.mark.parametrize("scale", [1.0, 400.0], ids=["scaled", "log space"])
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (3, 4, 4, 4)], ids=str)
+def test_weights_multiply_what_comes_from_a_sequence(shape: tuple[int, ...], scale: float) -> None:
+    rng = np.random.default_rng(3)
+    unary, transition = scale * rng.normal(size=(3, 5, 4)), rng.normal(size=shape)
+    lengths, weights = [5, 3, 1], np.array([0.5, 2.0, 3.0])
+    found = chain.expected_counts(unary, transition, lengths=lengths, weights=weights)
+    right = [np.zeros_like(np.asarray(part)) for part in found[:4]]
+    for b, w in enumerate(weights):  # a batch of one row, the others left out
+        own = transition[b : b + 1] if transition.ndim == 4 else transition
+        part = chain.expected_counts(unary[b : b + 1], own, lengths=lengths[b : b + 1])
+        right[0][b] = w * np.asarray(part.unary)[0]
+        if transition.ndim == 4:
+            right[1][b] = w * np.asarray(part.transition)[0]
+        else:
+            right[1] += w * np.asarray(part.transition)
+        right[2] += w * part.start
+        right[3] += w * part.end
+    for ours, theirs in zip(found[:4], right, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, -1.0], [1.0, np.nan], [[1.0, 1.0]]])
+def test_bad_weights(weights: Any) -> None:
+    with pytest.raises(InputError, match="weight"):
+        chain.expected_counts(np.zeros((2, 3, 2)), np.zeros((2, 2)), weights=weights)

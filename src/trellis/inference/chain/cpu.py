@@ -149,13 +149,16 @@ def _pairwise(s: Scores, flat: Array) -> Rows:
 
 
 def _forward_backward(
-    s: Scores, pairs: Array | None = None, counts: NDArray[np.float64] | None = None
+    s: Scores,
+    pairs: Array | None = None,
+    counts: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> tuple[Array, Rows, NDArray[np.float64]]:
     """Unary marginals as flat rows and in the caller's layout, log Z; others where given room."""
     flat = s.new_rows((s.labels,), s.dtype, 0.0)
     log_z, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
     pair_starts = None if pairs is None else s.layout.pair_starts()
-    pieces = s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes)
+    pieces = s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes, weights)
     s.raise_for(outcomes, log_z)
     return flat, s.layout.per_position(flat, pieces), log_z
 
@@ -168,25 +171,27 @@ def expected_counts(
     *,
     mask: Arrays | None = None,
     lengths: Array | Sequence[int] | None = None,
+    weights: Array | Sequence[float] | None = None,
     n_jobs: int | None = None,
 ) -> Counts:
     """∂ log Z / ∂ each argument, in its shape: how often the model expects to use each score.
 
     Sums over the batch where an argument is shared by it. The gradient of log p(y) is what y uses
-    minus these.
+    minus these. ``weights``, one positive number a sequence, multiply all that comes from it.
 
     >>> expected_counts(np.zeros((3, 2)), np.zeros((2, 2))).transition
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
     s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
+    w = None if weights is None else _weights(weights, len(s.layout.starts))
     used: Rows
     if s.transition is not None:
         used = np.empty(s.transition.shape)
-        flat, unary_counts, log_z = _forward_backward(s, counts=used)
+        flat, unary_counts, log_z = _forward_backward(s, counts=used, weights=w)
     else:
         pairs = s.new_pairs()
-        flat, unary_counts, log_z = _forward_backward(s, pairs=pairs)
+        flat, unary_counts, log_z = _forward_backward(s, pairs=pairs, weights=w)
         used = s.layout.per_pair(pairs)
         if s.layout.padded and np.ndim(cast(Array, transition)) == 3:
             used = cast(Array, used).sum(axis=0, dtype=np.float64)
@@ -199,6 +204,16 @@ def expected_counts(
         flat[last].sum(axis=0, dtype=np.float64),
         s.layout.per_sequence(log_z),
     )
+
+
+def _weights(weights: Array | Sequence[float], count: int) -> NDArray[np.float64]:
+    found = np.ascontiguousarray(weights, dtype=np.float64)
+    if found.shape != (count,):
+        raise InputError(f"weights have shape {found.shape}, but there are {count} sequences")
+    bad = np.flatnonzero(~((found > 0) & (found < np.inf)))
+    if bad.size:
+        raise InputError(f"the weight of sequence {bad[0]} is {found[bad[0]]}: must be positive")
+    return found
 
 
 def viterbi(

@@ -1,0 +1,317 @@
+"""The CRF as the output layer of a network: p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z(x)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trellis.data import tags as schemes
+from trellis.errors import InputError
+from trellis.inference import chain
+from trellis.nn import reference
+from trellis.nn.chain_ops import chain_viterbi, log_partition, marginals
+from trellis.nn.steps import Steps, check_emissions, check_tags, steps_of
+
+__all__ = ["CRF"]
+
+_REDUCTIONS = ("none", "sum", "mean", "token_mean")
+
+
+class CRF(nn.Module):
+    """A linear-chain CRF over the scores (emissions) that a network gives each step.
+
+    p(y | x) = exp(start(y₁) + Σₜ eₜ(yₜ) + Σₜ A(yₜ₋₁, yₜ) + end(y_T)) / Z(x)
+
+    >>> crf = CRF(3, batch_first=True)
+    >>> emissions = torch.tensor([[[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]]])
+    >>> _ = crf.start_transitions.data.zero_(), crf.end_transitions.data.zero_()
+    >>> _ = crf.transitions.data.zero_()
+    >>> crf.decode(emissions)
+    [[0, 1, 2]]
+    >>> crf.decode(emissions, mask=torch.tensor([[True, False, True]]))  # a step is taken out
+    [[0, 2]]
+    >>> round(float(crf(emissions, torch.tensor([[0, 1, 2]]))), 3)
+    -0.719
+
+    Parameters
+    ----------
+    num_tags
+        How many tags there are.
+    batch_first
+        Whether emissions are (batch, steps, tags), not (steps, batch, tags).
+    labels, constraints
+        With the names of the tags, a tagging scheme ("BIO", "BILOU", …) forbids what it does not
+        allow; constraints may also be pairs (tag, next tag) of numbers.
+    rank
+        Transitions as a product of two matrices (tags, rank), for many tags.
+    validate
+        Whether the values of tags, masks and lengths are looked at, which waits for the GPU.
+
+    The parameters ``start_transitions``, ``end_transitions`` and ``transitions`` are named as in
+    pytorch-crf, so its state dicts load. In all methods a ``mask`` (True: the step counts) may have
+    any pattern, or ``lengths`` say how many steps of each row count. ``transitions=``
+    (B, T-1, L, L) adds scores of the transition into each step but the first.
+
+    """
+
+    _no_pairs: Tensor | None
+    _no_starts: Tensor
+    _no_ends: Tensor
+
+    def __init__(
+        self,
+        num_tags: int,
+        batch_first: bool = False,
+        *,
+        labels: Sequence[str] | None = None,
+        constraints: str | Iterable[tuple[int, int]] | None = None,
+        rank: int | None = None,
+        validate: bool = True,
+    ) -> None:
+        if num_tags < 1:
+            raise InputError(f"num_tags must be at least 1, not {num_tags}")
+        if rank is not None and rank < 1:
+            raise InputError(f"rank must be at least 1, not {rank}")
+        super().__init__()
+        self.num_tags, self.batch_first, self.validate = num_tags, batch_first, validate
+        self.start_transitions = nn.Parameter(torch.empty(num_tags))
+        self.end_transitions = nn.Parameter(torch.empty(num_tags))
+        if rank is None:
+            self.transitions = nn.Parameter(torch.empty(num_tags, num_tags))
+        else:
+            self.transition_from = nn.Parameter(torch.empty(num_tags, rank))
+            self.transition_to = nn.Parameter(torch.empty(num_tags, rank))
+        self.rank = rank
+        forbidden = _forbidden(num_tags, labels, constraints)
+        for name, table in zip(("pairs", "starts", "ends"), forbidden, strict=True):
+            self.register_buffer(f"_no_{name}", table, persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, uniform in ±0.1; low-rank transitions are as small."""
+        nn.init.uniform_(self.start_transitions, -0.1, 0.1)
+        nn.init.uniform_(self.end_transitions, -0.1, 0.1)
+        if self.rank is None:
+            nn.init.uniform_(self.transitions, -0.1, 0.1)
+        else:
+            bound = (0.1 / self.rank) ** 0.5
+            nn.init.uniform_(self.transition_from, -bound, bound)
+            nn.init.uniform_(self.transition_to, -bound, bound)
+
+    def extra_repr(self) -> str:
+        """The settings, as ``print(model)`` shows them."""
+        return f"num_tags={self.num_tags}, batch_first={self.batch_first}, rank={self.rank}"
+
+    # ---- likelihoods
+
+    def forward(
+        self,
+        emissions: Tensor,
+        tags: Tensor,
+        mask: Tensor | None = None,
+        reduction: str = "sum",
+        *,
+        lengths: Any = None,
+        transitions: Tensor | None = None,
+    ) -> Tensor:
+        """Log p(tags | emissions): of each row ("none"), their sum or mean, or the mean of steps.
+
+        Tags under the mask, or behind the length, may be anything, -100 included. Tags that are
+        boolean (B, T, L) say which ones are possible at each step: the probability is that of all
+        labellings which agree.
+        """
+        if reduction not in _REDUCTIONS:
+            raise InputError(
+                f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}"
+            )
+        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
+        if tags.dtype == torch.bool:
+            allowed = check_allowed(tags, emissions, self.batch_first)
+            known = e.masked_fill(~steps.front(allowed), -torch.inf)
+            inside = log_partition(known, *scores, steps.lengths)
+            value = inside - log_partition(e, *scores, steps.lengths)
+        else:
+            own = tags if self.batch_first else tags.transpose(0, 1)
+            checked = check_tags(own, steps, _like(emissions, self.batch_first), self._looks())
+            value = -log_partition(e, *scores, steps.lengths, checked)
+        return _reduced(value, reduction, steps)
+
+    def log_partition(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Any = None,
+        transitions: Tensor | None = None,
+    ) -> Tensor:
+        """Log Z of each row, differentiable."""
+        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
+        return log_partition(e, *scores, steps.lengths)
+
+    def entropy(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Any = None,
+        transitions: Tensor | None = None,
+    ) -> Tensor:
+        """H(y | x) of each row in nats, differentiable."""
+        e, steps, (a, start, end) = self._prepared(emissions, mask, lengths, transitions)
+        wide = torch.promote_types(e.dtype, torch.float32)
+        e, a, start, end = (x.to(wide) for x in (e, a, start, end))
+        return reference.entropy(e, a, start, end, steps.lengths)
+
+    # ---- labels
+
+    def decode(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Any = None,
+        transitions: Tensor | None = None,
+        padded: int | None = None,
+    ) -> Any:
+        """The best tags of each row: a list of lists, one tag for each step that counts.
+
+        With ``padded``, a tensor in the layout of the mask, with that number where no step counts.
+        """
+        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
+        labels, _ = chain_viterbi(e.detach(), *(s.detach() for s in scores), steps.lengths)
+        if padded is not None:
+            found = steps.back(labels, padded)
+            if steps.order is not None:
+                counted = torch.ones_like(labels, dtype=torch.bool)
+                found = torch.where(steps.back(counted, False), found, padded)
+            return found if self.batch_first else found.transpose(0, 1)
+        rows = zip(labels.tolist(), steps.lengths.tolist(), strict=True)
+        return [own[:length] for own, length in rows]
+
+    def marginals(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Any = None,
+        transitions: Tensor | None = None,
+    ) -> Tensor:
+        """p(yₜ | x) in the layout of the emissions, 0 where no step counts; has no gradient."""
+        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
+        found = steps.back(marginals(e, *scores, steps.lengths))
+        return found if self.batch_first else found.transpose(0, 1)
+
+    def kbest(
+        self, emissions: Tensor, k: int, mask: Tensor | None = None, *, lengths: Any = None
+    ) -> list[list[tuple[list[int], float]]]:
+        """The k best labellings of each row with their log-probabilities, best first."""
+        scores, own = self._on_cpu(emissions, mask, lengths)
+        found = chain.kbest(*scores, lengths=own, k=k)
+        log_z = np.asarray(chain.log_partition(*scores, lengths=own))
+        return [
+            [
+                (path[:length].tolist(), float(value - z))
+                for path, value in zip(paths, values, strict=True)
+            ]
+            for paths, values, z, length in zip(found.labels, found.score, log_z, own, strict=True)
+        ]
+
+    def sample(
+        self,
+        emissions: Tensor,
+        n: int = 1,
+        mask: Tensor | None = None,
+        *,
+        lengths: Any = None,
+        random_state: Any = None,
+    ) -> list[list[list[int]]]:
+        """N labellings y ~ p(y | x) of each row."""
+        scores, own = self._on_cpu(emissions, mask, lengths)
+        drawn = chain.sample(*scores, lengths=own, n=n, random_state=random_state)
+        return [paths[:, :length].tolist() for paths, length in zip(drawn, own, strict=True)]
+
+    # ---- what they share
+
+    def _looks(self) -> bool:
+        return self.validate and not torch.compiler.is_compiling()
+
+    def _prepared(
+        self, emissions: Tensor, mask: Tensor | None, lengths: Any, transitions: Tensor | None
+    ) -> tuple[Tensor, Steps, tuple[Tensor, Tensor, Tensor]]:
+        """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
+        e = check_emissions(emissions, self.num_tags, self.batch_first)
+        own = mask if mask is None or self.batch_first else mask.transpose(0, 1)
+        steps = steps_of(e, own, lengths, self._looks())
+        pairs, start, end = self._scores()
+        if transitions is not None:
+            due = (e.shape[0], e.shape[1] - 1, self.num_tags, self.num_tags)
+            if transitions.shape != due:
+                raise InputError(f"transitions have shape {tuple(transitions.shape)}, not {due}")
+            pairs = steps.front_pairs(transitions) + pairs
+        return steps.front(e), steps, (pairs, start, end)
+
+    def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
+        pairs = (
+            self.transitions if self.rank is None else self.transition_from @ self.transition_to.T
+        )
+        start, end = self.start_transitions, self.end_transitions
+        if self._no_pairs is None:
+            return pairs, start, end
+        return (
+            pairs.masked_fill(self._no_pairs, -torch.inf),
+            start.masked_fill(self._no_starts, -torch.inf),
+            end.masked_fill(self._no_ends, -torch.inf),
+        )
+
+    def _on_cpu(
+        self, emissions: Tensor, mask: Tensor | None, lengths: Any
+    ) -> tuple[list[Any], Any]:
+        with torch.no_grad():
+            e, steps, scores = self._prepared(emissions, mask, lengths, None)
+            arrays = [x.double().cpu().numpy() for x in (e, *scores)]
+        return arrays, steps.lengths.cpu().numpy()
+
+
+def _reduced(value: Tensor, reduction: str, steps: Steps) -> Tensor:
+    if reduction == "none":
+        return value
+    if reduction == "mean":
+        return value.mean()
+    total = value.sum()
+    return total if reduction == "sum" else total / steps.lengths.sum()
+
+
+def check_allowed(allowed: Tensor, emissions: Tensor, batch_first: bool) -> Tensor:
+    """Possible tags (B, T, L)."""
+    if allowed.shape != emissions.shape:
+        shapes = f"{tuple(allowed.shape)}, but emissions {tuple(emissions.shape)}"
+        raise InputError(f"possible tags have shape {shapes}")
+    return allowed if batch_first else allowed.transpose(0, 1)
+
+
+def _like(emissions: Tensor, batch_first: bool) -> Tensor:
+    return emissions if batch_first else emissions.transpose(0, 1)
+
+
+def _forbidden(
+    count: int, labels: Sequence[str] | None, constraints: str | Iterable[tuple[int, int]] | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """What must not follow what, begin and end."""
+    if labels is not None and len(labels) != count:
+        raise InputError(f"there are {count} tags but {len(labels)} labels")
+    if constraints is None:
+        return None, None, None
+    if isinstance(constraints, str):
+        if labels is None:
+            raise InputError(f"constraints={constraints!r} needs the names of the tags: labels=[…]")
+        may = schemes.allowed_transitions(list(labels), constraints)
+        found = [~np.asarray(may.matrix), ~np.asarray(may.start), ~np.asarray(may.end)]
+        return torch.from_numpy(found[0]), torch.from_numpy(found[1]), torch.from_numpy(found[2])
+    pairs = torch.zeros(count, count, dtype=torch.bool)
+    for before, after in constraints:
+        if not (0 <= before < count and 0 <= after < count):
+            raise InputError(f"constraint {(before, after)} is not of two of the {count} tags")
+        pairs[before, after] = True
+    return pairs, torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)

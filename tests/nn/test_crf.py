@@ -1,0 +1,386 @@
+"""The CRF layer against the loop over time, enumeration, and pytorch-crf."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from trellis.errors import InputError
+from trellis.nn import CRF, reference
+
+SHAPES = [(1, 1, 1), (2, 1, 2), (3, 7, 2), (4, 5, 3), (2, 9, 5), (5, 3, 33)]
+
+
+def case(
+    rows: int, steps: int, tags: int, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[CRF, Tensor, Tensor, Tensor]:
+    torch.manual_seed(seed)
+    crf = CRF(tags, batch_first=True).to(dtype)
+    for p in crf.parameters():
+        p.data.normal_()
+    emissions = torch.randn(rows, steps, tags, dtype=dtype)
+    lengths = torch.randint(1, steps + 1, (rows,))
+    return crf, emissions, torch.randint(0, tags, (rows, steps)), lengths
+
+
+def parts(crf: CRF) -> tuple[Tensor, Tensor, Tensor]:
+    return crf.transitions, crf.start_transitions, crf.end_transitions
+
+
+def likelihood(crf: CRF, e: Tensor, y: Tensor, lengths: Tensor) -> Tensor:
+    scores = parts(crf)
+    return reference.score(e, *scores, lengths, y) - reference.log_partition(e, *scores, lengths)
+
+
+def enumerated(crf: CRF, e: Tensor) -> dict[tuple[int, ...], float]:
+    """The score of every labelling of one row."""
+    a, start, end = (p.detach().numpy() for p in parts(crf))
+    u = e.detach().numpy()
+    found = {}
+    for y in itertools.product(range(crf.num_tags), repeat=len(u)):
+        pairs = sum(a[i, j] for i, j in itertools.pairwise(y))
+        found[y] = start[y[0]] + end[y[-1]] + sum(u[t, k] for t, k in enumerate(y)) + pairs
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_values_and_gradients_are_those_of_the_loop(shape: tuple[int, int, int]) -> None:
+    crf, e, y, lengths = case(*shape)
+    e.requires_grad_()
+    weight = torch.randn(len(e), dtype=torch.float64)
+    ours = crf(e, y, lengths=lengths, reduction="none")
+    theirs = likelihood(crf, e, y, lengths)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    wanted = [e, *crf.parameters()]
+    for w in (weight, torch.ones_like(weight), -2.5 * torch.ones_like(weight)):
+        a = torch.autograd.grad((ours * w).sum(), wanted, retain_graph=True)
+        b = torch.autograd.grad((theirs * w).sum(), wanted, retain_graph=True, allow_unused=True)
+        for x, z in zip(a, b, strict=True):
+            z = torch.zeros_like(x) if z is None else z
+            torch.testing.assert_close(x, z, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 3), (1, 3, 4), (1, 5, 2)])
+def test_everything_equals_enumeration(shape: tuple[int, int, int]) -> None:
+    crf, e, _, _ = case(*shape, seed=3)
+    found = enumerated(crf, e[0])
+    scores = np.array(list(found.values()))
+    log_z = np.logaddexp.reduce(scores)
+    p = np.exp(scores - log_z)
+    paths = list(found)
+    assert float(crf.log_partition(e).detach()) == pytest.approx(log_z, abs=1e-10)
+    assert crf.decode(e) == [list(paths[int(scores.argmax())])]
+    assert float(crf.entropy(e).detach()) == pytest.approx(-(p * (scores - log_z)).sum(), abs=1e-10)
+    marginals = np.zeros(shape[1:])
+    for y, own in zip(paths, p, strict=True):
+        marginals[np.arange(len(y)), y] += own
+    np.testing.assert_allclose(crf.marginals(e)[0].numpy(), marginals, atol=1e-10)
+    order = np.argsort(-scores)[:5]
+    for (y, value), n in zip(crf.kbest(e, 5)[0], order, strict=True):
+        assert tuple(y) == paths[n]
+        assert value == pytest.approx(scores[n] - log_z, abs=1e-10)
+    drawn = crf.sample(e, 20_000, random_state=0)[0]
+    seen = np.zeros(shape[1:])
+    for y in drawn:
+        seen[np.arange(len(y)), y] += 1 / len(drawn)
+    np.testing.assert_allclose(seen, marginals, atol=0.02)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "token_mean"])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_the_same_as_pytorch_crf(reduction: str, batch_first: bool) -> None:
+    torchcrf = pytest.importorskip("torchcrf", reason="pytorch-crf is not installed")
+    crf, e, y, lengths = case(4, 6, 5)
+    peer = torchcrf.CRF(5, batch_first=batch_first).double()
+    peer.load_state_dict(crf.state_dict())
+    ours = CRF(5, batch_first=batch_first).double()
+    ours.load_state_dict(peer.state_dict())
+    mask = torch.arange(6) < lengths[:, None]
+    if not batch_first:
+        e, y, mask = e.transpose(0, 1), y.T, mask.T
+    e = e.clone().requires_grad_()
+    a, b = ours(e, y, mask, reduction), peer(e, y, mask, reduction)
+    torch.testing.assert_close(a, b)
+    (x,), (z,) = torch.autograd.grad(a.sum(), e), torch.autograd.grad(b.sum(), e)
+    torch.testing.assert_close(x, z)
+    assert ours.decode(e, mask) == peer.decode(e, mask)
+
+
+# ---- masks
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_masked_step_is_taken_out(data: st.DataObject) -> None:
+    rows, steps, tags = data.draw(st.tuples(*[st.integers(1, 5)] * 3))
+    crf, e, y, _ = case(rows, steps, tags, seed=data.draw(st.integers(0, 99)))
+    bits = data.draw(st.lists(st.integers(1, 2**steps - 1), min_size=rows, max_size=rows))
+    mask = torch.tensor([[bool(b >> t & 1) for t in range(steps)] for b in bits])
+    y = torch.where(mask, y, -100)
+    e.requires_grad_()
+    ours = crf(e, y, mask, reduction="none")
+    marginals = crf.marginals(e, mask)
+    padded = crf.decode(e, mask, padded=-1)
+    (gradient,) = torch.autograd.grad(ours.sum(), e)
+    assert (gradient[~mask] == 0).all()
+    assert (marginals[~mask] == 0).all()
+    assert (padded[~mask] == -1).all()
+    for b in range(rows):
+        kept = e[b, mask[b]][None]
+        own = crf(kept, y[b, mask[b]][None])
+        torch.testing.assert_close(ours[b], own, rtol=1e-10, atol=1e-10)
+        assert crf.decode(kept)[0] == crf.decode(e, mask)[b] == padded[b, mask[b]].tolist()
+        torch.testing.assert_close(marginals[b, mask[b]], crf.marginals(kept)[0])
+        torch.testing.assert_close(crf.entropy(e, mask)[b], crf.entropy(kept)[0])
+
+
+def test_transitions_that_depend_on_the_step() -> None:
+    crf, e, y, _ = case(3, 5, 4)
+    extra = torch.randn(3, 4, 4, 4, dtype=torch.float64, requires_grad=True)
+    scores = (extra + crf.transitions, crf.start_transitions, crf.end_transitions)
+    lengths = torch.tensor([5, 2, 1])
+    ours = crf(e, y, lengths=lengths, transitions=extra, reduction="none")
+    theirs = reference.score(e, *scores, lengths, y) - reference.log_partition(e, *scores, lengths)
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    w = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    wanted = [extra, *crf.parameters()]
+    a = torch.autograd.grad((ours * w).sum(), wanted)
+    b = torch.autograd.grad((theirs * w).sum(), wanted)
+    for x, z in zip(a, b, strict=True):
+        torch.testing.assert_close(x, z, rtol=1e-10, atol=1e-10)
+    mask = torch.tensor([[True, False, True, True, False]] * 3)
+    kept, into = e[:, [0, 2, 3]], extra[:, [1, 2]]
+    torch.testing.assert_close(
+        crf(e, y, mask, transitions=extra), crf(kept, y[:, [0, 2, 3]], transitions=into)
+    )
+    best, _ = reference.viterbi(e, *scores, lengths)
+    assert crf.decode(e, lengths=lengths, transitions=extra) == [
+        row[:n].tolist() for row, n in zip(best, lengths, strict=True)
+    ]
+
+
+# ---- constraints and partial labels
+
+
+def test_a_scheme_forbids() -> None:
+    labels = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+    crf = CRF(5, batch_first=True, labels=labels, constraints="BIO").double()
+    e = torch.randn(20, 7, 5, dtype=torch.float64) * 3
+    for row in crf.decode(e):
+        for before, after in itertools.pairwise(["O", *(labels[t] for t in row)]):
+            if after.startswith("I-"):
+                assert before[1:] == after[1:]
+    tags = torch.tensor([[0, 1, 2, 2, 3, 4, 0]] * 20)
+    e.requires_grad_()
+    loss = -crf(e, tags)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in (e, *crf.parameters()))
+    assert crf.transitions.grad[0, 2] == 0  # nothing can be learnt of what cannot be
+    illegal = crf(e, torch.tensor([[2] * 7] * 20), reduction="none")
+    assert torch.isneginf(illegal).all()
+    assert not crf.state_dict().keys() - {"transitions", "start_transitions", "end_transitions"}
+
+
+def test_pairs_are_forbidden() -> None:
+    crf = CRF(2, batch_first=True, constraints=[(0, 0), (1, 1)])
+    assert crf.decode(torch.tensor([[[5.0, 0], [5, 0], [5, 0]]])) == [[0, 1, 0]]
+
+
+def test_possible_tags() -> None:
+    crf, e, _, _ = case(2, 4, 3, seed=5)
+    allowed = torch.rand(2, 4, 3) < 0.6
+    allowed[:, :, 0] |= ~allowed.any(dim=2)
+    ours = crf(e, allowed, reduction="none")
+    for b in range(2):
+        found = enumerated(crf, e[b])
+        own = [s for y, s in found.items() if all(allowed[b, t, k] for t, k in enumerate(y))]
+        right = np.logaddexp.reduce(own) - np.logaddexp.reduce(list(found.values()))
+        assert float(ours[b].detach()) == pytest.approx(right, abs=1e-10)
+    e.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: crf(x, allowed, reduction="none"), e)
+    y = torch.tensor([[0, 1, 2, 0]] * 2)
+    one_hot = torch.nn.functional.one_hot(y, 3).bool()
+    torch.testing.assert_close(crf(e, one_hot), crf(e, y))
+
+
+def test_rows_without_a_path() -> None:
+    crf, e, y, _ = case(3, 4, 3)
+    e = e.index_fill(0, torch.tensor([1]), -torch.inf).requires_grad_()
+    value = crf(e, y, reduction="none")
+    assert torch.isneginf(value).tolist() == [False, True, False]
+    log_z = crf.log_partition(e)
+    assert torch.isneginf(log_z).tolist() == [False, True, False]
+    grads = torch.autograd.grad(value[[0, 2]].sum(), [e, *crf.parameters()])
+    other = [0, 2]
+    own = e.detach()[other].requires_grad_()
+    right = torch.autograd.grad(crf(own, y[other]), [own, *crf.parameters()])
+    assert (grads[0][1] == 0).all()
+    torch.testing.assert_close(grads[0][other], right[0])
+    for a, b in zip(grads[1:], right[1:], strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_low_rank() -> None:
+    crf = CRF(6, batch_first=True, rank=2).double()
+    e, y = torch.randn(2, 5, 6, dtype=torch.float64), torch.randint(0, 6, (2, 5))
+    full = CRF(6, batch_first=True).double()
+    full.transitions.data = crf.transition_from.data @ crf.transition_to.data.T
+    full.start_transitions, full.end_transitions = crf.start_transitions, crf.end_transitions
+    torch.testing.assert_close(crf(e, y), full(e, y))
+    crf(e, y).backward()
+    assert crf.transition_from.grad.shape == (6, 2)
+
+
+# ---- numbers
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_narrow_emissions_are_added_up_in_float32(dtype: torch.dtype) -> None:
+    crf, e, y, _ = case(4, 512, 20, dtype=torch.float32)
+    narrow = e.to(dtype).requires_grad_()
+    wide = narrow.detach().double().requires_grad_()
+    exact = copy.deepcopy(crf).double()
+    a, b = crf(narrow, y, reduction="none"), exact(wide, y, reduction="none")
+    assert a.dtype == torch.float32
+    assert float((a - b).detach().abs().max()) < 0.01
+    a.sum().backward()
+    b.sum().backward()
+    assert narrow.grad.dtype == dtype
+    digits = {torch.float16: 2e-3, torch.bfloat16: 1e-2, torch.float32: 1e-5}[dtype]
+    torch.testing.assert_close(narrow.grad.double(), wide.grad, rtol=digits, atol=digits)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert crf(narrow, y).dtype == torch.float32
+
+
+def test_large_scores() -> None:
+    crf, e, y, lengths = case(3, 50, 4)
+    e = (e * 1e4).requires_grad_()
+    value = crf(e, y, lengths=lengths, reduction="none")
+    torch.testing.assert_close(value, likelihood(crf, e, y, lengths), rtol=1e-10, atol=1e-6)
+    (gradient,) = torch.autograd.grad(value.sum(), e)
+    assert torch.isfinite(gradient).all()
+
+
+def test_gradcheck_and_opcheck() -> None:
+    from trellis.nn.chain_ops import chain_value, chain_viterbi
+
+    crf, e, y, lengths = case(3, 4, 3)
+    e.requires_grad_()
+
+    def value(e: Tensor, a: Tensor, s: Tensor, f: Tensor) -> Tensor:
+        return chain_value(e, a, s, f, lengths, y, True)[0]
+
+    assert torch.autograd.gradcheck(value, (e, *parts(crf)))
+    arguments = (e, *parts(crf), lengths, y, True)
+    torch.library.opcheck(chain_value, arguments)
+    torch.library.opcheck(chain_viterbi, (e.detach(), *(p.detach() for p in parts(crf)), lengths))
+
+
+def test_entropy_has_a_gradient() -> None:
+    crf, e, _, lengths = case(2, 4, 3)
+    e.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: crf.entropy(x, lengths=lengths), e)
+
+
+def test_no_second_derivative() -> None:
+    crf, e, y, _ = case(2, 3, 2)
+    e.requires_grad_()
+    (gradient,) = torch.autograd.grad(crf(e, y), e, create_graph=True)
+    with pytest.raises(RuntimeError, match="once more"):
+        gradient.sum().backward()
+
+
+# ---- what PyTorch does with modules
+
+
+def test_compiled_without_breaks() -> None:
+    crf, e, y, lengths = case(3, 6, 4)
+    mask = torch.arange(6) < lengths[:, None]
+    e.requires_grad_()
+    fast = torch.compile(crf, fullgraph=True, backend="aot_eager")
+    a, b = fast(e, y, mask), crf(e, y, mask)
+    torch.testing.assert_close(a, b)
+    torch.testing.assert_close(torch.autograd.grad(a, e), torch.autograd.grad(b, e))
+
+
+def test_the_decoder_is_exported() -> None:
+    crf, e, _, lengths = case(3, 6, 4)
+
+    class Decoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.crf = crf
+
+        def forward(self, e: Tensor, mask: Tensor) -> Tensor:
+            found: Tensor = self.crf.decode(e, mask, padded=-1)
+            return found
+
+    mask = torch.arange(6) < lengths[:, None]
+    program = torch.export.export(Decoder(), (e, mask))
+    torch.testing.assert_close(program.module()(e, mask), crf.decode(e, mask, padded=-1))
+
+
+def test_the_same_bits_each_time() -> None:
+    crf, e, y, _ = case(6, 40, 7, dtype=torch.float32)
+    e.requires_grad_()
+    first, again = (torch.autograd.grad(crf(e, y), [e, *crf.parameters()]) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"emissions": torch.zeros(2, 3)}, "3 dimensions, not 2"),
+        ({"emissions": torch.zeros(2, 3, 5)}, "5 tags, but the layer 4"),
+        ({"emissions": torch.zeros(0, 3, 4)}, "the batch is empty"),
+        ({"emissions": torch.zeros(2, 3, 4, dtype=torch.long)}, "floating point"),
+        ({"tags": torch.zeros(2, 4, dtype=torch.long)}, r"tags have shape \(2, 4\)"),
+        ({"tags": torch.zeros(2, 3)}, "tags must be integers"),
+        ({"tags": torch.tensor([[0, 1, 2], [0, 4, 0]])}, "row 1 of the batch, step 1: tag 4"),
+        ({"tags": torch.tensor([[0, 1, -100], [0, 0, 0]])}, "row 0 of the batch, step 2: tag -100"),
+        ({"mask": torch.ones(3, 3, dtype=torch.bool)}, r"mask has shape \(3, 3\)"),
+        ({"mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, "row 1 of the batch has no step left"),
+        ({"lengths": torch.tensor([3, 0])}, "row 1 of the batch has no step left"),
+        ({"lengths": [4, 1]}, "row 0 of the batch has length 4, but there are 3 steps"),
+        ({"lengths": [1.5, 1]}, "2 integers"),
+        ({"lengths": [3, 3], "mask": torch.ones(2, 3)}, "two ways"),
+        ({"reduction": "all"}, "reduction must be one of none, sum"),
+        ({"transitions": torch.zeros(2, 3, 4, 4)}, r"not \(2, 2, 4, 4\)"),
+        ({"tags": torch.ones(2, 3, 3, dtype=torch.bool)}, "possible tags have shape"),
+    ],
+)
+def test_bad_input(change: dict[str, object], message: str) -> None:
+    given = {"emissions": torch.zeros(2, 3, 4), "tags": torch.zeros(2, 3, dtype=torch.long)}
+    with pytest.raises(InputError, match=message):
+        CRF(4, batch_first=True)(**{**given, **change})
+
+
+def test_the_step_is_named_as_it_was_before_the_mask() -> None:
+    mask = torch.tensor([[True, False, True], [True, True, True]])
+    tags = torch.tensor([[0, 9, 9], [0, 0, 0]])
+    with pytest.raises(InputError, match="row 0 of the batch, step 2: tag 9"):
+        CRF(4, batch_first=True)(torch.zeros(2, 3, 4), tags, mask)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_tags": 0}, "num_tags must be at least 1"),
+        ({"num_tags": 3, "rank": 0}, "rank must be at least 1"),
+        ({"num_tags": 3, "labels": ["O"]}, "3 tags but 1 labels"),
+        ({"num_tags": 3, "constraints": "BIO"}, "names of the tags"),
+        ({"num_tags": 3, "constraints": [(0, 3)]}, r"\(0, 3\) is not of two of the 3 tags"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CRF(**arguments)  # type: ignore[arg-type]
