@@ -1,0 +1,55 @@
+"""Running the command: in a process of its own where that matters, and what it left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+COMMAND = [sys.executable, "-m", "trellis.app.cli"]
+
+
+class Ran(NamedTuple):
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def process(*arguments: Any, folder: Path, stdin: bytes = b"", timeout: float = 60) -> Ran:
+    """Run the command as a shell would."""
+    found = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=folder,
+        input=stdin,
+        capture_output=True,
+        timeout=timeout,
+    )
+    return Ran(found.returncode, found.stdout.decode(), found.stderr.decode())
+
+
+def start(*arguments: Any, folder: Path) -> subprocess.Popen[bytes]:
+    """Run the command beside the test."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def typed(value: Any) -> str | None:
+    """The name of a test's case: a command as one types it; None for other values."""
+    return " ".join(value) if isinstance(value, list | tuple) else None
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Every file under a folder with its bytes, and every folder."""
+    return {
+        os.fspath(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+    }

@@ -1,0 +1,526 @@
+"""`trellis tag`: what `predict` says of every format, in order, and readable again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import COMMAND, Ran, tree
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import trellis
+from trellis import CRF, HMM, MEMM
+from trellis.app import tag
+from trellis.data import conll, jsonl, markup, samples, text
+
+Run = Callable[..., Ran]
+X, Y = samples.load("test", "calendar")
+LINES = [
+    re.sub(r"\[(.*?)\]\(.*?\)", r"\1", line)
+    for paragraph in samples.paragraphs("calendar")[:12]
+    for line in paragraph
+]
+AS_TEXT = [text.tokenize(line) for line in LINES]
+
+
+def labelled_conll(out: str) -> tuple[Any, Any]:
+    return conll.read(out.splitlines())
+
+
+def labelled_jsonl(out: str) -> tuple[Any, Any]:
+    return jsonl.read(out.splitlines())
+
+
+def spans(y: list[str]) -> list[Any]:
+    return trellis.data.tags.spans(y, "BIO")
+
+
+# ---- every format in
+
+
+def inputs(folder: Path) -> dict[str, tuple[bytes, list[list[str]]]]:
+    """A file of each format with what `predict` is to be given for it."""
+    for name in ("x.conll", "x.jsonl", "x.md"):
+        module = {"x.conll": conll, "x.jsonl": jsonl, "x.md": markup}[name]
+        module.write(folder / name, X, Y)
+    rows = [
+        f"{n}\t{word}\t_\tX\t_\t_\t0\t_\t_\t_" if word else ""
+        for x in X
+        for n, word in [*enumerate(x, 1), (0, "")]
+    ]
+    files = {name: (folder / name).read_bytes() for name in ("x.conll", "x.jsonl", "x.md")}
+    raw = "\n".join(json.dumps({"text": line, "id": n}) for n, line in enumerate(LINES))
+    return {
+        "text": ("\n".join(LINES).encode(), AS_TEXT),
+        "tokens": ("\n".join(map(" ".join, X)).encode(), X),
+        "conll": (files["x.conll"], X),
+        "jsonl": (files["x.jsonl"], X),
+        "raw jsonl": (raw.encode(), AS_TEXT),
+        "markup": (files["x.md"], [text.tokenize(" ".join(x)) for x in X]),
+        "conllu": ("\n".join(rows).encode(), X),
+    }
+
+
+SUFFIX = {
+    "conll": ".conll",
+    "jsonl": ".jsonl",
+    "markup": ".md",
+    "conllu": ".conllu",
+    "text": ".txt",
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["text", "tokens", "conll", "jsonl", "raw jsonl", "markup", "conllu"]
+)
+def test_every_format_in_and_out(run: Run, folder: Path, model: CRF, kind: str) -> None:
+    data, tokens = inputs(folder)[kind]
+    format = kind.removeprefix("raw ")
+    expected = model.predict(tokens)
+    (folder / "data").write_bytes(data)
+    if format in SUFFIX:
+        (folder / f"data{SUFFIX[format]}").write_bytes(data)
+        (folder / f"packed{SUFFIX[format]}.gz").write_bytes(gzip.compress(data))
+    for output, read in (("conll", labelled_conll), ("jsonl", labelled_jsonl)):
+        common = ("tag", "model.trellis", "--output", output)
+        piped = run(*common, "--format", format, stdin=data)
+        assert (piped.code, piped.err) == (0, "")
+        found, labels = read(piped.out)
+        assert labels == expected
+        if format == "conll" and output == "conll":  # the label that was there is kept
+            assert [[token[0] for token in x] for x in found] == tokens
+            assert [[token[1] for token in x] for x in found] == Y
+        else:
+            assert found == tokens
+        assert run(*common, "--format", format, "data").out == piped.out
+        assert run(*common, "--format", format, "-", stdin=data).out == piped.out
+        if format in SUFFIX:
+            assert run(*common, f"data{SUFFIX[format]}").out == piped.out
+            assert run(*common, f"packed{SUFFIX[format]}.gz").out == piped.out
+
+
+@pytest.mark.parametrize(
+    "kind", ["text", "tokens", "conll", "jsonl", "raw jsonl", "markup", "conllu"]
+)
+def test_inline_is_mark_up(run: Run, folder: Path, model: CRF, kind: str) -> None:
+    data, tokens = inputs(folder)[kind]
+    ran = run(
+        "tag", "model.trellis", "--output", "inline", "--format", kind.split()[-1], stdin=data
+    )
+    raw = kind in ("text", "raw jsonl", "markup")
+    found, labels = markup.read(ran.out.splitlines(), split=not raw)
+    assert found == tokens
+    assert [spans(y) for y in labels] == [spans(y) for y in model.predict(tokens)]
+
+
+def test_what_comes_out_by_default(run: Run, folder: Path) -> None:
+    data = inputs(folder)
+    for kind, output in (
+        ("text", "inline"),
+        ("markup", "inline"),
+        ("tokens", "conll"),
+        ("conll", "conll"),
+        ("conllu", "conll"),
+        ("jsonl", "jsonl"),
+    ):
+        common = ("tag", "model.trellis", "--format", kind)
+        default = run(*common, stdin=data[kind][0]).out
+        assert default == run(*common, "--output", output, stdin=data[kind][0]).out
+
+
+def test_a_model_of_columns_reads_columns_from_standard_input(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "two.conll").write_text("Rome NNP B-place\nsleeps VBZ O\n")
+    assert run("train", "two.conll", "-o", "two.trellis").code == 0
+    ran = run("tag", "two.trellis", stdin=b"Rome NNP\nsleeps VBZ\n\nRome NNP B-x y\n")
+    assert ran.code == 1
+    assert "line 4" in ran.err
+    ran = run("tag", "two.trellis", stdin=b"Rome NNP\nsleeps VBZ\n\nRome NNP\n")
+    assert ran == (0, "Rome\tNNP\tB-place\nsleeps\tVBZ\tO\n\nRome\tNNP\tB-place\n\n", "")
+
+
+def test_extra_columns_are_kept(run: Run, folder: Path, model: CRF) -> None:
+    rows = [[(word, str(n), "x y", "O") for n, word in enumerate(x)] for x in X]
+    conll.write(folder / "wide.conll", rows, None)
+    ran = run("tag", "model.trellis", "wide.conll")
+    found, labels = labelled_conll(ran.out)
+    assert found == rows
+    assert labels == model.predict(X)
+    turned = [[(n, "x y", word) for word, n, *_ in x] for x in rows]
+    conll.write(folder / "turned.conll", turned, None)
+    found, labels = labelled_conll(run("tag", "model.trellis", "turned.conll", "--columns", 2).out)
+    assert (found, labels) == (turned, model.predict(X))
+    assert (
+        labels
+        == labelled_conll(run("tag", "model.trellis", "turned.conll", "--columns", "-1").out)[1]
+    )
+
+
+def test_other_keys_of_an_object_are_kept(run: Run, folder: Path) -> None:
+    lines = (
+        b'{"id": 7, "text": "lunch at noon", "tags": ["x"]}\n{"tokens": ["lunch"], "by": ["me"]}\n'
+    )
+    first, second = map(
+        json.loads, run("tag", "model.trellis", "--format", "jsonl", stdin=lines).out.splitlines()
+    )
+    assert (first["id"], first["text"]) == (7, "lunch at noon")
+    assert first["tokens"] == ["lunch", "at", "noon"]
+    assert len(first["tags"]) == 3
+    assert second["by"] == ["me"]
+    assert len(second["tags"]) == 1
+
+
+def test_documents_stay_apart(run: Run, folder: Path) -> None:
+    data = b"-DOCSTART- O\n\nlunch O\n\n-DOCSTART- O\nat O\n"
+    out = run("tag", "model.trellis", "--format", "conll", stdin=data).out
+    assert [line.split("\t")[0] for line in out.split("\n") if line] == [
+        *("-DOCSTART-", "lunch", "-DOCSTART-", "at")
+    ]
+    assert [len(block.split("\n")) for block in out.removesuffix("\n\n").split("\n\n")] == [1] * 4
+
+
+# ---- blank lines and odd text
+
+
+TEXT = "lunch at noon\n\n   \n\nsee Ann (at 8) [sic] \\ # 1\n# no comment\n\n"
+
+
+def test_blank_lines_of_text_keep_their_places(run: Run, folder: Path, model: CRF) -> None:
+    lines = TEXT.split("\n")[:-1]
+    tokens = [text.tokenize(line) for line in lines]
+    out = run("tag", "model.trellis", stdin=TEXT.encode()).out.split("\n")
+    assert out.pop() == ""
+    assert len(out) == len(lines)
+    assert [line for line in out if not line.strip()] == ["", "   ", "", ""]
+    objects = run("tag", "model.trellis", "--output", "jsonl", stdin=TEXT.encode()).out.splitlines()
+    assert [json.loads(line)["text"] for line in objects] == lines
+    assert [json.loads(line)["tokens"] for line in objects] == tokens
+    assert [json.loads(line)["tags"] for line in objects] == model.predict(tokens)
+
+
+@pytest.mark.parametrize("options", [[], ["--kbest", "2"], ["--marginals"], ["--output", "conll"]])
+def test_text_without_a_single_token(run: Run, folder: Path, options: list[str]) -> None:
+    for data in (b"", b"\n", b" \n\n"):
+        ran = run("tag", "model.trellis", *options, stdin=data)
+        assert (ran.code, ran.err) == (0, "")
+        assert ran.out.count("\n") == (0 if "conll" in options else data.count(b"\n"))
+
+
+characters = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\n\r"))
+
+
+@given(lines=st.lists(characters, max_size=5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_any_text_comes_back_inline(run: Run, folder: Path, model: CRF, lines: list[str]) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode()
+    tokens = [
+        text.tokenize(line.removeprefix("\ufeff") if n == 0 else line)
+        for n, line in enumerate(lines)
+    ]
+    ran = run("tag", "model.trellis", stdin=data)
+    assert ran.code == 0
+    marked = ran.out.split("\n")[:-1]
+    assert len(marked) == len(lines)
+    expected = model.predict(tokens)
+    for line, x, y in zip(marked, tokens, expected, strict=True):
+        if x:
+            found, labels = markup.read([line])
+            assert found == [x]
+            assert spans(labels[0]) == spans(y)
+        else:
+            assert markup.read([line]) == ([], [])
+    for output, read in (("jsonl", labelled_jsonl), ("conll", None)):
+        out = run("tag", "model.trellis", "--output", output, stdin=data).out
+        if read is None:
+            found, labels = conll.read(out.split("\n"), separator="\t")
+            full = [n for n, x in enumerate(tokens) if x]
+            assert found == [tokens[n] for n in full]
+            assert labels == [expected[n] for n in full]
+        else:
+            found, labels = jsonl.read(out.split("\n"))
+            assert (found, labels) == (tokens, expected)
+
+
+@given(
+    x=st.lists(
+        st.text(st.characters(blacklist_categories=["Cs"]), max_size=4), min_size=1, max_size=4
+    )
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+def test_any_tokens_come_back_or_are_refused(
+    run: Run, folder: Path, model: CRF, x: list[str]
+) -> None:
+    data = (json.dumps({"tokens": x}) + "\n").encode()
+    expected = model.predict([x])
+    ran = run("tag", "model.trellis", "--format", "jsonl", stdin=data)
+    if ran.code == 0:
+        assert jsonl.read(ran.out.split("\n")) == ([x], expected)
+    else:
+        assert "\0" in "".join(x)
+    ran = run("tag", "model.trellis", "--format", "jsonl", "--output", "conll", stdin=data)
+    if ran.code == 0:
+        assert conll.read(ran.out.split("\n"), separator="\t") == ([x], expected)
+    else:
+        assert ran.err.count("\n") == 1
+        assert "sequence" in ran.err or "line 1" in ran.err
+        assert any(re.search(r"[\t\r\n\0]|^\s*$|^-DOCSTART-$", token) for token in x), ran.err
+
+
+# ---- probabilities
+
+
+@pytest.fixture(scope="module", params=["crf", "memm", "hmm"])
+def other(request: pytest.FixtureRequest) -> Any:
+    kind = {"crf": CRF, "memm": MEMM, "hmm": HMM}[request.param]
+    return kind().fit(*samples.load("train", "calendar"))
+
+
+def test_marginals(run: Run, tmp_path: Path, other: Any) -> None:
+    other.save(tmp_path / "m.trellis")
+    conll.write(tmp_path / "x.conll", X, Y)
+    classes = other.classes_.tolist()
+    tables, labels = other.predict_marginals(X), other.predict(X)
+    objects = run("tag", "m.trellis", "x.conll", "--marginals", "--output", "jsonl").out
+    for line, table, y in zip(objects.splitlines(), tables, labels, strict=True):
+        found = json.loads(line)
+        assert found["tags"] == y
+        for row, chances in zip(found["marginals"], table, strict=True):
+            expected = {c: p for c, p in zip(classes, chances.tolist(), strict=True) if p >= 1e-4}
+            assert row == {c: round(p, 6) for c, p in expected.items()}
+    rows, column = conll.read(
+        run("tag", "m.trellis", "x.conll", "--marginals").out.splitlines(), label_column=-1
+    )
+    for x, ps, table, y in zip(rows, column, tables, labels, strict=True):
+        assert [row[-1] for row in x] == y
+        assert ps == [f"{row[classes.index(c)]:.6f}" for row, c in zip(table, y, strict=True)]
+
+
+def test_marginals_inline(run: Run, folder: Path, model: CRF) -> None:
+    """A span is as probable as the least probable of its labels."""
+    data = "\n".join(LINES).encode()
+    out = run("tag", "model.trellis", "--marginals", stdin=data).out.splitlines()
+    classes = model.classes_.tolist()
+    tables, labels = model.predict_marginals(AS_TEXT), model.predict(AS_TEXT)
+    for line, table, y in zip(out, tables, labels, strict=True):
+        expected = [
+            f"{s.label} {min(table[t][classes.index(y[t])] for t in range(s.start, s.end)):.2f}"
+            for s in spans(y)
+        ]
+        assert [label for own in markup.read([line])[1] for label, *_ in spans(own)] == expected
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_kbest(run: Run, tmp_path: Path, other: Any, k: int) -> None:
+    other.save(tmp_path / "m.trellis")
+    few = X[:8]
+    conll.write(tmp_path / "x.conll", few, Y[:8])
+    best = other.predict_kbest(few, k)
+    common = ("tag", "m.trellis", "x.conll", "--kbest", k)
+    objects = [json.loads(line) for line in run(*common, "--output", "jsonl").out.splitlines()]
+    for found, own in zip(objects, best, strict=True):
+        assert found["tags"] == own[0].labels
+        assert found["kbest"] == [
+            {"tags": each.labels, "probability": round(each.probability, 6)} for each in own
+        ]
+    out = run(*common).out
+    heads = [line.split(" ") for line in out.splitlines() if line.startswith("# ")]
+    expected = [
+        ["#", str(n), f"{each.probability:.6f}"] for own in best for n, each in enumerate(own, 1)
+    ]
+    assert heads == expected
+    assert labelled_conll(out)[1] == [each.labels for own in best for each in own]
+    lines = run(*common, "--output", "inline").out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [
+        f"{each.probability:.4f}" for own in best for each in own
+    ]
+
+
+def test_kbest_with_marginals(run: Run, folder: Path, model: CRF) -> None:
+    ran = run(
+        "tag",
+        "model.trellis",
+        "--kbest",
+        2,
+        "--marginals",
+        "--output",
+        "jsonl",
+        stdin=b"lunch at noon",
+    )
+    found = json.loads(ran.out)
+    assert set(found) == {"text", "tokens", "tags", "marginals", "kbest"}
+    assert len(found["kbest"]) == 2
+    assert found["marginals"][0][found["tags"][0]] > 0
+
+
+def test_more_than_there_are(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.conll").write_text("a O\n\nb B-x\n")
+    assert run("train", "t.conll", "-q", "-o", "m").code == 0
+    ran = run("tag", "m", "--kbest", 10, "--output", "jsonl", stdin=b"a b\n")
+    best = json.loads(ran.out)["kbest"]
+    assert len(best) == 4
+    assert sum(own["probability"] for own in best) == pytest.approx(1, abs=1e-5)
+
+
+# ---- many, in order
+
+
+def test_order_is_kept_over_many_batches(run: Run, folder: Path, model: CRF) -> None:
+    rng = np.random.default_rng(0)
+    some = [X[n] for n in rng.integers(len(X), size=12_000)]
+    assert sum(map(len, some)) > 100_000
+    expected = model.predict(some)
+    conll.write(folder / "many.conll", some, None)
+    ran = run("tag", "model.trellis", "many.conll", "--jobs", 2)
+    assert labelled_conll(ran.out) == (some, expected)
+    (folder / "many.txt").write_text("\n".join(map(" ".join, some)))
+    ran = run(
+        "tag", "model.trellis", "many.txt", "--format", "tokens", "--output", "jsonl", "-j", 1
+    )
+    assert jsonl.read(ran.out.splitlines()) == (some, expected)
+
+
+def test_a_batch_ends_anywhere(
+    run: Run, folder: Path, model: CRF, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2").out
+    for size in (1, 2, 13, 100):
+        monkeypatch.setattr(tag, "_BATCH", size)
+        assert run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2").out == whole
+    assert (
+        run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2", "-u").out == whole
+    )
+
+
+def test_several_files_one_after_the_other(run: Run, folder: Path) -> None:
+    one = run("tag", "model.trellis", "test.conll").out
+    two = run("tag", "model.trellis", "train.conll").out
+    assert run("tag", "model.trellis", "test.conll", "train.conll").out == one + two
+    mixed = run(
+        "tag", "model.trellis", "test.conll", "-", "--format", "conll", stdin=b"lunch O\n\n"
+    )
+    assert mixed.out.startswith(one)
+    assert mixed.out.count("\n\n") == one.count("\n\n") + 1
+
+
+# ---- files
+
+
+def test_output_to_a_file(run: Run, folder: Path) -> None:
+    expected = run("tag", "model.trellis", "test.conll").out
+    for option in ("-o", "--to"):
+        (folder / "out.conll").write_text("earlier")
+        assert run("tag", "model.trellis", "test.conll", option, "out.conll") == (0, "", "")
+        assert (folder / "out.conll").read_text() == expected
+    assert run("tag", "model.trellis", "test.conll", "-o", "test.conll").code == 0
+    assert (folder / "test.conll").read_text() == expected
+    assert sorted(tree(folder)) == ["model.trellis", "out.conll", "test.conll", "train.conll"]
+
+
+def test_a_file_appears_whole_or_not_at_all(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "out.conll").write_text("earlier")
+    before = tree(folder)
+    monkeypatch.setattr(tag, "_BATCH", 10)
+    seen = []
+
+    def failing(*arguments: Any) -> Any:
+        seen.append((folder / "out.conll").read_text())
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+        return found(*arguments)
+
+    found = tag._labelled
+    monkeypatch.setattr(tag, "_labelled", failing)
+    assert run("tag", "model.trellis", "test.conll", "-o", "out.conll").code == 130
+    assert seen == ["earlier"] * 5
+    assert tree(folder) == before
+
+
+# ---- as a shell sees it
+
+
+def test_a_broken_pipe_ends_in_silence(folder: Path) -> None:
+    """`trellis tag … | head -1`."""
+    (folder / "long.txt").write_text("lunch with Ann at noon\n" * 20_000)
+    with subprocess.Popen(
+        [*COMMAND, "tag", "model.trellis", "long.txt"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline().startswith(b"lunch with ")
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) in (141, -signal.SIGPIPE)  # a shell says 141 of both
+
+
+def test_answers_come_at_once_when_asked_for(folder: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "tag", "model.trellis", "-u"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for word in (b"lunch", b"", b"dinner"):
+            running.stdin.write(word + b"\n")
+            running.stdin.flush()
+            line = running.stdout.readline()
+            assert word in line
+            assert b"\x1b" not in line
+        running.stdin.close()
+        assert running.wait(60) == 0
+
+
+MEASURE = """
+import os, sys, threading
+from trellis.app import cli
+code = cli._run(sys.argv[1:])
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(peak.split()[1], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def peak_kilobytes(folder: Path, *arguments: Any) -> int:
+    found = subprocess.run(
+        [sys.executable, "-c", MEASURE, *map(str, arguments)],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=True,
+    )
+    return int(found.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="this system has no /proc")
+@pytest.mark.parametrize(
+    "options", [[], ["--output", "jsonl", "--marginals"]], ids=["plain", "all"]
+)
+def test_memory_does_not_grow_with_the_file(folder: Path, options: list[str]) -> None:
+    """Ten times the file takes hardly more memory."""
+    block = (folder / "train.conll").read_text()
+    small = 6_000_000 if not options else 600_000
+    sizes = {"small": small, "large": 10 * small}
+    peaks = {}
+    for name, size in sizes.items():
+        with open(folder / f"{name}.conll", "w") as file:
+            for _ in range(size // len(block)):
+                file.write(block)
+        peaks[name] = peak_kilobytes(folder, "tag", "model.trellis", f"{name}.conll", *options)
+    assert peaks["large"] - peaks["small"] < 80_000, peaks

@@ -1,0 +1,508 @@
+"""`trellis train`: the model of the library, from every format, of every kind."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import Ran, process, tree, typed
+
+import trellis
+from trellis import CRF, HMM, MEMM
+from trellis.data import conll, jsonl, markup, samples
+from trellis.features import Window, chunking, ner, templates, wapiti
+from trellis.optim.result import Progress
+
+Run = Callable[..., Ran]
+X, Y = samples.load("train", "music")
+DEV = samples.load("test", "music")
+KNOWN = {label for own in Y for label in own}
+DEV_X = [x for x, y in zip(*DEV, strict=True) if KNOWN.issuperset(y)]
+DEV_Y = [y for y in DEV[1] if KNOWN.issuperset(y)]
+FEW = 8
+DEFAULTS = {"scoring": "span_f1", "random_state": 0}
+
+
+def write(folder: Path) -> None:
+    conll.write(folder / "train.conll", X, Y)
+    conll.write(folder / "dev.conll", DEV_X, DEV_Y)
+
+
+def same_weights(path: Path, model: Any) -> Any:
+    """The model of a file, which must have learnt what this one did."""
+    found = trellis.load(path)
+    assert type(found) is type(model)
+    assert found.classes_.tolist() == model.classes_.tolist()
+    assert found.features_.names() == model.features_.names()
+    np.testing.assert_array_equal(found.coef_, model.coef_)
+    assert found.losses_ == model.losses_
+    assert found.dev_scores_ == model.dev_scores_
+    assert (found.n_iter_, found.converged_) == (model.n_iter_, model.converged_)
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected() -> CRF:
+    return CRF(max_iter=FEW, **DEFAULTS).fit(X, Y)
+
+
+# ---- formats
+
+
+def as_conllu(column: int) -> str:
+    rows = []
+    for x, y in zip(X, Y, strict=True):
+        for n, (word, label) in enumerate(zip(x, y, strict=True), 1):
+            row = [str(n), word, "_", "_", "_", "_", "0", "_", "_", "_"]
+            row[column] = label
+            rows.append("\t".join(row))
+        rows.append("")
+    return "\n".join(rows) + "\n"
+
+
+def written(folder: Path, name: str) -> list[str]:
+    """Write the corpus under a name; what to add to the command for it."""
+    path = folder / name
+    if name.startswith("spans"):
+        lines = []
+        for x, y in zip(X, Y, strict=True):
+            places = np.cumsum([0, *(len(word) + 1 for word in x)]).tolist()
+            spans = [
+                [places[start], places[end] - 1, label]
+                for label, start, end in trellis.data.tags.spans(y, "BIO")
+            ]
+            lines.append(json.dumps({"text": " ".join(x), "spans": spans}))
+        path.write_text("\n".join(lines))
+    elif ".jsonl" in name or ".ndjson" in name:
+        jsonl.write(path, X, Y)
+    elif ".md" in name or name == "marked":
+        markup.write(path, X, Y)
+    elif name == "upos.conllu":
+        path.write_text(as_conllu(3))
+    elif name == "xpos.conllu":
+        path.write_text(as_conllu(4))
+        return ["--label", "xpos"]
+    elif name == "front.conll":
+        rows = [
+            [(y, w, "x") for w, y in zip(*pair, strict=True)] for pair in zip(X, Y, strict=True)
+        ]
+        conll.write(path, rows, None)
+        return ["--label", "0", "--columns", "1"]
+    else:
+        conll.write(path, X, Y)
+    return ["--format", "conll"] if name == "odd.tagged" else []
+
+
+NAMES = [
+    "train.conll",
+    "train.iob2",
+    "TRAIN.TSV",
+    "train.conll.gz",
+    "train.conll.xz",
+    "train",
+    "odd.tagged",
+    "front.conll",
+    "train.jsonl",
+    "train.ndjson",
+    "train.jsonl.gz",
+    "spans.jsonl",
+    "train.md",
+    "marked",
+    "upos.conllu",
+    "xpos.conllu",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_format_gives_the_same_model(
+    run: Run, tmp_path: Path, name: str, expected: CRF
+) -> None:
+    options = written(tmp_path, name)
+    ran = run("train", name, *options, "-o", "new.trellis", "--max-iter", FEW)
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    same_weights(tmp_path / "new.trellis", expected)
+    assert sorted(tree(tmp_path)) == sorted([name, "new.trellis"])
+
+
+def test_an_odd_name_says_nothing_of_what_is_inside(run: Run, tmp_path: Path) -> None:
+    """The first line decides, after blank ones; a packed one too."""
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b'\n \n {"tokens": ["a"], "tags": ["Q"]}\n'))
+    assert run("train", "a.gz").code == 0
+    assert trellis.load(tmp_path / "model.trellis").classes_.tolist() == ["Q"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system has no /dev/fd")
+@pytest.mark.parametrize("options", [[], ["--format", "conll"]], ids=typed)
+def test_a_pipe_is_read_once(run: Run, tmp_path: Path, options: list[str]) -> None:
+    """`trellis train <(zcat …)`: all of it, though it cannot be read twice; or it is refused."""
+    conll.write(tmp_path / "t.conll", X * 40, Y * 40)
+    assert (tmp_path / "t.conll").stat().st_size > 1 << 18
+    common = ["--max-iter", "1", "--jobs", "1", "-q"]
+    assert run("train", "t.conll", "-o", "whole.trellis", *common).code == 0
+    reader, writer = os.pipe()
+
+    def feed() -> None:
+        with os.fdopen(writer, "wb") as pipe, contextlib.suppress(BrokenPipeError):
+            pipe.write((tmp_path / "t.conll").read_bytes())
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        ran = run("train", f"/dev/fd/{reader}", "-o", "new.trellis", *common, *options)
+    finally:
+        os.close(reader)
+        thread.join()
+    if options:
+        assert ran.code == 0
+    if ran.code == 0:
+        assert tree(tmp_path)["new.trellis"] == tree(tmp_path)["whole.trellis"]
+    else:
+        assert "format must be said" in ran.err
+
+
+def test_several_files_are_one_corpus(run: Run, tmp_path: Path, expected: CRF) -> None:
+    conll.write(tmp_path / "1.conll", X[:40], Y[:40])
+    jsonl.write(tmp_path / "2.jsonl", X[40:70], Y[40:70])
+    markup.write(tmp_path / "3.md", X[70:], Y[70:])
+    assert run("train", "1.conll", "2.jsonl", "3.md", "--max-iter", FEW).code == 0
+    same_weights(tmp_path / "model.trellis", expected)
+
+
+def test_files_of_different_widths_are_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "1.conll").write_text("Rome B-place\n")
+    (tmp_path / "2.conll").write_text("Rome NNP B-place\n")
+    ran = run("train", "1.conll", "2.conll", "-q")
+    assert ran.code == 1
+    assert "2.conll" in ran.err
+    assert "1.conll" in ran.err
+    assert not (tmp_path / "model.trellis").exists()
+
+
+# ---- kinds of models
+
+
+@pytest.mark.parametrize(
+    ("options", "model"),
+    [
+        ([], CRF()),
+        (["--model", "crf", "--l1", "0.2", "--l2", "0.3"], CRF(l1=0.2, l2=0.3)),
+        (["--solver", "gradient", "--max-iter", "7"], CRF(solver="gradient", max_iter=7)),
+        (["--max-iter", "9", "--min-count", "2"], CRF(max_iter=9, min_count=2)),
+        (
+            ["--states", "all", "--transitions", "seen", "--max-iter", "5"],
+            CRF(states="all", transitions="seen", max_iter=5),
+        ),
+        (["--transitions", "none"], CRF(transitions="none")),
+        (["--constraints", "auto", "--max-iter", "5"], CRF(constraints="BIO", max_iter=5)),
+        (["--constraints", "BIO", "--max-iter", "5"], CRF(constraints="BIO", max_iter=5)),
+        (["-m", "memm", "--l2", "0.5"], MEMM(l2=0.5)),
+        (["-m", "sgd", "--max-iter", "3"], CRF(solver="sgd", max_iter=3)),
+        (["-m", "sgd", "--l2", "3", "--max-iter", "3"], CRF(solver="sgd", l2=3, max_iter=3)),
+        (["-m", "perceptron"], CRF(solver="perceptron")),
+        (["-m", "passive-aggressive"], CRF(solver="passive-aggressive")),
+        (["-m", "arow"], CRF(solver="arow")),
+        (["-m", "arow", "--seed", "7"], CRF(solver="arow", random_state=7)),
+    ],
+    ids=typed,
+)
+def test_every_kind_of_model(run: Run, tmp_path: Path, options: list[str], model: Any) -> None:
+    write(tmp_path)
+    ran = run("train", "train.conll", *options)
+    assert ran.code == 0, ran
+    own = {k: v for k, v in DEFAULTS.items() if model.get_params()[k] != 7}
+    found = same_weights(tmp_path / "model.trellis", model.set_params(**own).fit(X, Y))
+    assert found.constraints == model.constraints
+    assert found.predict(DEV[0]) == model.predict(DEV[0])
+
+
+def test_an_hmm(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    assert run("train", "train.conll", "--model", "hmm").code == 0
+    found, model = trellis.load(tmp_path / "model.trellis"), HMM().fit(X, Y)
+    assert isinstance(found, HMM)
+    for name in ("start_", "transitions_", "emissions_"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(model, name))
+    assert found.predict(DEV[0]) == model.predict(DEV[0])
+
+
+@pytest.mark.parametrize("labels", [["NOUN", "VERB"], ["O", "X"]])
+def test_labels_of_no_scheme_are_scored_by_accuracy(
+    run: Run, tmp_path: Path, labels: list[str]
+) -> None:
+    (tmp_path / "pos.conll").write_text("dog {}\nbarks {}\n".format(*labels))
+    ran = run("train", "pos.conll", "--dev", "pos.conll", "--constraints", "auto")
+    assert ran.code == 0, ran
+    assert "dev accuracy 100.00" in ran.err
+    assert trellis.load(tmp_path / "model.trellis").scoring == "accuracy"
+
+
+# ---- features
+
+
+CRFPP = "# words\nU00:%x[-1,0]\nU01:%x[0,0]\nU02:%x[0,0]/%x[1,0]\nB\n"
+WAPITI = 'u:w=%X[0,0]\nu:caps=%t[0,0,"^\\u"]\nb\n'
+EDGES = "U00:%x[0,0]\nB01:%x[0,0]\n"
+
+
+@pytest.mark.parametrize("model", ["crf", "perceptron", "memm"])
+@pytest.mark.parametrize(
+    ("text", "parse"), [(CRFPP, templates.parse), (WAPITI, wapiti.parse)], ids=["crfpp", "wapiti"]
+)
+def test_templates_of_other_programs(
+    run: Run, tmp_path: Path, text: str, parse: Any, model: str
+) -> None:
+    write(tmp_path)
+    (tmp_path / "my.template").write_text(text)
+    ran = run("train", "train.conll", "--template", "my.template", "-m", model)
+    assert ran.code == 0, ran
+    kind = MEMM if model == "memm" else CRF
+    solver = "perceptron" if model == "perceptron" else "lbfgs"
+    own = kind(parse(text), solver=solver, **DEFAULTS).fit(X, Y)
+    same_weights(tmp_path / "model.trellis", own)
+
+
+def test_templates_of_transitions(run: Run, tmp_path: Path) -> None:
+    """Without a line that is B alone, what the transitions look at still counts."""
+    conll.write(tmp_path / "few.conll", X[:20], Y[:20])
+    (tmp_path / "my.template").write_text(EDGES)
+    assert run("train", "few.conll", "--template", "my.template").code == 0
+    found = trellis.load(tmp_path / "model.trellis")
+    alone = CRF(templates.parse("U00:%x[0,0]"), transitions="none").fit(X[:20], Y[:20])
+    assert found.features_.names(edge=True) == list(
+        dict.fromkeys(f"B01:{word}" for x in X[:20] for word in x[1:])
+    )
+    assert len(found.coef_) > len(alone.coef_)
+
+
+def test_a_template_of_more_columns_than_there_are(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "my.template").write_text("U00:%x[0,1]\n")
+    ran = run("train", "train.conll", "--template", "my.template", "-q")
+    assert ran.code == 1
+    assert ran.err.count("\n") == 1
+    assert "2 columns" in ran.err
+    assert not (tmp_path / "model.trellis").exists()
+
+
+def test_mistakes_in_a_template_have_a_line(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    for text, what in (("U00:%x[0,0]\nU01:%x[0]\n", "line 2"), ('u:%x[0,0]\nu:%m[0,0,"("]', "")):
+        (tmp_path / "my.template").write_text(text)
+        ran = run("train", "train.conll", "--template", "my.template", "-q")
+        assert ran.code == (1 if what else 0)
+        assert what in ran.err
+
+
+GAZETTEER = "\n".join(sorted({x[0] for x in X[:20]} | {"Joan Armatrading", "  "})) + "\n\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "features"),
+    [
+        (["--features", "words"], None),
+        (["--features", "ner"], ner((), {})),
+        (["--gazetteer", "thing=my.list"], "window"),
+        (["--gazetteer", "thing=my.list", "--features", "words"], "window"),
+        (["--gazetteer", "thing=my.list", "--features", "ner"], "ner"),
+    ],
+    ids=typed,
+)
+def test_presets_and_gazetteers(
+    run: Run, tmp_path: Path, options: list[str], features: Any
+) -> None:
+    write(tmp_path)
+    (tmp_path / "my.list").write_text(GAZETTEER)
+    lists = {"thing": [line for line in GAZETTEER.split("\n") if line.strip()]}
+    known = {"window": Window(gazetteers=lists).spec(), "ner": ner((), lists)}
+    spec = known[features] if isinstance(features, str) else features
+    assert run("train", "train.conll", *options, "--max-iter", "10").code == 0
+    own = CRF(spec, max_iter=10, **DEFAULTS).fit(X, Y)
+    found = same_weights(tmp_path / "model.trellis", own)
+    if "--gazetteer" in options:
+        assert any("thing" in name for name in found.features_.names())
+    assert found.predict(DEV[0]) == own.predict(DEV[0])
+
+
+def test_further_columns_are_features_unless_words_alone_are_asked_for(
+    run: Run, tmp_path: Path
+) -> None:
+    tokens = [[(word, word[-1]) for word in x] for x in X]
+    conll.write(tmp_path / "two.conll", tokens, Y)
+    for options, model in (
+        ([], CRF(Window(columns=("c1",)), max_iter=5)),
+        (["--columns", "0"], CRF(max_iter=5)),
+        (["--features", "words"], CRF(Window(), max_iter=5)),
+        (["--features", "chunking"], CRF(chunking(), max_iter=5)),
+    ):
+        assert run("train", "two.conll", "--max-iter", "5", *options).code == 0
+        words = options[:1] == ["--columns"]
+        model.set_params(**DEFAULTS).fit(X if words else tokens, Y)
+        same_weights(tmp_path / "model.trellis", model)
+
+
+# ---- development data
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_patience(run: Run, tmp_path: Path, every: int) -> None:
+    write(tmp_path)
+    options = ["--dev", "dev.conll", "--dev-every", every, "--patience", "2"]
+    ran = run("train", "train.conll", *options)
+    assert ran.code == 0
+    model = CRF(early_stopping=2, **DEFAULTS).fit(X, Y, dev=(DEV_X, DEV_Y), dev_every=every)
+    assert 0 < len(model.losses_) < len(CRF().fit(X, Y).losses_)
+    same_weights(tmp_path / "model.trellis", model)
+    f1 = trellis.metrics.span_f1(DEV_Y, model.predict(DEV_X))
+    assert f"dev span F1 {100 * f1:.2f}" in ran.err
+
+
+def test_without_patience_dev_only_watches(run: Run, tmp_path: Path, expected: CRF) -> None:
+    write(tmp_path)
+    assert run("train", "train.conll", "--dev", "dev.conll", "--max-iter", FEW).code == 0
+    found = trellis.load(tmp_path / "model.trellis")
+    np.testing.assert_array_equal(found.coef_, expected.coef_)
+    assert [n for n, _ in found.dev_scores_] == [*range(5, found.n_iter_ + 1, 5)]
+
+
+# ---- the same bytes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--l1", "0.5", "--dev", "dev.conll", "--patience", "3"],
+        ["-m", "memm"],
+        ["-m", "hmm"],
+        ["-m", "sgd", "--max-iter", "3"],
+        ["-m", "arow"],
+        ["--tune", "3", "--max-iter", "15"],
+    ],
+    ids=typed,
+)
+def test_two_runs_write_the_same_bytes(run: Run, tmp_path: Path, options: list[str]) -> None:
+    write(tmp_path)
+    runs = [run("train", "train.conll", "-o", f"{n}.trellis", *options) for n in range(2)]
+    one, two = (
+        run("train", "train.conll", "-o", f"jobs{n}.trellis", "--jobs", n, *options) for n in (1, 2)
+    )
+    assert [ran.code for ran in (*runs, one, two)] == [0, 0, 0, 0]
+    files = [(tmp_path / f"{name}.trellis").read_bytes() for name in ("0", "1", "jobs1", "jobs2")]
+    assert files[0] == files[1]
+    assert files[2] == files[3]
+    assert files[0] == files[2]
+
+
+def test_tuning_chooses_the_best_of_what_it_tried(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    ran = run("train", "train.conll", "--tune", "4", "--max-iter", "10")
+    tried = re.findall(r"^  l1=(\S+) +l2=(\S+) +(\S+)$", ran.err, re.MULTILINE)
+    assert len(tried) == 4
+    assert tried[0][:2] == ("0", "1")
+    l1, l2, score = re.search(
+        r"^chosen: l1=(\S+) +l2=(\S+) +(\S+),", ran.err, re.MULTILINE
+    ).groups()
+    assert float(score) == max(float(own[2]) for own in tried)
+    assert (l1, l2, score) in tried
+    found = trellis.load(tmp_path / "model.trellis")
+    assert (f"{found.l1:.4g}", f"{found.l2:.4g}") == (l1, l2)
+    model = CRF(l1=found.l1, l2=found.l2, max_iter=10, **DEFAULTS).fit(X, Y)
+    same_weights(tmp_path / "model.trellis", model)
+
+
+def test_another_seed_tries_other_strengths(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    said = [
+        run("train", "train.conll", "--tune", "2", "--max-iter", "3", "--seed", n).err
+        for n in (0, 1)
+    ]
+    trials = [re.findall(r"^  l1=.*$", text, re.MULTILINE) for text in said]
+    assert trials[0][0].split()[:2] == trials[1][0].split()[:2]
+    assert trials[0][1].split()[:2] != trials[1][1].split()[:2]
+
+
+# ---- what it says
+
+
+def test_what_it_says(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    ran = run("train", "train.conll", "--dev", "dev.conll", "-o", "new.trellis")
+    tokens, labels = sum(map(len, X)), len(KNOWN)
+    assert f"{len(X)} sequences, {tokens:,} tokens, {labels} labels" in ran.err
+    model = trellis.load(tmp_path / "new.trellis")
+    assert f"\n{model.n_iter_} iterations, loss {model.objective_:,.2f}; " in ran.err
+    size = (tmp_path / "new.trellis").stat().st_size
+    assert ran.err.endswith(f"new.trellis: {size / 1e6:.1f} MB\n")
+    assert ran.out == ""
+
+
+def test_quiet_says_nothing(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    quiet = ["-q", "--max-iter", "2"]
+    assert run("train", "train.conll", *quiet, "--dev", "dev.conll") == (0, "", "")
+    assert run("train", "train.conll", *quiet, "--tune", "2") == (0, "", "")
+    assert run("train", "train.conll", *quiet, "--resume") == (0, "", "")
+    assert run("train", "train.conll", "-q", "-m", "hmm") == (0, "", "")
+
+
+def test_piped_output_has_no_bar_and_no_colour(tmp_path: Path) -> None:
+    write(tmp_path)
+    options = ["--dev", "dev.conll", "--tune", "2", "--max-iter", "5"]
+    ran = process("train", "train.conll", *options, folder=tmp_path)
+    assert ran.code == 0
+    assert ran.out == ""
+    assert not re.search(r"[\x1b\r\x08]|[━█╸]", ran.err)
+    assert ran.err.count("\n") <= 6  # sizes, two trials, the choice, the result, the file
+    assert sorted(tree(tmp_path)) == ["dev.conll", "model.trellis", "train.conll"]
+
+
+def test_the_model_takes_the_place_of_an_earlier_one(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    assert run("train", "train.conll", "--max-iter", "1", "-o", "m").code == 0
+    (tmp_path / "m").chmod(0o600)
+    (tmp_path / "link").symlink_to("m")
+    assert run("train", "train.conll", "--max-iter", "2", "-o", "link").code == 0
+    assert (tmp_path / "link").is_symlink()
+    assert trellis.load(tmp_path / "m").n_iter_ == 2
+    assert (tmp_path / "m").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_default_name_of_the_model(run: Run, tmp_path: Path) -> None:
+    write(tmp_path)
+    assert run("train", "train.conll", "--max-iter", "1").code == 0
+    assert sorted(tree(tmp_path)) == ["dev.conll", "model.trellis", "train.conll"]
+
+
+def test_a_corpus_of_one_token(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.conll").write_text("Rome B-place")
+    for model in ("crf", "memm", "hmm", "sgd", "perceptron", "passive-aggressive", "arow"):
+        assert run("train", "one.conll", "-m", model, "-q") == (0, "", "")
+        assert trellis.load(tmp_path / "model.trellis").predict([["Rome", "x"]])[0][0] == "B-place"
+
+
+def test_progress_is_in_order(tmp_path: Path) -> None:
+    """What the bar is drawn from."""
+    from trellis.app.train import _shown
+
+    seen: list[tuple[float | None, str]] = []
+    model = CRF(max_iter=30)
+    each = _shown(model, lambda share, text: seen.append((share, text)))
+
+    def callback(progress: Progress) -> None:
+        each(progress)
+
+    model.fit(X, Y, callback=callback)
+    assert len(seen) == len(model.losses_)
+    shares = [share for share, _ in seen if share is not None]
+    assert shares
+    assert all(0 <= share <= 1 for share in shares)
+    assert all(text.startswith(f"iteration {n}  loss ") for n, (_, text) in enumerate(seen, 1))
