@@ -56,6 +56,32 @@ class ChainFloat64:
 
 class ChainFloat32(ChainFloat64): ...
 
+# ctc
+class CtcFloat64:
+    def __init__(
+        self,
+        input: NDArray[Any],
+        targets: _Integers,
+        input_lengths: _Integers,
+        target_lengths: _Integers,
+        blank: int,
+        logits: bool,
+        threads: int,
+    ) -> None: ...
+    def forward(
+        self, loss: NDArray[Any], log_norm: NDArray[Any], alpha: NDArray[Any]
+    ) -> None: ...
+    def backward(
+        self,
+        log_norm: NDArray[Any],
+        alpha: NDArray[Any],
+        loss: NDArray[Any],
+        weight: NDArray[Any],
+        gradient: NDArray[Any],
+    ) -> None: ...
+
+class CtcFloat32(CtcFloat64): ...
+
 # features
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]
 _ReadyRows: TypeAlias = tuple[_Integers, NDArray[np.int32], _Doubles | None]

@@ -23,7 +23,7 @@ def run(
     quiet: bool = False,
 ) -> None:
     """Write the page."""
-    check_writable(output)
+    check_writable(output, model, data)
     found = load(model)
     found.n_jobs = jobs
     X, y = read_for(found, model, data, format, layout)

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import numpy as np
 from rich.text import Text
 
-from trellis.app.terminal import COLOURS, console
+from trellis.app.terminal import COLOURS, check_writable, console
 from trellis.data import corpus, files, markup, tags, text
 from trellis.data.corpus import Sequence
 from trellis.errors import InputError
@@ -59,6 +59,8 @@ def run(
     unbuffered: bool = False,
 ) -> None:
     """Label files, or standard input, in order."""
+    if target is not None:
+        check_writable(target)
     found = load(model)
     width = columns_of(found, model)
     found.n_jobs = jobs

@@ -157,10 +157,16 @@ def interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
             signal.signal(number, old)
 
 
-def check_writable(path: Path) -> None:
-    """Find out now, not after an hour of training, that a file cannot be written."""
-    if path.is_dir():
-        raise InputError(f"{path}: cannot be written: it is a folder")
+def check_writable(path: Path, *inputs: Path) -> None:
+    """Find out now, not after an hour of training, that a file cannot be written.
+
+    It must not be one of the inputs either.
+    """
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: cannot be written: it is a folder, or no regular file")
+    for other in inputs:
+        if path.exists() and other.exists() and path.samefile(other):
+            raise InputError(f"{path}: cannot be written: it is read as well")
     folder = path.parent
     if not folder.is_dir():
         raise InputError(f"{path}: cannot be written: there is no folder {folder}")

@@ -80,7 +80,8 @@ class Job:
 
 def run(job: Job) -> None:
     """Train a model and write it."""
-    check_writable(job.output)
+    read = [*job.files, job.dev, job.template, *job.gazetteers.values()]
+    check_writable(job.output, *(path for path in read if path is not None))
     _check(job)
     checkpoint = Checkpoint(
         job.output.with_name(job.output.name + ".checkpoint"),

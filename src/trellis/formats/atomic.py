@@ -1,6 +1,7 @@
 """A file is replaced as a whole or not at all."""
 
 import glob
+import hashlib
 import os
 import secrets
 import stat
@@ -62,7 +63,9 @@ def clear_leftovers(path: str | os.PathLike[str]) -> None:
 
 
 def _prefix(target: Path) -> str:
-    return f".{target.name[:100]}."
+    """What the names of its temporary files begin with: short enough for any file system."""
+    name = os.fsencode(target.name)
+    return f".{target.name if len(name) <= 200 else hashlib.sha256(name).hexdigest()}."
 
 
 def _permissions(target: Path) -> int | None:

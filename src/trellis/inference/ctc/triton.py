@@ -1,0 +1,146 @@
+"""CTC on the GPU: the functions of cpu.py for torch tensors, as Triton kernels.
+
+1. `score_frames`, parallel over frames: reads the input once, makes log_norm and gathers the scores
+   of the target's labels, so that the walks read rows of S + 1 numbers instead of V.
+2. `walk_in`, two programs a batch row: one walks from the left and one from the right, and they
+   meet in the middle. All states are kept.
+3. `walk_out`: what is left of both walks. Each meets the states that the other has kept and puts
+   occupation probabilities in their place. The two need T dependent steps together, not 2 T.
+4. `write_gradient`, parallel over frames: reads the input once more, writes the gradient.
+
+All sums are made in a fixed order, so that the same input gives the same bits. The lanes of a walk
+are threads: with one warp they exchange by shuffles, else through shared memory.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from math import gcd
+
+import torch
+import triton
+from torch import Tensor
+
+from trellis.inference.ctc import triton_kernels as kernels
+
+__all__ = ["backward", "forward"]
+
+_TILE = 1024  # elements that a program works on at once, 8 a thread
+_WARPS = 4  # of the kernels that are parallel over frames
+_LANES = 64  # the longest walk that one warp does; longer ones have a thread a lane
+_MOST_WARPS = 16  # of a walk
+
+
+def forward(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    logits: bool,
+    gradient: bool = True,
+    entropy: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """-log p(target | input) of each row, minus `entropy` times the entropy of its alignments.
+
+    `input` is (T, B, V) of log-probabilities, or of logits whose softmax is then taken here, in
+    float16, bfloat16, float32 or float64 (its numbers in turn float32 or float64); targets (B, S)
+    are padded and integers of 64 bits, as the lengths are. Returns loss (B), log_norm
+    (T, B) in float64 (or empty), and what `backward` needs (empty without `gradient`). Values
+    of labels and lengths are not checked; wrong ones give wrong numbers, and touch nothing.
+    """
+    frames, rows, _ = input.shape
+    width = targets.shape[1] + 1
+    number = torch.float64 if input.dtype == torch.float64 else torch.float32
+    input = _with_close_classes(input)
+    new = input.new_empty
+    log_norm = new((frames, rows) if logits else (0,), dtype=torch.float64)
+    loss = new(rows, dtype=number)
+    scores = new((rows, frames, width), dtype=number)
+    kept = (rows, frames + 2 if gradient else 2, 2, width)
+    states = new(kept, dtype=number)
+    powers = new(kept, dtype=torch.int32)
+    heats = new(kept, dtype=number) if entropy else states
+    args = (targets.contiguous(), input_lengths, target_lengths)
+    with _device(input):
+        grid, tiles = _tiles(input, width)
+        kernels.score_frames[grid](
+            input, *args, log_norm, scores, states, *input.stride()[:2], frames, rows, width - 1,
+            blank, LOGITS=logits, KEEP=gradient, ALIGN=_aligned(input), **tiles,
+        )  # fmt: skip
+        walk = {"KEEP": gradient, "ENTROPY": entropy != 0.0, **_lanes(width)}
+        kept_at = (states, powers, heats)
+        kernels.walk_in[(2 * rows,)](scores, *args, *kept_at, frames, width - 1, **walk)
+        kernels.walk_out[(2 * rows,)](
+            scores, *args, *kept_at, loss, entropy, frames, width - 1, **walk
+        )
+    return loss, log_norm, states if gradient else new(0, dtype=number)
+
+
+def backward(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    logits: bool,
+    log_norm: Tensor,
+    alpha: Tensor,
+    loss: Tensor,
+    weight: Tensor,
+) -> Tensor:
+    """(T, B, V): weight[b] · d loss[b] / d input, in the type of the input.
+
+    0 behind the lengths, and in rows whose loss is infinite.
+    """
+    frames, rows, _ = input.shape
+    width = targets.shape[1] + 1
+    gradient = torch.empty_like(input)
+    input, out = _with_close_classes(input), _with_close_classes(gradient)
+    targets = targets.contiguous()
+    links = targets.new_empty((rows, 2, width), dtype=torch.int32)
+    with _device(input):
+        lanes = _lanes(width)["P"]
+        kernels.link_labels[(rows,)](
+            targets, target_lengths, links, width - 1, lanes, max(1, 4096 // lanes)
+        )
+        grid, tiles = _tiles(input, width)
+        kernels.write_gradient[grid](
+            input, targets, input_lengths, target_lengths, links, log_norm, alpha, loss,
+            weight.contiguous(), out, *input.stride()[:2], *out.stride()[:2], frames, rows,
+            width - 1, blank, LOGITS=logits, ALIGN=_aligned(input, out), **tiles,
+        )  # fmt: skip
+    return gradient if out is gradient else gradient.copy_(out)
+
+
+def _with_close_classes(input: Tensor) -> Tensor:
+    return input if input.stride(2) == 1 else input.contiguous()
+
+
+def _device(input: Tensor) -> AbstractContextManager[object]:
+    """Kernels run on the device of the input, whichever is the current one."""
+    if not input.is_cuda or input.device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(input.device)
+
+
+def _aligned(*tensors: Tensor) -> int:
+    """A power of two that divides where all frames begin: what the loads may take at once."""
+    return gcd(16, *(stride for tensor in tensors for stride in tensor.stride()[:2]))
+
+
+def _tiles(input: Tensor, width: int) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and tile sizes of the kernels that are parallel over frames."""
+    frames, rows, classes = input.shape
+    columns = min(_power(classes), _TILE)
+    tall = min(_TILE // columns, _power(frames))
+    labels = min(_power(width), max(_TILE // tall, 32))
+    sizes = {"V": classes, "ROWS": tall, "COLUMNS": columns, "LABELS": labels}
+    return (triton.cdiv(frames, tall) * rows,), {**sizes, "num_warps": _WARPS}
+
+
+def _lanes(width: int) -> dict[str, int]:
+    lanes = max(_power(width), 32)
+    return {"P": lanes, "num_warps": 1 if lanes <= _LANES else min(lanes // 32, _MOST_WARPS)}
+
+
+def _power(size: int) -> int:
+    return int(triton.next_power_of_2(size))
