@@ -48,8 +48,8 @@ def typed(value: Any) -> str | None:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Every file under a folder with its bytes, and every folder."""
+    """Every file under a folder with its bytes, and all that is no file."""
     return {
-        os.fspath(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()
+        os.fspath(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
     }

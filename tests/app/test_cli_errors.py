@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -312,6 +313,33 @@ def test_what_is_wrong_with_the_output_is_said_before_the_work(refused: Any, fol
     refused("train", "bad.conll", "-o", "nosuch/new.trellis", names=["nosuch"])
     refused("tag", "model.trellis", "bad.conll", "-o", "nosuch/new.conll", names=["nosuch"])
     refused("report", "model.trellis", "bad.conll", "-o", "nosuch/new.html", names=["nosuch"])
+
+
+def test_output_that_is_no_regular_file(refused: Any, folder: Path) -> None:
+    (folder / "bad.conll").write_text("a O\nb\n")
+    os.mkfifo(folder / "pipe")
+    for name in ("/dev/null", "pipe"):
+        refused("train", "bad.conll", "-o", name, names=[name])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "train.conll", "test.conll", "-o", "test.conll"],
+        ["train", "train.conll", "-o", "./sub/../train.conll"],
+        ["train", "train.conll", "--dev", "test.conll", "-o", "test.conll"],
+        ["train", "train.conll", "-o", "link"],
+        ["report", "model.trellis", "test.conll", "-o", "test.conll"],
+        ["report", "model.trellis", "test.conll", "-o", "model.trellis"],
+    ],
+    ids=typed,
+)
+def test_output_does_not_take_the_place_of_the_input(
+    refused: Any, folder: Path, arguments: list[str]
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to("train.conll")
+    refused(*arguments, names=[arguments[-1]])
 
 
 def test_a_mistake_leaves_an_earlier_output_as_it_was(refused: Any, folder: Path) -> None:

@@ -476,6 +476,15 @@ def test_the_model_takes_the_place_of_an_earlier_one(run: Run, tmp_path: Path) -
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("name", ["m" * 240, "模" * 70 + ".trellis", "a b'\"$`\n[*]?\\.trellis"])
+def test_odd_names_of_models(run: Run, tmp_path: Path, name: str) -> None:
+    """As long as the file system and the checkpoint, which has a longer name, allow."""
+    write(tmp_path)
+    ran = run("train", "train.conll", "--max-iter", "3", "--checkpoint-every", "1", "-o", name)
+    assert ran.code == 0, ran
+    assert sorted(tree(tmp_path)) == sorted(["dev.conll", "train.conll", name])
+
+
 def test_the_default_name_of_the_model(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     assert run("train", "train.conll", "--max-iter", "1").code == 0
