@@ -64,7 +64,7 @@ clean:  ## remove everything that was made
 $(VENV)/demo/installed: $(SOURCES)
 	@echo "Building trellis and fetching what it needs (about a minute) ..."
 	@$(PYTHON) -m venv $(VENV)/demo
-	@$(VENV)/demo/$(PIP) '.[plot]'
+	@$(VENV)/demo/$(PIP) --no-compile '.[plot]'
 	@touch $@
 
 $(VENV)/docs/installed: docs/requirements.txt $(SOURCES)

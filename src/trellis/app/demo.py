@@ -86,6 +86,7 @@ def _trained(X: Any, y: Any, dev: Any) -> CRF:
             X,
             y,
             dev=dev,
+            dev_every=5,
             callback=lambda p: show(None, f"iteration {p.iteration}  loss {p.loss:,.1f}"),
         )
     screen = terminal.console()
