@@ -53,3 +53,8 @@ def tree(folder: Path) -> dict[str, bytes | None]:
         os.fspath(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
     }
+
+
+def rows(count: int) -> list[str]:
+    """Lines of a file of columns: two rows and a blank one, again and again."""
+    return (["play O", "Rome B-place", ""] * (count // 3 + 1))[:count]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import typer
-from commands import Ran
+from commands import Ran, tree
 
 from trellis import CRF
 from trellis.app import cli
@@ -58,3 +58,39 @@ def folder(tmp_path: Path, prepared: dict[str, bytes]) -> Path:
     for name, data in prepared.items():
         (tmp_path / name).write_bytes(data)
     return tmp_path
+
+
+@pytest.fixture
+def refused(run: Callable[..., Ran], folder: Path) -> Callable[..., str]:
+    """``refused("tag", …, names=["a.conll", "line 3"])`` is the one line that the command says."""
+
+    def call(*arguments: Any, names: list[str], stdin: bytes = b"") -> str:
+        before = tree(folder)
+        ran = run(*arguments, stdin=stdin)
+        assert ran.code == 1, ran
+        assert ran.err.startswith("trellis: ")
+        assert ran.err.endswith("\n")
+        assert ran.err.count("\n") == 1, ran.err
+        for name in names:
+            assert name in ran.err
+        assert ran.out == ""
+        assert tree(folder) == before
+        return ran.err
+
+    return call
+
+
+@pytest.fixture
+def misused(run: Callable[..., Ran], folder: Path) -> Callable[..., str]:
+    """The same for a command that is not understood: code 2, and how to use it."""
+
+    def call(*arguments: Any) -> str:
+        before = tree(folder)
+        ran = run(*arguments)
+        assert ran.code == 2, ran
+        assert "Usage:" in ran.err
+        assert ran.out == ""
+        assert tree(folder) == before
+        return ran.err
+
+    return call

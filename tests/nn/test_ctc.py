@@ -1,0 +1,495 @@
+"""CTC for PyTorch against torch's own, against enumeration of all paths, and against bad input."""
+
+import itertools
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trellis.errors import InputError
+from trellis.nn.ctc import CTCLoss, ctc_loss, ctc_posterior
+from trellis.nn.ctc_ops import ctc_gradient, ctc_value
+
+# (T, B, V, S): odd sizes, one frame, one row, no labels, two classes, a target over 256 labels
+SHAPES = [(7, 3, 5, 3), (1, 2, 3, 1), (13, 4, 33, 6), (9, 1, 2, 4), (5, 2, 4, 0), (600, 1, 3, 280)]
+CARD = pytest.param(
+    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+)
+
+
+def drawn(
+    shape: tuple[int, int, int, int], blank: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Random logits, padded targets with repeats, and ragged lengths; some pairs have no path."""
+    frames, rows, classes, labels = shape
+    generator = torch.Generator().manual_seed(sum(shape))
+    logits = 2.0 * torch.randn(frames, rows, classes, generator=generator, dtype=dtype)
+    targets = torch.randint(0, min(classes - 1, 4), (rows, labels), generator=generator)
+    targets += targets >= blank
+    ends = torch.randint(frames // 2, frames + 1, (rows,), generator=generator)
+    sizes = torch.randint(0, labels + 1, (rows,), generator=generator)
+    ends[0], sizes[0] = frames, labels
+    return logits.requires_grad_(), targets, ends, sizes
+
+
+def together(targets: Tensor, sizes: Tensor) -> Tensor:
+    return torch.cat([row[:size] for row, size in zip(targets, sizes.tolist(), strict=True)])
+
+
+def gradient(loss: Tensor, input: Tensor, **options: Any) -> Tensor:
+    return torch.autograd.grad(loss, input, **options)[0]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("blank", [0, 1])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_equals_torch(shape: tuple[int, int, int, int], blank: int, reduction: str) -> None:
+    logits, targets, ends, sizes = drawn(shape, blank)
+    args = (targets, ends, sizes, blank, reduction, True)
+    log_probs = logits.log_softmax(-1)
+    theirs = functional.ctc_loss(log_probs, *args)
+    weight = torch.rand_like(theirs) + 0.5
+    wanted = gradient((theirs * weight).sum(), logits, retain_graph=True)
+    for ours in (
+        ctc_loss(log_probs, *args),
+        ctc_loss(logits, *args, from_logits=True),
+        ctc_loss(log_probs, together(targets, sizes), *args[1:]),
+        CTCLoss(blank, reduction, True)(log_probs, *args[:3]),
+    ):
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+        found = gradient((ours * weight).sum(), logits, retain_graph=True)
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+
+
+def test_float32_equals_float64_of_torch() -> None:
+    logits, targets, ends, sizes = drawn((300, 3, 9, 40))
+    wanted = functional.ctc_loss(logits.log_softmax(-1), targets, ends, sizes, reduction="none")
+    single = logits.detach().float().requires_grad_()
+    ours = ctc_loss(single, targets, ends, sizes, reduction="none", from_logits=True)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), wanted, rtol=1e-6, atol=1e-6)
+    found = gradient(ours.sum(), single).double()
+    torch.testing.assert_close(found, gradient(wanted.sum(), logits), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64, tuple, list])
+def test_integers_of_all_kinds(kind: Any) -> None:
+    logits, targets, ends, sizes = drawn((7, 3, 5, 3))
+    wanted = ctc_loss(logits, targets, ends, sizes, from_logits=True)
+    if isinstance(kind, torch.dtype):
+        given = (targets.to(kind), ends.to(kind), sizes.to(kind))
+    else:
+        given = (targets, kind(ends.tolist()), kind(sizes.tolist()))
+    assert torch.equal(ctc_loss(logits, *given, from_logits=True), wanted)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_single_sequence(reduction: str) -> None:
+    log_probs = drawn((7, 1, 5, 3))[0].log_softmax(-1)[:, 0]
+    target = torch.tensor([1, 3, 3])
+    lengths = (torch.tensor(6), torch.tensor(3))
+    wanted = functional.ctc_loss(log_probs, target, *lengths, reduction=reduction)
+    for given in (lengths, ((6,), (3,)), (6, 3)):
+        ours = ctc_loss(log_probs, target, *given, reduction=reduction)
+        assert ours.shape == ()
+        torch.testing.assert_close(ours, wanted)
+    share = ctc_posterior(log_probs, target, 6, 3)
+    assert share.shape == (7, 5)
+    torch.testing.assert_close(share.sum(-1), torch.tensor([1.0] * 6 + [0.0], dtype=share.dtype))
+
+
+# ---- targets without a path, without labels, without frames
+
+
+def test_rows_without_a_path() -> None:
+    """(1, 1) needs three frames; no frames give the empty target alone."""
+    log_probs = torch.full((5, 4, 3), 1 / 3).log().requires_grad_()
+    targets = torch.tensor([[1, 1], [1, 2], [1, 2], [0, 0]])
+    lengths = ((2, 2, 0, 0), (2, 2, 1, 0))
+    ours = ctc_loss(log_probs, targets, *lengths, reduction="none")
+    torch.testing.assert_close(
+        ours, torch.tensor([torch.inf, 2 * torch.tensor(3.0).log(), torch.inf, 0.0])
+    )
+    found = gradient(ours.sum(), log_probs)
+    assert found.isfinite().all()
+    assert found[:, [0, 2, 3]].eq(0).all()
+    torch.testing.assert_close(found[:2, 1], -torch.eye(3)[1:])
+    zeroed = ctc_loss(log_probs, targets, *lengths, reduction="sum", zero_infinity=True)
+    torch.testing.assert_close(zeroed, ours[1])
+    assert torch.equal(gradient(zeroed, log_probs), found)
+    for more in ({"entropy": 0.5}, {"label_smoothing": 0.2}, {"from_logits": True}):
+        for zero in (False, True):
+            loss = ctc_loss(
+                log_probs, targets, *lengths, reduction="none", zero_infinity=zero, **more
+            )
+            assert loss.isinf().tolist() == [not zero, False, not zero, False]
+            assert gradient(loss.sum(), log_probs).isfinite().all()
+
+
+def test_empty_targets() -> None:
+    logits, _, ends, _ = drawn((5, 3, 4, 0))
+    log_probs = logits.log_softmax(-1)
+    inside = torch.arange(5)[:, None] < ends
+    wanted = -(log_probs[:, :, 2] * inside).sum(0)
+    for targets in (torch.zeros(3, 0, dtype=torch.long), torch.tensor([[7], [0], [-3]])):
+        ours = ctc_loss(log_probs, targets, ends, (0, 0, 0), blank=2, reduction="none")
+        torch.testing.assert_close(ours, wanted)
+    ours = ctc_loss(log_probs, torch.zeros(0, dtype=torch.long), ends, (0, 0, 0), 2, "none")
+    torch.testing.assert_close(ours, wanted)
+
+
+def test_forbidden_and_huge_scores() -> None:
+    """-inf is probability zero; scores of ±1e4 neither overflow nor lose digits."""
+    logits = torch.tensor([[0.0, -torch.inf, 0.0], [1e4, 0.0, -1e4], [0.0, 0.0, -torch.inf]])
+    logits = logits[:, None].requires_grad_()
+    loss = ctc_loss(logits, torch.tensor([[2, 1]]), (3,), (2,), from_logits=True)
+    # 2 now, else 2e4 nats later; then 1 now for 1e4 nats, or at the end for ln 2
+    torch.testing.assert_close(loss, (torch.tensor(2.0).log() * 2) / 2)
+    wanted = torch.tensor([[0.5, 0.0, -0.5], [0.0, 0.0, 0.0], [0.5, -0.5, 0.0]])[:, None]
+    torch.testing.assert_close(gradient(loss * 2, logits), wanted)
+    only = ctc_loss(logits, torch.tensor([[2]]), (2,), (1,), from_logits=True)
+    assert only.isfinite()
+
+
+def test_what_lies_behind_a_length_has_no_effect() -> None:
+    logits, targets, ends, sizes = drawn((7, 3, 5, 3))
+    wanted = ctc_loss(logits, targets, ends, sizes, from_logits=True, label_smoothing=0.1)
+    with torch.no_grad():
+        spoilt = logits.clone()
+        for row, end in enumerate(ends.tolist()):
+            spoilt[end:, row] = torch.nan
+        targets = targets.masked_fill(torch.arange(3) >= sizes[:, None], -100)
+    spoilt.requires_grad_()
+    for more in ({}, {"entropy": 0.3}):
+        args = (targets, ends, sizes)
+        ours = ctc_loss(spoilt, *args, from_logits=True, label_smoothing=0.1, **more)
+        assert more or torch.equal(ours, wanted)
+        found = gradient(ours, spoilt)
+        assert found.isfinite().all()
+        assert found[ends[1] :, 1].eq(0).all()
+
+
+# ---- all paths, one by one
+
+
+def stands_for(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
+    kept = [label for label, _ in itertools.groupby(path)]
+    return tuple(label for label in kept if label != blank)
+
+
+def paths(frames: int, classes: int, blank: int) -> dict[tuple[int, ...], Tensor]:
+    """All paths by the target that they stand for, each as one-hot frames."""
+    found: dict[tuple[int, ...], list[Tensor]] = {}
+    for path in itertools.product(range(classes), repeat=frames):
+        hot = functional.one_hot(torch.tensor(path), classes).double()
+        found.setdefault(stands_for(path, blank), []).append(hot)
+    return {target: torch.stack(hots) for target, hots in found.items()}
+
+
+def entropy_of(scores: Tensor) -> Tensor:
+    log_share = scores.log_softmax(0)
+    return -(log_share.exp() * log_share).sum()
+
+
+@pytest.mark.parametrize("blank", [0, 2])
+def test_against_enumeration(blank: int) -> None:
+    """Loss, occupations and entropy of every target there is; their probabilities sum to 1."""
+    frames, classes = 5, 3
+    log_probs = drawn((frames, 1, classes, 1))[0].log_softmax(-1)[:, 0].detach().requires_grad_()
+    total = 0.0
+    for target, hot in paths(frames, classes, blank).items():
+        scores = (hot * log_probs).sum((1, 2))
+        args = (log_probs, torch.tensor(target, dtype=torch.long), frames, len(target), blank)
+        loss = ctc_loss(*args, reduction="sum")
+        torch.testing.assert_close(loss, -scores.logsumexp(0))
+        share = (scores.softmax(0)[:, None, None] * hot).sum(0)
+        torch.testing.assert_close(ctc_posterior(*args), share.detach())
+        torch.testing.assert_close(gradient(loss, log_probs, retain_graph=True), -share.detach())
+        regular = ctc_loss(*args, reduction="sum", entropy=0.7)
+        wanted = loss - 0.7 * entropy_of(scores)
+        torch.testing.assert_close(regular, wanted)
+        torch.testing.assert_close(
+            gradient(regular, log_probs), gradient(wanted, log_probs, retain_graph=True)
+        )
+        total += (-loss).exp().item()
+    assert total == pytest.approx(1.0)
+
+
+def test_posterior_of_logits_and_halves() -> None:
+    logits, targets, ends, sizes = drawn((13, 4, 33, 6))
+    share = ctc_posterior(logits.log_softmax(-1), targets, ends, sizes)
+    assert not share.requires_grad
+    torch.testing.assert_close(ctc_posterior(logits, targets, ends, sizes), share)
+    halves = ctc_posterior(logits.bfloat16(), targets, ends, sizes)
+    assert halves.dtype == torch.float32
+    assert halves.sum(-1).max() == pytest.approx(1.0, abs=1e-5)
+
+
+# ---- autograd, compilers, numbers of few digits
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"from_logits": True},
+        {"reduction": "sum", "from_logits": True, "label_smoothing": 0.1},
+        {"label_smoothing": 0.3},
+        {"entropy": 0.3, "from_logits": True},
+        {"entropy": -0.3, "reduction": "sum"},
+    ],
+)
+def test_gradcheck(more: dict[str, Any]) -> None:
+    """Scores of both kinds: the gradient is the true one, also for log-probabilities alone."""
+    logits, targets, _, _ = drawn((6, 2, 4, 3))
+    lengths = (torch.tensor([6, 5]), torch.tensor([3, 2]))
+    scores = (logits if more.get("from_logits") else logits.log_softmax(-1)).detach()
+    assert torch.autograd.gradcheck(
+        lambda x: ctc_loss(x, targets, *lengths, **more), scores.requires_grad_()
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", CARD])
+@pytest.mark.parametrize(
+    ("kind", "from_logits"), [(torch.float64, True), (torch.float32, False), (torch.float16, True)]
+)
+def test_operators(device: str, kind: torch.dtype, from_logits: bool) -> None:
+    logits, *rows = (x.detach().to(device) for x in drawn((6, 2, 4, 3)))
+    x = logits.to(kind).requires_grad_()
+    torch.library.opcheck(ctc_value, (x, *rows, 0, from_logits, True, 0.0))
+    x = x.detach()
+    loss, norm, kept = ctc_value(x, *rows, 0, from_logits, True, 0.0)
+    rest = (norm, kept, loss, torch.rand_like(loss), 0, from_logits)
+    torch.library.opcheck(ctc_gradient, (x, *rows, *rest))
+
+
+def test_second_derivative_is_refused() -> None:
+    logits, targets, ends, sizes = drawn((6, 2, 4, 3))
+    first = gradient(ctc_loss(logits, targets, ends, sizes), logits, create_graph=True)
+    with pytest.raises(RuntimeError, match="CTC loss cannot be differentiated once more"):
+        gradient(first.sum(), logits)
+
+
+@pytest.mark.parametrize("from_logits", [True, False])
+def test_compile(from_logits: bool) -> None:
+    logits, targets, ends, sizes = drawn((6, 3, 4, 3))
+    criterion = CTCLoss(from_logits=from_logits, zero_infinity=True)
+    compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
+    wanted = criterion(logits, targets, ends, sizes)
+    for given in (targets, together(targets, sizes)):
+        ours = compiled(logits, given, ends, sizes)
+        assert torch.equal(ours, wanted)
+        assert torch.equal(gradient(ours, logits), gradient(wanted, logits, retain_graph=True))
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("from_logits", [True, False])
+def test_half_precision(kind: torch.dtype, from_logits: bool) -> None:
+    """Only the input is rounded: all that follows has the digits of float32."""
+    logits, targets, ends, sizes = drawn((40, 3, 9, 8))
+    half = (logits if from_logits else logits.log_softmax(-1)).detach().to(kind).requires_grad_()
+    exact = half.detach().double().requires_grad_()
+    args = (targets, ends, sizes)
+    ours = ctc_loss(half, *args, from_logits=from_logits)
+    wanted = ctc_loss(exact, *args, from_logits=from_logits)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours.double(), wanted, rtol=1e-6, atol=0)
+    found = gradient(ours, half)
+    assert found.dtype == kind
+    torch.testing.assert_close(found.double(), gradient(wanted, exact), rtol=8e-3, atol=1e-5)
+
+
+def test_autocast_trains() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 5)
+    frames = torch.randn(20, 4, 8)
+    rows = (torch.randint(1, 5, (4, 6)), (20, 20, 18, 15), (6, 5, 4, 3))
+    losses = []
+    for _ in range(3):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = layer(frames)
+            loss = ctc_loss(logits, *rows, from_logits=True)
+        assert logits.dtype == torch.bfloat16
+        assert loss.dtype == torch.float32
+        layer.zero_grad()
+        loss.backward()
+        exact = ctc_loss(layer(frames), *rows, from_logits=True)
+        assert loss.item() == pytest.approx(exact.item(), rel=1e-2)
+        losses.append(loss.item())
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter -= parameter.grad  # type: ignore[operator]
+    assert losses[2] < losses[1] < losses[0]
+
+
+def test_strides_and_bits() -> None:
+    logits, targets, ends, sizes = drawn((13, 4, 33, 6))
+    wanted = ctc_loss(logits, targets, ends, sizes, from_logits=True)
+    first = gradient(wanted, logits)
+    assert torch.equal(
+        gradient(ctc_loss(logits, targets, ends, sizes, from_logits=True), logits), first
+    )
+    for order in ((1, 0, 2), (2, 1, 0), (0, 2, 1)):
+        other = logits.detach().permute(order).contiguous().permute(*_inverse(order))
+        other.requires_grad_()
+        ours = ctc_loss(other, targets.t().contiguous().t(), ends, sizes, from_logits=True)
+        assert torch.equal(ours, wanted)
+        assert torch.equal(gradient(ours, other), first)
+
+
+def _inverse(order: tuple[int, ...]) -> list[int]:
+    return [order.index(axis) for axis in range(len(order))]
+
+
+# ---- what torch does not have
+
+
+def test_label_smoothing() -> None:
+    """KL of what the equation says, on frames in front of the end only."""
+    logits, targets, ends, sizes = drawn((13, 4, 33, 6))
+    log_probs = logits.log_softmax(-1)
+    inside = torch.arange(13)[:, None] < ends
+    uniform = torch.full_like(log_probs, 1 / 33)
+    apart = functional.kl_div(log_probs, uniform, reduction="none").sum(-1)
+    args = (targets, ends, sizes, 0, "none")
+    plain = ctc_loss(log_probs, *args)
+    wanted = 0.9 * plain + 0.1 * (apart * inside).sum(0)
+    for ours in (
+        ctc_loss(log_probs, *args, label_smoothing=0.1),
+        ctc_loss(logits, *args, label_smoothing=0.1, from_logits=True),
+    ):
+        torch.testing.assert_close(ours, wanted)
+        pair = (gradient(loss.sum(), logits, retain_graph=True) for loss in (ours, wanted))
+        torch.testing.assert_close(*pair)
+
+
+def test_entropy_pulls_towards_more_alignments() -> None:
+    """A step down the regularised loss leaves more entropy than a step down the plain one."""
+    logits, targets, _, _ = drawn((8, 1, 4, 2))
+    args = (targets, (8,), (2,))
+
+    def entropy_after(weight: float) -> float:
+        loss = ctc_loss(logits, *args, from_logits=True, reduction="sum", entropy=weight)
+        moved = logits.detach() - 0.1 * gradient(loss, logits)
+        plain, regular = (
+            ctc_loss(moved, *args, from_logits=True, reduction="sum", entropy=e) for e in (0.0, 1.0)
+        )
+        return (plain - regular).item()
+
+    assert entropy_after(1.0) > entropy_after(0.0) > entropy_after(-1.0)
+
+
+def test_module_is_kept_whole() -> None:
+    criterion = CTCLoss(2, "sum", True, label_smoothing=0.1, entropy=0.2, validate=False)
+    again = pickle.loads(pickle.dumps(criterion))
+    assert repr(again) == (
+        "CTCLoss(blank=2, reduction='sum', zero_infinity=True, from_logits=False, "
+        "label_smoothing=0.1, entropy=0.2)"
+    )
+    assert not again.validate
+    assert not list(criterion.parameters())
+
+
+# ---- bad input
+
+PROBS = torch.full((4, 2, 3), 1 / 3).log()
+GOOD: dict[str, Any] = {
+    "log_probs": PROBS,
+    "targets": torch.tensor([[1, 2], [2, 1]]),
+    "input_lengths": torch.tensor([4, 3]),
+    "target_lengths": torch.tensor([2, 1]),
+}
+BAD = [
+    (
+        {"targets": torch.tensor([[1, 2], [0, 1]])},
+        "target of batch row 1, position 0 is the blank, 0",
+    ),
+    (
+        {"targets": torch.tensor([[1, 3], [1, 1]])},
+        "target of batch row 0, position 1 is 3: must be",
+    ),
+    (
+        {"targets": torch.tensor([[1, 2], [-1, 1]])},
+        "target of batch row 1, position 0 is -1: must be",
+    ),
+    ({"target_lengths": (2, 3)}, "target length of batch row 1 is 3: must be 0 to 2"),
+    ({"target_lengths": (-1, 1)}, "target length of batch row 0 is -1"),
+    ({"input_lengths": (4, 5)}, "input length of batch row 1 is 5: must be 0 to 4"),
+    ({"input_lengths": (-1, 4)}, "input length of batch row 0 is -1"),
+    ({"input_lengths": (4, 3, 2)}, r"input_lengths have shape \(3,\): must be \(2,\)"),
+    ({"target_lengths": torch.tensor([[2, 1]])}, r"target_lengths have shape \(1, 2\)"),
+    ({"target_lengths": 2}, r"target_lengths have shape \(1,\): must be \(2,\)"),
+    ({"input_lengths": (4.0, 3.0)}, "input_lengths have type torch.float32"),
+    ({"targets": torch.ones(2, 2)}, "targets have type torch.float32"),
+    ({"targets": torch.ones(3, 2, dtype=torch.long)}, r"targets have shape \(3, 2\): must have 2"),
+    ({"targets": torch.ones(2, 1, 1, dtype=torch.long)}, r"targets have shape \(2, 1, 1\)"),
+    ({"targets": torch.tensor([1, 2])}, "target_lengths sum to 3, but there are 2 targets"),
+    (
+        {"targets": torch.tensor([1]), "target_lengths": (2, -1)},
+        "target length of batch row 1 is -1: must not be negative",
+    ),
+    ({"log_probs": PROBS[:, :0]}, r"the batch is empty: log_probs have shape \(4, 0, 3\)"),
+    ({"log_probs": PROBS[:0]}, r"the batch is empty: log_probs have shape \(0, 2, 3\)"),
+    ({"log_probs": PROBS[None]}, r"log_probs have shape \(1, 4, 2, 3\): must be"),
+    ({"log_probs": PROBS.long()}, "log_probs have type torch.int64"),
+    (
+        {"log_probs": PROBS.to("meta")},
+        "targets are on cpu, log_probs on meta|log_probs are on meta",
+    ),
+    ({"blank": 3}, "blank is 3: must be 0 to 2"),
+    ({"blank": -1}, "blank is -1: must be 0 to 2"),
+    ({"reduction": "average"}, "reduction is 'average'"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+@pytest.mark.parametrize("device", ["cpu", CARD])
+def test_bad_input(change: dict[str, Any], message: str, device: str) -> None:
+    args = {**GOOD, **change}
+    for name in ("log_probs", "targets"):
+        if args[name].device.type == "cpu":
+            args[name] = args[name].to(device)
+    with pytest.raises(InputError, match=message):
+        ctc_loss(**args)
+    if "reduction" not in change:
+        with pytest.raises(InputError, match=message):
+            ctc_posterior(**args)
+
+
+# ---- the card, where there is one: its kernels are tested in inference/ctc/test_triton.py
+
+
+@pytest.mark.parametrize("device", [CARD])
+@pytest.mark.parametrize("shape", [*SHAPES, (200, 5, 5000, 30)])
+def test_card_equals_cpu(device: str, shape: tuple[int, int, int, int]) -> None:
+    logits, targets, ends, sizes = drawn(shape)
+    for kind, digits in ((torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 1e-5)):
+        for more in ({}, {"entropy": 0.2}, {"label_smoothing": 0.1}):
+            here = logits.detach().to(kind).requires_grad_()
+            there = here.detach().to(device).requires_grad_()
+            args = {"reduction": "sum", "zero_infinity": True, "from_logits": True, **more}
+            wanted = ctc_loss(here.to(torch.float64), targets, ends, sizes, **args)
+            ours = ctc_loss(there, targets.to(device), ends, sizes.to(device), **args)
+            torch.testing.assert_close(ours.cpu().double(), wanted, rtol=digits, atol=digits)
+            found = gradient(ours, there).cpu().double()
+            rough = 8e-3 if kind == torch.bfloat16 else 0.0
+            torch.testing.assert_close(
+                found, gradient(wanted, here).double(), rtol=rough, atol=digits
+            )
+
+
+@pytest.mark.parametrize("device", [CARD])
+def test_card_waits_for_nothing_without_a_check(device: str) -> None:
+    logits, targets, ends, sizes = (x.detach().to(device) for x in drawn((7, 3, 5, 3)))
+    with pytest.raises(InputError, match="targets are on cpu, log_probs on cuda"):
+        ctc_loss(logits, targets.cpu(), ends, sizes)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        ctc_loss(logits, targets, ends, sizes, validate=False)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
