@@ -29,6 +29,7 @@ NB_MODULE(_core, m) {
   m.def("use_isa", &trellis::use_kernels, nb::arg("name"));
   bind_arrays(m);
   bind_chain(m);
+  bind_ctc(m);
   bind_features(m);
   bind_vocabulary(m);
   bind_loglinear(m);

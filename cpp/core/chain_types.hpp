@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "ctc_types.hpp"
 #include "loglinear_types.hpp"
 
 namespace trellis {
@@ -135,6 +136,7 @@ struct Kernels {
   ChainKernels<float> chain_float;
   ChainKernels<double> chain_double;
   LoglinearKernels loglinear;
+  CtcKernels ctc;
 
   template <class T>
   const ChainKernels<T>& chain() const {

@@ -3,6 +3,9 @@
 #include "chain_max.hpp"
 #include "chain_scaled.hpp"
 #include "chain_sparse.hpp"
+#include "ctc_log.hpp"
+#include "ctc_scaled.hpp"
+#include "ctc_scores.hpp"
 #include "loglinear_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
@@ -17,10 +20,19 @@ constexpr ChainKernels<T> chain_kernels() {
           sample<T>,         max_forward<T>,   best_paths<T>,      max_backward<T>};
 }
 
+template <class T>
+constexpr CtcScores<T> ctc_scores() {
+  return {ctc::log_norm<T>, ctc::softmax<T>, ctc::emissions<T>, ctc::gradient<T>};
+}
+
 extern const Kernels kernels;
 const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       chain_kernels<float>(),
                       chain_kernels<double>(),
-                      {score_rows, score_ids, add_rows, sparse_marginals, softmax}};
+                      {score_rows, score_ids, add_rows, sparse_marginals, softmax},
+                      {{false, ctc::forward, ctc::finish, ctc::backward},
+                       {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
+                       ctc_scores<float>(),
+                       ctc_scores<double>()}};
 
 }  // namespace trellis::TRELLIS_ISA

@@ -1,4 +1,4 @@
-"""CTC for PyTorch against torch's own, against enumeration of all paths, and against bad input."""
+"""CTC for PyTorch against torch's own and against enumeration of all paths."""
 
 import itertools
 import pickle
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
@@ -82,10 +84,10 @@ def test_integers_of_all_kinds(kind: Any) -> None:
     logits, targets, ends, sizes = drawn((7, 3, 5, 3))
     wanted = ctc_loss(logits, targets, ends, sizes, from_logits=True)
     if isinstance(kind, torch.dtype):
-        given = (targets.to(kind), ends.to(kind), sizes.to(kind))
+        rows = (targets.to(kind), ends.to(kind), sizes.to(kind))
     else:
-        given = (targets, kind(ends.tolist()), kind(sizes.tolist()))
-    assert torch.equal(ctc_loss(logits, *given, from_logits=True), wanted)
+        rows = (targets, kind(ends.tolist()), kind(sizes.tolist()))
+    assert torch.equal(ctc_loss(logits, *rows, from_logits=True), wanted)
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
@@ -94,8 +96,8 @@ def test_single_sequence(reduction: str) -> None:
     target = torch.tensor([1, 3, 3])
     lengths = (torch.tensor(6), torch.tensor(3))
     wanted = functional.ctc_loss(log_probs, target, *lengths, reduction=reduction)
-    for given in (lengths, ((6,), (3,)), (6, 3)):
-        ours = ctc_loss(log_probs, target, *given, reduction=reduction)
+    for sizes in (lengths, ((6,), (3,)), (6, 3)):
+        ours = ctc_loss(log_probs, target, *sizes, reduction=reduction)
         assert ours.shape == ()
         torch.testing.assert_close(ours, wanted)
     share = ctc_posterior(log_probs, target, 6, 3)
@@ -230,6 +232,25 @@ def test_posterior_of_logits_and_halves() -> None:
     assert halves.sum(-1).max() == pytest.approx(1.0, abs=1e-5)
 
 
+@given(st.integers(1, 9), st.lists(st.integers(1, 3), max_size=6), st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_backwards_is_the_same(frames: int, target: list[int], seed: int) -> None:
+    """A target read from the end, on frames in reverse: the same loss, the same shares reversed."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(frames, 4, generator=generator, dtype=torch.float64)
+    there, back = (torch.tensor(t, dtype=torch.long) for t in (target, target[::-1]))
+    lengths = (frames, len(target))
+    ours = ctc_loss(logits, there, *lengths, reduction="none", from_logits=True)
+    other = ctc_loss(logits.flip(0), back, *lengths, reduction="none", from_logits=True)
+    torch.testing.assert_close(ours, other, rtol=1e-12, atol=1e-12)
+    share = ctc_posterior(logits, there, *lengths)
+    torch.testing.assert_close(ctc_posterior(logits.flip(0), back, *lengths).flip(0), share)
+    repeats = sum(a == b for a, b in itertools.pairwise(target))
+    assert bool(ours.isinf()) == (len(target) + repeats > frames)
+    wanted = 0.0 if ours.isinf() else 1.0
+    torch.testing.assert_close(share.sum(-1), torch.full((frames,), wanted, dtype=share.dtype))
+
+
 # ---- autograd, compilers, numbers of few digits
 
 
@@ -281,8 +302,8 @@ def test_compile(from_logits: bool) -> None:
     criterion = CTCLoss(from_logits=from_logits, zero_infinity=True)
     compiled = torch.compile(criterion, fullgraph=True, backend="aot_eager")
     wanted = criterion(logits, targets, ends, sizes)
-    for given in (targets, together(targets, sizes)):
-        ours = compiled(logits, given, ends, sizes)
+    for labels in (targets, together(targets, sizes)):
+        ours = compiled(logits, labels, ends, sizes)
         assert torch.equal(ours, wanted)
         assert torch.equal(gradient(ours, logits), gradient(wanted, logits, retain_graph=True))
 
@@ -393,72 +414,6 @@ def test_module_is_kept_whole() -> None:
     )
     assert not again.validate
     assert not list(criterion.parameters())
-
-
-# ---- bad input
-
-PROBS = torch.full((4, 2, 3), 1 / 3).log()
-GOOD: dict[str, Any] = {
-    "log_probs": PROBS,
-    "targets": torch.tensor([[1, 2], [2, 1]]),
-    "input_lengths": torch.tensor([4, 3]),
-    "target_lengths": torch.tensor([2, 1]),
-}
-BAD = [
-    (
-        {"targets": torch.tensor([[1, 2], [0, 1]])},
-        "target of batch row 1, position 0 is the blank, 0",
-    ),
-    (
-        {"targets": torch.tensor([[1, 3], [1, 1]])},
-        "target of batch row 0, position 1 is 3: must be",
-    ),
-    (
-        {"targets": torch.tensor([[1, 2], [-1, 1]])},
-        "target of batch row 1, position 0 is -1: must be",
-    ),
-    ({"target_lengths": (2, 3)}, "target length of batch row 1 is 3: must be 0 to 2"),
-    ({"target_lengths": (-1, 1)}, "target length of batch row 0 is -1"),
-    ({"input_lengths": (4, 5)}, "input length of batch row 1 is 5: must be 0 to 4"),
-    ({"input_lengths": (-1, 4)}, "input length of batch row 0 is -1"),
-    ({"input_lengths": (4, 3, 2)}, r"input_lengths have shape \(3,\): must be \(2,\)"),
-    ({"target_lengths": torch.tensor([[2, 1]])}, r"target_lengths have shape \(1, 2\)"),
-    ({"target_lengths": 2}, r"target_lengths have shape \(1,\): must be \(2,\)"),
-    ({"input_lengths": (4.0, 3.0)}, "input_lengths have type torch.float32"),
-    ({"targets": torch.ones(2, 2)}, "targets have type torch.float32"),
-    ({"targets": torch.ones(3, 2, dtype=torch.long)}, r"targets have shape \(3, 2\): must have 2"),
-    ({"targets": torch.ones(2, 1, 1, dtype=torch.long)}, r"targets have shape \(2, 1, 1\)"),
-    ({"targets": torch.tensor([1, 2])}, "target_lengths sum to 3, but there are 2 targets"),
-    (
-        {"targets": torch.tensor([1]), "target_lengths": (2, -1)},
-        "target length of batch row 1 is -1: must not be negative",
-    ),
-    ({"log_probs": PROBS[:, :0]}, r"the batch is empty: log_probs have shape \(4, 0, 3\)"),
-    ({"log_probs": PROBS[:0]}, r"the batch is empty: log_probs have shape \(0, 2, 3\)"),
-    ({"log_probs": PROBS[None]}, r"log_probs have shape \(1, 4, 2, 3\): must be"),
-    ({"log_probs": PROBS.long()}, "log_probs have type torch.int64"),
-    (
-        {"log_probs": PROBS.to("meta")},
-        "targets are on cpu, log_probs on meta|log_probs are on meta",
-    ),
-    ({"blank": 3}, "blank is 3: must be 0 to 2"),
-    ({"blank": -1}, "blank is -1: must be 0 to 2"),
-    ({"reduction": "average"}, "reduction is 'average'"),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), BAD)
-@pytest.mark.parametrize("device", ["cpu", CARD])
-def test_bad_input(change: dict[str, Any], message: str, device: str) -> None:
-    args = {**GOOD, **change}
-    for name in ("log_probs", "targets"):
-        if args[name].device.type == "cpu":
-            args[name] = args[name].to(device)
-    with pytest.raises(InputError, match=message):
-        ctc_loss(**args)
-    if "reduction" not in change:
-        with pytest.raises(InputError, match=message):
-            ctc_posterior(**args)
 
 
 # ---- the card, where there is one: its kernels are tested in inference/ctc/test_triton.py

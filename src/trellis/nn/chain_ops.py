@@ -35,8 +35,7 @@ def _accurate(emissions: Tensor) -> torch.dtype:
 # ---- log Z and its gradient
 
 
-@torch.library.custom_op("trellis::chain_value", mutates_args=())
-def chain_value(
+def _value(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
@@ -73,6 +72,9 @@ def chain_value(
     return torch.from_numpy(value).to(_accurate(emissions)), unary, pairs
 
 
+chain_value = torch.library.custom_op("trellis::chain_value", _value, mutates_args=())
+
+
 @chain_value.register_fake
 def _(
     emissions: Tensor,
@@ -97,8 +99,7 @@ def _(
     )
 
 
-@torch.library.custom_op("trellis::chain_gradient", mutates_args=())
-def chain_gradient(
+def _gradient(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
@@ -115,12 +116,18 @@ def chain_gradient(
             emissions, transitions, start, end, lengths, tags, alpha, weight
         )
     else:
-        found = _expected(emissions, transitions, start, end, lengths, alpha, pairs, weight)
+        own, each = lengths.numpy(), weight.double().numpy()
+        scores = _arrays(emissions, transitions, start, end)
+        counts = _expected(scores, own, alpha.numpy(), pairs.numpy(), each)
         if tags is not None:
-            _subtract_used(found, tags, lengths, weight)
-    own = zip(found, (emissions, transitions, start, end), strict=True)
-    e, a, s, f = (g.to(like.dtype) for g, like in own)
+            _subtract_used(counts, tags.numpy(), own, each)
+        found = [torch.from_numpy(part) for part in counts]
+    pairs_of = zip(found, (emissions, transitions, start, end), strict=True)
+    e, a, s, f = (g.to(like.dtype) for g, like in pairs_of)
     return e, a, s, f
+
+
+chain_gradient = torch.library.custom_op("trellis::chain_gradient", _gradient, mutates_args=())
 
 
 @chain_gradient.register_fake
@@ -144,28 +151,23 @@ def _(
 
 
 def _expected(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    unary: Tensor,
-    pairs: Tensor,
-    weight: Tensor,
-) -> list[Tensor]:
-    """Expected counts on the CPU, each row times its weight."""
+    scores: list[Any], lengths: Any, unary: Any, pairs: Any, weight: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Expected counts on the CPU, each row times its weight.
+
+    In NumPy, on one thread: PyTorch's and those of the native core would be in each other's way.
+    """
     alike = bool((weight == weight[0]).all())
-    if not unary.numel() or not (alike or transitions.dim() > 2):
-        scores = _arrays(emissions, transitions, start, end)
-        unary, pairs = _counts(scores, lengths.numpy(), weight.double().numpy())
+    if not unary.size or not (alike or scores[1].ndim > 2):
+        unary, pairs = _counts(scores, lengths, weight)
     else:
-        unary = unary * weight[:, None, None].to(unary.dtype)
-        pairs = pairs * (weight[0] if alike else weight[:, None, None, None]).to(pairs.dtype)
-    last = unary[torch.arange(len(unary)), lengths - 1]
-    return [unary, pairs, unary[:, 0].double().sum(0), last.double().sum(0)]
+        unary = unary * weight[:, None, None].astype(unary.dtype)
+        pairs = pairs * (weight[0] if alike else weight[:, None, None, None])
+    last = unary[np.arange(len(unary)), lengths - 1]
+    return unary, pairs, unary[:, 0].sum(axis=0, dtype=float), last.sum(axis=0, dtype=float)
 
 
-def _counts(scores: list[Any], lengths: Any, weight: Any) -> tuple[Tensor, Tensor]:
+def _counts(scores: list[Any], lengths: Any, weight: Any) -> tuple[Any, Any]:
     """Of weights that differ, or where some rows have no path, which then have no counts."""
     feasible = ~np.isneginf(np.asarray(chain.log_partition(*scores, lengths=lengths)))
     unary, pairs = np.zeros(scores[0].shape, scores[0].dtype), np.zeros(scores[1].shape)
@@ -180,23 +182,24 @@ def _counts(scores: list[Any], lengths: Any, weight: Any) -> tuple[Tensor, Tenso
             pairs[rows] = sign * np.asarray(found.transition)
         else:
             pairs += sign * np.asarray(found.transition)
-    return torch.from_numpy(unary), torch.from_numpy(pairs)
+    return unary, pairs
 
 
-def _subtract_used(found: list[Tensor], tags: Tensor, lengths: Tensor, weight: Tensor) -> None:
+def _subtract_used(found: tuple[Any, Any, Any, Any], tags: Any, lengths: Any, weight: Any) -> None:
     """Take off what the tags use themselves."""
     e, a, s, f = found
-    inside = torch.arange(tags.shape[1]) < lengths[:, None]
-    each = weight[:, None].double() * inside
-    e.scatter_add_(2, tags[:, :, None], -each[:, :, None].to(e.dtype))
-    before, after, moved = tags[:, :-1], tags[:, 1:], -each[:, 1:].to(a.dtype)
-    cells = before * len(s) + after
-    if a.dim() > 2:
-        a.flatten(2).scatter_add_(2, cells[:, :, None], moved[:, :, None])
+    rows, steps = np.nonzero(np.arange(tags.shape[1]) < lengths[:, None])
+    e[rows, steps, tags[rows, steps]] -= weight[rows].astype(e.dtype)
+    inner = steps > 0
+    rows, steps = rows[inner], steps[inner]
+    before, after, count = tags[rows, steps - 1], tags[rows, steps], len(s)
+    if a.ndim > 2:
+        a[rows, steps - 1, before, after] -= weight[rows].astype(a.dtype)
     else:
-        a.view(-1).scatter_add_(0, cells.reshape(-1), moved.reshape(-1))
-    s.scatter_add_(0, tags[:, 0], -weight.to(s.dtype))
-    f.scatter_add_(0, tags[torch.arange(len(tags)), lengths - 1], -weight.to(f.dtype))
+        cells = np.bincount(before * count + after, weight[rows], minlength=count * count)
+        a -= cells.reshape(count, count)
+    s -= np.bincount(tags[:, 0], weight, minlength=count)
+    f -= np.bincount(tags[np.arange(len(tags)), lengths - 1], weight, minlength=count)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -211,9 +214,6 @@ def _backward(ctx: Any, weight: Tensor | None, *_: Any) -> tuple[Any, ...]:
     return (*chain_gradient(*ctx.saved_tensors, weight), None, None, None)
 
 
-chain_value.register_autograd(_backward, setup_context=_keep)
-
-
 def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     pass
 
@@ -222,7 +222,33 @@ def _refuse(ctx: Any, *gradients: Any) -> Any:
     raise RuntimeError("the gradient of a trellis CRF cannot be differentiated once more")
 
 
+chain_value.register_autograd(_backward, setup_context=_keep)
 chain_gradient.register_autograd(_refuse, setup_context=_keep_nothing)
+
+
+class _Eager(torch.autograd.Function):
+    """The same without the dispatcher, which takes longer than a small batch does."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        value, alpha, pairs = _value(*inputs)
+        ctx.save_for_backward(*inputs[:6], alpha, pairs)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
+        found = _EagerGradient.apply(*ctx.saved_tensors, weight)  # type: ignore[no-untyped-call]
+        return (*found, None, None, None)
+
+
+class _EagerGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        return _gradient(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _refuse(ctx)
 
 
 def log_partition(
@@ -236,7 +262,12 @@ def log_partition(
     """Log Z of each row, less the score of its tags if given, differentiable."""
     scores = (emissions, transitions, start, end)
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
-    value: Tensor = chain_value(*scores, lengths, tags, wanted)[0]
+    if torch.compiler.is_compiling():
+        traced: Tensor = chain_value(*scores, lengths, tags, wanted)[0]
+        return traced
+    value: Tensor = _Eager.apply(  # type: ignore[no-untyped-call]
+        *scores, lengths, tags, wanted
+    )
     return value
 
 
@@ -247,7 +278,7 @@ def marginals(
     with torch.no_grad():
         scores = (emissions.to(_accurate(emissions)), transitions, start, end)
         _, alpha, pairs = chain_value(*scores, lengths, None, True)
-        ones = torch.ones(len(emissions), dtype=scores[0].dtype, device=emissions.device)
+        ones = scores[0].new_ones(len(emissions))
         found: Tensor = chain_gradient(*scores, lengths, None, alpha, pairs, ones)[0]
     return found
 

@@ -19,7 +19,8 @@ Wrong labels and lengths raise an InputError that names the batch row. Values ar
 and +inf make the loss of their row NaN, and its gradient too. -inf is probability zero.
 """
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ def forward(
     loss = np.empty(count, dtype=x.dtype)
     log_norm = np.zeros((frames, count) if logits else (0, 0), dtype=x.dtype)
     kept = np.zeros((count, frames, 2 * np.shape(targets)[1] + 1), dtype=x.dtype)
-    core.forward(loss, log_norm, kept)
+    _checked(core.forward, loss, log_norm, kept)
     return loss, log_norm, kept
 
 
@@ -92,8 +93,12 @@ def backward(
     x = _frames(input)
     core = _core_of(x, targets, input_lengths, target_lengths, blank, logits, n_jobs)
     gradient = np.empty(x.shape, dtype=x.dtype) if out is None else out
+    if gradient.shape != x.shape or gradient.dtype != x.dtype:
+        raise InputError(
+            f"out is {gradient.dtype} {gradient.shape}, input is {x.dtype} {x.shape}: must be equal"
+        )
     parts = (np.require(part, x.dtype, ["C", "A"]) for part in (log_norm, alpha, loss, weight))
-    core.backward(*parts, gradient)
+    _checked(core.backward, *parts, gradient)
     return gradient
 
 
@@ -103,8 +108,8 @@ def _frames(input: Array) -> Array:
         raise InputError(f"input has dtype {input.dtype}: must be float32 or float64")
     if input.ndim != 3:
         raise InputError(f"input has shape {input.shape}: must be (T, B, V)")
-    usable = input.strides[2] == input.itemsize and input.flags.aligned and input.dtype.isnative
-    return input if usable else np.require(input, input.dtype.type, ["C", "A"])
+    usable = input.strides[2] == input.itemsize and input.flags.aligned
+    return input if usable else np.require(input, requirements=["C", "A"])
 
 
 def _core_of(
@@ -117,8 +122,17 @@ def _core_of(
     n_jobs: int | None,
 ) -> _core.CtcFloat64:
     make = _core.CtcFloat32 if x.dtype == np.float32 else _core.CtcFloat64
-    integers = (np.require(a, np.int64, ["C", "A"]) for a in (targets, input_lengths, target_lengths))
+    rows = {"targets": targets, "input_lengths": input_lengths, "target_lengths": target_lengths}
+    for name, array in rows.items():
+        if array.dtype.kind not in "iu":
+            raise InputError(f"{name} has dtype {array.dtype}: must be integers")
+    integers = (np.require(array, np.int64, ["C", "A"]) for array in rows.values())
+    return cast(_core.CtcFloat64, _checked(make, x, *integers, blank, logits, resolve_jobs(n_jobs)))
+
+
+def _checked(call: Callable[..., Any], *args: Any) -> Any:
+    """The core checks labels, lengths and shapes, and says which batch row is wrong."""
     try:
-        return make(x, *integers, blank, logits, resolve_jobs(n_jobs))
+        return call(*args)
     except ValueError as error:
         raise InputError(str(error)) from None

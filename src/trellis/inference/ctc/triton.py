@@ -9,7 +9,7 @@
 4. `write_gradient`, parallel over frames: reads the input once more, writes the gradient.
 
 All sums are made in a fixed order, so that the same input gives the same bits. The lanes of a walk
-are threads: with one warp they exchange by shuffles, else through shared memory.
+are threads; they exchange through shared memory, once a step.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -20,13 +20,13 @@ import triton
 from torch import Tensor
 
 from trellis.inference.ctc import triton_kernels as kernels
+from trellis.inference.ctc.triton_walks import walk_in, walk_out
 
-__all__ = ["backward", "forward"]
+__all__ = ["backward", "check", "forward"]
 
 _TILE = 1024  # elements that a program works on at once, 8 a thread
 _WARPS = 4  # of the kernels that are parallel over frames
-_LANES = 64  # the longest walk that one warp does; longer ones have a thread a lane
-_MOST_WARPS = 16  # of a walk
+_MOST_WARPS = 16  # of a walk, which has a thread a lane up to 512 labels
 
 
 def forward(
@@ -52,13 +52,14 @@ def forward(
     number = torch.float64 if input.dtype == torch.float64 else torch.float32
     input = _with_close_classes(input)
     new = input.new_empty
-    log_norm = new((frames, rows) if logits else (0,), dtype=torch.float64)
+    log_norm = new((frames, rows) if logits else (0, 0), dtype=torch.float64)
     loss = new(rows, dtype=number)
     scores = new((rows, frames, width), dtype=number)
     kept = (rows, frames + 2 if gradient else 2, 2, width)
     states = new(kept, dtype=number)
     powers = new(kept, dtype=torch.int32)
     heats = new(kept, dtype=number) if entropy else states
+    weight = loss.new_full((1,), entropy, dtype=torch.float64) if entropy else loss
     args = (targets.contiguous(), input_lengths, target_lengths)
     with _device(input):
         grid, tiles = _tiles(input, width)
@@ -68,10 +69,8 @@ def forward(
         )  # fmt: skip
         walk = {"KEEP": gradient, "ENTROPY": entropy != 0.0, **_lanes(width)}
         kept_at = (states, powers, heats)
-        kernels.walk_in[(2 * rows,)](scores, *args, *kept_at, frames, width - 1, **walk)
-        kernels.walk_out[(2 * rows,)](
-            scores, *args, *kept_at, loss, entropy, frames, width - 1, **walk
-        )
+        walk_in[(2 * rows,)](scores, *args, *kept_at, frames, width - 1, **walk)
+        walk_out[(2 * rows,)](scores, *args, *kept_at, loss, weight, frames, width - 1, **walk)
     return loss, log_norm, states if gradient else new(0, dtype=number)
 
 
@@ -111,6 +110,26 @@ def backward(
     return gradient if out is gradient else gradient.copy_(out)
 
 
+def check(
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    frames: int,
+    classes: int,
+    blank: int,
+) -> Tensor:
+    """(B) integers: 1 where a row has an impossible length or label, or a blank in its target."""
+    rows, longest = targets.shape
+    targets = targets.contiguous()
+    wrong = targets.new_empty(rows, dtype=torch.int32)
+    with _device(targets):
+        kernels.check_rows[(rows,)](
+            targets, input_lengths, target_lengths, wrong, frames, longest, classes, blank,
+            LABELS=min(_power(max(longest, 1)), _TILE),
+        )  # fmt: skip
+    return wrong
+
+
 def _with_close_classes(input: Tensor) -> Tensor:
     return input if input.stride(2) == 1 else input.contiguous()
 
@@ -131,15 +150,15 @@ def _tiles(input: Tensor, width: int) -> tuple[tuple[int], dict[str, int]]:
     """Grid and tile sizes of the kernels that are parallel over frames."""
     frames, rows, classes = input.shape
     columns = min(_power(classes), _TILE)
-    tall = min(_TILE // columns, _power(frames))
-    labels = min(_power(width), max(_TILE // tall, 32))
+    tall = min(_TILE // columns, _power(frames), 32)
+    labels = min(_power(width), _TILE // tall)
     sizes = {"V": classes, "ROWS": tall, "COLUMNS": columns, "LABELS": labels}
     return (triton.cdiv(frames, tall) * rows,), {**sizes, "num_warps": _WARPS}
 
 
 def _lanes(width: int) -> dict[str, int]:
     lanes = max(_power(width), 32)
-    return {"P": lanes, "num_warps": 1 if lanes <= _LANES else min(lanes // 32, _MOST_WARPS)}
+    return {"P": lanes, "num_warps": min(lanes // 32, _MOST_WARPS)}
 
 
 def _power(size: int) -> int:

@@ -1,0 +1,391 @@
+"""CRF layers on a GPU: our kernels beside pytorch-crf, its loop as a CUDA graph, and torch-struct.
+
+    python benchmarks/gpu_crf.py
+
+Checks, then times, then prints; about three minutes. Times are medians between CUDA events. Ours
+are called as plain functions; "graph" replays the same calls, without what Python takes to launch.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gpu_ctc import attempt, graph, kernel_times
+from timing import Table
+from torch import Tensor
+
+DEVICE = "cuda"
+REPEATS = 25
+PATIENCE = 2.0  # s for one case of a peer; at least three times are taken
+LIMIT = 200.0  # s after which peers are left out
+LARGEST_TENSOR = 40e9  # bytes; torch-struct holds several of its largest
+WIDE = 40.0  # transitions times this do not fit into scaled float32
+
+
+class Shape(NamedTuple):
+    """Rows, steps, labels; ms that training and decoding may take, and should."""
+
+    B: int
+    T: int
+    L: int
+    train_goal: float
+    train_expected: float
+    decode_goal: float
+    decode_expected: float
+
+    def __str__(self) -> str:
+        return f"{self.B}, {self.T}, {self.L}"
+
+
+SHAPES = (
+    Shape(32, 64, 20, 0.29, 0.15, 0.32, 0.08),
+    Shape(64, 256, 50, 1.4, 0.20, 0.25, 0.12),
+    Shape(16, 512, 128, 2.8, 0.50, 0.9, 0.32),
+    Shape(8, 4096, 9, 9.0, 1.1, 26.0, 0.9),
+    Shape(256, 512, 32, 3.5, 0.22, 0.44, 0.14),
+    Shape(1024, 128, 64, 2.0, 0.25, 0.65, 0.13),
+    Shape(64, 2048, 128, 27.0, 1.9, 4.6, 1.3),
+)
+
+
+class Batch(NamedTuple):
+    """Scores on the card, lengths T/2..T, and gold labels."""
+
+    emissions: Tensor
+    transitions: Tensor
+    start: Tensor
+    end: Tensor
+    lengths: Tensor
+    tags: Tensor
+    weight: Tensor
+
+    @property
+    def scores(self) -> tuple[Tensor, ...]:
+        """What all functions of the engine take."""
+        return self[:5]
+
+    def inside(self) -> Tensor:
+        """The mask of the peers."""
+        steps = torch.arange(self.tags.shape[1], device=self.tags.device)
+        return steps < self.lengths[:, None]
+
+    def leaves(self, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+        """Copies of the scores that want gradients."""
+        return [part.detach().to(dtype).clone().requires_grad_() for part in self[:4]]
+
+
+def make(shape: Shape, scale: float = 1.0, positional: bool = False) -> Batch:
+    """Normal scores; the first row is whole."""
+    torch.manual_seed(sum(shape[:3]))
+    rows, steps, labels = shape[:3]
+    new = {"device": DEVICE}
+    lengths = torch.randint(steps // 2, steps + 1, (rows,), **new)
+    lengths[0] = steps
+    square = (rows, steps - 1, labels, labels) if positional else (labels, labels)
+    return Batch(
+        torch.randn(rows, steps, labels, **new),
+        scale * torch.randn(square, **new),
+        torch.randn(labels, **new),
+        torch.randn(labels, **new),
+        lengths,
+        torch.randint(labels, (rows, steps), **new),
+        torch.ones(rows, **new),
+    )
+
+
+# ---- ours
+
+
+def load_ours() -> tuple[ModuleType, ModuleType | None]:
+    """The engine of the card, and that of the CPU where the native core is built."""
+    try:
+        from trellis.inference import chain
+
+        cpu: ModuleType | None = chain.cpu  # loads the core
+    except ImportError:
+        import trellis
+
+        lone = ModuleType("trellis.inference.chain")
+        lone.__path__ = [str(Path(trellis.__file__).parent / "inference" / "chain")]
+        sys.modules[lone.__name__], cpu = lone, None
+        print("the native core is not built: the checks are against float64 on the card")
+    from trellis.inference.chain import triton
+
+    return triton, cpu
+
+
+def train(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, ...]]:
+    """-log p(tags) of each row, and the gradients of their sum."""
+
+    def step() -> tuple[Tensor, ...]:
+        value, alpha = engine.forward(*x.scores, x.tags)
+        return (value, *engine.backward(*x.scores, x.tags, alpha, x.weight))
+
+    return step
+
+
+def decode(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, Tensor]]:
+    """Best labels and their scores."""
+    return lambda: engine.viterbi(*x.scores)
+
+
+# ---- peers
+
+
+def loop_partition(x: Batch) -> Tensor:
+    """Log Z of each row, with pytorch-crf's operations but none that waits for the card."""
+    inside = x.inside()
+    alpha = x.start + x.emissions[:, 0]
+    for t in range(1, x.emissions.shape[1]):
+        step = x.transitions if x.transitions.dim() == 2 else x.transitions[:, t - 1]
+        scores = alpha[:, :, None] + step + x.emissions[:, t, None, :]
+        alpha = torch.where(inside[:, t, None], torch.logsumexp(scores, 1), alpha)
+    return torch.logsumexp(alpha + x.end, 1)
+
+
+def loop_score(x: Batch) -> Tensor:
+    """The score of the tags, step by step as well."""
+    inside, rows = x.inside(), torch.arange(len(x.tags), device=DEVICE)
+    score = x.start[x.tags[:, 0]] + x.emissions[rows, 0, x.tags[:, 0]]
+    for t in range(1, x.emissions.shape[1]):
+        score = score + x.transitions[x.tags[:, t - 1], x.tags[:, t]] * inside[:, t]
+        score = score + x.emissions[rows, t, x.tags[:, t]] * inside[:, t]
+    return score + x.end[x.tags[rows, x.lengths - 1]]
+
+
+def loop_train(x: Batch) -> Callable[[], tuple[Tensor, ...]]:
+    """-log p(tags) and its gradients by the loop."""
+    leaves = x.leaves()
+    own = Batch(*leaves, *x[4:])
+
+    def step() -> tuple[Tensor, ...]:
+        value = (loop_partition(own) - loop_score(own)).sum()
+        return (value, *torch.autograd.grad(value, leaves))
+
+    return step
+
+
+def loop_decode(x: Batch, dtype: torch.dtype = torch.float32) -> Callable[[], tuple[Tensor, ...]]:
+    """Viterbi over the batch, back-tracking too, step by step in Python."""
+    emissions, transitions, start, end = (part.to(dtype) for part in x[:4])
+    inside = x.inside()
+
+    def step() -> tuple[Tensor, ...]:
+        best, history = start + emissions[:, 0], []
+        same = torch.arange(best.shape[1], device=best.device).expand_as(best)
+        for t in range(1, emissions.shape[1]):
+            values, before = (best[:, :, None] + transitions + emissions[:, t, None, :]).max(1)
+            history.append(torch.where(inside[:, t, None], before, same))
+            best = torch.where(inside[:, t, None], values, best)
+        score, label = (best + end).max(1)
+        path = [label]
+        for before in reversed(history):
+            path.append(before.gather(1, path[-1][:, None])[:, 0])
+        return torch.stack(path[::-1], 1), score
+
+    return step
+
+
+def pytorch_crf(x: Batch) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Training and decoding of the layer as it is."""
+    import torchcrf
+
+    layer = torchcrf.CRF(len(x.start), batch_first=True).cuda()
+    emissions, *scores = x.leaves()
+    layer.transitions, layer.start_transitions, layer.end_transitions = (
+        torch.nn.Parameter(part.detach()) for part in scores
+    )
+    inside, wanted = x.inside(), (emissions, *layer.parameters())
+
+    def training() -> Any:
+        return torch.autograd.grad(-layer(emissions, x.tags, inside, reduction="sum"), wanted)
+
+    def decoding() -> Any:
+        with torch.no_grad():
+            return layer.decode(emissions, inside)
+
+    return training, decoding
+
+
+def torch_struct(x: Batch) -> Callable[[], Any]:
+    """Log Z and its gradient; gold edges are left out, which favours it."""
+    rows, steps, labels = x.emissions.shape
+    if (size := 4.0 * rows * steps // 2 * labels**3) > LARGEST_TENSOR:
+        raise MemoryError(f"one tensor would take {size / 1e9:.0f} GB")
+    from torch_struct import LinearChainCRF
+
+    torch.distributions.Distribution.set_default_validate_args(False)
+    emissions, transitions, start, end = leaves = x.leaves()
+
+    def step() -> Any:
+        edges = transitions.T + emissions[:, 1:, :, None]
+        edges[:, 0] += (start + emissions[:, 0])[:, None, :]
+        edges[torch.arange(rows), x.lengths - 2] += end[:, None]
+        return torch.autograd.grad(LinearChainCRF(edges, x.lengths).partition.sum(), leaves)
+
+    return step
+
+
+# ---- checks
+
+
+def exact(cpu: ModuleType | None, x: Batch) -> tuple[Tensor, ...]:
+    """Σ log Z, the expected counts of all scores, and the score of the best path, in float64."""
+    if cpu is None or x.transitions.dim() > 2:
+        leaves = x.leaves(torch.float64)
+        value = loop_partition(Batch(*leaves, *x[4:])).sum()
+        best = loop_decode(x, torch.float64)()[1] if x.transitions.dim() == 2 else value
+        return (value.detach(), *torch.autograd.grad(value, leaves), best)
+    scores = [part.double().cpu().numpy() for part in x[:4]]
+    lengths = x.lengths.cpu().numpy()
+    counts = cpu.expected_counts(*scores, lengths=lengths)
+    best = cpu.viterbi(*scores, lengths=lengths).score
+    found = (counts.log_partition.sum(), *counts[:4], best)
+    return tuple(torch.from_numpy(np.asarray(part, np.float64)).to(DEVICE) for part in found)
+
+
+def path_scores(x: Batch, labels: Tensor) -> Tensor:
+    """The score of each labelling, in float64."""
+    inside = x.inside()
+    unary = x.emissions.double().gather(2, labels[:, :, None])[:, :, 0]
+    pairs = x.transitions.double()[labels[:, :-1], labels[:, 1:]]
+    last = labels.gather(1, x.lengths[:, None] - 1)[:, 0]
+    steps = (unary * inside).sum(1) + (pairs * inside[:, 1:]).sum(1)
+    return steps + x.start.double()[labels[:, 0]] + x.end.double()[last]
+
+
+def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float = 1e-5) -> str:
+    """The errors of log Z, marginals, counts and best score, in one line; or an error."""
+    value, alpha = engine.forward(*x.scores)
+    gradients = engine.backward(*x.scores, None, alpha, x.weight)
+    again = engine.backward(*x.scores, None, engine.forward(*x.scores)[1], x.weight)
+    want, *counts, best = exact(cpu, x)
+    labels, score = engine.viterbi(*x.scores)
+    errors = {"log Z": float((value.double().sum() - want).abs() / want.abs())}
+    for name, got, right in zip(Batch._fields, gradients, counts, strict=False):
+        size = 1.0 if name == "emissions" else float(right.abs().max())
+        errors[name] = float((got - right).abs().max()) / size
+    if x.transitions.dim() == 2:
+        errors["best"] = float(((score - best) / best).abs().max())
+        errors["path"] = float(((path_scores(x, labels) - best) / best).abs().max())
+    form = f"{float((alpha[:, 0].amax(1) > 0).double().mean()):.0%} scaled"
+    text = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
+    if not (errors["log Z"] < 1e-6 and max(errors.values()) < tolerance):
+        raise AssertionError(f"wrong: {text} ({form})")
+    if not all(torch.equal(a, b) for a, b in zip(gradients, again, strict=True)):
+        raise AssertionError("two runs gave different bits")
+    return f"{text} ({form})"
+
+
+# ---- times
+
+
+def milliseconds(step: Callable[[], Any], patience: float = PATIENCE) -> float:
+    """Median between CUDA events after two calls to warm up; fewer repeats for slow ones."""
+    step()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    once = time.perf_counter() - begin
+    marks = []
+    for _ in range(max(3, min(REPEATS, int(patience / once)))):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        step()
+        end.record()
+        marks.append((start, end))
+    torch.cuda.synchronize()
+    return statistics.median(start.elapsed_time(end) for start, end in marks)
+
+
+class Clock:
+    """Peers are left out when the time is up."""
+
+    def __init__(self) -> None:
+        self.begin = time.perf_counter()
+
+    def peer(self, name: str, build: Callable[[], Callable[[], Any]]) -> float | None:
+        """Its milliseconds, or None and a line that says why."""
+        if time.perf_counter() - self.begin > LIMIT:
+            print(f"  {name}: no time left")
+            return None
+        return attempt(name, lambda: milliseconds(build()))
+
+
+def ratio(peer: float | None, ours: float | None) -> float | None:
+    """How many times ours is faster."""
+    return peer / ours if peer and ours else None
+
+
+def measure(
+    engine: ModuleType, cpu: ModuleType | None, shape: Shape, clock: Clock, tables: list[Table]
+) -> None:
+    """Check and time one shape."""
+    x = make(shape)
+    print(f"({shape})", check(engine, cpu, x))
+    wide = make(shape, WIDE)
+    if shape.B * shape.T * shape.L**2 < 3e8:
+        print("  wide scores:", check(engine, cpu, wide, 1e-4))
+    ours = attempt("ours", lambda: milliseconds(train(engine, x)))
+    alone = attempt("ours, graph", lambda: milliseconds(graph(train(engine, x))))
+    log_space = attempt("ours, log space", lambda: milliseconds(train(engine, wide)))
+    layer = clock.peer("pytorch-crf", lambda: pytorch_crf(x)[0])
+    loop = clock.peer("loop as a graph", lambda: graph(loop_train(x)))
+    struct = clock.peer("torch-struct", lambda: torch_struct(x))
+    tables[0].add(
+        str(shape), ours, alone, shape.train_expected, shape.train_goal, log_space,
+        layer, loop, struct, ratio(layer, ours), ratio(loop, ours), ratio(struct, ours),
+    )  # fmt: skip
+    ours = attempt("ours", lambda: milliseconds(decode(engine, x)))
+    alone = attempt("ours, graph", lambda: milliseconds(graph(decode(engine, x))))
+    layer = clock.peer("pytorch-crf", lambda: pytorch_crf(x)[1])
+    loop = clock.peer("loop", lambda: loop_decode(x))
+    tables[1].add(
+        str(shape), ours, alone, shape.decode_expected, shape.decode_goal, layer, loop,
+        ratio(layer, ours), ratio(loop, ours),
+    )  # fmt: skip
+    for step in (train(engine, x), decode(engine, x)):
+        times = sorted(kernel_times(step).items(), key=lambda pair: -pair[1])
+        print(" ", ", ".join(f"{name[:30]} {us:.0f} us" for name, us in times[:4]))
+
+
+def main() -> None:
+    """Check, time, print."""
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA card here")
+    engine, cpu = load_ours()
+    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    ours = ("B, T, L", "ours", "graph", "expected", "goal")
+    tables = [
+        Table(
+            "CRF, forward + backward, ms",
+            (*ours, "log space", "pytorch-crf", "loop graph", "torch-struct", "x", "x ", "x  "),
+        ),
+        Table("CRF, best path, ms", (*ours, "pytorch-crf", "eager loop", "x", "x ")),
+    ]
+    small = Shape(8, 40, 20, *4 * (0.0,))
+    print("transitions of each position:", check(engine, None, make(small, positional=True)))
+    clock, failed = Clock(), 0
+    for shape in SHAPES:
+        try:
+            measure(engine, cpu, shape, clock, tables)
+        except Exception as error:
+            failed += 1
+            print(f"({shape}): {type(error).__name__}: {error}")
+        torch.cuda.empty_cache()
+    for table in tables:
+        print(table.text())
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

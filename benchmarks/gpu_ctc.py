@@ -1,0 +1,283 @@
+"""CTC on a GPU: ours from logits beside torch's native kernels and cuDNN's.
+
+    python benchmarks/gpu_ctc.py
+
+Checks, then times, then prints; about two minutes. Times are those of forward + backward, as
+medians between CUDA events, from logits: the peers' include their log_softmax.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from timing import Table
+from torch import Tensor
+from torch.nn import functional
+
+REPEATS = 25
+WARM_UP = 5
+BANDWIDTH = 4.3e12  # bytes/s of a copy on an H200
+STEP = 0.15e-6  # s of a step of the walks with 256 lanes, expected from the machine code
+
+
+class Shape(NamedTuple):
+    """Frames, batch rows, classes, labels of a target."""
+
+    T: int
+    B: int
+    V: int
+    S: int
+
+    def __str__(self) -> str:
+        return f"{self.T}, {self.B}, {self.V}, {self.S}"
+
+
+# with what forward + backward should take at most, in ms
+SHAPES = {
+    Shape(200, 32, 32, 40): 0.43,
+    Shape(1000, 16, 80, 150): 1.3,
+    Shape(1500, 8, 5000, 200): 2.2,
+    Shape(1500, 64, 5000, 200): 5.3,
+    Shape(3000, 32, 128, 400): 4.3,
+}
+
+
+class Batch(NamedTuple):
+    """Logits and targets on the card, all of full length."""
+
+    logits: Tensor
+    targets: Tensor
+    ends: Tensor
+    sizes: Tensor
+
+    def few(self, rows: int) -> Batch:
+        """The first rows in float64."""
+        logits = self.logits[:, :rows].detach().double().requires_grad_()
+        return Batch(logits, self.targets[:rows], self.ends[:rows], self.sizes[:rows])
+
+
+def make(shape: Shape) -> Batch:
+    """Random logits and labels."""
+    torch.manual_seed(sum(shape))
+    logits = torch.randn(shape.T, shape.B, shape.V, device="cuda", requires_grad=True)
+    targets = torch.randint(1, shape.V, (shape.B, shape.S), device="cuda")
+    ends = torch.full((shape.B,), shape.T, device="cuda")
+    return Batch(logits, targets, ends, torch.full_like(ends, shape.S))
+
+
+def load_ours() -> ModuleType:
+    """trellis.nn.ctc; its GPU half also where the native core is not built."""
+    try:
+        import trellis._core  # noqa: F401
+    except ImportError:
+        core = ModuleType("trellis._core")
+        core.__getattr__ = lambda name: object  # type: ignore[method-assign]
+        sys.modules["trellis._core"] = core
+        print("the native core is not built: only the GPU is measured, and not compared with it")
+    from trellis.nn import ctc
+
+    return ctc
+
+
+Step = Callable[[], tuple[Tensor, Tensor]]
+
+
+def ours(ctc: ModuleType, x: Batch, **options: Any) -> Step:
+    """Loss and gradient by trellis."""
+
+    def step() -> tuple[Tensor, Tensor]:
+        loss = ctc.ctc_loss(*x, reduction="sum", from_logits=True, **options)
+        return loss, torch.autograd.grad(loss, x.logits)[0]
+
+    return step
+
+
+def native(x: Batch) -> Step:
+    """The same by torch's kernels."""
+
+    def step() -> tuple[Tensor, Tensor]:
+        with torch.backends.cudnn.flags(enabled=False):
+            loss = functional.ctc_loss(x.logits.log_softmax(-1), *x[1:], reduction="sum")
+            return loss, torch.autograd.grad(loss, x.logits)[0]
+
+    return step
+
+
+def cudnn(x: Batch) -> Step:
+    """The same by cuDNN, which wants integers of 32 bits on the CPU."""
+    if int(x.sizes.max()) > 256:
+        raise RuntimeError("targets over 256 labels are not eligible")
+    targets = x.targets.flatten().int().cpu()
+    lengths = (x.ends.int().cpu(), x.sizes.int().cpu())
+
+    def step() -> tuple[Tensor, Tensor]:
+        with torch.backends.cudnn.flags(enabled=True):
+            log_probs = x.logits.log_softmax(-1)
+            loss = functional.ctc_loss(log_probs, targets, *lengths, reduction="sum")
+            return loss, torch.autograd.grad(loss, x.logits)[0]
+
+    return step
+
+
+def graph(step: Step) -> Step:
+    """The kernels of a step alone: captured once, then replayed."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        result = step()
+
+    def replay() -> tuple[Tensor, Tensor]:
+        captured.replay()
+        return result
+
+    return replay
+
+
+def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
+    """Relative error of the float32 loss, error of its gradient, and of that in float64."""
+    few = x.few(min(4, x.logits.shape[1]))
+    single = Batch(few.logits.detach().float().requires_grad_(), *few[1:])
+    loss, gradient = native(few)()
+    loss32, gradient32 = ours(ctc, single)()
+    loss64, gradient64 = ours(ctc, few)()
+    wrong = (loss64 - loss).abs() / loss
+    exact = float(max((gradient64 - gradient).abs().max(), wrong))
+    rough = float((gradient32 - gradient).abs().max())
+    relative = float((loss32 - loss).abs() / loss)
+    again = ours(ctc, single)()
+    if exact > 1e-9 or rough > 1e-5 or relative > 1e-6:
+        raise AssertionError(
+            f"float64 is off by {exact:.1e}, float32 by {rough:.1e}, {relative:.1e}"
+        )
+    if not (torch.equal(again[0], loss32) and torch.equal(again[1], gradient32)):
+        raise AssertionError("two runs gave different bits")
+    return relative, rough, exact
+
+
+def milliseconds(step: Step) -> float:
+    """Median of forward + backward."""
+    for _ in range(WARM_UP):
+        step()
+    marks = []
+    for _ in range(REPEATS):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        step()
+        end.record()
+        marks.append((start, end))
+    torch.cuda.synchronize()
+    return statistics.median(start.elapsed_time(end) for start, end in marks)
+
+
+def peak(step: Step) -> float:
+    """MiB that a step takes beyond what was there before, its result included."""
+    step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    result = step()
+    torch.cuda.synchronize()
+    del result
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def attempt(name: str, call: Callable[[], float]) -> float | None:
+    """A number, or None and a line that says why."""
+    try:
+        return call()
+    except Exception as error:
+        print(f"  {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+        torch.cuda.empty_cache()
+        return None
+
+
+def kernel_times(step: Step) -> dict[str, float]:
+    """Microseconds of each kernel of a step."""
+    step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(5):
+            step()
+        torch.cuda.synchronize()
+    found = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
+    return {name: time for name, time in found.items() if time > 0}
+
+
+def expected(shape: Shape) -> dict[str, float]:
+    """Microseconds that each kernel should take: bytes over bandwidth, or steps."""
+    frames = shape.T * shape.B
+    logits, states = 4 * frames * shape.V, 4 * frames * 2 * (shape.S + 1)
+    lanes = max(shape.S + 1, 256) / 256
+    walk = shape.T / 2 * STEP * lanes
+    return {
+        "score_frames": (logits + states / 2) / BANDWIDTH * 1e6,
+        "walk_in": max(walk, (states / 2 + 2 * states) / BANDWIDTH) * 1e6,
+        "walk_out": max(1.3 * walk, (states / 2 + 3 * states) / BANDWIDTH) * 1e6,
+        "write_gradient": (2 * logits + states) / BANDWIDTH * 1e6,
+    }
+
+
+def print_kernels(shape: Shape, step: Step) -> None:
+    """Each kernel's time beside what was expected."""
+    wanted = expected(shape)
+    for name, time in sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:8]:
+        limit = wanted.get(name)
+        print(f"    {time:9.1f} us  {name[:60]}" + (f"  (expected {limit:.0f})" if limit else ""))
+
+
+def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
+    """Check and time one shape; peers that fail are left out."""
+    x = make(shape)
+    print(f"({shape}) errors of loss, gradient, float64:", *(f"{e:.1e}" for e in check(ctc, x)))
+    steps: dict[str, Callable[[], Step]] = {
+        "ours": lambda: ours(ctc, x),
+        "unchecked": lambda: ours(ctc, x, validate=False),
+        "graph": lambda: graph(ours(ctc, x, validate=False)),
+        "native": lambda: native(x),
+        "cudnn": lambda: cudnn(x),
+    }
+    found = {
+        name: attempt(name, lambda build=build: milliseconds(build()))  # type: ignore[misc]
+        for name, build in steps.items()
+    }
+    best = min(t for name in ("native", "cudnn") if (t := found[name]) is not None)
+    mine = found["ours"]
+    times.add(str(shape), *found.values(), best / mine if mine else None, SHAPES[shape])
+    sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", "native", "cudnn")]  # type: ignore[misc]
+    memory.add(str(shape), *sizes)
+    try:
+        print_kernels(shape, ours(ctc, x, validate=False))
+    except Exception as error:
+        print(f"  profiler: {error}")
+
+
+def main() -> None:
+    """Check, time, print."""
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA card here")
+    ctc = load_ours()
+    print(torch.cuda.get_device_name(), "torch", torch.__version__)
+    columns = ("T, B, V, S", "ours", "unchecked", "graph", "native", "cuDNN", "best / ours", "goal")
+    times = Table("CTC from logits, forward + backward, ms", columns)
+    memory = Table("peak memory of a step, MiB", ("T, B, V, S", "ours", "native", "cuDNN"))
+    for shape in SHAPES:
+        try:
+            measure(ctc, shape, times, memory)
+        except Exception as error:
+            print(f"({shape}): {type(error).__name__}: {error}")
+        torch.cuda.empty_cache()
+    print(times.text())
+    print(memory.text())
+
+
+if __name__ == "__main__":
+    main()

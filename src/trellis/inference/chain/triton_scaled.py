@@ -1,0 +1,212 @@
+"""Walks with the transitions in registers: scaled probabilities, and the best path.
+
+ψ = exp(A - max A) is made once, and a step is a product of a vector and a matrix in which no
+exponential waits for the step before. Rows of emissions are loaded three steps ahead.
+
+    mₜ = αₜ₋₁ ψ / max αₜ₋₁        αₜ = mₜ ∘ wₜ        wₜ = exp(uₜ - max uₜ)
+
+Kept are α₀ and, for t > 0, mₜ. On the way back
+
+    p(yₜ₋₁ = a, yₜ = b) = p(yₜ = b) αₜ₋₁(a) ψ(a, b) / (max αₜ₋₁ · mₜ(b))
+
+needs no β, and so no guard: it is a sum of parts of p(yₜ), which are at most 1.
+"""
+
+# mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
+
+import triton
+import triton.language as tl
+
+from trellis.inference.chain.triton_parts import (
+    NEVER,
+    finite,
+    less_tag,
+    load_if,
+    load_square,
+    positive,
+)
+
+
+@triton.jit
+def _sure(total, least, low, wide, dtype: tl.constexpr):
+    """Whether nothing that matters has underflowed; docs/kernels.md has the proof.
+
+    Either every label that can be used was reached with far more than what can have been lost, or
+    all scores lie so close that nothing was lost, and 0 means that no path is allowed.
+    """
+    floor: tl.constexpr = 1e-280 if dtype == tl.float64 else 1e-27
+    small: tl.constexpr = 1e-130 if dtype == tl.float64 else 1e-13
+    span: tl.constexpr = -170.0 if dtype == tl.float64 else -25.0
+    return (total >= floor) & ((least >= floor) | ((low >= small) & (wide >= span)))
+
+
+@triton.jit
+def forward_scaled(
+    emissions, e_step, e_label, transitions, a_from, a_to, start, end, alpha, length, labels,
+    dtype: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Log Z, and whether it and the α that were written can be trusted."""
+    depth: tl.constexpr = -700.0 if dtype == tl.float64 else -84.0  # exp of it is hardly a number
+    j = tl.arange(0, block)
+    inside = j < labels
+    scores = load_square(transitions, a_from, a_to, labels, dtype, block)
+    best = tl.max(scores, 0)
+    most = finite(tl.max(best, 0))
+    hopeless = best - most < depth  # labels that are never entered cost no row its speed
+    psi = tl.where(hopeless[None, :], 0.0, tl.exp(scores - most))
+    wide = tl.min(tl.where(scores > NEVER, scores - most, 0.0), 0)
+    unary = emissions + j.to(tl.int64) * e_label
+    alpha += j
+    e = tl.load(unary, inside, NEVER).to(dtype)
+    top = finite(tl.max(e, 0))
+    x = (e - top) + tl.load(start + j, inside, NEVER).to(dtype)
+    first = finite(tl.max(x, 0))
+    p = tl.exp(x - first)
+    tl.store(alpha, p, inside)
+    offset = top.to(tl.float64) + first.to(tl.float64) + (length - 1) * most.to(tl.float64)
+    wide = tl.minimum(wide, tl.where(x > NEVER, x - first, 0.0))
+    least = tl.full([block], 1.0, dtype)
+    low = least
+    unary += e_step
+    e1 = load_if(length > 1, unary, j, labels, NEVER)
+    unary += e_step
+    e2 = load_if(length > 2, unary, j, labels, NEVER)
+    unary += e_step
+    e3 = load_if(length > 3, unary, j, labels, NEVER)
+    for t in tl.range(1, length, loop_unroll_factor=4):
+        unary += e_step
+        alpha += labels
+        e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
+        e = e1.to(dtype)
+        top = finite(tl.max(e, 0))
+        w = tl.where(hopeless, 0.0, tl.exp(e - top))
+        scale = 1.0 / positive(tl.max(p, 0))  # of the step before: ready in time
+        m = tl.sum(p[:, None] * psi, 0)
+        used = tl.where(w > 0.0, m, 1.0)
+        least = tl.minimum(least, used)
+        low = tl.minimum(low, tl.where(m > 0.0, used, 1.0))
+        wide = tl.minimum(wide, tl.where(e > NEVER, e - top, 0.0))
+        tl.store(alpha, m * scale, inside)
+        p = m * (w * scale)
+        offset += (top - tl.log(scale)).to(tl.float64)
+        e1 = e2
+        e2 = e3
+        e3 = e4
+    x = tl.load(end + j, inside, NEVER).to(dtype)
+    top = finite(tl.max(x, 0))
+    total = tl.sum(p * tl.exp(x - top), 0)
+    sure = _sure(total, tl.min(least, 0), tl.min(low, 0), tl.min(wide, 0), dtype)
+    return offset + (top + tl.log(positive(total))).to(tl.float64), sure
+
+
+@triton.jit
+def backward_scaled(
+    emissions, e_step, e_label, transitions, a_from, a_to, end, tags, alpha, weight,
+    d_emissions, sums, length, labels,
+    dtype: tl.constexpr, block: tl.constexpr, tagged: tl.constexpr,
+):  # fmt: skip
+    """Gradients from scaled α; ψ is held with the later label first, so that sums run as before."""
+    tiny: tl.constexpr = 1e-300 if dtype == tl.float64 else 1e-37  # m of labels without probability
+    j = tl.arange(0, block)
+    inside = j < labels
+    scores = load_square(transitions, a_to, a_from, labels, dtype, block)
+    psi = tl.exp(scores - finite(tl.max(tl.max(scores, 1), 0)))
+    last = (length - 1).to(tl.int64)
+    unary = emissions + last * e_step + j.to(tl.int64) * e_label
+    ahead = alpha + last * labels + j
+    d_emissions += last * labels + j
+    tags += last
+    e = tl.load(unary, inside, NEVER).to(dtype)
+    m = tl.load(ahead, inside, 0.0)
+    w = tl.exp(e - finite(tl.max(e, 0)))
+    x = tl.load(end + j, inside, NEVER).to(dtype)
+    post = m * tl.where(length > 1, w, 1.0) * tl.exp(x - finite(tl.max(x, 0)))
+    post = post / tl.sum(post, 0)
+    total = tl.sum(post, 0)
+    q = post * (1.0 / tl.maximum(m, tiny))
+    y = less_tag(post, j, tags, tagged) * weight
+    tl.store(d_emissions, y, inside)
+    tl.store(sums + labels + j, y, inside)
+    counts = tl.zeros([block, block], dtype)
+    unary -= e_step
+    ahead -= labels
+    e1 = load_if(length > 1, unary, j, labels, NEVER)
+    m1 = load_if(length > 1, ahead, j, labels, 0.0)
+    unary -= e_step
+    ahead -= labels
+    e2 = load_if(length > 2, unary, j, labels, NEVER)
+    m2 = load_if(length > 2, ahead, j, labels, 0.0)
+    for back in tl.range(1, length, loop_unroll_factor=4):
+        unary -= e_step
+        ahead -= labels
+        d_emissions -= labels
+        tags -= 1
+        e3 = load_if(back + 2 < length, unary, j, labels, NEVER)
+        m3 = load_if(back + 2 < length, ahead, j, labels, 0.0)
+        e = e1.to(dtype)
+        w = tl.exp(e - finite(tl.max(e, 0)))
+        p = m1 * tl.where(back + 1 < length, w, 1.0)  # α₀ is kept as it is
+        share = p / (tl.max(p, 0) * total)  # total is 1, but for what rounding has added up
+        post = tl.sum(q[:, None] * psi, 0) * share
+        counts += q[:, None] * share[None, :]
+        total = tl.sum(post, 0)
+        q = post * (1.0 / tl.maximum(m1, tiny))
+        y = less_tag(post, j, tags, tagged) * weight
+        tl.store(d_emissions, y, inside)
+        e1 = e2
+        m1 = m2
+        e2 = e3
+        m2 = m3
+    tl.store(sums + j, y, inside)
+    _store_counts(sums + 2 * labels, counts * psi, weight, labels, block, tagged)
+
+
+@triton.jit
+def _store_counts(sums, counts, weight, labels, block: tl.constexpr, tagged: tl.constexpr):
+    """Expected transitions, less those of the tags, which are in the place of the result."""
+    j = tl.arange(0, block)
+    square = (j < labels)[:, None] & (j < labels)[None, :]
+    cells = sums + j[:, None] * labels + j[None, :]
+    if tagged:
+        tl.debug_barrier()
+        counts -= tl.load(cells, square, 0.0, cache_modifier=".cg")
+    tl.store(cells, counts * weight, square)
+
+
+@triton.jit
+def best_held(
+    emissions, e_step, e_label, transitions, a_from, a_to, start, end, best, length, labels,
+    dtype: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """The score of the best path; and of each label that of the best beginnings, less a number."""
+    j = tl.arange(0, block)
+    inside = j < labels
+    scores = load_square(transitions, a_from, a_to, labels, dtype, block)
+    unary = emissions + j.to(tl.int64) * e_label
+    best += j
+    e = tl.load(unary, inside, NEVER).to(dtype)
+    top = finite(tl.max(e, 0))
+    x = (e - top) + tl.load(start + j, inside, NEVER).to(dtype)
+    tl.store(best, x, inside)
+    offset = top.to(tl.float64)
+    unary += e_step
+    e1 = load_if(length > 1, unary, j, labels, NEVER)
+    unary += e_step
+    e2 = load_if(length > 2, unary, j, labels, NEVER)
+    unary += e_step
+    e3 = load_if(length > 3, unary, j, labels, NEVER)
+    for t in tl.range(1, length, loop_unroll_factor=4):
+        unary += e_step
+        best += labels
+        e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
+        e = e1.to(dtype)
+        top = finite(tl.max(e, 0))
+        lag = finite(tl.max(x, 0))  # of the step before: ready in time
+        x = tl.max(x[:, None] + scores, 0) + ((e - top) - lag)
+        tl.store(best, x, inside)
+        offset += top.to(tl.float64) + lag.to(tl.float64)
+        e1 = e2
+        e2 = e3
+        e3 = e4
+    x += tl.load(end + j, inside, NEVER).to(dtype)
+    return offset + tl.max(x, 0).to(tl.float64)

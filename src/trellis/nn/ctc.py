@@ -1,0 +1,394 @@
+"""CTC: -log p(target | input) where the target has no alignment to the frames.
+
+A path takes one class at each frame; merge equal neighbours, then drop the blanks, and what is left
+is the target that it stands for. With y the log-probabilities of a network,
+
+    loss = -log Σ_{π stands for target} Πₜ exp y[t, πₜ]
+
+Arguments, reductions and results are those of `torch.nn.functional.ctc_loss`. Beyond it,
+`from_logits=True` takes what comes before the softmax, which is faster and needs less memory; half
+precision is computed in float32; the gradient with respect to log-probabilities is the true one,
+-p(class at the frame | target), and never NaN; labels and lengths are checked; the same input gives
+the same bits on every device. On a GPU a path less likely than e^-90,000,000 counts as impossible.
+"""
+
+from collections.abc import Callable, Sequence
+from math import log
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from trellis.errors import InputError
+from trellis.nn.ctc_ops import ctc_gradient, ctc_value, differentiable_value, kernels, number
+
+__all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
+
+Lengths: TypeAlias = Tensor | Sequence[int] | int
+
+_FAR = -1e30  # the log-probability of what cannot be, in the plain recursion
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+    *,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    entropy: float = 0.0,
+    validate: bool = True,
+) -> Tensor:
+    """-log p(target | input) of a batch.
+
+    log_probs
+        (T, B, V), or (T, V) for a single sequence: log-probabilities, or with `from_logits` any
+        scores. -inf is probability zero.
+    targets
+        (B, S) padded, or the targets of all rows one after the other, without blanks.
+    input_lengths, target_lengths
+        (B,): tensors on any device, or integers. What lies behind a length has no effect.
+    reduction
+        "none": one loss a row; "sum": their sum; "mean": each divided by the length of its target,
+        then the mean.
+    zero_infinity
+        0 instead of inf for a row whose target has no path, because it is too long for its frames.
+        The gradient of such a row is 0 in both cases.
+    label_smoothing
+        ε: the loss of a row becomes (1 - ε) loss + ε Σₜ KL(uniform ‖ pₜ), where
+        KL(uniform ‖ p) = -log V - (Σᵥ log p(v)) / V.
+    entropy
+        λ: λ H is subtracted from the loss of a row, where
+        H = -Σ_π p(π | target) log p(π | target) is the entropy of the alignments of its target:
+        λ > 0 keeps a network from being sure too early of a single one. Part of the kernels on a
+        GPU, but a loop in Python on the CPU.
+    validate
+        whether labels and lengths on a GPU are checked: the price is to wait for a small kernel. A
+        compiled program and a CUDA graph never wait.
+
+    >>> two_frames = torch.tensor([[[0.4, 0.6]], [[0.5, 0.5]]]).log()
+    >>> loss = ctc_loss(two_frames, torch.tensor([[1]]), (2,), (1,))
+    >>> round(loss.exp().item(), 3)  # 1 / 0.8: all paths but (blank, blank)
+    1.25
+    >>> scores = torch.zeros(5, 2, 4, requires_grad=True)
+    >>> loss = ctc_loss(scores, torch.tensor([1, 2, 3]), (5, 3), (1, 2), from_logits=True)
+    >>> loss.backward()
+    >>> scores.grad[3:, 1].tolist()  # behind the end
+    [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    >>> ctc_loss(scores, torch.tensor([[1, 2], [3, 0]]), (5, 3), (2, 2))
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: target of batch row 1, position 1 is the blank, 0
+    """
+    if reduction not in ("none", "mean", "sum"):
+        raise InputError(f"reduction is {reduction!r}: must be 'none', 'mean' or 'sum'")
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
+    x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
+    finish = _check(x, blank) if validate else None
+    loss = _value(x, blank, from_logits, entropy)
+    if finish is not None:
+        finish()
+    if label_smoothing or zero_infinity:
+        loss = _adjusted(loss, x, from_logits, label_smoothing, zero_infinity)
+    if reduction == "mean":
+        return (loss / x.target_lengths.clamp(min=1)).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss.squeeze(0) if x.single else loss
+
+
+def ctc_posterior(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int = 0,
+    *,
+    validate: bool = True,
+) -> Tensor:
+    """``[t, b, v]`` = p(class v at frame t | target of row b), shaped as log_probs.
+
+    Each frame sums to 1, but is 0 behind the length, and where no path stands for the target.
+    Logits may be given as well: the shares are the same. Has no gradient.
+
+    >>> two_frames = torch.tensor([[0.4, 0.6], [0.5, 0.5]]).log()
+    >>> share = ctc_posterior(two_frames, torch.tensor([1]), 2, 1)
+    >>> [[round(p, 3) for p in frame] for frame in share.tolist()]
+    [[0.25, 0.75], [0.375, 0.625]]
+    """
+    x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
+    with torch.no_grad():
+        finish = _check(x, blank) if validate else None
+        frames = x.frames.to(number(x.frames))
+        loss, log_norm, kept = ctc_value(frames, *x.rows, blank, False, True, 0.0)
+        parts = (log_norm, kept, loss, torch.full_like(loss, -1.0))
+        share: Tensor = ctc_gradient(frames, *x.rows, *parts, blank, False)
+        if finish is not None:
+            finish()
+    return share.squeeze(1) if x.single else share
+
+
+class CTCLoss(nn.Module):
+    """`ctc_loss` as a module; takes the place of `torch.nn.CTCLoss`.
+
+    >>> criterion = CTCLoss(blank=0, from_logits=True)
+    >>> scores = torch.zeros(50, 16, 20, requires_grad=True)  # (T, B, V)
+    >>> targets = torch.randint(1, 20, (16, 30))
+    >>> loss = criterion(scores, targets, torch.full((16,), 50), torch.randint(10, 31, (16,)))
+    >>> loss.backward()
+    >>> criterion
+    CTCLoss(blank=0, reduction='mean', zero_infinity=False, from_logits=True)
+    """
+
+    def __init__(
+        self,
+        blank: int = 0,
+        reduction: str = "mean",
+        zero_infinity: bool = False,
+        *,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        entropy: float = 0.0,
+        validate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.blank = blank
+        self.reduction = reduction
+        self.zero_infinity = zero_infinity
+        self.from_logits = from_logits
+        self.label_smoothing = label_smoothing
+        self.entropy = entropy
+        self.validate = validate
+
+    def forward(
+        self,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Lengths,
+        target_lengths: Lengths,
+    ) -> Tensor:
+        """The loss, reduced."""
+        return ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
+            from_logits=self.from_logits,
+            label_smoothing=self.label_smoothing,
+            entropy=self.entropy,
+            validate=self.validate,
+        )
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        names = ["blank", "reduction", "zero_infinity", "from_logits"]
+        names += [name for name in ("label_smoothing", "entropy") if getattr(self, name)]
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+
+
+class _Batch(NamedTuple):
+    """The arguments in one form."""
+
+    frames: Tensor  # (T, B, V)
+    targets: Tensor  # (B, S)
+    input_lengths: Tensor
+    target_lengths: Tensor
+    single: bool
+
+    @property
+    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.targets, self.input_lengths, self.target_lengths
+
+
+def _prepare(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Lengths,
+    target_lengths: Lengths,
+    blank: int,
+) -> _Batch:
+    """Shapes, types and devices are checked here; values where they lie."""
+    if log_probs.dtype not in _FLOATS:
+        raise InputError(f"log_probs have type {log_probs.dtype}: must be floating-point numbers")
+    if log_probs.dim() not in (2, 3):
+        raise InputError(f"log_probs have shape {_shape(log_probs)}: must be (T, B, V) or (T, V)")
+    if 0 in log_probs.shape:
+        raise InputError(f"the batch is empty: log_probs have shape {_shape(log_probs)}")
+    if log_probs.device.type not in ("cpu", "cuda"):
+        raise InputError(f"log_probs are on {log_probs.device}: must be on the CPU or on CUDA")
+    if targets.device != log_probs.device:
+        raise InputError(f"targets are on {targets.device}, log_probs on {log_probs.device}")
+    classes = log_probs.shape[-1]
+    if not 0 <= blank < classes:
+        raise InputError(f"blank is {blank}: must be 0 to {classes - 1}")
+    _require_integers(targets, "targets")
+    single = log_probs.dim() == 2
+    frames = log_probs.unsqueeze(1) if single else log_probs
+    rows = frames.shape[1]
+    ends = _lengths(input_lengths, "input_lengths", rows)
+    sizes = _lengths(target_lengths, "target_lengths", rows)
+    padded, sizes = _padded(targets, sizes, rows, frames.shape[0])
+    ends = ends.to(frames.device, torch.int64, non_blocking=True)
+    sizes = sizes.to(frames.device, torch.int64, non_blocking=True)
+    return _Batch(frames, padded.to(torch.int64), ends, sizes, single)
+
+
+def _lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
+    found = torch.as_tensor(lengths)
+    _require_integers(found, name)
+    found = found.reshape(1) if found.dim() == 0 else found
+    if found.shape != (rows,):
+        raise InputError(f"{name} have shape {_shape(found)}: must be ({rows},), one a batch row")
+    return found
+
+
+def _require_integers(values: Tensor, name: str) -> None:
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        raise InputError(f"{name} have type {values.dtype}: must be integers")
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    return tuple(tensor.shape)
+
+
+def _padded(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor, Tensor]:
+    """(B, S) of targets that may come one after the other, and their lengths."""
+    if targets.dim() == 2:
+        if targets.shape[0] != rows:
+            raise InputError(f"targets have shape {_shape(targets)}: must have {rows} rows")
+        return targets, sizes
+    if targets.dim() != 1:
+        raise InputError(f"targets have shape {_shape(targets)}: must be (B, S), or all in one row")
+    if torch.compiler.is_compiling():
+        widest = min(targets.numel(), frames + 1)  # known without a look; more has no path anyway
+    else:
+        widest = _widest(sizes, targets.numel())
+    if not widest:
+        return targets.new_empty((rows, 0)), sizes
+    sizes = sizes.to(targets.device)
+    first = sizes.cumsum(0) - sizes
+    place = first[:, None] + torch.arange(widest, device=targets.device)
+    return targets[place.clamp(max=targets.numel() - 1)], sizes.clamp(max=widest)
+
+
+def _widest(sizes: Tensor, total: int) -> int:
+    """The longest of targets that are given one after the other."""
+    least, most, together = torch.stack([sizes.min(), sizes.max(), sizes.sum()]).tolist()
+    if least < 0:
+        row = int(sizes.argmin())
+        raise InputError(f"target length of batch row {row} is {least}: must not be negative")
+    if together != total:
+        raise InputError(f"target_lengths sum to {together}, but there are {total} targets")
+    return int(most)
+
+
+def _check(x: _Batch, blank: int) -> Callable[[], None] | None:
+    """Start a check on the card; what is returned waits for it. The CPU's engine has its own."""
+    if torch.compiler.is_compiling() or not x.frames.is_cuda:
+        return None
+    if torch.cuda.is_current_stream_capturing():
+        return None
+    wrong = kernels().check(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)
+    found = torch.empty(wrong.shape, dtype=wrong.dtype, pin_memory=True)
+    found.copy_(wrong, non_blocking=True)
+    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    done.record(torch.cuda.current_stream(wrong.device))
+
+    def finish() -> None:
+        done.synchronize()  # the card is at work on the loss meanwhile
+        if found.any():
+            raise InputError(_mistake(x, blank, int(found.argmax())))
+
+    return finish
+
+
+def _mistake(x: _Batch, blank: int, row: int) -> str:
+    """What is wrong with a row."""
+    frames, _, classes = x.frames.shape
+    width = x.targets.shape[1]
+    n, s = int(x.input_lengths[row]), int(x.target_lengths[row])
+    if not 0 <= n <= frames:
+        return f"input length of batch row {row} is {n}: must be 0 to {frames}"
+    if not 0 <= s <= width:
+        return f"target length of batch row {row} is {s}: must be 0 to {width}"
+    labels = x.targets[row, :s].tolist()
+    bad = (i for i, label in enumerate(labels) if label == blank or not 0 <= label < classes)
+    i = next(bad)
+    where = f"target of batch row {row}, position {i} is"
+    if labels[i] == blank:
+        return f"{where} the blank, {blank}"
+    return f"{where} {labels[i]}: must be 0 to {classes - 1}"
+
+
+def _value(x: _Batch, blank: int, logits: bool, entropy: float) -> Tensor:
+    """The loss of each row, less the entropy of its alignments."""
+    fused = entropy if x.frames.is_cuda else 0.0
+    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused)
+    return loss - entropy * _alignment_entropy(x, blank, logits) if entropy != fused else loss
+
+
+def _adjusted(loss: Tensor, x: _Batch, logits: bool, smoothing: float, zero: bool) -> Tensor:
+    """The loss of each row after label_smoothing and zero_infinity."""
+    possible = loss != float("inf")
+    if smoothing:
+        far = torch.where(possible, _divergence(x, logits), 0.0)
+        loss = (1.0 - smoothing) * loss + smoothing * far
+    return torch.where(possible, loss, 0.0) if zero else loss
+
+
+def _in_front(x: _Batch) -> tuple[Tensor, Tensor]:
+    """(T, B) whether a frame is in front of its row's end, and the frames with 0 behind it."""
+    t = torch.arange(x.frames.shape[0], device=x.frames.device)
+    inside = t[:, None] < x.input_lengths
+    return inside, x.frames.to(number(x.frames)).masked_fill(~inside[:, :, None], 0.0)
+
+
+def _divergence(x: _Batch, logits: bool) -> Tensor:
+    """Σₜ KL(uniform ‖ pₜ) of each row."""
+    inside, y = _in_front(x)
+    mean = y.mean(-1) - (y.logsumexp(-1) if logits else 0.0)
+    return torch.where(inside, -log(y.shape[-1]) - mean, 0.0).sum(0)
+
+
+def _alignment_entropy(x: _Batch, blank: int, logits: bool) -> Tensor:
+    """H of each row by the recursion that reads as the equations do: one step of Python a frame.
+
+    Where paths of log-weights aᵢ and entropies hᵢ meet, a = log Σ exp aᵢ and
+    h = Σ exp(aᵢ - a) (hᵢ - (aᵢ - a)). They come from the state itself, the one before it, and to a
+    label that is not the last one again also from the one before that.
+    """
+    inside, y = _in_front(x)
+    y = (y.log_softmax(-1) if logits else y).clamp(min=_FAR)
+    s = torch.arange(x.targets.shape[1], device=y.device)
+    labels = torch.where(s < x.target_lengths[:, None], x.targets, blank)
+    extended = torch.stack([torch.full_like(labels, blank), labels], 2).flatten(1)
+    extended = nn.functional.pad(extended, (0, 1), value=blank)  # (B, 2 S + 1)
+    skip = extended != nn.functional.pad(extended, (2, 0), value=blank)[:, :-2]
+    y = y.gather(2, extended.expand(len(y), -1, -1))
+    a = torch.full_like(y[0], _FAR)
+    a[:, 0] = 0.0  # in front of the first frame
+    h = torch.zeros_like(a)
+    for t, go in enumerate(inside[:, :, None]):
+        one, two = (nn.functional.pad(a, (k, 0), value=_FAR)[:, : a.shape[1]] for k in (1, 2))
+        ways = torch.stack([a, one, torch.where(skip, two, _FAR)])
+        ends = torch.stack([nn.functional.pad(h, (k, 0))[:, : h.shape[1]] for k in (0, 1, 2)])
+        total = ways.logsumexp(0)
+        share = ways - total
+        h = torch.where(go, (share.exp() * (ends - share)).sum(0), h)
+        a = torch.where(go, total + y[t], a)
+    last = 2 * x.target_lengths[:, None]
+    last = torch.cat([last, (last - 1).clamp(min=0)], 1)
+    ways, ends = a.gather(1, last), h.gather(1, last)
+    ways = torch.stack([ways[:, 0], torch.where(x.target_lengths > 0, ways[:, 1], _FAR)], 1)
+    share = ways - ways.logsumexp(1, keepdim=True)
+    found = (share.exp() * (ends - share)).sum(1)
+    return torch.where(ways.amax(1) > _FAR / 2, found, 0.0)

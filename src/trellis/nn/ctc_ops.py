@@ -1,0 +1,200 @@
+"""CTC as operators of PyTorch: the native core on CPU tensors, Triton kernels on CUDA ones.
+
+The value is -log p(target | input), its gradient softmax - p(label at the frame | target). Both are
+registered with `torch.library`, so that autograd and `torch.compile` know them. Eager programs go
+past the operators: their way through Python takes longer than a batch of short sequences.
+"""
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trellis.inference.ctc import cpu
+
+__all__ = ["ctc_gradient", "ctc_value", "differentiable_value", "kernels", "number"]
+
+
+def kernels() -> Any:
+    """The GPU engine, which cannot be imported without Triton."""
+    return import_module("trellis.inference.ctc.triton")
+
+
+def number(input: Tensor) -> torch.dtype:
+    """The type that is computed in."""
+    return torch.float64 if input.dtype == torch.float64 else torch.float32
+
+
+def _views(input: Tensor, *tensors: Tensor) -> Any:
+    """NumPy views of CPU tensors; of half precision, which NumPy does not have, wider copies."""
+    return (tensor.detach().numpy() for tensor in (input.to(number(input)), *tensors))
+
+
+def _value(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    logits: bool,
+    gradient: bool,
+    entropy: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss of each row, log-sum-exp of each frame, and what the gradient needs if it is wanted.
+
+    `entropy` weighs the entropy of the alignments, which is subtracted; on the CPU it must be 0.
+    """
+    if input.is_cuda:
+        rows = (targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
+        loss, log_norm, kept = kernels().forward(input, *rows)
+        return loss, log_norm, kept
+    if entropy:
+        raise NotImplementedError("the native core knows no entropy")
+    x, labels, ends, sizes = _views(input, targets, input_lengths, target_lengths)
+    found = cpu.forward(x, labels, ends, sizes, blank, logits)
+    loss, log_norm, kept = (torch.from_numpy(array) for array in found)
+    return loss, log_norm, kept
+
+
+ctc_value = torch.library.custom_op("trellis::ctc_value", _value, mutates_args=())
+
+
+@ctc_value.register_fake
+def _(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    logits: bool,
+    gradient: bool,
+    entropy: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    frames, rows, _ = input.shape
+    labels = targets.shape[1]
+    norms = (frames, rows) if logits else (0, 0)
+    kept: tuple[int, ...] = (rows, frames, 2 * labels + 1)
+    if input.is_cuda:
+        kept = (rows, frames + 2, 2, labels + 1) if gradient else (0,)
+    dtype = number(input)
+    return (
+        input.new_empty((rows,), dtype=dtype),
+        input.new_empty(norms, dtype=torch.float64 if input.is_cuda else dtype),
+        input.new_empty(kept, dtype=dtype),
+    )
+
+
+def _gradient(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    log_norm: Tensor,
+    kept: Tensor,
+    loss: Tensor,
+    weight: Tensor,
+    blank: int,
+    logits: bool,
+) -> Tensor:
+    """weight[b] · ∂ loss[b] / ∂ input."""
+    if input.is_cuda:
+        given = (targets, input_lengths, target_lengths, blank, logits)
+        there: Tensor = kernels().backward(input, *given, log_norm, kept, loss, weight)
+        return there
+    x, labels, ends, sizes = _views(input, targets, input_lengths, target_lengths)
+    norm, states, value, factor = (part.numpy() for part in (log_norm, kept, loss, weight))
+    found = torch.empty_like(input)
+    whole = found.stride(2) == 1 and found.dtype == number(input)
+    out = found if whole else torch.empty(input.shape, dtype=number(input))
+    rows = (labels, ends, sizes, blank, logits)
+    cpu.backward(x, *rows, norm, states, value, factor, out=out.numpy())
+    return found if whole else found.copy_(out)
+
+
+ctc_gradient = torch.library.custom_op("trellis::ctc_gradient", _gradient, mutates_args=())
+
+
+@ctc_gradient.register_fake
+def _(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    log_norm: Tensor,
+    kept: Tensor,
+    loss: Tensor,
+    weight: Tensor,
+    blank: int,
+    logits: bool,
+) -> Tensor:
+    return torch.empty_like(input)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    loss, log_norm, kept = output
+    ctx.save_for_backward(*inputs[:4], log_norm, kept, loss)
+    ctx.blank, ctx.logits = inputs[4:6]
+    ctx.mark_non_differentiable(log_norm, kept)
+    ctx.set_materialize_grads(False)  # else autograd makes zeros as large as what is kept
+
+
+def _backward(ctx: Any, weight: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if weight is None:
+        return (None,) * 8
+    # only the operator knows how to refuse a second derivative
+    gradient: Any = ctc_gradient if ctx.operator or torch.is_grad_enabled() else _gradient
+    found = gradient(*ctx.saved_tensors, weight, ctx.blank, ctx.logits)
+    return (found, *(None,) * 7)
+
+
+def _keep_of_operator(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _keep(ctx, inputs, output)
+    ctx.operator = True
+
+
+ctc_value.register_autograd(_backward, setup_context=_keep_of_operator)
+
+
+def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    pass
+
+
+def _refuse(ctx: Any, *gradients: Any) -> Any:
+    raise RuntimeError("the gradient of a trellis CTC loss cannot be differentiated once more")
+
+
+ctc_gradient.register_autograd(_refuse, setup_context=_keep_nothing)
+
+
+class _Eager(torch.autograd.Function):
+    """ctc_value without the operator."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        found = _value(*inputs)
+        _keep(ctx, inputs, found)
+        ctx.operator = False
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *weights: Any) -> tuple[Any, ...]:
+        return _backward(ctx, *weights)
+
+
+def differentiable_value(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    logits: bool,
+    entropy: float,
+) -> Tensor:
+    """The loss of each row."""
+    gradient = torch.is_grad_enabled() and input.requires_grad
+    args = (input, targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
+    plain = type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
+    way: Any = _Eager.apply if plain else ctc_value
+    loss: Tensor = way(*args)[0]
+    return loss

@@ -1,0 +1,18 @@
+"""Fixtures for the CTC tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from trellis import native
+
+
+@pytest.fixture(params=native.available_isas())
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run the test once on each code path that this machine has."""
+    before = native.isa()
+    native.use_isa(request.param)
+    yield request.param
+    native.use_isa(before)

@@ -1,0 +1,229 @@
+"""The GPU kernels of CTC in Triton's interpreter: small odd sizes, NaN where nothing is written."""
+
+import itertools
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from torch.nn import functional  # noqa: E402
+
+from trellis.inference.ctc import triton as engine  # noqa: E402
+
+pytestmark = [
+    pytest.mark.skipif(
+        "Interpreted" not in type(engine.walk_in).__name__,
+        reason="Triton was loaded without its interpreter",
+    ),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, of inf - inf in unused lanes
+]
+
+# (T, B, V, S): one frame, four frames and more (a block of the walk), two blocks of lanes and of
+# labels, three classes, no labels; and one that needs two blocks of the vocabulary
+SHAPES = [(1, 2, 3, 1), (6, 3, 5, 2), (11, 3, 40, 4), (17, 2, 3, 5), (4, 2, 4, 0), (3, 2, 1030, 2)]
+
+
+@pytest.fixture(autouse=True)
+def _nan_in_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read before it is written shows as NaN, or as a huge integer."""
+
+    def filled(make):  # type: ignore[no-untyped-def]
+        def new(*args, **kwargs):  # type: ignore[no-untyped-def]
+            tensor = make(*args, **kwargs)
+            return tensor.fill_(torch.nan if tensor.is_floating_point() else 2**30)
+
+        return new
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", filled(torch.Tensor.new_empty))
+    monkeypatch.setattr(torch, "empty_like", filled(torch.empty_like))
+
+
+def drawn(shape, blank=0, dtype=torch.float64):  # type: ignore[no-untyped-def]
+    """Random logits, NaN behind the ends; targets of few labels, nonsense behind their ends."""
+    frames, rows, classes, labels = shape
+    generator = torch.Generator().manual_seed(sum(shape))
+    logits = 2.0 * torch.randn(frames, rows, classes, generator=generator, dtype=torch.float64)
+    targets = torch.randint(0, min(classes - 1, 3), (rows, labels), generator=generator)
+    targets += targets >= blank
+    ends = torch.randint((frames + 1) // 2, frames + 1, (rows,), generator=generator)
+    sizes = torch.randint(0, labels + 1, (rows,), generator=generator)
+    ends[0], sizes[0] = frames, labels
+    for row in range(rows):
+        logits[ends[row] :, row] = torch.nan
+        targets[row, sizes[row] :] = -7
+    return logits.to(dtype), targets, ends, sizes
+
+
+def torch_loss(scores, targets, ends, sizes, blank, logits):  # type: ignore[no-untyped-def]
+    """Loss of each row in float64, and the true gradient of the finite ones' sum."""
+    scores = scores.double().nan_to_num(0.0).requires_grad_()
+    log_probs = scores.log_softmax(-1)
+    # torch's gradient is right through a log_softmax alone: for log-probabilities it adds exp(y)
+    loss = functional.ctc_loss(log_probs, targets, ends, sizes, blank, "none")
+    possible = loss.isfinite()
+    weight = torch.arange(1, len(loss) + 1).double()
+    through = torch.where(possible, loss * weight, 0.0).sum()
+    gradient = torch.autograd.grad(through, scores)[0].nan_to_num(0.0)
+    if not logits:
+        inside = (torch.arange(len(scores))[:, None] < ends) & possible
+        gradient = gradient - log_probs.exp().detach() * (inside * weight)[:, :, None]
+    gradient = torch.where(possible[None, :, None], gradient, 0.0)
+    return log_probs.detach(), loss.detach(), gradient, weight
+
+
+@pytest.mark.parametrize(
+    ("dtype", "logits", "blank", "shape"),
+    [
+        *((torch.float32, True, 0, shape) for shape in SHAPES),
+        *((torch.float64, False, 2, shape) for shape in SHAPES),
+        (torch.float64, True, 1, SHAPES[2]),
+        (torch.bfloat16, True, 0, SHAPES[1]),
+    ],
+)
+def test_equals_torch(dtype, logits, blank, shape):  # type: ignore[no-untyped-def]
+    x, targets, ends, sizes = drawn(shape, blank, dtype)
+    log_probs, wanted, slope, weight = torch_loss(x, targets, ends, sizes, blank, logits)
+    x = x if logits else log_probs.to(dtype)
+    rows = (targets, ends, sizes, blank, logits)
+    loss, log_norm, kept = engine.forward(x, *rows)
+    digits = {torch.float64: 1e-12, torch.float32: 2e-6, torch.bfloat16: 2e-6}[dtype]
+    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    torch.testing.assert_close(loss.double(), wanted, rtol=digits, atol=digits)
+    assert kept.isfinite().all()
+    assert log_norm.shape == (x.shape[:2] if logits else (0, 0))
+    assert log_norm.isfinite().all()
+    found = engine.backward(x, *rows, log_norm, kept, loss, weight.to(loss.dtype))
+    assert found.dtype == dtype
+    rough = 8e-3 if dtype == torch.bfloat16 else 0.0  # half precision: the result is rounded
+    torch.testing.assert_close(found.double(), slope, rtol=rough, atol=10 * digits)
+    alone, _, nothing = engine.forward(x, *rows, gradient=False)
+    assert torch.equal(alone, loss)
+    assert nothing.numel() == 0
+
+
+def test_many_lanes():  # type: ignore[no-untyped-def]
+    """More labels than one warp has lanes, and than one tile of the gradient."""
+    x, targets, ends, sizes = drawn((75, 1, 6, 70), dtype=torch.float32)
+    sizes = torch.tensor([36])
+    targets[:, 36:] = 1
+    _, wanted, slope, weight = torch_loss(x, targets, ends, sizes, 0, True)
+    rows = (targets, ends, sizes, 0, True)
+    loss, log_norm, kept = engine.forward(x, *rows)
+    torch.testing.assert_close(loss.double(), wanted, rtol=1e-6, atol=0)
+    found = engine.backward(x, *rows, log_norm, kept, loss, weight.float())
+    torch.testing.assert_close(found.double(), slope, rtol=0, atol=2e-6)
+
+
+def test_strides():  # type: ignore[no-untyped-def]
+    x, targets, ends, sizes = drawn((6, 3, 5, 2))
+    rows = (targets, ends, sizes, 0, True)
+    weight = torch.ones(3, dtype=torch.float64)
+    loss, log_norm, kept = engine.forward(x, *rows)
+    slope = engine.backward(x, *rows, log_norm, kept, loss, weight)
+    for other in (
+        torch.cat([x, x], 2).transpose(0, 1).contiguous().transpose(0, 1)[:, :, :5],
+        x.permute(2, 0, 1).contiguous().permute(1, 2, 0),
+    ):
+        got = engine.forward(other, targets.t().contiguous().t(), *rows[1:])
+        assert torch.equal(got[0], loss)
+        found = engine.backward(other, *rows, got[1], got[2], got[0], weight.expand(3))
+        assert torch.equal(found, slope)
+
+
+def test_infeasible_rows():  # type: ignore[no-untyped-def]
+    """(1, 1) needs three frames; no frames give the empty target alone; -inf forbids."""
+    x = torch.zeros(3, 5, 3)
+    x[1, 4, 1:] = -torch.inf  # only the blank there
+    targets = torch.tensor([[1, 1], [1, 2], [1, 2], [0, 0], [1, 2]])
+    rows = (targets, torch.tensor([2, 2, 0, 0, 2]), torch.tensor([2, 2, 1, 0, 2]), 0)
+    for logits in (True, False):
+        loss, log_norm, kept = engine.forward(x, *rows, logits)
+        nine = torch.tensor(9.0).log() if logits else 0.0
+        assert loss.tolist() == [torch.inf, pytest.approx(nine), torch.inf, 0.0, torch.inf]
+        found = engine.backward(x, *rows, logits, log_norm, kept, loss, torch.ones(5))
+        assert found.isfinite().all()
+        assert found[:, [0, 2, 3, 4]].eq(0).all()
+        third = 1 / 3 if logits else 0.0
+        assert found[:2, 1].tolist() == [
+            pytest.approx([third, third - 1, third]),
+            pytest.approx([third, third, third - 1]),
+        ]
+
+
+def test_huge_scores():  # type: ignore[no-untyped-def]
+    """Scores of ±1e4 over hundreds of nats of range: a lost state would give inf or 0."""
+    generator = torch.Generator().manual_seed(0)
+    x = 1e4 * torch.randint(-1, 2, (12, 2, 4), generator=generator).float()
+    x[:, 1] += torch.randn(12, 4, generator=generator)
+    x[5, :, 3] = -torch.inf
+    targets = torch.tensor([[1, 2, 3], [3, 3, 1]])
+    lengths = (torch.tensor([12, 11]), torch.tensor([3, 3]))
+    _, wanted, slope, _ = torch_loss(x, targets, *lengths, 0, True)
+    rows = (targets, *lengths, 0, True)
+    loss, log_norm, kept = engine.forward(x, *rows)
+    torch.testing.assert_close(loss.double(), wanted, rtol=1e-6, atol=0)
+    found = engine.backward(x, *rows, log_norm, kept, loss, torch.tensor([1.0, 2.0]))
+    torch.testing.assert_close(found.double(), slope, rtol=0, atol=2e-3)  # float32 of 1e4 itself
+
+
+def test_nan_is_not_hidden():  # type: ignore[no-untyped-def]
+    x, targets, ends, sizes = drawn((9, 2, 5, 2), dtype=torch.float32)
+    ends[:] = torch.tensor([9, 9])
+    x[:, 1] = 0.0
+    x[2, 1, 3] = torch.nan
+    loss, _, _ = engine.forward(x, targets, ends, sizes, 0, True)
+    assert loss.isnan().tolist() == [False, True]
+
+
+def test_same_bits():  # type: ignore[no-untyped-def]
+    x, targets, ends, sizes = drawn((11, 3, 40, 4), dtype=torch.float32)
+    rows = (targets, ends, sizes, 0, True)
+    runs = [engine.forward(x, *rows) for _ in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+    loss, log_norm, kept = runs[0]
+    slopes = [engine.backward(x, *rows, log_norm, kept, loss, torch.ones(3)) for _ in range(2)]
+    assert torch.equal(*slopes)
+
+
+@pytest.mark.parametrize("target", [(), (2,), (1, 1), (1, 2), (2, 1, 2)])
+@pytest.mark.parametrize("logits", [True, False])
+def test_entropy_against_enumeration(target, logits):  # type: ignore[no-untyped-def]
+    """Loss less λ times the entropy of all paths that stand for a target, and its gradient."""
+    frames, classes, weight = 5, 3, 0.7
+    generator = torch.Generator().manual_seed(len(target))
+    x = torch.randn(frames, 1, classes, generator=generator, dtype=torch.float64)
+    x.requires_grad_()
+    y = (x.log_softmax(-1) if logits else x)[:, 0]
+    hits = []
+    for path in itertools.product(range(classes), repeat=frames):
+        merged = [label for label, _ in itertools.groupby(path) if label]
+        if tuple(merged) == target:
+            hits.append(torch.tensor(path))
+    scores = torch.stack([y[torch.arange(frames), path].sum() for path in hits])
+    share = scores.log_softmax(0)
+    wanted = -scores.logsumexp(0) + weight * (share.exp() * share).sum()
+    rows = (
+        torch.tensor([target], dtype=torch.long).reshape(1, -1),
+        torch.tensor([frames]),
+        torch.tensor([len(target)]),
+        0,
+        logits,
+    )
+    loss, log_norm, kept = engine.forward(x.detach(), *rows, entropy=weight)
+    torch.testing.assert_close(loss[0], wanted.detach())
+    found = engine.backward(x.detach(), *rows, log_norm, kept, loss, torch.ones(1).double())
+    torch.testing.assert_close(found, torch.autograd.grad(wanted, x)[0])
+
+
+def test_check():  # type: ignore[no-untyped-def]
+    targets = torch.tensor(
+        [[1, 2], [0, 1], [1, 9], [3, 1], [1, -2], [1, 1], [1, 1], [1, 1], [1, 1]]
+    )
+    ends = torch.tensor([4, 4, 4, 4, 4, 5, -1, 4, 4])
+    sizes = torch.tensor([2, 2, 1, 2, 2, 2, 2, 3, -1])
+    wrong = engine.check(targets, ends, sizes, 4, 3, 0)
+    assert wrong.tolist() == [0, 1, 0, 1, 1, 1, 1, 1, 1]
+    assert engine.check(targets[:, :0], ends, sizes * 0, 4, 3, 0).tolist() == [0] * 5 + [1, 1, 0, 0]
