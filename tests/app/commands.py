@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,13 @@ def start(*arguments: Any, folder: Path) -> subprocess.Popen[bytes]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=_heed_signals,
     )
+
+
+def _heed_signals() -> None:
+    """Where the tests run in the background, Ctrl-C is ignored by them and all that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def typed(value: Any) -> str | None:
