@@ -22,6 +22,13 @@ using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Frames = nb::ndarray<T, nb::ndim<3>, nb::device::cpu>;  // (T, B, V), the last axis contiguous
 
+// What the kernels need of the last axis.
+template <class T>
+void require_contiguous(const Frames<T>& array) {
+  require(array.size() == 0 || array.shape(2) == 1 || array.stride(2) == 1,
+          "the last axis must be contiguous");
+}
+
 template <class A>
 std::int64_t size(const A& array, int axis) {
   return static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
@@ -39,7 +46,7 @@ class CtcCore {
         input_lengths_(input_lengths.data(), input_lengths.data() + input_lengths.size()),
         target_lengths_(target_lengths.data(), target_lengths.data() + target_lengths.size()),
         threads_(threads) {
-    require(input.stride(2) == 1 || input.shape(2) < 2, "the last axis of input must be contiguous");
+    require_contiguous(input);
     require(threads > 0, "threads must be positive");
     const std::int64_t count = size(input, 1);
     for (const std::int64_t rows : {size(targets, 0), size(input_lengths, 0), size(target_lengths, 0)}) {
@@ -70,7 +77,7 @@ class CtcCore {
                 Frames<T> gradient) const {
     check(size(loss, 0), size(log_norm, 0), size(log_norm, 1), alpha);
     require(size(weight, 0) == batch_.count, "weight must have one entry a row");
-    require(gradient.stride(2) == 1 || gradient.shape(2) < 2, "the last axis must be contiguous");
+    require_contiguous(gradient);
     for (int axis = 0; axis < 3; ++axis) {
       require(size(gradient, axis) == size(input_, axis), "gradient must have the shape of input");
     }

@@ -71,7 +71,8 @@ class Ctc {
           if (compact_) {
             std::copy(own, own + y.symbols, row);
           } else if (x_.logits) {
-            scores_.gradient(f.e + i * y.stride(), in_log, f.total[i], own, y.symbols, weight[b], row);
+            scores_.gradient(f.e + i * y.stride(), in_log, f.total[i], own, y.symbols, weight[b], row,
+                             row + 8 * frame_stride);
           } else {
             for (int v = 0; v < y.symbols; ++v) row[v] = static_cast<T>(-weight[b] * own[v]);
           }
@@ -134,7 +135,7 @@ class Ctc {
   // body(t, b) for every frame of every row, those past the end of a row too if kAll.
   template <bool kAll, class Body>
   void each_frame(const Body& body) const {
-    const std::int64_t work = x_.count * x_.vocabulary;
+    const std::int64_t work = std::max<std::int64_t>(1, x_.count * x_.vocabulary);
     const std::int64_t chunk = std::max<std::int64_t>(1, (std::int64_t{1} << 15) / work);  // frames
     parallel_for((x_.frames + chunk - 1) / chunk, threads_, [&] {
       return [&, own = body](std::int64_t task) mutable {

@@ -160,7 +160,8 @@ inline void emissions(const CtcTarget& y, const T* scores, std::int64_t stride, 
 
 template <class T>
 inline void gradient(const double* e, bool in_log, double total, const double* occupation, int symbols,
-                     double weight, T* out) {
+                     double weight, T* out, const T* later) {
+  prefetch_scores<1>(later, symbols);
   const Vec inverse = splat(1.0 / total), factor = splat(weight);
   each_vector<kWidth>(symbols, [&](std::int64_t u, int n) __attribute__((always_inline)) {
     const Vec p = in_log ? exp(load(e + u)) : load(e + u);

@@ -70,9 +70,9 @@ struct CtcScores {
   // scores are rows of `symbols`, from one to the next by stride; fills in e, top, low and total.
   void (*emissions)(const CtcTarget&, const T* scores, std::int64_t stride, bool in_log,
                     const CtcFrames&);
-  // out = weight * (e / total - occupation), for a row of symbols
+  // out = weight * (e / total - occupation), for a row of symbols; `later` will be written soon
   void (*gradient)(const double* e, bool in_log, double total, const double* occupation, int symbols,
-                   double weight, T* out);
+                   double weight, T* out, const T* later);
 };
 
 // The kernels of one instruction set.

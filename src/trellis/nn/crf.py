@@ -32,7 +32,7 @@ class CRF(nn.Module):
     [[0, 1, 2]]
     >>> crf.decode(emissions, mask=torch.tensor([[True, False, True]]))  # a step is taken out
     [[0, 2]]
-    >>> round(float(crf(emissions, torch.tensor([[0, 1, 2]]))), 3)
+    >>> round(crf(emissions, torch.tensor([[0, 1, 2]])).item(), 3)
     -0.719
 
     Parameters

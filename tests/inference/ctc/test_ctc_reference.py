@@ -178,3 +178,9 @@ def test_no_frames_at_all() -> None:
     loss, log_norm, kept = cpu.forward(x, *rows)
     assert loss.tolist() == [0.0, np.inf]
     assert not cpu.backward(x, *rows, log_norm, kept, loss, np.ones(2)).any()
+    for shape in ((0, 2, 4), (3, 0, 4)):
+        x, few = np.zeros(shape), shape[1]
+        rows = (np.ones((few, 1), int), np.zeros(few, int), np.zeros(few, int), 0, True)
+        loss, log_norm, kept = cpu.forward(x, *rows)
+        assert loss.tolist() == [0.0] * few
+        assert cpu.backward(x, *rows, log_norm, kept, loss, np.ones(few)).shape == shape
