@@ -68,9 +68,7 @@ class CtcFloat64:
         logits: bool,
         threads: int,
     ) -> None: ...
-    def forward(
-        self, loss: NDArray[Any], log_norm: NDArray[Any], alpha: NDArray[Any]
-    ) -> None: ...
+    def forward(self, loss: NDArray[Any], log_norm: NDArray[Any], alpha: NDArray[Any]) -> None: ...
     def backward(
         self,
         log_norm: NDArray[Any],

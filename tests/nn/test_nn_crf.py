@@ -216,7 +216,7 @@ def test_rows_without_a_path() -> None:
     assert torch.isneginf(value).tolist() == [False, True, False]
     log_z = crf.log_partition(e)
     assert torch.isneginf(log_z).tolist() == [False, True, False]
-    grads = torch.autograd.grad(value[[0, 2]].sum(), [e, *crf.parameters()])
+    grads = torch.autograd.grad(value.sum(), [e, *crf.parameters()])
     other = [0, 2]
     own = e.detach()[other].requires_grad_()
     right = torch.autograd.grad(crf(own, y[other]), [own, *crf.parameters()])

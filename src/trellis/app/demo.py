@@ -49,7 +49,7 @@ def run(folder: Path) -> None:
     for line in UTTERANCES:
         tokens: Any = text.tokenize(line)
         best: Any = model.predict([tokens])[0]
-        screen.print(Text.from_ansi(write(Sequence(tokens, tokens, line), best)))
+        screen.print(Text.from_ansi(write(Sequence(tokens, tokens, 1, line), best)))
     model.save(folder / "model.trellis")
     page = report(model, sentences, slots, title="The trellis demo", source="trellis.data.samples")
     with replacing(folder / "report.html") as file:

@@ -69,13 +69,16 @@ def run(
     write = _writer(found, _output(output, sources[0][1], coloured))
     size = 1 if unbuffered or (not inputs and sys.stdin.isatty()) else _BATCH
     with _opened(target) as file:
+        begun = False
         for source, kind in sources:
             done = 0
             batches = _batches(corpus.iterate(source, kind, width, layout), size)
             for batch in batches if size == 1 else _read_ahead(batches):
                 for number, own in enumerate(_labelled(found, batch, marginals, kbest), done + 1):
                     try:
-                        file.write(write(own).encode())
+                        piece = write(own)
+                        file.write((piece if begun else files.keep_mark(piece)).encode())
+                        begun = True
                     except InputError as error:
                         where = f"{files.name_of(source)}, sequence {number}"
                         raise InputError(f"{where}: {error}") from None
@@ -203,7 +206,7 @@ class _Columns:
             chances = found.marginals[np.arange(len(labels)), [self.index[y] for y in labels]]
             lines = [f"{line}\t{p:.6f}" for line, p in zip(lines, chances.tolist(), strict=True)]
         block = "\n".join(lines) + "\n\n"
-        cells = rows[0].count("\t") + 1 + (found.marginals is not None)
+        cells = found.sequence.columns + (found.marginals is not None)
         if block.count("\n") != len(lines) + 1 or block.count("\t") != cells * len(lines):
             raise InputError("a token holds a tab or a line break, which columns cannot have")
         return block

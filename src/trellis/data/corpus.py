@@ -64,6 +64,8 @@ class Sequence(NamedTuple):
     tokens: list[Token]
     rows: list[str]
     """The tokens with all columns that there are, separated by tabs."""
+    columns: int
+    """How many columns that is."""
     text: str | None = None
     """The raw text, if that is what the tokens were cut from."""
     entry: dict[str, Any] | None = None
@@ -137,8 +139,8 @@ def iterate(
 
     >>> next(iterate(["Ann NNP B-PER", "sings VBZ O"], "conll", width=2)).tokens
     [('Ann', 'NNP'), ('sings', 'VBZ')]
-    >>> next(iterate(["Call Ann!"], "text", width=1))
-    Sequence(tokens=['Call', 'Ann', '!'], rows=['Call', 'Ann', '!'], text='Call Ann!', entry=None)
+    >>> next(iterate(["Call Ann!"], "text", width=1)).tokens
+    ['Call', 'Ann', '!']
     """
     _checked(format, FORMATS)
     columns, _ = _checked_layout(layout, format)
@@ -228,13 +230,13 @@ def _columns(source: Source, width: int, columns: tuple[int, ...] | None) -> Ite
     if columns is not None and len(columns) != width:
         raise InputError(f"the model takes {width} columns, and {len(columns)} are asked for")
     for tokens, rows in conll.iterate_rows(source, columns=columns or range(width)):
-        yield Sequence(tokens, rows)
+        yield Sequence(tokens, rows, rows[0].count("\t") + 1)
 
 
 def _raw(source: Source) -> Iterator[Sequence]:
     for line in files.lines(source):
         words = text.tokenize(line)
-        yield Sequence([*words], words, line)
+        yield Sequence([*words], words, 1, line)
 
 
 def _tokens(source: Source, format: str, width: int) -> Iterator[Sequence]:
@@ -254,4 +256,4 @@ def _tokens(source: Source, format: str, width: int) -> Iterator[Sequence]:
             raise FormatError(f"{where}: the model takes tokens of {width} columns, not {wrong!r}")
         raw = entry["text"] if entry and "tokens" not in entry else None
         rows = [t if isinstance(t, str) else "\t".join(t) for t in tokens]
-        yield Sequence(tokens, rows, raw, entry)
+        yield Sequence(tokens, rows, width, raw, entry)

@@ -86,13 +86,18 @@ def write(target: Target, pieces: Iterable[str]) -> None:
         raise InputError(f"target is {type(target).__name__}, not a path or an open file")
     is_text = _takes_text(target)
     for number, piece in enumerate(pieces):
-        if number == 0 and piece.startswith(_MARK):
-            piece = _MARK + piece  # `lines` takes the first one off
+        if number == 0:
+            piece = keep_mark(piece)
         try:
             cast(IO[Any], target).write(piece if is_text else piece.encode())
         except UnicodeEncodeError as error:
             raise InputError(f"sequence {number} cannot be written: {error}") from error
     return None
+
+
+def keep_mark(first: str) -> str:
+    """The first piece of a file: `lines` takes a byte order mark off, so one more goes before it."""
+    return _MARK + first if first.startswith(_MARK) else first
 
 
 def packed(file: IO[bytes], name: str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:

@@ -118,6 +118,8 @@ def _gradient(
     else:
         own, each = lengths.numpy(), weight.double().numpy()
         scores = _arrays(emissions, transitions, start, end)
+        if not alpha.numel():  # some row may have no path, and then no gradient
+            each = np.where(np.isneginf(chain.log_partition(*scores, lengths=own)), 0.0, each)
         counts = _expected(scores, own, alpha.numpy(), pairs.numpy(), each)
         if tags is not None:
             _subtract_used(counts, tags.numpy(), own, each)
@@ -168,11 +170,10 @@ def _expected(
 
 
 def _counts(scores: list[Any], lengths: Any, weight: Any) -> tuple[Any, Any]:
-    """Of weights that differ, or where some rows have no path, which then have no counts."""
-    feasible = ~np.isneginf(np.asarray(chain.log_partition(*scores, lengths=lengths)))
+    """Of weights that differ, of any sign; rows of weight 0 may have no path."""
     unary, pairs = np.zeros(scores[0].shape, scores[0].dtype), np.zeros(scores[1].shape)
     for sign in (1.0, -1.0):
-        rows = feasible & (sign * weight > 0)
+        rows = sign * weight > 0
         if not rows.any():
             continue
         own = [a[rows] if a.ndim > 2 else a for a in scores]

@@ -74,6 +74,7 @@ def forward_log(
 ):  # fmt: skip
     """Log Z, and log α in memory; with max in place of log Σ exp if only the `best` counts."""
     at = tl.arange(0, tile).to(tl.int64)
+    tl.debug_barrier()  # what a scaled walk has written there before is written
     top = _top(emissions, e_label, labels, dtype, tile)
     first = _top(start, 1, labels, dtype, tile)
     offset = first.to(tl.float64) + top.to(tl.float64) + 1.0

@@ -41,20 +41,26 @@ def _sure(total, least, low, wide, dtype: tl.constexpr):
 
 
 @triton.jit
+def _psi(transitions, a_from, a_to, labels, dtype: tl.constexpr, block: tl.constexpr):
+    """exp(A - max A), max A, the labels that are never entered, how far A falls below max A."""
+    depth: tl.constexpr = -700.0 if dtype == tl.float64 else -84.0  # exp of it is hardly a number
+    scores = load_square(transitions, a_from, a_to, labels, dtype, block)
+    best = tl.max(scores, 0)
+    most = finite(tl.max(best, 0))
+    never = best - most < depth
+    psi = tl.where(never[None, :], 0.0, tl.exp(scores - most))
+    return psi, most, never, tl.min(tl.where(scores > NEVER, scores - most, 0.0), 0)
+
+
+@triton.jit
 def forward_scaled(
     emissions, e_step, e_label, transitions, a_from, a_to, start, end, alpha, length, labels,
     dtype: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     """Log Z, and whether it and the α that were written can be trusted."""
-    depth: tl.constexpr = -700.0 if dtype == tl.float64 else -84.0  # exp of it is hardly a number
     j = tl.arange(0, block)
     inside = j < labels
-    scores = load_square(transitions, a_from, a_to, labels, dtype, block)
-    best = tl.max(scores, 0)
-    most = finite(tl.max(best, 0))
-    hopeless = best - most < depth  # labels that are never entered cost no row its speed
-    psi = tl.where(hopeless[None, :], 0.0, tl.exp(scores - most))
-    wide = tl.min(tl.where(scores > NEVER, scores - most, 0.0), 0)
+    psi, most, never, wide = _psi(transitions, a_from, a_to, labels, dtype, block)
     unary = emissions + j.to(tl.int64) * e_label
     alpha += j
     e = tl.load(unary, inside, NEVER).to(dtype)
@@ -79,7 +85,7 @@ def forward_scaled(
         e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
         e = e1.to(dtype)
         top = finite(tl.max(e, 0))
-        w = tl.where(hopeless, 0.0, tl.exp(e - top))
+        w = tl.where(never, 0.0, tl.exp(e - top))  # they cost no row its speed
         scale = 1.0 / positive(tl.max(p, 0))  # of the step before: ready in time
         m = tl.sum(p[:, None] * psi, 0)
         used = tl.where(w > 0.0, m, 1.0)
@@ -97,6 +103,12 @@ def forward_scaled(
     total = tl.sum(p * tl.exp(x - top), 0)
     sure = _sure(total, tl.min(least, 0), tl.min(low, 0), tl.min(wide, 0), dtype)
     return offset + (top + tl.log(positive(total))).to(tl.float64), sure
+
+
+@triton.jit
+def _alpha(m, e, later):
+    """αₜ = mₜ ∘ wₜ; of the first position it is α that was kept."""
+    return m * tl.where(later, tl.exp(e - finite(tl.max(e, 0))), 1.0)
 
 
 @triton.jit
@@ -118,9 +130,8 @@ def backward_scaled(
     tags += last
     e = tl.load(unary, inside, NEVER).to(dtype)
     m = tl.load(ahead, inside, 0.0)
-    w = tl.exp(e - finite(tl.max(e, 0)))
     x = tl.load(end + j, inside, NEVER).to(dtype)
-    post = m * tl.where(length > 1, w, 1.0) * tl.exp(x - finite(tl.max(x, 0)))
+    post = _alpha(m, e, length > 1) * tl.exp(x - finite(tl.max(x, 0)))
     post = post / tl.sum(post, 0)
     total = tl.sum(post, 0)
     q = post * (1.0 / tl.maximum(m, tiny))
@@ -143,9 +154,7 @@ def backward_scaled(
         tags -= 1
         e3 = load_if(back + 2 < length, unary, j, labels, NEVER)
         m3 = load_if(back + 2 < length, ahead, j, labels, 0.0)
-        e = e1.to(dtype)
-        w = tl.exp(e - finite(tl.max(e, 0)))
-        p = m1 * tl.where(back + 1 < length, w, 1.0)  # α₀ is kept as it is
+        p = _alpha(m1, e1.to(dtype), back + 1 < length)
         share = p / (tl.max(p, 0) * total)  # total is 1, but for what rounding has added up
         post = tl.sum(q[:, None] * psi, 0) * share
         counts += q[:, None] * share[None, :]
