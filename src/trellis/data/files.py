@@ -96,7 +96,7 @@ def write(target: Target, pieces: Iterable[str]) -> None:
 
 
 def keep_mark(first: str) -> str:
-    """The first piece of a file: `lines` takes a byte order mark off, so one more goes before it."""
+    """The first piece of a file: `lines` takes off a byte order mark, so one more goes before."""
     return _MARK + first if first.startswith(_MARK) else first
 
 
