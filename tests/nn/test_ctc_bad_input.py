@@ -74,3 +74,27 @@ def test_bad_input(change: dict[str, Any], message: str, device: str) -> None:
     if change.keys() <= {*GOOD, "blank"}:
         with pytest.raises(InputError, match=message):
             ctc_posterior(**args)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"log_probs": [0.0]}, "log_probs must be a tensor, not list"),
+        ({"targets": [[1], [1]]}, "targets must be a tensor, not list"),
+        ({"input_lengths": "three"}, "input_lengths must be integers, not 'three'"),
+        ({"blank": "x"}, "blank must be an integer, not 'x'"),
+        (
+            {"log_probs": torch.zeros(3, 2, 4).index_fill_(1, torch.tensor([1]), torch.nan)},
+            "batch row 1, frame 0 are nan",
+        ),
+    ],
+)
+def test_wrong_types_and_nan(change: dict[str, object], message: str) -> None:
+    given = {
+        "log_probs": torch.zeros(3, 2, 4),
+        "targets": torch.tensor([[1], [1]]),
+        "input_lengths": [3, 3],
+        "target_lengths": [1, 1],
+    }
+    with pytest.raises(InputError, match=message):
+        ctc_loss(**{**given, **change})

@@ -51,8 +51,7 @@ def read_for(
     """The sequences of a file with labels, in the shape that a model takes."""
     width = columns_of(model, path)
     X, y = corpus.read(data, format, layout)
-    token = next((x[0] for x in X if x), "")
-    found = 1 if isinstance(token, str) else len(token)
+    found = corpus.width_of(X)
     if found < width:
         raise FormatError(f"{data}: tokens of {found} columns, but the model takes {width}")
     if found > width:

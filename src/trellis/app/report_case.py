@@ -34,6 +34,8 @@ class Case:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any) -> Self:
         """Predict, and check that X and y fit together."""
+        if not hasattr(model, "predict_marginals"):
+            raise InputError(f"a report is of a sequence model, not of {type(model).__name__}")
         if len(X) != len(y):
             raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
         if not sum(map(len, y)):
@@ -51,7 +53,15 @@ class Case:
                 raise InputError(f"sequence {n} has {len(ours)} positions and {len(theirs)} labels")
         labels = [str(label) for label in model.classes_]
         gold = _strings(y)
-        return cls(model, X, y, gold, _strings(guess), labels, _scheme({*labels, *chain(*gold)}))
+        return cls(
+            model,
+            X,
+            y,
+            gold,
+            _strings(guess),
+            labels,
+            tags.detect({*labels, *chain(*gold)}, otherwise="plain"),
+        )
 
     def words(self, n: int) -> list[str]:
         """The tokens of a sequence as they can be read; numbers where they cannot."""
@@ -105,13 +115,6 @@ class Case:
 
 def _strings(y: Sequence[Sequence[Any]]) -> list[list[str]]:
     return [[str(label) for label in own] for own in y]
-
-
-def _scheme(labels: set[str]) -> str:
-    try:
-        return tags.detect(sorted(labels))
-    except InputError:  # labels of no scheme are labels all the same
-        return "plain"
 
 
 def _word(token: Any, position: int) -> str:

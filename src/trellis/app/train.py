@@ -95,7 +95,7 @@ def run(job: Job) -> None:
     labels = {label for own in y for label in own}
     dev = _dev(job, labels)
     scheme = tags.detect(labels, otherwise="plain")
-    model = _estimator(job, _spec(job, _width(X)), scheme, dev is not None)
+    model = _estimator(job, _spec(job, corpus.width_of(X)), scheme, dev is not None)
     with _naming(job.files, sizes):
         if job.tune:
             _tuned(job, model, X, y, checkpoint)
@@ -118,7 +118,7 @@ def _read(paths: list[Path], job: Job) -> tuple[list[Any], list[list[str]], list
     width = None
     for path in paths:
         sequences, labels = corpus.read(path, job.format, job.layout)
-        found = _width(sequences)
+        found = corpus.width_of(sequences)
         if found != (width := width or found):
             raise FormatError(f"{path}: tokens of {found} columns, but of {width} in {paths[0]}")
         X += sequences
@@ -143,11 +143,6 @@ def _naming(paths: list[Path], sizes: list[int]) -> Iterator[None]:
                 raise type(error)(f"{where}: {found[3]}") from None
             number -= size
         raise
-
-
-def _width(X: list[Any]) -> int:
-    token = next((x[0] for x in X if x), "")
-    return 1 if isinstance(token, str) else len(token)
 
 
 def _dev(job: Job, labels: set[str]) -> tuple[list[Any], list[list[str]]] | None:

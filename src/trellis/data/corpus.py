@@ -35,6 +35,7 @@ __all__ = [
     "iterate",
     "line_with",
     "read",
+    "width_of",
     "write",
 ]
 
@@ -154,6 +155,19 @@ def iterate(
     return _tokens(source, format, width)
 
 
+def width_of(X: list[list[Token]]) -> int:
+    """How many columns the tokens of a corpus have.
+
+    >>> width_of([[], ["Ann"]]), width_of([[("Ann", "NNP")]])
+    (1, 2)
+    """
+    return next((_width(x[0]) for x in X if x), 1)
+
+
+def _width(token: Token) -> int:
+    return 1 if isinstance(token, str) else len(token)
+
+
 def write(
     target: Target,
     X: list[list[Token]],
@@ -250,7 +264,7 @@ def _tokens(source: Source, format: str, width: int) -> Iterator[Sequence]:
     else:
         found = ((tokens, None) for tokens, _ in markup.iterate(source))
     for number, (tokens, entry) in enumerate(found, 1):
-        wrong = next((t for t in tokens if (1 if isinstance(t, str) else len(t)) != width), None)
+        wrong = next((t for t in tokens if _width(t) != width), None)
         if wrong is not None:
             where = f"{files.name_of(source)}, sequence {number}"
             raise FormatError(f"{where}: the model takes tokens of {width} columns, not {wrong!r}")

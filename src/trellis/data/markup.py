@@ -115,6 +115,8 @@ def mark(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
     >>> mark("Ann [sic] sings in New York", [(19, 27, "place"), (0, 3, "person")])
     '[Ann](person) \\[sic\\] sings in [New York](place)'
     """
+    if not isinstance(text, str):
+        raise InputError(f"text is {type(text).__name__}, not str")
     if "\n" in text:
         raise InputError(f"a line of mark-up cannot hold a line break: {files.shown(text)}")
     ordered = sorted(characters.checked(span, text) for span in spans)

@@ -134,15 +134,7 @@ chain_gradient = torch.library.custom_op("trellis::chain_gradient", _gradient, m
 
 @chain_gradient.register_fake
 def _(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    tags: Tensor | None,
-    alpha: Tensor,
-    pairs: Tensor,
-    weight: Tensor,
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return (
         emissions.new_empty(emissions.shape),
@@ -302,9 +294,7 @@ def chain_viterbi(
 
 
 @chain_viterbi.register_fake
-def _(
-    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
-) -> tuple[Tensor, Tensor]:
-    rows, steps, _ = emissions.shape
+def _(emissions: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    rows, steps = emissions.shape[:2]
     labels = emissions.new_empty((rows, steps), dtype=torch.int64)
     return labels, emissions.new_empty((rows,), dtype=_accurate(emissions))

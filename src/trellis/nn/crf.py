@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from trellis.data import tags as schemes
 from trellis.errors import InputError
 from trellis.inference import chain
+from trellis.native import as_integer
 from trellis.nn import reference
 from trellis.nn.chain_ops import chain_viterbi, log_partition, marginals
-from trellis.nn.steps import Steps, check_emissions, check_tags, steps_of
+from trellis.nn.steps import Steps, check_emissions, check_tags, check_tensor, steps_of
 
 __all__ = ["CRF"]
 
@@ -70,10 +71,9 @@ class CRF(nn.Module):
         rank: int | None = None,
         validate: bool = True,
     ) -> None:
-        if num_tags < 1:
-            raise InputError(f"num_tags must be at least 1, not {num_tags}")
-        if rank is not None and rank < 1:
-            raise InputError(f"rank must be at least 1, not {rank}")
+        for name, value in (("num_tags", num_tags), ("rank", rank)):
+            if value is not None and as_integer(value, name) < 1:
+                raise InputError(f"{name} must be at least 1, not {value}")
         super().__init__()
         self.num_tags, self.batch_first, self.validate = num_tags, batch_first, validate
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
@@ -127,6 +127,7 @@ class CRF(nn.Module):
                 f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}"
             )
         e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
+        check_tensor(tags, "tags")
         if tags.dtype == torch.bool:
             allowed = check_allowed(tags, emissions, self.batch_first)
             known = e.masked_fill(~steps.front(allowed), -torch.inf)
@@ -242,10 +243,13 @@ class CRF(nn.Module):
     ) -> tuple[Tensor, Steps, tuple[Tensor, Tensor, Tensor]]:
         """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
         e = check_emissions(emissions, self.num_tags, self.batch_first)
+        if mask is not None:
+            check_tensor(mask, "mask")
         own = mask if mask is None or self.batch_first else mask.transpose(0, 1)
         steps = steps_of(e, own, lengths, self._looks())
         pairs, start, end = self._scores()
         if transitions is not None:
+            check_tensor(transitions, "transitions")
             due = (e.shape[0], e.shape[1] - 1, self.num_tags, self.num_tags)
             if transitions.shape != due:
                 raise InputError(f"transitions have shape {tuple(transitions.shape)}, not {due}")
@@ -310,7 +314,14 @@ def _forbidden(
         found = [~np.asarray(may.matrix), ~np.asarray(may.start), ~np.asarray(may.end)]
         return torch.from_numpy(found[0]), torch.from_numpy(found[1]), torch.from_numpy(found[2])
     pairs = torch.zeros(count, count, dtype=torch.bool)
-    for before, after in constraints:
+    try:
+        listed = [
+            (as_integer(before, "tag"), as_integer(after, "tag")) for before, after in constraints
+        ]
+    except (TypeError, ValueError):
+        what = "a tagging scheme or pairs (tag, next tag) of numbers"
+        raise InputError(f"constraints must be {what}, not {constraints!r:.60}") from None
+    for before, after in listed:
         if not (0 <= before < count and 0 <= after < count):
             raise InputError(f"constraint {(before, after)} is not of two of the {count} tags")
         pairs[before, after] = True

@@ -20,7 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from trellis.errors import InputError
+from trellis.native import as_integer
 from trellis.nn.ctc_ops import ctc_gradient, ctc_value, differentiable_value, kernels, number
+from trellis.nn.steps import check_tensor, integers
 
 __all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
 
@@ -94,6 +96,8 @@ def ctc_loss(
     loss = _value(x, blank, from_logits, entropy)
     if finish is not None:
         finish()
+    if validate and not loss.is_cuda and not torch.compiler.is_compiling():
+        _check_numbers(x, loss)
     if label_smoothing or zero_infinity:
         loss = _adjusted(loss, x, from_logits, label_smoothing, zero_infinity)
     if reduction == "mean":
@@ -217,6 +221,9 @@ def _prepare(
     blank: int,
 ) -> _Batch:
     """Shapes, types and devices are checked here; values where they lie."""
+    check_tensor(log_probs, "log_probs")
+    check_tensor(targets, "targets")
+    as_integer(blank, "blank")
     if log_probs.dtype not in _FLOATS:
         raise InputError(f"log_probs have type {log_probs.dtype}: must be floating-point numbers")
     if log_probs.dim() not in (2, 3):
@@ -230,7 +237,7 @@ def _prepare(
     classes = log_probs.shape[-1]
     if not 0 <= blank < classes:
         raise InputError(f"blank is {blank}: must be 0 to {classes - 1}")
-    _require_integers(targets, "targets")
+    integers(targets, "targets")
     single = log_probs.dim() == 2
     frames = log_probs.unsqueeze(1) if single else log_probs
     rows = frames.shape[1]
@@ -243,17 +250,11 @@ def _prepare(
 
 
 def _lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
-    found = torch.as_tensor(lengths)
-    _require_integers(found, name)
+    found = integers(lengths, name)
     found = found.reshape(1) if found.dim() == 0 else found
     if found.shape != (rows,):
         raise InputError(f"{name} have shape {_shape(found)}: must be ({rows},), one a batch row")
     return found
-
-
-def _require_integers(values: Tensor, name: str) -> None:
-    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
-        raise InputError(f"{name} have type {values.dtype}: must be integers")
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
@@ -309,6 +310,14 @@ def _check(x: _Batch, blank: int) -> Callable[[], None] | None:
             raise InputError(_mistake(x, blank, int(found.argmax())))
 
     return finish
+
+
+def _check_numbers(x: _Batch, loss: Tensor) -> None:
+    """A NaN makes a path impossible to the native core: looked for where a loss is not finite."""
+    for row in (~torch.isfinite(loss.detach())).nonzero().flatten().tolist():
+        bad = torch.isnan(x.frames[: int(x.input_lengths[row]), row]).nonzero()
+        if len(bad):
+            raise InputError(f"log_probs of batch row {row}, frame {int(bad[0, 0])} are nan")
 
 
 def _mistake(x: _Batch, blank: int, row: int) -> str:

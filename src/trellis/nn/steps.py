@@ -11,7 +11,14 @@ from torch import Tensor
 
 from trellis.errors import InputError
 
-__all__ = ["Steps", "check_emissions", "check_tags", "steps_of"]
+__all__ = [
+    "Steps",
+    "check_emissions",
+    "check_tags",
+    "check_tensor",
+    "integers",
+    "steps_of",
+]
 
 
 class Steps(NamedTuple):
@@ -46,6 +53,27 @@ class Steps(NamedTuple):
         return torch.zeros_like(x).scatter(1, index.expand(x.shape), x)
 
 
+def check_tensor(value: Any, name: str) -> None:
+    """Raise if it is not a tensor."""
+    if not isinstance(value, Tensor):
+        raise InputError(f"{name} must be a tensor, not {type(value).__name__}")
+
+
+def integers(value: Any, name: str, device: torch.device | None = None) -> Tensor:
+    """Integers as a tensor, from one or from a list.
+
+    >>> integers([3, 1], "lengths")
+    tensor([3, 1])
+    """
+    try:
+        found = torch.as_tensor(value, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} must be integers, not {value!r:.60}") from None
+    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise InputError(f"{name} have type {found.dtype}: must be integers")
+    return found
+
+
 def steps_of(emissions: Tensor, mask: Tensor | None, lengths: Any, validate: bool) -> Steps:
     """From a mask or lengths, either of which may be None, for emissions (B, T, L)."""
     rows, width = emissions.shape[:2]
@@ -72,8 +100,8 @@ def steps_of(emissions: Tensor, mask: Tensor | None, lengths: Any, validate: boo
 def _lengths(lengths: Any, rows: int, width: int, device: torch.device) -> Tensor:
     if lengths is None:
         return torch.full((rows,), width, dtype=torch.int64, device=device)
-    found = torch.as_tensor(lengths, device=device)
-    if found.shape != (rows,) or found.is_floating_point():
+    found = integers(lengths, "lengths", device)
+    if found.shape != (rows,):
         raise InputError(f"lengths must be {rows} integers, not of shape {tuple(found.shape)}")
     return found.to(torch.int64)
 
@@ -91,6 +119,7 @@ def _check_lengths(lengths: Tensor, width: int) -> None:
 
 def check_emissions(emissions: Tensor, num_tags: int, batch_first: bool) -> Tensor:
     """Emissions as (B, T, L)."""
+    check_tensor(emissions, "emissions")
     if emissions.dim() != 3:
         raise InputError(f"emissions must have 3 dimensions, not {emissions.dim()}")
     if emissions.shape[2] != num_tags:

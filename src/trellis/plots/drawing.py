@@ -6,6 +6,7 @@ Shades are blue or red of some opacity on paper, so that they follow the palette
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -85,7 +86,7 @@ def cut(text: str, width: float, size: float = 12.0) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class Shape(ABC):
     """What all shapes have: colours, a tooltip, and what they stand for in the picture."""
 
     fill: str | None = None
@@ -116,9 +117,9 @@ class Shape:
         opened = " ".join([f"<{name}", *written])
         return f"{opened}>{content}</{name}>" if content else f"{opened}/>"
 
+    @abstractmethod
     def _element(self) -> tuple[str, dict[str, object], str]:
         """Name, attributes and content of the element."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,10 @@ def expected_counts(
 
 
 def _weights(weights: Array | Sequence[float], count: int) -> NDArray[np.float64]:
-    found = np.ascontiguousarray(weights, dtype=np.float64)
+    try:
+        found = np.ascontiguousarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"weights must be numbers, not {weights!r:.60}") from None
     if found.shape != (count,):
         raise InputError(f"weights have shape {found.shape}, but there are {count} sequences")
     bad = np.flatnonzero(~((found > 0) & (found < np.inf)))
