@@ -67,24 +67,21 @@ class Chain {
                        std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
                        Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
                        std::optional<In<double, 1>> weights) const {
-    const auto unary = nb::cast<Out<T, 2>>(rows);
-    if (weights) check_size(weights->shape(0));
-    check_rows(unary.shape(0), unary.shape(1));
-    check_size(log_z.shape(0));
-    if (counts) check_square(counts->shape(0), counts->shape(1));
-    if (pairwise) {
-      require(pairwise_starts.has_value(), "pairwise needs pairwise_starts");
-      check_matrices(*pairwise, *pairwise_starts);
-    }
-    const MarginalsOut<T> out{unary.data(),
-                              pairwise ? pairwise->data() : nullptr,
-                              pairwise_starts ? pairwise_starts->data() : nullptr,
-                              counts ? counts->data() : nullptr,
-                              log_z.data(),
-                              outcome(outcomes),
-                              weights ? weights->data() : nullptr};
+    const MarginalsOut<T> out =
+        checked(nb::cast<Out<T, 2>>(rows), pairwise, pairwise_starts, counts, log_z, outcomes, weights);
     return run_and_cut<Purpose::probabilities>(
         rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
+  }
+
+  // From what marginals() has made; the outcomes are those of the labels.
+  void subtract_paths(Integers labels, Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
+                      std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
+                      Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
+                      std::optional<In<double, 1>> weights) const {
+    check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
+    const MarginalsOut<T> out =
+        checked(unary, pairwise, pairwise_starts, counts, log_z, outcomes, weights);
+    run<Purpose::paths>([&](const ChainBatch<T>& c) { c.subtract_paths(labels.data(), out); });
   }
 
   nb::object viterbi(const nb::object& rows, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
@@ -141,6 +138,28 @@ class Chain {
 
  private:
   std::int64_t count() const { return static_cast<std::int64_t>(starts_.size()); }
+
+  MarginalsOut<T> checked(const Out<T, 2>& unary, const std::optional<Out<T, 3>>& pairwise,
+                          const std::optional<Integers>& pairwise_starts,
+                          const std::optional<Out<double, 2>>& counts, const Out<double, 1>& log_z,
+                          const Out<std::int64_t, 2>& outcomes,
+                          const std::optional<In<double, 1>>& weights) const {
+    if (weights) check_size(weights->shape(0));
+    check_rows(unary.shape(0), unary.shape(1));
+    check_size(log_z.shape(0));
+    if (counts) check_square(counts->shape(0), counts->shape(1));
+    if (pairwise) {
+      require(pairwise_starts.has_value(), "pairwise needs pairwise_starts");
+      check_matrices(*pairwise, *pairwise_starts);
+    }
+    return {unary.data(),
+            pairwise ? pairwise->data() : nullptr,
+            pairwise_starts ? pairwise_starts->data() : nullptr,
+            counts ? counts->data() : nullptr,
+            log_z.data(),
+            outcome(outcomes),
+            weights ? weights->data() : nullptr};
+  }
 
   template <Purpose kPurpose, class Call>
   void run(const Call& call) const {
@@ -284,6 +303,9 @@ void bind(nb::module_& m, const char* name) {
       .def("marginals", &C::marginals, nb::arg("unary"), nb::arg("pairwise").none(),
            nb::arg("pairwise_starts").none(), nb::arg("counts").none(), nb::arg("log_z"),
            nb::arg("outcomes"), nb::arg("weights").none())
+      .def("subtract_paths", &C::subtract_paths, nb::arg("labels"), nb::arg("unary"),
+           nb::arg("pairwise").none(), nb::arg("pairwise_starts").none(), nb::arg("counts").none(),
+           nb::arg("log_z"), nb::arg("outcomes"), nb::arg("weights").none())
       .def("viterbi", &C::viterbi)
       .def("max_marginals", &C::max_marginals)
       .def("entropy", &C::entropy)

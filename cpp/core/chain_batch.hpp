@@ -68,7 +68,7 @@ class ChainBatch {
         s_(shared_->view()),
         // Sequences that need several blocks, or cannot share a transition matrix, go alone.
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
-    constexpr double kWorthThreads = 50'000;  // label pairs; below, waking a thread costs more
+    constexpr double kWorthThreads = 1'000'000;  // label pairs; below, waking a thread costs more
     const double pairs = static_cast<double>(groups_.rows()) * batch.labels * batch.labels;
     threads_ = pairs < kWorthThreads ? 1 : threads;
   }
@@ -208,6 +208,17 @@ class ChainBatch {
     }
   }
 
+  // Takes what one given path of each sequence uses off the expected counts that marginals() has made,
+  // and its score off log Z: -log p(path) and its gradient are left.
+  void subtract_paths(const std::int64_t* labels, const MarginalsOut<T>& out) const {
+    for (std::int64_t i = 0; i < batch_.count; ++i) {
+      double score = 0.0;
+      out.outcomes[i] = subtract_path(i, labels + batch_.starts[i], out, &score);
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      out.log_z[i] = score == -kInfinity ? kInfinity : out.log_z[i] - score;
+    }
+  }
+
  private:
   static constexpr std::int64_t kForwardRows = 64;  // rows in hand when only log Z is asked for
 
@@ -310,6 +321,29 @@ class ChainBatch {
       out.outcomes[i] = lanes[r].outcome;
       if (lanes[r].outcome.status == Status::needs_log_space) memory.rescue.push_back(i);
     }
+  }
+
+  Outcome subtract_path(std::int64_t i, const std::int64_t* y, const MarginalsOut<T>& out,
+                        double* score) const {
+    const Sequence<T> x = batch_.sequence(i);
+    T* const unary = out.unary + batch_.starts[i] * s_.labels;
+    const double weight = weight_of(i, out);
+    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.labels;
+    for (std::int64_t t = 0; t < x.length; ++t) {
+      if (y[t] < 0 || y[t] >= s_.labels) return {Status::bad_label, t};
+      const int b = static_cast<int>(y[t]);
+      unary[t * s_.labels + b] -= static_cast<T>(weight);
+      *score += unary_score(x, t, b);
+      if (t == 0) continue;
+      const int a = static_cast<int>(y[t - 1]);
+      const std::int64_t pair = static_cast<std::int64_t>(a) * s_.labels + b;
+      *score += transition_score(x, t, a, b);
+      if (out.counts != nullptr) out.counts[pair] -= weight;
+      if (out.pairwise != nullptr) {
+        out.pairwise[(out.pairwise_starts[i] + t - 1) * square + pair] -= static_cast<T>(weight);
+      }
+    }
+    return {};
   }
 
   static double weight_of(std::int64_t i, const MarginalsOut<T>& out) {

@@ -39,6 +39,17 @@ class ChainFloat64:
         outcomes: _Integers,
         weights: _Doubles | None,
     ) -> list[NDArray[Any]] | None: ...
+    def subtract_paths(
+        self,
+        labels: _Integers,
+        unary: NDArray[Any],
+        pairwise: NDArray[Any] | None,
+        pairwise_starts: _Integers | None,
+        counts: _Doubles | None,
+        log_z: _Doubles,
+        outcomes: _Integers,
+        weights: _Doubles | None,
+    ) -> None: ...
     def viterbi(
         self, labels: _Integers, score: _Doubles, outcomes: _Integers
     ) -> list[NDArray[Any]] | None: ...

@@ -1,8 +1,8 @@
 """The chain as operators of PyTorch: the native core on CPU tensors, Triton kernels on CUDA ones.
 
-``value`` is log Z(x), or -log p(y | x) = log Z(x) - score(x, y) where tags are given. Its gradient
-is the expected counts, less those of the tags. Registered with `torch.library`, so that autograd,
-`torch.compile` and `torch.export` know them.
+``value`` is log Z(x), or log p(y | x) = score(x, y) - log Z(x) where tags are given. The gradient
+of log Z is the expected counts; that of log p is those of the tags less these. Registered with
+`torch.library`, so that autograd, `torch.compile` and `torch.export` know them.
 """
 
 from importlib import import_module
@@ -15,7 +15,14 @@ from torch import Tensor
 from trellis.errors import InfeasibleError
 from trellis.inference import chain
 
-__all__ = ["chain_gradient", "chain_value", "chain_viterbi", "log_partition", "marginals"]
+__all__ = [
+    "best_path",
+    "chain_gradient",
+    "chain_value",
+    "chain_viterbi",
+    "log_partition",
+    "marginals",
+]
 
 
 def _kernels() -> Any:
@@ -44,32 +51,36 @@ def _value(
     tags: Tensor | None,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Log Z of each row, less the score of its tags if given; and what the gradient needs.
+    """Log Z of each row, or log p of its tags if given; and what the gradient needs.
 
-    That is α on a card. On the CPU it is the gradient itself, if ``gradient`` says that it is
-    wanted: the expected counts of the emissions, and of the transitions summed over the batch.
+    That is α on a card. On the CPU it is the gradient of log Z or of -log p itself, if ``gradient``
+    says that it is wanted: of the emissions, and of the transitions summed over the batch.
     """
     unary, pairs = emissions.new_empty(0), emissions.new_empty(0)
     if emissions.is_cuda:
         value, alpha = _kernels().forward(emissions, transitions, start, end, lengths, tags)
         return value, alpha, pairs
     scores, own = _arrays(emissions, transitions, start, end), lengths.numpy()
-    value = None
+    labels = None if tags is None else tags.numpy()
     if gradient:
         try:
-            found = chain.expected_counts(*scores, lengths=own)
+            found = chain.expected_counts(*scores, lengths=own, labels=labels)
         except InfeasibleError:  # some row has no path: the gradient is left for later
             pass
         else:
-            value = np.asarray(found.log_partition)
             unary, pairs = (torch.from_numpy(np.asarray(part)) for part in found[:2])
-    if value is None:
-        value = np.asarray(chain.log_partition(*scores, lengths=own))
-    if tags is not None:
-        used = np.asarray(chain.score(*scores, labels=tags.numpy(), lengths=own))
+            sign = 1.0 if labels is None else -1.0
+            return _number(emissions, sign * np.asarray(found.log_partition)), unary, pairs
+    value = np.asarray(chain.log_partition(*scores, lengths=own))
+    if labels is not None:
+        used = np.asarray(chain.score(*scores, labels=labels, lengths=own))
         dead = np.isneginf(used)
-        value = np.where(dead, np.inf, value - np.where(dead, 0.0, used))
-    return torch.from_numpy(value).to(_accurate(emissions)), unary, pairs
+        value = np.where(dead, -np.inf, np.where(dead, 0.0, used) - value)
+    return _number(emissions, value), unary, pairs
+
+
+def _number(emissions: Tensor, value: Any) -> Tensor:
+    return torch.from_numpy(value).to(_accurate(emissions))
 
 
 chain_value = torch.library.custom_op("trellis::chain_value", _value, mutates_args=())
@@ -99,7 +110,7 @@ def _(
     )
 
 
-def _gradient(
+def _gradients(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
@@ -117,15 +128,32 @@ def _gradient(
         )
     else:
         own, each = lengths.numpy(), weight.double().numpy()
+        labels = None if tags is None else tags.numpy()
+        each = each if labels is None else -each
         scores = _arrays(emissions, transitions, start, end)
-        if not alpha.numel():  # some row may have no path, and then no gradient
-            each = np.where(np.isneginf(chain.log_partition(*scores, lengths=own)), 0.0, each)
-        counts = _expected(scores, own, alpha.numpy(), pairs.numpy(), each)
-        if tags is not None:
-            _subtract_used(counts, tags.numpy(), own, each)
+        counts = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
         found = [torch.from_numpy(part) for part in counts]
     pairs_of = zip(found, (emissions, transitions, start, end), strict=True)
     e, a, s, f = (g.to(like.dtype) for g, like in pairs_of)
+    return e, a, s, f
+
+
+def _gradient(
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor,
+    tags: Tensor | None,
+    alpha: Tensor,
+    pairs: Tensor,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The same in memory of its own, as an operator must give it."""
+    given = (emissions, transitions, start, end, lengths, tags, alpha, pairs, weight)
+    own = {x.untyped_storage().data_ptr() for x in (alpha, pairs)}
+    found = _gradients(*given)
+    e, a, s, f = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
     return e, a, s, f
 
 
@@ -145,54 +173,42 @@ def _(
 
 
 def _expected(
-    scores: list[Any], lengths: Any, unary: Any, pairs: Any, weight: Any
+    scores: list[Any], lengths: Any, labels: Any, unary: Any, pairs: Any, weight: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """Expected counts on the CPU, each row times its weight.
+    """The gradients that `_value` has made on the CPU, or makes now, each row times its weight.
 
     In NumPy, on one thread: PyTorch's and those of the native core would be in each other's way.
     """
     alike = bool((weight == weight[0]).all())
     if not unary.size or not (alike or scores[1].ndim > 2):
-        unary, pairs = _counts(scores, lengths, weight)
-    else:
+        unary, pairs = _counts(scores, lengths, labels, weight)
+    elif not alike or weight[0] != 1.0:  # 1, as in a loss that is summed, needs no copy
         unary = unary * weight[:, None, None].astype(unary.dtype)
         pairs = pairs * (weight[0] if alike else weight[:, None, None, None])
     last = unary[np.arange(len(unary)), lengths - 1]
     return unary, pairs, unary[:, 0].sum(axis=0, dtype=float), last.sum(axis=0, dtype=float)
 
 
-def _counts(scores: list[Any], lengths: Any, weight: Any) -> tuple[Any, Any]:
-    """Of weights that differ, of any sign; rows of weight 0 may have no path."""
+def _counts(scores: list[Any], lengths: Any, labels: Any, weight: Any) -> tuple[Any, Any]:
+    """Of weights that differ, of any sign; rows without a path have no gradient."""
+    possible = ~np.isneginf(chain.log_partition(*scores, lengths=lengths))
     unary, pairs = np.zeros(scores[0].shape, scores[0].dtype), np.zeros(scores[1].shape)
     for sign in (1.0, -1.0):
-        rows = sign * weight > 0
+        rows = possible & (sign * weight > 0)
         if not rows.any():
             continue
-        own = [a[rows] if a.ndim > 2 else a for a in scores]
-        found = chain.expected_counts(*own, lengths=lengths[rows], weights=sign * weight[rows])
+        found = chain.expected_counts(
+            *(a[rows] if a.ndim > 2 else a for a in scores),
+            lengths=lengths[rows],
+            labels=None if labels is None else labels[rows],
+            weights=sign * weight[rows],
+        )
         unary[rows] = sign * np.asarray(found.unary)
         if pairs.ndim > 2:
             pairs[rows] = sign * np.asarray(found.transition)
         else:
             pairs += sign * np.asarray(found.transition)
     return unary, pairs
-
-
-def _subtract_used(found: tuple[Any, Any, Any, Any], tags: Any, lengths: Any, weight: Any) -> None:
-    """Take off what the tags use themselves."""
-    e, a, s, f = found
-    rows, steps = np.nonzero(np.arange(tags.shape[1]) < lengths[:, None])
-    e[rows, steps, tags[rows, steps]] -= weight[rows].astype(e.dtype)
-    inner = steps > 0
-    rows, steps = rows[inner], steps[inner]
-    before, after, count = tags[rows, steps - 1], tags[rows, steps], len(s)
-    if a.ndim > 2:
-        a[rows, steps - 1, before, after] -= weight[rows].astype(a.dtype)
-    else:
-        cells = np.bincount(before * count + after, weight[rows], minlength=count * count)
-        a -= cells.reshape(count, count)
-    s -= np.bincount(tags[:, 0], weight, minlength=count)
-    f -= np.bincount(tags[np.arange(len(tags)), lengths - 1], weight, minlength=count)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -230,14 +246,15 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        found = _EagerGradient.apply(*ctx.saved_tensors, weight)  # type: ignore[no-untyped-call]
-        return (*found, None, None, None)
+        # only a function of its own knows how to refuse a second derivative
+        gradient: Any = _EagerGradient.apply if torch.is_grad_enabled() else _gradients
+        return (*gradient(*ctx.saved_tensors, weight), None, None, None)
 
 
 class _EagerGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        return _gradient(*inputs)
+        return _gradients(*inputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -252,7 +269,7 @@ def log_partition(
     lengths: Tensor,
     tags: Tensor | None = None,
 ) -> Tensor:
-    """Log Z of each row, less the score of its tags if given, differentiable."""
+    """Log Z of each row, or log p of its tags if given, differentiable."""
     scores = (emissions, transitions, start, end)
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
     if torch.compiler.is_compiling():
@@ -279,8 +296,7 @@ def marginals(
 # ---- the best path
 
 
-@torch.library.custom_op("trellis::chain_viterbi", mutates_args=())
-def chain_viterbi(
+def _viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The best labels of each row, 0 behind its length, and their score."""
@@ -293,8 +309,21 @@ def chain_viterbi(
     return labels, torch.from_numpy(np.asarray(path.score)).to(_accurate(emissions))
 
 
+chain_viterbi = torch.library.custom_op("trellis::chain_viterbi", _viterbi, mutates_args=())
+
+
 @chain_viterbi.register_fake
 def _(emissions: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     rows, steps = emissions.shape[:2]
     labels = emissions.new_empty((rows, steps), dtype=torch.int64)
     return labels, emissions.new_empty((rows,), dtype=_accurate(emissions))
+
+
+def best_path(
+    emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same without the dispatcher, where nothing traces it."""
+    scores = (emissions.detach(), transitions.detach(), start.detach(), end.detach(), lengths)
+    plain = type(emissions) is Tensor and not torch.compiler.is_compiling()
+    found: tuple[Tensor, Tensor] = (_viterbi if plain else chain_viterbi)(*scores)
+    return found

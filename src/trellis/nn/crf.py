@@ -12,7 +12,7 @@ from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.native import as_integer
 from trellis.nn import reference
-from trellis.nn.chain_ops import chain_viterbi, log_partition, marginals
+from trellis.nn.chain_ops import best_path, log_partition, marginals
 from trellis.nn.steps import Steps, check_emissions, check_tags, check_tensor, steps_of
 
 __all__ = ["CRF"]
@@ -136,7 +136,7 @@ class CRF(nn.Module):
         else:
             own = tags if self.batch_first else tags.transpose(0, 1)
             checked = check_tags(own, steps, _like(emissions, self.batch_first), self._looks())
-            value = -log_partition(e, *scores, steps.lengths, checked)
+            value = log_partition(e, *scores, steps.lengths, checked)
         return _reduced(value, reduction, steps)
 
     def log_partition(
@@ -181,7 +181,7 @@ class CRF(nn.Module):
         With ``padded``, a tensor in the layout of the mask, with that number where no step counts.
         """
         e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
-        labels, _ = chain_viterbi(e.detach(), *(s.detach() for s in scores), steps.lengths)
+        labels, _ = best_path(e, *scores, steps.lengths)
         if padded is not None:
             found = steps.back(labels, padded)
             if steps.order is not None:

@@ -153,13 +153,21 @@ def _forward_backward(
     pairs: Array | None = None,
     counts: NDArray[np.float64] | None = None,
     weights: NDArray[np.float64] | None = None,
+    labels: Integers | None = None,
 ) -> tuple[Array, Rows, NDArray[np.float64]]:
-    """Unary marginals as flat rows and in the caller's layout, log Z; others where given room."""
+    """Unary marginals as flat rows and in the caller's layout, log Z; others where given room.
+
+    With labels, what these use is taken off all of them.
+    """
     flat = s.new_rows((s.labels,), s.dtype, 0.0)
     log_z, outcomes = np.zeros(len(s.layout.starts)), s.new_outcomes()
     pair_starts = None if pairs is None else s.layout.pair_starts()
-    pieces = s.core().marginals(flat, pairs, pair_starts, counts, log_z, outcomes, weights)
+    core = s.core()
+    pieces = core.marginals(flat, pairs, pair_starts, counts, log_z, outcomes, weights)
     s.raise_for(outcomes, log_z)
+    if labels is not None:
+        core.subtract_paths(labels, flat, pairs, pair_starts, counts, log_z, outcomes, weights)
+        s.raise_for_labels(outcomes, labels)
     return flat, s.layout.per_position(flat, pieces), log_z
 
 
@@ -171,27 +179,33 @@ def expected_counts(
     *,
     mask: Arrays | None = None,
     lengths: Array | Sequence[int] | None = None,
+    labels: Arrays | None = None,
     weights: Array | Sequence[float] | None = None,
     n_jobs: int | None = None,
 ) -> Counts:
     """∂ log Z / ∂ each argument, in its shape: how often the model expects to use each score.
 
-    Sums over the batch where an argument is shared by it. The gradient of log p(y) is what y uses
-    minus these. ``weights``, one positive number a sequence, multiply all that comes from it.
+    Sums over the batch where an argument is shared by it. With ``labels``, less what they use
+    themselves: the gradient of -log p(labels), which then takes the place of log Z (inf if they are
+    forbidden). ``weights``, one positive number a sequence, multiply all counts that come from it.
 
     >>> expected_counts(np.zeros((3, 2)), np.zeros((2, 2))).transition
     array([[0.5, 0.5],
            [0.5, 0.5]])
+    >>> expected_counts(np.zeros((3, 2)), np.zeros((2, 2)), labels=[0, 0, 1]).transition
+    array([[-0.5, -0.5],
+           [ 0.5,  0.5]])
     """
     s = prepare(unary, transition, start, end, mask, lengths, n_jobs)
     w = None if weights is None else _weights(weights, len(s.layout.starts))
+    y = None if labels is None else flat_labels(labels, s)
     used: Rows
     if s.transition is not None:
         used = np.empty(s.transition.shape)
-        flat, unary_counts, log_z = _forward_backward(s, counts=used, weights=w)
+        flat, unary_counts, log_z = _forward_backward(s, counts=used, weights=w, labels=y)
     else:
         pairs = s.new_pairs()
-        flat, unary_counts, log_z = _forward_backward(s, pairs=pairs, weights=w)
+        flat, unary_counts, log_z = _forward_backward(s, pairs=pairs, weights=w, labels=y)
         used = s.layout.per_pair(pairs)
         if s.layout.padded and np.ndim(cast(Array, transition)) == 3:
             used = cast(Array, used).sum(axis=0, dtype=np.float64)

@@ -44,6 +44,7 @@ class Counts(NamedTuple):
     start: NDArray[np.float64]
     end: NDArray[np.float64]
     log_partition: Numbers
+    """log Z, or -log p of the labels where they were given."""
 
 
 class Path(NamedTuple):
