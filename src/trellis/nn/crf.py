@@ -126,17 +126,17 @@ class CRF(nn.Module):
             raise InputError(
                 f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}"
             )
-        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
         check_tensor(tags, "tags")
-        if tags.dtype == torch.bool:
+        own = None if tags.dtype == torch.bool else tags
+        e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own)
+        if own is None:
             allowed = check_allowed(tags, emissions, self.batch_first)
             known = e.masked_fill(~steps.front(allowed), -torch.inf)
             inside = log_partition(known, *scores, steps.lengths)
             value = inside - log_partition(e, *scores, steps.lengths)
         else:
-            own = tags if self.batch_first else tags.transpose(0, 1)
-            checked = check_tags(own, steps, _like(emissions, self.batch_first), self._looks())
-            value = log_partition(e, *scores, steps.lengths, checked)
+            labels = steps.front(self._rows_first(own).to(torch.int64))
+            value = log_partition(e, *scores, steps.lengths, labels)
         return _reduced(value, reduction, steps)
 
     def log_partition(
@@ -238,15 +238,25 @@ class CRF(nn.Module):
     def _looks(self) -> bool:
         return self.validate and not torch.compiler.is_compiling()
 
+    def _rows_first(self, x: Tensor) -> Tensor:
+        return x if self.batch_first else x.transpose(0, 1)
+
     def _prepared(
-        self, emissions: Tensor, mask: Tensor | None, lengths: Any, transitions: Tensor | None
+        self,
+        emissions: Tensor,
+        mask: Tensor | None,
+        lengths: Any,
+        transitions: Tensor | None,
+        tags: Tensor | None = None,
     ) -> tuple[Tensor, Steps, tuple[Tensor, Tensor, Tensor]]:
         """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
         e = check_emissions(emissions, self.num_tags, self.batch_first)
         if mask is not None:
             check_tensor(mask, "mask")
-        own = mask if mask is None or self.batch_first else mask.transpose(0, 1)
-        steps = steps_of(e, own, lengths, self._looks())
+            mask = self._rows_first(mask)
+        if tags is not None:
+            tags = check_tags(self._rows_first(tags), e)
+        steps = steps_of(e, mask, lengths, tags, self._looks())
         pairs, start, end = self._scores()
         if transitions is not None:
             check_tensor(transitions, "transitions")
@@ -293,10 +303,6 @@ def check_allowed(allowed: Tensor, emissions: Tensor, batch_first: bool) -> Tens
         shapes = f"{tuple(allowed.shape)}, but emissions {tuple(emissions.shape)}"
         raise InputError(f"possible tags have shape {shapes}")
     return allowed if batch_first else allowed.transpose(0, 1)
-
-
-def _like(emissions: Tensor, batch_first: bool) -> Tensor:
-    return emissions if batch_first else emissions.transpose(0, 1)
 
 
 def _forbidden(

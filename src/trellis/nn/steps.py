@@ -4,6 +4,7 @@ A masked step is taken out of the chain: its neighbours become neighbours. What 
 is moved to the front, so that all that follows knows lengths alone.
 """
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -74,27 +75,58 @@ def integers(value: Any, name: str, device: torch.device | None = None) -> Tenso
     return found
 
 
-def steps_of(emissions: Tensor, mask: Tensor | None, lengths: Any, validate: bool) -> Steps:
-    """From a mask or lengths, either of which may be None, for emissions (B, T, L)."""
-    rows, width = emissions.shape[:2]
+def steps_of(
+    emissions: Tensor, mask: Tensor | None, lengths: Any, tags: Tensor | None, validate: bool
+) -> Steps:
+    """From a mask or lengths, either of which may be None, for emissions (B, T, L).
+
+    With ``validate``, lengths and tags (B, T) that are impossible are errors.
+    """
+    rows, width, labels = emissions.shape
     if mask is not None and lengths is not None:
         raise InputError("mask and lengths are two ways to say the same: give one of them")
+    if mask is not None:
+        _check_grid(mask, "mask", emissions)
+    found = None if mask is not None else _lengths(lengths, rows, width, emissions.device)
+    if validate and emissions.is_cuda and not (mask is None and lengths is None and tags is None):
+        return _seen_on_card(mask, found, tags, width, labels)
     if mask is None:
-        found = _lengths(lengths, rows, width, emissions.device)
-        if validate and lengths is not None:
-            _check_lengths(found, width)
-        return Steps(found, None)
-    if mask.shape != (rows, width):
-        raise InputError(f"mask has shape {tuple(mask.shape)}, but emissions {(rows, width)}")
-    if mask.device != emissions.device:
-        raise InputError(f"mask is on {mask.device}, but emissions on {emissions.device}")
-    mask = mask.bool()
-    found = mask.sum(dim=1)
+        steps = Steps(_known(found), None)
+    else:
+        mask = mask.bool()
+        in_front = validate and bool((mask[:, :-1] >= mask[:, 1:]).all())
+        order = None if in_front else (~mask).to(torch.uint8).argsort(dim=1, stable=True)
+        steps = Steps(mask.sum(dim=1), order)
     if validate:
+        _check_lengths(steps.lengths, width)
+        if tags is not None:
+            t = torch.arange(width, device=tags.device)
+            inside = t < steps.lengths[:, None] if mask is None else mask
+            _check_tags(tags, inside, labels)
+    return steps
+
+
+def _known(lengths: Tensor | None) -> Tensor:
+    assert lengths is not None
+    return lengths
+
+
+def _seen_on_card(
+    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, width: int, labels: int
+) -> Steps:
+    """All that must be known of a batch by one kernel and one look at what it found."""
+    engine = import_module("trellis.inference.chain.triton")
+    if mask is None and tags is None:
+        _check_lengths(_known(lengths), width)
+        return Steps(_known(lengths), None)
+    found, order, status = engine.look(mask, lengths, tags, labels)
+    seen = status.cpu().numpy()
+    most = int(seen.max())
+    if most > 1:
         _check_lengths(found, width)
-    if not emissions.is_cuda and validate and bool((mask[:, :-1] >= mask[:, 1:]).all()):
-        return Steps(found, None)
-    return Steps(found, (~mask).to(torch.uint8).argsort(dim=1, stable=True))
+        t = torch.arange(width, device=found.device)
+        _check_tags(_known(tags), t < found[:, None] if mask is None else mask, labels)
+    return Steps(found, order if mask is not None and most else None)
 
 
 def _lengths(lengths: Any, rows: int, width: int, device: torch.device) -> Tensor:
@@ -132,28 +164,28 @@ def check_emissions(emissions: Tensor, num_tags: int, batch_first: bool) -> Tens
     return found
 
 
-def check_tags(tags: Tensor, steps: Steps, emissions: Tensor, validate: bool) -> Tensor:
-    """Tags of the steps that count, in front; whatever stands elsewhere becomes 0."""
-    if tags.shape != emissions.shape[:2]:
-        raise InputError(
-            f"tags have shape {tuple(tags.shape)}, but emissions {tuple(emissions.shape[:2])}"
-        )
-    if tags.device != emissions.device:
-        raise InputError(f"tags are on {tags.device}, but emissions on {emissions.device}")
-    if tags.is_floating_point():
+def check_tags(tags: Tensor, emissions: Tensor) -> Tensor:
+    """Tags (B, T) as integers of 64 bits; what they are is looked at with the steps."""
+    _check_grid(tags, "tags", emissions)
+    if tags.is_floating_point() or tags.is_complex():
         raise InputError(f"tags must be integers, not {tags.dtype}")
-    tags = steps.front(tags.to(torch.int64))
-    if emissions.is_cuda and not validate:
-        return tags  # the kernels do not look behind the lengths
-    inside = torch.arange(tags.shape[1], device=tags.device) < steps.lengths[:, None]
-    tags = tags.masked_fill(~inside, 0)
-    if validate:
-        bad = (tags < 0) | (tags >= emissions.shape[2])
-        if bool(bad.any()):
-            row, step = bad.nonzero()[0].tolist()
-            at = step if steps.order is None else int(steps.order[row, step])
-            raise InputError(
-                f"row {row} of the batch, step {at}: tag {int(tags[row, step])} is not one of "
-                f"{emissions.shape[2]}"
-            )
-    return tags
+    return tags.to(torch.int64)
+
+
+def _check_grid(grid: Tensor, name: str, emissions: Tensor) -> None:
+    """Something of each step."""
+    due = tuple(emissions.shape[:2])
+    if grid.shape != due:
+        raise InputError(f"{name} of shape {tuple(grid.shape)} for emissions of {due} steps")
+    if grid.device != emissions.device:
+        raise InputError(f"{name} on {grid.device} for emissions on {emissions.device}")
+
+
+def _check_tags(tags: Tensor, inside: Tensor, labels: int) -> None:
+    bad = ((tags < 0) | (tags >= labels)) & inside.bool()
+    if bool(bad.any()):
+        row, step = bad.nonzero()[0].tolist()
+        raise InputError(
+            f"row {row} of the batch, step {step}: tag {int(tags[row, step])} is not one of "
+            f"{labels}"
+        )

@@ -148,3 +148,35 @@ def test_weights_multiply_what_comes_from_a_sequence(shape: tuple[int, ...], sca
 def test_bad_weights(weights: Any) -> None:
     with pytest.raises(InputError, match="weight"):
         chain.expected_counts(np.zeros((2, 3, 2)), np.zeros((2, 2)), weights=weights)
+
+
+@pytest.mark.parametrize("positional", [False, True])
+def test_with_labels_it_is_the_gradient_of_their_probability(positional: bool) -> None:
+    rng = np.random.default_rng(positional)
+    shape = (3, 4, 3, 3) if positional else (3, 3)
+    scores = {
+        "unary": rng.normal(size=(3, 5, 3)),
+        "transition": rng.normal(size=shape),
+        "start": rng.normal(size=3),
+        "end": rng.normal(size=3),
+    }
+    rest = {"lengths": [5, 3, 1], "labels": rng.integers(3, size=(3, 5))}
+    weights = np.array([0.5, 2.0, 1.0])
+    found = chain.expected_counts(**scores, **rest, weights=weights)
+    np.testing.assert_allclose(found.log_partition, -chain.log_prob(**scores, **rest), atol=1e-12)
+    for name, value in scores.items():
+
+        def loss(x: np.ndarray, name: str = name) -> float:
+            return float(-weights @ chain.log_prob(**(scores | {name: x}), **rest))
+
+        want = central_difference(loss, value)
+        np.testing.assert_allclose(getattr(found, name), want, rtol=0, atol=TOLERANCE)
+
+
+def test_labels_that_are_forbidden_or_wrong() -> None:
+    never = np.array([[0.0, -np.inf], [0.0, 0.0]])
+    found = chain.expected_counts(np.zeros((2, 2)), never, labels=[0, 1])
+    assert found.log_partition == np.inf
+    np.testing.assert_allclose(found.unary, [[1 / 3 - 1, 2 / 3], [2 / 3, 1 / 3 - 1]])
+    with pytest.raises(InputError, match="label of sequence 1, position 0 is 2"):
+        chain.expected_counts(np.zeros((2, 1, 2)), np.zeros((2, 2)), labels=[[0], [2]])

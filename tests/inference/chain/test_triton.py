@@ -118,6 +118,7 @@ def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
             unary[np.arange(len(tags)), tags] -= 1.0
             for t, pair in enumerate(pairwise(tags)):
                 pairs[pair if pairs.ndim == 2 else (t, *pair)] -= 1.0
+            values[b], unary, pairs = -values[b], -unary, -pairs
         found[0][b, : len(unary)] = weight * unary
         if pairs.ndim == 2:
             found[1] += weight * pairs
@@ -244,7 +245,7 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
     p.emissions[2, 0] = -INF
     value, alpha = engine.forward(*p.scores)
     assert value.isneginf().tolist() == [True, False, True]
-    assert engine.forward(*p.scores, p.tags)[0].isposinf().tolist() == [True, False, True]
+    assert engine.forward(*p.scores, p.tags)[0].isneginf().tolist() == [True, False, True]
     for tags in (None, p.tags):
         found = engine.backward(*p.scores, tags, alpha, p.weight)
         assert not any(part.isnan().any() for part in found)
@@ -259,11 +260,11 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_forbidden_tags() -> None:
-    """The path of the tags does not exist, but others do: inf, and a gradient that leads there."""
+    """The path of the tags does not exist, but others do: -inf, and a gradient that leads there."""
     p = problem([3], 2)
     p.transitions[p.tags[0, 0], p.tags[0, 1]] = -INF
     value, *found = computed(p, tagged=True)
-    assert value.isposinf().all()
+    assert value.isneginf().all()
     require_equal((torch.zeros(1), *found), (np.zeros(1), *expected(p, tagged=True)[1:]), 1e-10)
 
 
@@ -396,3 +397,31 @@ def test_a_long_row(scale: float) -> None:
     assert float(value[0]) == pytest.approx(want[0], rel=1e-6)
     np.testing.assert_allclose(found[0].cpu().numpy(), gradients[0], atol=1e-5)
     np.testing.assert_allclose(found[1].cpu().numpy(), gradients[1], rtol=1e-5, atol=1e-5)
+
+
+# ---- masks, lengths and tags
+
+
+@pytest.mark.parametrize("steps", [1, 7, 1500])
+def test_steps_that_count(steps: int) -> None:
+    rng = np.random.default_rng(steps)
+    mask = rng.random((5, steps)) < 0.7
+    mask[0], mask[1], mask[2, : steps // 2], mask[2, steps // 2 :] = True, False, True, False
+    tags = np.where(mask, rng.integers(6, size=mask.shape), -100)
+    tags[4, mask[4]] = 6
+    given, own = (torch.from_numpy(x).to(DEVICE) for x in (mask, tags))
+    lengths, order, status = engine.look(given, None, own, 6)
+    for row in range(5):
+        counted, others = np.flatnonzero(mask[row]), np.flatnonzero(~mask[row])
+        assert lengths[row] == len(counted)
+        assert order[row].tolist() == [*counted, *others]
+        gaps = counted.tolist() != list(range(len(counted)))
+        wrong = (len(counted) == 0, row == 4 and len(counted) > 0)
+        assert status[row] == gaps + 2 * wrong[0] + 4 * wrong[1]
+
+
+def test_lengths_and_tags_that_are_wrong() -> None:
+    tags = torch.tensor([[0, 1, 9], [0, 9, 0], [0, 0, 0], [0, 0, 0]], device=DEVICE)
+    lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
+    assert engine.look(None, lengths, tags, 2)[2].tolist() == [0, 4, 2, 2]
+    assert engine.look(None, lengths, tags.t().contiguous().t(), 2)[2].tolist() == [0, 4, 2, 2]

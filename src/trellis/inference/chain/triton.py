@@ -15,7 +15,6 @@ For `trellis.nn`, which checks what it passes. All take
 -inf forbids. The same input gives the same bits. docs/kernels.md says how it works and how fast.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -24,8 +23,10 @@ import triton.language as tl
 from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
+from trellis.inference.chain.triton_steps import steps_kernel
+from trellis.inference.triton_launch import launch, on_device
 
-__all__ = ["backward", "forward", "viterbi"]
+__all__ = ["backward", "forward", "look", "viterbi"]
 
 # Warps of a program by block of labels (the next power of two): 32 lanes share the labels of a row,
 # so a second warp pays only where one has not enough registers for the transitions.
@@ -43,10 +44,10 @@ def forward(
     lengths: Tensor,
     tags: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Log Z of each row ``(B,)``, less the score of its tags ``(B, T)`` if given; and α.
+    """Log Z of each row ``(B,)``, or log p of its tags ``(B, T)`` if given; and α.
 
-    α ``(B, T, L)`` is what `backward` needs, in a form of its own. Without a path log Z is -inf;
-    where the tags are forbidden the value is inf.
+    α ``(B, T, L)`` is what `backward` needs, in a form of its own. Without a path log Z is -inf,
+    and so is log p where the tags are forbidden.
 
     >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
     >>> zero = torch.zeros(2)
@@ -59,12 +60,12 @@ def forward(
     alpha = emissions.new_empty((rows, steps, labels), dtype=_accurate(emissions))
     if transitions.dim() == 2:
         transitions = transitions.contiguous()
-    with _device(emissions):
-        kernels.forward_kernel[(rows,)](
-            emissions, *emissions.stride(), transitions, *_strides(transitions),
-            start.contiguous(), end.contiguous(), lengths.contiguous(),
+    with on_device(emissions):
+        launch(
+            kernels.forward_kernel, rows, emissions, *emissions.stride(), transitions,
+            *_strides(transitions), start.contiguous(), end.contiguous(), lengths.contiguous(),
             lengths if tags is None else tags.contiguous(), value, alpha, steps, labels,
-            tagged=tags is not None, **_plan(emissions, transitions, _FORWARD),
+            **_plan(emissions, transitions, _FORWARD), tagged=tags is not None,
         )  # fmt: skip
     return value, alpha
 
@@ -95,24 +96,22 @@ def backward(
     rows, steps, labels = emissions.shape
     shared = transitions.dim() == 2
     d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
-    sums = alpha.new_zeros((rows, 2 + labels if shared else 2, labels))
+    sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
     scratch = alpha.new_empty((rows, 3, labels))
-    if shared:  # later label first, as the kernel walks
-        d_transitions, held = alpha, transitions.t().contiguous().t()
-    else:
+    if not shared:
         d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
-        held = transitions
-    with _device(emissions):
-        kernels.backward_kernel[(rows,)](
-            emissions, *emissions.stride(), held, *_strides(held), end.contiguous(),
-            lengths.contiguous(), lengths if tags is None else tags.contiguous(), alpha,
-            weight.contiguous(), d_emissions, d_transitions, sums, scratch, steps, labels,
-            shared=shared, tagged=tags is not None, **_plan(emissions, held, _BACKWARD),
+    with on_device(emissions):
+        launch(
+            kernels.backward_kernel, rows, emissions, *emissions.stride(), transitions,
+            *_strides(transitions), end.contiguous(), lengths.contiguous(),
+            lengths if tags is None else tags.contiguous(), alpha, weight, weight.stride(0),
+            d_emissions, alpha if shared else d_transitions, sums, scratch, steps, labels,
+            **_plan(emissions, transitions, _BACKWARD), shared=shared, tagged=tags is not None,
         )  # fmt: skip
+    totals = sums.sum(0).view(-1, labels).to(start.dtype)
     if shared:
-        d_transitions = sums[:, 2:].sum(0).t().to(transitions.dtype).contiguous()
-    d_start, d_end = sums[:, 0].sum(0).to(start.dtype), sums[:, 1].sum(0).to(end.dtype)
-    return d_emissions, d_transitions, d_start, d_end
+        d_transitions = totals[2:].to(transitions.dtype)
+    return d_emissions, d_transitions, totals[0], totals[1].to(end.dtype)
 
 
 def viterbi(
@@ -134,17 +133,47 @@ def viterbi(
     end, lengths, flipped = end.contiguous(), lengths.contiguous(), transitions
     if transitions.dim() == 2:
         transitions, flipped = transitions.contiguous(), transitions.t().contiguous().t()
-    with _device(emissions):
-        kernels.viterbi_kernel[(rows,)](
-            emissions, *emissions.stride(), transitions, *_strides(transitions),
-            start.contiguous(), end, lengths, score, best, steps, labels,
+    with on_device(emissions):
+        launch(
+            kernels.viterbi_kernel, rows, emissions, *emissions.stride(), transitions,
+            *_strides(transitions), start.contiguous(), end, lengths, score, best, steps, labels,
             **_plan(emissions, transitions, _VITERBI),
         )  # fmt: skip
-        kernels.trace_kernel[(rows,)](
-            best, flipped, *_strides(flipped), end, lengths, path, steps, labels,
-            block=_block(labels), num_warps=1,
+        launch(
+            kernels.trace_kernel, rows, best, flipped, *_strides(flipped), end, lengths, path,
+            steps, labels, block=_block(labels), num_warps=1,
         )  # fmt: skip
     return path, score
+
+
+def look(
+    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, labels: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Lengths and order of the steps that count, and what is wrong with each row, in one launch.
+
+    From a mask ``(B, T)``, or lengths ``(B,)`` and then without an order; tags ``(B, T)`` are
+    looked at if given. Of the third ``(B,)``, 1 says that steps between others do not count, 2 that
+    the length is impossible, 4 that a tag is.
+
+    >>> mask = torch.tensor([[True, False, True], [True, True, False]])
+    >>> look(mask, None, None, 5)
+    (tensor([2, 2]), tensor([[0, 2, 1],
+            [0, 1, 2]]), tensor([1, 0], dtype=torch.int32))
+    """
+    grid = mask if mask is not None else tags
+    assert grid is not None
+    rows, steps = grid.shape
+    status = torch.empty(rows, dtype=torch.int32, device=grid.device)
+    found = status.new_empty(rows, dtype=torch.int64) if lengths is None else lengths.contiguous()
+    order = found if mask is None else found.new_empty((rows, steps))
+    with on_device(grid):
+        launch(
+            steps_kernel, rows, grid, *grid.stride(), found, order,
+            grid if tags is None else tags, *(grid if tags is None else tags).stride(), status,
+            steps, labels, masked=mask is not None, tagged=tags is not None,
+            block=min(triton.next_power_of_2(steps), 1024), num_warps=1,
+        )  # fmt: skip
+    return found, order, status
 
 
 def _accurate(emissions: Tensor) -> torch.dtype:
@@ -174,8 +203,3 @@ def _plan(emissions: Tensor, transitions: Tensor, warps: dict[int, int]) -> dict
         "num_warps": count,
         "enable_fp_fusion": True,
     }
-
-
-def _device(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Kernels are launched on the current card, which need not be that of the tensors."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()

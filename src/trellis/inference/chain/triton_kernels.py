@@ -29,7 +29,7 @@ _SIZES = ["steps", "labels"]
 _OTHERS = [
     *("emissions", "transitions", "start", "end", "lengths", "tags", "value", "alpha", "weights"),
     *("d_emissions", "d_transitions", "sums", "scratch", "best", "path"),
-    *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to"),
+    *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
 ]
 _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_OTHERS)
 
@@ -41,7 +41,7 @@ def forward_kernel(
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr,
     held: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """Log Z, less the score of the tags if there are any; α in one of two forms."""
+    """Log Z, or log p of the tags if there are any; α in one of two forms."""
     row = tl.program_id(0).to(tl.int64)
     length = row_length(lengths, row, steps)
     emissions += row * e_row
@@ -64,7 +64,7 @@ def forward_kernel(
             emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end,
             tags + row * steps, length, labels,
         )  # fmt: skip
-        log_z = tl.where(used == NEVER, float("inf"), log_z - finite(used))
+        log_z = tl.where(used == NEVER, NEVER, finite(used) - log_z)
     tl.store(value + row, log_z)
     fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
 
@@ -72,18 +72,20 @@ def forward_kernel(
 @_kernel
 def backward_kernel(
     emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, end,
-    lengths, tags, alpha, weights, d_emissions, d_transitions, sums, scratch, steps, labels,
+    lengths, tags, alpha, weights, w_row, d_emissions, d_transitions, sums, scratch, steps, labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr,
     held: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a row, times its weight.
 
     What is of the row alone goes to its place, the rest into its block of `sums`: start, end and,
-    if all positions share them, transitions, of which the later label comes first.
+    if all positions share them, transitions.
     """
     row = tl.program_id(0).to(tl.int64)
     length = row_length(lengths, row, steps)
-    weight = tl.load(weights + row).to(dtype)
+    weight = tl.load(weights + row * w_row).to(dtype)
+    if tagged:  # from here on it is the gradient of -log p
+        weight = -weight
     emissions += row * e_row
     transitions += row * a_row
     tags += row * steps
@@ -92,6 +94,9 @@ def backward_kernel(
     d_transitions += row * (steps - 1) * labels * labels
     d_emissions += row * steps * labels
     alpha += row * steps * labels
+    if shared:
+        fill(sums, 2 * labels, (2 + labels) * labels, 0.0)
+        tl.debug_barrier()
     if shared & tagged:
         count_tags(sums + 2 * labels, tags, length, labels)
     scaled = False

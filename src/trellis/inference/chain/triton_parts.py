@@ -89,5 +89,5 @@ def count_tags(counts, tags, length, labels):
     for base in range(1, length, 256):
         t = base + at
         before = tags_at(tags, t - 1, length, labels)
-        cell = counts + tags_at(tags, t, length, labels) * labels + before
+        cell = counts + before * labels + tags_at(tags, t, length, labels)
         tl.atomic_add(cell, 1.0, t < length, sem="relaxed")

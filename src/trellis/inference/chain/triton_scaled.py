@@ -175,7 +175,7 @@ def _store_counts(sums, counts, weight, labels, block: tl.constexpr, tagged: tl.
     """Expected transitions, less those of the tags, which are in the place of the result."""
     j = tl.arange(0, block)
     square = (j < labels)[:, None] & (j < labels)[None, :]
-    cells = sums + j[:, None] * labels + j[None, :]
+    cells = sums + j[:, None] + j[None, :] * labels  # here the later label comes first
     if tagged:
         tl.debug_barrier()
         counts -= tl.load(cells, square, 0.0, cache_modifier=".cg")

@@ -12,7 +12,6 @@ All sums are made in a fixed order, so that the same input gives the same bits. 
 are threads; they exchange through shared memory, once a step.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from math import gcd
 
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from trellis.inference.ctc import triton_kernels as kernels
 from trellis.inference.ctc.triton_walks import walk_in, walk_out
+from trellis.inference.triton_launch import launch, on_device
 
 __all__ = ["backward", "check", "forward"]
 
@@ -61,16 +61,17 @@ def forward(
     heats = new(kept, dtype=number) if entropy else states
     weight = loss.new_full((1,), entropy, dtype=torch.float64) if entropy else loss
     args = (targets.contiguous(), input_lengths, target_lengths)
-    with _device(input):
-        grid, tiles = _tiles(input, width)
-        kernels.score_frames[grid](
-            input, *args, log_norm, scores, states, *input.stride()[:2], frames, rows, width - 1,
-            blank, LOGITS=logits, KEEP=gradient, ALIGN=_aligned(input), **tiles,
+    with on_device(input):
+        programs, tiles = _tiles(input, width)
+        launch(
+            kernels.score_frames, programs, input, *args, log_norm, scores, states,
+            *input.stride()[:2], frames, rows, width - 1, blank,
+            LOGITS=logits, KEEP=gradient, ALIGN=_aligned(input), **tiles,
         )  # fmt: skip
         walk = {"KEEP": gradient, "ENTROPY": entropy != 0.0, **_lanes(width)}
         kept_at = (states, powers, heats)
-        walk_in[(2 * rows,)](scores, *args, *kept_at, frames, width - 1, **walk)
-        walk_out[(2 * rows,)](scores, *args, *kept_at, loss, weight, frames, width - 1, **walk)
+        launch(walk_in, 2 * rows, scores, *args, *kept_at, frames, width - 1, **walk)
+        launch(walk_out, 2 * rows, scores, *args, *kept_at, loss, weight, frames, width - 1, **walk)
     return loss, log_norm, states if gradient else new(0, dtype=number)
 
 
@@ -96,16 +97,18 @@ def backward(
     input, out = _with_close_classes(input), _with_close_classes(gradient)
     targets = targets.contiguous()
     links = targets.new_empty((rows, 2, width), dtype=torch.int32)
-    with _device(input):
+    with on_device(input):
         lanes = _lanes(width)["P"]
-        kernels.link_labels[(rows,)](
-            targets, target_lengths, links, width - 1, lanes, max(1, 4096 // lanes)
-        )
-        grid, tiles = _tiles(input, width)
-        kernels.write_gradient[grid](
-            input, targets, input_lengths, target_lengths, links, log_norm, alpha, loss,
-            weight.contiguous(), out, *input.stride()[:2], *out.stride()[:2], frames, rows,
-            width - 1, blank, LOGITS=logits, ALIGN=_aligned(input, out), **tiles,
+        launch(
+            kernels.link_labels, rows, targets, target_lengths, links, width - 1,
+            P=lanes, BLOCK=max(1, 4096 // lanes),
+        )  # fmt: skip
+        programs, tiles = _tiles(input, width)
+        launch(
+            kernels.write_gradient, programs, input, targets, input_lengths, target_lengths, links,
+            log_norm, alpha, loss, weight, weight.stride(0), out, *input.stride()[:2],
+            *out.stride()[:2], frames, rows, width - 1, blank,
+            LOGITS=logits, ALIGN=_aligned(input, out), **tiles,
         )  # fmt: skip
     return gradient if out is gradient else gradient.copy_(out)
 
@@ -122,10 +125,10 @@ def check(
     rows, longest = targets.shape
     targets = targets.contiguous()
     wrong = targets.new_empty(rows, dtype=torch.int32)
-    with _device(targets):
-        kernels.check_rows[(rows,)](
-            targets, input_lengths, target_lengths, wrong, frames, longest, classes, blank,
-            LABELS=min(_power(max(longest, 1)), _TILE),
+    with on_device(targets):
+        launch(
+            kernels.check_rows, rows, targets, input_lengths, target_lengths, wrong, frames,
+            longest, classes, blank, LABELS=min(_power(max(longest, 1)), _TILE),
         )  # fmt: skip
     return wrong
 
@@ -134,26 +137,19 @@ def _with_close_classes(input: Tensor) -> Tensor:
     return input if input.stride(2) == 1 else input.contiguous()
 
 
-def _device(input: Tensor) -> AbstractContextManager[object]:
-    """Kernels run on the device of the input, whichever is the current one."""
-    if not input.is_cuda or input.device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device(input.device)
-
-
 def _aligned(*tensors: Tensor) -> int:
     """A power of two that divides where all frames begin: what the loads may take at once."""
     return gcd(16, *(stride for tensor in tensors for stride in tensor.stride()[:2]))
 
 
-def _tiles(input: Tensor, width: int) -> tuple[tuple[int], dict[str, int]]:
-    """Grid and tile sizes of the kernels that are parallel over frames."""
+def _tiles(input: Tensor, width: int) -> tuple[int, dict[str, int]]:
+    """Programs and tile sizes of the kernels that are parallel over frames."""
     frames, rows, classes = input.shape
     columns = min(_power(classes), _TILE)
     tall = min(_TILE // columns, _power(frames), 32)
     labels = min(_power(width), _TILE // tall)
     sizes = {"V": classes, "ROWS": tall, "COLUMNS": columns, "LABELS": labels}
-    return (triton.cdiv(frames, tall) * rows,), {**sizes, "num_warps": _WARPS}
+    return triton.cdiv(frames, tall) * rows, {**sizes, "num_warps": _WARPS}
 
 
 def _lanes(width: int) -> dict[str, int]:

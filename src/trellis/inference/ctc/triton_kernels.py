@@ -23,7 +23,7 @@ LEAST = tl.constexpr(-(2.0**28))  # a log2 score below this is that of a forbidd
 # new values of these must not compile a kernel again
 VARYING = [
     *("T", "B", "S", "blank"),
-    *("stride_t", "stride_b", "gradient_t", "gradient_b"),
+    *("stride_t", "stride_b", "gradient_t", "gradient_b", "weight_b"),
 ]
 
 
@@ -170,6 +170,7 @@ def write_gradient(
     occupied,  # (B, T + 2, 2, S + 1)
     loss,
     weight,  # (B)
+    weight_b,
     gradient,  # (T, B, V)
     stride_t,
     stride_b,
@@ -191,7 +192,7 @@ def write_gradient(
     s = length(target_lengths, b, S)
     live = live & (t < tl.where(tl.load(loss + b) == float("inf"), 0, T))
     like: tl.constexpr = occupied.dtype.element_ty
-    w = tl.load(weight + b).to(like)
+    w = tl.load(weight + b * weight_b).to(like)
     row = _start(x, t, b, stride_t, stride_b, ALIGN)
     out = _start(gradient, t, b, gradient_t, gradient_b, ALIGN)
     high = tl.zeros([ROWS, 1], like)

@@ -1,0 +1,36 @@
+"""The neural layers on a card: checks, then times beside the peers, then tables.
+
+    python benchmarks/gpu.py                  everything, about six minutes
+    python benchmarks/gpu.py checks crf       some of it: checks, crf, ctc
+
+A check that fails ends it, so that nothing wrong is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import gpu_checks
+import gpu_crf
+import gpu_ctc
+import torch
+
+PARTS = {"checks": gpu_checks.main, "crf": gpu_crf.main, "ctc": gpu_ctc.main}
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parts = parser.parse_args().parts or list(PARTS)
+    if unknown := [part for part in parts if part not in PARTS]:
+        sys.exit(f"no such part: {unknown[0]}; there are {', '.join(PARTS)}")
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA card here")
+    for part in parts:
+        PARTS[part]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""What the layers promise on a card: equal to the CPU and to peers, half precision, wrong input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trellis.errors import InputError
+from trellis.nn import CRF, ctc_loss
+
+CARD = "cuda"
+SIZES = (
+    (1, 1, 2), (3, 2, 5), (5, 17, 9), (4, 33, 33), (3, 64, 64), (2, 65, 127), (2, 40, 128),
+    (2, 40, 129), (2, 30, 300), (2, 4096, 9), (1, 4096, 40),
+)  # fmt: skip
+
+
+class Case(NamedTuple):
+    """A batch in float64 on the CPU."""
+
+    layer: CRF
+    emissions: Tensor
+    tags: Tensor
+    mask: Tensor
+
+
+def cases() -> Iterator[Case]:
+    """Odd sizes; whole rows, lengths, and masks of any pattern; forbidden transitions."""
+    for rows, steps, labels in SIZES:
+        for kind in ("lengths", "any"):
+            torch.manual_seed(rows * steps + labels)
+            never = [(a, a + 1) for a in range(0, labels - 1, 3)] if labels > 2 else []
+            layer = CRF(labels, batch_first=True, constraints=never).double()
+            for part in layer.parameters():
+                nn.init.normal_(part)
+            if kind == "any":
+                mask = torch.rand(rows, steps) < 0.7
+                mask[torch.arange(rows), torch.randint(steps, (rows,))] = True
+            else:
+                ends = torch.randint((steps + 1) // 2, steps + 1, (rows, 1))
+                mask = torch.arange(steps) < ends
+            tags = torch.where(mask, torch.zeros(rows, steps, dtype=torch.long), -100)
+            yield Case(layer, torch.randn(rows, steps, labels).double(), tags, mask)
+
+
+def results(case: Case, device: str, dtype: torch.dtype) -> list[Tensor]:
+    """Likelihood and gradients, best paths' scores, marginals; all in float64 on the CPU."""
+    layer = CRF(case.layer.num_tags, batch_first=True).to(device, dtype)
+    layer.load_state_dict(case.layer.state_dict())
+    for name in ("_no_pairs", "_no_starts", "_no_ends"):
+        setattr(layer, name, getattr(case.layer, name).to(device))
+    emissions = case.emissions.to(device, dtype).requires_grad_()
+    tags, mask = case.tags.to(device), case.mask.to(device)
+    value = layer(emissions, tags, mask, reduction="none")
+    gradients = torch.autograd.grad(value.sum(), [emissions, *layer.parameters()])
+    best = layer.decode(emissions, mask, padded=0)
+    reached = layer(emissions, best, mask, reduction="none").detach()
+    found = [value.detach(), *gradients, reached, layer.marginals(emissions, mask)]
+    return [part.double().cpu() for part in found]
+
+
+def equal_to_the_cpu() -> str:
+    """float32 to 1e-5 of the largest number, float64 to 1e-9."""
+    worst = dict.fromkeys((torch.float32, torch.float64), 0.0)
+    count = 0
+    for case in cases():
+        right = results(case, "cpu", torch.float64)
+        for dtype in worst:
+            for got, want in zip(results(case, CARD, dtype), right, strict=True):
+                size = max(1.0, float(want.abs().max()))
+                worst[dtype] = max(worst[dtype], float((got - want).abs().max()) / size)
+        count += 1
+    if worst[torch.float32] > 1e-5 or worst[torch.float64] > 1e-9:
+        raise AssertionError(f"off by {worst}")
+    return f"{count} batches, off by {worst[torch.float32]:.0e} and {worst[torch.float64]:.0e}"
+
+
+def half_precision() -> str:
+    """Errors of the log-likelihood at (4, 512, 20), and scores of size 1e4."""
+    torch.manual_seed(0)
+    layer = CRF(20, batch_first=True).to(CARD)
+    emissions = torch.randn(4, 512, 20, device=CARD)
+    tags = torch.randint(20, (4, 512), device=CARD)
+    exact = layer.double()(emissions.double(), tags).item()
+    layer.float()
+    errors = {}
+    for dtype in (torch.float16, torch.bfloat16):
+        # what rounding the emissions alone does is not the layer's: it is given the rounded ones
+        rounded = emissions.to(dtype)
+        want = layer.double()(rounded.double(), tags).item()
+        got = layer.float()(rounded, tags).item()
+        errors[str(dtype)[6:]] = abs(got - want)
+        huge = (1e4 * rounded).clamp(-6e4, 6e4).requires_grad_()
+        layer(huge, tags).backward()
+        if not (huge.grad is not None and huge.grad.isfinite().all()):
+            raise AssertionError(f"{dtype}: scores of size 1e4 have no finite gradient")
+    if max(errors.values()) > 0.1:
+        raise AssertionError(f"log-likelihood off by {errors}")
+    return f"log-likelihood {exact:.0f}, off by " + ", ".join(
+        f"{error:.1e} ({name})" for name, error in errors.items()
+    )
+
+
+def trained_loss(dtype: torch.dtype | None) -> float:
+    """Loss after 60 steps of a small network, under autocast if there is a dtype."""
+    torch.manual_seed(1)
+    words = torch.randint(200, (64, 30), device=CARD)
+    tags = (words * 7 + words.roll(1, 1) * 3) % 9
+    network = nn.Sequential(nn.Embedding(200, 64), nn.Linear(64, 9)).to(CARD)
+    layer = CRF(9, batch_first=True).to(CARD)
+    optimiser = torch.optim.Adam([*network.parameters(), *layer.parameters()], lr=0.02)
+    value = torch.zeros(())
+    for _ in range(60):
+        optimiser.zero_grad()
+        with torch.autocast(CARD, dtype or torch.float32, enabled=dtype is not None):
+            value = -layer(network(words), tags, reduction="token_mean")
+        value.backward()
+        optimiser.step()
+    return value.item()
+
+
+def autocast() -> str:
+    """Half precision trains to the same loss within 1e-2."""
+    right = trained_loss(None)
+    found = {str(d)[6:]: trained_loss(d) for d in (torch.float16, torch.bfloat16)}
+    for name, value in found.items():
+        if not abs(value - right) < 1e-2 * abs(right):
+            raise AssertionError(f"{name} trains to {value}, float32 to {right}")
+    return f"float32 {right:.4f}, " + ", ".join(f"{n} {v:.4f}" for n, v in found.items())
+
+
+def wrong_input() -> str:
+    """Each mistake is an error that names the row of the batch."""
+    layer = CRF(3, batch_first=True).to(CARD)
+    e = torch.zeros(2, 4, 3, device=CARD)
+    tags = torch.zeros(2, 4, dtype=torch.long, device=CARD)
+    empty = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0]], device=CARD).bool()
+    bad = tags.clone()
+    bad[1, 2] = 3
+    x, ends = torch.zeros(5, 2, 4, device=CARD), torch.tensor([5, 5], device=CARD)
+    targets, sizes = torch.ones(2, 3, dtype=torch.long, device=CARD), torch.tensor([3, 3])
+    blank, wide = targets.clone(), targets.clone()
+    blank[1, 1], wide[1, 0] = 0, 4
+    mistakes: dict[str, tuple[Callable[[], Any], str]] = {
+        "no step left": (lambda: layer(e, tags, empty), "row 1 "),
+        "no step left, decoding": (lambda: layer.decode(e, empty), "row 1 "),
+        "length over": (lambda: layer(e, tags, lengths=[4, 5]), "row 1 "),
+        "tag out of range": (lambda: layer(e, bad), "row 1 .*step 2"),
+        "CPU tags": (lambda: layer(e, tags.cpu()), "tags on cpu"),
+        "CPU mask": (lambda: layer(e, tags, empty.cpu()), "mask on cpu"),
+        "empty batch": (lambda: layer(e[:0], tags[:0]), "empty"),
+        "CTC blank in a target": (lambda: ctc_loss(x, blank, ends, sizes), "row 1, position 1"),
+        "CTC label out of range": (lambda: ctc_loss(x, wide, ends, sizes), "row 1, position 0"),
+        "CTC length over": (lambda: ctc_loss(x, targets, ends + 1, sizes), "row 0"),
+        "CTC CPU targets": (lambda: ctc_loss(x, targets.cpu(), ends, sizes), "targets are on cpu"),
+        "CTC empty batch": (lambda: ctc_loss(x[:, :0], targets[:0], ends[:0], sizes[:0]), "empty"),
+    }
+    for name, (call, words) in mistakes.items():
+        try:
+            call()
+        except InputError as error:
+            if not re.search(words, str(error)):
+                raise AssertionError(f"{name}: {error}") from None
+        else:
+            raise AssertionError(f"{name}: no error")
+    too_long = ctc_loss(x[:2], targets, ends - 3, sizes, reduction="none")
+    if not too_long.isposinf().all():
+        raise AssertionError("a target longer than its input has a loss that is not inf")
+    return f"{len(mistakes)} mistakes named; a target too long for its frames: inf"
+
+
+def main() -> None:
+    """Run all; the first that fails ends it."""
+    for check in (equal_to_the_cpu, half_precision, autocast, wrong_input):
+        print(f"{check.__name__.replace('_', ' ')}: {check()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
