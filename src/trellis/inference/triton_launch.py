@@ -13,11 +13,11 @@ import torch
 import triton
 from torch import Tensor
 
-__all__ = ["launch", "on_device"]
+__all__ = ["launch", "on_device", "power_of_two"]
 
 _MOST = 4096  # compiled forms are few, but sizes that differ are remembered one by one
 _KNOWN = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)
-_forms: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
+_forms: dict[Any, tuple[Any, ...]] = {}
 
 
 def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
@@ -29,9 +29,10 @@ def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
     if not (_KNOWN and isinstance(kernel, triton.JITFunction)):  # another Triton, its interpreter
         kernel[(programs,)](*args, **meta)
         return
+    device = torch.cuda.current_device()
     key = (
         kernel,
-        torch.cuda.current_device(),
+        device,
         *[(a.dtype, a.data_ptr() % 16) if isinstance(a, Tensor) else a for a in args],
         *meta.values(),
     )
@@ -40,11 +41,21 @@ def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
         if len(_forms) >= _MOST:
             _forms.clear()
         compiled = kernel[(programs,)](*args, **meta)
-        constants = tuple(meta[name] for name in kernel.arg_names[len(args) :])
-        _forms[key] = compiled, constants
-    else:
-        compiled, constants = found
-        compiled[(programs, 1, 1)](*args, *constants)
+        constants = [meta[name] for name in kernel.arg_names[len(args) :]]
+        _forms[key] = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
+        return
+    run, function, packed, *constants = found
+    stream = triton.runtime.driver.active.get_current_stream(device)
+    run(programs, 1, 1, stream, function, packed, None, None, None, *args, *constants)
+
+
+def power_of_two(size: int) -> int:
+    """The smallest one that is not less; Triton's own takes its time.
+
+    >>> power_of_two(1), power_of_two(33)
+    (1, 64)
+    """
+    return 1 << max(size - 1, 0).bit_length()
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[Any]:

@@ -58,8 +58,7 @@ def _value(
     """
     unary, pairs = emissions.new_empty(0), emissions.new_empty(0)
     if emissions.is_cuda:
-        value, alpha = _kernels().forward(emissions, transitions, start, end, lengths, tags)
-        return value, alpha, pairs
+        return (*_kernels().forward(emissions, transitions, start, end, lengths, tags), pairs)
     scores, own = _arrays(emissions, transitions, start, end), lengths.numpy()
     labels = None if tags is None else tags.numpy()
     if gradient:
@@ -123,18 +122,17 @@ def _gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Σ_b weight_b ∂ value_b / ∂ each of the scores."""
     if emissions.is_cuda:
-        found = _kernels().backward(
+        there: tuple[Tensor, Tensor, Tensor, Tensor] = _kernels().backward(
             emissions, transitions, start, end, lengths, tags, alpha, weight
         )
-    else:
-        own, each = lengths.numpy(), weight.double().numpy()
-        labels = None if tags is None else tags.numpy()
-        each = each if labels is None else -each
-        scores = _arrays(emissions, transitions, start, end)
-        counts = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
-        found = [torch.from_numpy(part) for part in counts]
-    pairs_of = zip(found, (emissions, transitions, start, end), strict=True)
-    e, a, s, f = (g.to(like.dtype) for g, like in pairs_of)
+        return there
+    own, each = lengths.numpy(), weight.double().numpy()
+    labels = None if tags is None else tags.numpy()
+    each = each if labels is None else -each
+    scores = _arrays(emissions, transitions, start, end)
+    found = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
+    likes = zip(found, (emissions, transitions, start, end), strict=True)
+    e, a, s, f = (torch.from_numpy(g).to(like.dtype) for g, like in likes)
     return e, a, s, f
 
 
@@ -153,7 +151,8 @@ def _gradient(
     given = (emissions, transitions, start, end, lengths, tags, alpha, pairs, weight)
     own = {x.untyped_storage().data_ptr() for x in (alpha, pairs)}
     found = _gradients(*given)
-    e, a, s, f = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
+    e, *small = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
+    a, s, f = (x.clone() for x in small)  # they may be parts of one tensor
     return e, a, s, f
 
 

@@ -95,8 +95,7 @@ def steps_of(
     else:
         mask = mask.bool()
         in_front = validate and bool((mask[:, :-1] >= mask[:, 1:]).all())
-        order = None if in_front else (~mask).to(torch.uint8).argsort(dim=1, stable=True)
-        steps = Steps(mask.sum(dim=1), order)
+        steps = Steps(mask.sum(dim=1), None if in_front else _order(mask))
     if validate:
         _check_lengths(steps.lengths, width)
         if tags is not None:
@@ -119,14 +118,17 @@ def _seen_on_card(
     if mask is None and tags is None:
         _check_lengths(_known(lengths), width)
         return Steps(_known(lengths), None)
-    found, order, status = engine.look(mask, lengths, tags, labels)
-    seen = status.cpu().numpy()
-    most = int(seen.max())
+    found = engine.look(mask, lengths, tags, labels)
+    own, most = found[0], int(found[1].cpu().numpy().max())
     if most > 1:
-        _check_lengths(found, width)
-        t = torch.arange(width, device=found.device)
-        _check_tags(_known(tags), t < found[:, None] if mask is None else mask, labels)
-    return Steps(found, order if mask is not None and most else None)
+        _check_lengths(own, width)
+        t = torch.arange(width, device=own.device)
+        _check_tags(_known(tags), t < own[:, None] if mask is None else mask, labels)
+    return Steps(own, _order(mask) if mask is not None and most else None)
+
+
+def _order(mask: Tensor) -> Tensor:
+    return (mask == 0).to(torch.uint8).argsort(dim=1, stable=True)
 
 
 def _lengths(lengths: Any, rows: int, width: int, device: torch.device) -> Tensor:

@@ -18,13 +18,12 @@ For `trellis.nn`, which checks what it passes. All take
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton_steps import steps_kernel
-from trellis.inference.triton_launch import launch, on_device
+from trellis.inference.triton_launch import launch, on_device, power_of_two
 
 __all__ = ["backward", "forward", "look", "viterbi"]
 
@@ -146,34 +145,30 @@ def viterbi(
     return path, score
 
 
-def look(
-    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, labels: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Lengths and order of the steps that count, and what is wrong with each row, in one launch.
+def look(mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, labels: int) -> Tensor:
+    """``(2, B)`` in one launch: the lengths of all rows, and what is wrong with them.
 
-    From a mask ``(B, T)``, or lengths ``(B,)`` and then without an order; tags ``(B, T)`` are
-    looked at if given. Of the third ``(B,)``, 1 says that steps between others do not count, 2 that
-    the length is impossible, 4 that a tag is.
+    From a mask ``(B, T)`` or lengths ``(B,)``; tags ``(B, T)`` are looked at if given. Of the
+    second, 1 says that steps between others do not count, 2 that the length is impossible, 4 that a
+    tag is.
 
     >>> mask = torch.tensor([[True, False, True], [True, True, False]])
     >>> look(mask, None, None, 5)
-    (tensor([2, 2]), tensor([[0, 2, 1],
-            [0, 1, 2]]), tensor([1, 0], dtype=torch.int32))
+    tensor([[2, 2],
+            [1, 0]])
     """
     grid = mask if mask is not None else tags
     assert grid is not None
     rows, steps = grid.shape
-    status = torch.empty(rows, dtype=torch.int32, device=grid.device)
-    found = status.new_empty(rows, dtype=torch.int64) if lengths is None else lengths.contiguous()
-    order = found if mask is None else found.new_empty((rows, steps))
+    found = torch.empty((2, rows), dtype=torch.int64, device=grid.device)
+    own = grid if tags is None else tags
     with on_device(grid):
         launch(
-            steps_kernel, rows, grid, *grid.stride(), found, order,
-            grid if tags is None else tags, *(grid if tags is None else tags).stride(), status,
-            steps, labels, masked=mask is not None, tagged=tags is not None,
-            block=min(triton.next_power_of_2(steps), 1024), num_warps=1,
+            steps_kernel, rows, grid, *grid.stride(), found if lengths is None else lengths, own,
+            *own.stride(), found, rows, steps, labels, masked=mask is not None,
+            tagged=tags is not None, block=min(power_of_two(steps), 1024), num_warps=1,
         )  # fmt: skip
-    return found, order, status
+    return found
 
 
 def _accurate(emissions: Tensor) -> torch.dtype:
@@ -186,7 +181,7 @@ def _strides(transitions: Tensor) -> tuple[int, ...]:
 
 
 def _block(labels: int) -> int:
-    return max(16, triton.next_power_of_2(labels))
+    return max(16, power_of_two(labels))
 
 
 def _plan(emissions: Tensor, transitions: Tensor, warps: dict[int, int]) -> dict[str, Any]:

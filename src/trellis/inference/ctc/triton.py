@@ -15,12 +15,11 @@ are threads; they exchange through shared memory, once a step.
 from math import gcd
 
 import torch
-import triton
 from torch import Tensor
 
 from trellis.inference.ctc import triton_kernels as kernels
 from trellis.inference.ctc.triton_walks import walk_in, walk_out
-from trellis.inference.triton_launch import launch, on_device
+from trellis.inference.triton_launch import launch, on_device, power_of_two
 
 __all__ = ["backward", "check", "forward"]
 
@@ -128,7 +127,7 @@ def check(
     with on_device(targets):
         launch(
             kernels.check_rows, rows, targets, input_lengths, target_lengths, wrong, frames,
-            longest, classes, blank, LABELS=min(_power(max(longest, 1)), _TILE),
+            longest, classes, blank, LABELS=min(power_of_two(max(longest, 1)), _TILE),
         )  # fmt: skip
     return wrong
 
@@ -145,17 +144,13 @@ def _aligned(*tensors: Tensor) -> int:
 def _tiles(input: Tensor, width: int) -> tuple[int, dict[str, int]]:
     """Programs and tile sizes of the kernels that are parallel over frames."""
     frames, rows, classes = input.shape
-    columns = min(_power(classes), _TILE)
-    tall = min(_TILE // columns, _power(frames), 32)
-    labels = min(_power(width), _TILE // tall)
+    columns = min(power_of_two(classes), _TILE)
+    tall = min(_TILE // columns, power_of_two(frames), 32)
+    labels = min(power_of_two(width), _TILE // tall)
     sizes = {"V": classes, "ROWS": tall, "COLUMNS": columns, "LABELS": labels}
-    return triton.cdiv(frames, tall) * rows, {**sizes, "num_warps": _WARPS}
+    return -(-frames // tall) * rows, {**sizes, "num_warps": _WARPS}
 
 
 def _lanes(width: int) -> dict[str, int]:
-    lanes = max(_power(width), 32)
+    lanes = max(power_of_two(width), 32)
     return {"P": lanes, "num_warps": min(lanes // 32, _MOST_WARPS)}
-
-
-def _power(size: int) -> int:
-    return int(triton.next_power_of_2(size))
