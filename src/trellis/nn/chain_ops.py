@@ -5,6 +5,7 @@ of log Z is the expected counts; that of log p is those of the tags less these. 
 `torch.library`, so that autograd, `torch.compile` and `torch.export` know them.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -22,10 +23,13 @@ __all__ = [
     "chain_viterbi",
     "log_partition",
     "marginals",
+    "on_card",
 ]
 
 
-def _kernels() -> Any:
+@cache
+def kernels() -> Any:
+    """The engine of the card."""
     return import_module("trellis.inference.chain.triton")  # needs a card, or the interpreter
 
 
@@ -51,14 +55,18 @@ def _value(
     tags: Tensor | None,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Log Z of each row, or log p of its tags if given; and what the gradient needs.
+    """Log Z of each row, or log p of its tags if given; and the gradient if it is wanted.
 
-    That is α on a card. On the CPU it is the gradient of log Z or of -log p itself, if ``gradient``
-    says that it is wanted: of the emissions, and of the transitions summed over the batch.
+    By the emissions, and by the transitions: on a card of each row, on the CPU summed over the
+    batch, and there of -log p.
     """
-    unary, pairs = emissions.new_empty(0), emissions.new_empty(0)
     if emissions.is_cuda:
-        return (*_kernels().forward(emissions, transitions, start, end, lengths, tags), pairs)
+        given = (emissions, transitions, start, end, lengths, tags)
+        walk = kernels().walk(*given, gradient=gradient)
+        if gradient:
+            return walk.value, walk.unary, walk.pairs
+        return walk.value, emissions.new_empty(0), emissions.new_empty(0)
+    unary, pairs = emissions.new_empty(0), emissions.new_empty(0)
     scores, own = _arrays(emissions, transitions, start, end), lengths.numpy()
     labels = None if tags is None else tags.numpy()
     if gradient:
@@ -97,16 +105,15 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor]:
     dtype = _accurate(emissions)
     value = emissions.new_empty((emissions.shape[0],), dtype=dtype)
-    if emissions.is_cuda:
-        return value, emissions.new_empty(emissions.shape, dtype=dtype), emissions.new_empty(0)
     if not gradient:
         return value, emissions.new_empty(0), emissions.new_empty(0)
-    pairs = torch.float64 if transitions.dim() == 2 else dtype
-    return (
-        value,
-        emissions.new_empty(emissions.shape, dtype=dtype),
-        emissions.new_empty(transitions.shape, dtype=pairs),
-    )
+    unary = emissions.new_empty(emissions.shape, dtype=dtype)
+    if transitions.dim() > 2:
+        return value, unary, emissions.new_empty(transitions.shape, dtype=dtype)
+    if emissions.is_cuda:
+        shape = (emissions.shape[0], *transitions.shape)
+        return value, unary, emissions.new_empty(shape, dtype=dtype)
+    return value, unary, emissions.new_empty(transitions.shape, dtype=torch.float64)
 
 
 def _gradients(
@@ -116,21 +123,21 @@ def _gradients(
     end: Tensor,
     lengths: Tensor,
     tags: Tensor | None,
-    alpha: Tensor,
+    unary: Tensor,
     pairs: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Σ_b weight_b ∂ value_b / ∂ each of the scores."""
     if emissions.is_cuda:
-        there: tuple[Tensor, Tensor, Tensor, Tensor] = _kernels().backward(
-            emissions, transitions, start, end, lengths, tags, alpha, weight
+        there: tuple[Tensor, Tensor, Tensor, Tensor] = kernels().weigh(
+            emissions, transitions, unary, pairs, lengths, weight
         )
         return there
     own, each = lengths.numpy(), weight.double().numpy()
     labels = None if tags is None else tags.numpy()
     each = each if labels is None else -each
     scores = _arrays(emissions, transitions, start, end)
-    found = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
+    found = _expected(scores, own, labels, unary.numpy(), pairs.numpy(), each)
     likes = zip(found, (emissions, transitions, start, end), strict=True)
     e, a, s, f = (torch.from_numpy(g).to(like.dtype) for g, like in likes)
     return e, a, s, f
@@ -143,13 +150,13 @@ def _gradient(
     end: Tensor,
     lengths: Tensor,
     tags: Tensor | None,
-    alpha: Tensor,
+    unary: Tensor,
     pairs: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same in memory of its own, as an operator must give it."""
-    given = (emissions, transitions, start, end, lengths, tags, alpha, pairs, weight)
-    own = {x.untyped_storage().data_ptr() for x in (alpha, pairs)}
+    given = (emissions, transitions, start, end, lengths, tags, unary, pairs, weight)
+    own = {x.untyped_storage().data_ptr() for x in (unary, pairs)}
     found = _gradients(*given)
     e, *small = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
     a, s, f = (x.clone() for x in small)  # they may be parts of one tensor
@@ -239,8 +246,8 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        value, alpha, pairs = _value(*inputs)
-        ctx.save_for_backward(*inputs[:6], alpha, pairs)
+        value, unary, pairs = _value(*inputs)
+        ctx.save_for_backward(*inputs[:6], unary, pairs)
         return value
 
     @staticmethod
@@ -270,7 +277,7 @@ def log_partition(
 ) -> Tensor:
     """Log Z of each row, or log p of its tags if given, differentiable."""
     scores = (emissions, transitions, start, end)
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
+    wanted = _wanted(scores)
     if torch.compiler.is_compiling():
         traced: Tensor = chain_value(*scores, lengths, tags, wanted)[0]
         return traced
@@ -280,15 +287,58 @@ def log_partition(
     return value
 
 
+def _wanted(scores: tuple[Tensor, ...]) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in scores)
+
+
+class _OnCard(torch.autograd.Function):
+    """Values, and what was found out about the rows on the way, in one launch."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        *given, wanted = inputs
+        walk = kernels().walk(*given, gradient=wanted)
+        ctx.save_for_backward(*given[:2], walk.unary, walk.pairs, walk.found)
+        ctx.mark_non_differentiable(walk.found)
+        ctx.set_materialize_grads(False)
+        return walk.value, walk.found
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
+        if weight is None:
+            return (None,) * 8
+        if torch.is_grad_enabled():
+            _refuse(ctx)
+        found = kernels().weigh(*ctx.saved_tensors, weight)  # lengths are the first row of `found`
+        return (*found, None, None, None, None)
+
+
+def on_card(
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor | None,
+    tags: Tensor | None,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Log p of tags that nobody has looked at yet, and what is to be known of the rows."""
+    scores = (emissions, transitions, start, end)
+    found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
+        *scores, lengths, tags, mask, _wanted(scores)
+    )
+    return found
+
+
 def marginals(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> Tensor:
     """p(yₜ | x): the gradient of log Z."""
     with torch.no_grad():
         scores = (emissions.to(_accurate(emissions)), transitions, start, end)
-        _, alpha, pairs = chain_value(*scores, lengths, None, True)
+        _, unary, pairs = chain_value(*scores, lengths, None, True)
         ones = scores[0].new_ones(len(emissions))
-        found: Tensor = chain_gradient(*scores, lengths, None, alpha, pairs, ones)[0]
+        found: Tensor = chain_gradient(*scores, lengths, None, unary, pairs, ones)[0]
     return found
 
 
@@ -300,7 +350,7 @@ def _viterbi(
 ) -> tuple[Tensor, Tensor]:
     """The best labels of each row, 0 behind its length, and their score."""
     if emissions.is_cuda:
-        labels, best = _kernels().viterbi(emissions, transitions, start, end, lengths)
+        labels, best = kernels().viterbi(emissions, transitions, start, end, lengths)
         return labels, best
     scores = _arrays(emissions, transitions, start, end)
     path = chain.viterbi(*scores, lengths=lengths.numpy())

@@ -12,8 +12,16 @@ from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.native import as_integer
 from trellis.nn import reference
-from trellis.nn.chain_ops import best_path, log_partition, marginals
-from trellis.nn.steps import Steps, check_emissions, check_tags, check_tensor, steps_of
+from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
+from trellis.nn.steps import (
+    Steps,
+    check_emissions,
+    check_tags,
+    check_tensor,
+    lengths_of,
+    seen_steps,
+    steps_of,
+)
 
 __all__ = ["CRF"]
 
@@ -127,16 +135,15 @@ class CRF(nn.Module):
                 f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}"
             )
         check_tensor(tags, "tags")
-        own = None if tags.dtype == torch.bool else tags
-        e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own)
-        if own is None:
-            allowed = check_allowed(tags, emissions, self.batch_first)
-            known = e.masked_fill(~steps.front(allowed), -torch.inf)
-            inside = log_partition(known, *scores, steps.lengths)
-            value = inside - log_partition(e, *scores, steps.lengths)
-        else:
-            labels = steps.front(self._rows_first(own).to(torch.int64))
-            value = log_partition(e, *scores, steps.lengths, labels)
+        given = (emissions, mask, lengths, transitions)
+        if tags.dtype != torch.bool:
+            value, steps = self._log_prob(*given, tags)
+            return _reduced(value, reduction, steps)
+        e, steps, scores = self._prepared(*given)
+        allowed = check_allowed(tags, emissions, self.batch_first)
+        known = e.masked_fill(~steps.front(allowed), -torch.inf)
+        inside = log_partition(known, *scores, steps.lengths)
+        value = inside - log_partition(e, *scores, steps.lengths)
         return _reduced(value, reduction, steps)
 
     def log_partition(
@@ -241,6 +248,34 @@ class CRF(nn.Module):
     def _rows_first(self, x: Tensor) -> Tensor:
         return x if self.batch_first else x.transpose(0, 1)
 
+    def _log_prob(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None,
+        lengths: Any,
+        transitions: Tensor | None,
+        tags: Tensor,
+    ) -> tuple[Tensor, Steps]:
+        """Log p(tags | emissions) of each row, and the steps that counted."""
+        e = check_emissions(emissions, self.num_tags, self.batch_first)
+        own = check_tags(self._rows_first(tags), e)
+        if e.is_cuda and transitions is None and self._looks():
+            # one kernel does it all, unless the mask has steps that do not count between others
+            seen = self._mask(mask)
+            counts = lengths_of(e, seen, lengths)
+            value, found = on_card(e, *self._scores(), counts, own, seen)
+            steps = seen_steps(found, seen, own, e.shape[1], self.num_tags)
+            if steps.order is None:
+                return value, steps
+        e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own)
+        return log_partition(e, *scores, steps.lengths, steps.front(own)), steps
+
+    def _mask(self, mask: Tensor | None) -> Tensor | None:
+        if mask is None:
+            return None
+        check_tensor(mask, "mask")
+        return self._rows_first(mask)
+
     def _prepared(
         self,
         emissions: Tensor,
@@ -251,12 +286,7 @@ class CRF(nn.Module):
     ) -> tuple[Tensor, Steps, tuple[Tensor, Tensor, Tensor]]:
         """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
         e = check_emissions(emissions, self.num_tags, self.batch_first)
-        if mask is not None:
-            check_tensor(mask, "mask")
-            mask = self._rows_first(mask)
-        if tags is not None:
-            tags = check_tags(self._rows_first(tags), e)
-        steps = steps_of(e, mask, lengths, tags, self._looks())
+        steps = steps_of(e, self._mask(mask), lengths, tags, self._looks())
         pairs, start, end = self._scores()
         if transitions is not None:
             check_tensor(transitions, "transitions")

@@ -18,6 +18,8 @@ __all__ = [
     "check_tags",
     "check_tensor",
     "integers",
+    "lengths_of",
+    "seen_steps",
     "steps_of",
 ]
 
@@ -82,12 +84,8 @@ def steps_of(
 
     With ``validate``, lengths and tags (B, T) that are impossible are errors.
     """
-    rows, width, labels = emissions.shape
-    if mask is not None and lengths is not None:
-        raise InputError("mask and lengths are two ways to say the same: give one of them")
-    if mask is not None:
-        _check_grid(mask, "mask", emissions)
-    found = None if mask is not None else _lengths(lengths, rows, width, emissions.device)
+    _, width, labels = emissions.shape
+    found = lengths_of(emissions, mask, lengths)
     if validate and emissions.is_cuda and not (mask is None and lengths is None and tags is None):
         return _seen_on_card(mask, found, tags, width, labels)
     if mask is None:
@@ -105,6 +103,16 @@ def steps_of(
     return steps
 
 
+def lengths_of(emissions: Tensor, mask: Tensor | None, lengths: Any) -> Tensor | None:
+    """How many steps of each row count, or None if a mask says it."""
+    if mask is None:
+        return _lengths(lengths, emissions.shape[0], emissions.shape[1], emissions.device)
+    if lengths is not None:
+        raise InputError("mask and lengths are two ways to say the same: give one of them")
+    _check_grid(mask, "mask", emissions)
+    return None
+
+
 def _known(lengths: Tensor | None) -> Tensor:
     assert lengths is not None
     return lengths
@@ -118,7 +126,13 @@ def _seen_on_card(
     if mask is None and tags is None:
         _check_lengths(_known(lengths), width)
         return Steps(_known(lengths), None)
-    found = engine.look(mask, lengths, tags, labels)
+    return seen_steps(engine.look(mask, lengths, tags, labels), mask, tags, width, labels)
+
+
+def seen_steps(
+    found: Tensor, mask: Tensor | None, tags: Tensor | None, width: int, labels: int
+) -> Steps:
+    """From lengths and marks (2, B) that a kernel has made of a mask and tags; waits for it."""
     own, most = found[0], int(found[1].cpu().numpy().max())
     if most > 1:
         _check_lengths(own, width)

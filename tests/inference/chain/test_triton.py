@@ -131,10 +131,15 @@ def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
 
 def computed(p: Problem, *, tagged: bool) -> tuple[Any, ...]:
     tags = p.tags if tagged else None
-    value, alpha = engine.forward(*p.scores, tags)
-    assert alpha.shape == p.emissions.shape
-    assert not alpha.isnan().any()
-    return (value, *engine.backward(*p.scores, tags, alpha, p.weight))
+    walk = engine.walk(*p.scores, tags, gradient=True)
+    assert torch.equal(walk.value, engine.walk(*p.scores, tags).value) or p.emissions.is_cuda
+    assert walk.unary.shape == p.emissions.shape
+    assert not walk.unary.isnan().any()
+    return (walk.value, *weighed(p, walk))
+
+
+def weighed(p: Problem, walk: Any) -> Any:
+    return engine.weigh(*p[:2], walk.unary, walk.pairs, p.lengths, p.weight)
 
 
 def require_equal(found: tuple[Any, ...], want: tuple[np.ndarray, ...], tolerance: float) -> None:
@@ -158,8 +163,7 @@ def require_best(p: Problem, tolerance: float) -> None:
 
 def scaled(p: Problem) -> list[bool]:
     """Which rows did without log space."""
-    _, alpha = engine.forward(*p.scores)
-    return (alpha[:, 0].max(1).values > 0).tolist()
+    return (engine.walk(*p.scores).alpha[:, 0].max(1).values > 0).tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -243,11 +247,11 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
     p = problem([4, 5, 1], 3, torch.float32)
     p.emissions[0, 2] = -INF
     p.emissions[2, 0] = -INF
-    value, alpha = engine.forward(*p.scores)
+    value = engine.walk(*p.scores).value
     assert value.isneginf().tolist() == [True, False, True]
-    assert engine.forward(*p.scores, p.tags)[0].isneginf().tolist() == [True, False, True]
+    assert engine.walk(*p.scores, p.tags).value.isneginf().tolist() == [True, False, True]
     for tags in (None, p.tags):
-        found = engine.backward(*p.scores, tags, alpha, p.weight)
+        found = weighed(p, engine.walk(*p.scores, tags, gradient=True))
         assert not any(part.isnan().any() for part in found)
         assert not found[0][[0, 2]].any()
         alone = Problem(p.emissions[1:2], *p[1:4], *(part[1:2] for part in p[4:]))

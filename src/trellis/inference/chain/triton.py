@@ -15,102 +15,132 @@ For `trellis.nn`, which checks what it passes. All take
 -inf forbids. The same input gives the same bits. docs/kernels.md says how it works and how fast.
 """
 
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
 from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
-from trellis.inference.chain.triton_steps import steps_kernel
+from trellis.inference.chain.triton_steps import steps_kernel, weigh_kernel
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["backward", "forward", "look", "viterbi"]
+__all__ = ["Walk", "look", "viterbi", "walk", "weigh"]
 
 # Warps of a program by block of labels (the next power of two): 32 lanes share the labels of a row,
 # so a second warp pays only where one has not enough registers for the transitions.
-_FORWARD = {16: 1, 32: 1, 64: 1, 128: 8}
-_BACKWARD = {16: 1, 32: 1, 64: 2, 128: 8}
-_VITERBI = {16: 1, 32: 1, 64: 1, 128: 8}
+_WARPS = {
+    "forward": {16: 1, 32: 1, 64: 1, 128: 8},
+    "back": {16: 1, 32: 1, 64: 2, 128: 8},
+    "best": {16: 1, 32: 1, 64: 1, 128: 8},
+}
 _BYTES = 128 * 128 * 4  # of transitions that a program can keep in registers
+_TILE, _NARROW = 4096, 64  # of what is scaled, and of what is summed over rows
 
 
-def forward(
+class Walk(NamedTuple):
+    """Values of all rows and their gradients."""
+
+    value: Tensor
+    """``(B,)`` log Z, or log p of the tags."""
+    unary: Tensor
+    """``(B, T, L)`` its gradient by the emissions, or nothing of use if it was not wanted."""
+    pairs: Tensor
+    """``(B, L, L)`` by the row's transitions, or ``(B, T-1, L, L)`` by those of each position."""
+    found: Tensor
+    """``(2, B)`` lengths, and what is wrong, as `look` has them."""
+    alpha: Tensor
+    """``(B, T, L)`` of the way forward, in a form of its own: not negative at first if scaled."""
+
+
+def walk(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
     end: Tensor,
-    lengths: Tensor,
+    lengths: Tensor | None,
     tags: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Log Z of each row ``(B,)``, or log p of its tags ``(B, T)`` if given; and α.
+    mask: Tensor | None = None,
+    *,
+    gradient: bool = False,
+) -> Walk:
+    """Log Z of each row ``(B,)``, or log p of its tags ``(B, T)``, and the gradient, in one launch.
 
-    α ``(B, T, L)`` is what `backward` needs, in a form of its own. Without a path log Z is -inf,
-    and so is log p where the tags are forbidden.
+    A mask ``(B, T)`` may take the place of lengths. Its steps that count must come first: `found`
+    says whether they do, and with it whether the rest can be used. Without a path log Z is -inf,
+    and so is log p where the tags are forbidden; a row without a path has no gradient.
 
     >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
-    >>> zero = torch.zeros(2)
-    >>> value, alpha = forward(scores, torch.zeros(2, 2), zero, zero, torch.tensor([3]))
-    >>> value.exp().round()
+    >>> zero, none = torch.zeros(2), torch.zeros(2, 2)
+    >>> found = walk(scores, none, zero, zero, torch.tensor([3]), gradient=True)
+    >>> found.value.exp().round()
     tensor([8.])
-    """
-    rows, steps, labels = emissions.shape
-    value = emissions.new_empty(rows, dtype=_accurate(emissions))
-    alpha = emissions.new_empty((rows, steps, labels), dtype=_accurate(emissions))
-    if transitions.dim() == 2:
-        transitions = transitions.contiguous()
-    with on_device(emissions):
-        launch(
-            kernels.forward_kernel, rows, emissions, *emissions.stride(), transitions,
-            *_strides(transitions), start.contiguous(), end.contiguous(), lengths.contiguous(),
-            lengths if tags is None else tags.contiguous(), value, alpha, steps, labels,
-            **_plan(emissions, transitions, _FORWARD), tagged=tags is not None,
-        )  # fmt: skip
-    return value, alpha
-
-
-def backward(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    tags: Tensor | None,
-    alpha: Tensor,
-    weight: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Σ_b weight_b ∂ value_b / ∂ emissions, transitions, start and end, each in its shape.
-
-    0 behind the lengths, and for rows without a path.
-
-    >>> scores, zero, lengths = torch.zeros(1, 3, 2), torch.zeros(2), torch.tensor([3])
-    >>> _, alpha = forward(scores, torch.zeros(2, 2), zero, zero, lengths)
-    >>> found = backward(
-    ...     scores, torch.zeros(2, 2), zero, zero, lengths, None, alpha, torch.ones(1)
-    ... )
-    >>> found[1]  # two steps, four transitions
-    tensor([[0.5000, 0.5000],
-            [0.5000, 0.5000]])
+    >>> found.pairs  # two steps, four transitions
+    tensor([[[0.5000, 0.5000],
+             [0.5000, 0.5000]]])
     """
     rows, steps, labels = emissions.shape
     shared = transitions.dim() == 2
-    d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
-    sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
-    scratch = alpha.new_empty((rows, 3, labels))
-    if not shared:
-        d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
+    new, number = emissions.new_empty, _accurate(emissions)
+    value = new(rows, dtype=number)
+    found = new((2, rows), dtype=torch.int64)
+    alpha = new((rows, steps, labels), dtype=number)
+    unary = pairs = scratch = value
+    if gradient:
+        unary = new((rows, steps, labels), dtype=number)
+        pairs = new((rows, labels, labels) if shared else transitions.shape, dtype=number)
+        scratch = new((rows, 3, labels), dtype=number)
+    transitions = transitions.contiguous() if shared else transitions
+    seen = found if mask is None else mask
+    said = found if tags is None else tags
     with on_device(emissions):
         launch(
-            kernels.backward_kernel, rows, emissions, *emissions.stride(), transitions,
-            *_strides(transitions), end.contiguous(), lengths.contiguous(),
-            lengths if tags is None else tags.contiguous(), alpha, weight, weight.stride(0),
-            d_emissions, alpha if shared else d_transitions, sums, scratch, steps, labels,
-            **_plan(emissions, transitions, _BACKWARD), shared=shared, tagged=tags is not None,
+            kernels.walk_kernel, rows, emissions, *emissions.stride(), transitions,
+            *_strides(transitions), start.contiguous(), end.contiguous(),
+            found if lengths is None else lengths.contiguous(), seen, *seen.stride(),
+            said, *said.stride(), found, value, alpha, unary, pairs, scratch, rows, steps, labels,
+            **_plan(number, labels, shared, "back" if gradient else "forward", _BYTES),
+            shared=shared, masked=mask is not None, tagged=tags is not None, wanted=gradient,
         )  # fmt: skip
-    totals = sums.sum(0).view(-1, labels).to(start.dtype)
-    if shared:
-        d_transitions = totals[2:].to(transitions.dtype)
-    return d_emissions, d_transitions, totals[0], totals[1].to(end.dtype)
+    return Walk(value, unary, pairs, found, alpha)
+
+
+def weigh(
+    emissions: Tensor, transitions: Tensor, unary: Tensor, pairs: Tensor, lengths: Tensor,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Σ_b weight_b ∂ value_b / ∂ emissions, transitions, start and end, from what `walk` has found.
+
+    In the types and shapes of emissions and transitions, whose values are not looked at.
+
+    >>> scores, zero, lengths = torch.zeros(1, 3, 2), torch.zeros(2), torch.tensor([3])
+    >>> none = torch.zeros(2, 2)
+    >>> found = walk(scores, none, zero, zero, lengths, gradient=True)
+    >>> weigh(scores, none, found.unary, found.pairs, lengths, torch.tensor([2.0]))[2]
+    tensor([1., 1.])
+    """
+    rows, steps, labels = unary.shape
+    shared = transitions.dim() == 2
+    d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
+    sums = unary.new_empty((2 + labels if shared else 2) * labels)
+    d_transitions = sums
+    if not shared:
+        d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
+    tiles = -(-unary.numel() // _TILE)
+    rest = -(-labels * labels // _NARROW) if shared else -(-pairs.numel() // _TILE)
+    with on_device(unary):
+        launch(
+            weigh_kernel, tiles + 2 * -(-labels // _NARROW) + rest, unary, pairs, weight,
+            weight.stride(0), lengths.contiguous(), d_emissions, d_transitions, sums, rows, steps,
+            labels, tiles, shared=shared, tile=_TILE, narrow=_NARROW,
+        )  # fmt: skip
+    sums = sums.to(transitions.dtype)
+    if not shared:
+        d_start, d_end = torch.split(sums, labels)
+        return d_emissions, d_transitions, d_start, d_end
+    d_start, d_end, d_transitions = torch.split(sums, [labels, labels, labels * labels])
+    return d_emissions, d_transitions.view(labels, labels), d_start, d_end
 
 
 def viterbi(
@@ -136,7 +166,7 @@ def viterbi(
         launch(
             kernels.viterbi_kernel, rows, emissions, *emissions.stride(), transitions,
             *_strides(transitions), start.contiguous(), end, lengths, score, best, steps, labels,
-            **_plan(emissions, transitions, _VITERBI),
+            **_plan(_accurate(emissions), labels, transitions.dim() == 2, "best", _BYTES),
         )  # fmt: skip
         launch(
             kernels.trace_kernel, rows, best, flipped, *_strides(flipped), end, lengths, path,
@@ -166,7 +196,7 @@ def look(mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, label
         launch(
             steps_kernel, rows, grid, *grid.stride(), found if lengths is None else lengths, own,
             *own.stride(), found, rows, steps, labels, masked=mask is not None,
-            tagged=tags is not None, block=min(power_of_two(steps), 1024), num_warps=1,
+            tagged=tags is not None, num_warps=1,
         )  # fmt: skip
     return found
 
@@ -184,14 +214,15 @@ def _block(labels: int) -> int:
     return max(16, power_of_two(labels))
 
 
-def _plan(emissions: Tensor, transitions: Tensor, warps: dict[int, int]) -> dict[str, Any]:
+@cache
+def _plan(number: torch.dtype, labels: int, shared: bool, way: str, most: int) -> dict[str, Any]:
     """How a kernel is built: its number type, its tiles, and whether it keeps the transitions."""
-    dtype, block = _accurate(emissions), _block(emissions.shape[-1])
-    held = transitions.dim() == 2 and block * block * dtype.itemsize <= _BYTES
-    wide = block * dtype.itemsize // 4  # float64 takes twice the registers
-    count = warps[min(wide, 128)] if held else 1 if block <= 32 else 4
+    block = _block(labels)
+    held = shared and block * block * number.itemsize <= most
+    wide = block * number.itemsize // 4  # float64 takes twice the registers
+    count = _WARPS[way][min(wide, 128)] if held else 1 if block <= 32 else 4
     return {
-        "dtype": tl.float64 if dtype == torch.float64 else tl.float32,
+        "dtype": tl.float64 if number == torch.float64 else tl.float32,
         "block": block if held else 16,
         "tile": min(block, 32 if count <= 2 else 64),
         "held": held,

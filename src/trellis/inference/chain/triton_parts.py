@@ -27,9 +27,9 @@ def row_length(lengths, row, steps):
 
 
 @triton.jit
-def tags_at(tags, t, length, labels):
+def tags_at(tags, t_step, t, length, labels):
     """The tags at positions t, 0 outside of the row; a wrong one gives wrong numbers, no more."""
-    found = tl.load(tags + t, (t >= 0) & (t < length), 0)
+    found = tl.load(tags + t * t_step, (t >= 0) & (t < length), 0)
     return tl.minimum(tl.maximum(found, 0), labels - 1)
 
 
@@ -65,15 +65,16 @@ def fill(pointer, begin, stop, value):
 
 @triton.jit
 def path_score(
-    emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, tags, length, labels
-):
+    emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, tags, t_step, length,
+    labels,
+):  # fmt: skip
     """start[y₀] + Σₜ u[t, yₜ] + Σₜ A[yₜ₋₁, yₜ] + end[y_T₋₁]; all steps at once, in float64."""
     at = tl.arange(0, 256)
     total = tl.zeros([256], tl.float64)
     for base in range(0, length, 256):
         t = (base + at).to(tl.int64)
-        here = tags_at(tags, t, length, labels)
-        before = tags_at(tags, t - 1, length, labels)
+        here = tags_at(tags, t_step, t, length, labels)
+        before = tags_at(tags, t_step, t - 1, length, labels)
         cell = transitions + (t - 1) * a_step + before * a_from + here * a_to
         total += tl.load(emissions + t * e_step + here * e_label, t < length, 0.0).to(tl.float64)
         total += tl.load(cell, (t > 0) & (t < length), 0.0).to(tl.float64)
@@ -83,11 +84,11 @@ def path_score(
 
 
 @triton.jit
-def count_tags(counts, tags, length, labels):
+def count_tags(counts, tags, t_step, length, labels):
     """How often each pair of tags occurs: whole numbers, so the order of adding does not matter."""
     at = tl.arange(0, 256)
     for base in range(1, length, 256):
-        t = base + at
-        before = tags_at(tags, t - 1, length, labels)
-        cell = counts + before * labels + tags_at(tags, t, length, labels)
+        t = (base + at).to(tl.int64)
+        before = tags_at(tags, t_step, t - 1, length, labels)
+        cell = counts + before * labels + tags_at(tags, t_step, t, length, labels)
         tl.atomic_add(cell, 1.0, t < length, sem="relaxed")
