@@ -23,7 +23,6 @@ __all__ = [
     "chain_viterbi",
     "log_partition",
     "marginals",
-    "on_card",
 ]
 
 
@@ -277,7 +276,7 @@ def log_partition(
 ) -> Tensor:
     """Log Z of each row, or log p of its tags if given, differentiable."""
     scores = (emissions, transitions, start, end)
-    wanted = _wanted(scores)
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
     if torch.compiler.is_compiling():
         traced: Tensor = chain_value(*scores, lengths, tags, wanted)[0]
         return traced
@@ -285,49 +284,6 @@ def log_partition(
         *scores, lengths, tags, wanted
     )
     return value
-
-
-def _wanted(scores: tuple[Tensor, ...]) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in scores)
-
-
-class _OnCard(torch.autograd.Function):
-    """Values, and what was found out about the rows on the way, in one launch."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        *given, wanted = inputs
-        walk = kernels().walk(*given, gradient=wanted)
-        ctx.save_for_backward(*given[:2], walk.unary, walk.pairs, walk.found)
-        ctx.mark_non_differentiable(walk.found)
-        ctx.set_materialize_grads(False)
-        return walk.value, walk.found
-
-    @staticmethod
-    def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
-        if weight is None:
-            return (None,) * 8
-        if torch.is_grad_enabled():
-            _refuse(ctx)
-        found = kernels().weigh(*ctx.saved_tensors, weight)  # lengths are the first row of `found`
-        return (*found, None, None, None, None)
-
-
-def on_card(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor | None,
-    tags: Tensor | None,
-    mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Log p of tags that nobody has looked at yet, and what is to be known of the rows."""
-    scores = (emissions, transitions, start, end)
-    found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
-        *scores, lengths, tags, mask, _wanted(scores)
-    )
-    return found
 
 
 def marginals(

@@ -414,7 +414,9 @@ def test_steps_that_count(steps: int) -> None:
     tags = np.where(mask, rng.integers(6, size=mask.shape), -100)
     tags[4, mask[4]] = 6
     given, own = (torch.from_numpy(x).to(DEVICE) for x in (mask, tags))
-    lengths, status = engine.look(given, None, own, 6).tolist()
+    lengths, status = engine.look(
+        given, None, own, torch.zeros(5, steps, 6, device=DEVICE)
+    ).tolist()
     for row in range(5):
         counted = np.flatnonzero(mask[row])
         assert lengths[row] == len(counted)
@@ -426,5 +428,6 @@ def test_steps_that_count(steps: int) -> None:
 def test_lengths_and_tags_that_are_wrong() -> None:
     tags = torch.tensor([[0, 1, 9], [0, 9, 0], [0, 0, 0], [0, 0, 0]], device=DEVICE)
     lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
+    scores = torch.zeros(4, 3, 2, device=DEVICE)
     for own in (tags, tags.t().contiguous().t()):
-        assert engine.look(None, lengths, own, 2).tolist() == [lengths.tolist(), [0, 4, 2, 2]]
+        assert engine.look(None, lengths, own, scores).tolist() == [lengths.tolist(), [0, 4, 2, 2]]

@@ -48,8 +48,6 @@ class Walk(NamedTuple):
     """``(B, T, L)`` its gradient by the emissions, or nothing of use if it was not wanted."""
     pairs: Tensor
     """``(B, L, L)`` by the row's transitions, or ``(B, T-1, L, L)`` by those of each position."""
-    found: Tensor
-    """``(2, B)`` lengths, and what is wrong, as `look` has them."""
     alpha: Tensor
     """``(B, T, L)`` of the way forward, in a form of its own: not negative at first if scaled."""
 
@@ -59,17 +57,15 @@ def walk(
     transitions: Tensor,
     start: Tensor,
     end: Tensor,
-    lengths: Tensor | None,
+    lengths: Tensor,
     tags: Tensor | None = None,
-    mask: Tensor | None = None,
     *,
     gradient: bool = False,
 ) -> Walk:
     """Log Z of each row ``(B,)``, or log p of its tags ``(B, T)``, and the gradient, in one launch.
 
-    A mask ``(B, T)`` may take the place of lengths. Its steps that count must come first: `found`
-    says whether they do, and with it whether the rest can be used. Without a path log Z is -inf,
-    and so is log p where the tags are forbidden; a row without a path has no gradient.
+    Without a path log Z is -inf, and so is log p where the tags are forbidden. A row without a path
+    has no gradient.
 
     >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
     >>> zero, none = torch.zeros(2), torch.zeros(2, 2)
@@ -84,7 +80,6 @@ def walk(
     shared = transitions.dim() == 2
     new, number = emissions.new_empty, _accurate(emissions)
     value = new(rows, dtype=number)
-    found = new((2, rows), dtype=torch.int64)
     alpha = new((rows, steps, labels), dtype=number)
     unary = pairs = scratch = value
     if gradient:
@@ -92,18 +87,17 @@ def walk(
         pairs = new((rows, labels, labels) if shared else transitions.shape, dtype=number)
         scratch = new((rows, 3, labels), dtype=number)
     transitions = transitions.contiguous() if shared else transitions
-    seen = found if mask is None else mask
-    said = found if tags is None else tags
+    t_row, t_step = (0, 0) if tags is None else tags.stride()
     with on_device(emissions):
         launch(
             kernels.walk_kernel, rows, emissions, *emissions.stride(), transitions,
             *_strides(transitions), start.contiguous(), end.contiguous(),
-            found if lengths is None else lengths.contiguous(), seen, *seen.stride(),
-            said, *said.stride(), found, value, alpha, unary, pairs, scratch, rows, steps, labels,
+            lengths.contiguous(), lengths if tags is None else tags, t_row, t_step, value, alpha,
+            unary, pairs, scratch, steps, labels,
             **_plan(number, labels, shared, "back" if gradient else "forward", _BYTES),
-            shared=shared, masked=mask is not None, tagged=tags is not None, wanted=gradient,
+            shared=shared, tagged=tags is not None, wanted=gradient,
         )  # fmt: skip
-    return Walk(value, unary, pairs, found, alpha)
+    return Walk(value, unary, pairs, alpha)
 
 
 def weigh(
@@ -175,7 +169,9 @@ def viterbi(
     return path, score
 
 
-def look(mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, labels: int) -> Tensor:
+def look(
+    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, emissions: Tensor
+) -> Tensor:
     """``(2, B)`` in one launch: the lengths of all rows, and what is wrong with them.
 
     From a mask ``(B, T)`` or lengths ``(B,)``; tags ``(B, T)`` are looked at if given. Of the
@@ -183,19 +179,19 @@ def look(mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, label
     tag is.
 
     >>> mask = torch.tensor([[True, False, True], [True, True, False]])
-    >>> look(mask, None, None, 5)
+    >>> look(mask, None, None, torch.zeros(2, 3, 5))
     tensor([[2, 2],
             [1, 0]])
     """
-    grid = mask if mask is not None else tags
-    assert grid is not None
-    rows, steps = grid.shape
-    found = torch.empty((2, rows), dtype=torch.int64, device=grid.device)
-    own = grid if tags is None else tags
-    with on_device(grid):
+    rows, steps, labels = emissions.shape
+    found = torch.empty((2, rows), dtype=torch.int64, device=emissions.device)
+    m_row, m_step = (0, 0) if mask is None else mask.stride()
+    t_row, t_step = (0, 0) if tags is None else tags.stride()
+    with on_device(emissions):
         launch(
-            steps_kernel, rows, grid, *grid.stride(), found if lengths is None else lengths, own,
-            *own.stride(), found, rows, steps, labels, masked=mask is not None,
+            steps_kernel, rows, found if mask is None else mask, m_row, m_step,
+            found if lengths is None else lengths.contiguous(), found if tags is None else tags,
+            t_row, t_step, found, rows, steps, labels, masked=mask is not None,
             tagged=tags is not None, num_warps=1,
         )  # fmt: skip
     return found

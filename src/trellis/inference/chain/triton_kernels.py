@@ -21,15 +21,14 @@ from trellis.inference.chain.triton_parts import (
     row_length,
 )
 from trellis.inference.chain.triton_scaled import backward_scaled, best_held, forward_scaled
-from trellis.inference.chain.triton_steps import look_at_row
 
 __all__ = ["trace_kernel", "viterbi_kernel", "walk_kernel"]
 
 # Sizes do not compile a kernel again, and registers are laid out alike for all alignments.
-_SIZES = ["rows", "steps", "labels"]
+_SIZES = ["steps", "labels"]
 _OTHERS = [
-    *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "value"),
-    *("alpha", "unary", "pairs", "scratch", "best", "path", "m_row", "m_step", "t_row", "t_step"),
+    *("emissions", "transitions", "start", "end", "lengths", "tags", "value", "alpha", "unary"),
+    *("pairs", "scratch", "best", "path", "t_row", "t_step"),
     *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to"),
 ]
 _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_OTHERS)
@@ -38,19 +37,14 @@ _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_O
 @_kernel
 def walk_kernel(
     emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, start, end,
-    lengths, mask, m_row, m_step, tags, t_row, t_step, found, value, alpha, unary, pairs, scratch,
-    rows, steps, labels,
+    lengths, tags, t_row, t_step, value, alpha, unary, pairs, scratch, steps, labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    shared: tl.constexpr, masked: tl.constexpr, tagged: tl.constexpr, wanted: tl.constexpr,
+    shared: tl.constexpr, tagged: tl.constexpr, wanted: tl.constexpr,
 ):  # fmt: skip
     """Log Z, or log p of the tags if there are any; and if `wanted` the way back: its gradient."""
     row = tl.program_id(0).to(tl.int64)
+    length = row_length(lengths, row, steps)
     tags += row * t_row
-    there = look_at_row(
-        mask + row * m_row, m_step, lengths + row, tags, t_step, found + row, rows, steps, labels,
-        masked, tagged,
-    )  # fmt: skip
-    length = tl.minimum(tl.maximum(there, 1), steps).to(tl.int32)  # nothing outside is touched
     emissions += row * e_row
     transitions += row * a_row
     alpha += row * steps * labels

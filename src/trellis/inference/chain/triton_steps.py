@@ -5,44 +5,10 @@
 import triton
 import triton.language as tl
 
-__all__ = ["look_at_row", "steps_kernel", "weigh_kernel"]
+__all__ = ["steps_kernel", "weigh_kernel"]
 
 _VARYING = ["m_row", "m_step", "t_row", "t_step", "w_row", "rows", "steps", "labels", "tiles"]
 _kernel = triton.jit(do_not_specialize=_VARYING)
-
-
-@triton.jit
-def look_at_row(
-    mask, m_step, lengths, tags, t_step, found, rows, steps, labels,
-    masked: tl.constexpr, tagged: tl.constexpr,
-):  # fmt: skip
-    """The length of a row; it goes to ``found[0]``, and what is wrong to ``found[1]``."""
-    at = tl.arange(0, 256)
-    end = steps.to(tl.int64)
-    if not masked:
-        end = tl.load(lengths)
-    length = tl.full([], 0, tl.int64)
-    gaps = tl.full([], 0, tl.int32)
-    wrong = tl.full([], 0, tl.int32)
-    if masked | tagged:
-        for base in range(0, steps, 256):
-            t = base + at
-            on = (t < steps) & (t < end)
-            if masked:
-                on = tl.load(mask + t.to(tl.int64) * m_step, on, 0) != 0
-                before = length + tl.cumsum(on.to(tl.int32), 0) - 1
-                gaps += tl.sum((on & (before != t)).to(tl.int32), 0)
-            if tagged:
-                tag = tl.load(tags + t.to(tl.int64) * t_step, on, 0)
-                wrong += tl.sum(((tag < 0) | (tag >= labels)).to(tl.int32), 0)
-            length += tl.sum(on.to(tl.int32), 0)
-    if not masked:
-        length = end
-    status = tl.where(gaps > 0, 1, 0) + tl.where(wrong > 0, 4, 0)
-    status += tl.where((length < 1) | (length > steps), 2, 0)
-    tl.store(found, length)
-    tl.store(found + rows, status)
-    return length
 
 
 @_kernel
@@ -50,12 +16,34 @@ def steps_kernel(
     mask, m_row, m_step, lengths, tags, t_row, t_step, found, rows, steps, labels,
     masked: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """`look_at_row` of each row."""
+    """Of a row: its length goes to ``found[0]``, and what is wrong with it to ``found[1]``."""
     row = tl.program_id(0).to(tl.int64)
-    look_at_row(
-        mask + row * m_row, m_step, lengths + row, tags + row * t_row, t_step, found + row, rows,
-        steps, labels, masked, tagged,
-    )  # fmt: skip
+    mask += row * m_row
+    tags += row * t_row
+    at = tl.arange(0, 256)
+    end = steps.to(tl.int64)
+    if not masked:
+        end = tl.load(lengths + row)
+    length = tl.full([], 0, tl.int64)
+    gaps = tl.full([], 0, tl.int32)
+    wrong = tl.full([], 0, tl.int32)
+    for base in range(0, steps, 256):
+        t = base + at
+        on = (t < steps) & (t < end)
+        if masked:
+            on = tl.load(mask + t.to(tl.int64) * m_step, on, 0) != 0
+            before = length + tl.cumsum(on.to(tl.int32), 0) - 1
+            gaps += tl.sum((on & (before != t)).to(tl.int32), 0)
+        if tagged:
+            tag = tl.load(tags + t.to(tl.int64) * t_step, on, 0)
+            wrong += tl.sum(((tag < 0) | (tag >= labels)).to(tl.int32), 0)
+        length += tl.sum(on.to(tl.int32), 0)
+    if not masked:
+        length = end
+    status = tl.where(gaps > 0, 1, 0) + tl.where(wrong > 0, 4, 0)
+    status += tl.where((length < 1) | (length > steps), 2, 0)
+    tl.store(found + row, length)
+    tl.store(found + rows + row, status)
 
 
 @triton.jit
