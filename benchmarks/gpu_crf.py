@@ -122,17 +122,12 @@ def load_ours() -> tuple[ModuleType, ModuleType | None]:
     return triton, cpu
 
 
-def gradients_of(engine: ModuleType, x: Batch, tags: Tensor | None) -> tuple[Tensor, ...]:
-    """Values of all rows, and the gradients of their sum."""
-    walk = engine.walk(*x.scores, tags, gradient=True)
-    return (walk.value, *engine.weigh(*x[:2], walk.unary, walk.pairs, x.lengths, x.weight))
-
-
 def train(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, ...]]:
     """Log p(tags) of each row, and the gradients of their sum."""
 
     def step() -> tuple[Tensor, ...]:
-        return gradients_of(engine, x, x.tags)
+        value, alpha, _ = engine.forward(*x.scores, x.tags)
+        return (value, *engine.backward(*x.scores, x.tags, alpha, x.weight))
 
     return step
 
@@ -280,8 +275,9 @@ def path_scores(x: Batch, labels: Tensor) -> Tensor:
 
 def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float = 1e-5) -> str:
     """The errors of log Z, marginals, counts and best score, in one line; or an error."""
-    (value, *gradients), (_, *again) = (gradients_of(engine, x, None) for _ in range(2))
-    alpha = engine.walk(*x.scores).alpha
+    value, alpha, _ = engine.forward(*x.scores)
+    gradients = engine.backward(*x.scores, None, alpha, x.weight)
+    again = engine.backward(*x.scores, None, engine.forward(*x.scores).alpha, x.weight)
     want, *counts, best = exact(cpu, x)
     labels, score = engine.viterbi(*x.scores)
     errors = {"log Z": float((value.double().sum() - want).abs() / want.abs())}

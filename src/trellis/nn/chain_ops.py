@@ -23,6 +23,7 @@ __all__ = [
     "chain_viterbi",
     "log_partition",
     "marginals",
+    "on_card",
 ]
 
 
@@ -54,29 +55,26 @@ def _value(
     tags: Tensor | None,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Log Z of each row, or log p of its tags if given; and the gradient if it is wanted.
+    """Log Z of each row, or log p of its tags if given; and what the gradient needs.
 
-    By the emissions, and by the transitions: on a card of each row, on the CPU summed over the
-    batch, and there of -log p.
+    That is α on a card. On the CPU it is the gradient of log Z or of -log p itself, if ``gradient``
+    says that it is wanted: of the emissions, and of the transitions summed over the batch.
     """
-    if emissions.is_cuda:
-        given = (emissions, transitions, start, end, lengths, tags)
-        walk = kernels().walk(*given, gradient=gradient)
-        if gradient:
-            return walk.value, walk.unary, walk.pairs
-        return walk.value, emissions.new_empty(0), emissions.new_empty(0)
     unary, pairs = emissions.new_empty(0), emissions.new_empty(0)
+    if emissions.is_cuda:
+        found = kernels().forward(emissions, transitions, start, end, lengths, tags)
+        return found.value, found.alpha, pairs
     scores, own = _arrays(emissions, transitions, start, end), lengths.numpy()
     labels = None if tags is None else tags.numpy()
     if gradient:
         try:
-            found = chain.expected_counts(*scores, lengths=own, labels=labels)
+            counts = chain.expected_counts(*scores, lengths=own, labels=labels)
         except InfeasibleError:  # some row has no path: the gradient is left for later
             pass
         else:
-            unary, pairs = (torch.from_numpy(np.asarray(part)) for part in found[:2])
+            unary, pairs = (torch.from_numpy(np.asarray(part)) for part in counts[:2])
             sign = 1.0 if labels is None else -1.0
-            return _number(emissions, sign * np.asarray(found.log_partition)), unary, pairs
+            return _number(emissions, sign * np.asarray(counts.log_partition)), unary, pairs
     value = np.asarray(chain.log_partition(*scores, lengths=own))
     if labels is not None:
         used = np.asarray(chain.score(*scores, labels=labels, lengths=own))
@@ -104,15 +102,16 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor]:
     dtype = _accurate(emissions)
     value = emissions.new_empty((emissions.shape[0],), dtype=dtype)
+    if emissions.is_cuda:
+        return value, emissions.new_empty(emissions.shape, dtype=dtype), emissions.new_empty(0)
     if not gradient:
         return value, emissions.new_empty(0), emissions.new_empty(0)
-    unary = emissions.new_empty(emissions.shape, dtype=dtype)
-    if transitions.dim() > 2:
-        return value, unary, emissions.new_empty(transitions.shape, dtype=dtype)
-    if emissions.is_cuda:
-        shape = (emissions.shape[0], *transitions.shape)
-        return value, unary, emissions.new_empty(shape, dtype=dtype)
-    return value, unary, emissions.new_empty(transitions.shape, dtype=torch.float64)
+    pairs = torch.float64 if transitions.dim() == 2 else dtype
+    return (
+        value,
+        emissions.new_empty(emissions.shape, dtype=dtype),
+        emissions.new_empty(transitions.shape, dtype=pairs),
+    )
 
 
 def _gradients(
@@ -122,21 +121,21 @@ def _gradients(
     end: Tensor,
     lengths: Tensor,
     tags: Tensor | None,
-    unary: Tensor,
+    alpha: Tensor,
     pairs: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Σ_b weight_b ∂ value_b / ∂ each of the scores."""
     if emissions.is_cuda:
-        there: tuple[Tensor, Tensor, Tensor, Tensor] = kernels().weigh(
-            emissions, transitions, unary, pairs, lengths, weight
+        there: tuple[Tensor, Tensor, Tensor, Tensor] = kernels().backward(
+            emissions, transitions, start, end, lengths, tags, alpha, weight
         )
         return there
     own, each = lengths.numpy(), weight.double().numpy()
     labels = None if tags is None else tags.numpy()
     each = each if labels is None else -each
     scores = _arrays(emissions, transitions, start, end)
-    found = _expected(scores, own, labels, unary.numpy(), pairs.numpy(), each)
+    found = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
     likes = zip(found, (emissions, transitions, start, end), strict=True)
     e, a, s, f = (torch.from_numpy(g).to(like.dtype) for g, like in likes)
     return e, a, s, f
@@ -149,13 +148,13 @@ def _gradient(
     end: Tensor,
     lengths: Tensor,
     tags: Tensor | None,
-    unary: Tensor,
+    alpha: Tensor,
     pairs: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same in memory of its own, as an operator must give it."""
-    given = (emissions, transitions, start, end, lengths, tags, unary, pairs, weight)
-    own = {x.untyped_storage().data_ptr() for x in (unary, pairs)}
+    given = (emissions, transitions, start, end, lengths, tags, alpha, pairs, weight)
+    own = {x.untyped_storage().data_ptr() for x in (alpha, pairs)}
     found = _gradients(*given)
     e, *small = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
     a, s, f = (x.clone() for x in small)  # they may be parts of one tensor
@@ -245,8 +244,8 @@ class _Eager(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        value, unary, pairs = _value(*inputs)
-        ctx.save_for_backward(*inputs[:6], unary, pairs)
+        value, alpha, pairs = _value(*inputs)
+        ctx.save_for_backward(*inputs[:6], alpha, pairs)
         return value
 
     @staticmethod
@@ -286,15 +285,53 @@ def log_partition(
     return value
 
 
+class _OnCard(torch.autograd.Function):
+    """Values, and what was found out about the rows on the way, in one launch."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        found = kernels().forward(*inputs)
+        ctx.save_for_backward(*inputs[:4], found.found, inputs[5], found.alpha)
+        ctx.mark_non_differentiable(found.found)
+        ctx.set_materialize_grads(False)
+        return found.value, found.found
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
+        if weight is None:
+            return (None,) * 7
+        if torch.is_grad_enabled():
+            _refuse(ctx)
+        # lengths are the first row of what was found
+        return (*kernels().backward(*ctx.saved_tensors, weight), None, None, None)
+
+
+def on_card(
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor | None,
+    tags: Tensor | None,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Log p of tags that nobody has looked at yet, and what is to be known of the rows (2, B)."""
+    scores = (emissions, transitions, start, end)
+    found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
+        *scores, lengths, tags, mask
+    )
+    return found
+
+
 def marginals(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> Tensor:
     """p(yₜ | x): the gradient of log Z."""
     with torch.no_grad():
         scores = (emissions.to(_accurate(emissions)), transitions, start, end)
-        _, unary, pairs = chain_value(*scores, lengths, None, True)
+        _, alpha, pairs = chain_value(*scores, lengths, None, True)
         ones = scores[0].new_ones(len(emissions))
-        found: Tensor = chain_gradient(*scores, lengths, None, unary, pairs, ones)[0]
+        found: Tensor = chain_gradient(*scores, lengths, None, alpha, pairs, ones)[0]
     return found
 
 

@@ -12,14 +12,14 @@ from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.native import as_integer
 from trellis.nn import reference
-from trellis.nn.chain_ops import best_path, log_partition, marginals
+from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
 from trellis.nn.steps import (
-    Look,
     Steps,
     check_emissions,
     check_tags,
     check_tensor,
     lengths_of,
+    seen_steps,
     steps_of,
 )
 
@@ -260,11 +260,11 @@ class CRF(nn.Module):
         e = check_emissions(emissions, self.num_tags, self.batch_first)
         own = check_tags(self._rows_first(tags), e)
         if e.is_cuda and transitions is None and self._looks():
-            # started as if the steps that count came first; then it is looked up whether they do
+            # as if the steps that count came first: then it is looked up whether they do
             seen = self._mask(mask)
-            look = Look(e, seen, lengths_of(e, seen, lengths), own)
-            value = log_partition(e, *self._scores(), look.lengths, own)
-            steps = look.steps()
+            counts = lengths_of(e, seen, lengths)
+            value, found = on_card(e, *self._scores(), counts, own, seen)
+            steps = seen_steps(found, seen, own, e.shape[1], self.num_tags)
             if steps.order is None:
                 return value, steps
         e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own)

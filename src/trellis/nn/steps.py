@@ -13,13 +13,13 @@ from torch import Tensor
 from trellis.errors import InputError
 
 __all__ = [
-    "Look",
     "Steps",
     "check_emissions",
     "check_tags",
     "check_tensor",
     "integers",
     "lengths_of",
+    "seen_steps",
     "steps_of",
 ]
 
@@ -87,7 +87,9 @@ def steps_of(
     _, width, labels = emissions.shape
     found = lengths_of(emissions, mask, lengths)
     if validate and emissions.is_cuda and not (mask is None and lengths is None and tags is None):
-        return Look(emissions, mask, found, tags).steps()
+        engine = import_module("trellis.inference.chain.triton")
+        marks = engine.look(emissions, mask, found, tags)
+        return seen_steps(marks, mask, tags, width, labels)
     if mask is None:
         steps = Steps(_known(found), None)
     else:
@@ -118,32 +120,16 @@ def _known(lengths: Tensor | None) -> Tensor:
     return lengths
 
 
-class Look:
-    """A look at the rows of a batch on a card, which goes on while other work is started there."""
-
-    def __init__(
-        self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None
-    ) -> None:
-        self.mask, self.tags = mask, tags
-        _, self.width, self.labels = emissions.shape
-        engine = import_module("trellis.inference.chain.triton")
-        found = engine.look(mask, lengths, tags, emissions)
-        self.lengths = found[0]
-        """What they are if nothing is wrong."""
-        self._marks = found.to("cpu", non_blocking=True)
-        self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._done.record(torch.cuda.current_stream(found.device))
-
-    def steps(self) -> Steps:
-        """Wait for what was found, and raise if something is wrong."""
-        self._done.synchronize()
-        most = int(self._marks.numpy()[1].max())
-        if most > 1:
-            _check_lengths(self.lengths, self.width)
-            t = torch.arange(self.width, device=self.lengths.device)
-            inside = t < self.lengths[:, None] if self.mask is None else self.mask
-            _check_tags(_known(self.tags), inside, self.labels)
-        return Steps(self.lengths, _order(self.mask) if self.mask is not None and most else None)
+def seen_steps(
+    found: Tensor, mask: Tensor | None, tags: Tensor | None, width: int, labels: int
+) -> Steps:
+    """From lengths and marks (2, B) that a kernel has made of a mask and tags; waits for it."""
+    own, most = found[0], int(found.cpu().numpy()[1].max())
+    if most > 1:
+        _check_lengths(own, width)
+        t = torch.arange(width, device=own.device)
+        _check_tags(_known(tags), t < own[:, None] if mask is None else mask, labels)
+    return Steps(own, _order(mask) if mask is not None and most else None)
 
 
 def _order(mask: Tensor) -> Tensor:

@@ -131,15 +131,10 @@ def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
 
 def computed(p: Problem, *, tagged: bool) -> tuple[Any, ...]:
     tags = p.tags if tagged else None
-    walk = engine.walk(*p.scores, tags, gradient=True)
-    assert torch.equal(walk.value, engine.walk(*p.scores, tags).value) or p.emissions.is_cuda
-    assert walk.unary.shape == p.emissions.shape
-    assert not walk.unary.isnan().any()
-    return (walk.value, *weighed(p, walk))
-
-
-def weighed(p: Problem, walk: Any) -> Any:
-    return engine.weigh(*p[:2], walk.unary, walk.pairs, p.lengths, p.weight)
+    value, alpha, _ = engine.forward(*p.scores, tags)
+    assert alpha.shape == p.emissions.shape
+    assert not alpha.isnan().any()
+    return (value, *engine.backward(*p.scores, tags, alpha, p.weight))
 
 
 def require_equal(found: tuple[Any, ...], want: tuple[np.ndarray, ...], tolerance: float) -> None:
@@ -163,7 +158,7 @@ def require_best(p: Problem, tolerance: float) -> None:
 
 def scaled(p: Problem) -> list[bool]:
     """Which rows did without log space."""
-    return (engine.walk(*p.scores).alpha[:, 0].max(1).values > 0).tolist()
+    return (engine.forward(*p.scores).alpha[:, 0].max(1).values > 0).tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -247,11 +242,11 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
     p = problem([4, 5, 1], 3, torch.float32)
     p.emissions[0, 2] = -INF
     p.emissions[2, 0] = -INF
-    value = engine.walk(*p.scores).value
+    value, alpha, _ = engine.forward(*p.scores)
     assert value.isneginf().tolist() == [True, False, True]
-    assert engine.walk(*p.scores, p.tags).value.isneginf().tolist() == [True, False, True]
+    assert engine.forward(*p.scores, p.tags)[0].isneginf().tolist() == [True, False, True]
     for tags in (None, p.tags):
-        found = weighed(p, engine.walk(*p.scores, tags, gradient=True))
+        found = engine.backward(*p.scores, tags, alpha, p.weight)
         assert not any(part.isnan().any() for part in found)
         assert not found[0][[0, 2]].any()
         alone = Problem(p.emissions[1:2], *p[1:4], *(part[1:2] for part in p[4:]))
@@ -414,9 +409,7 @@ def test_steps_that_count(steps: int) -> None:
     tags = np.where(mask, rng.integers(6, size=mask.shape), -100)
     tags[4, mask[4]] = 6
     given, own = (torch.from_numpy(x).to(DEVICE) for x in (mask, tags))
-    lengths, status = engine.look(
-        given, None, own, torch.zeros(5, steps, 6, device=DEVICE)
-    ).tolist()
+    lengths, status = engine.look(torch.zeros(5, steps, 6), given, None, own).tolist()
     for row in range(5):
         counted = np.flatnonzero(mask[row])
         assert lengths[row] == len(counted)
@@ -430,4 +423,16 @@ def test_lengths_and_tags_that_are_wrong() -> None:
     lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
     scores = torch.zeros(4, 3, 2, device=DEVICE)
     for own in (tags, tags.t().contiguous().t()):
-        assert engine.look(None, lengths, own, scores).tolist() == [lengths.tolist(), [0, 4, 2, 2]]
+        assert engine.look(scores, None, lengths, own).tolist() == [lengths.tolist(), [0, 4, 2, 2]]
+
+
+def test_a_mask_in_place_of_lengths() -> None:
+    """The same values, and a mark where steps between others do not count."""
+    p = problem([4, 2, 3], 3)
+    mask = torch.arange(p.tags.shape[1], device=DEVICE) < p.lengths[:, None]
+    right = engine.forward(*p.scores, p.tags)
+    found = engine.forward(*p[:4], None, p.tags, mask.t().contiguous().t())
+    assert torch.equal(found.value, right.value)
+    assert found.found.tolist() == right.found.tolist() == [[4, 2, 3], [0, 0, 0]]
+    mask[2, 1] = False
+    assert engine.forward(*p[:4], None, p.tags, mask).found.tolist() == [[4, 2, 2], [0, 0, 1]]

@@ -23,117 +23,114 @@ import triton.language as tl
 from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
-from trellis.inference.chain.triton_steps import steps_kernel, weigh_kernel
+from trellis.inference.chain.triton_steps import steps_kernel
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["Walk", "look", "viterbi", "walk", "weigh"]
+__all__ = ["Forward", "backward", "forward", "look", "viterbi"]
 
 # Warps of a program by block of labels (the next power of two): 32 lanes share the labels of a row,
 # so a second warp pays only where one has not enough registers for the transitions.
 _WARPS = {
     "forward": {16: 1, 32: 1, 64: 1, 128: 8},
-    "back": {16: 1, 32: 1, 64: 2, 128: 8},
+    "backward": {16: 1, 32: 1, 64: 2, 128: 8},
     "best": {16: 1, 32: 1, 64: 1, 128: 8},
 }
 _BYTES = 128 * 128 * 4  # of transitions that a program can keep in registers
-_TILE, _NARROW = 4096, 64  # of what is scaled, and of what is summed over rows
 
 
-class Walk(NamedTuple):
-    """Values of all rows and their gradients."""
+class Forward(NamedTuple):
+    """Values of all rows, and what was found on the way."""
 
     value: Tensor
     """``(B,)`` log Z, or log p of the tags."""
-    unary: Tensor
-    """``(B, T, L)`` its gradient by the emissions, or nothing of use if it was not wanted."""
-    pairs: Tensor
-    """``(B, L, L)`` by the row's transitions, or ``(B, T-1, L, L)`` by those of each position."""
     alpha: Tensor
-    """``(B, T, L)`` of the way forward, in a form of its own: not negative at first if scaled."""
+    """``(B, T, L)`` what `backward` needs, in a form of its own."""
+    found: Tensor
+    """``(2, B)`` the lengths, and what is wrong with each row, as in `look`."""
 
 
-def walk(
+def forward(
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor | None,
+    tags: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Forward:
+    """Log Z of each row, or log p of its tags ``(B, T)`` if given.
+
+    Without a path log Z is -inf, and so is log p where the tags are forbidden. A mask ``(B, T)``
+    may take the place of lengths; its steps that count must come first, and where they do not, or
+    where something else is wrong with a row, `found` says so, and the rest is of no use.
+
+    >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
+    >>> zero = torch.zeros(2)
+    >>> forward(scores, torch.zeros(2, 2), zero, zero, torch.tensor([3])).value.exp().round()
+    tensor([8.])
+    """
+    rows, steps, labels = emissions.shape
+    number = _accurate(emissions)
+    value = emissions.new_empty(rows, dtype=number)
+    alpha = emissions.new_empty((rows, steps, labels), dtype=number)
+    found = emissions.new_empty((2, rows), dtype=torch.int64)
+    shared = transitions.dim() == 2
+    transitions = transitions.contiguous() if shared else transitions
+    with on_device(emissions):
+        launch(
+            kernels.forward_kernel, rows, emissions, *emissions.stride(), transitions,
+            *_strides(transitions), start.contiguous(), end.contiguous(),
+            *_grids(mask, lengths, tags, found), found, value, alpha, rows, steps, labels,
+            **_plan(number, labels, shared, "forward", _BYTES),
+            masked=mask is not None, tagged=tags is not None,
+        )  # fmt: skip
+    return Forward(value, alpha, found)
+
+
+def backward(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
     end: Tensor,
     lengths: Tensor,
-    tags: Tensor | None = None,
-    *,
-    gradient: bool = False,
-) -> Walk:
-    """Log Z of each row ``(B,)``, or log p of its tags ``(B, T)``, and the gradient, in one launch.
+    tags: Tensor | None,
+    alpha: Tensor,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Σ_b weight_b ∂ value_b / ∂ emissions, transitions, start and end, each in its shape.
 
-    Without a path log Z is -inf, and so is log p where the tags are forbidden. A row without a path
-    has no gradient.
+    0 behind the lengths, and for rows without a path.
 
-    >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
-    >>> zero, none = torch.zeros(2), torch.zeros(2, 2)
-    >>> found = walk(scores, none, zero, zero, torch.tensor([3]), gradient=True)
-    >>> found.value.exp().round()
-    tensor([8.])
-    >>> found.pairs  # two steps, four transitions
-    tensor([[[0.5000, 0.5000],
-             [0.5000, 0.5000]]])
+    >>> scores, zero, lengths = torch.zeros(1, 3, 2), torch.zeros(2), torch.tensor([3])
+    >>> alpha = forward(scores, torch.zeros(2, 2), zero, zero, lengths).alpha
+    >>> found = backward(
+    ...     scores, torch.zeros(2, 2), zero, zero, lengths, None, alpha, torch.ones(1)
+    ... )
+    >>> found[1]  # two steps, four transitions
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
     """
     rows, steps, labels = emissions.shape
     shared = transitions.dim() == 2
-    new, number = emissions.new_empty, _accurate(emissions)
-    value = new(rows, dtype=number)
-    alpha = new((rows, steps, labels), dtype=number)
-    unary = pairs = scratch = value
-    if gradient:
-        unary = new((rows, steps, labels), dtype=number)
-        pairs = new((rows, labels, labels) if shared else transitions.shape, dtype=number)
-        scratch = new((rows, 3, labels), dtype=number)
-    transitions = transitions.contiguous() if shared else transitions
-    t_row, t_step = (0, 0) if tags is None else tags.stride()
-    with on_device(emissions):
-        launch(
-            kernels.walk_kernel, rows, emissions, *emissions.stride(), transitions,
-            *_strides(transitions), start.contiguous(), end.contiguous(),
-            lengths.contiguous(), lengths if tags is None else tags, t_row, t_step, value, alpha,
-            unary, pairs, scratch, steps, labels,
-            **_plan(number, labels, shared, "back" if gradient else "forward", _BYTES),
-            shared=shared, tagged=tags is not None, wanted=gradient,
-        )  # fmt: skip
-    return Walk(value, unary, pairs, alpha)
-
-
-def weigh(
-    emissions: Tensor, transitions: Tensor, unary: Tensor, pairs: Tensor, lengths: Tensor,
-    weight: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """Σ_b weight_b ∂ value_b / ∂ emissions, transitions, start and end, from what `walk` has found.
-
-    In the types and shapes of emissions and transitions, whose values are not looked at.
-
-    >>> scores, zero, lengths = torch.zeros(1, 3, 2), torch.zeros(2), torch.tensor([3])
-    >>> none = torch.zeros(2, 2)
-    >>> found = walk(scores, none, zero, zero, lengths, gradient=True)
-    >>> weigh(scores, none, found.unary, found.pairs, lengths, torch.tensor([2.0]))[2]
-    tensor([1., 1.])
-    """
-    rows, steps, labels = unary.shape
-    shared = transitions.dim() == 2
     d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
-    sums = unary.new_empty((2 + labels if shared else 2) * labels)
-    d_transitions = sums
+    sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
+    scratch = alpha.new_empty((rows, 3, labels))
     if not shared:
         d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
-    tiles = -(-unary.numel() // _TILE)
-    rest = -(-labels * labels // _NARROW) if shared else -(-pairs.numel() // _TILE)
-    with on_device(unary):
+    with on_device(emissions):
         launch(
-            weigh_kernel, tiles + 2 * -(-labels // _NARROW) + rest, unary, pairs, weight,
-            weight.stride(0), lengths.contiguous(), d_emissions, d_transitions, sums, rows, steps,
-            labels, tiles, shared=shared, tile=_TILE, narrow=_NARROW,
+            kernels.backward_kernel, rows, emissions, *emissions.stride(), transitions,
+            *_strides(transitions), end.contiguous(), lengths.contiguous(),
+            *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha, weight,
+            weight.stride(0), d_emissions, alpha if shared else d_transitions, sums, scratch,
+            steps, labels, **_plan(alpha.dtype, labels, shared, "backward", _BYTES),
+            shared=shared, tagged=tags is not None,
         )  # fmt: skip
-    sums = sums.to(transitions.dtype)
+    total = sums.sum(0).to(start.dtype)
     if not shared:
-        d_start, d_end = torch.split(sums, labels)
+        d_start, d_end = torch.split(total, labels)
         return d_emissions, d_transitions, d_start, d_end
-    d_start, d_end, d_transitions = torch.split(sums, [labels, labels, labels * labels])
+    d_start, d_end, d_transitions = torch.split(total, [labels, labels, labels * labels])
     return d_emissions, d_transitions.view(labels, labels), d_start, d_end
 
 
@@ -170,31 +167,36 @@ def viterbi(
 
 
 def look(
-    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, emissions: Tensor
+    emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None = None
 ) -> Tensor:
-    """``(2, B)`` in one launch: the lengths of all rows, and what is wrong with them.
+    """``(2, B)``: the lengths of all rows, and what is wrong with them.
 
     From a mask ``(B, T)`` or lengths ``(B,)``; tags ``(B, T)`` are looked at if given. Of the
     second, 1 says that steps between others do not count, 2 that the length is impossible, 4 that a
     tag is.
 
     >>> mask = torch.tensor([[True, False, True], [True, True, False]])
-    >>> look(mask, None, None, torch.zeros(2, 3, 5))
+    >>> look(torch.zeros(2, 3, 5), mask, None)
     tensor([[2, 2],
             [1, 0]])
     """
     rows, steps, labels = emissions.shape
     found = torch.empty((2, rows), dtype=torch.int64, device=emissions.device)
-    m_row, m_step = (0, 0) if mask is None else mask.stride()
-    t_row, t_step = (0, 0) if tags is None else tags.stride()
     with on_device(emissions):
         launch(
-            steps_kernel, rows, found if mask is None else mask, m_row, m_step,
-            found if lengths is None else lengths.contiguous(), found if tags is None else tags,
-            t_row, t_step, found, rows, steps, labels, masked=mask is not None,
-            tagged=tags is not None, num_warps=1,
+            steps_kernel, rows, *_grids(mask, lengths, tags, found), found, rows, steps, labels,
+            masked=mask is not None, tagged=tags is not None, num_warps=1,
         )  # fmt: skip
     return found
+
+
+def _grids(
+    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, other: Tensor
+) -> tuple[Any, ...]:
+    """Lengths, mask and tags as the kernels take them; `other` stands for what there is not."""
+    m = (other, 0, 0) if mask is None else (mask, *mask.stride())
+    t = (other, 0, 0) if tags is None else (tags, *tags.stride())
+    return (other if lengths is None else lengths.contiguous(), *m, *t)
 
 
 def _accurate(emissions: Tensor) -> torch.dtype:

@@ -21,30 +21,36 @@ from trellis.inference.chain.triton_parts import (
     row_length,
 )
 from trellis.inference.chain.triton_scaled import backward_scaled, best_held, forward_scaled
+from trellis.inference.chain.triton_steps import look_at_row
 
-__all__ = ["trace_kernel", "viterbi_kernel", "walk_kernel"]
+__all__ = ["backward_kernel", "forward_kernel", "trace_kernel", "viterbi_kernel"]
 
 # Sizes do not compile a kernel again, and registers are laid out alike for all alignments.
-_SIZES = ["steps", "labels"]
+_SIZES = ["rows", "steps", "labels"]
 _OTHERS = [
-    *("emissions", "transitions", "start", "end", "lengths", "tags", "value", "alpha", "unary"),
-    *("pairs", "scratch", "best", "path", "t_row", "t_step"),
-    *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to"),
+    *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "value"),
+    *("alpha", "weights", "d_emissions", "d_transitions", "sums", "scratch", "best", "path"),
+    *("m_row", "m_step", "t_row", "t_step"),
+    *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
 ]
 _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_OTHERS)
 
 
 @_kernel
-def walk_kernel(
+def forward_kernel(
     emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, start, end,
-    lengths, tags, t_row, t_step, value, alpha, unary, pairs, scratch, steps, labels,
+    lengths, mask, m_row, m_step, tags, t_row, t_step, found, value, alpha, rows, steps, labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    shared: tl.constexpr, tagged: tl.constexpr, wanted: tl.constexpr,
+    masked: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """Log Z, or log p of the tags if there are any; and if `wanted` the way back: its gradient."""
+    """Log Z, or log p of the tags if there are any; α in one of two forms."""
     row = tl.program_id(0).to(tl.int64)
-    length = row_length(lengths, row, steps)
     tags += row * t_row
+    there = look_at_row(
+        mask + row * m_row, m_step, lengths + row, tags, t_step, found + row, rows, steps, labels,
+        masked, tagged,
+    )  # fmt: skip
+    length = tl.minimum(tl.maximum(there, 1), steps).to(tl.int32)  # nothing outside is touched
     emissions += row * e_row
     transitions += row * a_row
     alpha += row * steps * labels
@@ -67,45 +73,59 @@ def walk_kernel(
         )  # fmt: skip
         log_z = tl.where(used == NEVER, NEVER, finite(used) - log_z)
     tl.store(value + row, log_z)
-    if wanted:
-        _back(
-            emissions, e_step, e_label, transitions, a_step, a_from, a_to, end, tags, t_step, alpha,
-            unary + row * steps * labels, pairs + row * (labels if shared else (steps - 1) * labels)
-            * labels, scratch + row * 3 * labels, sure, length, steps, labels,
-            dtype, block, tile, held, shared, tagged,
-        )  # fmt: skip
+    fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
 
 
-@triton.jit
-def _back(
-    emissions, e_step, e_label, transitions, a_step, a_from, a_to, end, tags, t_step, alpha,
-    unary, pairs, scratch, sure, length, steps, labels,
-    dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    shared: tl.constexpr, tagged: tl.constexpr,
+@_kernel
+def backward_kernel(
+    emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, end,
+    lengths, tags, t_row, t_step, alpha, weights, w_row, d_emissions, d_transitions, sums, scratch,
+    steps, labels,
+    dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr,
+    held: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a row: of its emissions, and of its transitions, summed if it shares them."""
-    sign: tl.constexpr = -1.0 if tagged else 1.0
+    """The gradient of a row, times its weight.
+
+    What is of the row alone goes to its place, the rest into its block of `sums`: start, end and,
+    if all positions share them, transitions.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    length = row_length(lengths, row, steps)
+    weight = tl.load(weights + row * w_row).to(dtype)
+    if tagged:  # from here on it is the gradient of -log p
+        weight = -weight
+    emissions += row * e_row
+    transitions += row * a_row
+    tags += row * t_row
+    scratch += row * 3 * labels
+    sums += row * (2 + (labels if shared else 0)) * labels
+    d_transitions += row * (steps - 1) * labels * labels
+    d_emissions += row * steps * labels
+    alpha += row * steps * labels
     if shared:
-        fill(pairs, 0, labels * labels, 0.0)
-    tl.debug_barrier()  # α and the zeros are written
+        fill(sums, 2 * labels, (2 + labels) * labels, 0.0)
+        tl.debug_barrier()
     if shared & tagged:
-        count_tags(pairs, tags, t_step, length, labels)
-    if held:  # noqa: SIM102 (one is known when it is compiled, the other is not)
-        if sure:
+        count_tags(sums + 2 * labels, tags, t_step, length, labels)
+    scaled = False
+    if held:
+        j = tl.arange(0, block)
+        scaled = tl.max(tl.load(alpha + j, j < labels, NEVER), 0) > 0.0
+        if scaled:
             backward_scaled(
                 emissions, e_step, e_label, transitions, a_from, a_to, end, tags, t_step, alpha,
-                unary, pairs, length, labels, dtype, block, tagged, sign,
+                weight, d_emissions, sums, length, labels, dtype, block, tagged,
             )  # fmt: skip
-    if not sure:
+    if not scaled:
         backward_log(
-            transitions, a_step, a_from, a_to, end, tags, t_step, alpha, unary, pairs, scratch,
-            length, labels, dtype, tile, shared, tagged, sign,
+            transitions, a_step, a_from, a_to, end, tags, t_step, alpha, weight, d_emissions,
+            d_transitions, sums, scratch, length, labels, dtype, tile, shared, tagged,
         )  # fmt: skip
     behind = length.to(tl.int64)
-    fill(unary, behind * labels, steps.to(tl.int64) * labels, 0.0)
+    fill(d_emissions, behind * labels, steps.to(tl.int64) * labels, 0.0)
     if not shared:
         area = labels.to(tl.int64) * labels
-        fill(pairs, (behind - 1) * area, (steps - 1) * area, 0.0)
+        fill(d_transitions, (behind - 1) * area, (steps - 1) * area, 0.0)
 
 
 @_kernel

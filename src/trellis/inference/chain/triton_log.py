@@ -112,19 +112,19 @@ def forward_log(
 
 
 @triton.jit
-def _negate(counts, factor, labels):
+def _negate(counts, weight, labels):
     """The counts of the tags become what they add to the gradient."""
     at = tl.arange(0, 1024)
     tl.debug_barrier()
     for base in range(0, labels * labels, 1024):
         cell = base + at
         x = tl.load(counts + cell, cell < labels * labels, 0.0, cache_modifier=".cg")
-        tl.store(counts + cell, -factor * x, cell < labels * labels)
+        tl.store(counts + cell, -weight * x, cell < labels * labels)
 
 
 @triton.jit
 def _pairs(
-    alpha, transitions, a_from, a_to, tags, t_step, factor, d_transitions, most, quotient, i,
+    alpha, transitions, a_from, a_to, tags, t_step, weight, d_transitions, sums, most, quotient, i,
     labels, dtype: tl.constexpr, tile: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
     """p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j); the parts go to the transitions."""
@@ -138,23 +138,22 @@ def _pairs(
         pair *= tl.load(quotient + j, j < labels, 0.0)[None, :]
         post += tl.sum(pair, 1)
         if shared:
-            cells = d_transitions + i[:, None] * labels + j[None, :]
-            tl.store(cells, pair * factor + tl.load(cells, square, 0.0), square)
+            cells = sums + (2 + i)[:, None] * labels + j[None, :]
+            tl.store(cells, pair * weight + tl.load(cells, square, 0.0), square)
         else:
             if tagged:
                 both = (i == tl.load(tags))[:, None] & (j == tl.load(tags + t_step))[None, :]
                 pair -= tl.where(both, 1.0, 0.0)
             cells = d_transitions + i[:, None] * labels + j[None, :]
-            tl.store(cells, pair * factor, square)
+            tl.store(cells, pair * weight, square)
     return post
 
 
 @triton.jit
 def backward_log(
-    transitions, a_step, a_from, a_to, end, tags, t_step, alpha, d_emissions, d_transitions,
-    scratch, length, labels,
+    transitions, a_step, a_from, a_to, end, tags, t_step, alpha, weight, d_emissions,
+    d_transitions, sums, scratch, length, labels,
     dtype: tl.constexpr, tile: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr,
-    sign: tl.constexpr,
 ):  # fmt: skip
     """Gradients from log α, column by column: each p(yₜ₋₁ | yₜ) is divided by its own sum."""
     at = tl.arange(0, tile).to(tl.int64)
@@ -163,27 +162,28 @@ def backward_log(
     d_emissions += last * labels
     tags += last * t_step
     transitions += last * a_step
-    if not shared:
-        d_transitions += last * labels * labels
+    d_transitions += last * labels * labels
     most = scratch + labels
     quotient = most + labels
     top, mass = _finish(alpha, end, labels, dtype, tile)
-    factor = tl.where(mass > 0.0, sign, 0.0)  # no path: no gradient, not of the tags either
+    weight = tl.where(mass > 0.0, weight, 0.0)  # no path: no gradient, not of the tags either
     if shared & tagged:
-        _negate(d_transitions, factor, labels)
+        _negate(sums + 2 * labels, weight, labels)
     for base in range(0, labels, tile):
         j = base + at
         x = tl.load(alpha + j, j < labels, NEVER) + tl.load(end + j, j < labels, NEVER).to(dtype)
         post = tl.exp(x - finite(top)) / positive(mass)
         tl.store(scratch + j, post, j < labels)
-        tl.store(d_emissions + j, less_tag(post, j, tags, tagged) * factor, j < labels)
-    for _ in range(1, length):
+        y = less_tag(post, j, tags, tagged) * weight
+        tl.store(d_emissions + j, y, j < labels)
+        tl.store(sums + labels + j, y, j < labels)
+        tl.store(sums + j, y, j < tl.where(length == 1, labels, 0))
+    for back in range(1, length):
         tl.debug_barrier()
         alpha -= labels
         transitions -= a_step
         d_emissions -= labels
-        if not shared:
-            d_transitions -= labels * labels
+        d_transitions -= labels * labels
         tags -= t_step
         for base in range(0, labels, tile):
             j = base + at
@@ -195,8 +195,10 @@ def backward_log(
         for base in range(0, labels, tile):
             i = base + at
             post = _pairs(
-                alpha, transitions, a_from, a_to, tags, t_step, factor, d_transitions, most,
-                quotient, i, labels, dtype, tile, shared, tagged,
+                alpha, transitions, a_from, a_to, tags, t_step, weight, d_transitions, sums,
+                most, quotient, i, labels, dtype, tile, shared, tagged,
             )  # fmt: skip
             tl.store(scratch + i, post, i < labels)
-            tl.store(d_emissions + i, less_tag(post, i, tags, tagged) * factor, i < labels)
+            y = less_tag(post, i, tags, tagged) * weight
+            tl.store(d_emissions + i, y, i < labels)
+            tl.store(sums + i, y, i < tl.where(back + 1 == length, labels, 0))

@@ -113,9 +113,9 @@ def _alpha(m, e, later):
 
 @triton.jit
 def backward_scaled(
-    emissions, e_step, e_label, transitions, a_from, a_to, end, tags, t_step, alpha,
-    d_emissions, d_transitions, length, labels,
-    dtype: tl.constexpr, block: tl.constexpr, tagged: tl.constexpr, sign: tl.constexpr,
+    emissions, e_step, e_label, transitions, a_from, a_to, end, tags, t_step, alpha, weight,
+    d_emissions, sums, length, labels,
+    dtype: tl.constexpr, block: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
     """Gradients from scaled α; ψ is held with the later label first, so that sums run as before."""
     tiny: tl.constexpr = 1e-300 if dtype == tl.float64 else 1e-37  # m of labels without probability
@@ -135,7 +135,9 @@ def backward_scaled(
     post = post / tl.sum(post, 0)
     total = tl.sum(post, 0)
     q = post * (1.0 / tl.maximum(m, tiny))
-    tl.store(d_emissions, less_tag(post, j, tags, tagged) * sign, inside)
+    y = less_tag(post, j, tags, tagged) * weight
+    tl.store(d_emissions, y, inside)
+    tl.store(sums + labels + j, y, inside)
     counts = tl.zeros([block, block], dtype)
     unary -= e_step
     ahead -= labels
@@ -158,18 +160,26 @@ def backward_scaled(
         counts += q[:, None] * share[None, :]
         total = tl.sum(post, 0)
         q = post * (1.0 / tl.maximum(m1, tiny))
-        tl.store(d_emissions, less_tag(post, j, tags, tagged) * sign, inside)
+        y = less_tag(post, j, tags, tagged) * weight
+        tl.store(d_emissions, y, inside)
         e1 = e2
         m1 = m2
         e2 = e3
         m2 = m3
-    square = inside[:, None] & inside[None, :]
-    cells = d_transitions + j[:, None] + j[None, :] * labels  # here the later label comes first
-    counts *= psi
-    if tagged:  # those of the tags are in the place of the result
+    tl.store(sums + j, y, inside)
+    _store_counts(sums + 2 * labels, counts * psi, weight, labels, block, tagged)
+
+
+@triton.jit
+def _store_counts(sums, counts, weight, labels, block: tl.constexpr, tagged: tl.constexpr):
+    """Expected transitions, less those of the tags, which are in the place of the result."""
+    j = tl.arange(0, block)
+    square = (j < labels)[:, None] & (j < labels)[None, :]
+    cells = sums + j[:, None] + j[None, :] * labels  # here the later label comes first
+    if tagged:
         tl.debug_barrier()
         counts -= tl.load(cells, square, 0.0, cache_modifier=".cg")
-    tl.store(cells, counts * sign, square)
+    tl.store(cells, counts * weight, square)
 
 
 @triton.jit
