@@ -113,6 +113,7 @@ def backward(
     rows, steps, labels = emissions.shape
     shared = transitions.dim() == 2
     d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
+    transitions = transitions.contiguous() if shared else transitions
     sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
     scratch = alpha.new_empty((rows, 3, labels))
     if not shared:

@@ -34,6 +34,11 @@ _OTHERS = [
     *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
 ]
 _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_OTHERS)
+# On the way back the transitions are held with the later label first. The compiler must not know
+# which stride is 1, or it lays the registers out for that one load and store, not for the walk.
+_back_kernel = triton.jit(
+    do_not_specialize=[*_SIZES, "a_from", "a_to"], do_not_specialize_on_alignment=_OTHERS
+)
 
 
 @_kernel
@@ -76,7 +81,7 @@ def forward_kernel(
     fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
 
 
-@_kernel
+@_back_kernel
 def backward_kernel(
     emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, end,
     lengths, tags, t_row, t_step, alpha, weights, w_row, d_emissions, d_transitions, sums, scratch,
