@@ -113,15 +113,16 @@ def backward(
     rows, steps, labels = emissions.shape
     shared = transitions.dim() == 2
     d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
-    transitions = transitions.contiguous() if shared else transitions
+    # with the later label first, as the kernel walks: its registers follow the layout of this load
+    held = transitions.t().contiguous().t() if shared else transitions
     sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
     scratch = alpha.new_empty((rows, 3, labels))
     if not shared:
         d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
     with on_device(emissions):
         launch(
-            kernels.backward_kernel, rows, emissions, *emissions.stride(), transitions,
-            *_strides(transitions), end.contiguous(), lengths.contiguous(),
+            kernels.backward_kernel, rows, emissions, *emissions.stride(), held, *_strides(held),
+            end.contiguous(), lengths.contiguous(),
             *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha, weight,
             weight.stride(0), d_emissions, alpha if shared else d_transitions, sums, scratch,
             steps, labels, **_plan(alpha.dtype, labels, shared, "backward", _BYTES),
@@ -132,7 +133,7 @@ def backward(
         d_start, d_end = torch.split(total, labels)
         return d_emissions, d_transitions, d_start, d_end
     d_start, d_end, d_transitions = torch.split(total, [labels, labels, labels * labels])
-    return d_emissions, d_transitions.view(labels, labels), d_start, d_end
+    return d_emissions, d_transitions.view(labels, labels).t().contiguous(), d_start, d_end
 
 
 def viterbi(

@@ -34,11 +34,6 @@ _OTHERS = [
     *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
 ]
 _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_OTHERS)
-# On the way back the transitions are held with the later label first. The compiler must not know
-# which stride is 1, or it lays the registers out for that one load and store, not for the walk.
-_back_kernel = triton.jit(
-    do_not_specialize=[*_SIZES, "a_from", "a_to"], do_not_specialize_on_alignment=_OTHERS
-)
 
 
 @_kernel
@@ -81,7 +76,7 @@ def forward_kernel(
     fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
 
 
-@_back_kernel
+@_kernel
 def backward_kernel(
     emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, end,
     lengths, tags, t_row, t_step, alpha, weights, w_row, d_emissions, d_transitions, sums, scratch,
@@ -92,7 +87,7 @@ def backward_kernel(
     """The gradient of a row, times its weight.
 
     What is of the row alone goes to its place, the rest into its block of `sums`: start, end and,
-    if all positions share them, transitions.
+    if all positions share them, transitions, of which the later label comes first.
     """
     row = tl.program_id(0).to(tl.int64)
     length = row_length(lengths, row, steps)

@@ -138,7 +138,7 @@ def _pairs(
         pair *= tl.load(quotient + j, j < labels, 0.0)[None, :]
         post += tl.sum(pair, 1)
         if shared:
-            cells = sums + (2 + i)[:, None] * labels + j[None, :]
+            cells = sums + (2 + j)[None, :] * labels + i[:, None]
             tl.store(cells, pair * weight + tl.load(cells, square, 0.0), square)
         else:
             if tagged:

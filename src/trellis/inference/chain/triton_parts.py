@@ -90,5 +90,5 @@ def count_tags(counts, tags, t_step, length, labels):
     for base in range(1, length, 256):
         t = (base + at).to(tl.int64)
         before = tags_at(tags, t_step, t - 1, length, labels)
-        cell = counts + before * labels + tags_at(tags, t_step, t, length, labels)
+        cell = counts + tags_at(tags, t_step, t, length, labels) * labels + before
         tl.atomic_add(cell, 1.0, t < length, sem="relaxed")

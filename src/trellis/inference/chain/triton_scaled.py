@@ -167,15 +167,15 @@ def backward_scaled(
         e2 = e3
         m2 = m3
     tl.store(sums + j, y, inside)
-    cells = sums + 2 * labels + j[:, None] * a_to + j[None, :] * a_from
-    _store_counts(cells, counts * psi, weight, labels, block, tagged)
+    _store_counts(sums + 2 * labels, counts * psi, weight, labels, block, tagged)
 
 
 @triton.jit
-def _store_counts(cells, counts, weight, labels, block: tl.constexpr, tagged: tl.constexpr):
+def _store_counts(sums, counts, weight, labels, block: tl.constexpr, tagged: tl.constexpr):
     """Expected transitions, less those of the tags, which are in the place of the result."""
     j = tl.arange(0, block)
     square = (j < labels)[:, None] & (j < labels)[None, :]
+    cells = sums + j[:, None] * labels + j[None, :]
     if tagged:
         tl.debug_barrier()
         counts -= tl.load(cells, square, 0.0, cache_modifier=".cg")
