@@ -80,6 +80,35 @@ class CtcFloat64:
 
 class CtcFloat32(CtcFloat64): ...
 
+# ctc_decode: log_probs (B, T, V)
+_Hypotheses: TypeAlias = tuple[_Integers, _Integers, _Doubles, _Integers, _Integers]
+
+def ctc_align(
+    log_probs: NDArray[Any],
+    targets: _Integers,
+    lengths: _Integers,
+    target_lengths: _Integers,
+    blank: int,
+    threads: int,
+    labels: _Integers,
+    starts: _Integers,
+    ends: _Integers,
+    confidence: _Doubles,
+    score: _Doubles,
+) -> None: ...
+def ctc_greedy(
+    log_probs: NDArray[Any], lengths: _Integers, blank: int, threads: int
+) -> _Hypotheses: ...
+def ctc_beam_search(
+    log_probs: NDArray[Any],
+    lengths: _Integers,
+    blank: int,
+    width: int,
+    k: int,
+    min_log_prob: float,
+    threads: int,
+) -> _Hypotheses: ...
+
 # features
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]
 _ReadyRows: TypeAlias = tuple[_Integers, NDArray[np.int32], _Doubles | None]
