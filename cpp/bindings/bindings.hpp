@@ -9,5 +9,6 @@ void bind_ctc(nanobind::module_& m);
 void bind_ctc_decode(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
+void bind_ngram(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);

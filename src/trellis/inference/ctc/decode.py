@@ -39,7 +39,7 @@ def align(
     lengths: Array | Sequence[int] | None = None,
     n_jobs: int | None = None,
 ) -> Alignment | list[Alignment]:
-    """argmax over paths that stand for the target of the sum of their log-probabilities.
+    """Best path of the target: of all that stand for it, the one with the largest Σ log-prob.
 
     One Alignment, or a list with one a row of the batch. A target that no path stands for is an
     InfeasibleError. Of equal paths, the one that changes symbol as early as it can is taken.
@@ -163,9 +163,9 @@ def _impossible(x: Batch, b: int) -> InfeasibleError:
 
 def _positive(value: Any, name: str) -> int:
     number = as_integer(value, name)
-    if not 1 <= number < 2**31:
-        raise InputError(f"{name} is {number}: must be 1 to 2147483647")
-    return number
+    if number < 1:
+        raise InputError(f"{name} is {number}: must be at least 1")
+    return min(number, 2**62)  # what the core can hold; nothing is taken in advance
 
 
 def _least(min_log_prob: Any) -> float:

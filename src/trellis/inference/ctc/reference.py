@@ -76,7 +76,7 @@ def gradient(scores, target, blank=0, logits=False):
 
 
 def align(log_probs, target, blank=0):
-    """argmax of Σ u[t, s_t] over walks s: δ[t, s] = u[t, s] + max of δ[t-1] at s, s-1, s-2.
+    """Best Σ u[t, s_t] over walks s: δ[t, s] = u[t, s] + max of δ[t-1] at s, s-1, s-2.
 
     Labels of all frames, and the score; of equals the walk that stays, then the shorter step.
     """
