@@ -40,9 +40,9 @@ def emissions(
     """
     p, on_path = _checked(log_probs, labels, path)
     shown = np.flatnonzero((p.max(axis=0) >= 0.1) | np.isin(np.arange(len(labels)), on_path))
-    sheet = _Sheet(len(p), [str(labels[v]) for v in shown], title)
+    sheet = _Sheet(len(p), [str(labels[v]) for v in shown.tolist()], title)
     shapes = [*heading(title, sheet.width), *sheet.frame(frame, x)]
-    for row, v in enumerate(shown):
+    for row, v in enumerate(shown.tolist()):
         for t in np.flatnonzero(p[:, v] >= _SEEN):
             tip = f"{labels[v]}, frame {t}: {p[t, v]:.2f}"
             shade = float(p[t, v]) ** 0.7  # small ones show too
