@@ -55,13 +55,13 @@ def _array(data: bytes) -> Array:
         version = npy.read_magic(file)
         header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, column_major, dtype = header(file)
-    except _BROKEN as error:
+    except Exception as error:  # NumPy evaluates the header, and what comes of it is its own
         raise FormatError(f"not a .npy file: {_first_line(error)}") from None
     if dtype.hasobject or dtype.kind not in "fiub":
         raise FormatError(f"has dtype {dtype}: must be numbers")
     start = file.tell()
     need = math.prod(shape) * dtype.itemsize
-    if need != len(data) - start:
+    if min(shape, default=0) < 0 or need != len(data) - start:
         raise FormatError(
             f"shape {shape} and dtype {dtype} take {need} bytes, {len(data) - start} follow"
         )
