@@ -35,5 +35,6 @@ NB_MODULE(_core, m) {
   bind_vocabulary(m);
   bind_loglinear(m);
   bind_ngram(m);
+  bind_ctc_words(m);
   bind_optim(m);
 }

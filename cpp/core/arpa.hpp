@@ -184,6 +184,7 @@ class ArpaReader {
       fail(std::to_string(found_) + " " + std::to_string(section_) + "-grams, but \\data\\ says " +
            std::to_string(declared_[section_ - 1]));
     }
+    if (section_ == 1 && found_ == 0) fail("there are no words");
     if (section_ == 1) model_->end_unigrams();
   }
 

@@ -51,7 +51,8 @@ void best_forward(const CtcPath& y, const T* scores, std::int64_t frame_stride, 
                   CtcBand band, double* row, std::int64_t stride) {
   for (std::int64_t f = 0; f < count; ++f, row += stride) {
     const std::int64_t low = band.low + f * band.step, high = band.high + f * band.step;
-    const int from = low <= 0 ? 0 : static_cast<int>(low / kCtcBlock * kCtcBlock);
+    // the row before had one position more to the left, and `low` may come from it
+    const int from = low <= 1 ? 0 : static_cast<int>((low - 1) / kCtcBlock * kCtcBlock);
     const int to = high + 1 >= y.positions
                        ? y.positions
                        : static_cast<int>((high + kCtcBlock) / kCtcBlock * kCtcBlock);

@@ -34,10 +34,10 @@ class CtcTried {
     std::int32_t id;
   };
 
-  // False if nothing is possible at this frame.
+  // Logarithms are scores - norm. False if nothing is possible at this frame.
   template <class T>
   bool choose(const T* scores, std::int64_t vocabulary, std::int64_t blank, double least,
-              const CtcBest<T>& best) {
+              const CtcBest<T>& best, double norm = 0.0) {
     if (score_.empty()) score_.assign(static_cast<std::size_t>(vocabulary), -kNever);
     for (const Label& label : labels_) score_[label.id] = -kNever;
     score_[blank] = -kNever;
@@ -46,7 +46,7 @@ class CtcTried {
     const std::int64_t at = best.argmax(scores, vocabulary, &top);
     if (top == -kNever) return false;
     for (std::int64_t v = 0; v < vocabulary; ++v) {
-      const double score = static_cast<double>(scores[v]);
+      const double score = static_cast<double>(scores[v]) - norm;
       if ((score < least && v != at) || score == -kNever) continue;
       score_[v] = score;
       if (v != blank) labels_.push_back({score, static_cast<std::int32_t>(v)});

@@ -124,6 +124,47 @@ class ArpaReader:
     def feed(self, block: bytes) -> None: ...
     def finish(self) -> NgramModel: ...
 
+# ctc_words: words, starts, ends, acoustic, bonus
+_Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float]
+
+class CtcWords:
+    def __init__(
+        self,
+        pieces: list[tuple[str, bool, bool]],
+        options: tuple[float, float, float, float, float, float, int, int, int],
+        model: NgramModel | None,
+        foreign: Callable[[], Any] | None,
+        vocabulary: list[str],
+        hot_words: list[str],
+    ) -> None: ...
+    def allow(self, words: list[str], spellings: list[list[int]] | None) -> None: ...
+    def decode_float32(
+        self,
+        batch: list[NDArray[np.float32]],
+        logits: bool,
+        k: int,
+        only_best: bool,
+        timed: bool,
+        threads: int,
+    ) -> list[list[_Transcript]]: ...
+    def decode_float64(
+        self,
+        batch: list[NDArray[np.float64]],
+        logits: bool,
+        k: int,
+        only_best: bool,
+        timed: bool,
+        threads: int,
+    ) -> list[list[_Transcript]]: ...
+
+class CtcStreamFloat64:
+    def __init__(self, words: CtcWords, logits: bool) -> None: ...
+    def feed(self, frames: NDArray[Any]) -> int: ...
+    def partial(self) -> tuple[str, str]: ...
+    def finish(self, k: int) -> list[_Transcript]: ...
+
+class CtcStreamFloat32(CtcStreamFloat64): ...
+
 # features
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]
 _ReadyRows: TypeAlias = tuple[_Integers, NDArray[np.int32], _Doubles | None]

@@ -199,7 +199,7 @@ def _jiwer() -> Any:
 
 
 def _rates(said: list[str], found: list[str]) -> dict[str, float]:
-    """Edits to get from what was found to what was said, for each word or character of the latter."""
+    """How many edits lead to what was said, for each of its words and of its characters."""
     if not any(said):
         raise InputError("--reference has no word: there is no error rate")
     return {"wer": float(_jiwer().wer(said, found)), "cer": float(_jiwer().cer(said, found))}

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 from trellis import _core
 from trellis.data.files import name_of, unpacked
 from trellis.errors import FormatError, InputError
+from trellis.native import is_text
 
 __all__ = ["FullScore", "NGramModel", "read"]
 
@@ -77,7 +78,7 @@ class NGramModel:
         return self._core.words()
 
     def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and word in self._core
+        return is_text(word) and word in self._core
 
     def __repr__(self) -> str:
         return f"NGramModel(order={self.order}, counts={self.counts})"
@@ -91,11 +92,7 @@ class NGramModel:
     ) -> list[FullScore]:
         """How each word, and ``</s>`` if `eos`, was scored."""
         words = _words(sentence)
-        try:
-            found = self._core.full_scores(words, bool(bos), bool(eos))
-        except UnicodeEncodeError as error:
-            raise InputError(f"the sentence is not text: {error}") from None
-        return [FullScore(*word) for word in found]
+        return [FullScore(*word) for word in self._core.full_scores(words, bool(bos), bool(eos))]
 
     def perplexity(self, sentence: str | Sequence[str]) -> float:
         """10^(-score / n), where n counts the words and ``</s>``."""
@@ -119,8 +116,10 @@ def read(path: str | os.PathLike[str]) -> NGramModel:
 
 
 def _words(sentence: Any) -> list[str]:
-    if isinstance(sentence, str):
-        return sentence.split()
-    if not isinstance(sentence, Sequence) or not all(isinstance(word, str) for word in sentence):
+    words = sentence.split() if isinstance(sentence, str) else sentence
+    if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
         raise InputError(f"a sentence is a str or a list of strs, not {sentence!r:.80}")
-    return list(sentence)
+    for word in words:
+        if not is_text(word):
+            raise InputError(f"{word!r:.80} has half a surrogate pair: not a word")
+    return list(words)
