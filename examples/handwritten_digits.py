@@ -28,7 +28,7 @@ from trellis.plots import emissions
 
 LABELS = ["", *"0123456789"]  # the blank first
 ROWS = 10  # of pixels: the images, moved up and down a little
-NOISE = 0.35
+NOISE = 0.2
 
 Images = list[list[np.ndarray]]  # of each digit
 

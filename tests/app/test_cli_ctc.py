@@ -32,7 +32,7 @@ ngram 1=5
 """
 
 
-def emissions(text: str, sure: float = 0.9) -> np.ndarray:
+def emissions(text: str, sure: float = 0.8) -> np.ndarray:
     """Two frames a letter, and a blank behind each."""
     frames = [n for letter in text for n in (*[LABELS.index(letter)] * 2, 0)]
     p = np.full((len(frames), len(LABELS)), (1 - sure) / (len(LABELS) - 1))
@@ -97,7 +97,8 @@ def test_json(run: Run, folder: Path) -> None:
         {"text": own.text, "start": round(0.02 * own.start, 6), "end": round(0.02 * own.end, 6)}
         for own in want.words
     ]
-    assert len(found["utterances"][1]["beams"]) == 2
+    assert all(1 <= len(own["beams"]) <= 2 for own in found["utterances"])
+    assert max(len(own["beams"]) for own in found["utterances"]) == 2
 
 
 def test_error_rates(run: Run, folder: Path) -> None:
@@ -167,7 +168,7 @@ def test_align_all(run: Run, folder: Path) -> None:
     )  # fmt: skip
     found = json.loads(ran.out)["utterances"]
     assert ["".join(part["text"] for part in own["parts"]) for own in found] == SAID
-    assert found[0]["parts"][0] == {"text": "g", "start": 0, "end": 2, "confidence": 0.9}
+    assert found[0]["parts"][0] == {"text": "g", "start": 0, "end": 2, "confidence": 0.8}
 
 
 @pytest.mark.slow

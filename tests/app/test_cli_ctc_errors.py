@@ -106,7 +106,7 @@ def test_texts_that_cannot_be_aligned(refused: Any, folder: Path) -> None:
 
 def test_files_of_words_refused(refused: Any, folder: Path) -> None:
     (folder / "broken.arpa").write_text("\\data\\\nngram 1=one\n")
-    (folder / "words.txt").write_text("ab\nxyz\n")
+    (folder / "words.txt").write_text("xyz\n")
     refused(*DECODE, "x.npy", "--lm", "broken.arpa", names=["broken.arpa, line 2"])
     refused(*DECODE, "x.npy", "--lm", "nosuch.arpa", names=["nosuch.arpa"])
     refused(*DECODE, "x.npy", "--lexicon", "words.txt", names=["xyz"])

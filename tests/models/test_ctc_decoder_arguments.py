@@ -19,12 +19,12 @@ GOOD = np.log(np.full((5, 4), 0.25))
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([], "labels"),
+        ([], "label"),
         ("ab ", "labels"),
         (None, "labels"),
         ([1, 2, 3], "label"),
         (["", "a", "a", " "], "'a'"),
-        (["", "", "a"], "blank"),
+        (["", "", "a"], "labels 0 and 1 are both ''"),
         (["a", "b", " "], "blank"),
     ],
 )
@@ -51,7 +51,7 @@ def test_labels_refused(labels: Any, message: str) -> None:
         ({"beam_prune_logp": np.nan}, "beam_prune_logp is nan"),
         ({"n_jobs": 0}, "n_jobs is 0"),
         ({"hotwords": 7}, "hotwords"),
-        ({"hotwords": [7]}, "hotword"),
+        ({"hotwords": [7]}, "hot word is 7"),
         ({"hotwords": "one"}, "hotwords"),
         ({"lexicon": 7}, "lexicon"),
         ({"lexicon": ["a", 7]}, "lexicon"),
@@ -88,9 +88,9 @@ def test_the_row_of_a_batch_is_named() -> None:
     bad = GOOD.copy()
     bad[2, 1] = np.nan
     for call in (decoder.decode_batch, decoder.decode_beams_batch):
-        with pytest.raises(InputError, match=r"row 2, frame 2, label 1 is nan"):
+        with pytest.raises(InputError, match=r"sequence 2: log_probs of frame 2, label 1 is nan"):
             call([GOOD, GOOD, bad])
-        with pytest.raises(InputError, match=r"row 1"):
+        with pytest.raises(InputError, match=r"sequence 1"):
             call([GOOD, GOOD[:, :3]])
 
 
@@ -121,13 +121,15 @@ def test_files_that_are_not_there_or_broken(tmp_path: Path) -> None:
         CTCDecoder(LETTERS, lm=tmp_path / "broken.arpa")
 
 
-def test_a_word_that_no_labels_spell(tmp_path: Path) -> None:
-    """A lexicon names its line or place; a word that cannot be said is a mistake."""
-    (tmp_path / "words.txt").write_text("a\nab\ncab\n")
-    with pytest.raises(InputError, match="cab"):
-        CTCDecoder(LETTERS, lexicon=tmp_path / "words.txt")
-    with pytest.raises(InputError, match="cab"):
-        CTCDecoder(LETTERS, lexicon=["a", "cab"])
+def test_words_that_no_labels_spell(tmp_path: Path) -> None:
+    """Some are left out; a lexicon of nothing else is a mistake."""
+    (tmp_path / "capitals.txt").write_text("A\nAB\nCAB\n")
+    with pytest.raises(InputError, match="'A'"):
+        CTCDecoder(LETTERS, lexicon=tmp_path / "capitals.txt")
+    with pytest.raises(InputError, match="'cab'"):
+        CTCDecoder(LETTERS, lexicon=["cab"])
+    found = CTCDecoder(LETTERS, lexicon=["cab", "b", "ba"]).decode_beams(GOOD, k=100)
+    assert {word for own in found for word in own.text.split()} == {"b", "ba"}
 
 
 def test_a_lexicon_with_spellings(tmp_path: Path) -> None:
