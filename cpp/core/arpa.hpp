@@ -164,9 +164,10 @@ class ArpaReader {
       return;
     }
     const int next = section_ == kData ? 1 : section_ + 1;
-    if (text != "\\" + std::to_string(next) + "-grams:") {
-      fail("must be \\" + std::to_string(next) + "-grams:, not " + quoted(text));
-    }
+    std::string wanted = "\\";
+    wanted += std::to_string(next);
+    wanted += "-grams:";
+    if (text != wanted) fail("must be " + wanted + ", not " + quoted(text));
     if (next > static_cast<int>(declared_.size())) {
       fail(std::to_string(next) + "-grams, but \\data\\ has counts up to " +
            std::to_string(declared_.size()));

@@ -16,7 +16,8 @@ TRELLIS_INLINE Vec look_up_scores(const T* scores, const std::int32_t* column) {
 #if defined(__AVX512F__) && defined(__AVX512VL__)
   const __m256i index = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(column));
   if constexpr (sizeof(T) == sizeof(float)) {
-    return _mm512_cvtps_pd(_mm256_mmask_i32gather_ps(_mm256_setzero_ps(), 0xff, index, scores, 4));
+    const __m256 found = _mm256_mmask_i32gather_ps(_mm256_setzero_ps(), 0xff, index, scores, 4);
+    return _mm512_maskz_cvtps_pd(0xff, found);
   } else {
     return _mm512_mask_i32gather_pd(Vec{}, 0xff, index, scores, 8);
   }

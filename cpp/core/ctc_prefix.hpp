@@ -66,6 +66,33 @@ class CtcTried {
   std::vector<double> score_;
 };
 
+// The masses of all hypotheses, as logarithms.
+struct CtcBeam {
+  std::vector<std::uint32_t> node;
+  std::vector<double> blank, star, total;
+
+  std::size_t size() const { return node.size(); }
+  void clear() {
+    node.clear();
+    blank.clear();
+    star.clear();
+    total.clear();
+  }
+  void push(std::uint32_t n, double b, double s, double sum) {
+    node.push_back(n);
+    blank.push_back(b);
+    star.push_back(s);
+    total.push_back(sum);
+  }
+  // A frame that can only be blank, as most are: nobody gains on anybody.
+  void rest(double p_blank) {
+    for (std::size_t j = 0; j < size(); ++j) {
+      blank[j] = total[j] += p_blank;
+      star[j] = -std::numeric_limits<double>::infinity();
+    }
+  }
+};
+
 template <class T>
 class CtcPrefixSearch {
  public:
@@ -77,6 +104,10 @@ class CtcPrefixSearch {
     begin();
     for (std::int64_t t = 0; t < x.length; ++t) {
       if (!tried_.choose(x.frame(t), x.vocabulary, x.blank, least_, kernels_.best<T>())) return {};
+      if (tried_.labels().empty()) {
+        beam_.rest(tried_.score(x.blank));
+        continue;
+      }
       stay(x.blank);
       extend();
       select();
@@ -92,26 +123,6 @@ class CtcPrefixSearch {
     std::uint32_t parent, child, sibling;
     std::int32_t label;
     std::uint32_t place;  // in the beam, or kNobody
-  };
-
-  // Masses of all hypotheses, as logarithms; padded, because the kernel goes in blocks.
-  struct Beam {
-    std::vector<std::uint32_t> node;
-    std::vector<double> blank, star, total;
-
-    std::size_t size() const { return node.size(); }
-    void clear() {
-      node.clear();
-      blank.clear();
-      star.clear();
-      total.clear();
-    }
-    void push(std::uint32_t n, double b, double s, double sum) {
-      node.push_back(n);
-      blank.push_back(b);
-      star.push_back(s);
-      total.push_back(sum);
-    }
   };
 
   struct Candidate {
@@ -246,7 +257,7 @@ class CtcPrefixSearch {
   CtcAligner<T> aligner_;
   CtcTried tried_;
   std::vector<Node> nodes_;
-  Beam beam_, next_;
+  CtcBeam beam_, next_;
   std::vector<double> blank_, star_, entering_, total_;  // of the hypotheses, behind the frame
   std::vector<std::uint64_t> taken_;  // a bit for each hypothesis and label: has a hypothesis of its own
   std::size_t words_ = 0;

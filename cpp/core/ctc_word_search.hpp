@@ -42,6 +42,10 @@ class CtcWordSearch {
     const std::int64_t blank = options.blank;
     for (const double least : {options.least, -kNever}) {
       if (!tried_.choose(scores, words_.labels(), blank, least, kernels_.best<T>(), norm)) break;
+      if (tried_.labels().empty()) {
+        beam_.rest(tried_.score(blank));
+        return true;
+      }
       clear_candidates();
       stay(blank);
       extend();
@@ -111,18 +115,6 @@ class CtcWordSearch {
     double bonus;
   };
 
-  struct Beam {
-    std::vector<std::uint32_t> node;
-    std::vector<double> blank, star, total;
-    std::size_t size() const { return node.size(); }
-    void clear() {
-      node.clear();
-      blank.clear();
-      star.clear();
-      total.clear();
-    }
-  };
-
   struct Choice {
     double score;
     std::uint32_t candidate;
@@ -133,7 +125,7 @@ class CtcWordSearch {
 
   struct Final {
     std::uint32_t history, node;
-    double acoustic, bonus, largest;  // of the hypotheses that were added up
+    double acoustic, bonus;
     double score() const { return acoustic + bonus; }
   };
 
@@ -141,10 +133,7 @@ class CtcWordSearch {
     spoken_.intern("");
     histories_.push_back({kNone, 0, kStart, 0, model_ == nullptr ? 0 : model_->begin(), 0.0});
     nodes_.push_back(root_of(0, kNone));
-    beam_.node.push_back(kStart);
-    beam_.blank.push_back(0.0);
-    beam_.star.push_back(-kNever);
-    beam_.total.push_back(0.0);
+    beam_.push(kStart, 0.0, -kNever, 0.0);
   }
 
   Node root_of(std::uint32_t history, std::uint32_t parent) const {
@@ -152,6 +141,9 @@ class CtcWordSearch {
     return {parent, kNone, kNone, label, history, {}, kNone, 0, 0, 0, -1, 0, histories_[history].bonus};
   }
 
+  static double log_sum(double a, double b) {
+    return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
+  }
   static bool is_root(const Node& node) { return node.spelling == 0; }
   double score(std::size_t j) const { return beam_.total[j] + nodes_[beam_.node[j]].bonus; }
 
@@ -178,7 +170,7 @@ class CtcWordSearch {
 
   void stay(std::int64_t blank) {
     const double p_blank = tried_.score(blank);
-    best_ = -kNever;
+    double best = -kNever, worst = kNever;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];
       const std::uint32_t own = candidate(node);
@@ -187,12 +179,17 @@ class CtcWordSearch {
       blank_[own] = beam_.total[j] + p_blank;
       // after a boundary, one more with or without a blank in between is none
       star_[own] = (is_root(n) ? beam_.total[j] : beam_.star[j]) + p;
-      best_ = std::max(best_, std::max(blank_[own], star_[own]) + n.bonus);
+      const double score = std::max(blank_[own], star_[own]) + n.bonus;
+      best = std::max(best, score);
+      worst = std::min(worst, score);
     }
+    least_ = best + words_.options().prune;
+    const bool full = static_cast<std::int64_t>(beam_.size()) >= words_.options().width;
+    if (full && !only_best_) least_ = std::max(least_, worst);
   }
 
   void extend() {
-    const double gain = words_.most_gain(), least = best_ + words_.options().prune;
+    const double gain = words_.most_gain();
     const auto space = static_cast<std::int32_t>(words_.options().space);
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];
@@ -202,7 +199,7 @@ class CtcWordSearch {
       for (const CtcTried::Label& label : tried_.labels()) {
         if (root && label.id == space) continue;
         const double mass = (label.id == last ? beam_.blank[j] : beam_.total[j]) + label.score;
-        if (!(mass + most >= least) || mass == -kNever) continue;
+        if (!(mass + most >= least_) || mass == -kNever) continue;
         const std::uint32_t target = follow(node, label.id, space);
         if (target != kNone) offer(target, mass, node);
       }
@@ -219,8 +216,7 @@ class CtcWordSearch {
     }
     // another way to write the same words: the likelier one is shown
     if (mass > entering) source_[own] = source;
-    const double top = std::max(entering, mass);
-    entering = top + std::log1p(std::exp(std::min(entering, mass) - top));
+    entering = log_sum(entering, mass);
   }
 
   bool select() {
@@ -248,10 +244,7 @@ class CtcWordSearch {
     beam_.clear();
     for (const Choice& c : choices_) {
       const std::uint32_t node = node_[c.candidate];
-      beam_.node.push_back(node);
-      beam_.blank.push_back(blank_[c.candidate]);
-      beam_.star.push_back(star_[c.candidate]);
-      beam_.total.push_back(total_[c.candidate]);
+      beam_.push(node, blank_[c.candidate], star_[c.candidate], total_[c.candidate]);
       prefer(node, source_[c.candidate]);
     }
     return true;
@@ -265,14 +258,16 @@ class CtcWordSearch {
     if (entered && is_root(nodes_[root])) nodes_[root].parent = source;
   }
 
-  // Texts with the same last words, as far as the language model cares, and the same letters since.
+  // Texts with the same last words, as far as the language model cares (without one, the last word), and
+  // the same letters since.
   void drop_equals() {
     std::size_t slots = 64;
     while (slots < 2 * choices_.size()) slots *= 2;
     seen_.assign(slots, {0, kNone});
     for (std::uint32_t i = 0; i < choices_.size(); ++i) {
       const Node& n = nodes_[node_[choices_[i].candidate]];
-      const std::uint64_t context = model_ == nullptr ? n.history : histories_[n.history].state;
+      const History& h = histories_[n.history];
+      const std::uint64_t context = model_ == nullptr ? h.word : h.state;
       const auto label = static_cast<std::uint32_t>(n.label);
       const std::uint64_t key = mix(mix(context ^ kMixA, kMixB) ^ n.spelling, kMixA ^ label);
       std::size_t at = key & (slots - 1);
@@ -414,29 +409,25 @@ class CtcWordSearch {
 
   // Each text once; with `strict` only those whose last word is in the lexicon.
   std::vector<Final> finals(bool strict) {
-    std::vector<Final> found;
-    KeyTable known(1);
+    std::vector<Final> all;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];
       const Node& n = nodes_[node];
-      const bool whole = n.letters == 0;
       const bool legal = !words_.constrained() || !words_.allowed(n.place.lexicon).empty();
-      if (!whole && !legal && strict) continue;
-      const std::uint32_t history = whole ? n.history : extended(node);
-      const std::uint64_t hash = known.hash(&history);
-      const std::uint32_t at = known.find(&history, hash);
-      if (at == kNone) {
-        known.intern(&history, hash);
-        found.push_back({history, node, beam_.total[j], final_bonus(history), beam_.total[j]});
-        continue;
+      if (n.letters > 0 && !legal && strict) continue;
+      const std::uint32_t history = n.letters == 0 ? n.history : extended(node);
+      all.push_back({history, node, beam_.total[j], final_bonus(history)});
+    }
+    std::sort(all.begin(), all.end(), [](const Final& a, const Final& b) {
+      return a.history != b.history ? a.history < b.history : a.acoustic > b.acoustic;
+    });
+    std::vector<Final> found;
+    for (const Final& f : all) {
+      if (found.empty() || found.back().history != f.history) {
+        found.push_back(f);
+      } else {
+        found.back().acoustic = log_sum(found.back().acoustic, f.acoustic);
       }
-      Final& f = found[at];
-      if (beam_.total[j] > f.largest) {
-        f.largest = beam_.total[j];
-        f.node = node;
-      }
-      const double top = std::max(f.acoustic, beam_.total[j]), low = std::min(f.acoustic, beam_.total[j]);
-      f.acoustic = top + std::log1p(std::exp(low - top));
     }
     return found;
   }
@@ -474,12 +465,12 @@ class CtcWordSearch {
   const bool only_best_;
   CtcTried tried_;
   std::int64_t frame_ = 0;
-  double best_ = 0.0;  // of the hypotheses that stay: the least that the best can be
+  double least_ = 0.0;  // what is worse will not survive the frame
   std::vector<Node> nodes_;
   std::vector<History> histories_;
   StringTable spoken_;       // all words that were completed
   KeyTable extended_{2};     // (history, word): history i + 1
-  Beam beam_;
+  CtcBeam beam_;
   std::vector<std::uint32_t> node_, source_;  // of the candidates
   std::vector<double> blank_, star_, entering_, total_;
   std::vector<Choice> choices_;
