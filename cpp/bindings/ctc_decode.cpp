@@ -43,8 +43,8 @@ class Rows {
     require(x.size() == 0 || x.shape(2) == 1 || x.stride(2) == 1, "the last axis must be contiguous");
     require(threads > 0, "threads must be positive");
     require(size(lengths, 0) == size(x, 0), "lengths must have one entry a row");
-    batch_ = {size(x, 1), size(x, 0),      size(x, 2),         x.data(), x.stride(1), x.stride(0), nullptr,
-              0,          lengths_.data(), no_targets_.data(), blank,    false};
+    batch_ = {size(x, 1), size(x, 0), size(x, 2),      x.data(),           x.stride(1), x.stride(0),
+              nullptr,    0,          lengths_.data(), no_targets_.data(), blank,       false};
     for (const std::int64_t length : lengths_) require(length > 0, "a row is empty");
     check_ctc(batch_);
   }

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -24,8 +25,8 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// A language model of some Python package: an object with begin(), score(state, word) and end(state), whose
-// states are integers.
+// A language model of some Python package: an object with begin(), score(state, word) and end(state),
+// whose states are integers.
 class PythonWords : public WordModel {
  public:
   explicit PythonWords(const nb::object& factory) {
@@ -127,8 +128,8 @@ class Words {
     require(k > 0 && threads > 0, "k and threads must be positive");
     std::vector<CtcInput<T>> rows;
     for (const Frames<T>& x : batch) {
-      rows.push_back(input(x.data(), static_cast<std::int64_t>(x.shape(0)),
-                           static_cast<std::int64_t>(x.shape(1))));
+      rows.push_back(
+          input(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1))));
     }
     std::vector<std::vector<CtcTimedTranscript>> found(rows.size());
     {
@@ -136,7 +137,9 @@ class Words {
       parallel_for(static_cast<std::int64_t>(rows.size()), threads, [&] {
         return [&](std::int64_t b) {
           const std::unique_ptr<WordModel> model = session();
-          CtcWordDecoder<T> decoder(*words_, model.get(), kernels().ctc, logits, only_best);
+          const Lease lease(*this);
+          lease.search().begin(model.get(), only_best);
+          CtcWordDecoder<T> decoder(*words_, lease.search(), kernels().ctc, logits);
           if (decoder.feed(rows[b])) found[b] = decoder.finish(k, timed ? &rows[b] : nullptr);
         };
       });
@@ -147,9 +150,36 @@ class Words {
   }
 
  private:
+  // A search that nobody uses, with the memory that it has had before: a sequence needs megabytes.
+  class Lease {
+   public:
+    explicit Lease(const Words& words) : words_(words) {
+      const std::lock_guard lock(words.mutex_);
+      if (!words.idle_.empty()) {
+        search_ = std::move(words.idle_.back());
+        words.idle_.pop_back();
+      } else {
+        search_ = std::make_unique<CtcWordSearch>(*words.words_, kernels().ctc);
+      }
+    }
+    ~Lease() {
+      const std::lock_guard lock(words_.mutex_);
+      words_.idle_.push_back(std::move(search_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    CtcWordSearch& search() const { return *search_; }
+
+   private:
+    const Words& words_;
+    std::unique_ptr<CtcWordSearch> search_;
+  };
+
   std::shared_ptr<NgramModel> model_;
   nb::object foreign_;
   std::unique_ptr<CtcWords> words_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<CtcWordSearch>> idle_;
 };
 
 // The GIL is kept: two threads that feed one stream must not meet.
@@ -159,7 +189,10 @@ class Stream {
   Stream(std::shared_ptr<Words> words, bool logits)
       : words_(std::move(words)),
         model_(words_->session()),
-        decoder_(words_->core(), model_.get(), kernels().ctc, logits, false) {}
+        search_(words_->core(), kernels().ctc),
+        decoder_(words_->core(), search_, kernels().ctc, logits) {
+    search_.begin(model_.get(), false);
+  }
 
   // The frame that leaves no hypothesis, or -1.
   std::int64_t feed(const Frames<T>& x) {
@@ -181,6 +214,7 @@ class Stream {
  private:
   std::shared_ptr<Words> words_;
   std::unique_ptr<WordModel> model_;
+  CtcWordSearch search_;
   CtcWordDecoder<T> decoder_;
   std::vector<T> kept_;  // for the times
 };

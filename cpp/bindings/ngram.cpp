@@ -71,10 +71,8 @@ void bind_ngram(nb::module_& m) {
   nb::class_<NgramModel>(m, "NgramModel")
       .def_prop_ro("order", &NgramModel::order)
       .def_prop_ro("counts", &NgramModel::counts)
-      .def("__contains__",
-           [](const NgramModel& model, const std::string& word) {
-             return !model.is_unknown(model.find(word));
-           })
+      .def("__contains__", [](const NgramModel& model,
+                              const std::string& word) { return !model.is_unknown(model.find(word)); })
       .def("words", &trellis::words)
       .def("full_scores", &trellis::full_scores, nb::arg("words"), nb::arg("bos"), nb::arg("eos"));
   nb::class_<trellis::Reader>(m, "ArpaReader")

@@ -160,7 +160,8 @@ class CtcAligner {
   double* checkpoints_ = nullptr;  // a row for each segment: that before its first frame
 };
 
-// The path of the best label of each frame: its symbols, the frames at which they are most likely, its score.
+// The path of the best label of each frame: its symbols, the frames at which they are most likely, its
+// score.
 template <class T>
 double ctc_greedy(const CtcInput<T>& x, const CtcBest<T>& best, std::vector<std::int64_t>* symbols,
                   std::vector<std::int64_t>* frames) {

@@ -1,15 +1,15 @@
 // Prefix beam search: the most likely labellings, each the sum over the paths that were found.
 //
-// A hypothesis is a labelling y with two masses, alpha_-(y) of paths that end in a blank and alpha_*(y) of
-// those that end in its last label. A frame turns them into
+// A hypothesis is a labelling y with two masses, alpha_-(y) of paths that end in a blank and alpha_*(y)
+// of those that end in its last label. A frame turns them into
 //     alpha_-'(y)   = p(-) (alpha_-(y) + alpha_*(y))
 //     alpha_*'(y)   = p(last) alpha_*(y)              what stays on the last label
 //     alpha_*'(y c) = p(c) (alpha_-(y) + alpha_*(y))  what a label c adds; without alpha_* if c = last
 // and the best `width` by the sum of both go on.
 //
-// Labellings are nodes of a tree, each there once, so that two ways to one labelling meet. Whether y c is a
-// hypothesis already is seen from its own side: its parent's place in the beam is known. Nodes are made
-// only for what survives.
+// Labellings are nodes of a tree, each there once, so that two ways to one labelling meet. Whether y c
+// is a hypothesis already is seen from its own side: its parent's place in the beam is known. Nodes are
+// made only for what survives.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@ struct CtcHypothesis {
   double log_prob;
 };
 
-// The labels that are tried at a frame, best first, and the score of each label, -inf if it is not tried.
+// The labels that are tried at a frame, best first, and the score of each label, -inf if it is not
+// tried.
 class CtcTried {
  public:
   struct Label {
@@ -127,8 +128,8 @@ class CtcPrefixSearch {
 
   struct Candidate {
     double score;
-    std::uint32_t source;  // a place in the beam
-    std::int32_t label;    // -1 for the hypothesis itself
+    std::uint32_t source;                           // a place in the beam
+    std::int32_t label;                             // -1 for the hypothesis itself
     bool operator<(const Candidate& other) const {  // best first; a fixed order of equals
       if (score != other.score) return score > other.score;
       return label != other.label ? label < other.label : source < other.source;

@@ -1,7 +1,7 @@
 // A set of words as a tree, packed: 5 bytes a node for letters that are bytes, and 8 more for the words.
 //
-// Nodes are numbered level by level, so that the children of a node lie side by side, sorted, and end where
-// those of the next node begin.
+// Nodes are numbered level by level, so that the children of a node lie side by side, sorted, and end
+// where those of the next node begin.
 #pragma once
 
 #include <algorithm>
@@ -102,7 +102,7 @@ class PackedTrie {
   }
 
  private:
-  std::vector<Letter> letter_;             // that leads to each node
+  std::vector<Letter> letter_;              // that leads to each node
   std::vector<std::uint32_t> child_begin_;  // (nodes + 1)
   std::vector<std::uint32_t> word_begin_;   // (nodes + 1)
   std::vector<std::uint32_t> words_;

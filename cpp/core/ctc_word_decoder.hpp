@@ -17,8 +17,8 @@ struct CtcTimedTranscript {
   std::vector<std::int64_t> starts, ends;  // of each word; empty if times were not asked for
 };
 
-// When the words of a transcript were said: on the best path of its labels, where a word boundary counts as a
-// blank, because a text does not say how many there were.
+// When the words of a transcript were said: on the best path of its labels, where a word boundary counts
+// as a blank, because a text does not say how many there were.
 template <class T>
 class CtcWordTimes {
  public:
@@ -62,9 +62,9 @@ class CtcWordTimes {
 template <class T>
 class CtcWordDecoder {
  public:
-  CtcWordDecoder(const CtcWords& words, WordModel* model, const CtcKernels& kernels, bool logits,
-                 bool only_best)
-      : words_(words), kernels_(kernels), logits_(logits), search_(words, model, kernels, only_best) {}
+  // `search` has begun, and belongs to this until it is done.
+  CtcWordDecoder(const CtcWords& words, CtcWordSearch& search, const CtcKernels& kernels, bool logits)
+      : words_(words), search_(search), kernels_(kernels), logits_(logits) {}
 
   // False if a frame of them leaves no hypothesis; it is then `frames()`.
   bool feed(const CtcInput<T>& x) {
@@ -91,9 +91,9 @@ class CtcWordDecoder {
 
  private:
   const CtcWords& words_;
+  CtcWordSearch& search_;
   const CtcKernels& kernels_;
   const bool logits_;
-  CtcWordSearch search_;
   std::int64_t frames_ = 0;
 };
 

@@ -1,9 +1,10 @@
 // Beam search over texts: prefix search (see ctc_prefix.hpp) with scores for words.
 //
-// A hypothesis is a text: complete words, a *history*, and the letters of a word that has begun. It has the
-// masses alpha_- and alpha_*, and a bonus for its words. Texts are nodes of a tree. A word boundary leads to the
-// root of the next history, which is one for all ways to write the same words; a second boundary leads nowhere
-// new. Language model and word lists are asked once for each node, when it is made.
+// A hypothesis is a text: complete words, a *history*, and the letters of a word that has begun. It has
+// the masses alpha_- and alpha_*, and a bonus for its words. Texts are nodes of a tree. A word boundary
+// leads to the root of the next history, which is one for all ways to write the same words; a second
+// boundary leads nowhere new. Language model and word lists are asked once for each node, when it is
+// made.
 #pragma once
 
 #include <algorithm>
@@ -29,10 +30,25 @@ struct CtcTranscript {
 
 class CtcWordSearch {
  public:
-  // `model` is null if there is none. With `only_best`, of texts that can only go on alike the best one is kept.
-  CtcWordSearch(const CtcWords& words, WordModel* model, const CtcKernels& kernels, bool only_best)
-      : words_(words), model_(model), kernels_(kernels), only_best_(only_best) {
-    begin();
+  CtcWordSearch(const CtcWords& words, const CtcKernels& kernels, std::size_t many_nodes = 1 << 18)
+      : words_(words), kernels_(kernels), few_nodes_(many_nodes) {}
+
+  // Before the first frame. `model` is null if there is none, and must live as long as it is in use.
+  // With `only_best`, of texts that can only go on alike the best one is kept.
+  void begin(WordModel* model, bool only_best) {
+    model_ = model;
+    only_best_ = only_best;
+    many_nodes_ = few_nodes_;
+    frame_ = 0;
+    nodes_.clear();
+    histories_.clear();
+    spoken_ = StringTable();
+    extended_ = KeyTable(2);
+    beam_.clear();
+    spoken_.intern("");
+    histories_.push_back({kNone, 0, kStart, 0, model_ == nullptr ? 0 : model_->begin(), 0.0});
+    nodes_.push_back(root_of(0, kNone));
+    beam_.push(kStart, 0.0, -kNever, 0.0);
   }
 
   // The next frame, whose logarithms are scores - norm; false if no hypothesis survives it.
@@ -49,23 +65,32 @@ class CtcWordSearch {
       clear_candidates();
       stay(blank);
       extend();
-      if (select()) return true;
+      if (select()) {
+        if (nodes_.size() > many_nodes_) collect();
+        return true;
+      }
       if (!words_.constrained()) break;
       // the few labels that were tried fit no word: try them all
     }
     return false;
   }
 
-  // Text that all hypotheses begin with, and the best text so far.
+  // The text that all hypotheses begin with, and the best text so far.
   std::string stable() const {
-    std::uint32_t node = beam_.node[0], history = nodes_[node].history;
-    bool one_history = true;
-    for (const std::uint32_t other : beam_.node) {
-      one_history = one_history && nodes_[other].history == history;
-      if (one_history) node = common(nodes_, node, other);
-      history = common(histories_, history, nodes_[other].history);
+    std::uint32_t history = nodes_[beam_.node[0]].history;
+    for (const std::uint32_t node : beam_.node) history = common(history, nodes_[node].history);
+    const std::size_t shared = joined(words(history)).size();
+    std::string all = text(beam_.node[0]);
+    for (const std::uint32_t node : beam_.node) {
+      const std::string other = text(node);
+      std::size_t size = std::min(shared, other.size());
+      while (size < std::min(all.size(), other.size()) && all[size] == other[size]) ++size;
+      // not in the middle of a code point
+      while (size < all.size() && size > shared && (all[size] & 0xc0) == 0x80) --size;
+      all.resize(std::min(all.size(), size));
     }
-    return text(one_history ? node : histories_[history].root);
+    if (!all.empty() && all.back() == ' ') all.pop_back();
+    return all;
   }
   std::string best() const {
     std::size_t at = 0;
@@ -96,13 +121,14 @@ class CtcWordSearch {
   static constexpr std::uint32_t kStart = 0;
 
   struct Node {
-    std::uint32_t parent, child, sibling;
-    std::int32_t label;  // -1 if it is the root of a history, and labels say themselves that a word begins
+    std::uint32_t parent, child, sibling;  // within a history; a root has no parent
+    std::uint32_t before;  // what it was first made from, maybe in the history before: a way to write it
+    std::int32_t
+        label;  // -1 if it is the root of a history, and labels say themselves that a word begins
     std::uint32_t history;
     CtcWords::Place place;
     std::uint32_t completed;  // the root of the history that its word leads to; kNone if not known yet
     std::int32_t letters;     // of the word that has begun
-    std::uint32_t depth;      // below the root of its history
     std::uint32_t candidate;  // in this frame, if it is one at all
     std::int64_t frame;       // in which it was a candidate last
     std::uint64_t spelling;   // a hash of the letters
@@ -129,16 +155,10 @@ class CtcWordSearch {
     double score() const { return acoustic + bonus; }
   };
 
-  void begin() {
-    spoken_.intern("");
-    histories_.push_back({kNone, 0, kStart, 0, model_ == nullptr ? 0 : model_->begin(), 0.0});
-    nodes_.push_back(root_of(0, kNone));
-    beam_.push(kStart, 0.0, -kNever, 0.0);
-  }
-
-  Node root_of(std::uint32_t history, std::uint32_t parent) const {
+  Node root_of(std::uint32_t history, std::uint32_t before) const {
     const auto label = static_cast<std::int32_t>(words_.options().space);
-    return {parent, kNone, kNone, label, history, {}, kNone, 0, 0, 0, -1, 0, histories_[history].bonus};
+    return {
+        kNone, kNone, kNone, before, label, history, {}, kNone, 0, 0, -1, 0, histories_[history].bonus};
   }
 
   static double log_sum(double a, double b) {
@@ -151,6 +171,7 @@ class CtcWordSearch {
 
   void clear_candidates() {
     ++frame_;
+    first_new_ = static_cast<std::uint32_t>(nodes_.size());
     node_.clear();
     source_.clear();
     for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->clear();
@@ -199,9 +220,11 @@ class CtcWordSearch {
       for (const CtcTried::Label& label : tried_.labels()) {
         if (root && label.id == space) continue;
         const double mass = (label.id == last ? beam_.blank[j] : beam_.total[j]) + label.score;
-        if (!(mass + most >= least_) || mass == -kNever) continue;
-        const std::uint32_t target = follow(node, label.id, space);
-        if (target != kNone) offer(target, mass, node);
+        if (mass == -kNever) continue;
+        // what is too little to live by itself may still be a part of something
+        const bool alone = mass + most >= least_;
+        const std::uint32_t target = follow(node, label.id, space, alone);
+        if (target != kNone && (alone || nodes_[target].frame == frame_)) offer(target, mass, node);
       }
     }
   }
@@ -214,7 +237,6 @@ class CtcWordSearch {
       source_[own] = source;
       return;
     }
-    // another way to write the same words: the likelier one is shown
     if (mass > entering) source_[own] = source;
     entering = log_sum(entering, mass);
   }
@@ -245,17 +267,11 @@ class CtcWordSearch {
     for (const Choice& c : choices_) {
       const std::uint32_t node = node_[c.candidate];
       beam_.push(node, blank_[c.candidate], star_[c.candidate], total_[c.candidate]);
-      prefer(node, source_[c.candidate]);
+      // of the ways that led to a new node in its first frame, the likeliest is shown
+      if (node >= first_new_ && source_[c.candidate] != kNone)
+        nodes_[node].before = source_[c.candidate];
     }
     return true;
-  }
-
-  // The way to write the words before this node's own that has the most mass is the one to show.
-  void prefer(std::uint32_t node, std::uint32_t source) {
-    if (source == kNone || words_.options().space >= 0) return;
-    const std::uint32_t root = nodes_[node].parent;
-    const bool entered = nodes_[source].history != nodes_[node].history;
-    if (entered && is_root(nodes_[root])) nodes_[root].parent = source;
   }
 
   // Texts with the same last words, as far as the language model cares (without one, the last word), and
@@ -286,21 +302,23 @@ class CtcWordSearch {
 
   // ---- the tree of texts
 
-  // Where a label leads; kNone if the lexicon has no such word.
-  std::uint32_t follow(std::uint32_t node, std::int32_t label, std::int32_t space) {
-    if (label == space) return complete(node);
+  // Where a label leads; kNone if the lexicon has no such word, or it is not there and is not to be
+  // made.
+  std::uint32_t follow(std::uint32_t node, std::int32_t label, std::int32_t space, bool make) {
+    if (label == space) return complete(node, make);
+    const std::uint32_t from = node;
     const bool within = !is_root(nodes_[node]);
     if (space < 0 && within && (words_.piece(label).starts || words_.piece(nodes_[node].label).ends)) {
-      node = complete(node);
+      node = complete(node, make);
       if (node == kNone) return kNone;
     }
     for (std::uint32_t n = nodes_[node].child; n != kNone; n = nodes_[n].sibling) {
       if (nodes_[n].label == label) return n;
     }
-    return add(node, label);
+    return make ? add(node, label, from) : kNone;
   }
 
-  std::uint32_t add(std::uint32_t parent, std::int32_t label) {
+  std::uint32_t add(std::uint32_t parent, std::int32_t label, std::uint32_t from) {
     const Node above = nodes_[parent];
     const CtcPiece& piece = words_.piece(label);
     const CtcWords::Place place = words_.step(above.place, label);
@@ -310,15 +328,15 @@ class CtcWordSearch {
     for (const char c : piece.text) spelling = mix(spelling ^ static_cast<std::uint8_t>(c), kMixB);
     const double bonus = histories_[above.history].bonus + words_.begun(place, letters);
     const auto fresh = static_cast<std::uint32_t>(nodes_.size());
-    nodes_.push_back({parent, kNone, above.child, label, above.history, place, kNone, letters,
-                      above.depth + 1, 0, -1, spelling | 1, bonus});
+    nodes_.push_back({parent, kNone, above.child, from, label, above.history, place, kNone, letters, 0,
+                      -1, spelling | 1, bonus});
     nodes_[parent].child = fresh;
     return fresh;
   }
 
   // The root of the history that a node's word leads to.
-  std::uint32_t complete(std::uint32_t node) {
-    if (nodes_[node].completed != kNone) return nodes_[node].completed;
+  std::uint32_t complete(std::uint32_t node, bool make) {
+    if (nodes_[node].completed != kNone || !make) return nodes_[node].completed;
     if (nodes_[node].letters == 0) return histories_[nodes_[node].history].root;  // no word has begun
     if (words_.constrained() && words_.allowed(nodes_[node].place.lexicon).empty()) return kNone;
     const std::uint32_t history = extended(node);
@@ -365,6 +383,44 @@ class CtcWordSearch {
     return static_cast<std::uint32_t>(histories_.size() - 1);
   }
 
+  // Drops the nodes that no hypothesis descends from. They are made once more if they are met again.
+  void collect() {
+    std::vector<std::uint32_t> place(nodes_.size(), kNone);
+    std::vector<std::uint32_t> open(beam_.node);
+    while (!open.empty()) {
+      const std::uint32_t node = open.back();
+      open.pop_back();
+      if (node == kNone || place[node] != kNone) continue;
+      place[node] = 0;
+      open.insert(open.end(), {nodes_[node].parent, nodes_[node].before});
+    }
+    for (History& history : histories_) {
+      if (history.root != kNone && place[history.root] == kNone) history.root = kNone;
+    }
+    std::uint32_t kept = 0;
+    for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+      if (place[node] == kNone) continue;
+      place[node] = kept;
+      nodes_[kept++] = nodes_[node];
+    }
+    nodes_.resize(kept);
+    const auto moved = [&](std::uint32_t node) { return node == kNone ? kNone : place[node]; };
+    for (Node& n : nodes_) {
+      n.parent = moved(n.parent);
+      n.before = moved(n.before);
+      n.completed = moved(n.completed);
+      n.child = n.sibling = kNone;
+    }
+    for (std::uint32_t node = 0; node < kept; ++node) {
+      if (is_root(nodes_[node])) continue;  // it is found through its history
+      nodes_[node].sibling = nodes_[nodes_[node].parent].child;
+      nodes_[nodes_[node].parent].child = node;
+    }
+    for (History& history : histories_) history.root = moved(history.root);
+    for (std::uint32_t& node : beam_.node) node = moved(node);
+    many_nodes_ = std::max(few_nodes_, std::size_t{2} * kept);
+  }
+
   // ---- texts
 
   // The letters of the word that has begun.
@@ -388,19 +444,26 @@ class CtcWordSearch {
   }
 
   std::string text(std::uint32_t node) const {
-    std::string joined;
-    for (const std::string& word : words(nodes_[node].history)) joined += word + " ";
-    joined += begun(node);
-    if (!joined.empty() && joined.back() == ' ') joined.pop_back();
-    return joined;
+    std::vector<std::string> all = words(nodes_[node].history);
+    // labels may be written unlike the word they become
+    if (nodes_[node].letters > 0 && !words_.by_label()) all.push_back(begun(node));
+    return joined(all);
   }
 
-  // The deepest that is above both, or one of them.
-  template <class Tree>
-  static std::uint32_t common(const Tree& tree, std::uint32_t a, std::uint32_t b) {
+  static std::string joined(const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) {
+      if (!text.empty()) text += ' ';
+      text += word;
+    }
+    return text;
+  }
+
+  // The longest history that both begin with.
+  std::uint32_t common(std::uint32_t a, std::uint32_t b) const {
     while (a != b) {
-      std::uint32_t& deeper = tree[a].depth >= tree[b].depth ? a : b;
-      deeper = tree[deeper].parent;
+      std::uint32_t& longer = histories_[a].depth >= histories_[b].depth ? a : b;
+      longer = histories_[longer].parent;
     }
     return a;
   }
@@ -440,19 +503,20 @@ class CtcWordSearch {
   CtcTranscript transcript(const Final& f) const {
     CtcTranscript out{words(f.history), {}, {}, f.acoustic, f.bonus};
     std::int32_t size = 0, letters = 0;
-    for (std::uint32_t n = f.node; n != kNone; n = nodes_[n].parent) {
+    for (std::uint32_t n = f.node; n != kNone; n = nodes_[n].before) {
+      const std::uint32_t before = nodes_[n].before;
       if (!is_root(nodes_[n])) {
         out.labels.push_back(nodes_[n].label);
         letters = std::max(letters, nodes_[n].letters);
         ++size;
-      } else if (size > 0) {
-        if (letters > 0) {
-          out.sizes.push_back(size);
-        } else {  // a mark that a word begins, and no word
-          out.labels.resize(out.labels.size() - static_cast<std::size_t>(size));
-        }
-        size = letters = 0;
       }
+      if (before != kNone && nodes_[before].history == nodes_[n].history) continue;
+      if (letters > 0) {
+        out.sizes.push_back(size);
+      } else {  // a mark that a word begins, and no word
+        out.labels.resize(out.labels.size() - static_cast<std::size_t>(size));
+      }
+      size = letters = 0;
     }
     std::reverse(out.labels.begin(), out.labels.end());
     std::reverse(out.sizes.begin(), out.sizes.end());
@@ -460,16 +524,19 @@ class CtcWordSearch {
   }
 
   const CtcWords& words_;
-  WordModel* model_;
   const CtcKernels& kernels_;
-  const bool only_best_;
+  WordModel* model_ = nullptr;
+  bool only_best_ = false;
+  const std::size_t few_nodes_;
+  std::size_t many_nodes_ = 0;  // when the tree is so large, what no hypothesis needs is dropped
   CtcTried tried_;
   std::int64_t frame_ = 0;
-  double least_ = 0.0;  // what is worse will not survive the frame
+  std::uint32_t first_new_ = 0;  // the first node that was made in this frame
+  double least_ = 0.0;           // what is worse will not survive the frame
   std::vector<Node> nodes_;
   std::vector<History> histories_;
-  StringTable spoken_;       // all words that were completed
-  KeyTable extended_{2};     // (history, word): history i + 1
+  StringTable spoken_;    // all words that were completed
+  KeyTable extended_{2};  // (history, word): history i + 1
   CtcBeam beam_;
   std::vector<std::uint32_t> node_, source_;  // of the candidates
   std::vector<double> blank_, star_, entering_, total_;

@@ -1,11 +1,12 @@
-// What a CTC decoder of words knows before it sees a frame: how labels are written, which words there are,
-// and what a text is worth besides its sound.
+// What a CTC decoder of words knows before it sees a frame: how labels are written, which words there
+// are, and what a text is worth besides its sound.
 //
 //     score(text) = log p(text | frames) + sum over its words of
 //                   alpha ln p(word | words before) + beta + hot words' weight
 //
-// and at the end alpha ln p(</s> | words). A word that is not in the vocabulary has `unknown` added to its
-// log10 p. Of a word that has only begun, all that counts is whether some word, or some hot word, begins so.
+// and at the end alpha ln p(</s> | words). A word that is not in the vocabulary has `unknown` added to
+// its log10 p. Of a word that has only begun, all that counts is whether some word, or some hot word,
+// begins so.
 #pragma once
 
 #include <cmath>

@@ -3,10 +3,10 @@
 //     log p(w | w1 .. wn) = log p(w1 .. wn w)                        if the model has that n-gram,
 //                           backoff(w1 .. wn) + log p(w | w2 .. wn)  if not
 //
-// N-grams are the nodes of a tree: the node of w1 .. wn is the child of that of w1 .. wn-1 by the word wn. A
-// child is found by the exact key (node, word), so that two n-grams are never taken for one. Each node knows
-// the longest of its endings w2 .. wn, w3 .. wn, ... that is in the tree: where to go on after a back-off.
-// Logarithms are to the base 10, as in the files.
+// N-grams are the nodes of a tree: the node of w1 .. wn is the child of that of w1 .. wn-1 by the word
+// wn. A child is found by the exact key (node, word), so that two n-grams are never taken for one. Each
+// node knows the longest of its endings w2 .. wn, w3 .. wn, ... that is in the tree: where to go on
+// after a back-off. Logarithms are to the base 10, as in the files.
 #pragma once
 
 #include <cmath>

@@ -112,9 +112,22 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
     if not words:
         raise InputError(f"{name} has no words")
     if not spelt:
+        _check_some_can_be_spelt(words, labels)
         return Lexicon(words, None)
     full = [own or labels.spell(word) for word, own in zip(words, spellings, strict=True)]
     return Lexicon(words, full)
+
+
+def _check_some_can_be_spelt(words: list[str], labels: LabelSet) -> None:
+    """A word that no labels spell is never found; a lexicon of nothing else is a mistake."""
+    first: InputError | None = None
+    for word in words:
+        try:
+            labels.spell(word)
+            return
+        except InputError as error:
+            first = first or error
+    raise InputError(f"no word of the lexicon can be spelt: {first}")
 
 
 def _spelling(units: list[str], labels: LabelSet, name: str, number: int) -> list[int]:

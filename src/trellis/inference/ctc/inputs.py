@@ -31,7 +31,7 @@ def prepare(log_probs: Any, blank: Any, lengths: Array | Sequence[int] | None) -
             raise InputError(f"lengths go with a (B, T, V) array; log_probs has shape {x.shape}")
         x = x[None]
     known = _lengths(lengths, x.shape[0], x.shape[1])
-    _check_scores(x, known)
+    _check_scores(x, known, single)
     return Batch(x, known, as_integer(blank, "blank"), single)
 
 
@@ -90,11 +90,12 @@ def _lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64]:
     return array
 
 
-def _check_scores(x: Array, lengths: NDArray[np.int64]) -> None:
+def _check_scores(x: Array, lengths: NDArray[np.int64], single: bool) -> None:
     if x.max() < np.inf:  # false for NaN too; but it may stand behind the end of a row
         return
     for b, length in enumerate(lengths):
         bad = ~(x[b, :length] < np.inf)
         if bad.any():
             t, v = np.argwhere(bad)[0]
-            raise InputError(f"log_probs of batch row {b}, frame {t}, label {v} is {x[b, t, v]}")
+            row = "" if single else f"batch row {b}, "
+            raise InputError(f"log_probs of {row}frame {t}, label {v} is {x[b, t, v]}")
