@@ -118,6 +118,8 @@ def test_numbers_refused(refused: Any, misused: Any, folder: Path) -> None:
     refused(*DECODE, "x.npy", "--beam", 0, names=["beam_width is 0"])
     refused(*DECODE, "x.npy", "--units", "bits", names=["'bits'"])
     refused(*DECODE, "x.npy", "--jobs", 0, names=["n_jobs is 0"])
+    refused(*DECODE, "x.npy", "--frame", 0, names=["--frame is 0.0"])
+    refused(*ALIGN, "x.npy", "--frame", "nan", names=["--frame is nan"])
     misused(*DECODE, "x.npy", "-k", 0)
     misused(*DECODE, "x.npy", "--alpha", "much")
     misused(*DECODE)

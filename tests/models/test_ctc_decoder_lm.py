@@ -13,7 +13,6 @@ from decoder_oracles import (
     ARPA,
     LETTERS,
     Words,
-    confuse,
     draw_emissions,
     enumerate_texts,
     fused,

@@ -27,7 +27,7 @@ Emissions = Annotated[
 Labels = Annotated[
     Path,
     typer.Option(
-        "--labels", "-l", help="The labels: one a line, a JSON list, or a JSON object of indices."
+        "--labels", "-l", help="The labels: one a line, or .json with a list or labels and indices."
     ),
 ]
 Blank = Annotated[

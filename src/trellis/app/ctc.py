@@ -30,6 +30,8 @@ class Setting(NamedTuple):
 
     def decoder(self, **options: Any) -> CTCDecoder:
         """What turns such emissions into text."""
+        if self.frame is not None and not 0 < self.frame < np.inf:
+            raise InputError(f"--frame is {self.frame}: must be above 0")
         return CTCDecoder(
             read_labels(self.labels),
             blank=self.blank,
