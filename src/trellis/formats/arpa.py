@@ -2,24 +2,13 @@
 
 >>> from pathlib import Path
 >>> import tempfile
->>> text = '''\\\\data\\\\
-... ngram 1=4
-... ngram 2=1
-...
-... \\\\1-grams:
-... -99\t<s>\t-0.5
-... -0.5\t</s>
-... -0.3\tyes\t-0.2
-... -1.0\tno
-...
-... \\\\2-grams:
-... -0.1\t<s> yes
-...
-... \\\\end\\\\
-... '''
+>>> words = ["-99 <s> -0.5", "-0.5 </s>", "-0.3 yes -0.2", "-1.0 no"]
+>>> mark = chr(92)  # a backslash
+>>> lines = [f"{mark}data{mark}", "ngram 1=4", "ngram 2=1", f"{mark}1-grams:", *words]
+>>> lines += [f"{mark}2-grams:", "-0.1 <s> yes", f"{mark}end{mark}"]
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     path = Path(folder, "tiny.arpa")
-...     _ = path.write_text(text)
+...     _ = path.write_text(chr(10).join(lines))
 ...     lm = read(path)
 >>> lm.order, "yes" in lm, "maybe" in lm
 (2, True, False)
@@ -78,7 +67,7 @@ class NGramModel:
         return self._core.words()
 
     def __contains__(self, word: object) -> bool:
-        return is_text(word) and word in self._core
+        return isinstance(word, str) and is_text(word) and word in self._core
 
     def __repr__(self) -> str:
         return f"NGramModel(order={self.order}, counts={self.counts})"

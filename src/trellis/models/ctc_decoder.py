@@ -21,7 +21,7 @@ from trellis.inference import ctc
 from trellis.inference.ctc.inputs import Array, Batch, prepare
 from trellis.models.ctc_labels import LabelSet, read_labels
 from trellis.models.ctc_language import read_hot_words, read_language, read_lexicon
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import as_positive, resolve_jobs
 
 __all__ = ["Aligned", "CTCDecoder", "Partial", "Stream", "Transcript", "Unit", "Word"]
 
@@ -88,13 +88,15 @@ class CTCDecoder:
         words that are likely here, and what each of them adds to a score.
     lexicon
         the only words that may be found: a list, or a file with one a line, if need be with a tab
-        and the labels that spell it.
+        and the labels that spell it. Words that no labels spell are never found.
     unk_score_offset
         added to log10 p of a word that the language model does not know; also the score of a word
         that has begun like no word of its vocabulary.
     n_jobs
         threads for batches; None is all cores.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> decoder = CTCDecoder(["", " ", "a", "b"])
     >>> p = np.full((5, 4), 0.02)
@@ -105,6 +107,7 @@ class CTCDecoder:
     >>> best = decoder.decode_beams(np.log(p), k=1)[0]
     >>> best.words
     [Word(text='aa', start=0, end=3), Word(text='b', start=4, end=5)]
+
     """
 
     def __init__(
@@ -127,7 +130,7 @@ class CTCDecoder:
     ) -> None:
         self._labels = read_labels(labels, blank, units)
         self._jobs = resolve_jobs(n_jobs)
-        width = _positive(beam_width, "beam_width")
+        width = as_positive(beam_width, "beam_width")
         prune = _number(beam_prune_logp, "beam_prune_logp", infinite=True)
         if prune > 0:
             raise InputError(f"beam_prune_logp is {prune}: must not be above 0")
@@ -146,7 +149,7 @@ class CTCDecoder:
         words = read_lexicon(lexicon, self._labels)
         # a foreign model does not say which words it has: the lexicon must
         vocabulary = words.words if words and language.foreign else []
-        pieces = [tuple(piece) for piece in self._labels.pieces]
+        pieces = [(text, starts, ends) for text, starts, ends in self._labels.pieces]
         hot = read_hot_words(hotwords)
         self._core = _core.CtcWords(
             pieces, options, language.own, language.foreign, vocabulary, hot
@@ -203,7 +206,7 @@ class CTCDecoder:
         logits: bool = False,
     ) -> list[list[Transcript]]:
         """The `k` best texts of each."""
-        found = self._decode(batch, lengths, logits, _positive(k, "k"), timed=True)
+        found = self._decode(batch, lengths, logits, as_positive(k, "k"), timed=True)
         return [[_transcript(*best) for best in row] for row in found]
 
     def stream(self, *, logits: bool = False) -> "Stream":
@@ -322,7 +325,7 @@ class Stream:
 
     def finish(self, k: int = 10) -> list[Transcript]:
         """The `k` best texts, as `CTCDecoder.decode_beams` of all frames; nothing can follow."""
-        count = _positive(k, "k")
+        count = as_positive(k, "k")
         self._check_open()
         self._ended = True
         if self._core is None:
@@ -362,13 +365,6 @@ def _joint(units: list[Unit]) -> float:
 def _check_width(x: NDArray[Any], labels: LabelSet, name: str) -> None:
     if x.shape[-1] != len(labels.pieces):
         raise InputError(f"{name} has {x.shape[-1]} scores a frame for {len(labels.pieces)} labels")
-
-
-def _positive(value: Any, name: str) -> int:
-    number = as_integer(value, name)
-    if number < 1:
-        raise InputError(f"{name} is {number}: must be at least 1")
-    return min(number, 2**62)
 
 
 def _number(value: Any, name: str, infinite: bool = False) -> float:

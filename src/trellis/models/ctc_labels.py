@@ -149,7 +149,7 @@ def _blank(labels: tuple[str, ...], blank: int | None) -> int:
             raise InputError(f"labels {found[0]} and {found[1]} may both be the blank: pass blank=")
         if found:
             return found[0]
-    raise InputError('no label is "", <pad>, [PAD], <blank> or _: pass the blank\'s index as blank=')
+    raise InputError('no label is "", <pad>, [PAD], <blank> or _: pass the index as blank=')
 
 
 def _kind(labels: tuple[str, ...], blank: int) -> str:

@@ -41,7 +41,7 @@ def _open_kenlm(path: str | os.PathLike[str]) -> Any:
         import kenlm
     except ImportError:
         raise InputError(
-            f"{name_of(path)} is a KenLM binary: pip install kenlm to read it, or pass the ARPA file"
+            f"{name_of(path)} is a KenLM binary: pip install kenlm, or pass the ARPA file"
         ) from None
     return kenlm.Model(os.fspath(path))
 
@@ -88,7 +88,7 @@ class Lexicon(NamedTuple):
 
 
 def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
-    """Words, or a file with one a line: ``word``, or ``word<TAB>its labels, with spaces between``."""
+    """Words, or a file with one a line: ``word`` or ``word<TAB>labels with spaces between``."""
     if lexicon is None:
         return None
     is_path = isinstance(lexicon, str | os.PathLike)

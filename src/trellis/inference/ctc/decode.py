@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference.ctc.inputs import Array, Batch, Labels, prepare, prepare_targets
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import as_positive, resolve_jobs
 
 
 class Alignment(NamedTuple):
@@ -117,7 +117,7 @@ def beam_search(
     [([1], 0.64), ([], 0.36)]
     """
     x = prepare(log_probs, blank, lengths)
-    width, best = _positive(beam_width, "beam_width"), _positive(k, "k")
+    width, best = as_positive(beam_width, "beam_width"), as_positive(k, "k")
     least = _least(min_log_prob)
     jobs = resolve_jobs(n_jobs)
     found = _call(_core.ctc_beam_search, x, x.lengths, x.blank, width, best, least, jobs)
@@ -159,13 +159,6 @@ def _hypotheses(flat: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
 def _impossible(x: Batch, b: int) -> InfeasibleError:
     t = int(np.argmax(np.isneginf(x.scores[b, : x.lengths[b]]).all(axis=1)))
     return InfeasibleError(f"batch row {b}, frame {t}: every label is impossible")
-
-
-def _positive(value: Any, name: str) -> int:
-    number = as_integer(value, name)
-    if number < 1:
-        raise InputError(f"{name} is {number}: must be at least 1")
-    return min(number, 2**62)  # what the core can hold; nothing is taken in advance
 
 
 def _least(min_log_prob: Any) -> float:
