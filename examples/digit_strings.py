@@ -163,7 +163,7 @@ def train(network: Network, batches: Iterator[Batch], steps: int, rate: float) -
         optimizer.step()
         schedule.step()
         losses.append(loss.item())
-        if step % (steps // 8) == 0:
+        if step % max(1, steps // 8) == 0:
             mean = np.mean(losses[-50:])
             print(
                 f"  step {step:5}  loss {mean:.3f}  {time.perf_counter() - begun:4.0f} s",

@@ -9,7 +9,7 @@ writers are others, too.
 
     python examples/handwritten_digits.py [--steps 600] [--figure handwritten_digits.svg]
 
-Needs `pip install trellis[torch,speech]`; takes about a minute on one core.
+Needs `pip install trellis[torch,speech]`; takes two minutes on one core.
 """
 
 import argparse
