@@ -6,7 +6,10 @@
 void bind_arrays(nanobind::module_& m);
 void bind_chain(nanobind::module_& m);
 void bind_ctc(nanobind::module_& m);
+void bind_ctc_decode(nanobind::module_& m);
+void bind_ctc_words(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
+void bind_ngram(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);

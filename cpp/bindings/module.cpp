@@ -30,8 +30,11 @@ NB_MODULE(_core, m) {
   bind_arrays(m);
   bind_chain(m);
   bind_ctc(m);
+  bind_ctc_decode(m);
   bind_features(m);
   bind_vocabulary(m);
   bind_loglinear(m);
+  bind_ngram(m);
+  bind_ctc_words(m);
   bind_optim(m);
 }

@@ -75,11 +75,36 @@ struct CtcScores {
                    double weight, T* out, const T* later);
 };
 
+// A target on its way to its best path. Padding has the blank's column, so that it can be looked up.
+struct CtcPath {
+  int positions;               // S + 1, padded; fewer for a part of the positions
+  int blank;                   // an entry of the vocabulary
+  const std::int32_t* column;  // (positions): y_i, an entry of the vocabulary
+  const double* skip;          // (positions): 0 where y_i may follow y_{i-1} without a blank, else -inf
+};
+
+// The positions that matter: from `low` to `high` at the first frame, `step` more at each further one.
+struct CtcBand {
+  std::int64_t low, high, step;
+};
+
+// What decoding needs (ctc_best.hpp).
+template <class T>
+struct CtcBest {
+  void (*forward)(const CtcPath&, const T* scores, std::int64_t frame_stride, std::int64_t count,
+                  CtcBand, double* row, std::int64_t stride);
+  std::int64_t (*argmax)(const T* scores, std::int64_t size, double* top);
+};
+
 // The kernels of one instruction set.
 struct CtcKernels {
   CtcWalk scaled, in_log;
   CtcScores<float> scores_float;
   CtcScores<double> scores_double;
+  CtcBest<float> best_float;
+  CtcBest<double> best_double;
+  void (*log_add_masses)(const double* blank, const double* entering, double* star, double* total,
+                         std::int64_t size);
 
   template <class T>
   const CtcScores<T>& scores() const {
@@ -87,6 +112,14 @@ struct CtcKernels {
       return scores_float;
     } else {
       return scores_double;
+    }
+  }
+  template <class T>
+  const CtcBest<T>& best() const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return best_float;
+    } else {
+      return best_double;
     }
   }
 };

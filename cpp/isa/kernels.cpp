@@ -3,6 +3,7 @@
 #include "chain_max.hpp"
 #include "chain_scaled.hpp"
 #include "chain_sparse.hpp"
+#include "ctc_best.hpp"
 #include "ctc_log.hpp"
 #include "ctc_scaled.hpp"
 #include "ctc_scores.hpp"
@@ -33,6 +34,9 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       {{false, ctc::forward, ctc::finish, ctc::backward},
                        {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
                        ctc_scores<float>(),
-                       ctc_scores<double>()}};
+                       ctc_scores<double>(),
+                       {ctc::best_forward<float>, ctc::argmax<float>},
+                       {ctc::best_forward<double>, ctc::argmax<double>},
+                       ctc::log_add_masses}};
 
 }  // namespace trellis::TRELLIS_ISA

@@ -30,6 +30,7 @@ _MODULES = (
 )
 _NAMES = {
     "CRF": "models.crf",
+    "CTCDecoder": "models.ctc_decoder",
     "HMM": "models.hmm",
     "LogisticRegression": "models.logistic",
     "MEMM": "models.memm",

@@ -91,6 +91,91 @@ class CtcFloat64:
 
 class CtcFloat32(CtcFloat64): ...
 
+# ctc_decode: log_probs (B, T, V)
+_Hypotheses: TypeAlias = tuple[_Integers, _Integers, _Doubles, _Integers, _Integers]
+
+def ctc_align(
+    log_probs: NDArray[Any],
+    targets: _Integers,
+    lengths: _Integers,
+    target_lengths: _Integers,
+    blank: int,
+    threads: int,
+    labels: _Integers,
+    starts: _Integers,
+    ends: _Integers,
+    confidence: _Doubles,
+    score: _Doubles,
+) -> None: ...
+def ctc_greedy(
+    log_probs: NDArray[Any], lengths: _Integers, blank: int, threads: int
+) -> _Hypotheses: ...
+def ctc_beam_search(
+    log_probs: NDArray[Any],
+    lengths: _Integers,
+    blank: int,
+    width: int,
+    k: int,
+    min_log_prob: float,
+    threads: int,
+) -> _Hypotheses: ...
+
+# ngram
+class NgramModel:
+    order: int
+    counts: list[int]
+    def __contains__(self, word: str) -> bool: ...
+    def words(self) -> list[str]: ...
+    def full_scores(
+        self, words: list[str], bos: bool, eos: bool
+    ) -> list[tuple[float, int, bool]]: ...
+
+class ArpaReader:
+    def __init__(self) -> None: ...
+    def feed(self, block: bytes) -> None: ...
+    def finish(self) -> NgramModel: ...
+
+# ctc_words: words, starts, ends, acoustic, bonus
+_Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float]
+
+class CtcWords:
+    def __init__(
+        self,
+        pieces: list[tuple[str, bool, bool]],
+        options: tuple[float, float, float, float, float, float, int, int, int],
+        model: NgramModel | None,
+        foreign: Callable[[], Any] | None,
+        vocabulary: list[str],
+        hot_words: list[str],
+    ) -> None: ...
+    def allow(self, words: list[str], spellings: list[list[int]] | None) -> None: ...
+    def decode_float32(
+        self,
+        batch: list[NDArray[np.float32]],
+        logits: bool,
+        k: int,
+        only_best: bool,
+        timed: bool,
+        threads: int,
+    ) -> list[list[_Transcript]]: ...
+    def decode_float64(
+        self,
+        batch: list[NDArray[np.float64]],
+        logits: bool,
+        k: int,
+        only_best: bool,
+        timed: bool,
+        threads: int,
+    ) -> list[list[_Transcript]]: ...
+
+class CtcStreamFloat64:
+    def __init__(self, words: CtcWords, logits: bool) -> None: ...
+    def feed(self, frames: NDArray[Any]) -> int: ...
+    def partial(self) -> tuple[str, str]: ...
+    def finish(self, k: int) -> list[_Transcript]: ...
+
+class CtcStreamFloat32(CtcStreamFloat64): ...
+
 # features
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]
 _ReadyRows: TypeAlias = tuple[_Integers, NDArray[np.int32], _Doubles | None]

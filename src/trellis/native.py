@@ -13,7 +13,15 @@ import numpy as np
 from trellis import _core
 from trellis.errors import InputError
 
-__all__ = ["as_integer", "available_isas", "isa", "resolve_jobs", "use_isa"]
+__all__ = [
+    "as_integer",
+    "as_positive",
+    "available_isas",
+    "is_text",
+    "isa",
+    "resolve_jobs",
+    "use_isa",
+]
 
 _MOST_THREADS = 256
 
@@ -60,6 +68,22 @@ def as_integer(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise InputError(f"{name} must be an integer, not {value!r}") from None
+
+
+def as_positive(value: Any, name: str) -> int:
+    """An integer of at least 1, cut down to what the core can hold: for sizes that only bound."""
+    number = as_integer(value, name)
+    if number < 1:
+        raise InputError(f"{name} is {number}: must be at least 1")
+    return min(number, 2**62)
+
+
+def is_text(value: Any) -> bool:
+    """Whether the core can take it as text: a str without half a surrogate pair."""
+    try:
+        return isinstance(value, str) and bool(value.isascii() or value.encode() is not None)
+    except UnicodeEncodeError:
+        return False
 
 
 def _cores() -> int:

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 import trellis
+from trellis.app.cli_ctc import ctc
+from trellis.app.options import Jobs, Json, Quiet
 from trellis.errors import TrellisError
 
 __all__ = ["app", "main"]
@@ -28,6 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     pretty_exceptions_enable=False,
 )
+app.add_typer(ctc)
 
 Model = Annotated[Path, typer.Argument(help="A model that `trellis train` made.", metavar="MODEL")]
 Format = Annotated[
@@ -47,9 +50,6 @@ Label = Annotated[
         "--label", help="Column of the label: a number in conll (-1), a name in conllu (upos)."
     ),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Threads; all cores by default.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
 
 
 def _version(asked: bool) -> None:

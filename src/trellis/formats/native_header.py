@@ -19,7 +19,17 @@ from numpy.typing import NDArray
 import trellis
 from trellis.errors import FormatError, InputError
 
-__all__ = ["DIGITS", "ZEROS", "Header", "Place", "build", "check_envelope", "lay_out", "parse"]
+__all__ = [
+    "DIGITS",
+    "ZEROS",
+    "Header",
+    "Place",
+    "build",
+    "check_envelope",
+    "lay_out",
+    "parse",
+    "parse_any",
+]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -158,14 +168,23 @@ def parse(data: memoryview) -> Header:
     return Header(envelope, _places(entries, end, len(data) - end), end)
 
 
-def _text(data: memoryview) -> bytes:
+def parse_any(data: memoryview) -> tuple[dict[str, Place], int]:
+    """Where the tensors of any safetensors file are, and where they begin; no checksum."""
+    text = _text(data, ".safetensors")
+    entries = _load(text, "header")
+    entries.pop("__metadata__", None)
+    end = _LENGTH + len(text)
+    return _places(entries, end, len(data) - end), end
+
+
+def _text(data: memoryview, kind: str = ".trellis") -> bytes:
     if len(data) < _LENGTH:
-        raise FormatError(f"{len(data)} bytes are too few for a .trellis file")
+        raise FormatError(f"{len(data)} bytes are too few for a {kind} file")
     length = int.from_bytes(data[:_LENGTH], "little")
     if length > len(data) - _LENGTH:
         raise FormatError(
             f"a header of {length} bytes is announced, {len(data) - _LENGTH} follow: "
-            "not a .trellis file, or cut short"
+            f"not a {kind} file, or cut short"
         )
     if length > _MOST_BYTES:
         raise FormatError(f"the header has {length} bytes: at most {_MOST_BYTES} are read")

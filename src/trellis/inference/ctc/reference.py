@@ -73,3 +73,66 @@ def gradient(scores, target, blank=0, logits=False):
     log_probs = log_softmax(scores) if logits else scores
     gamma = posterior(log_probs, target, blank)
     return np.exp(log_probs) * gamma.sum(axis=1, keepdims=True) - gamma if logits else -gamma
+
+
+def align(log_probs, target, blank=0):
+    """Best Σ u[t, s_t] over walks s: δ[t, s] = u[t, s] + max of δ[t-1] at s, s-1, s-2.
+
+    Labels of all frames, and the score; of equals the walk that stays, then the shorter step.
+    """
+    z, skip = _extend(target, blank)
+    u = log_probs[:, z]
+    delta = np.full(u.shape, -np.inf)
+    delta[0, :2] = u[0, :2]
+    step = np.zeros(u.shape, dtype=int)
+    for t in range(1, len(u)):
+        d = delta[t - 1]
+        ways = np.stack([d, _shift(d, 1), np.where(skip, _shift(d, 2), -np.inf)])
+        step[t] = ways.argmax(axis=0)
+        delta[t] = u[t] + ways.max(axis=0)
+    s = len(z) - 1
+    if s > 0 and delta[-1, s - 1] >= delta[-1, s]:
+        s -= 1
+    score = delta[-1, s]
+    labels = np.empty(len(u), dtype=int)
+    for t in range(len(u) - 1, -1, -1):
+        labels[t] = z[s]
+        s -= step[t, s]
+    return labels, score
+
+
+def collapse(path, blank=0):
+    """𝓑: neighbours that are equal are merged, then blanks removed."""
+    merged = [v for t, v in enumerate(path) if t == 0 or v != path[t - 1]]
+    return [int(v) for v in merged if v != blank]
+
+
+def greedy(log_probs, blank=0):
+    return collapse(log_probs.argmax(axis=1), blank), log_probs.max(axis=1).sum()
+
+
+def beam_search(log_probs, blank=0, beam_width=100, min_log_prob=-np.inf):
+    """(labelling, log p) of the hypotheses that are left, best first.
+
+    Each keeps α₋ (its paths that end in a blank) and α⁎ (those that end in its last label) apart.
+    """
+    beam = {(): (0.0, -np.inf)}
+    for scores in log_probs:
+        new = {}
+
+        def add(y, blank_mass, label_mass, new=new):
+            b, s = new.get(y, (-np.inf, -np.inf))
+            new[y] = (_log_add(b, blank_mass), _log_add(s, label_mass))
+
+        for v in np.flatnonzero((scores >= min_log_prob) | (scores == scores.max())):
+            for y, (minus, star) in beam.items():
+                if v == blank:
+                    add(y, _log_add(minus, star) + scores[v], -np.inf)
+                elif y and y[-1] == v:
+                    add(y, -np.inf, star + scores[v])
+                    add((*y, int(v)), -np.inf, minus + scores[v])
+                else:
+                    add((*y, int(v)), -np.inf, _log_add(minus, star) + scores[v])
+        best = sorted(new.items(), key=lambda item: -_log_add(*item[1]))
+        beam = dict(item for item in best[:beam_width] if _log_add(*item[1]) > -np.inf)
+    return [(list(y), _log_add(*masses)) for y, masses in beam.items()]

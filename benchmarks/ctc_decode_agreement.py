@@ -1,0 +1,136 @@
+"""The texts of CTCDecoder beside those of pyctcdecode: how many are the same, and why not the rest.
+
+    python benchmarks/ctc_decode_agreement.py [--count 1000]
+
+Both have the same emissions, language model, words, weights, beam and cuts. pyctcdecode must be
+told the words of the model: by itself it takes only those that have a back-off weight in the file.
+It was installed with --no-deps, for it refuses NumPy 2, with which it works.
+
+One difference is known. Where a text may end in a space, pyctcdecode merges "the" and "the " at the
+end, and if the latter comes last scores one more word, "", which no model knows: the best text then
+loses 10 orders of magnitude. So the texts are compared as the emissions are, and once more with the
+space taken out of the frames behind the last letter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import logging
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyctcdecode
+from ctc_emissions import LABELS, LM, Utterance, error_rate, utterances
+
+from trellis import CTCDecoder
+from trellis.formats import arpa
+
+WIDTH = 100
+
+
+class Setting(NamedTuple):
+    """What both decoders are told."""
+
+    name: str
+    lm: Path | None
+    alpha: float = 0.5
+    beta: float = 1.5
+
+
+def peer(setting: Setting) -> Any:
+    """Their decoder."""
+    if setting.lm is None:
+        return pyctcdecode.build_ctcdecoder(LABELS)
+    return pyctcdecode.build_ctcdecoder(
+        LABELS,
+        str(setting.lm),
+        unigrams=arpa.read(setting.lm).words(),
+        alpha=setting.alpha,
+        beta=setting.beta,
+    )
+
+
+def ours(setting: Setting) -> CTCDecoder:
+    """Our decoder."""
+    if setting.lm is None:
+        return CTCDecoder(LABELS, beam_width=WIDTH)
+    return CTCDecoder(
+        LABELS, lm=setting.lm, alpha=setting.alpha, beta=setting.beta, beam_width=WIDTH
+    )
+
+
+def explain(decoder: CTCDecoder, theirs: Any, own: Utterance, text: str) -> str:
+    """Why they found another text than ours."""
+    beams = {beam.text: beam for beam in decoder.decode_beams(own.log_probs, k=WIDTH)}
+    mine = next(iter(beams))
+    found = theirs.decode_beams(own.log_probs, beam_width=WIDTH)
+    their_lm = {beam[0]: beam[4] - beam[3] for beam in found}
+    scores = {beam[0]: beam[4] for beam in found}
+    for either in (mine, text):
+        both = either in beams and either in their_lm
+        if both and abs(their_lm[either] - beams[either].lm) > 0.01:
+            return "they take a space at the end for one more word, an unknown one"
+    best, other = beams[mine].score, scores.get(text, -np.inf)
+    if abs(best - other) < 1e-3:
+        return "a tie"
+    if scores.get(mine, -np.inf) > other:
+        return "ours is best of their own beams, too; their decode() cuts beams of like histories"
+    if other > best:
+        return "theirs scores better, and was cut from our beam"
+    return "ours scores better, and was cut from their beam, or some of its paths were"
+
+
+def without_last_space(own: Utterance) -> Utterance:
+    """The same, but no space can follow the last letter."""
+    x = own.log_probs.copy()
+    space, last = LABELS.index(" "), LABELS.index(own.text[-1])
+    end = int(np.flatnonzero(x[:, last] > np.log(0.05))[-1])
+    x[end:, space] = -30.0
+    return Utterance(own.text, x)
+
+
+def compare(setting: Setting, rows: list[Utterance], limit: int) -> None:
+    """Print agreement, error rates, and the first differences."""
+    theirs, decoder = peer(setting), ours(setting)
+    found = decoder.decode_batch([own.log_probs for own in rows])
+    want = [theirs.decode(own.log_probs, beam_width=WIDTH) for own in rows]
+    differ = [n for n in range(len(want)) if want[n] != found[n]]
+    reasons = Counter(explain(decoder, theirs, rows[n], want[n]) for n in differ)
+    rates = f"CER {error_rate(want, rows):.2%} theirs, {error_rate(found, rows):.2%} ours"
+    same = 1 - len(differ) / len(want)
+    print(f"{setting.name}: {same:.1%} of {len(want)} are the same; {rates}", flush=True)
+    for reason, count in reasons.most_common():
+        print(f"  {count:4}  {reason}")
+    for n in differ[:limit]:
+        said = rows[n].text
+        print(f"    said    {said}\n    theirs  {want[n]}\n    ours    {found[n]}", flush=True)
+
+
+def main() -> None:
+    """With a language model and two pairs of weights, then without one."""
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--count", type=int, default=1000, help="utterances")
+    options.add_argument("--show", type=int, default=2, help="differences to print")
+    given = options.parse_args()
+    logging.disable(logging.WARNING)
+    whole = utterances(given.count, "peaky")
+    cut = [without_last_space(own) for own in whole]
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "lm.arpa"  # KenLM's reader wants it unpacked
+        plain.write_bytes(gzip.decompress(LM.read_bytes()))
+        weights = [(0.5, 1.5), (0.9, 0.5)]
+        for name, rows in (("no space behind the last letter", cut), ("as they are", whole)):
+            print(f"\n{name}")
+            for alpha, beta in weights:
+                setting = Setting(f"alpha {alpha}, beta {beta}", plain, alpha, beta)
+                compare(setting, rows, given.show)
+        few = Setting("no language model", None)  # a fifth of them, for it takes them longer
+        compare(few, whole[: max(1, given.count // 5)], given.show)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Language models in the ARPA format: log p(w | w₁ … wₙ), by back-off where an n-gram is missing.
+
+>>> from pathlib import Path
+>>> import tempfile
+>>> words = ["-99 <s> -0.5", "-0.5 </s>", "-0.3 yes -0.2", "-1.0 no"]
+>>> mark = chr(92)  # a backslash
+>>> lines = [f"{mark}data{mark}", "ngram 1=4", "ngram 2=1", f"{mark}1-grams:", *words]
+>>> lines += [f"{mark}2-grams:", "-0.1 <s> yes", f"{mark}end{mark}"]
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = Path(folder, "tiny.arpa")
+...     _ = path.write_text(chr(10).join(lines))
+...     lm = read(path)
+>>> lm.order, "yes" in lm, "maybe" in lm
+(2, True, False)
+>>> round(lm.score("yes"), 2)  # p(yes | <s>) = 10^-0.1, p(</s> | yes) = 10^(-0.2 - 0.5)
+-0.8
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from trellis import _core
+from trellis.data.files import name_of, unpacked
+from trellis.errors import FormatError, InputError
+from trellis.native import is_text
+
+__all__ = ["FullScore", "NGramModel", "read"]
+
+
+class FullScore(NamedTuple):
+    """How a word was scored."""
+
+    log10: float
+    length: int  # of the longest n-gram that was found
+    oov: bool  # not in the vocabulary
+
+
+class NGramModel:
+    """An n-gram model with back-off; scores are log10, as KenLM's."""
+
+    def __init__(self, core: _core.NgramModel) -> None:
+        self._core = core
+
+    @property
+    def core(self) -> _core.NgramModel:
+        """The native model, for decoders."""
+        return self._core
+
+    @property
+    def order(self) -> int:
+        """The length of the longest n-grams."""
+        return self._core.order
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many n-grams of each length there are."""
+        return tuple(self._core.counts)
+
+    @property
+    def vocabulary(self) -> int:
+        """How many words there are, ``<s>``, ``</s>`` and ``<unk>`` among them."""
+        return self.counts[0] if self.counts else 0
+
+    def words(self) -> list[str]:
+        """The words of the vocabulary, in the file's order, without ``<unk>``."""
+        return self._core.words()
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and is_text(word) and word in self._core
+
+    def __repr__(self) -> str:
+        return f"NGramModel(order={self.order}, counts={self.counts})"
+
+    def score(self, sentence: str | Sequence[str], bos: bool = True, eos: bool = True) -> float:
+        """log10 p(sentence): after ``<s>`` if `bos`, with ``</s>`` at the end if `eos`."""
+        return sum(word.log10 for word in self.full_scores(sentence, bos, eos))
+
+    def full_scores(
+        self, sentence: str | Sequence[str], bos: bool = True, eos: bool = True
+    ) -> list[FullScore]:
+        """How each word, and ``</s>`` if `eos`, was scored."""
+        words = _words(sentence)
+        return [FullScore(*word) for word in self._core.full_scores(words, bool(bos), bool(eos))]
+
+    def perplexity(self, sentence: str | Sequence[str]) -> float:
+        """10^(-score / n), where n counts the words and ``</s>``."""
+        words = _words(sentence)
+        return float(10.0 ** (-self.score(words) / (len(words) + 1)))
+
+
+def read(path: str | os.PathLike[str]) -> NGramModel:
+    """Read an ARPA file, which may be packed by gzip or xz; a FormatError names the line."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path is {type(path).__name__}: must be a str or a path")
+    reader = _core.ArpaReader()
+    try:
+        for block in unpacked(path):
+            reader.feed(block)
+        return NGramModel(reader.finish())
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError(f"{name_of(path)}, {error}") from None
+
+
+def _words(sentence: Any) -> list[str]:
+    words = sentence.split() if isinstance(sentence, str) else sentence
+    if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"a sentence is a str or a list of strs, not {sentence!r:.80}")
+    for word in words:
+        if not is_text(word):
+            raise InputError(f"{word!r:.80} has half a surrogate pair: not a word")
+    return list(words)

@@ -1,0 +1,99 @@
+"""Arrays that other programs wrote: ``.npy``, ``.npz`` and ``.safetensors``, by name.
+
+Nothing is unpickled, and no memory is taken on what a header declares: its sizes must be those of
+the bytes that are there.
+
+>>> import tempfile
+>>> path = Path(tempfile.mkdtemp()) / "two.npz"
+>>> np.savez(path, a=np.zeros((2, 3)), b=np.ones(4))
+>>> {name: array.shape for name, array in read(path).items()}
+{'a': (2, 3), 'b': (4,)}
+"""
+
+import io
+import math
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from trellis.errors import FormatError
+from trellis.formats.native_header import parse_any
+
+__all__ = ["read"]
+
+Array: TypeAlias = NDArray[Any]
+
+_ZIP, _NPY = b"PK\x03\x04", b"\x93NUMPY"
+_BROKEN = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """The arrays of a file in its order; the one of a ``.npy`` has the file's name as its own.
+
+    The kind is known by the first bytes, whatever the name. What is wrong is a FormatError.
+    """
+    path = Path(path)
+    data = path.read_bytes()
+    try:
+        if data.startswith(_NPY):
+            return {path.stem: _array(data)}
+        return _archive(data) if data.startswith(_ZIP) else _tensors(data)
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
+
+
+def _array(data: bytes) -> Array:
+    """A ``.npy`` file: magic, version, header, values."""
+    file = io.BytesIO(data)
+    try:
+        version = npy.read_magic(file)
+        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, column_major, dtype = header(file)
+    except Exception as error:  # NumPy evaluates the header, and what comes of it is its own
+        raise FormatError(f"not a .npy file: {_first_line(error)}") from None
+    if dtype.hasobject or dtype.kind not in "fiub":
+        raise FormatError(f"has dtype {dtype}: must be numbers")
+    start = file.tell()
+    need = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or need != len(data) - start:
+        raise FormatError(
+            f"shape {shape} and dtype {dtype} take {need} bytes, {len(data) - start} follow"
+        )
+    values = np.frombuffer(data, dtype, offset=start)
+    return values.reshape(shape, order="F" if column_major else "C")
+
+
+def _archive(data: bytes) -> dict[str, Array]:
+    """A ``.npz`` file: a ZIP archive of ``.npy`` files."""
+    found: dict[str, Array] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for name in archive.namelist():
+                try:
+                    found[name.removesuffix(".npy")] = _array(archive.read(name))
+                except FormatError as error:
+                    raise FormatError(f"{name!r} {error}") from None
+    except FormatError:
+        raise
+    except _BROKEN as error:
+        raise FormatError(f"not a .npz file, or damaged: {_first_line(error)}") from None
+    return found
+
+
+def _tensors(data: bytes) -> dict[str, Array]:
+    """A ``.safetensors`` file."""
+    places, start = parse_any(memoryview(data))
+    return {
+        name: np.ndarray(place.shape, place.dtype, buffer=data, offset=start + place.begin)
+        for name, place in places.items()
+    }
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).partition("\n")[0]

@@ -1,0 +1,100 @@
+"""What decoding must find, by brute force and by the plainest search: nothing here is shared."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import groupby, product
+
+import numpy as np
+
+Labelling = tuple[int, ...]
+
+
+def collapse(path: tuple[int, ...] | list[int], blank: int) -> Labelling:
+    """Merge equal neighbours, then drop blanks."""
+    return tuple(v for v, _ in groupby(path) if v != blank)
+
+
+@lru_cache(maxsize=256)
+def _paths(frames: int, vocabulary: int, blank: int) -> tuple[np.ndarray, list[Labelling]]:
+    paths = list(product(range(vocabulary), repeat=frames))
+    return np.array(paths), [collapse(path, blank) for path in paths]
+
+
+def enumerate_labellings(log_probs: np.ndarray, blank: int) -> dict[Labelling, float]:
+    """log p of every labelling that has a path: the sum over all its paths."""
+    frames, vocabulary = log_probs.shape
+    paths, labellings = _paths(frames, vocabulary, blank)
+    scores = log_probs[np.arange(frames), paths].sum(axis=1)
+    found: dict[Labelling, list[float]] = defaultdict(list)
+    for labelling, score in zip(labellings, scores, strict=True):
+        found[labelling].append(score)
+    return {labelling: np.logaddexp.reduce(own) for labelling, own in found.items()}
+
+
+def enumerate_alignments(
+    log_probs: np.ndarray, target: Labelling, blank: int
+) -> tuple[float, list[Labelling]]:
+    """The score of the best path of a target, and all paths that have it."""
+    frames, vocabulary = log_probs.shape
+    paths, labellings = _paths(frames, vocabulary, blank)
+    own = paths[[labelling == target for labelling in labellings]]
+    if not len(own):
+        return -np.inf, []
+    scores = log_probs[np.arange(frames), own].sum(axis=1)
+    best = scores.max()
+    if best == -np.inf:
+        return best, []
+    close = scores >= best - 1e-12 * max(1.0, abs(best))
+    return float(best), [tuple(path) for path in own[close].tolist()]
+
+
+def prefix_search(
+    log_probs: np.ndarray,
+    blank: int,
+    beam_width: int,
+    min_log_prob: float = -np.inf,
+) -> list[tuple[Labelling, float]]:
+    """The beam search of the lecture in probabilities, with a dictionary from prefix to masses."""
+    beam: dict[Labelling, tuple[float, float]] = {(): (1.0, 0.0)}  # ends in a blank; does not
+    for row in log_probs:
+        grown: dict[Labelling, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        best = int(row.argmax())
+        tried = [
+            (v, float(np.exp(row[v])))
+            for v in range(len(row))
+            if row[v] >= min_log_prob or v == best
+        ]
+        for prefix, (with_blank, without) in beam.items():
+            for v, p in tried:
+                if v == blank:
+                    grown[prefix][0] += p * (with_blank + without)
+                elif prefix and prefix[-1] == v:
+                    grown[prefix][1] += p * without
+                    grown[(*prefix, v)][1] += p * with_blank
+                else:
+                    grown[(*prefix, v)][1] += p * (with_blank + without)
+        ranked = sorted(grown.items(), key=lambda item: -sum(item[1]))
+        beam = {prefix: (a, b) for prefix, (a, b) in ranked[:beam_width] if a + b > 0}
+    with np.errstate(divide="ignore"):
+        return [(prefix, float(np.log(sum(own)))) for prefix, own in beam.items()]
+
+
+def generate_emissions(
+    seed: int, count: int, *, frames: int = 6, vocabulary: int = 4, scale: float = 1.0
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Normalised log-probabilities (T, V), and where the blank is."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        shape = int(rng.integers(1, frames + 1)), int(rng.integers(2, vocabulary + 1))
+        yield draw_emissions(rng, shape, scale), int(rng.integers(shape[1]))
+
+
+def draw_emissions(
+    rng: np.random.Generator, shape: tuple[int, ...], scale: float = 1.0
+) -> np.ndarray:
+    """Log-softmax of normal scores."""
+    x = rng.normal(size=shape) * scale
+    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)

@@ -1,0 +1,101 @@
+"""Real emission matrices, with the texts and losses that were recorded with them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from decode_oracles import prefix_search
+
+from trellis.inference import ctc
+
+DATA = Path(__file__).parents[4] / "shared" / "data" / "ctc"
+NAMES = ["iam.line", "iam.word", "bentham.0", "bentham.1", "bentham.2", "libri"]
+
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not here")
+
+
+def emissions(entry: dict[str, Any]) -> np.ndarray:
+    """Log-probabilities (T, V)."""
+    raw = gzip.decompress((DATA / entry["file"]).read_bytes()).decode()
+    if entry["file"].endswith(".json.gz"):
+        x = np.array(json.loads(raw), dtype=np.float64)
+    else:
+        rows = [line.rstrip(";").split(";") for line in raw.split()]
+        x = np.array(rows, dtype=np.float64)
+    assert x.shape == (entry["frames"], entry["classes"])
+    return x - np.logaddexp.reduce(x, axis=1, keepdims=True)
+
+
+@pytest.fixture(params=NAMES)
+def entry(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return json.loads((DATA / "meta.json").read_text(encoding="utf-8"))[request.param]
+
+
+def spell(entry: dict[str, Any], labels: np.ndarray) -> str:
+    return "".join(entry["labels"][v] for v in labels)
+
+
+def target(entry: dict[str, Any], text: str) -> list[int]:
+    return [entry["labels"].index(letter) for letter in text]
+
+
+def test_greedy(entry: dict[str, Any]) -> None:
+    found = ctc.greedy(emissions(entry), blank=entry["blank_index"])
+    # the recorded text is stripped of what the recogniser said before the first letter
+    assert spell(entry, found.labels).strip() == entry["greedy"].strip()
+
+
+def test_losses(entry: dict[str, Any]) -> None:
+    x, blank = emissions(entry), entry["blank_index"]
+    for name, text in (("ground_truth", entry["ground_truth"]), ("greedy", entry["greedy"])):
+        loss = ctc.loss(x, target(entry, text), blank=blank)
+        assert loss == pytest.approx(entry[f"ctc_loss_of_{name}"], rel=1e-9)
+
+
+def test_beam_search_is_at_least_as_probable(entry: dict[str, Any]) -> None:
+    x, blank = emissions(entry), entry["blank_index"]
+    best = ctc.beam_search(x, blank=blank, beam_width=200)[0]
+    exact = -ctc.loss(x, best.labels, blank=blank)
+    assert exact >= -entry["ctc_loss_of_greedy"] - 1e-9
+    assert exact - 0.25 < best.log_prob <= exact + 1e-9, "a beam of 200 loses little of the mass"
+
+
+def test_beam_search_is_the_plain_one(entry: dict[str, Any]) -> None:
+    x, blank = emissions(entry), entry["blank_index"]
+    found = ctc.beam_search(x, blank=blank, beam_width=10, k=10)
+    want = prefix_search(x, blank, 10)
+    assert [tuple(own.labels.tolist()) for own in found] == [labels for labels, _ in want]
+    np.testing.assert_allclose(
+        [own.log_prob for own in found], [score for _, score in want], rtol=1e-9
+    )
+
+
+def test_alignment_of_the_truth(entry: dict[str, Any]) -> None:
+    x, blank = emissions(entry), entry["blank_index"]
+    wanted = target(entry, entry["ground_truth"])
+    found = ctc.align(x, wanted, blank=blank)
+    assert found.score <= -entry["ctc_loss_of_ground_truth"] + 1e-9
+    assert found.score == pytest.approx(x[np.arange(len(x)), found.labels].sum())
+    for label, start, end in zip(wanted, found.starts, found.ends, strict=True):
+        assert (found.labels[start:end] == label).all()
+    taken = sum(found.ends - found.starts)
+    assert taken == (found.labels != blank).sum()
+    shares = ctc.posterior(x, wanted, blank=blank)
+    path_share = shares[np.arange(len(x)), found.labels]
+    assert np.median(path_share) > 0.5, "the best path goes where the mass is"
+
+
+def test_alignment_of_what_was_read(entry: dict[str, Any]) -> None:
+    """The best path of the greedy labels is the greedy path itself."""
+    x, blank = emissions(entry), entry["blank_index"]
+    path = ctc.greedy(x, blank=blank)
+    found = ctc.align(x, path.labels, blank=blank)
+    along = x[np.arange(len(x)), found.labels]
+    assert along.tolist() == x.max(axis=1).tolist()  # some frames have two best labels
+    assert found.score == pytest.approx(path.log_prob, rel=1e-12)
+    assert ((found.starts <= path.frames) & (path.frames < found.ends)).all()

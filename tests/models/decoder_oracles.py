@@ -1,0 +1,100 @@
+"""What a decoder must find, by summing over every path; and emissions that say a given text."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import groupby, product
+
+import numpy as np
+
+Words = tuple[str, ...]
+
+LETTERS = ["", "a", "b", " "]  # few enough that all paths of six frames can be listed
+
+# KenLM's tutorial in small: a model that likes "a b" and "b ab", and knows no other words
+ARPA = """\\data\\
+ngram 1=6
+ngram 2=6
+ngram 3=2
+
+\\1-grams:
+-1.75\t<unk>
+-99\t<s>\t-0.25
+-0.75\t</s>
+-0.5\ta\t-0.125
+-1.0\tb\t-0.0625
+-1.25\tab\t-0.5
+
+\\2-grams:
+-0.25\t<s> a\t-0.5
+-1.5\t<s> b\t-0.125
+-0.125\ta b\t-0.375
+-0.5\tb </s>
+-0.375\tb ab\t-0.25
+-0.0625\tab </s>
+
+\\3-grams:
+-0.0625\t<s> a b
+-0.5\ta b </s>
+
+\\end\\
+"""
+
+
+def words_of(text: str) -> Words:
+    """Words between blanks; more than one blank is as good as one."""
+    return tuple(text.split())
+
+
+@lru_cache(maxsize=64)
+def _texts(frames: int, labels: tuple[str, ...], blank: int) -> tuple[np.ndarray, list[Words]]:
+    paths = list(product(range(len(labels)), repeat=frames))
+    spelt = ("".join(labels[v] for v, _ in groupby(path) if v != blank) for path in paths)
+    return np.array(paths), [words_of(text) for text in spelt]
+
+
+def enumerate_texts(
+    log_probs: np.ndarray, labels: Sequence[str] = tuple(LETTERS), blank: int = 0
+) -> dict[Words, float]:
+    """log p of every text: the sum over all paths that spell it."""
+    paths, texts = _texts(len(log_probs), tuple(labels), blank)
+    scores = log_probs[np.arange(len(log_probs)), paths].sum(axis=1)
+    found: dict[Words, list[float]] = defaultdict(list)
+    for words, score in zip(texts, scores, strict=True):
+        found[words].append(score)
+    return {words: float(np.logaddexp.reduce(own)) for words, own in found.items()}
+
+
+def fused(
+    acoustic: dict[Words, float], bonus: Callable[[Words], float]
+) -> list[tuple[Words, float, float]]:
+    """(words, log p, score) of all texts, best first."""
+    rows = [(words, p, p + bonus(words)) for words, p in acoustic.items()]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def draw_emissions(
+    rng: np.random.Generator, shape: tuple[int, ...], scale: float = 1.5
+) -> np.ndarray:
+    """Log-softmax of normal scores."""
+    x = rng.normal(size=shape) * scale
+    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)
+
+
+def say(
+    spelling: Sequence[str], labels: Sequence[str], sure: float = 0.97, hold: int = 2
+) -> np.ndarray:
+    """Emissions of a spelling: ``hold`` frames of each unit and one of the blank behind each."""
+    blank = list(labels).index("")
+    frames = [n for unit in spelling for n in [*[list(labels).index(unit)] * hold, blank]]
+    p = np.full((len(frames), len(labels)), (1 - sure) / (len(labels) - 1))
+    p[np.arange(len(frames)), frames] = sure
+    return np.log(p)
+
+
+def confuse(log_probs: np.ndarray, rng: np.random.Generator, scale: float) -> np.ndarray:
+    """The same, with noise in the scores."""
+    x = log_probs + scale * rng.normal(size=log_probs.shape)
+    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)

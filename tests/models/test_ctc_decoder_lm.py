@@ -1,0 +1,232 @@
+"""CTCDecoder with a language model: the fused score of every text, and what pyctcdecode finds."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from decoder_oracles import (
+    ARPA,
+    LETTERS,
+    Words,
+    draw_emissions,
+    enumerate_texts,
+    fused,
+    say,
+)
+
+from trellis import CTCDecoder
+from trellis.formats import arpa
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+EXACT: dict[str, Any] = {
+    "beam_width": 100_000,
+    "token_min_logp": -np.inf,
+    "beam_prune_logp": -np.inf,
+}
+KNOWN = {"a", "b", "ab"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lm") / "small.arpa"
+    path.write_text(ARPA)
+    return path
+
+
+def bonus(lm: arpa.NGramModel, alpha: float, beta: float, unknown: float) -> Any:
+    """α ln p(words) + β for each word, with a penalty for each word that the model lacks."""
+
+    def score(words: Words) -> float:
+        log10 = lm.score(list(words)) + unknown * sum(word not in KNOWN for word in words)
+        return alpha * math.log(10) * log10 + beta * len(words)
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("alpha", "beta", "unknown"), [(0.5, 1.5, -10.0), (1.0, 0.0, -1.0), (0.3, 2.0, 0.0)]
+)
+def test_every_text_has_its_fused_score(
+    model: Path, alpha: float, beta: float, unknown: float
+) -> None:
+    lm = arpa.read(model)
+    options = {"alpha": alpha, "beta": beta, "unk_score_offset": unknown}
+    decoder = CTCDecoder(LETTERS, lm=lm, **options, **EXACT)
+    rng = np.random.default_rng(11)
+    for _ in range(6):
+        x = draw_emissions(rng, (int(rng.integers(2, 7)), 4))
+        want = [row for row in fused(enumerate_texts(x), bonus(lm, *options.values())) if row[0]]
+        found = {own.text: own for own in decoder.decode_beams(x, k=100_000)}
+        for words, p, score in want:  # what no word at all costs, is a convention
+            own = found[" ".join(words)]
+            assert own.acoustic == pytest.approx(p, abs=1e-5)
+            assert own.score == pytest.approx(score, abs=1e-4)
+            assert own.lm == pytest.approx(score - p, abs=1e-4)
+        best = max((own for own in found.values() if own.text), key=lambda own: own.score)
+        assert best.text == " ".join(want[0][0])
+
+
+def test_a_model_may_come_in_any_form(model: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "small.arpa.gz"
+    packed.write_bytes(gzip.compress(model.read_bytes()))
+    rng = np.random.default_rng(12)
+    rows = [draw_emissions(rng, (12, 4)) for _ in range(10)]
+    want = CTCDecoder(LETTERS, lm=model).decode_beams_batch(rows)
+    for lm in (str(model), packed, arpa.read(model)):
+        assert CTCDecoder(LETTERS, lm=lm).decode_beams_batch(rows) == want
+    assert CTCDecoder(LETTERS).decode_beams_batch(rows) != want
+
+
+def test_a_model_of_kenlm(model: Path) -> None:
+    kenlm = pytest.importorskip("kenlm")
+    rng = np.random.default_rng(13)
+    rows = [draw_emissions(rng, (12, 4)) for _ in range(10)]
+    want = CTCDecoder(LETTERS, lm=model).decode_batch(rows)
+    found = CTCDecoder(LETTERS, lm=kenlm.Model(str(model)), lexicon=None).decode_batch(rows)
+    # a KenLM model cannot list its words, so what is no beginning of a word is not punished
+    same = np.mean([a == b for a, b in zip(want, found, strict=True)])
+    assert same >= 0.8
+
+
+def test_the_weight_of_the_model_changes_the_text(model: Path) -> None:
+    labels = ["", " ", *"abc"]
+    x = np.log(np.full((3, 5), 0.001))  # too little to be tried
+    x[0, 2] = x[1, 1] = math.log(0.996)
+    x[2, 3], x[2, 4] = math.log(0.45), math.log(0.52)  # "a c" is a little more probable than "a b"
+    assert CTCDecoder(labels).decode(x) == "a c"
+    assert CTCDecoder(labels, lm=model, alpha=0.0).decode(x) == "a c"
+    assert CTCDecoder(labels, lm=model, alpha=0.5).decode(x) == "a b"
+    preferred = CTCDecoder(labels, lm=model, alpha=0.5, hotwords=["c"], hotword_weight=20)
+    assert preferred.decode(x) == "a c"
+
+
+def test_beta_makes_more_words(model: Path) -> None:
+    x = np.log([[0.01, 0.97, 0.01, 0.01], [0.49, 0.01, 0.01, 0.49], [0.01, 0.01, 0.97, 0.01]])
+    few = CTCDecoder(LETTERS, lm=model, beta=-5.0).decode(x)
+    many = CTCDecoder(LETTERS, lm=model, beta=5.0).decode(x)
+    assert (few, many) == ("ab", "a b")
+
+
+def test_units_that_are_words(model: Path) -> None:
+    decoder = CTCDecoder(["", "a", "b", "ab"], lm=model, units="words")
+    x = np.log([[0.02, 0.94, 0.02, 0.02], [0.94, 0.02, 0.02, 0.02], [0.02, 0.02, 0.46, 0.50]])
+    assert CTCDecoder(["", "a", "b", "ab"], units="words").decode(x) == "a ab"
+    assert decoder.decode(x) == "a b"
+
+
+def test_lexicon_and_model(model: Path) -> None:
+    """Words are those of the lexicon; of these, the model knows some."""
+    rng = np.random.default_rng(14)
+    for _ in range(5):
+        x = draw_emissions(rng, (6, 4))
+        lm = arpa.read(model)
+        decoder = CTCDecoder(LETTERS, lm=lm, lexicon=["a", "b", "ba"], **EXACT)
+        found = decoder.decode_beams(x, k=100_000)
+        assert {word for own in found for word in own.text.split()} <= {"a", "b", "ba"}
+        exact = {" ".join(words): p for words, p in enumerate_texts(x).items()}
+        for own in found:
+            assert own.acoustic == pytest.approx(exact[own.text], abs=1e-5)
+
+
+# ---- pyctcdecode: its test inputs, and what it finds
+
+
+SOUNDS = [" ", "b", "g", "n", "s", "u", "y", ""]
+BUGS, BUNNY = ["b", "u", "g", "s", "", ""], ["b", "u", "n", "", "n", "y"]
+
+
+def mixed(*parts: tuple[float, list[str]]) -> np.ndarray:
+    """Probabilities of spellings of the same length, weighted."""
+    p = np.zeros((len(parts[0][1]), len(SOUNDS)))
+    for weight, spelling in parts:
+        for t, letter in enumerate(spelling):
+            p[t, SOUNDS.index(letter)] += weight
+    return p
+
+
+DOUBTFUL = np.vstack([mixed((0.49, BUGS), (0.51, BUNNY)), mixed((1, [" "])), mixed((1, BUNNY))])
+LOG_DOUBTFUL = np.log(np.clip(DOUBTFUL, 1e-15, 1.0))
+
+BUGS_BUNNY = DATA / "models" / "lm" / "bugs_bunny_kenlm.arpa"
+needs_data = pytest.mark.skipif(
+    not BUGS_BUNNY.exists(), reason="no ../shared/data beside the repository"
+)
+
+
+def test_its_words_without_a_model() -> None:
+    """Sixteen texts are left, "bunny bunny" first and "bugs bunny" last."""
+    found = CTCDecoder(SOUNDS).decode_beams(LOG_DOUBTFUL, k=100)
+    assert len(found) == 16
+    assert found[0].text == "bunny bunny"
+    assert found[-1].text == "bugs bunny"
+    assert CTCDecoder(SOUNDS, hotwords=["bugs"]).decode(LOG_DOUBTFUL) == "bugs bunny"
+
+
+@needs_data
+def test_its_words_with_a_model() -> None:
+    found = CTCDecoder(SOUNDS, lm=BUGS_BUNNY).decode_beams(LOG_DOUBTFUL, k=100)
+    assert [own.text for own in found] == ["bugs bunny"]
+    assert found[0].acoustic == pytest.approx(-2.853399551509947)
+    assert found[0].score == pytest.approx(0.14660044849005294)
+    assert [(own.text, own.start, own.end) for own in found[0].words] == [
+        ("bugs", 0, 4),
+        ("bunny", 7, 13),
+    ]
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"alpha": 0.0}, "bunny bunny"),
+        ({"alpha": 1.0}, "bugs bunny"),
+        ({"token_min_logp": 0.0}, "bunny bunny"),
+        ({"hotwords": ["bunny"], "hotword_weight": 20}, "bunny bunny"),
+        ({"hotwords": ["bugs", "bunny"], "hotword_weight": 20}, "bugs bunny"),
+        ({"hotwords": ["bugs bunny"], "hotword_weight": 20}, "bugs bunny"),
+    ],
+)
+def test_its_options(options: dict[str, Any], text: str) -> None:
+    assert CTCDecoder(SOUNDS, lm=BUGS_BUNNY, **options).decode(LOG_DOUBTFUL) == text
+
+
+ENGLISH = ["", " ", *"abcdefghijklmnopqrstuvwxyz'"]
+
+
+def utterances(lm: arpa.NGramModel, count: int) -> list[np.ndarray]:
+    """Random words of the model; in some places another letter is about as probable."""
+    rng = np.random.default_rng(15)
+    words = [word for word in lm.words() if set(word) <= set(ENGLISH[2:])][:4000]
+    rows = []
+    for _ in range(count):
+        x = say(" ".join(rng.choice(words, rng.integers(3, 7))), ENGLISH, 0.98)
+        for t in np.flatnonzero(rng.random(len(x)) < 0.15)[:-3]:
+            x[t, rng.integers(len(ENGLISH))] = np.log(rng.uniform(0.2, 4.0))
+        rows.append(x - np.logaddexp.reduce(x, axis=1, keepdims=True))
+    return rows
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_agreement_with_pyctcdecode(tmp_path: Path) -> None:
+    peer = pytest.importorskip("pyctcdecode")
+    pytest.importorskip("kenlm")
+    packed = DATA / "models" / "lm" / "wiki3g.arpa.gz"
+    if not packed.exists():
+        pytest.skip("no ../shared/data beside the repository")
+    path = tmp_path / "wiki3g.arpa"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    lm = arpa.read(path)
+    rows = utterances(lm, 30)
+    for own in (None, lm):
+        theirs = peer.build_ctcdecoder(
+            ENGLISH, None if own is None else str(path), None if own is None else lm.words()
+        )
+        want = [theirs.decode(row, beam_width=50) for row in rows]
+        found = CTCDecoder(ENGLISH, lm=own, beam_width=50).decode_batch(rows)
+        assert sum(a == b for a, b in zip(want, found, strict=True)) >= 29

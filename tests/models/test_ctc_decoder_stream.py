@@ -1,0 +1,130 @@
+"""Frames in pieces give what they give at once; what is called stable stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from decoder_oracles import ARPA, LETTERS, confuse, draw_emissions, say
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trellis import CTCDecoder
+from trellis.errors import InputError, TrellisError
+
+ALPHABET = ["", " ", *"abcdefghijklmnopqrstuvwxyz'"]
+
+
+@pytest.fixture(scope="module")
+def decoders(tmp_path_factory: pytest.TempPathFactory) -> list[CTCDecoder]:
+    path: Path = tmp_path_factory.mktemp("lm") / "small.arpa"
+    path.write_text(ARPA)
+    return [
+        CTCDecoder(LETTERS, beam_width=20),
+        CTCDecoder(LETTERS, beam_width=20, lm=path),
+        CTCDecoder(LETTERS, beam_width=20, lm=path, hotwords=["ba"], lexicon=["a", "b", "ba"]),
+    ]
+
+
+def pieces(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Cut anywhere, into empty pieces too."""
+    cuts = np.sort(rng.integers(0, len(x) + 1, rng.integers(0, 8)))
+    return np.split(x, cuts)
+
+
+@given(seed=st.integers(0, 2**32 - 1), frames=st.integers(1, 40), which=st.integers(0, 2))
+@settings(max_examples=60, deadline=None)
+def test_pieces_are_the_whole(
+    decoders: list[CTCDecoder], seed: int, frames: int, which: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = draw_emissions(rng, (frames, 4), 3.0)
+    decoder = decoders[which]
+    stream = decoder.stream()
+    stable = ""
+    for piece in pieces(x, rng):
+        partial = stream.feed(piece)
+        assert partial.stable.startswith(stable), "what was stable has changed"
+        assert partial.text.startswith(partial.stable)
+        stable = partial.stable
+    found = stream.finish()
+    want = decoder.decode_beams(x, k=len(found))
+    assert found == want
+    assert found[0].text.startswith(stable.strip())
+
+
+def test_a_text_becomes_stable_while_it_is_said() -> None:
+    x = say("this is said with no doubt at all", ALPHABET, 0.999)
+    stream = CTCDecoder(ALPHABET).stream()
+    seen = [stream.feed(x[t : t + 3]).stable for t in range(0, len(x), 3)]
+    assert seen[-1].startswith("this is said with no")
+    assert len({text for text in seen if text}) > 5
+    assert stream.finish()[0].text == "this is said with no doubt at all"
+
+
+def test_doubt_is_not_stable() -> None:
+    """While two beginnings are alive, nothing is."""
+    p = np.full((3, 4), 0.01)
+    p[0, [1, 2]] = 0.49
+    p[1:, 0] = 0.97
+    stream = CTCDecoder(LETTERS).stream()
+    for row in np.log(p):
+        assert stream.feed(row[None]).stable == ""
+
+
+def test_a_frame_at_a_time() -> None:
+    rng = np.random.default_rng(21)
+    decoder = CTCDecoder(ALPHABET, beam_width=30)
+    x = confuse(say("one by one", ALPHABET), rng, 1.5)
+    stream = decoder.stream()
+    for row in x:
+        partial = stream.feed(row[None])
+    assert partial.text == stream.finish()[0].text == decoder.decode(x)
+
+
+def test_streams_do_not_meet() -> None:
+    decoder = CTCDecoder(ALPHABET)
+    said = ["left", "right"]
+    streams = [decoder.stream() for _ in said]
+    rows = [say(text, ALPHABET) for text in said]
+    for t in range(0, max(map(len, rows)), 4):
+        for stream, x in zip(streams, rows, strict=True):
+            stream.feed(x[t : t + 4])
+    assert [stream.finish()[0].text for stream in streams] == said
+
+
+def test_nothing_was_said() -> None:
+    stream = CTCDecoder(ALPHABET).stream()
+    assert stream.feed(np.zeros((0, len(ALPHABET)))).text == ""
+    assert stream.finish()[0].text == ""
+
+
+def test_an_end_is_an_end() -> None:
+    stream = CTCDecoder(ALPHABET).stream()
+    stream.feed(say("ok", ALPHABET))
+    stream.finish()
+    with pytest.raises(TrellisError):
+        stream.feed(say("more", ALPHABET))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        np.zeros((3, 4)),
+        np.zeros(len(ALPHABET)),
+        np.full((2, len(ALPHABET)), np.nan),
+        np.zeros((2, len(ALPHABET)), int),
+        "text",
+        None,
+    ],
+    ids=["labels", "axes", "nan", "dtype", "text", "none"],
+)
+def test_pieces_refused(piece: Any) -> None:
+    stream = CTCDecoder(ALPHABET).stream()
+    stream.feed(say("a", ALPHABET))
+    with pytest.raises(InputError):
+        stream.feed(piece)
+    stream.feed(say("b", ALPHABET))  # a mistake does no harm
+    assert stream.finish()[0].text == "ab"
