@@ -31,6 +31,8 @@ NB_MODULE(_core, m) {
   bind_chain(m);
   bind_ctc(m);
   bind_features(m);
+  bind_graph(m);
+  bind_grid(m);
   bind_vocabulary(m);
   bind_loglinear(m);
   bind_optim(m);

@@ -6,6 +6,7 @@
 #include "ctc_log.hpp"
 #include "ctc_scaled.hpp"
 #include "ctc_scores.hpp"
+#include "grid_lines.hpp"
 #include "loglinear_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
@@ -33,6 +34,7 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       {{false, ctc::forward, ctc::finish, ctc::backward},
                        {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
                        ctc_scores<float>(),
-                       ctc_scores<double>()}};
+                       ctc_scores<double>()},
+                      {grid::sweep<false>, grid::sweep<true>}};
 
 }  // namespace trellis::TRELLIS_ISA
