@@ -6,7 +6,7 @@ The sum is over the labels of the other variables u of f. At a fixed point the b
 p(y_v) ∝ exp b_v agree with each other. On trees they are exact.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,7 +257,7 @@ def _root(parent: list[int], v: int) -> int:
 def _tree_bound(
     graph: FactorGraph, found: Beliefs, trees: Choice, weights: Doubles, n_jobs: int | None
 ) -> float:
-    """Σ_T ρ_T log Z of b_v on the variables and θ_f / ρ_f - m_f on the edges of the tree."""
+    """Σ_T ρ_T log Z of b_v on the variables and θ_f / ρ_f - m_f on the factors of the tree."""
     log_b = found.log_v[:, None] + _log(graph.rows(found.variables))
     parts: list[tuple[Integers, Doubles, Choice]] = []
     at, first = 0, 0
@@ -266,22 +266,22 @@ def _tree_bound(
         sizes = entry.table.shape[1:]
         own = found.messages[at : at + count * sum(sizes)].reshape(count, -1)
         at += own.size
-        if order == 2:
-            scale = 1.0 / weights[first : first + count, None, None]
-            with np.errstate(invalid="ignore"):
-                tables = entry.table * scale - own[:, : sizes[0], None] - own[:, None, sizes[0] :]
-            # where a message is -inf, so is the belief, and nothing is lost by forbidding it twice
-            tables = np.where(np.isfinite(tables), tables, -np.inf)
-            parts.append((entry.variables, tables, trees[:, first : first + count]))
+        m = own if order == 1 else own[:, : sizes[0], None] + own[:, None, sizes[0] :]
+        scale = 1.0 / weights[first : first + count].reshape(-1, *(1,) * order)
+        with np.errstate(invalid="ignore"):
+            tables = entry.table * scale - m
+        # where a message is -inf, so is the belief, and nothing is lost by forbidding it twice
+        tables = np.where(np.isfinite(tables), tables, -np.inf)
+        parts.append((entry.variables, tables, trees[:, first : first + count]))
         first += count
     cards = graph.cardinalities
-    ownerless = [((v,), log_b[v, : cards[v]]) for v in range(len(graph))]
+    beliefs: list[tuple[Any, Any]] = [((v,), log_b[v, : cards[v]]) for v in range(len(graph))]
     if graph.uniform and len(graph):
-        ownerless = [(np.arange(len(graph))[:, None], log_b)]
+        beliefs = [(np.arange(len(graph))[:, None], log_b)]
     bounds = []
     for t in range(len(trees)):
-        pairs = [(v[chosen[t]], tables[chosen[t]]) for v, tables, chosen in parts if chosen[t].any()]
-        tree = FactorGraph(cards, [*ownerless, *pairs])
+        chosen = [(v[which[t]], tables[which[t]]) for v, tables, which in parts if which[t].any()]
+        tree = FactorGraph(cards, [*beliefs, *chosen])
         bounds.append(exact_marginals(tree, max_entries=MOST_ENTRIES, n_jobs=n_jobs).log_partition)
     return float(np.mean(bounds))
 

@@ -26,6 +26,11 @@ class Factor(NamedTuple):
     single: bool
     """Whether it was given as one factor."""
 
+    @property
+    def size(self) -> int:
+        """Entries of one table."""
+        return int(np.prod(self.table.shape[1:]))
+
 
 class FactorGraph:
     """Discrete variables and factors over some of them, each a table of log scores.
@@ -120,9 +125,8 @@ class FactorGraph:
             count, order = entry.variables.shape
             begin.append(np.arange(1, count + 1, dtype=np.int64) * order + begin[-1][-1])
             scope.append(entry.variables.ravel())
-            size = entry.table[0].size
             own = len(entry.table) > 1
-            place.append(first + size * np.arange(count, dtype=np.int64) * own)
+            place.append(first + entry.size * np.arange(count, dtype=np.int64) * own)
             first += entry.table.size
         return _core.Graph(self.cardinalities, *(_joined(a) for a in (begin, scope, place)))
 
@@ -158,7 +162,7 @@ class FactorGraph:
     @cached_property
     def sizes(self) -> tuple[int, int]:
         """Labels of all variables, and entries of all factors."""
-        entries = sum(len(e.variables) * e.table[0].size for e in self.entries)
+        entries = sum(len(e.variables) * e.size for e in self.entries)
         return int(self.cardinalities.sum()), entries
 
     def checked(self, labels: Any) -> Integers:

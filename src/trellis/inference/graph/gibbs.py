@@ -118,7 +118,7 @@ def r_hat(x: Doubles) -> Doubles:
 def effective_size(x: Doubles) -> Doubles:
     """Samples / (1 + 2 Σₜ ρₜ) of ``x`` (chains, samples, quantities), ρ the autocorrelation.
 
-    The sum ends where two neighbouring terms are no longer positive together (Geyer, 1992).
+    Pairs of neighbouring terms are summed while they are positive and fall (Geyer, 1992).
 
     >>> x = np.random.default_rng(0).normal(size=(4, 1000, 1))
     >>> bool(3000 < effective_size(x)[0] < 5000)
@@ -134,6 +134,6 @@ def effective_size(x: Doubles) -> Doubles:
         rho = 1.0 - (within - covariance) / total
     pairs = rho[: n // 2 * 2].reshape(n // 2, 2, -1).sum(axis=1)
     alive = np.cumprod(pairs > 0, axis=0)
-    tau = 2.0 * (pairs * alive).sum(axis=0) - 1.0
+    tau = 2.0 * (np.minimum.accumulate(pairs, axis=0) * alive).sum(axis=0) - 1.0
     found = chains * n / np.maximum(tau, 1.0 / np.log10(max(chains * n, 10)))
     return np.where(total > 0, found, np.nan)
