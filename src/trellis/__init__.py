@@ -30,6 +30,8 @@ _MODULES = (
 )
 _NAMES = {
     "CRF": "models.crf",
+    "GraphCRF": "models.graph_crf",
+    "GridCRF": "models.grid_crf",
     "HMM": "models.hmm",
     "LogisticRegression": "models.logistic",
     "MEMM": "models.memm",

@@ -1,4 +1,4 @@
-"""Belief propagation is exact on trees, the bounds are on their side of log Z, and loops converge."""
+"""Belief propagation is exact on trees, and the bounds are on their side of log Z."""
 
 from __future__ import annotations
 
@@ -107,8 +107,7 @@ def test_the_bethe_estimate_has_the_beliefs_for_a_gradient(rng: np.random.Genera
     factors = random_factors(rng, cards, edges=1.0, triples=1, scale=0.3)
 
     def run(own: Factors) -> Any:
-        found = graph.marginals(FactorGraph(cards, own), "bp", tolerance=1e-14, max_iter=5000)
-        return found
+        return graph.marginals(FactorGraph(cards, own), "bp", tolerance=1e-14, max_iter=5000)
 
     found, h = run(factors), 1e-5
     for f, (_, table) in enumerate(factors):

@@ -52,7 +52,9 @@ def test_min_cut_with_shared_tables_and_parallel_edges(rng: np.random.Generator)
         ((2,), [0.2, 0.1]),
     ]
     truth = enumerate_all([2] * 3, factors)
-    np.testing.assert_array_equal(graph.best(FactorGraph([2] * 3, factors), "cut").labels, truth.best)
+    np.testing.assert_array_equal(
+        graph.best(FactorGraph([2] * 3, factors), "cut").labels, truth.best
+    )
 
 
 def test_min_cut_with_forbidden_labels(rng: np.random.Generator) -> None:

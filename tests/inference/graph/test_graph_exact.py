@@ -63,9 +63,7 @@ def test_the_reference_against_enumeration(name: str, rng: np.random.Generator) 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 7), st.floats(0, 1), st.integers(0, 2))
-def test_random_graphs_against_the_reference(
-    seed: int, n: int, edges: float, triples: int
-) -> None:
+def test_random_graphs_against_the_reference(seed: int, n: int, edges: float, triples: int) -> None:
     rng = np.random.default_rng(seed)
     cards = rng.integers(1, 4, size=n).tolist()
     g = FactorGraph(cards, random_factors(rng, cards, edges, triples))

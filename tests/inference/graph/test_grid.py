@@ -1,4 +1,4 @@
-"""The fast path for grids is belief propagation: general, exact on lines, the same on every machine."""
+"""The fast path for grids is belief propagation, exact on lines, the same for all threads."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def max_product(
     tolerance: float = 1e-8,
     n_jobs: int | None = None,
 ) -> Best:
-    """The labels with the best max-marginals, by max-product. The best labelling on trees, if one is.
+    """The labels with the best max-marginals: the best labelling on trees that have one best.
 
     >>> chain = FactorGraph.pairwise([[0.0, 1.0], [0.9, 0.0]], [[0, 1]], [[0.0, 0.0], [0.0, 1.0]])
     >>> found = max_product(chain)
@@ -206,7 +206,9 @@ def tree_reweighted(
     ('upper bound', True)
     """
     if graph.order > 2:
-        raise InputError(f"a factor has {graph.order} variables: tree_reweighted is for two at most")
+        raise InputError(
+            f"a factor has {graph.order} variables: tree_reweighted is for two at most"
+        )
     trees = spanning_forests(graph)
     weights = trees.mean(axis=0)
     found = propagate(
@@ -223,7 +225,7 @@ def tree_reweighted(
 
 
 def spanning_forests(graph: FactorGraph) -> Choice:
-    """``(trees, factors)`` which factors each has: all of one variable, and every pair in some tree."""
+    """``(trees, factors)``: each has all factors of one variable, and every pair is in one."""
     ends = np.concatenate(
         [
             np.zeros((0, 2), dtype=np.int64),

@@ -52,8 +52,8 @@ def min_cut(graph: FactorGraph) -> Best:
     if bad.size:
         a, b = energy.edges[bad[0]]
         raise InputError(
-            f"the pair ({a}, {b}) is not submodular: its equal labels score {-gap[bad[0]]:.6g} less "
-            "than its different ones; use belief propagation or icm"
+            f"the pair ({a}, {b}) is not submodular: its equal labels score {-gap[bad[0]]:.6g} "
+            "less than its different ones; use belief propagation or icm"
         )
     labels = _cut(energy)
     return _best(graph, labels, True)
@@ -79,7 +79,9 @@ def _energy(graph: FactorGraph) -> Energy:
     unary = np.zeros((len(graph), 2))
     for entry in graph.entries:
         if entry.variables.shape[1] == 1:
-            np.add.at(unary, entry.variables[:, 0], np.broadcast_to(-entry.table, (len(entry[0]), 2)))
+            np.add.at(
+                unary, entry.variables[:, 0], np.broadcast_to(-entry.table, (len(entry[0]), 2))
+            )
     found = _pairs_of(graph)
     edges = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(v for v, _ in found)])
     pairs = [np.broadcast_to(-table, (len(v), 2, 2)) for v, table in found]
@@ -111,7 +113,8 @@ def _gap(pairs: Doubles) -> Doubles:
 
 
 def _slack(pairs: Doubles) -> Doubles:
-    return _ROUNDING * np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(axis=(1, 2), initial=0.0)
+    sizes: Doubles = np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(axis=(1, 2), initial=0.0)
+    return _ROUNDING * sizes
 
 
 def _cut(energy: Energy) -> Integers:
@@ -161,7 +164,7 @@ def _alone(graph: FactorGraph) -> Integers:
             np.add.at(total[:, :labels], entry.variables[:, 0], own)
     if not len(graph):
         return np.zeros(0, dtype=np.int64)
-    return total.argmax(axis=1).astype(np.int64)
+    return np.asarray(total.argmax(axis=1), dtype=np.int64)
 
 
 def alpha_expansion(graph: FactorGraph, *, initial: Any = None, max_iter: int = 100) -> Best:

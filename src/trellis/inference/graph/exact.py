@@ -23,11 +23,14 @@ def induced_width(graph: FactorGraph, max_entries: int = MOST_ENTRIES) -> int:
     2
     """
     most = as_integer(max_entries, "max_entries")
-    fits, width, entries = graph.core.plan(float(most))
+    if most not in graph.plans:
+        graph.plans.clear()  # the core keeps the last one alone
+        graph.plans[most] = graph.core.plan(float(most))
+    fits, width, entries = graph.plans[most]
     if not fits:
         raise InputError(
-            f"the induced width of the graph is at least {width}: exact inference would need tables "
-            f"of more than {entries:.3g} entries, and max_entries is {most}; "
+            f"the induced width of the graph is at least {width}: exact inference would need "
+            f"tables of more than {entries:.3g} entries, and max_entries is {most}; "
             "use belief propagation, a bound or sampling"
         )
     return int(width)
@@ -110,7 +113,8 @@ def exact_sample(
 ) -> Integers:
     """N independent labellings y ~ p(y): ``(n, variables)``.
 
-    >>> exact_sample(FactorGraph([2, 2], [((0, 1), [[-np.inf, 0.0], [-np.inf] * 2])]), random_state=0)
+    >>> certain = FactorGraph([2, 2], [((0, 1), [[-np.inf, 0.0], [-np.inf, -np.inf]])])
+    >>> exact_sample(certain, random_state=0)
     array([[0, 1]])
     """
     n = as_integer(n, "n")

@@ -74,6 +74,34 @@ class FactorGraph:
             raise InputError(f"edges must be (edges, 2), not of shape {pairs.shape}")
         return cls(np.full(n, labels), own)
 
+    def rescored(self, tables: Doubles) -> "FactorGraph":
+        """The same structure with other scores, one table after the other as in `tables`.
+
+        Shared tables stay shared. What was found out about the structure is not found out again.
+
+        >>> graph = FactorGraph([2], [((0,), [0.0, 0.0])])
+        >>> graph.rescored(np.array([0.0, 1.5])).score([1])
+        1.5
+        """
+        flat = _numbers(tables, "tables")
+        if flat.shape != self.tables.shape:
+            raise InputError(f"tables have shape {flat.shape}: must be {self.tables.shape}")
+        if np.isnan(flat).any() or (flat == np.inf).any():
+            raise InputError("tables must not be NaN or +inf")
+        other = object.__new__(FactorGraph)
+        other.__dict__ = {**self.__dict__, "core": self.core, "tables": flat, "plans": self.plans}
+        other.entries, begin = [], 0
+        for entry in self.entries:
+            own = flat[begin : begin + entry.table.size].reshape(entry.table.shape)
+            other.entries.append(entry._replace(table=own))
+            begin += entry.table.size
+        return other
+
+    @cached_property
+    def plans(self) -> dict[int, tuple[bool, int, float]]:
+        """By the most entries: whether elimination fits, the width, the entries."""
+        return {}
+
     def __len__(self) -> int:
         """How many variables there are."""
         return len(self.cardinalities)

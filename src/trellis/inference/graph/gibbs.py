@@ -37,7 +37,9 @@ def gibbs(
     >>> found.labels.shape, bool(abs(found.variables[0, 1] - 0.75) < 0.02), found.r_hat[0].round(2)
     ((4, 2000, 1), True, np.float64(1.0))
     """
-    n, thin, chains = (_at_least(v, 1, k) for v, k in ((n, "n"), (thin, "thin"), (chains, "chains")))
+    n, thin, chains = (
+        _at_least(v, 1, k) for v, k in ((n, "n"), (thin, "thin"), (chains, "chains"))
+    )
     burn_in, threads = _at_least(burn_in, 0, "burn_in"), resolve_jobs(n_jobs)
     if chains * n * max(1, len(graph)) > _MOST_NUMBERS:
         raise InputError(f"{chains} chains of {n} samples of {len(graph)} variables do not fit")
@@ -84,7 +86,7 @@ def _sweep(
 
 def _summary(graph: FactorGraph, kept: Integers) -> tuple[Doubles, Doubles, Doubles]:
     """Frequencies, and the worst diagnostics of the indicators of each variable's labels."""
-    chains, n, count = kept.shape
+    n, count = kept.shape[1:]
     rows = np.zeros((count, graph.most_labels))
     worst, size = np.full(count, np.nan), np.full(count, np.nan)
     for y in range(graph.most_labels):

@@ -65,7 +65,7 @@ class GridMarginals:
 
     @property
     def vertical(self) -> Doubles:
-        """``(H - 1, W, L, L)``"""
+        """``(H - 1, W, L, L)`` beliefs of the pairs above each other."""
         return self._both[1]
 
 

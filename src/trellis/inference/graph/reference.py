@@ -30,7 +30,7 @@ def _product(factors, scope, cardinalities):
 
 
 def eliminate(graph, keep, add=_logsumexp):
-    """add over all variables but `keep` of exp Σ_f θ_f, one variable after the other."""
+    """Add over all variables but `keep` of exp Σ_f θ_f, one variable after the other."""
     factors, cards = list(_factors(graph)), graph.cardinalities
     for v in (v for v in range(len(cards)) if v not in keep):
         near = [f for f in factors if v in f[0]]
@@ -53,7 +53,9 @@ def marginals(graph):
         [np.exp(eliminate(graph, tuple(v)) - log_z) for v in entry.variables]
         for entry in graph.entries
     ]
-    tables = [np.array(f[0] if e.single else f) for e, f in zip(graph.entries, factors, strict=True)]
+    tables = [
+        np.array(f[0] if e.single else f) for e, f in zip(graph.entries, factors, strict=True)
+    ]
     return Marginals(rows, tables, log_z, "exact", True, 1, 0.0)
 
 
@@ -75,10 +77,14 @@ def propagate(graph, iterations, add=_logsumexp):
             scope, table = factors[f]
             others = [(f, scope)]
             for u in scope:
-                heard = sum((x for (g, w), x in old.items() if w == u and g != f), np.zeros(cards[u]))
+                heard = sum(
+                    (x for (g, w), x in old.items() if w == u and g != f), np.zeros(cards[u])
+                )
                 others += [((u,), heard)] if u != v else []
             rest = tuple(u for u in scope if u != v)
             x = _product([(scope, table), *others[1:]], (v, *rest), cards).reshape(cards[v], -1)
             m[f, v] = add(x, 1)
             m[f, v] = m[f, v] - m[f, v].max()
-    return [sum((x for (_, w), x in m.items() if w == v), np.zeros(cards[v])) for v in range(len(cards))]
+    return [
+        sum((x for (_, w), x in m.items() if w == v), np.zeros(cards[v])) for v in range(len(cards))
+    ]

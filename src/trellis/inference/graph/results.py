@@ -17,8 +17,8 @@ class Marginals(NamedTuple):
     variables: Doubles
     """``[v, y]`` = p(y_v = y): one row a variable, 0 beyond the labels that it has."""
     factors: list[Doubles]
-    """p(y_f), in the order of the graph's ``factors``, each shaped as its table, for several factors
-    in one entry with these along the first axis."""
+    """p(y_f), in the order of the graph's ``factors``, each shaped as its table; where an entry has
+    several factors, these are along the first axis."""
     log_partition: float
     kind: str
     """What ``log_partition`` is: "exact", "lower bound", "upper bound" or "Bethe" (an estimate)."""
