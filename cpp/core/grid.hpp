@@ -85,7 +85,7 @@ class Grid {
 
  private:
   static constexpr std::int64_t kLanes = 4 * kGridBlock;  // that a thread takes at a time
-  static constexpr std::int64_t kWorthThreads = 1 << 12;  // pixels
+  static constexpr std::int64_t kWorthThreads = 1 << 15;  // pixels; below, a sweep is too short to share
 
   // All lines of one direction; their lanes are the positions of the other.
   struct Lines {

@@ -12,7 +12,7 @@ OBJECTIVES = ("likelihood", "pseudolikelihood", "bethe", "perceptron", "ssvm")
 def graphs(
     rng: np.random.Generator, count: int = 6, edge_features: int = 0, types: bool = False
 ) -> tuple[list[Any], list[Any]]:
-    """Rings with a chord, whose neighbours mostly agree; features that say something of the label."""
+    """Rings with a chord whose neighbours mostly agree, and features that hint at the label."""
     X, y = [], []
     for _ in range(count):
         n = int(rng.integers(4, 8))
@@ -32,14 +32,16 @@ def graphs(
     return X, y
 
 
-def images(rng: np.random.Generator, count: int = 3, side: int = 8) -> tuple[list[Any], list[Any]]:
+def images(
+    rng: np.random.Generator, count: int = 3, side: int = 8, noise: float = 0.8
+) -> tuple[list[Any], list[Any]]:
     """A bright square on a dark ground, in noise."""
     X, y = [], []
     for _ in range(count):
         truth = np.zeros((side, side + 1), dtype=int)
         a, b = rng.integers(0, side // 2, size=2)
         truth[a : a + side // 2, b : b + side // 2] = 1
-        X.append(np.stack([truth + 0.8 * rng.normal(size=truth.shape)] * 2, axis=-1))
+        X.append(np.stack([truth + noise * rng.normal(size=truth.shape)] * 2, axis=-1))
         X[-1][..., 1] = rng.normal(size=truth.shape)
         y.append(truth)
     return X, y
