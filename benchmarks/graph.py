@@ -89,7 +89,7 @@ def compare(side: int, name: str, make: Callable[..., Any], repeats: int, most: 
 
 def pgmax_section(quick: bool) -> list[Table]:
     """The large grid (a smaller one if quick)."""
-    return [compare(SIDE // 4 if quick else SIDE, "pgmax", pgmax_runner, 7, 3)]
+    return [compare(SIDE // 4 if quick else SIDE, "pgmax", pgmax_runner, 5, 2)]
 
 
 if __name__ == "__main__":

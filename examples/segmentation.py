@@ -40,7 +40,8 @@ def compare(
     unary = [alone.predict(x.reshape(-1, x.shape[-1])).reshape(x.shape[:2]) for x in test[0]]
     joint = crf.fit(*train).predict(test[0])
     right = np.concatenate([own.ravel() for own in test[1]])
-    scores = [100 * float(np.mean(np.concatenate([g.ravel() for g in got]) == right)) for got in (unary, joint)]  # noqa: E501
+    flat = [np.concatenate([own.ravel() for own in guess]) for guess in (unary, joint)]
+    scores = [100 * float(np.mean(guess == right)) for guess in flat]
     return scores[0], scores[1], unary, joint
 
 
@@ -93,7 +94,7 @@ def shape(rng: np.random.Generator, side: int = 96) -> np.ndarray:
     i, j = np.indices((side, side))
     out = np.zeros((side, side), dtype=int)
     for _ in range(4):
-        a, b, r = rng.integers(10, side - 10, size=2).tolist() + [int(rng.integers(6, 18))]
+        (a, b), r = rng.integers(10, side - 10, size=2), rng.integers(6, 18)
         out[(i - a) ** 2 + (j - b) ** 2 < r * r] = 1
     out[int(rng.integers(side - 8)) :][:8] = 1
     return out

@@ -104,7 +104,8 @@ def main() -> None:
         model.fit(graphs["train"], truth["train"])
         guess = [own.tolist() for own in model.predict(graphs["testa"])]
         skips = sum(int(g[2].sum()) for g in graphs["testa"])
-        print(f"{name:12} F1 {100 * span_f1(truth['testa'], guess):.2f}   ({skips} skip edges in test)")
+        f1 = 100 * span_f1(truth["testa"], guess)
+        print(f"{name:12} F1 {f1:.2f}   ({skips} skip edges in test)", flush=True)
 
 
 if __name__ == "__main__":

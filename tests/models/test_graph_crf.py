@@ -25,7 +25,9 @@ from trellis.models.graph_crf import Graph
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_graphs_are_learnt(objective: str, rng: np.random.Generator) -> None:
     X, y = graphs(rng, 60)
-    model = GraphCRF(objective, l2=2.0 if objective == "ssvm" else 0.5, random_state=0).fit(X[:30], y[:30])
+    model = GraphCRF(objective, l2=2.0 if objective == "ssvm" else 0.5, random_state=0).fit(
+        X[:30], y[:30]
+    )
     alone = [(nodes, ()) for nodes, _ in X]
     without = GraphCRF("likelihood", l2=0.5).fit(alone[:30], y[:30])
     assert model.score(X[30:], y[30:]) > without.score(alone[30:], y[30:])
@@ -355,3 +357,23 @@ def test_bad_images(name: str) -> None:
     X, y, message = BAD_IMAGES[name]
     with pytest.raises(InputError, match=message):
         GridCRF().fit(X, y)
+
+
+def test_samples_that_do_not_fit_together_are_taken_apart(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trellis.models import field_losses
+
+    X, y = graphs(rng, 9)
+    model = GraphCRF(tol=1e-9).fit(X, y)
+    want, marginals = model.predict(X), model.predict_marginals(X)
+    monkeypatch.setattr(field_losses, "MOST_ENTRIES", 300)
+    small = GraphCRF(tol=1e-9).fit(X, y)
+    np.testing.assert_allclose(small.coef_, model.coef_, atol=1e-6)
+    assert [a.tolist() for a in small.predict(X)] == [a.tolist() for a in want]
+    for p, q in zip(small.predict_marginals(X), marginals, strict=True):
+        np.testing.assert_allclose(p, q, atol=1e-5)
+    monkeypatch.setattr(field_losses, "MOST_ENTRIES", 10)  # not even one: belief propagation
+    assert model.predict_marginals(X)[0].shape == marginals[0].shape
+    with pytest.raises(InputError, match="induced width"):
+        GraphCRF().fit(X, y)

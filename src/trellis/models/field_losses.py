@@ -4,6 +4,7 @@ Each loss gives its value and its derivatives by the unary scores (N, L) and by 
 of log Z is the marginals; that of the score of y is 1 where y is.
 """  # noqa: E501
 
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -66,20 +67,37 @@ class GraphEngine:
         self._graph = graph.FactorGraph.pairwise(
             np.zeros((int(fields.node_begin[-1]), labels)), fields.edges, np.zeros(shape)
         )
-        self._inference = inference
-        self._fits: bool | None = None
+        self._inference, self._labels = inference, labels
 
     def _exactly(self) -> bool:
         """Whether to be exact: as asked for, or where the width allows."""
         if self._inference in ("exact", "bp"):
             return self._inference == "exact"
-        if self._fits is None:
-            try:
-                induced_width(self._graph, MOST_ENTRIES)
-                self._fits = True
-            except InputError:
-                self._fits = False
-        return self._fits
+        return self._fits or (len(self._halves) > 1 and all(h._exactly() for h in self._halves))
+
+    @cached_property
+    def _fits(self) -> bool:
+        """Whether the tables of all samples together fit."""
+        try:
+            induced_width(self._graph, MOST_ENTRIES)
+        except InputError:
+            return False
+        return True
+
+    @cached_property
+    def _halves(self) -> list["GraphEngine"]:
+        """Engines for the first and the second half of the samples; none if there is one sample."""
+        count, own = len(self._fields), (self._labels, self._inference, self._options, self._jobs)
+        if count < 2:
+            return []
+        cuts = (0, count // 2), (count // 2, count)
+        return [GraphEngine(self._fields.part(a, b), *own) for a, b in cuts]
+
+    def _by_halves(self, unary: Doubles, tables: Doubles) -> list[tuple[Any, Doubles, Doubles]]:
+        half = len(self._fields) // 2
+        n, e = self._fields.node_begin[half], self._fields.edge_begin[half]
+        first, second = self._halves
+        return [(first, unary[:n], tables[:e]), (second, unary[n:], tables[e:])]
 
     def _scored(self, unary: Doubles, tables: Doubles) -> graph.FactorGraph:
         return self._graph.rescored(np.concatenate([unary.ravel(), tables.ravel()]))
@@ -90,6 +108,9 @@ class GraphEngine:
 
     def exact(self, unary: Doubles, tables: Doubles) -> Parts:
         """By elimination; an error with the width if it is too large."""
+        if not self._fits and self._halves:
+            parts = [h.exact(u, t) for h, u, t in self._by_halves(unary, tables)]
+            return tuple(map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[return-value]
         g = self._scored(unary, tables)
         induced_width(g, MOST_ENTRIES)
         log_z, p, pairs = (
@@ -116,6 +137,9 @@ class GraphEngine:
 
     def best(self, unary: Doubles, tables: Doubles) -> Integers:
         """Exact where asked for or possible; else max-product, then ICM from where it ends."""
+        if self._exactly() and not self._fits and self._halves:
+            parts = [h.best(u, t) for h, u, t in self._by_halves(unary, tables)]
+            return np.concatenate(parts)
         g = self._scored(unary, tables)
         if self._inference in DECODERS:
             return graph.best(g, self._inference).labels

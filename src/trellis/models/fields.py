@@ -115,7 +115,9 @@ class Fields:
         """Add to ``out`` the derivative by the weights, from that by the scores."""
         own, pairs = shape.split(out)
         own += np.asarray(self.nodes.T @ d_unary).T
-        pairs += (self.edge_features.T @ d_tables.reshape(len(self.edges), shape.labels**2)).reshape(pairs.shape)
+        pairs += (
+            self.edge_features.T @ d_tables.reshape(len(self.edges), shape.labels**2)
+        ).reshape(pairs.shape)
 
     def sample_of_nodes(self) -> Integers:
         """The sample that each node is of."""
