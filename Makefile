@@ -44,7 +44,7 @@ sanitize: $(VENV)/sanitize/installed  ## C++ tests and tests of native code unde
 	$(BIN)/cmake -S . -B $(BUILD)/sanitize-cpp $(NINJA) -DTRELLIS_SANITIZE=$(SANITIZE)
 	$(call CPP_TESTS,$(BUILD)/sanitize-cpp)
 	$(BIN)/cmake -S . -B $(BUILD)/sanitize-threads $(NINJA) -DTRELLIS_SANITIZE=thread
-	export TSAN_OPTIONS=die_after_fork=0; $(call CPP_TESTS,$(BUILD)/sanitize-threads) -R 'test_chain|test_ctc|test_thread_pool|test_vectors|test_objective|test_extractor'
+	export TSAN_OPTIONS=die_after_fork=0; $(call CPP_TESTS,$(BUILD)/sanitize-threads) -R 'test_chain|test_ctc|test_graph|test_thread_pool|test_vectors|test_objective|test_extractor'
 	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	  $(BIN)/python -m pytest -p no:cacheprovider -m 'not slow' tests/inference tests/features tests/optim/test_online.py tests/models/test_crf.py tests/models/test_partial.py tests/models/test_sparse_transitions.py $(ARGS)
 
@@ -57,6 +57,7 @@ bench: $(VENV)/bench/installed  ## measure against the peers (minutes; a quiet m
 	$(VENV)/bench/bin/python benchmarks/crf_train.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/crf_tag.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/ctc.py $(ARGS)
+	$(VENV)/bench/bin/python benchmarks/graph.py $(ARGS)
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) $(BUILD) dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

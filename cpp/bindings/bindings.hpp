@@ -9,6 +9,8 @@ void bind_ctc(nanobind::module_& m);
 void bind_ctc_decode(nanobind::module_& m);
 void bind_ctc_words(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
+void bind_graph(nanobind::module_& m);
+void bind_grid(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
 void bind_ngram(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);

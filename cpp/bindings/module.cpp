@@ -32,6 +32,8 @@ NB_MODULE(_core, m) {
   bind_ctc(m);
   bind_ctc_decode(m);
   bind_features(m);
+  bind_graph(m);
+  bind_grid(m);
   bind_vocabulary(m);
   bind_loglinear(m);
   bind_ngram(m);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "ctc_types.hpp"
+#include "grid_types.hpp"
 #include "loglinear_types.hpp"
 
 namespace trellis {
@@ -137,6 +138,7 @@ struct Kernels {
   ChainKernels<double> chain_double;
   LoglinearKernels loglinear;
   CtcKernels ctc;
+  GridKernels grid;
 
   template <class T>
   const ChainKernels<T>& chain() const {

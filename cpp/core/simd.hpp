@@ -117,9 +117,15 @@ TRELLIS_INLINE Vec min_lanes(Vec v) {
   return reduce(v, [](Vec a, Vec b) __attribute__((always_inline)) { return min(a, b); });
 }
 TRELLIS_INLINE bool any(Mask m) {
+#if defined(__AVX512DQ__)
+  return _mm512_movepi64_mask(reinterpret_cast<__m512i>(m)) != 0;
+#elif defined(__AVX2__)
+  return __builtin_ia32_movmskpd256(reinterpret_cast<Vec>(m)) != 0;
+#else
   std::int64_t bits = 0;
   for (int i = 0; i < kWidth; ++i) bits |= m[i];
   return bits != 0;
+#endif
 }
 
 // e^x for -708 <= x <= 709, within 1 ulp; exactly 1 at 0; NaN for NaN.

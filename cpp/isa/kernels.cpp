@@ -7,6 +7,7 @@
 #include "ctc_log.hpp"
 #include "ctc_scaled.hpp"
 #include "ctc_scores.hpp"
+#include "grid_lines.hpp"
 #include "loglinear_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
@@ -37,6 +38,7 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                        ctc_scores<double>(),
                        {ctc::best_forward<float>, ctc::argmax<float>},
                        {ctc::best_forward<double>, ctc::argmax<double>},
-                       ctc::log_add_masses}};
+                       ctc::log_add_masses},
+                      {grid::sweep<false>, grid::sweep<true>}};
 
 }  // namespace trellis::TRELLIS_ISA

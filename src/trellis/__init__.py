@@ -31,6 +31,8 @@ _MODULES = (
 _NAMES = {
     "CRF": "models.crf",
     "CTCDecoder": "models.ctc_decoder",
+    "GraphCRF": "models.graph_crf",
+    "GridCRF": "models.grid_crf",
     "HMM": "models.hmm",
     "LogisticRegression": "models.logistic",
     "MEMM": "models.memm",

@@ -175,6 +175,69 @@ class CtcStreamFloat64:
     def finish(self, k: int) -> list[_Transcript]: ...
 
 class CtcStreamFloat32(CtcStreamFloat64): ...
+# graph
+class Graph:
+    def __init__(
+        self, cardinality: _Integers, begin: _Integers, scope: _Integers, table: _Integers
+    ) -> None: ...
+    def plan(self, most_entries: float) -> tuple[bool, int, float]: ...
+    def exact(
+        self,
+        tables: _Doubles,
+        log_z: _Doubles,
+        variable: _Doubles | None,
+        factor: _Doubles | None,
+        threads: int,
+    ) -> None: ...
+    def best(self, tables: _Doubles, score: _Doubles, labels: _Integers, threads: int) -> None: ...
+    def sample(
+        self, tables: _Doubles, uniforms: _Doubles, labels: _Integers, threads: int
+    ) -> bool: ...
+    def propagate(
+        self,
+        tables: _Doubles,
+        weight: _Doubles,
+        max_product: bool,
+        residual: bool,
+        damping: float,
+        tolerance: float,
+        most: int,
+        threads: int,
+        variable: _Doubles,
+        factor: _Doubles | None,
+        log_v: _Doubles,
+        log_f: _Doubles,
+        messages: _Doubles,
+    ) -> tuple[int, float, bool, bool]: ...
+    def score(self, tables: _Doubles, labels: _Integers) -> float: ...
+    def conditionals(self, tables: _Doubles, labels: _Integers, out: _Doubles) -> None: ...
+    def climb(self, tables: _Doubles, labels: _Integers, most: int) -> tuple[int, bool]: ...
+    def gibbs(
+        self,
+        tables: _Doubles,
+        chains: int,
+        sweeps: int,
+        uniforms: _Doubles,
+        labels: _Integers,
+        kept: _Integers,
+        score: _Doubles,
+        threads: int,
+    ) -> None: ...
+    def mean_field(
+        self, tables: _Doubles, q: _Doubles, most: int, tolerance: float
+    ) -> tuple[int, float, float]: ...
+
+def grid_propagate(
+    unary: _Doubles,
+    horizontal: _Doubles,
+    vertical: _Doubles,
+    max_product: bool,
+    damping: float,
+    tolerance: float,
+    most: int,
+    threads: int,
+    messages: _Doubles,
+) -> tuple[int, float, bool]: ...
 
 # features
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from trellis import native
@@ -16,3 +17,8 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     native.use_isa(request.param)
     yield request.param
     native.use_isa(before)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261116)

@@ -3,7 +3,7 @@
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["chain", "ctc"]
+__all__ = ["chain", "ctc", "graph"]
 
 
 def __getattr__(name: str) -> ModuleType:

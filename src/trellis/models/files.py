@@ -13,6 +13,9 @@ from trellis.formats import native
 from trellis.formats.native import Contents, expect, finite
 from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
+from trellis.models.field_model import FieldModel
+from trellis.models.graph_crf import GraphCRF
+from trellis.models.grid_crf import GridCRF
 from trellis.models.hmm import HMM
 from trellis.models.labels import constraints_for
 from trellis.models.layout import Layout
@@ -30,8 +33,11 @@ _KINDS: dict[str, type[Any]] = {
     "hmm": HMM,
     "logistic": LogisticRegression,
     "softmax": SoftmaxRegression,
+    "graph-crf": GraphCRF,
+    "grid-crf": GridCRF,
 }
 _REGRESSIONS = ("logistic", "softmax")
+_FIELDS = ("graph-crf", "grid-crf")
 _HISTORY = ("losses", "dev_scores")
 # the features are stored as what they have become; n_jobs says nothing of the model
 _NOT_STORED = ("features", "edge_features", "n_jobs")
@@ -52,6 +58,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         _save_regression(model, kind, path)
         return
     model._fitted()
+    if kind in _FIELDS:
+        _save_field(model, kind, path)
+        return
     feature_meta, feature_tensors = model.features_.to_parts()
     meta = {
         "parameters": _parameters(model),
@@ -78,6 +87,19 @@ def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> Non
         "training": _training(model),
     }
     native.write(path, kind, meta, {"coef": model.coef_, "intercept": model.intercept_})
+
+
+def _save_field(model: FieldModel, kind: str, path: str | os.PathLike[str]) -> None:
+    meta = {
+        "parameters": _parameters(model),
+        "classes": _labels(model.classes_.tolist()),
+        "training": _training(model),
+    }
+    tensors: dict[str, Any] = {"coef": model.coef_, "intercept": model.intercept_}
+    tensors["pairs"] = model.pair_coef_
+    if model.allowed_ is not None:
+        tensors["allowed"] = model.allowed_
+    native.write(path, kind, meta, tensors)
 
 
 def load(
@@ -125,8 +147,8 @@ def _training(model: Any) -> dict[str, Any]:
 def _set_training(model: Any, training: Any) -> None:
     model.n_iter_, model.objective_ = int(training["iterations"]), float(training["objective"])
     model.converged_ = bool(training["converged"])
-    if isinstance(model, LinearChainModel):
-        for name in _HISTORY:
+    if isinstance(model, LinearChainModel | FieldModel):
+        for name in _HISTORY[: 1 if isinstance(model, FieldModel) else None]:
             entries = [(int(n), float(value)) for n, value in training.get(name, [])]
             setattr(model, f"{name}_", entries)
 
@@ -175,6 +197,8 @@ def _build(contents: Contents) -> Any:
     if contents.kind in _REGRESSIONS:
         return _build_regression(model, _labels(classes), contents)
     model.classes_ = as_array(tuple(_labels(classes)))
+    if contents.kind in _FIELDS:
+        return _build_field(model, contents)
     model.features_ = _features(contents)
     if contents.kind == "hmm":
         return _build_hmm(model, contents)
@@ -259,5 +283,21 @@ def _build_regression(model: Any, classes: list[Any], contents: Contents) -> Any
     model.coef_ = finite(contents.tensors, "coef")
     model.intercept_ = finite(contents.tensors, "intercept")
     model.n_features_in_ = model.coef_.shape[1]
+    _set_training(model, contents.meta["training"])
+    return model
+
+
+def _build_field(model: FieldModel, contents: Contents) -> FieldModel:
+    labels, tensors = len(model.classes_), contents.tensors
+    expect(tensors, "coef", np.float64, (labels, None))
+    expect(tensors, "intercept", np.float64, (labels,))
+    expect(tensors, "pairs", np.float64, (None, labels, labels))
+    model.coef_, model.intercept_ = finite(tensors, "coef"), finite(tensors, "intercept")
+    model.pair_coef_, model.allowed_ = finite(tensors, "pairs"), None
+    if len(model.pair_coef_) == 0:
+        raise InputError("pairs have no weights, not even for the constant")
+    if "allowed" in tensors:
+        model.allowed_ = expect(tensors, "allowed", np.bool_, (None, labels))
+    model._check()
     _set_training(model, contents.meta["training"])
     return model

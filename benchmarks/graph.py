@@ -1,0 +1,100 @@
+"""Sum-product on grids: ours beside pgmax, on the same factors.
+
+    python benchmarks/graph.py
+    python benchmarks/graph.py --quick --markdown
+
+An iteration updates every message once, in both. pgmax updates all at once from the last
+iteration, in float32 under XLA's just-in-time compiler; ours goes along columns and rows, in
+float64. Results are compared before anything is timed, and pgmax's compilation is not timed. Of the
+peers that pip installs (pgmax, pgmpy, pyGMs, pomegranate, factorgraph), pgmax is the one that is
+compiled and holds a grid of this size: the others have an object of Python for every factor.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.extend.backend
+import numpy as np
+from sections import run_sections
+from timing import Case, Table, check_close, milliseconds, ratio, time_alternating
+
+from trellis.inference import graph
+
+# pgmax 0.6.1 asks here whether it runs on a TPU; JAX has moved the name
+jax.lib.xla_bridge = types.SimpleNamespace(get_backend=jax.extend.backend.get_backend)
+from pgmax import fgraph, fgroup, infer, vgroup  # noqa: E402
+
+SIDE, SWEEPS = 512, 50
+TABLE = np.array([[0.3, 0.0], [0.0, 0.3]])
+COLUMNS = ("grid, labels, iterations", "peer", "ours", "ours, 1 thread", "peer / ours", "at minima")
+
+
+def unary_scores(side: int) -> np.ndarray:
+    """Normal scores."""
+    return np.random.default_rng(side).normal(size=(side, side, 2))
+
+
+def pgmax_runner(unary: np.ndarray) -> Callable[[], np.ndarray]:
+    """A function that runs all iterations and gives the marginals."""
+    side = len(unary)
+    variables = vgroup.NDVarArray(num_states=2, shape=(side, side))
+    pairs = [[variables[i, j], variables[i, j + 1]] for i in range(side) for j in range(side - 1)]
+    pairs += [[variables[i, j], variables[i + 1, j]] for i in range(side - 1) for j in range(side)]
+    fg = fgraph.FactorGraph(variable_groups=variables)
+    fg.add_factors(
+        fgroup.PairwiseFactorGroup(variables_for_factors=pairs, log_potential_matrix=TABLE)
+    )
+    bp = infer.build_inferer(fg.bp_state, backend="bp")
+    arrays = bp.init(evidence_updates={variables: unary})
+
+    def run() -> np.ndarray:
+        done = bp.run(arrays, num_iters=SWEEPS, damping=0.0, temperature=1.0)
+        return np.asarray(infer.get_marginals(bp.get_beliefs(done))[variables])
+
+    return run
+
+
+def ours(unary: np.ndarray, threads: int) -> np.ndarray:
+    """All sweeps, converged or not."""
+    return graph.grid_marginals(
+        unary, TABLE, TABLE, max_iter=SWEEPS, tolerance=0.0, n_jobs=threads
+    ).unary
+
+
+def compare(side: int, name: str, make: Callable[..., Any], repeats: int, most: int) -> Table:
+    """Check, then time."""
+    unary = unary_scores(side)
+    peer = make(unary)
+    check_close(f"marginals of {name}", ours(unary, 2), peer(), 1e-5)
+    cases = [
+        Case("peer", peer, most=most),
+        Case("ours", lambda: ours(unary, 2)),
+        Case("one", lambda: ours(unary, 1)),
+    ]
+    times = time_alternating(cases, repeats, pause=0.02)
+    table = Table(f"sum-product on a grid, {name} and ours, 2 threads, ms", COLUMNS)
+    table.keep(f"{name} {side}", times)
+    table.add(
+        f"{side}×{side}, 2, {SWEEPS}",
+        *(milliseconds(times[case.name]) for case in cases),
+        ratio(times["peer"], times["ours"]),
+        ratio(times["peer"], times["ours"], "minimum"),
+    )
+    return table
+
+
+def pgmax_section(quick: bool) -> list[Table]:
+    """The large grid (a smaller one if quick)."""
+    return [compare(SIDE // 4 if quick else SIDE, "pgmax", pgmax_runner, 5, 2)]
+
+
+if __name__ == "__main__":
+    run_sections(
+        __doc__,
+        ("trellis", "numpy", "pgmax", "jax"),
+        {"pgmax": pgmax_section},
+    )

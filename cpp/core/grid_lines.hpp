@@ -1,0 +1,220 @@
+// Messages along the lines of a grid, a vector of lines at a time.
+//
+//   m'(b) = log sum over a of exp(x(a) + table(a, b)),   x = field + m
+//
+// With p = exp(x - max x) and psi = exp(table - max) it is log(p psi): labels exponentials and
+// logarithms instead of their square. What underflows in it is below 1e-300; where a sum is so small
+// that this could matter, the vector is done again in log space. So scores of any size, and -inf, are
+// exact.
+#pragma once
+
+#include "grid_types.hpp"
+#include "simd.hpp"
+
+namespace trellis::TRELLIS_ISA::grid {
+
+inline constexpr double kSmall = 1e-280;
+inline constexpr double kFar = 1e300;  // a change to or from -inf
+
+// Where the kernel is: lanes from `lane` on, a message from one position to the next in its direction.
+struct Step {
+  const GridLines& lines;
+  std::int64_t from, to, lane;
+  const double* old;  // messages into `from`
+  double* out;        // messages into `to`
+  bool back;
+
+  TRELLIS_INLINE std::int64_t at(std::int64_t position, int label) const {
+    return (position * lines.labels + label) * lines.lanes + lane;
+  }
+  TRELLIS_INLINE Vec x(int a) const {
+    const std::int64_t i = at(from, a);
+    return load(lines.field + i) + load(old + i);
+  }
+  TRELLIS_INLINE int cell(int a, int b) const {
+    return back ? b * lines.labels + a : a * lines.labels + b;
+  }
+  TRELLIS_INLINE Vec score(int a, int b) const {
+    if (lines.psi != nullptr) return splat(lines.table[cell(a, b)]);
+    const std::int64_t edge = back ? to : from;
+    const std::int64_t cells = static_cast<std::int64_t>(lines.labels) * lines.labels;
+    return load(lines.table + (edge * cells + cell(a, b)) * lines.lanes + lane);
+  }
+};
+
+TRELLIS_INLINE Vec finite_or_zero(Vec top) { return select(top > -kInfinity, top, Vec{}); }
+
+// Any scores: the square of labels exponentials.
+template <bool kMax>
+inline void step_in_log(const Step& s, double* scratch) {
+  const int labels = s.lines.labels;
+  for (int a = 0; a < labels; ++a) store(scratch + a * kGridBlock, s.x(a));
+  for (int b = 0; b < labels; ++b) {
+    Vec top = splat(-kInfinity);
+    for (int a = 0; a < labels; ++a) top = max(top, load(scratch + a * kGridBlock) + s.score(a, b));
+    if constexpr (!kMax) {
+      const Vec shift = finite_or_zero(top);
+      Vec sum{};
+      for (int a = 0; a < labels; ++a) {
+        sum += exp(load(scratch + a * kGridBlock) + s.score(a, b) - shift);
+      }
+      top = shift + log(sum);
+    }
+    store(s.out + s.at(s.to, b), top);
+  }
+}
+
+// Two labels and a shared table: one exponential, one logarithm. p(1) / p(0) = e^d decides.
+struct Two {
+  Vec same0, up, down, same1;  // psi from a to b: 0 0, 0 1, 1 0, 1 1
+
+  // False if log space is needed.
+  TRELLIS_INLINE bool odds(Vec x0, Vec x1, Vec* out) const {
+    const Vec d = x1 - x0;
+    const Vec e = exp(select(d > 0.0, -d, d));
+    const Vec p0 = select(d > 0.0, e, splat(1.0)), p1 = select(d > 0.0, splat(1.0), e);
+    const Vec s0 = p0 * same0 + p1 * down, s1 = p0 * up + p1 * same1;
+    *out = log(s1 / s0);
+    return !any(~((s0 >= kSmall) & (s1 >= kSmall)));
+  }
+};
+
+TRELLIS_INLINE bool step_scaled(const Step& s, double* scratch) {
+  const int labels = s.lines.labels;
+  Vec top = splat(-kInfinity);
+  for (int a = 0; a < labels; ++a) {
+    const Vec x = s.x(a);
+    store(scratch + a * kGridBlock, x);
+    top = max(top, x);
+  }
+  const Vec shift = finite_or_zero(top);
+  for (int a = 0; a < labels; ++a) {
+    store(scratch + a * kGridBlock, exp(load(scratch + a * kGridBlock) - shift));
+  }
+  Mask small{};
+  for (int b = 0; b < labels; ++b) {
+    Vec sum{};
+    for (int a = 0; a < labels; ++a) sum += load(scratch + a * kGridBlock) * s.lines.psi[s.cell(a, b)];
+    small |= ~(sum >= kSmall);
+    store(s.out + s.at(s.to, b), log(sum));
+  }
+  return !any(small);
+}
+
+TRELLIS_INLINE Vec difference(Vec a, Vec b) {
+  const Vec d = a - b;
+  return select(a == b, Vec{}, min(select(d > 0.0, d, -d), splat(kFar)));
+}
+
+// Largest entry 0, damped; the largest change of the vector.
+TRELLIS_INLINE Vec settle(const Step& s, const double* before) {
+  const int labels = s.lines.labels;
+  const double damping = s.lines.damping;
+  Vec top = splat(-kInfinity), change{};
+  for (int b = 0; b < labels; ++b) top = max(top, load(s.out + s.at(s.to, b)));
+  top = finite_or_zero(top);
+  for (int b = 0; b < labels; ++b) {
+    double* m = s.out + s.at(s.to, b);
+    const Vec old = load(before + b * kGridBlock);
+    Vec now = load(m) - top;
+    if (damping > 0.0) now = (1.0 - damping) * now + damping * old;
+    store(m, now);
+    change = max(change, difference(now, old));
+  }
+  return change;
+}
+
+template <bool kMax>
+TRELLIS_INLINE Vec step(const Step& s, double* scratch) {
+  const int labels = s.lines.labels;
+  double* before = scratch + labels * kGridBlock;
+  for (int b = 0; b < labels; ++b) store(before + b * kGridBlock, load(s.out + s.at(s.to, b)));
+  bool done = false;
+  if constexpr (!kMax) {
+    if (s.lines.psi != nullptr) done = step_scaled(s, scratch);
+  }
+  if (!done) step_in_log<kMax>(s, scratch);
+  return settle(s, before);
+}
+
+// unary + what crosses the lines, from the layout of the crossing lines to this one.
+inline void fill_field(const GridLines& g, std::int64_t begin, std::int64_t end) {
+  const std::int64_t plane = g.crossed * g.labels * g.crossing;
+  for (std::int64_t i0 = 0; i0 < g.positions; i0 += kGridBlock) {
+    const std::int64_t i1 = i0 + kGridBlock < g.positions ? i0 + kGridBlock : g.positions;
+    for (int l = 0; l < g.labels; ++l) {
+      for (std::int64_t j0 = begin; j0 < end; j0 += kGridBlock) {
+        double sum[kGridBlock][kGridBlock] = {};  // [position][lane]
+        for (std::int64_t j = j0; j < j0 + kGridBlock && j < g.crossed; ++j) {
+          const double* m = g.across + (j * g.labels + l) * g.crossing + i0;
+          for (std::int64_t i = 0; i < kGridBlock; ++i) sum[i][j - j0] = m[i] + m[plane + i];
+        }
+        for (std::int64_t i = i0; i < i1; ++i) {
+          const std::int64_t at = (i * g.labels + l) * g.lanes + j0;
+          for (std::int64_t j = 0; j < kGridBlock; ++j)
+            g.field[at + j] = g.unary[at + j] + sum[i - i0][j];
+        }
+      }
+    }
+  }
+}
+
+// One step of two labels for all lanes of the block.
+TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& two, std::int64_t from, std::int64_t to,
+                               std::int64_t begin, std::int64_t end, double* m, bool back,
+                               double* scratch) {
+  const std::int64_t i = 2 * from * g.lanes, o = 2 * to * g.lanes;
+  Vec change{};
+  for (std::int64_t lane = begin; lane < end; lane += kWidth) {
+    const std::int64_t i0 = i + lane, i1 = i0 + g.lanes, o0 = o + lane, o1 = o0 + g.lanes;
+    Vec odds;
+    if (!two.odds(load(g.field + i0) + load(m + i0), load(g.field + i1) + load(m + i1), &odds)) {
+      change = max(change, step<false>({g, from, to, lane, m, m, back}, scratch));
+      continue;
+    }
+    Vec m0 = min(-odds, Vec{}), m1 = min(odds, Vec{});
+    const Vec old0 = load(m + o0), old1 = load(m + o1);
+    if (g.damping > 0.0) {
+      m0 = (1.0 - g.damping) * m0 + g.damping * old0;
+      m1 = (1.0 - g.damping) * m1 + g.damping * old1;
+    }
+    store(m + o0, m0);
+    store(m + o1, m1);
+    change = max(change, max(difference(m0, old0), difference(m1, old1)));
+  }
+  return change;
+}
+
+// Forward, then backward, along some lanes.
+inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t end, double* scratch) {
+  const Two there{splat(g.psi[0]), splat(g.psi[1]), splat(g.psi[2]), splat(g.psi[3])};
+  const Two back{there.same0, there.down, there.up, there.same1};
+  Vec change{};
+  for (std::int64_t i = 1; i < g.positions; ++i) {
+    change = max(change, step_of_two(g, there, i - 1, i, begin, end, g.forward, false, scratch));
+  }
+  for (std::int64_t i = g.positions - 1; i > 0; --i) {
+    change = max(change, step_of_two(g, back, i, i - 1, begin, end, g.backward, true, scratch));
+  }
+  return max_lanes(change)[0];
+}
+
+template <bool kMax>
+inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, double* scratch) {
+  fill_field(g, begin, end);
+  if (!kMax && g.labels == 2 && g.psi != nullptr) return sweep_of_two(g, begin, end, scratch);
+  Vec change{};
+  for (std::int64_t i = 1; i < g.positions; ++i) {
+    for (std::int64_t lane = begin; lane < end; lane += kWidth) {
+      change = max(change, step<kMax>({g, i - 1, i, lane, g.forward, g.forward, false}, scratch));
+    }
+  }
+  for (std::int64_t i = g.positions - 1; i > 0; --i) {
+    for (std::int64_t lane = begin; lane < end; lane += kWidth) {
+      change = max(change, step<kMax>({g, i, i - 1, lane, g.backward, g.backward, true}, scratch));
+    }
+  }
+  return max_lanes(change)[0];
+}
+
+}  // namespace trellis::TRELLIS_ISA::grid

@@ -1,0 +1,264 @@
+"""Belief propagation on grids: images, without an object or a loop for a pixel in Python.
+
+    score(y) = Σ unary[i, j, y_ij] + Σ horizontal[y_ij, y_i,j+1] + Σ vertical[y_ij, y_i+1,j]
+
+A sweep passes messages down and up all columns, then along all rows and back: every message once, and
+each line as an exact chain, given what crosses it. So a single row or column is exact after one.
+"""  # noqa: E501
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trellis import _core
+from trellis.errors import InfeasibleError, InputError
+from trellis.inference.graph.belief import checked_limits
+from trellis.inference.graph.factors import FactorGraph
+from trellis.inference.graph.results import Best, Doubles, Integers
+from trellis.native import resolve_jobs
+
+__all__ = ["GridMarginals", "grid_best", "grid_edges", "grid_graph", "grid_marginals", "grid_score"]
+
+
+class GridScores(NamedTuple):
+    """Scores of a grid, checked."""
+
+    unary: Doubles
+    horizontal: Doubles
+    vertical: Doubles
+
+
+class _Edges(NamedTuple):
+    """Of one direction: messages into the two ends of each edge, and what else the ends hear."""
+
+    first: Doubles
+    """Unary and all messages but that of the edge, ``(…, L)``, of the left or upper end."""
+    second: Doubles
+    table: Doubles
+
+
+@dataclass(frozen=True, eq=False)
+class GridMarginals:
+    """Beliefs on a grid, and the Bethe estimate of log Z."""
+
+    unary: Doubles
+    """``(H, W, L)``"""
+    log_partition: float
+    converged: bool
+    iterations: int
+    residual: float
+    """The largest change of a message in the last sweep."""
+    _pairwise: Callable[[], tuple[Doubles, Doubles]] = field(repr=False)
+    kind: str = "Bethe"
+
+    @cached_property
+    def _both(self) -> tuple[Doubles, Doubles]:
+        return self._pairwise()
+
+    @property
+    def horizontal(self) -> Doubles:
+        """``(H, W - 1, L, L)`` beliefs of the pairs side by side, computed when first read."""
+        return self._both[0]
+
+    @property
+    def vertical(self) -> Doubles:
+        """``(H - 1, W, L, L)`` beliefs of the pairs above each other."""
+        return self._both[1]
+
+
+def grid_marginals(
+    unary: Any,
+    horizontal: Any,
+    vertical: Any,
+    *,
+    damping: float = 0.0,
+    max_iter: int = 100,
+    tolerance: float = 1e-6,
+    n_jobs: int | None = None,
+) -> GridMarginals:
+    """Sum-product on a grid of ``unary`` (H, W, L).
+
+    ``horizontal`` and ``vertical`` are (L, L), or one table an edge: (H, W-1, L, L) and
+    (H-1, W, L, L). -inf forbids. The same bits for every ``n_jobs``.
+
+    >>> p = grid_marginals(np.log([[[0.9, 0.1], [0.5, 0.5]]]), np.log([[0.8, 0.2], [0.2, 0.8]]), np.eye(2))
+    >>> p.unary.round(2).tolist(), p.converged
+    ([[[0.9, 0.1], [0.74, 0.26]]], True)
+    """  # noqa: E501
+    s = checked_grid(unary, horizontal, vertical)
+    messages, report = _propagate(s, False, damping, max_iter, tolerance, n_jobs)
+    beliefs = s.unary + messages.sum(axis=0)
+    log_v = _log_sum_exp(beliefs, 1)
+    if (log_v == -np.inf).any():
+        raise InfeasibleError("no labelling is allowed: a pixel has no label left")
+    log_z = float(log_v.sum())
+    for edges, ends in zip(_cavities(s, messages), _ends(log_v), strict=True):
+        log_z += float((_log_sum_exp(_joint(edges), 2) - ends[0] - ends[1]).sum())
+    p = np.exp(beliefs - log_v[..., None])
+    p /= p.sum(axis=-1, keepdims=True)
+    sweeps, residual, converged = report
+    return GridMarginals(p, log_z, converged, sweeps, residual, lambda: _pairwise(s, messages))
+
+
+def grid_best(
+    unary: Any,
+    horizontal: Any,
+    vertical: Any,
+    *,
+    damping: float = 0.0,
+    max_iter: int = 100,
+    tolerance: float = 1e-6,
+    n_jobs: int | None = None,
+) -> Best:
+    """Max-product on a grid: labels ``(H, W)`` with the best max-marginals.
+
+    >>> found = grid_best(np.array([[[0.0, 1.0], [0.9, 0.0]]]), np.diag([0.0, 1.0]), np.eye(2))
+    >>> found.labels.tolist(), found.score
+    ([[1, 1]], 2.0)
+    """
+    s = checked_grid(unary, horizontal, vertical)
+    messages, (sweeps, residual, converged) = _propagate(
+        s, True, damping, max_iter, tolerance, n_jobs
+    )
+    labels = (s.unary + messages.sum(axis=0)).argmax(axis=-1)
+    return Best(labels, _score(s, labels), False, converged, sweeps, residual)
+
+
+def grid_score(unary: Any, horizontal: Any, vertical: Any, labels: Any) -> float:
+    """The score of one labelling ``(H, W)``.
+
+    >>> grid_score(np.zeros((2, 2, 2)), np.eye(2), 2 * np.eye(2), [[0, 0], [1, 0]])
+    3.0
+    """
+    s = checked_grid(unary, horizontal, vertical)
+    found = np.asarray(labels)
+    if found.shape != s.unary.shape[:2] or found.dtype.kind not in "iu":
+        raise InputError(
+            f"labels must be integers of shape {s.unary.shape[:2]}, not {found.dtype} {found.shape}"
+        )
+    bad = np.argwhere((found < 0) | (found >= s.unary.shape[2]))
+    if bad.size:
+        raise InputError(f"pixel {bad[0].tolist()} has label {found[tuple(bad[0])]}: out of range")
+    return _score(s, found)
+
+
+def _score(s: GridScores, y: Integers) -> float:
+    total = np.take_along_axis(s.unary, y[..., None], axis=-1).sum()
+    for table, a, b in ((s.horizontal, y[:, :-1], y[:, 1:]), (s.vertical, y[:-1], y[1:])):
+        if table.ndim == 2:
+            total += table[a, b].sum()
+        else:
+            rows, columns = np.indices(a.shape)
+            total += table[rows, columns, a, b].sum()
+    return float(total)
+
+
+def grid_edges(height: int, width: int) -> Integers:
+    """Pairs of pixels, numbered row by row: all horizontal ones, then all vertical ones.
+
+    >>> grid_edges(2, 2).tolist()
+    [[0, 1], [2, 3], [0, 2], [1, 3]]
+    """
+    at = np.arange(height * width).reshape(height, width)
+    sides = [(at[:, :-1], at[:, 1:]), (at[:-1], at[1:])]
+    return np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in sides])
+
+
+def grid_graph(unary: Any, horizontal: Any, vertical: Any) -> FactorGraph:
+    """The same scores as a `FactorGraph`, for the other algorithms.
+
+    >>> len(grid_graph(np.zeros((3, 4, 2)), np.eye(2), np.eye(2)))
+    12
+    """
+    s = checked_grid(unary, horizontal, vertical)
+    height, width, labels = s.unary.shape
+    edges, split = grid_edges(height, width), height * (width - 1)
+    entries: list[Any] = [(np.arange(height * width)[:, None], s.unary.reshape(-1, labels))]
+    for own, table in ((edges[:split], s.horizontal), (edges[split:], s.vertical)):
+        if len(own):
+            shape = (labels, labels) if table.ndim == 2 else (len(own), labels, labels)
+            entries.append((own, table.reshape(shape)))
+    return FactorGraph(np.full(height * width, labels), entries)
+
+
+def checked_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
+    """Arrays of doubles that fit each other, without NaN and +inf."""
+    try:
+        found = [np.ascontiguousarray(a, dtype=np.float64) for a in (unary, horizontal, vertical)]
+    except (TypeError, ValueError):
+        raise InputError("unary, horizontal and vertical must be arrays of numbers") from None
+    u = found[0]
+    if u.ndim != 3 or u.size == 0:
+        raise InputError(f"unary must be (height, width, labels), none of them 0, not {u.shape}")
+    height, width, labels = u.shape
+    shapes = {
+        "horizontal": (height, width - 1, labels, labels),
+        "vertical": (height - 1, width, labels, labels),
+    }
+    for (name, shape), table in zip(shapes.items(), found[1:], strict=True):
+        if table.shape not in (shape, (labels, labels)):
+            raise InputError(
+                f"{name} has shape {table.shape}: must be {(labels, labels)} or {shape}"
+            )
+    for name, array in zip(("unary", *shapes), found, strict=True):
+        bad = np.argwhere(np.isnan(array) | (array == np.inf))
+        if bad.size:
+            raise InputError(f"{name} is {array[tuple(bad[0])]} at {bad[0].tolist()}")
+    return GridScores(*found)
+
+
+def _propagate(
+    s: GridScores,
+    maximise: bool,
+    damping: float,
+    max_iter: int,
+    tolerance: float,
+    n_jobs: int | None,
+) -> tuple[Doubles, tuple[int, float, bool]]:
+    """Messages from above, below, left and right, ``(4, H, W, L)``; sweeps, residual, converged."""
+    most, tolerance = checked_limits(max_iter, tolerance, damping)
+    messages = np.empty((4, *s.unary.shape))
+    report = _core.grid_propagate(
+        *s, maximise, float(damping), tolerance, most, resolve_jobs(n_jobs), messages
+    )
+    return messages, report
+
+
+def _cavities(s: GridScores, messages: Doubles) -> tuple[_Edges, _Edges]:
+    """What each end of each edge hears but for the edge: sums, as a difference could be ∞ - ∞."""
+    above, below, left, right = messages
+    across = s.unary + above + below
+    along = s.unary + left + right
+    return (
+        _Edges((across + left)[:, :-1], (across + right)[:, 1:], s.horizontal),
+        _Edges((along + above)[:-1], (along + below)[1:], s.vertical),
+    )
+
+
+def _ends(rows: Doubles) -> tuple[tuple[Doubles, Doubles], tuple[Doubles, Doubles]]:
+    return (rows[:, :-1], rows[:, 1:]), (rows[:-1], rows[1:])
+
+
+def _joint(edges: _Edges) -> Doubles:
+    return edges.first[..., :, None] + edges.second[..., None, :] + edges.table
+
+
+def _log_sum_exp(x: Doubles, axes: int) -> Doubles:
+    rows = x.shape[: x.ndim - axes]
+    flat = x.reshape(*rows, int(np.prod(x.shape[x.ndim - axes :])))
+    top = flat.max(axis=-1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(top[..., 0] + np.log(np.exp(flat - top).sum(axis=-1)))
+
+
+def _pairwise(s: GridScores, messages: Doubles) -> tuple[Doubles, Doubles]:
+    out = []
+    for edges in _cavities(s, messages):
+        x = _joint(edges)
+        p = np.exp(x - _log_sum_exp(x, 2)[..., None, None])
+        out.append(p / p.sum(axis=(-2, -1), keepdims=True))
+    return out[0], out[1]

@@ -1,0 +1,90 @@
+"""Elimination and belief propagation as the equations have them: what the fast paths must equal."""
+
+import numpy as np
+
+from trellis.inference.graph.results import Best, Marginals
+
+
+def _logsumexp(x, axis):
+    top = np.max(x, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):  # log 0 = -inf: no allowed labelling
+        return np.squeeze(top, axis) + np.log(np.sum(np.exp(x - top), axis=axis))
+
+
+def _factors(graph):
+    """(variables, table) of each factor."""
+    for entry in graph.entries:
+        tables = np.broadcast_to(entry.table, (len(entry.variables), *entry.table.shape[1:]))
+        yield from ((tuple(v), table) for v, table in zip(entry.variables, tables, strict=True))
+
+
+def _product(factors, scope, cardinalities):
+    """Σ of the tables, on the axes of `scope`."""
+    total = np.zeros([cardinalities[v] for v in scope])
+    for variables, table in factors:
+        order = [variables.index(v) for v in scope if v in variables]
+        shape = [cardinalities[v] if v in variables else 1 for v in scope]
+        total = total + np.transpose(table, order).reshape(shape)
+    return total
+
+
+def eliminate(graph, keep, add=_logsumexp):
+    """Add over all variables but `keep` of exp Σ_f θ_f, one variable after the other."""
+    factors, cards = list(_factors(graph)), graph.cardinalities
+    for v in (v for v in range(len(cards)) if v not in keep):
+        near = [f for f in factors if v in f[0]]
+        scope = tuple(sorted({u for f in near for u in f[0]} - {v}))
+        message = add(_product(near, (*scope, v), cards), len(scope))
+        factors = [f for f in factors if v not in f[0]] + [(scope, message)]
+    return _product(factors, keep, cards)
+
+
+def log_partition(graph):
+    return float(eliminate(graph, ()))
+
+
+def marginals(graph):
+    log_z = log_partition(graph)
+    rows = np.zeros((len(graph), graph.most_labels))
+    for v, count in enumerate(graph.cardinalities):
+        rows[v, :count] = np.exp(eliminate(graph, (v,)) - log_z)
+    factors = [
+        [np.exp(eliminate(graph, tuple(v)) - log_z) for v in entry.variables]
+        for entry in graph.entries
+    ]
+    tables = [
+        np.array(f[0] if e.single else f) for e, f in zip(graph.entries, factors, strict=True)
+    ]
+    return Marginals(rows, tables, log_z, "exact", True, 1, 0.0)
+
+
+def best(graph):
+    score, labels = float(eliminate(graph, (), np.max)), []
+    for v in range(len(graph)):  # the best label of v among the labellings that agree so far
+        kept = eliminate(graph, tuple(range(v + 1)), np.max)
+        labels.append(int(kept[tuple(labels)].argmax()))
+    return Best(np.array(labels, dtype=np.int64), score, True, True, 1, 0.0)
+
+
+def propagate(graph, iterations, add=_logsumexp):
+    """Beliefs after so many rounds of m_fv(y_v) = add over the rest of θ_f + Σ_u cavity_u(y_u)."""
+    factors, cards = list(_factors(graph)), graph.cardinalities
+    m = {(f, v): np.zeros(cards[v]) for f, (scope, _) in enumerate(factors) for v in scope}
+    for _ in range(iterations):
+        old = dict(m)
+        for f, v in m:
+            scope, table = factors[f]
+            others = [(f, scope)]
+            for u in scope:
+                heard = sum(
+                    (x for (g, w), x in old.items() if w == u and g != f), np.zeros(cards[u])
+                )
+                others += [((u,), heard)] if u != v else []
+            rest = tuple(u for u in scope if u != v)
+            x = _product([(scope, table), *others[1:]], (v, *rest), cards).reshape(cards[v], -1)
+            m[f, v] = add(x, 1)
+            m[f, v] = m[f, v] - m[f, v].max()
+    return [
+        sum((x for (_, w), x in m.items() if w == v), np.zeros(cards[v])) for v in range(len(cards))
+    ]

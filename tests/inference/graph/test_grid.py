@@ -1,0 +1,199 @@
+"""The fast path for grids is belief propagation, exact on lines, the same for all threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trellis.errors import InfeasibleError, InputError
+from trellis.inference import chain, graph
+
+
+def grid(
+    rng: np.random.Generator, height: int, width: int, labels: int, scale: float, own: bool
+) -> tuple[Any, Any, Any]:
+    """Unary scores and tables, one an edge or shared."""
+    square = (labels, labels)
+    across = (height, width - 1, *square) if own else square
+    down = (height - 1, width, *square) if own else square
+    tables = [scale * rng.normal(size=shape) for shape in (across, down)]
+    return rng.normal(size=(height, width, labels)), *tables
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("labels", [1, 2, 3, 7])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (10, 1), (5, 7), (9, 17)])
+def test_fixed_points_are_those_of_the_general_engine(
+    shape: tuple[int, int], labels: int, own: bool, rng: np.random.Generator
+) -> None:
+    scores = grid(rng, *shape, labels, 0.3, own)
+    ours = graph.grid_marginals(*scores, tolerance=1e-13, max_iter=500)
+    theirs = graph.marginals(graph.grid_graph(*scores), "bp", tolerance=1e-13, max_iter=2000)
+    assert ours.converged
+    assert ours.kind == "Bethe"
+    np.testing.assert_allclose(ours.unary.reshape(-1, labels), theirs.variables, atol=1e-10)
+    assert ours.log_partition == pytest.approx(theirs.log_partition, abs=1e-9)
+    pairs = [p for p in (ours.horizontal, ours.vertical) if p.size]
+    for mine, other in zip(pairs, theirs.factors[1:], strict=True):
+        np.testing.assert_allclose(mine.reshape(other.shape), other, atol=1e-10)
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("labels", [2, 5])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize("forbidden", [0.0, 0.15])
+def test_lines_are_exact_chains(
+    labels: int, scale: float, forbidden: float, rng: np.random.Generator
+) -> None:
+    unary, table = scale * rng.normal(size=(40, labels)), scale * rng.normal(size=(labels, labels))
+    table[rng.random(table.shape) < forbidden] = -np.inf
+    np.fill_diagonal(table, 0.0)
+    want = chain.marginals(unary, table)
+    best = chain.viterbi(unary, table)
+    for column in (False, True):
+        u = unary[:, None] if column else unary[None]
+        other = np.zeros((labels, labels))
+        scores = (u, other, table) if column else (u, table, other)
+        found = graph.grid_marginals(*scores, max_iter=3)
+        np.testing.assert_allclose(found.unary.reshape(want.unary.shape), want.unary, atol=1e-9)
+        assert found.log_partition == pytest.approx(want.log_partition, rel=1e-12)
+        top = graph.grid_best(*scores, max_iter=3)
+        np.testing.assert_array_equal(top.labels.ravel(), best.labels)
+        assert top.score == pytest.approx(best.score, rel=1e-12)
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("own", [False, True])
+def test_forbidden_pairs_and_large_scores(own: bool, rng: np.random.Generator) -> None:
+    unary, across, down = grid(rng, 4, 5, 3, 1.0, own)
+    for table in (across, down):
+        table[..., 0, 2] = -np.inf
+    unary[1, 1, 1] = -np.inf
+    unary[2, 3] *= 1e4
+    ours = graph.grid_marginals(unary, across, down, tolerance=1e-12, max_iter=1000, damping=0.3)
+    g = graph.grid_graph(unary, across, down)
+    theirs = graph.marginals(g, "bp", tolerance=1e-12, max_iter=5000, damping=0.3)
+    assert ours.converged
+    assert theirs.converged
+    np.testing.assert_allclose(ours.unary.reshape(-1, 3), theirs.variables, atol=1e-8)
+    assert ours.unary[1, 1, 1] == 0.0
+    assert (ours.horizontal[..., 0, 2] == 0.0).all()
+
+
+def test_a_small_grid_is_near_the_truth(rng: np.random.Generator) -> None:
+    scores = grid(rng, 4, 6, 2, 0.2, True)
+    exact = graph.marginals(graph.grid_graph(*scores))
+    found = graph.grid_marginals(*scores)
+    np.testing.assert_allclose(found.unary.reshape(-1, 2), exact.variables, atol=0.01)
+    assert found.log_partition == pytest.approx(exact.log_partition, abs=0.05)
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("labels", [2, 4])
+def test_max_product_finds_what_cuts_find(labels: int, rng: np.random.Generator) -> None:
+    unary = rng.normal(size=(12, 15, labels))
+    scores = (unary, 0.4 * np.eye(labels), 0.4 * np.eye(labels))
+    found = graph.grid_best(*scores, max_iter=300, damping=0.2)
+    rival = graph.best(graph.grid_graph(*scores), "cut" if labels == 2 else "expansion")
+    assert found.score >= rival.score - 0.02 * abs(rival.score)
+    assert found.score == pytest.approx(graph.grid_score(*scores, found.labels))
+    assert found.score == pytest.approx(graph.grid_graph(*scores).score(found.labels.ravel()))
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("labels", [2, 3])
+def test_the_same_bits_for_every_number_of_threads(
+    labels: int, own: bool, rng: np.random.Generator
+) -> None:
+    scores = grid(rng, 70, 130, labels, 0.5, own)
+    found = [graph.grid_marginals(*scores, max_iter=6, n_jobs=jobs) for jobs in (1, 2, 5)]
+    for other in found[1:]:
+        assert (other.unary == found[0].unary).all()
+        assert other.log_partition == found[0].log_partition
+        assert other.residual == found[0].residual
+
+
+def test_instruction_sets_agree(rng: np.random.Generator) -> None:
+    from trellis import native
+
+    scores = grid(rng, 33, 18, 2, 0.8, False)
+    before, found = native.isa(), []
+    try:
+        for name in native.available_isas():
+            native.use_isa(name)
+            found.append(graph.grid_marginals(*scores, max_iter=20).unary)
+    finally:
+        native.use_isa(before)
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], atol=1e-11)
+
+
+def test_the_report(rng: np.random.Generator) -> None:
+    scores = grid(rng, 6, 6, 2, 0.3, False)
+    none = graph.grid_marginals(*scores, max_iter=0)
+    assert (none.iterations, none.converged) == (0, False)
+    few = graph.grid_marginals(*scores, max_iter=2, tolerance=0.0)
+    assert (few.iterations, few.converged) == (2, False)
+    assert few.residual > 0
+    many = graph.grid_marginals(*scores)
+    assert many.converged
+    assert many.residual <= 1e-6
+
+
+def test_nothing_is_allowed() -> None:
+    never = np.full((2, 2), -np.inf)
+    with pytest.raises(InfeasibleError, match="no label left"):
+        graph.grid_marginals(np.zeros((3, 3, 2)), never, np.zeros((2, 2)))
+
+
+BAD = {
+    "unary of two axes": ((np.zeros((3, 2)), np.eye(2), np.eye(2)), "height, width, labels"),
+    "no pixel": ((np.zeros((0, 3, 2)), np.eye(2), np.eye(2)), "none of them 0"),
+    "horizontal": ((np.zeros((3, 3, 2)), np.eye(3), np.eye(2)), r"horizontal has shape \(3, 3\)"),
+    "vertical": (
+        (np.zeros((3, 3, 2)), np.eye(2), np.zeros((3, 3, 2, 2))),
+        r"vertical has shape \(3, 3, 2, 2\)",
+    ),
+    "nan": ((np.full((2, 2, 2), np.nan), np.eye(2), np.eye(2)), r"unary is nan at \[0, 0, 0\]"),
+    "inf": ((np.zeros((2, 2, 2)), np.eye(2), np.diag([0, np.inf])), r"vertical is inf at \[1, 1\]"),
+    "text": (("grid", np.eye(2), np.eye(2)), "arrays of numbers"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_grids(name: str) -> None:
+    scores, message = BAD[name]
+    for call in (graph.grid_marginals, graph.grid_best, graph.grid_graph):
+        with pytest.raises(InputError, match=message):
+            call(*scores)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"damping": 1.0}, "damping"),
+        ({"damping": -0.1}, "damping"),
+        ({"damping": np.nan}, "damping"),
+        ({"max_iter": -1}, "max_iter"),
+        ({"max_iter": 1.5}, "max_iter"),
+        ({"tolerance": -1.0}, "tolerance"),
+        ({"tolerance": "small"}, "tolerance"),
+        ({"n_jobs": 0}, "n_jobs"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    for call in (graph.grid_marginals, graph.grid_best):
+        with pytest.raises(InputError, match=message):
+            call(np.zeros((2, 2, 2)), np.eye(2), np.eye(2), **options)
+
+
+def test_bad_labels_of_a_grid() -> None:
+    scores = (np.zeros((2, 2, 2)), np.eye(2), np.eye(2))
+    with pytest.raises(InputError, match="shape"):
+        graph.grid_score(*scores, [0, 1])
+    with pytest.raises(InputError, match=r"pixel \[1, 0\] has label 2"):
+        graph.grid_score(*scores, [[0, 1], [2, 0]])
