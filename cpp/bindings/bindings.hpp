@@ -7,6 +7,8 @@ void bind_arrays(nanobind::module_& m);
 void bind_chain(nanobind::module_& m);
 void bind_ctc(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
+void bind_formats(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
+void bind_tagger(nanobind::module_& m);

@@ -32,6 +32,8 @@ NB_MODULE(_core, m) {
   bind_ctc(m);
   bind_features(m);
   bind_vocabulary(m);
+  bind_formats(m);
   bind_loglinear(m);
   bind_optim(m);
+  bind_tagger(m);
 }

@@ -59,6 +59,16 @@ class TemplateFeatures:
         """Whether any template is one of transitions, other than the plain label bigram."""
         return any(t.edge and t.parts for t in self.spec.templates)
 
+    @property
+    def literals(self) -> list[tuple[str, ...]]:
+        """The text around the values of templates: a key begins with a number of these."""
+        return self._literals
+
+    @property
+    def key_size(self) -> int:
+        """How many numbers a key has: the literals, and as many values as a template has parts."""
+        return self._core.key_size
+
     def names(self, edge: bool = False) -> list[str]:
         """What each attribute is called."""
         values = self._strings(raw=False)

@@ -1,4 +1,7 @@
-"""Models as ``.trellis`` files: `save` writes one, `load` gives back a model of the right class."""
+"""Models as ``.trellis`` files: `save` writes one, `load` gives back a model of the right class.
+
+`load` also reads the models of CRFsuite, CRF++ (as text) and Wapiti.
+"""
 
 import os
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from trellis.formats import native
 from trellis.formats.native import Contents, expect, finite
 from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
+from trellis.models.foreign import load_foreign
 from trellis.models.hmm import HMM
 from trellis.models.labels import constraints_for
 from trellis.models.layout import Layout
@@ -86,11 +90,14 @@ def load(
     features: Callable[[Any], Any] | None = None,
     edge_features: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """The model that a file holds; FormatError if the file is damaged or not one of trellis.
+    """The model that a file holds; FormatError if the file is damaged or of no kind that is known.
 
     ``features`` and ``edge_features`` are the functions that the model was trained with, if it was:
     a file cannot hold them.
     """
+    foreign = load_foreign(path, _head(path))
+    if foreign is not None:
+        return foreign
     contents = native.read(path)
     if contents.kind not in _KINDS:
         raise FormatError(f"{path}: holds a model of kind {contents.kind!r}, which is unknown")
@@ -108,6 +115,14 @@ def load(
             if value is not None:
                 model.set_params(**{name: value})
     return model
+
+
+def _head(path: str | os.PathLike[str]) -> bytes:
+    """How a regular file begins: of anything else, `native.read` says what is wrong."""
+    if not os.path.isfile(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read(16)
 
 
 def _training(model: Any) -> dict[str, Any]:
