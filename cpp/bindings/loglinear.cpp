@@ -138,12 +138,14 @@ class Online {
   }
 
   std::pair<std::int64_t, std::int64_t> perceptron(In<std::int64_t> order, Out<double> w,
-                                                   Out<double> total, std::int64_t steps) {
+                                                   Out<double> total, std::int64_t steps,
+                                                   std::optional<Out<std::int64_t>> each) {
     check(order, w);
     check(order, total);
+    require(!each || size_of(*each) == size_of(order), "one number for each sequence of the order");
     const nb::gil_scoped_release release;
-    const std::int64_t errors =
-        perceptron_epoch(*learner_, order.data(), size_of(order), w.data(), total.data(), &steps);
+    const std::int64_t errors = perceptron_epoch(*learner_, order.data(), size_of(order), w.data(),
+                                                 total.data(), &steps, each ? each->data() : nullptr);
     return {errors, steps};
   }
 
@@ -233,7 +235,8 @@ void bind_loglinear(nb::module_& m) {
   nb::class_<Online>(m, "Online")
       .def(nb::init<const Data&>(), nb::arg("data"))
       .def("sgd", &Online::sgd)
-      .def("perceptron", &Online::perceptron)
+      .def("perceptron", &Online::perceptron, nb::arg("order"), nb::arg("w"), nb::arg("total"),
+           nb::arg("steps"), nb::arg("each").none() = nb::none())
       .def("passive_aggressive", &Online::passive_aggressive)
       .def("arow", &Online::arow);
   nb::class_<Scorer>(m, "Scorer")

@@ -19,7 +19,14 @@ namespace trellis {
 // The features of one sequence, read once and then used by trainers and taggers.
 class ItemSequence {
  public:
-  explicit ItemSequence(nanobind::handle sequence) { read(sequence, reading_); }
+  explicit ItemSequence(nanobind::handle sequence) {
+    ItemSequence* other = nullptr;
+    if (nanobind::try_cast(sequence, other, false)) {
+      reading_ = other->reading_;
+    } else {
+      read(sequence, reading_);
+    }
+  }
 
   const Reading& reading() const { return reading_; }
   std::size_t size() const { return reading_.row.size(); }

@@ -180,7 +180,12 @@ class Online:
         self, order: _Integers, lam: float, t0: float, done: int, v: _Doubles, scale: float
     ) -> tuple[float, float]: ...
     def perceptron(
-        self, order: _Integers, w: _Doubles, total: _Doubles, steps: int
+        self,
+        order: _Integers,
+        w: _Doubles,
+        total: _Doubles,
+        steps: int,
+        each: _Integers | None = None,
     ) -> tuple[int, int]: ...
     def passive_aggressive(
         self,

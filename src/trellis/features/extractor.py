@@ -65,6 +65,11 @@ class TemplateFeatures:
         return self._literals
 
     @property
+    def values(self) -> list[str]:
+        """All values that fields have made, those outside a sequence first: keys have their numbers."""
+        return self._strings(raw=False)
+
+    @property
     def key_size(self) -> int:
         """How many numbers a key has: the literals, and as many values as a template has parts."""
         return self._core.key_size

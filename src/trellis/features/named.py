@@ -37,7 +37,7 @@ def from_names(
     [0, 1, 1]
     """
     features = TemplateFeatures(spec)
-    values: dict[str, int] = {}
+    values = {value: n for n, value in enumerate(features.values)}
     keys, sources = [], []
     for own, edge in ((names, False), (edge_names, True)):
         literals = dict.fromkeys(t.literals for t in spec.templates if t.edge == edge)
