@@ -6,7 +6,7 @@
 
 Each source package is fetched from the package index; its tests are copied out of it, so that none
 of its modules can be imported by accident, and run as they are under `compat_alias`, which puts the
-face into ``sys.modules`` first. A test passes, or `CANNOT` has the reason; anything else is an error.
+face into ``sys.modules`` first. A test passes, or `CANNOT` has the reason; all else is an error.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ TEXTS = {
 def texts(program: str, folder: Path) -> list[str]:
     """A thousand of the texts that the program was trained on, as evenly as they come."""
     place, tag = TEXTS[program]
-    files = sorted((folder / place).glob("*.xml")) if (folder / place).is_dir() else [folder / place]
+    files = (
+        sorted((folder / place).glob("*.xml")) if (folder / place).is_dir() else [folder / place]
+    )
     found = []
     for file in files:
         for element in ET.parse(file).iter(tag):
@@ -64,7 +66,9 @@ def main() -> None:
             if ask(ours, text) != ask(theirs, text):
                 raise WrongResultError(f"{name}: {text!r}")
     print(f"{name}: parse() and tag() of {len(inputs)} texts are equal")
-    taggers = [next(v for v in vars(p).values() if type(v).__name__ == "Tagger") for p in (ours, theirs)]
+    taggers = [
+        next(v for v in vars(p).values() if type(v).__name__ == "Tagger") for p in (ours, theirs)
+    ]
     ready = [x for x in (features(theirs, text) for text in inputs) if x]
     for what, calls in {
         "Tagger.tag": [lambda t=t: [t.tag(x) for x in ready] for t in taggers],

@@ -88,8 +88,8 @@ class Tagger {
   }
 
   Batch<double> batch() {
-    return {1,       scores_of_.labels(), &unary_, &zero_, &length_, transition_.data(), nullptr,
-            nullptr, nullptr};
+    return {1,      scores_of_.labels(), &unary_, &zero_, &length_, transition_.data(), nullptr, nullptr,
+            nullptr};
   }
 
   nb::object vocabulary_, scorer_;  // keep what the references below are to

@@ -2,9 +2,9 @@
 //
 //     header (24 bytes) | 256 x (table offset, slots) | records | tables | offset of each record
 //
-// A record is (number, size with NUL, string, NUL). Table h mod 256 of hash h has two slots, (hash, record
-// offset), for each of its strings; a string lies in the first free one from (h >> 8) mod slots on. All
-// integers are uint32, little-endian; offsets count from the header.
+// A record is (number, size with NUL, string, NUL). Table h mod 256 of hash h has two slots, (hash,
+// record offset), for each of its strings; a string lies in the first free one from (h >> 8) mod slots
+// on. All integers are uint32, little-endian; offsets count from the header.
 #pragma once
 
 #include <algorithm>

@@ -12,14 +12,14 @@ CRF(num_tags=3)
 from typing import Any
 
 from trellis.errors import InputError
-from trellis.nn import CRF as _CRF  # noqa: N811
+from trellis.nn import CRF as _CRF
 
 __all__ = ["CRF"]
 
 _REDUCTIONS = ("none", "sum", "mean", "token_mean")
 
 
-class CRF(_CRF):
+class CRF(_CRF):  # type: ignore[misc]
     """A linear-chain CRF over emissions (steps, batch, tags), or batch first.
 
     Parameters are named ``start_transitions``, ``end_transitions`` and ``transitions``.
@@ -52,9 +52,7 @@ class CRF(_CRF):
             raise InputError(f"emissions must have dimension of 3, got {emissions.dim()}")
         size = emissions.size(2)
         if size != self.num_tags:
-            raise InputError(
-                f"expected last dimension of emissions is {self.num_tags}, got {size}"
-            )
+            raise InputError(f"expected last dimension of emissions is {self.num_tags}, got {size}")
         shape = tuple(emissions.shape[:2])
         for name, other in (("tags", tags), ("mask", mask)):
             if other is not None and tuple(other.shape[:2]) != shape:

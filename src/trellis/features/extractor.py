@@ -66,7 +66,7 @@ class TemplateFeatures:
 
     @property
     def values(self) -> list[str]:
-        """All values that fields have made, those outside a sequence first: keys have their numbers."""
+        """All values that fields have made, by number; the first are those outside a sequence."""
         return self._strings(raw=False)
 
     @property

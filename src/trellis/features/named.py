@@ -1,4 +1,4 @@
-"""From the names of attributes back to what templates read: ``U05:New/York`` was ``New`` and ``York``.
+"""From names of attributes back to what templates read: ``U05:New/York`` was ``New``, ``York``.
 
 Programs that know an attribute by its name do not say where one value ends and the next begins. A
 name that can be cut in several ways becomes as many attributes; at any position the values there

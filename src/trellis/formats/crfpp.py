@@ -24,6 +24,7 @@ from trellis.errors import FormatError
 __all__ = ["Model", "mapped", "read"]
 
 _MOST_LABELS = 1 << 14
+_BLOCK = 1 << 20  # bytes that are read as numbers at once
 
 
 class Model(NamedTuple):
@@ -75,7 +76,8 @@ def _model(data: Any, encoding: str) -> Model:
     labels = data[slice(*lines[1])].decode(encoding).split("\n")
     if len(set(labels)) != len(labels) or "" in labels or len(labels) > _MOST_LABELS:
         raise FormatError(f"its {len(labels)} labels are not distinct names")
-    weights = _weights(data[at:], int(header["maxid"])) * header["cost-factor"]
+    weights = _weights(data, at, int(header["maxid"]))
+    weights *= header["cost-factor"]
     names, begins = _features(_lines(data, *lines[3]), encoding, len(labels), len(weights))
     text = data[slice(*lines[2])].decode(encoding)
     return Model(labels, text, names[0], names[1], begins[0], begins[1], weights)
@@ -103,19 +105,34 @@ def _header(text: str) -> dict[str, float]:
     return numbers
 
 
-def _weights(text: bytes, count: int) -> NDArray[np.float64]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            weights = np.fromstring(text, np.float64, sep="\n")  # type: ignore[call-overload]
-        except (DeprecationWarning, ValueError):
-            raise FormatError("a line of its weights is not a number") from None
-    if len(weights) != count:
-        raise FormatError(f"its maxid is {count}, but it has {len(weights)} weights")
+def _weights(data: Any, begin: int, count: int) -> NDArray[np.float64]:
+    """A block of lines at a time: their text is twice as large as the numbers."""
+    if count > len(data):
+        raise FormatError(f"its maxid is {count}, but it has {len(data)} bytes")
+    weights, filled = np.empty(count), 0
+    while begin < len(data):
+        end = data.find(b"\n", min(begin + _BLOCK, len(data) - 1)) + 1
+        end = end or len(data)
+        found = _numbers(data[begin:end])
+        if filled + len(found) > count:
+            raise FormatError(f"its maxid is {count}, but it has more weights")
+        weights[filled : filled + len(found)] = found
+        filled, begin = filled + len(found), end
+    if filled != count:
+        raise FormatError(f"its maxid is {count}, but it has {filled} weights")
     bad = np.flatnonzero(~np.isfinite(weights))
     if len(bad):
         raise FormatError(f"weight {bad[0]} is {weights[bad[0]]}")
-    return np.asarray(weights)
+    return weights
+
+
+def _numbers(text: bytes) -> NDArray[np.float64]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            return np.fromstring(text, np.float64, sep="\n") if text.strip() else np.zeros(0)
+        except (DeprecationWarning, ValueError):
+            raise FormatError("a line of its weights is not a number") from None
 
 
 def _lines(data: Any, begin: int, end: int) -> Iterator[bytes]:
@@ -148,10 +165,9 @@ def _features(
     order = np.argsort(both, kind="stable")
     ends = np.cumsum(sizes[order])
     due = ends - sizes[order]
-    if not np.array_equal(both[order], due) or (len(ends) and ends[-1] or 0) != weights:
+    if not np.array_equal(both[order], due) or int(sizes.sum()) != weights:
         raise FormatError("the numbers of its features do not fit each other, or the weights")
-    for edge in (0, 1):
-        if len(set(names[edge])) != len(names[edge]):
+    for known in names:
+        if len(set(known)) != len(known):
             raise FormatError("two features have the same name")
     return names, own
-

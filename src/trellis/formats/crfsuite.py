@@ -37,6 +37,7 @@ _CHUNK = 12
 _FEATURE = np.dtype([("type", "<u4"), ("source", "<u4"), ("target", "<u4"), ("weight", "<f8")])
 _RECORDS = 24 + 8 * 256  # header and hash tables of a dictionary
 _BYTE_ORDER = 0x62445371
+_BLOCK = 1 << 16  # features that are looked at together
 _MOST_LABELS = 1 << 14  # a square of labels must fit into int32, and into memory
 
 
@@ -50,7 +51,9 @@ class Names(NamedTuple):
     def decoded(self, what: str, encoding: str = "utf-8") -> list[str]:
         """The strings themselves."""
         found = []
-        for i, (begin, size) in enumerate(zip(self.begin.tolist(), self.size.tolist(), strict=True)):
+        for i, (begin, size) in enumerate(
+            zip(self.begin.tolist(), self.size.tolist(), strict=True)
+        ):
             raw = self.data[begin : begin + size].tobytes()
             try:
                 found.append(raw.decode(encoding))
@@ -158,20 +161,23 @@ class _Reader:
         if encoding != "utf-8":
             data, ends = pack_strings(attributes.decoded("attribute", encoding))
             attributes = Names(data, ends[:-1], np.diff(ends))
-        states = np.flatnonzero(features["type"] == 0)
-        bigrams = np.flatnonzero(features["type"] == 1)
-        self.check_references(features, bigrams, counts[0], "off_labelrefs", b"LFRF")
-        self.check_references(features, states, counts[1], "off_attrrefs", b"AFRF")
-        own, pairs = (self.ordered(features[part], counts[0]) for part in (states, bigrams))
+        pairs = features["type"] == 1
+        own = [self.ordered(features, mine, counts[0]) for mine in (~pairs, pairs)]
+        for order, count, field, name in (
+            (own[1], counts[0], "off_labelrefs", b"LFRF"),
+            (own[0], counts[1], "off_attrrefs", b"AFRF"),
+        ):
+            self.check_references(features["source"], order, count, field, name)
+        kinds = (("source", np.int32), ("target", np.uint16), ("weight", np.float64))
+        states = [features[field][own[0]].astype(kind) for field, kind in kinds]
+        bigrams = [features[field][own[1]].astype(kind) for field, kind in kinds]
         return Model(
             labels,
             attributes,
-            own["source"].astype(np.int32),
-            own["target"].astype(np.uint16),
-            own["weight"].astype(np.float64),
-            pairs["source"].astype(np.int32),
-            pairs["target"].astype(np.int32),
-            pairs["weight"].astype(np.float64),
+            *states,
+            bigrams[0],
+            bigrams[1].astype(np.int32),
+            bigrams[2],
             self.header,
         )
 
@@ -181,16 +187,17 @@ class _Reader:
         if at + _CHUNK + _FEATURE.itemsize * count > len(self.data):
             raise FormatError(f"{count} features at byte {at} end behind the file")
         found = np.frombuffer(self.data, _FEATURE, count, at + _CHUNK)
-        state = found["type"] == 0
-        sources = np.where(state, attributes, labels)
-        for wrong, what in (
-            (found["type"] > 1, "is of an unknown type"),
-            (found["source"] >= sources, "is of no attribute or label that there is"),
-            (found["target"] >= labels, "is for no label that there is"),
-            (~np.isfinite(found["weight"]), "has a weight that is not finite"),
-        ):
-            if wrong.any():
-                raise FormatError(f"feature {int(np.argmax(wrong))} {what}")
+        for begin in range(0, count, _BLOCK):
+            part = found[begin : begin + _BLOCK]
+            sources = np.where(part["type"] == 0, attributes, labels)
+            for wrong, what in (
+                (part["type"] > 1, "is of an unknown type"),
+                (part["source"] >= sources, "is of no attribute or label that there is"),
+                (part["target"] >= labels, "is for no label that there is"),
+                (~np.isfinite(part["weight"]), "has a weight that is not finite"),
+            ):
+                if wrong.any():
+                    raise FormatError(f"feature {begin + int(np.argmax(wrong))} {what}")
         return found
 
     def chunk(self, at: int, name: bytes) -> int:
@@ -204,17 +211,24 @@ class _Reader:
         return int(count)
 
     @staticmethod
-    def ordered(features: Array, labels: int) -> Array:
-        """By source, then by target, each pair once."""
-        keys = features["source"].astype(np.int64) * max(labels, 1) + features["target"]
-        if np.any(np.diff(keys) <= 0):
-            order = np.argsort(keys, kind="stable")
-            features, keys = features[order], keys[order]
-            twice = np.flatnonzero(np.diff(keys) == 0)
-            if len(twice):
-                source, target = divmod(int(keys[twice[0]]), max(labels, 1))
-                raise FormatError(f"two features are of {source} for label {target}")
-        return features
+    def ordered(features: Array, mine: NDArray[np.bool_], labels: int) -> Any:
+        """Where some features are, by source, then by target; each pair must be there once."""
+        order: Any = np.flatnonzero(mine).astype(np.int32)
+        if len(order) and order[-1] - order[0] + 1 == len(order):  # as CRFsuite writes them
+            order = slice(int(order[0]), int(order[-1]) + 1)
+        source, target = features["source"][order], features["target"][order]
+        rises = (source[1:] > source[:-1]) | (
+            (source[1:] == source[:-1]) & (target[1:] > target[:-1])
+        )
+        if rises.all():
+            return order
+        keys = source.astype(np.int64) * max(labels, 1) + target
+        sort = np.argsort(keys, kind="stable")
+        twice = np.flatnonzero(np.diff(keys[sort]) == 0)
+        if len(twice):
+            pair = divmod(int(keys[sort[twice[0]]]), max(labels, 1))
+            raise FormatError(f"two features are of {pair[0]} for label {pair[1]}")
+        return np.arange(len(features), dtype=np.int32)[order][sort]
 
     def names(self, field: str, count: int, what: str) -> Names:
         """The strings of a dictionary."""
@@ -245,7 +259,7 @@ class _Reader:
             raise FormatError(what.replace("#", str(int(np.argmax(wrong)))))
 
     def check_references(
-        self, features: Array, own: NDArray[np.int64], count: int, field: str, name: bytes
+        self, source: Array, order: Any, count: int, field: str, name: bytes
     ) -> None:
         """For each source, the table must list the numbers of its features."""
         at, what = self.header[field], name.decode()
@@ -255,16 +269,23 @@ class _Reader:
         places = self.integers(at + _CHUNK, count, what).astype(np.int64)
         self.raise_for(places + 4 > len(self.data), f"{what}: entry # lies behind the file")
         sizes = self.scattered(places)
+        due = np.bincount(source[order], minlength=count)
+        self.raise_for(sizes != due, f"{what}: entry # does not fit the features")
         self.raise_for(
             places + 4 + 4 * sizes > len(self.data), f"{what}: entry # ends behind the file"
         )
-        sources = features["source"][own].astype(np.int64)
-        due = np.bincount(sources, minlength=count)
-        self.raise_for(sizes != due, f"{what}: entry # does not fit the features")
-        begins = np.repeat(places + 4 - 4 * (np.cumsum(sizes) - sizes), sizes)
-        found = self.scattered(begins + 4 * np.arange(len(own)))
-        wrong = found != own[np.argsort(sources, kind="stable")]
-        self.raise_for(wrong, f"{what}: reference # is not to a feature of its entry")
+        ends = np.cumsum(sizes)
+        numbers = np.arange(len(source), dtype=np.int32)[order]
+        first = 0
+        while first < count:  # so many entries at a time that their references fill a block
+            begin = int(ends[first] - sizes[first])
+            last = max(first + 1, int(np.searchsorted(ends, begin + _BLOCK, side="right")))
+            some, own = sizes[first:last], ends[first:last]
+            shift = np.repeat(places[first:last] + 4 - 4 * (own - some), some)
+            found = self.scattered(shift + 4 * np.arange(begin, begin + len(shift)))
+            wrong = found != numbers[begin : begin + len(shift)]
+            self.raise_for(wrong, f"{what}: a reference is not to a feature of its entry")
+            first = last
 
 
 # ---- writing

@@ -89,13 +89,14 @@ def load(
     *,
     features: Callable[[Any], Any] | None = None,
     edge_features: Callable[[Any], Any] | None = None,
+    encoding: str = "utf-8",
 ) -> Any:
     """The model that a file holds; FormatError if the file is damaged or of no kind that is known.
 
     ``features`` and ``edge_features`` are the functions that the model was trained with, if it was:
-    a file cannot hold them.
+    a file cannot hold them. ``encoding`` is that of the names in the models of other programs.
     """
-    foreign = load_foreign(path, _head(path))
+    foreign = load_foreign(path, _head(path), encoding)
     if foreign is not None:
         return foreign
     contents = native.read(path)

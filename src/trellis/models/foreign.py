@@ -16,6 +16,7 @@ from trellis.features.named import from_names
 from trellis.features.vectorizer import ReadyFeatures
 from trellis.formats import crfpp, crfsuite
 from trellis.formats import wapiti as wapiti_file
+from trellis.formats.strings import pack_strings
 from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
 from trellis.models.layout import Layout
@@ -94,16 +95,17 @@ def _read_wapiti(path: str | os.PathLike[str], encoding: str) -> CRF:
     bare = np.array([name in plain for name in model.observations], np.bool_)
     state = model.cell < count
     bigram = ~state & bare[model.observation] if len(bare) else ~state
-    bigrams = np.bincount(
-        model.cell[bigram] - count, weights=model.weights[bigram], minlength=count * count
-    )
+    bigrams = np.zeros(count * count)
+    np.add.at(bigrams, model.cell[bigram] - count, model.weights[bigram])
     parts, names = [], []
     for mine, shift in ((state, 0), (~state & ~bigram, count)):
         alive, number = np.unique(model.observation[mine], return_inverse=True)
         names.append([model.observations[i] for i in alive])
         parts.append((number, model.cell[mine] - shift, model.weights[mine]))
     features, own, edge_own = from_names(spec, *names)
-    spread = [_spread(part, o, len(n)) for part, o, n in zip(parts, (own, edge_own), names, strict=True)]
+    spread = [
+        _spread(part, o, len(n)) for part, o, n in zip(parts, (own, edge_own), names, strict=True)
+    ]
     return _of_templates(CRF(spec), model.labels, features, spread[0], bigrams, spread[1])
 
 
@@ -207,8 +209,16 @@ def _parts(model: Any) -> crfsuite.Parts:
         data, ends = model.features_.vocabulary.strings()
         names = data.view(np.uint8)
     else:
-        names, ends = crfsuite.pack_strings(model.features_.names())
+        names, ends = pack_strings(model.features_.names())
     before, after = np.divmod(layout.bigram, layout.labels)
     return crfsuite.Parts(
-        labels, names, ends, layout.state_attribute, layout.state_label, states, before, after, bigrams
+        labels,
+        names,
+        ends,
+        layout.state_attribute,
+        layout.state_label,
+        states,
+        before,
+        after,
+        bigrams,
     )

@@ -1,7 +1,7 @@
-"""Reads the messages of a training as they come: which event each one ends, and what it says.
+r"""Reads the messages of a training as they come: which event each one ends, and what it says.
 
 >>> parser = TrainLogParser()
->>> for line in ("Feature generation\\n", "Number of features: 7\\n", "Seconds required: 0.1\\n"):
+>>> for line in ("Feature generation\n", "Number of features: 7\n", "Seconds required: 0.1\n"):
 ...     event = parser.feed(line)
 >>> event, parser.featgen_num_features
 ('featgen_end', 7)
@@ -9,7 +9,7 @@
 
 import fractions
 import re
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 __all__ = ["LabelScore", "TrainLogParser"]
 
@@ -151,7 +151,7 @@ class TrainLogParser:
             self.storing_seconds = float(found[1])
         return "end" if line == "\n" else None
 
-    _STATES = {
+    _STATES: ClassVar = {
         "STARTING": _starting,
         "FEATGEN": _features,
         "AFTER_FEATGEN": _preparing,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["ALIASES", "ALGORITHMS", "TYPES", "Parameter", "parameters_of"]
+__all__ = ["ALGORITHMS", "ALIASES", "TYPES", "Parameter", "parameters_of"]
 
 
 class Parameter(NamedTuple):
@@ -37,9 +37,7 @@ ALGORITHMS: dict[str, tuple[Parameter, ...]] = {
         Parameter("epsilon", 1e-5, "Converged when the gradient is this small beside the weights."),
         _PERIOD,
         Parameter("delta", 1e-5, "Training ends when the loss falls by less than this share."),
-        Parameter(
-            "linesearch", "MoreThuente", "MoreThuente, Backtracking or StrongBacktracking."
-        ),
+        Parameter("linesearch", "MoreThuente", "MoreThuente, Backtracking or StrongBacktracking."),
         Parameter("max_linesearch", 20, "Steps that a line search tries at most."),
     ),
     "l2sgd": (

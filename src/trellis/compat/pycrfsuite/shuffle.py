@@ -1,6 +1,6 @@
 """The order in which CRFsuite's online algorithms see the sequences.
 
-It shuffles with C's ``rand()``, never seeded. Here are the numbers that the C library of Linux gives
+It shuffles with C's ``rand()``, never seeded. Here are the numbers that Linux's C library gives
 then (a lagged Fibonacci generator, xₙ = xₙ₋₃ + xₙ₋₃₁), from their beginning in every training: the
 same call gives the same model, and in a new process CRFsuite's own.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis import _core
+from trellis._core import Tagger as NativeTagger
 from trellis.compat.pycrfsuite._dumpparser import ParsedDump, dumped, parsed
 from trellis.formats import crfsuite
 from trellis.inference import chain
@@ -24,6 +24,13 @@ class Tagger:
 
     A file that is not a whole, consistent model is refused with a ValueError that says why.
     """
+
+    _model: crfsuite.Model | None
+    _core: NativeTagger | None
+    _transition: NDArray[np.float64]
+    _marginals: NDArray[np.float64] | None
+    _log_z: float | None
+    _size: int
 
     def __init__(self) -> None:
         self.close()
@@ -41,23 +48,20 @@ class Tagger:
         return contextlib.closing(self)
 
     def _use(self, model: crfsuite.Model) -> None:
-        core = transition = None
+        self.close()
         if model.labels:
             crf: Any = from_crfsuite(model)
             crf._fitted()
-            core = _core.Tagger(crf.features_.vocabulary, crf._scorer, tuple(model.labels))
-            transition = crf.layout_.transition_matrix(crf.coef_)
-        self._model, self._core, self._transition = model, core, transition
-        self._marginals = None
-        self._log_z: float | None = None
-        self._size = 0
+            self._core = NativeTagger(crf.features_.vocabulary, crf._scorer, tuple(model.labels))
+            self._transition = crf.layout_.transition_matrix(crf.coef_)
+        self._model = model
 
     def close(self) -> None:
         """Let go of the model."""
-        self._model: crfsuite.Model | None = None
-        self._core: _core.Tagger | None = None
-        self._transition: NDArray[np.float64] | None = None
-        self._marginals: NDArray[np.float64] | None = None
+        self._model = self._core = None
+        self._transition = np.zeros((0, 0))
+        self._marginals = self._log_z = None
+        self._size = 0
 
     def labels(self) -> list[str]:
         """The labels of the model, in its order."""
@@ -100,11 +104,11 @@ class Tagger:
             raise ValueError(
                 f"The numbers of items and labels differ: |x| = {len(core)}, |y| = {len(yseq)}"
             )
-        path = [self._number(label) for label in yseq]
+        path = np.array([self._number(label) for label in yseq])
         unary, transition = core.scores(), self._transition
         if self._log_z is None:
-            self._log_z = float(chain.log_partition(unary, transition))
-        score = float(chain.score(unary, transition, labels=path))
+            self._log_z = float(np.asarray(chain.log_partition(unary, transition)))
+        score = float(np.asarray(chain.score(unary, transition, labels=path)))
         return float(np.exp(min(score - self._log_z, 0.0)))
 
     def marginal(self, y: str, pos: int) -> float:
@@ -120,7 +124,7 @@ class Tagger:
             self._marginals = np.asarray(found.unary)
         return float(self._marginals[pos, number])
 
-    def _opened(self) -> _core.Tagger:
+    def _opened(self) -> NativeTagger:
         if self._core is None:
             raise ValueError(_CLOSED)
         return self._core

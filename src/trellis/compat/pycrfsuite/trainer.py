@@ -38,15 +38,17 @@ class BaseTrainer:
     """
 
     verbose: Any
+    _data: Dataset
+    _algorithm: str
+    _parameters: dict[str, Parameter]
+    _values: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "BaseTrainer":
+        """A trainer without data, of L-BFGS."""
         # here, for subclasses that do not call __init__
         self = super().__new__(cls)
         self.verbose = None
         self._data = Dataset()
-        self._algorithm = "lbfgs"
-        self._parameters: dict[str, Parameter] = {}
-        self._values: dict[str, Any] = {}
         self.select("lbfgs")
         return self
 

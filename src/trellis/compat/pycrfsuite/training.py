@@ -1,4 +1,4 @@
-"""CRFsuite's five algorithms by the optimisers of trellis, with CRFsuite's constants and messages."""
+"""CRFsuite's five algorithms by the optimisers of trellis, with its constants and messages."""
 
 import math
 import time
@@ -156,9 +156,7 @@ class _Watch:
 
 def _l2sgd(task: Task) -> Vector:
     own, count, began = task.parameters, len(task.train.lengths), time.process_time()
-    _show(
-        task, "Stochastic Gradient Descent (SGD)", "c2", "max_iterations", "period", "delta"
-    )
+    _show(task, "Stochastic Gradient Descent (SGD)", "c2", "max_iterations", "period", "delta")
     w, best, lowest = np.zeros(task.layout.size), np.zeros(task.layout.size), math.inf
     if count and task.layout.size:
         learner, order = _core.Online(task.data()), Order(count)
@@ -243,7 +241,7 @@ def _calibrated(task: Task, learner: _core.Online, order: Order, lam: float) -> 
     task.say(f"Best learning rate (eta): {best:f}\n")
     task.say(f"Seconds required: {time.process_time() - clock:.3f}\n")
     task.say("\n")
-    return 1.0 / (lam * best)
+    return float(1.0 / (lam * best))
 
 
 # ---- one sequence at a time
@@ -352,9 +350,7 @@ def _report(
     """Precision, recall and F1 of each label; labels that do not occur have none."""
     count = len(labels)
     right = known == found
-    match, model, ref = (
-        np.bincount(a, minlength=count) for a in (known[right], found, known)
-    )
+    match, model, ref = (np.bincount(a, minlength=count) for a in (known[right], found, known))
     lines = ["Performance by label (#match, #model, #ref) (precision, recall, F1):\n"]
     sums = np.zeros(3)
     for name, hit, said, there in zip(labels, match, model, ref, strict=True):

@@ -79,7 +79,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self._tagger: Tagger | None = None
         self._info_cached: ParsedDump | None = None
 
-    def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> "CRF":
+    def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> "CRF":  # noqa: N803
         """Train; with X_dev and y_dev, the log says how well these are labelled as it goes."""
         if (X_dev is None) != (y_dev is None):
             raise ValueError("Pass both X_dev and y_dev to use the holdout data")
