@@ -43,14 +43,17 @@ class Model(NamedTuple):
 
 
 def mapped(path: str | os.PathLike[str]) -> Any:
-    """All bytes of a file, read when they are looked at."""
+    """All bytes of a text file, read when they are looked at; its last line must be whole."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise FormatError("not a regular file")
         if status.st_size == 0:
             raise FormatError("the file is empty")
-        return mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
+        data = mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
+    if data[-1:] != b"\n":
+        raise FormatError("its last line has no end: the file was cut short")
+    return data
 
 
 def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> Model:

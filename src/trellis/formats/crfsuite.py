@@ -161,23 +161,20 @@ class _Reader:
         if encoding != "utf-8":
             data, ends = pack_strings(attributes.decoded("attribute", encoding))
             attributes = Names(data, ends[:-1], np.diff(ends))
-        pairs = features["type"] == 1
-        own = [self.ordered(features, mine, counts[0]) for mine in (~pairs, pairs)]
-        for order, count, field, name in (
-            (own[1], counts[0], "off_labelrefs", b"LFRF"),
-            (own[0], counts[1], "off_attrrefs", b"AFRF"),
-        ):
-            self.check_references(features["source"], order, count, field, name)
-        kinds = (("source", np.int32), ("target", np.uint16), ("weight", np.float64))
-        states = [features[field][own[0]].astype(kind) for field, kind in kinds]
-        bigrams = [features[field][own[1]].astype(kind) for field, kind in kinds]
+        self.check_order(features)
+        first = int(np.count_nonzero(features["type"] == 0))
+        states, bigrams = features[:first], features[first:]
+        self.check_references(states["source"], 0, counts[1], "off_attrrefs", b"AFRF")
+        self.check_references(bigrams["source"], first, counts[0], "off_labelrefs", b"LFRF")
         return Model(
             labels,
             attributes,
-            *states,
-            bigrams[0],
-            bigrams[1].astype(np.int32),
-            bigrams[2],
+            states["source"].astype(np.int32),
+            states["target"].astype(np.uint16),
+            states["weight"].astype(np.float64),
+            bigrams["source"].astype(np.int32),
+            bigrams["target"].astype(np.int32),
+            bigrams["weight"].astype(np.float64),
             self.header,
         )
 
@@ -211,24 +208,16 @@ class _Reader:
         return int(count)
 
     @staticmethod
-    def ordered(features: Array, mine: NDArray[np.bool_], labels: int) -> Any:
-        """Where some features are, by source, then by target; each pair must be there once."""
-        order: Any = np.flatnonzero(mine).astype(np.int32)
-        if len(order) and order[-1] - order[0] + 1 == len(order):  # as CRFsuite writes them
-            order = slice(int(order[0]), int(order[-1]) + 1)
-        source, target = features["source"][order], features["target"][order]
-        rises = (source[1:] > source[:-1]) | (
-            (source[1:] == source[:-1]) & (target[1:] > target[:-1])
-        )
-        if rises.all():
-            return order
-        keys = source.astype(np.int64) * max(labels, 1) + target
-        sort = np.argsort(keys, kind="stable")
-        twice = np.flatnonzero(np.diff(keys[sort]) == 0)
-        if len(twice):
-            pair = divmod(int(keys[sort[twice[0]]]), max(labels, 1))
-            raise FormatError(f"two features are of {pair[0]} for label {pair[1]}")
-        return np.arange(len(features), dtype=np.int32)[order][sort]
+    def check_order(features: Array) -> None:
+        """By type, then by source, then by target: as CRFsuite writes them, each once."""
+        rises = np.zeros(max(len(features) - 1, 0), np.bool_)
+        for field in ("target", "source", "type"):
+            before, after = features[field][:-1], features[field][1:]
+            rises = (after > before) | ((after == before) & rises)
+        if not rises.all():
+            raise FormatError(
+                f"feature {int(np.argmin(rises)) + 1} is out of order, or there twice"
+            )
 
     def names(self, field: str, count: int, what: str) -> Names:
         """The strings of a dictionary."""
@@ -259,9 +248,9 @@ class _Reader:
             raise FormatError(what.replace("#", str(int(np.argmax(wrong)))))
 
     def check_references(
-        self, source: Array, order: Any, count: int, field: str, name: bytes
+        self, source: Array, number: int, count: int, field: str, name: bytes
     ) -> None:
-        """For each source, the table must list the numbers of its features."""
+        """For each source, the table must list its features, which count from ``number`` on."""
         at, what = self.header[field], name.decode()
         listed = self.chunk(at, name)
         if listed < count:
@@ -269,21 +258,20 @@ class _Reader:
         places = self.integers(at + _CHUNK, count, what).astype(np.int64)
         self.raise_for(places + 4 > len(self.data), f"{what}: entry # lies behind the file")
         sizes = self.scattered(places)
-        due = np.bincount(source[order], minlength=count)
+        due = np.bincount(source, minlength=count)
         self.raise_for(sizes != due, f"{what}: entry # does not fit the features")
         self.raise_for(
             places + 4 + 4 * sizes > len(self.data), f"{what}: entry # ends behind the file"
         )
         ends = np.cumsum(sizes)
-        numbers = np.arange(len(source), dtype=np.int32)[order]
         first = 0
         while first < count:  # so many entries at a time that their references fill a block
             begin = int(ends[first] - sizes[first])
             last = max(first + 1, int(np.searchsorted(ends, begin + _BLOCK, side="right")))
             some, own = sizes[first:last], ends[first:last]
             shift = np.repeat(places[first:last] + 4 - 4 * (own - some), some)
-            found = self.scattered(shift + 4 * np.arange(begin, begin + len(shift)))
-            wrong = found != numbers[begin : begin + len(shift)]
+            index = np.arange(begin, begin + len(shift))
+            wrong = self.scattered(shift + 4 * index) != number + index
             self.raise_for(wrong, f"{what}: a reference is not to a feature of its entry")
             first = last
 
