@@ -3,10 +3,12 @@
 One import line is enough, ``from trellis.compat import pycrfsuite``; for programs that import the
 original themselves, `stand_in` puts a face in its place.
 
->>> stand_in("pycrfsuite")
->>> import pycrfsuite
->>> pycrfsuite.Tagger.__module__
-'trellis.compat.pycrfsuite.tagger'
+    from trellis.compat import stand_in
+    stand_in("pycrfsuite")
+    import usaddress              # and all that imports pycrfsuite from now on
+
+>>> FACES
+('pycrfsuite', 'sklearn_crfsuite', 'torchcrf')
 """
 
 import sys
