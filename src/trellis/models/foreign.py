@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trellis.errors import FormatError, InputError
 from trellis.features import templates, wapiti
-from trellis.features.named import from_names
+from trellis.features.names import from_names
 from trellis.features.vectorizer import ReadyFeatures
 from trellis.formats import crfpp, crfsuite
 from trellis.formats import wapiti as wapiti_file

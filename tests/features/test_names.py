@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trellis.errors import InputError
 from trellis.features import templates
-from trellis.features.named import cut, from_names
+from trellis.features.names import cut, from_names
 
 TEXT = st.text("ab/", max_size=5)
 
