@@ -32,7 +32,7 @@ class Tagger {
 
   void set(nb::handle sequence) {
     ItemSequence* items = nullptr;
-    if (nb::try_cast(sequence, items, false)) return score(items->reading());
+    if (nb::try_cast(sequence, items, false) && items != nullptr) return score(items->reading());
     reading_.clear();
     length_ = 0;
     ItemSequence::read(sequence, reading_);

@@ -21,7 +21,7 @@ class ItemSequence {
  public:
   explicit ItemSequence(nanobind::handle sequence) {
     ItemSequence* other = nullptr;
-    if (nanobind::try_cast(sequence, other, false)) {
+    if (nanobind::try_cast(sequence, other, false) && other != nullptr) {  // None casts, too
       reading_ = other->reading_;
     } else {
       read(sequence, reading_);

@@ -56,8 +56,10 @@ def test_bad_items(bad: Any, tagger: Tagger) -> None:
     for use in (ItemSequence, tagger.tag):
         with pytest.raises(ValueError, match="position 0"):
             use(bad)
-    with pytest.raises(TypeError):
-        ItemSequence(5)
+    for nothing in (5, None):
+        for use in (ItemSequence, tagger.set):
+            with pytest.raises(TypeError):
+                use(nothing)
 
 
 def test_everything_is_as_in_the_original(path: str, tagger: Tagger, tmp_path: Path) -> None:

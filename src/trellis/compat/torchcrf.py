@@ -19,7 +19,7 @@ __all__ = ["CRF"]
 _REDUCTIONS = ("none", "sum", "mean", "token_mean")
 
 
-class CRF(_CRF):  # type: ignore[misc]
+class CRF(_CRF):
     """A linear-chain CRF over emissions (steps, batch, tags), or batch first.
 
     Parameters are named ``start_transitions``, ``end_transitions`` and ``transitions``.
