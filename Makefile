@@ -10,7 +10,7 @@ CPP_TESTS = $(BIN)/cmake --build $(1) && $(BIN)/ctest --output-on-failure --test
 PIP := bin/python -m pip --disable-pip-version-check install --quiet
 EDITED := --no-build-isolation --no-deps --force-reinstall
 
-.PHONY: demo test cpptest pytest lint format sanitize docs bench clean help
+.PHONY: demo test cpptest pytest lint format sanitize docs bench compat clean help
 
 help:  ## say what each verb does
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -46,7 +46,7 @@ sanitize: $(VENV)/sanitize/installed  ## C++ tests and tests of native code unde
 	$(BIN)/cmake -S . -B $(BUILD)/sanitize-threads $(NINJA) -DTRELLIS_SANITIZE=thread
 	export TSAN_OPTIONS=die_after_fork=0; $(call CPP_TESTS,$(BUILD)/sanitize-threads) -R 'test_chain|test_ctc|test_graph|test_thread_pool|test_vectors|test_objective|test_extractor'
 	ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	  $(BIN)/python -m pytest -p no:cacheprovider -m 'not slow' tests/inference tests/features tests/optim/test_online.py tests/models/test_crf.py tests/models/test_partial.py tests/models/test_sparse_transitions.py $(ARGS)
+	  $(BIN)/python -m pytest -p no:cacheprovider -m 'not slow' tests/inference tests/features tests/optim/test_online.py tests/models/test_crf.py tests/models/test_partial.py tests/models/test_sparse_transitions.py tests/formats/test_crfsuite_file.py tests/formats/test_foreign_damage.py tests/compat/test_pycrfsuite_tagger.py $(ARGS)
 
 docs: $(VENV)/docs/installed  ## the documentation as a site, in build/docs
 	$(VENV)/docs/bin/python -m sphinx -W -q -b html docs $(BUILD)/docs
@@ -58,6 +58,9 @@ bench: $(VENV)/bench/installed  ## measure against the peers (minutes; a quiet m
 	$(VENV)/bench/bin/python benchmarks/crf_tag.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/ctc.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/graph.py $(ARGS)
+
+compat:  ## other libraries' own tests, and programs built on them, over our faces (minutes)
+	$(PYTHON) benchmarks/compat.py $(ARGS)
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) $(BUILD) dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -35,8 +35,10 @@ NB_MODULE(_core, m) {
   bind_graph(m);
   bind_grid(m);
   bind_vocabulary(m);
+  bind_formats(m);
   bind_loglinear(m);
   bind_ngram(m);
   bind_ctc_words(m);
   bind_optim(m);
+  bind_tagger(m);
 }

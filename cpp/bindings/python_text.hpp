@@ -11,9 +11,21 @@
 
 namespace trellis {
 
+// A sequence of -1 is the only one there is.
 [[noreturn]] inline void fail(std::int64_t sequence, std::int64_t position, const std::string& what) {
-  throw std::invalid_argument("sequence " + std::to_string(sequence) + ", position " +
-                              std::to_string(position) + ": " + what);
+  const std::string where = sequence < 0 ? "" : "sequence " + std::to_string(sequence) + ", ";
+  throw std::invalid_argument(where + "position " + std::to_string(position) + ": " + what);
+}
+
+inline bool valid_utf8(std::string_view bytes) {
+  for (const char c : bytes) {
+    if (static_cast<unsigned char>(c) < 0x80) continue;
+    PyObject* text = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr);
+    if (text == nullptr) PyErr_Clear();
+    Py_XDECREF(text);
+    return text != nullptr;
+  }
+  return true;
 }
 
 inline std::string type_name(PyObject* object) {

@@ -238,7 +238,7 @@ struct SeenCells {
 };
 
 // cell: of each row, -1 if not known; then all of `allowed` (rows, cells) count, if given. An attribute
-// is kept with a cell if its values, times the rows' weights, sum to at least min_sum, or if that is 0.
+// is kept with a cell if its values, times the rows' weights, sum to at least min_sum (-inf: always).
 inline SeenCells seen_cells(const Attributes& x, std::int64_t attributes, int cells,
                             const std::int32_t* cell, const bool* allowed, const double* weight,
                             double min_sum) {
@@ -280,7 +280,7 @@ inline SeenCells seen_cells(const Attributes& x, std::int64_t attributes, int ce
     }
     std::sort(mine.begin(), mine.end());
     for (const std::int32_t c : mine) {
-      if (min_sum <= 0.0 || sum[c] >= min_sum) seen.cell.push_back(c);
+      if (sum[c] >= min_sum) seen.cell.push_back(c);
       sum[c] = 0.0;
       touched[c] = 0;
     }

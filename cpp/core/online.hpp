@@ -217,13 +217,16 @@ inline double sgd_epoch(OnlineLearner& learner, const std::int64_t* order, std::
   return loss;
 }
 
-// total accumulates (steps so far) * change, from which the average follows; returns the wrong labels.
+// total accumulates (steps so far) * change, from which the average follows; returns the wrong labels,
+// and those of each sequence in `each`, if that is not null.
 inline std::int64_t perceptron_epoch(OnlineLearner& learner, const std::int64_t* order,
-                                     std::int64_t count, double* w, double* total, std::int64_t* steps) {
+                                     std::int64_t count, double* w, double* total, std::int64_t* steps,
+                                     std::int64_t* each = nullptr) {
   std::int64_t errors = 0;
   for (std::int64_t k = 0; k < count; ++k, ++*steps) {
     const auto mistake = learner.predict(order[k], w);
     errors += mistake.errors;
+    if (each != nullptr) each[k] = mistake.errors;
     if (mistake.errors == 0) continue;
     const double far = learner.weight(order[k]);
     for (const Change& c : learner.difference(order[k])) {

@@ -316,11 +316,12 @@ def report(
 
 @app.command()
 def convert(
-    source: Annotated[Path, typer.Argument(help="Data with labels.", metavar="FROM")],
+    source: Annotated[Path, typer.Argument(help="Data with labels, or a model.", metavar="FROM")],
     target: Annotated[Path, typer.Argument(help="The file to write.", metavar="TO")],
     source_format: Annotated[str | None, typer.Option("--from", help="Format of FROM.")] = None,
     target_format: Annotated[
-        str | None, typer.Option("--to", help="Format of TO: conll, jsonl or markup.")
+        str | None,
+        typer.Option("--to", help="Format of TO: conll, jsonl, markup; trellis, crfsuite."),
     ] = None,
     scheme: Annotated[
         str | None, typer.Option(help="Tagging scheme to write: BIO, BILOU, BIOES, IOB1 ...")
@@ -329,13 +330,17 @@ def convert(
     label: Label = None,
     quiet: Quiet = False,
 ) -> None:
-    """Turn data from one format, or tagging scheme, into another.
+    """Turn data, or a model, from one format into another; data also by tagging scheme.
+
+    Models of CRFsuite, CRF++ (as text) and Wapiti are read; CRFsuite's are written.
 
     **Examples**
 
     `trellis convert train.conll train.jsonl`
 
     `trellis convert train.jsonl train.conll --scheme BILOU`
+
+    `trellis convert names.crfsuite names.trellis`
     """
     from trellis.app.convert import run
 

@@ -1,4 +1,4 @@
-"""`trellis convert`: a corpus from one format, or tagging scheme, to another."""
+"""`trellis convert`: a corpus or a model from one format, or tagging scheme, to another."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from trellis.errors import InputError
 from trellis.formats.atomic import replacing
 
 __all__ = ["run"]
+
+_MODELS = {".trellis": "trellis", ".crfsuite": "crfsuite"}
 
 
 def run(
@@ -22,9 +24,18 @@ def run(
 ) -> None:
     """Read one file and write the other."""
     check_writable(target)
+    kind = target_format or _MODELS.get(target.suffix.lower())
+    if kind is not None and kind in _MODELS.values():
+        if source_format or scheme:
+            raise InputError(f"{target}: --from and --scheme are for data, not for models")
+        _convert_model(source, target, kind, quiet)
+        return
     target_format = target_format or corpus.format_by_name(target)
     if target_format is None:
-        raise InputError(f"{target}: its name says no format: add --to conll, jsonl or markup")
+        raise InputError(
+            f"{target}: its name says no format: add --to conll, jsonl or markup, "
+            "or for a model trellis or crfsuite"
+        )
     X, y = corpus.read(source, source_format, layout)
     found = tags.detect({label for own in y for label in own}, otherwise="plain")
     if scheme and scheme != found:
@@ -37,3 +48,13 @@ def run(
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     say(f"{target}: {len(X):,} sequences, {sum(map(len, X)):,} tokens", quiet=quiet)
+
+
+def _convert_model(source: Path, target: Path, kind: str, quiet: bool) -> None:
+    from trellis.models.files import load, save
+    from trellis.models.foreign import save_crfsuite
+
+    model = load(source)
+    (save_crfsuite if kind == "crfsuite" else save)(model, target)
+    labels, weights = len(model.classes_), getattr(model, "coef_", ())
+    say(f"{target}: {labels:,} labels, {len(weights):,} weights", quiet=quiet)

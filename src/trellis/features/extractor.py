@@ -59,6 +59,21 @@ class TemplateFeatures:
         """Whether any template is one of transitions, other than the plain label bigram."""
         return any(t.edge and t.parts for t in self.spec.templates)
 
+    @property
+    def literals(self) -> list[tuple[str, ...]]:
+        """The text around the values of templates: a key begins with a number of these."""
+        return self._literals
+
+    @property
+    def values(self) -> list[str]:
+        """All values that fields have made, by number; the first are those outside a sequence."""
+        return self._strings(raw=False)
+
+    @property
+    def key_size(self) -> int:
+        """How many numbers a key has: the literals, and as many values as a template has parts."""
+        return self._core.key_size
+
     def names(self, edge: bool = False) -> list[str]:
         """What each attribute is called."""
         values = self._strings(raw=False)

@@ -121,6 +121,28 @@ class ReadyFeatures:
             raise InputError(str(error)) from None
         return features
 
+    @classmethod
+    def from_bytes(
+        cls, data: NDArray[np.uint8], begin: NDArray[np.int64], size: NDArray[np.int64]
+    ) -> "ReadyFeatures":
+        """Attribute i is called ``data[begin[i] : begin[i] + size[i]]``, in UTF-8 and without NUL.
+
+        >>> text = np.frombuffer(b"..bias.w=Rome", np.uint8)
+        >>> ReadyFeatures.from_bytes(text, np.array([2, 7]), np.array([4, 6])).names()
+        ['bias', 'w=Rome']
+        """
+        features = cls()
+        try:
+            features._names.restore_from(data, begin, size)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        return features
+
+    @property
+    def vocabulary(self) -> _core.Vocabulary:
+        """The names, as the core knows them."""
+        return self._names
+
     def __getstate__(self) -> dict[str, Any]:
         names = {"names": self.names(), "edge_names": self.names(edge=True)}
         return {"make": self.make, "make_edges": self.make_edges, "strings": names}

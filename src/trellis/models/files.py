@@ -1,4 +1,7 @@
-"""Models as ``.trellis`` files: `save` writes one, `load` gives back a model of the right class."""
+"""Models as ``.trellis`` files: `save` writes one, `load` gives back a model of the right class.
+
+`load` also reads the models of CRFsuite, CRF++ (as text) and Wapiti.
+"""
 
 import os
 from collections.abc import Callable
@@ -16,6 +19,7 @@ from trellis.models.decoding import as_array
 from trellis.models.field_model import FieldModel
 from trellis.models.graph_crf import GraphCRF
 from trellis.models.grid_crf import GridCRF
+from trellis.models.foreign import load_foreign
 from trellis.models.hmm import HMM
 from trellis.models.labels import constraints_for
 from trellis.models.layout import Layout
@@ -107,12 +111,16 @@ def load(
     *,
     features: Callable[[Any], Any] | None = None,
     edge_features: Callable[[Any], Any] | None = None,
+    encoding: str = "utf-8",
 ) -> Any:
-    """The model that a file holds; FormatError if the file is damaged or not one of trellis.
+    """The model that a file holds; FormatError if the file is damaged or of no kind that is known.
 
     ``features`` and ``edge_features`` are the functions that the model was trained with, if it was:
-    a file cannot hold them.
+    a file cannot hold them. ``encoding`` is that of the names in the models of other programs.
     """
+    foreign = load_foreign(path, _head(path), encoding)
+    if foreign is not None:
+        return foreign
     contents = native.read(path)
     if contents.kind not in _KINDS:
         raise FormatError(f"{path}: holds a model of kind {contents.kind!r}, which is unknown")
@@ -130,6 +138,14 @@ def load(
             if value is not None:
                 model.set_params(**{name: value})
     return model
+
+
+def _head(path: str | os.PathLike[str]) -> bytes:
+    """How a regular file begins: of anything else, `native.read` says what is wrong."""
+    if not os.path.isfile(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read(16)
 
 
 def _training(model: Any) -> dict[str, Any]:

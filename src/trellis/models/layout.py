@@ -153,7 +153,7 @@ def design(
     if batch.edges is None:
         return layout
     edge_begin, edge_bigram = _core.seen(
-        batch.edges.native(), attributes[1], count * count, cells, None, per_row, min_count
+        batch.edges.native(), attributes[1], count * count, cells, None, per_row, _least(min_count)
     )
     if transitions == "all":
         kept = np.diff(edge_begin) > 0
@@ -174,7 +174,13 @@ def _seen(
     if allowed is not None:
         # where nothing at all is known, nothing was seen
         allowed = allowed & ~allowed.all(axis=1, keepdims=True) if count > 1 else allowed
-    return _core.seen(rows.native(), attributes, count, known.label, allowed, per_row, min_count)
+    least = _least(min_count)
+    return _core.seen(rows.native(), attributes, count, known.label, allowed, per_row, least)
+
+
+def _least(min_count: float) -> float:
+    """With 0, all that was seen is kept: negative values too."""
+    return min_count if min_count > 0 else -np.inf
 
 
 def _bigrams(

@@ -1,0 +1,130 @@
+// The dictionary inside CRFsuite's model files: strings, numbered from 0, in 256 hash tables.
+//
+//     header (24 bytes) | 256 x (table offset, slots) | records | tables | offset of each record
+//
+// A record is (number, size with NUL, string, NUL). Table h mod 256 of hash h has two slots, (hash,
+// record offset), for each of its strings; a string lies in the first free one from (h >> 8) mod slots
+// on. All integers are uint32, little-endian; offsets count from the header.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+namespace trellis::cqdb {
+
+inline std::uint32_t rotate(std::uint32_t x, int k) { return x << k | x >> (32 - k); }
+
+// Bob Jenkins' lookup3, hashlittle() with seed 0, of a string and the NUL behind it.
+inline std::uint32_t hash(std::string_view s) {
+  std::size_t left = s.size() + 1;
+  std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(left), b = a, c = a;
+  const char* p = s.data();
+  const auto take = [&](std::size_t count) {
+    unsigned char block[12] = {};  // what lies behind the string is 0, as its NUL is
+    const std::size_t own = std::min(count, static_cast<std::size_t>(s.data() + s.size() - p));
+    if (own > 0) std::memcpy(block, p, own);
+    const auto word = [&](int k) {
+      return block[k] | std::uint32_t{block[k + 1]} << 8 | std::uint32_t{block[k + 2]} << 16 |
+             std::uint32_t{block[k + 3]} << 24;
+    };
+    a += word(0);
+    b += word(4);
+    c += word(8);
+    p += own;
+    left -= count;
+  };
+  while (left > 12) {
+    take(12);
+    a = (a - c) ^ rotate(c, 4), c += b;
+    b = (b - a) ^ rotate(a, 6), a += c;
+    c = (c - b) ^ rotate(b, 8), b += a;
+    a = (a - c) ^ rotate(c, 16), c += b;
+    b = (b - a) ^ rotate(a, 19), a += c;
+    c = (c - b) ^ rotate(b, 4), b += a;
+  }
+  take(left);
+  c = (c ^ b) - rotate(b, 14);
+  a = (a ^ c) - rotate(c, 11);
+  b = (b ^ a) - rotate(a, 25);
+  c = (c ^ b) - rotate(b, 16);
+  a = (a ^ c) - rotate(c, 4);
+  b = (b ^ a) - rotate(a, 14);
+  return (c ^ b) - rotate(b, 24);
+}
+
+inline constexpr std::size_t kTables = 256, kHeader = 24, kData = kHeader + 8 * kTables;
+
+class Writer {
+ public:
+  Writer() : tables_(kTables) { bytes_.resize(kData); }
+
+  // The strings get the numbers 0, 1, 2 ...
+  void put(std::string_view s) {
+    const std::uint32_t offset = place(), h = hash(s);
+    append(static_cast<std::uint32_t>(records_.size()));
+    append(static_cast<std::uint32_t>(s.size() + 1));
+    bytes_.insert(bytes_.end(), s.begin(), s.end());
+    bytes_.push_back(0);
+    tables_[h % kTables].push_back({h, offset});
+    records_.push_back(offset);
+  }
+
+  std::vector<std::uint8_t> finish() {
+    std::uint32_t at = kHeader;
+    for (const std::vector<Slot>& table : tables_) {
+      const auto slots = static_cast<std::uint32_t>(2 * table.size());
+      set(at, slots == 0 ? 0 : place());
+      set(at + 4, slots);
+      at += 8;
+      append(table);
+    }
+    const std::uint32_t backward = records_.empty() ? 0 : place();
+    for (const std::uint32_t offset : records_) append(offset);
+    std::memcpy(bytes_.data(), "CQDB", 4);
+    set(4, place());
+    set(8, 0);            // flags
+    set(12, 0x62445371);  // tells the byte order
+    set(16, static_cast<std::uint32_t>(records_.size()));
+    set(20, backward);
+    return std::move(bytes_);
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t hash, offset;
+  };
+
+  std::uint32_t place() const {
+    if (bytes_.size() > 0xffffffff) throw std::length_error("4 GiB of names");
+    return static_cast<std::uint32_t>(bytes_.size());
+  }
+  void set(std::size_t at, std::uint32_t value) {
+    for (int k = 0; k < 4; ++k) bytes_[at + k] = static_cast<std::uint8_t>(value >> 8 * k);
+  }
+  void append(std::uint32_t value) {
+    bytes_.resize(bytes_.size() + 4);
+    set(bytes_.size() - 4, value);
+  }
+  void append(const std::vector<Slot>& table) {
+    std::vector<Slot> slots(2 * table.size(), Slot{0, 0});
+    for (const Slot& own : table) {
+      std::size_t k = (own.hash >> 8) % slots.size();
+      while (slots[k].offset != 0) k = (k + 1) % slots.size();
+      slots[k] = own;
+    }
+    for (const Slot& own : slots) {
+      append(own.hash);
+      append(own.offset);
+    }
+  }
+
+  std::vector<std::uint8_t> bytes_;
+  std::vector<std::vector<Slot>> tables_;
+  std::vector<std::uint32_t> records_;
+};
+
+}  // namespace trellis::cqdb

@@ -1,0 +1,71 @@
+"""What `Tagger.info` returns, and the text of `Tagger.dump`."""
+
+from collections.abc import Iterator
+
+from trellis.formats.crfsuite import Model
+
+__all__ = ["ParsedDump", "dumped", "parsed"]
+
+
+class ParsedDump:
+    """The inside of a model: names, and weights rounded to six digits as in a dump."""
+
+    def __init__(self) -> None:
+        self.header: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
+        """Number of each label, as a str."""
+        self.attributes: dict[str, str] = {}
+        self.transitions: dict[tuple[str, str], float] = {}
+        """Weight of (label, next label)."""
+        self.state_features: dict[tuple[str, str], float] = {}
+        """Weight of (attribute, label)."""
+
+
+def parsed(model: Model) -> ParsedDump:
+    """All of a model."""
+    found = ParsedDump()
+    found.header = dict(_header(model))
+    attributes = model.attributes.decoded("attribute")
+    found.labels = {name: str(n) for n, name in enumerate(model.labels)}
+    found.attributes = {name: str(n) for n, name in enumerate(attributes)}
+    for before, after, weight in _transitions(model):
+        found.transitions[before, after] = float(weight)
+    for attribute, label, weight in _states(model, attributes):
+        found.state_features[attribute, label] = float(weight)
+    return found
+
+
+def dumped(model: Model) -> Iterator[str]:
+    """The lines that CRFsuite's dump has."""
+    attributes = model.attributes.decoded("attribute")
+    sections = {
+        "FILEHEADER": (f"  {key}: {value}" for key, value in _header(model)),
+        "LABELS": (f"  {n:5d}: {name}" for n, name in enumerate(model.labels)),
+        "ATTRIBUTES": (f"  {n:5d}: {name}" for n, name in enumerate(attributes)),
+        "TRANSITIONS": (f"  (1) {a} --> {b}: {w}" for a, b, w in _transitions(model)),
+        "STATE_FEATURES": (f"  (0) {a} --> {b}: {w}" for a, b, w in _states(model, attributes)),
+    }
+    for name, lines in sections.items():
+        yield f"{name} = {{\n"
+        for line in lines:
+            yield line + "\n"
+        yield "}\n\n"
+
+
+def _header(model: Model) -> Iterator[tuple[str, str]]:
+    yield "magic", "lCRF"
+    for key, value in model.header.items():
+        if key == "version":
+            yield "type", "FOMC"
+        yield key, f"0x{value:X}" if key.startswith("off_") else str(value)
+
+
+def _transitions(model: Model) -> Iterator[tuple[str, str, str]]:
+    for before, after, weight in zip(model.before, model.after, model.bigram_weight, strict=True):
+        yield model.labels[before], model.labels[after], f"{weight:f}"
+
+
+def _states(model: Model, attributes: list[str]) -> Iterator[tuple[str, str, str]]:
+    columns = (model.state_attribute, model.state_label, model.state_weight)
+    for attribute, label, weight in zip(*(c.tolist() for c in columns), strict=True):
+        yield attributes[attribute], model.labels[label], f"{weight:f}"

@@ -1,0 +1,161 @@
+r"""Reads the messages of a training as they come: which event each one ends, and what it says.
+
+>>> parser = TrainLogParser()
+>>> for line in ("Feature generation\n", "Number of features: 7\n", "Seconds required: 0.1\n"):
+...     event = parser.feed(line)
+>>> event, parser.featgen_num_features
+('featgen_end', 7)
+"""
+
+import fractions
+import re
+from typing import Any, ClassVar, NamedTuple
+
+__all__ = ["LabelScore", "TrainLogParser"]
+
+
+class LabelScore(NamedTuple):
+    """How well one label was found in the holdout data."""
+
+    match: int
+    model: int
+    ref: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+_NUMBERS = (
+    ("loss", float, re.compile(r"Loss: (\d+\.\d+)")),
+    ("feature_norm", float, re.compile(r"Feature norm: (\d+\.\d+)")),
+    ("error_norm", float, re.compile(r"Error norm: (\d+\.\d+)")),
+    ("active_features", int, re.compile(r"Active features: (\d+)")),
+    ("linesearch_trials", int, re.compile(r"Line search trials: (\d+)")),
+    ("linesearch_step", float, re.compile(r"Line search step: (\d+\.\d+)")),
+    ("time", float, re.compile(r"Seconds required for this iteration: (\d+\.\d+)")),
+)
+_SHARES = (
+    ("item_accuracy", re.compile(r"Item accuracy: (\d+) / (\d+)")),
+    ("instance_accuracy", re.compile(r"Instance accuracy: (\d+) / (\d+)")),
+)
+_AVERAGES = re.compile(r"Macro-average precision, recall, F1: \((\S+), (\S+), (\S+)\)")
+_LABEL = re.compile(r" {4}(.+): \((\d+), (\d+), (\d+)\) \((\S+), (\S+), (\S+)\)")
+_HEAD = re.compile(r"\*{5} (?:Iteration|Epoch) #(\d+) \*{5}\n")
+_SECONDS = re.compile(r"Seconds required: (\d+\.\d+)")
+_FEATURES = re.compile(r"Number of features: (\d+)")
+_TOTAL = re.compile(r"Total seconds required for training: (\d+\.\d+)")
+
+
+class TrainLogParser:
+    """The log of one training: `iterations` and `last_iteration` are dicts of what was logged."""
+
+    def __init__(self) -> None:
+        self.state: str | None = None
+        self.featgen_percent = -2
+        self.featgen_num_features: int | None = None
+        self.featgen_seconds: float | None = None
+        self.training_seconds: float | None = None
+        self.storing_seconds: float | None = None
+        self.iterations: list[dict[str, Any]] = []
+        self.last_iteration: dict[str, Any] | None = None
+        self.log: list[str] = []
+        self.events: list[tuple[str, int, int]] = []
+        """What happened, and from which line to which it was logged."""
+
+    @property
+    def last_log(self) -> str:
+        """The lines of the last event."""
+        _, begin, end = self.events[-1]
+        return "".join(self.log[begin:end])
+
+    def feed(self, line: str) -> str | None:
+        """One message; the event that it ends, if any."""
+        self.log.append(line)
+        if self.state is None:
+            self.state = "STARTING"
+            self._starting(line)
+            self.events.append(("start", 0, 1))
+            return "start"
+        event = self._STATES[self.state](self, line)
+        if event is not None:
+            # these two are known by the first line of what follows
+            end = len(self.log) - (event in ("prepared", "optimization_end"))
+            self.events.append((event, self.events[-1][2], end))
+        return event
+
+    def _starting(self, line: str) -> str | None:
+        if line.startswith("Feature generation"):
+            self.state = "FEATGEN"
+        return None
+
+    def _features(self, line: str) -> str | None:
+        if line.isdigit() or line == ".":
+            self.featgen_percent += 2
+            return "featgen_progress"
+        if found := _FEATURES.match(line):
+            self.featgen_num_features = int(found[1])
+        if found := _SECONDS.match(line):
+            self.featgen_seconds = float(found[1])
+            self.state = "AFTER_FEATGEN"
+            return "featgen_end"
+        return None
+
+    def _preparing(self, line: str) -> str | None:
+        if _HEAD.match(line):
+            self.state = "ITERATION"
+            self._iteration(line)
+            return "prepared"
+        if "terminated with error" in line:
+            self.state = "AFTER_ITERATION"
+            return "prepare_error"
+        return None
+
+    def _iteration(self, line: str) -> str | None:
+        if found := _HEAD.match(line):
+            self.last_iteration = {"num": int(found[1]), "scores": {}}
+            self.iterations.append(self.last_iteration)
+        elif line == "\n":
+            self.state = "AFTER_ITERATION"
+            return "iteration"
+        assert self.last_iteration is not None
+        self.last_iteration |= {
+            key: kind(found[1]) for key, kind, rule in _NUMBERS if (found := rule.match(line))
+        }
+        for key, rule in _SHARES:
+            if found := rule.match(line):
+                share = fractions.Fraction(int(found[1]), int(found[2])) if int(found[2]) else 0
+                self.last_iteration |= {key: share, f"{key}_float": float(share)}
+        if found := _AVERAGES.match(line):
+            names = ("avg_precision", "avg_recall", "avg_f1")
+            self.last_iteration |= zip(names, map(float, found.groups()), strict=True)
+        if found := _LABEL.match(line):
+            label, *counts = found.groups()
+            scores = [None if s.startswith("*") else float(s) for s in counts[3:]]
+            own = LabelScore(*map(int, counts[:3]), *scores)
+            self.last_iteration["scores"][label] = own
+        return None
+
+    def _between(self, line: str) -> str | None:
+        if _HEAD.match(line):
+            self.state = "ITERATION"
+            return self._iteration(line)
+        if found := _TOTAL.match(line):
+            self.training_seconds = float(found[1])
+        if line.startswith("Storing the model"):
+            self.state = "STORING"
+            return "optimization_end"
+        return None
+
+    def _storing(self, line: str) -> str | None:
+        if found := _SECONDS.match(line):
+            self.storing_seconds = float(found[1])
+        return "end" if line == "\n" else None
+
+    _STATES: ClassVar = {
+        "STARTING": _starting,
+        "FEATGEN": _features,
+        "AFTER_FEATGEN": _preparing,
+        "ITERATION": _iteration,
+        "AFTER_ITERATION": _between,
+        "STORING": _storing,
+    }

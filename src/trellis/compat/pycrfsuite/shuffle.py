@@ -1,0 +1,53 @@
+"""The order in which CRFsuite's online algorithms see the sequences.
+
+It shuffles with C's ``rand()``, never seeded. Here are the numbers that Linux's C library gives
+then (a lagged Fibonacci generator, xₙ = xₙ₋₃ + xₙ₋₃₁), from their beginning in every training: the
+same call gives the same model, and in a new process CRFsuite's own.
+
+>>> random = CRand()
+>>> [next(random), next(random)]
+[1804289383, 846930886]
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["CRand", "Order"]
+
+
+class CRand(Iterator[int]):
+    """``rand()`` after ``srand(1)``."""
+
+    def __init__(self) -> None:
+        state = [1]
+        for _ in range(30):
+            state.append(16807 * state[-1] % (2**31 - 1))
+        self._last = deque(state, maxlen=31)
+        for _ in range(3):
+            self._last.append(self._last[0])
+        for _ in range(310):
+            next(self)
+
+    def __next__(self) -> int:
+        value = (self._last[0] + self._last[-3]) & 0xFFFFFFFF
+        self._last.append(value)
+        return value >> 1
+
+
+class Order:
+    """A permutation that is shuffled further each time."""
+
+    def __init__(self, count: int) -> None:
+        self._random = CRand()
+        self._order = list(range(count))
+
+    def shuffled(self) -> NDArray[np.int64]:
+        """Every element changes places with one drawn from all."""
+        order, count = self._order, len(self._order)
+        for i in range(count):
+            j = next(self._random) % count
+            order[i], order[j] = order[j], order[i]
+        return np.array(order, np.int64)

@@ -1,0 +1,153 @@
+"""One sequence at a time through a model: labels, probabilities, marginals."""
+
+import contextlib
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis._core import Tagger as NativeTagger
+from trellis.compat.pycrfsuite._dumpparser import ParsedDump, dumped, parsed
+from trellis.formats import crfsuite
+from trellis.inference import chain
+from trellis.models.foreign import from_crfsuite
+
+__all__ = ["Tagger"]
+
+_CLOSED = "The tagger is not opened"
+
+
+class Tagger:
+    """Labels sequences with a CRFsuite model.
+
+    A file that is not a whole, consistent model is refused with a ValueError that says why.
+    """
+
+    _model: crfsuite.Model | None
+    _core: NativeTagger | None
+    _transition: NDArray[np.float64]
+    _marginals: NDArray[np.float64] | None
+    _log_z: float | None
+    _size: int
+
+    def __init__(self) -> None:
+        self.close()
+
+    def open(self, name: str) -> "contextlib.closing[Tagger]":
+        """Read a model file; in a ``with`` statement the tagger is closed at its end."""
+        self._use(crfsuite.read(name))
+        return contextlib.closing(self)
+
+    def open_inmemory(self, value: bytes) -> "contextlib.closing[Tagger]":
+        """The same for the bytes of a model file."""
+        if not isinstance(value, bytes):
+            raise TypeError(f"expected bytes, {type(value).__name__} found")
+        self._use(crfsuite.parse(value))
+        return contextlib.closing(self)
+
+    def _use(self, model: crfsuite.Model) -> None:
+        self.close()
+        if model.labels:
+            crf: Any = from_crfsuite(model)
+            crf._fitted()
+            self._core = NativeTagger(crf.features_.vocabulary, crf._scorer, tuple(model.labels))
+            self._transition = crf.layout_.transition_matrix(crf.coef_)
+        self._model = model
+
+    def close(self) -> None:
+        """Let go of the model."""
+        self._model = self._core = None
+        self._transition = np.zeros((0, 0))
+        self._marginals = self._log_z = None
+        self._size = 0
+
+    def labels(self) -> list[str]:
+        """The labels of the model, in its order."""
+        if self._model is None:
+            raise ValueError(_CLOSED)
+        return list(self._model.labels)
+
+    def set(self, xseq: Any) -> None:
+        """Take a sequence of items, or an `ItemSequence`, for the calls that follow."""
+        if self._core is None:
+            self._size = self._without_labels(xseq)
+            return
+        self._core.set(xseq)
+        self._marginals = self._log_z = None
+
+    def _without_labels(self, xseq: Any) -> int:
+        """A model of an empty training set can be opened, but says nothing."""
+        if self._model is None:
+            raise ValueError(_CLOSED)
+        return len(xseq)
+
+    def tag(self, xseq: Any = None) -> list[str]:
+        """The best labels of a sequence, or of the one that was set last."""
+        if xseq is not None:
+            self.set(xseq)
+        if self._core is None:
+            if self._model is None:
+                raise ValueError(_CLOSED)
+            if self._size:
+                raise RuntimeError("Failed to convert a label identifier to string.")
+            return []
+        return self._core.best()
+
+    def probability(self, yseq: Iterable[str]) -> float:
+        """p(labels | sequence) for the sequence that was set last."""
+        core, yseq = self._opened(), list(yseq)
+        if not len(core):
+            return 0.0
+        if len(yseq) != len(core):
+            raise ValueError(
+                f"The numbers of items and labels differ: |x| = {len(core)}, |y| = {len(yseq)}"
+            )
+        path = np.array([self._number(label) for label in yseq])
+        unary, transition = core.scores(), self._transition
+        if self._log_z is None:
+            self._log_z = float(np.asarray(chain.log_partition(unary, transition)))
+        score = float(np.asarray(chain.score(unary, transition, labels=path)))
+        return float(np.exp(min(score - self._log_z, 0.0)))
+
+    def marginal(self, y: str, pos: int) -> float:
+        """p(label at a position | sequence) for the sequence that was set last."""
+        core = self._opened()
+        if not len(core):
+            return 0.0
+        if not 0 <= pos < len(core):
+            raise ValueError(f"The position, {pos} is out of range of {len(core)}")
+        number = self._number(y)
+        if self._marginals is None:
+            found = chain.marginals(core.scores(), self._transition)
+            self._marginals = np.asarray(found.unary)
+        return float(self._marginals[pos, number])
+
+    def _opened(self) -> NativeTagger:
+        if self._core is None:
+            raise ValueError(_CLOSED)
+        return self._core
+
+    def _number(self, label: str) -> int:
+        assert self._model is not None
+        try:
+            return self._model.labels.index(label)
+        except ValueError:
+            raise RuntimeError(f"Failed to convert into label identifier: {label}") from None
+
+    def dump(self, filename: str | None = None) -> None:
+        """Write the model as text to a file, or to standard output."""
+        if self._model is None:
+            raise RuntimeError("Tagger is closed")
+        if filename is None:
+            sys.stdout.writelines(dumped(self._model))
+            return
+        with open(filename, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(dumped(self._model))
+
+    def info(self) -> ParsedDump:
+        """Labels, attributes and weights as dicts."""
+        if self._model is None:
+            raise RuntimeError("Tagger is closed")
+        return parsed(self._model)

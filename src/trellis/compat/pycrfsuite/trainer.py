@@ -1,0 +1,264 @@
+"""CRFsuite's training, from sequences to a model file."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from trellis.compat.pycrfsuite._logparser import TrainLogParser
+from trellis.compat.pycrfsuite.data import Dataset, features_of
+from trellis.compat.pycrfsuite.parameters import (
+    ALGORITHMS,
+    ALIASES,
+    TYPES,
+    Parameter,
+    parameters_of,
+)
+from trellis.compat.pycrfsuite.training import Task, train
+from trellis.formats import crfsuite
+from trellis.models.layout import Layout
+
+__all__ = ["BaseTrainer", "CRFSuiteError", "Trainer"]
+
+
+class CRFSuiteError(Exception):
+    """CRFsuite's own error, by its code; kept so that ``except`` clauses go on to work."""
+
+    def __init__(self, code: Any) -> None:
+        self.code = code
+        super().__init__(f"Unexpected error {code}")
+
+
+class BaseTrainer:
+    """Collects sequences with their labels, and trains a CRFsuite model of them.
+
+    ``algorithm`` is "lbfgs", "l2sgd", "ap", "pa" or "arow". Messages of the training go to
+    `message`, which prints them if ``verbose``.
+    """
+
+    verbose: Any
+    _data: Dataset
+    _algorithm: str
+    _parameters: dict[str, Parameter]
+    _values: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "BaseTrainer":
+        """A trainer without data, of L-BFGS."""
+        # here, for subclasses that do not call __init__
+        self = super().__new__(cls)
+        self.verbose = None
+        self._data = Dataset()
+        self.select("lbfgs")
+        return self
+
+    def __init__(
+        self,
+        algorithm: str | None = None,
+        params: dict[str, Any] | None = None,
+        verbose: bool = True,
+    ) -> None:
+        if algorithm is not None:
+            self.select(algorithm)
+        if params is not None:
+            self.set_params(params)
+        self.verbose = verbose
+
+    def message(self, message: str) -> None:
+        """Called with each message; to be overridden."""
+        if self.verbose:
+            print(message, end="")
+
+    # ---- settings
+
+    def select(self, algorithm: str, type: str = "crf1d") -> None:
+        """Choose the algorithm; its parameters get their defaults."""
+        name = ALIASES.get(algorithm.lower(), algorithm.lower())
+        if name not in ALGORITHMS or type != "crf1d":
+            raise ValueError(f"Bad arguments: algorithm={name!r}, type={type!r}")
+        self._algorithm, self._parameters = name, parameters_of(name)
+        self._values = {p.name: p.default for p in self._parameters.values()}
+
+    def params(self) -> list[str]:
+        """The names of the parameters of the algorithm."""
+        return list(self._parameters)
+
+    def set_params(self, params: dict[str, Any]) -> None:
+        """Set several parameters."""
+        for name, value in params.items():
+            self.set(name, value)
+
+    def get_params(self) -> dict[str, Any]:
+        """All parameters with their values."""
+        return {name: self.get(name) for name in self.params()}
+
+    def set(self, name: str, value: Any) -> None:
+        """Set one parameter: a number, or what can be read as one."""
+        default = self._known(name, f" = {value}").default
+        try:
+            if isinstance(default, str):
+                self._values[name] = str(value)
+            else:
+                number = float(value)
+                self._values[name] = int(number) if isinstance(default, int) else number
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{name} must be a number, not {value!r}") from None
+
+    def get(self, name: str) -> Any:
+        """The value of one parameter."""
+        self._known(name, " = ")
+        value = self._values[name]
+        return TYPES[name](value) if name in TYPES else value
+
+    def help(self, name: str) -> str:
+        """What a parameter means."""
+        return self._known(name).help
+
+    def _known(self, name: str, more: str = "") -> Parameter:
+        if name not in self._parameters:
+            raise ValueError(f"Parameter not found: {name}{more}")
+        return self._parameters[name]
+
+    # ---- data
+
+    def append(self, xseq: Any, yseq: Iterable[Any], group: int = 0) -> None:
+        """Add a sequence of items, or an ItemSequence, with its labels, to a group."""
+        self._data.append(xseq, yseq, int(group))
+
+    def clear(self) -> None:
+        """Forget all sequences."""
+        self._data = Dataset()
+
+    # ---- training
+
+    def train(self, model: str, holdout: int = -1) -> None:
+        """Train on all groups but ``holdout``, and write the model file, if its name is not empty.
+
+        The holdout group is labelled after each iteration, and the messages say how well.
+        """
+        self._before_train()
+        if holdout >= 0:
+            self.message(f"Holdout group: {holdout + 1}\n")
+            self.message("\n")
+        data, own = self._data, self._values
+        names, ends = data.attributes.strings()
+        if np.any(names.view(np.uint8) == 0) or any("\0" in label for label in data.labels):
+            raise ValueError("a name has a NUL in it, which CRFsuite cannot hold")
+        part = data.part(holdout, inside=False)
+        layout = self._features(part)
+        task = Task(
+            layout,
+            part,
+            data.part(holdout, inside=True) if holdout >= 0 else None,
+            list(data.labels),
+            own,
+            self.message,
+        )
+        weights = train(self._algorithm, task)
+        if model:
+            self._store(model, layout, weights, names.view(np.uint8), ends)
+
+    def _before_train(self) -> None:
+        pass
+
+    def _features(self, part: Any) -> Layout:
+        own, began = self._values, time.process_time()
+        self.message("Feature generation\n")
+        self.message("type: CRF1d\n")
+        self.message(f"feature.minfreq: {own['feature.minfreq']:f}\n")
+        for name in ("feature.possible_states", "feature.possible_transitions"):
+            self.message(f"{name}: {own[name]}\n")
+        self.message("0")
+        layout = features_of(
+            part,
+            len(self._data.attributes),
+            len(self._data.labels),
+            own["feature.minfreq"],
+            bool(own["feature.possible_states"]),
+            bool(own["feature.possible_transitions"]),
+        )
+        for percent in range(2, 101, 2):
+            self.message("." if percent % 10 else str(percent // 10))
+        self.message("\n")
+        self.message(f"Number of features: {layout.size}\n")
+        self.message(f"Seconds required: {time.process_time() - began:.3f}\n")
+        self.message("\n")
+        return layout
+
+    def _store(self, path: str, layout: Layout, weights: Any, names: Any, ends: Any) -> None:
+        began = time.process_time()
+        self.message("Storing the model\n")
+        states, bigrams, _ = layout.split(weights)
+        before, after = np.divmod(layout.bigram, max(layout.labels, 1))
+        attribute, labels = layout.state_attribute, list(self._data.labels)
+        alive = len(np.unique(attribute[states != 0]))
+        active = int(np.count_nonzero(weights))
+        self.message(f"Number of active features: {active} ({layout.size})\n")
+        self.message(f"Number of active attributes: {alive} ({len(ends) - 1})\n")
+        self.message(f"Number of active labels: {len(labels)} ({len(labels)})\n")
+        self.message("Writing labels\n")
+        self.message("Writing attributes\n")
+        self.message("Writing feature references for transitions\n")
+        self.message("Writing feature references for attributes\n")
+        own = (attribute, layout.state_label, states, before, after, bigrams)
+        crfsuite.write(path, crfsuite.Parts(labels, names, ends, *own))
+        self.message(f"Seconds required: {time.process_time() - began:.3f}\n")
+        self.message("\n")
+
+
+class Trainer(BaseTrainer):
+    """The same, with a log parser: ``on_iteration`` and its like are called when something ends.
+
+    ``trainer.logparser`` has ``last_iteration``, ``iterations`` and more after the training.
+    """
+
+    logparser: TrainLogParser | None = None
+
+    def _before_train(self) -> None:
+        self.logparser = TrainLogParser()
+
+    def message(self, message: str) -> None:
+        """Feeds the log parser; if ``verbose``, calls the method of each event."""
+        assert self.logparser is not None
+        event = self.logparser.feed(message)
+        if not self.verbose or event is None:
+            return
+        log = self.logparser.last_log
+        if event == "featgen_progress":
+            self.on_featgen_progress(log, self.logparser.featgen_percent)
+        elif event == "iteration":
+            self.on_iteration(log, self.logparser.last_iteration)
+        else:
+            getattr(self, f"on_{event}")(log)
+
+    def on_start(self, log: str) -> None:
+        """The first message."""
+        print(log, end="")
+
+    def on_featgen_progress(self, log: str, percent: int) -> None:
+        """Features are being counted."""
+        print(log, end="")
+
+    def on_featgen_end(self, log: str) -> None:
+        """The features are known."""
+        print(log, end="")
+
+    def on_prepared(self, log: str) -> None:
+        """The algorithm begins."""
+        print(log, end="")
+
+    def on_prepare_error(self, log: str) -> None:
+        """The algorithm could not begin."""
+        print(log, end="")
+
+    def on_iteration(self, log: str, info: dict[str, Any] | None) -> None:
+        """An iteration has ended."""
+        print(log, end="")
+
+    def on_optimization_end(self, log: str) -> None:
+        """The weights are known."""
+        print(log, end="")
+
+    def on_end(self, log: str) -> None:
+        """The model has been written."""
+        print(log, end="")

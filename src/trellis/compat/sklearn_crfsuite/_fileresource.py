@@ -1,0 +1,66 @@
+"""The file of a model: the user's own, or a temporary one whose contents are pickled."""
+
+import contextlib
+import os
+import tempfile
+from typing import Any
+
+__all__ = ["FileResource"]
+
+_DATA = "__FILE_RESOURCE_DATA__"  # as in the pickles of sklearn-crfsuite
+
+
+class FileResource:
+    """A file with a name; one without gets a temporary file, which goes when the object goes."""
+
+    def __init__(
+        self,
+        filename: str | None = None,
+        keep_tempfiles: bool = False,
+        suffix: str = "",
+        prefix: str = "",
+    ) -> None:
+        self.name = filename
+        self.auto = filename is None
+        self.keep_tempfiles = keep_tempfiles
+        self.suffix, self.prefix = suffix, prefix
+
+    def ensure_name(self) -> None:
+        """Make a temporary file if there is none yet."""
+        if self.name is None:
+            handle, self.name = tempfile.mkstemp(self.suffix, self.prefix)
+            os.close(handle)
+
+    def cleanup(self) -> None:
+        """Remove a temporary file."""
+        if self.auto and not self.keep_tempfiles and self.name is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(self.name)
+            self.name = None
+
+    def refresh(self) -> None:
+        """A new temporary file for a new model."""
+        self.cleanup()
+        self.ensure_name()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # the interpreter may be gone
+            self.cleanup()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if self.auto and self.name is not None:
+            with contextlib.suppress(OSError), open(self.name, "rb") as file:
+                state[_DATA] = file.read()
+            state["name"] = None
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        data = state.pop(_DATA, None)
+        self.__dict__.update(state)
+        if data is not None:
+            self.ensure_name()
+            assert self.name is not None
+            with open(self.name, "wb") as file:
+                file.write(data)

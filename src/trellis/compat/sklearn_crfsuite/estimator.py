@@ -1,0 +1,193 @@
+"""CRFsuite's models as a scikit-learn estimator."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from trellis.compat.pycrfsuite import Tagger
+from trellis.compat.pycrfsuite._dumpparser import ParsedDump
+from trellis.compat.sklearn_crfsuite._fileresource import FileResource
+from trellis.compat.sklearn_crfsuite.metrics import flat_accuracy_score
+from trellis.compat.sklearn_crfsuite.trainer import LinePerIterationTrainer
+
+__all__ = ["CRF"]
+
+# CRFsuite's names for the arguments, where they differ
+_NAMES = {
+    "min_freq": "feature.minfreq",
+    "all_possible_states": "feature.possible_states",
+    "all_possible_transitions": "feature.possible_transitions",
+    "pa_type": "type",
+} | {
+    f"calibration_{name}": f"calibration.{name}"
+    for name in ("eta", "rate", "samples", "candidates", "max_trials")
+}
+_NOT_CRFSUITE = {"algorithm", "verbose", "model_filename", "keep_tempfiles", "trainer_cls"}
+
+
+class CRF(BaseEstimator):  # type: ignore[misc]
+    """A CRF trained as CRFsuite trains it; arguments that are None have CRFsuite's defaults.
+
+    ``algorithm`` is "lbfgs" (with ``c1``, ``c2``, ``num_memories``, ``epsilon``, ``period``,
+    ``delta``, ``linesearch``, ``max_linesearch``), "l2sgd" (``c2``, ``period``, ``delta``,
+    ``calibration_*``), "ap" (``epsilon``), "pa" (``pa_type``, ``c``, ``error_sensitive``,
+    ``averaging``, ``epsilon``) or "arow" (``variance``, ``gamma``, ``epsilon``). ``min_freq``,
+    ``all_possible_states`` and ``all_possible_transitions`` say which features have a weight.
+
+    The model is a CRFsuite file: ``model_filename``, or a temporary one, whose contents are part of
+    a pickle. With a name of a file that exists, the estimator is fitted from the start.
+    """
+
+    def __init__(
+        self,
+        algorithm: str | None = None,
+        min_freq: float | None = None,
+        all_possible_states: bool | None = None,
+        all_possible_transitions: bool | None = None,
+        c1: float | None = None,
+        c2: float | None = None,
+        max_iterations: int | None = None,
+        num_memories: int | None = None,
+        epsilon: float | None = None,
+        period: int | None = None,
+        delta: float | None = None,
+        linesearch: str | None = None,
+        max_linesearch: int | None = None,
+        calibration_eta: float | None = None,
+        calibration_rate: float | None = None,
+        calibration_samples: int | None = None,
+        calibration_candidates: int | None = None,
+        calibration_max_trials: int | None = None,
+        pa_type: int | None = None,
+        c: float | None = None,
+        error_sensitive: bool | None = None,
+        averaging: bool | None = None,
+        variance: float | None = None,
+        gamma: float | None = None,
+        verbose: bool = False,
+        model_filename: str | None = None,
+        keep_tempfiles: bool = False,
+        trainer_cls: Any = None,
+    ) -> None:
+        given = dict(locals())
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+        self.modelfile = FileResource(model_filename, keep_tempfiles, ".crfsuite", "model")
+        self.training_log_: Any = None
+        self._tagger: Tagger | None = None
+        self._info_cached: ParsedDump | None = None
+
+    def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> "CRF":  # noqa: N803
+        """Train; with X_dev and y_dev, the log says how well these are labelled as it goes."""
+        if (X_dev is None) != (y_dev is None):
+            raise ValueError("Pass both X_dev and y_dev to use the holdout data")
+        if self._tagger is not None:
+            self._tagger.close()
+        self._tagger = self._info_cached = None
+        self.modelfile.refresh()
+        trainer = self._get_trainer()
+        for group, (own, labels) in enumerate(((X, y), (X_dev, y_dev))):
+            if own is not None:
+                for xseq, yseq in zip(own, labels, strict=True):
+                    trainer.append(xseq, yseq, group)
+        trainer.train(self.modelfile.name, holdout=-1 if X_dev is None else 1)
+        self.training_log_ = trainer.logparser
+        return self
+
+    def _get_trainer(self) -> Any:
+        given = self.get_params(deep=False)
+        params = {
+            _NAMES.get(name, name): value
+            for name, value in given.items()
+            if name not in _NOT_CRFSUITE and value is not None
+        }
+        make = given["trainer_cls"] or LinePerIterationTrainer
+        return make(algorithm=given["algorithm"], params=params, verbose=given["verbose"])
+
+    # ---- prediction
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The best labels of each sequence."""
+        return np.array(list(map(self.predict_single, X)), dtype=object)
+
+    def predict_single(self, xseq: Any) -> list[str]:
+        """The best labels of one sequence."""
+        return self._fitted_tagger().tag(xseq)
+
+    def predict_marginals(self, X: Any) -> list[list[dict[str, float]]]:
+        """p(label | sequence) at each position of each sequence."""
+        return list(map(self.predict_marginals_single, X))
+
+    def predict_marginals_single(self, xseq: Any) -> list[dict[str, float]]:
+        """p(label | sequence) at each position, for all labels."""
+        tagger = self._fitted_tagger()
+        tagger.set(xseq)
+        labels = tagger.labels()
+        return [{y: tagger.marginal(y, t) for y in labels} for t in range(len(xseq))]
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of labels that are right."""
+        return flat_accuracy_score(y, self.predict(X))
+
+    def _fitted_tagger(self) -> Tagger:
+        tagger = self.tagger_
+        if tagger is None:
+            raise AttributeError("this CRF is not fitted yet: call fit first")
+        return tagger
+
+    # ---- what it has learned: None before that
+
+    @property
+    def tagger_(self) -> Tagger | None:
+        """The `pycrfsuite.Tagger` of the model."""
+        if self._tagger is None:
+            if self.modelfile.name is None:
+                return None
+            tagger = Tagger()
+            tagger.open(self.modelfile.name)
+            self._tagger, self._info_cached = tagger, None
+        return self._tagger
+
+    @property
+    def classes_(self) -> list[str] | None:
+        """The labels."""
+        return None if self.tagger_ is None else self.tagger_.labels()
+
+    @property
+    def size_(self) -> int | None:
+        """Bytes of the model file."""
+        return None if self._info is None else int(self._info.header["size"])
+
+    @property
+    def num_attributes_(self) -> int | None:
+        """How many attributes have a weight."""
+        return None if self._info is None else int(self._info.header["num_attrs"])
+
+    @property
+    def attributes_(self) -> list[str] | None:
+        """Their names."""
+        return None if self._info is None else list(self._info.attributes)
+
+    @property
+    def state_features_(self) -> dict[tuple[str, str], float] | None:
+        """Weights of (attribute, label)."""
+        return None if self._info is None else self._info.state_features
+
+    @property
+    def transition_features_(self) -> dict[tuple[str, str], float] | None:
+        """Weights of (label, next label)."""
+        return None if self._info is None else self._info.transitions
+
+    @property
+    def _info(self) -> ParsedDump | None:
+        if self._info_cached is None and self.tagger_ is not None:
+            self._info_cached = self.tagger_.info()
+        return self._info_cached
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_tagger": None, "_info_cached": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)

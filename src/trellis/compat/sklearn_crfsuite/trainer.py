@@ -1,0 +1,45 @@
+"""A trainer that prints one line for each iteration."""
+
+from typing import Any
+
+from trellis.compat.pycrfsuite import Trainer
+
+__all__ = ["LinePerIterationTrainer"]
+
+
+class LinePerIterationTrainer(Trainer):
+    """`pycrfsuite.Trainer` with short messages, and a table of the holdout scores at the end."""
+
+    def on_iteration(self, log: str, info: dict[str, Any] | None) -> None:
+        """Loss, and how well the holdout data were labelled."""
+        assert info is not None
+        parts = [f"Iter {info['num']:<3} ", f"time={info['time']:<5.2f} "]
+        parts.append(f"loss={info.get('loss', float('nan')):<8.2f} ")
+        if "active_features" in info:
+            parts.append(f"active={info['active_features']:<5} ")
+        if "avg_precision" in info:
+            shares = info["item_accuracy_float"], info["instance_accuracy_float"]
+            parts.append(f"precision={info['avg_precision']:0.3f}  ")
+            parts.append(f"recall={info['avg_recall']:0.3f}  F1={info['avg_f1']:0.3f}  ")
+            parts.append(f"Acc(item/seq)={shares[0]:0.3f} {shares[1]:0.3f}  ")
+        if "feature_norm" in info:
+            parts.append(f"feature_norm={info['feature_norm']:<8.2f}")
+        print("".join(parts).strip())
+
+    def on_optimization_end(self, log: str) -> None:
+        """The scores of each label."""
+        assert self.logparser is not None
+        last = self.logparser.last_iteration or {}
+        if last.get("scores"):
+            print(_table(last["scores"]))
+        super().on_optimization_end(log)
+
+
+def _table(scores: dict[str, Any]) -> str:
+    width = max(map(len, ("Label", *scores)))
+    lines = [f"{'Label':<{width}}  Precision    Recall        F1    Support"]
+    for label, own in sorted(scores.items()):
+        shown = (f"{s or 0.0:>9.3f}" for s in (own.precision, own.recall, own.f1))
+        lines.append(f"{label:<{width}}  {' '.join(shown)}  {own.ref:>9}")
+    rule = "=" * len(lines[0])
+    return "\n".join([rule, *lines, rule.replace("=", "-")])

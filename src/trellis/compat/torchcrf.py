@@ -1,0 +1,71 @@
+"""pytorch-crf's `CRF`, over the layer of trellis; state dicts load either way.
+
+>>> import torch
+>>> crf = CRF(3, batch_first=True)
+>>> crf
+CRF(num_tags=3)
+>>> best = crf.decode(torch.randn(2, 5, 3))
+>>> len(best), len(best[0])
+(2, 5)
+"""
+
+from typing import Any
+
+from trellis.errors import InputError
+from trellis.nn import CRF as _CRF
+
+__all__ = ["CRF"]
+
+_REDUCTIONS = ("none", "sum", "mean", "token_mean")
+
+
+class CRF(_CRF):
+    """A linear-chain CRF over emissions (steps, batch, tags), or batch first.
+
+    Parameters are named ``start_transitions``, ``end_transitions`` and ``transitions``.
+    """
+
+    def __init__(self, num_tags: int, batch_first: bool = False) -> None:
+        if num_tags <= 0:
+            raise InputError(f"invalid number of tags: {num_tags}")
+        super().__init__(num_tags, batch_first)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(num_tags={self.num_tags})"
+
+    def forward(
+        self, emissions: Any, tags: Any, mask: Any = None, reduction: str = "sum", **more: Any
+    ) -> Any:
+        """Log p(tags | emissions), reduced as asked for; ``more`` is for the layer of trellis."""
+        self._validate(emissions, tags, mask)
+        if reduction not in _REDUCTIONS:
+            raise InputError(f"invalid reduction: {reduction}")
+        return super().forward(emissions, tags, _flags(mask), reduction, **more)
+
+    def decode(self, emissions: Any, mask: Any = None, **more: Any) -> Any:
+        """The best tags of each sequence."""
+        self._validate(emissions, None, mask)
+        return super().decode(emissions, _flags(mask), **more)
+
+    def _validate(self, emissions: Any, tags: Any, mask: Any) -> None:
+        if emissions.dim() != 3:
+            raise InputError(f"emissions must have dimension of 3, got {emissions.dim()}")
+        size = emissions.size(2)
+        if size != self.num_tags:
+            raise InputError(f"expected last dimension of emissions is {self.num_tags}, got {size}")
+        shape = tuple(emissions.shape[:2])
+        for name, other in (("tags", tags), ("mask", mask)):
+            if other is not None and tuple(other.shape[:2]) != shape:
+                raise InputError(
+                    f"the first two dimensions of emissions and {name} must match, "
+                    f"got {shape} and {tuple(other.shape)}"
+                )
+        if mask is not None and self.validate:
+            first = mask[:, 0] if self.batch_first else mask[0]
+            if not first.all():
+                raise InputError("mask of the first timestep must all be on")
+
+
+def _flags(mask: Any) -> Any:
+    """pytorch-crf also takes masks of bytes."""
+    return None if mask is None else mask.bool()

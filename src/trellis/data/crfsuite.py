@@ -1,0 +1,148 @@
+r"""CRFsuite's text data: a position a line, its label, then its attributes, separated by tabs.
+
+    LOC     w=Rome  cap     length:4
+    O       w=\:
+
+A blank line ends a sequence. An attribute may have a value behind a colon; ``\:`` is a plain colon,
+``\\`` a backslash. A line ``@weight:2`` is about the sequence it stands in.
+
+>>> X, y, weights = read(["LOC\tw=Rome\tlength:4", "O\tw=\\:", "", "@weight:2", "O\tw=hush"])
+>>> X
+[[{'w=Rome': 1.0, 'length': 4.0}, {'w=:': 1.0}], [{'w=hush': 1.0}]]
+>>> y, weights
+([['LOC', 'O'], ['O']], [1.0, 2.0])
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from trellis import _core
+from trellis.data import files
+from trellis.data.files import Source, Target
+from trellis.errors import InputError
+
+__all__ = ["Data", "read", "write"]
+
+_FIELD = re.compile(r"((?:[^:\\]|\\.|\\$)*)(?::(.*))?")
+_ESCAPED = re.compile(r"\\([:\\])")
+
+Item = dict[str, float]
+
+
+class Data(NamedTuple):
+    """Sequences of items, their labels, and how much each sequence counts."""
+
+    X: list[list[Item]]
+    y: list[list[str]]
+    weights: list[float]
+
+
+def read(source: Source, *, encoding: str = "utf-8") -> Data:
+    """All sequences of a path, a file or lines; the X and y are for `trellis.CRF`.
+
+    An attribute that a line has twice has the sum of its values.
+    """
+    data, name = Data([], [], []), files.name_of(source)
+    items: list[Item] = []
+    labels: list[str] = []
+    weight = 1.0
+    for number, line in enumerate(files.lines(source, encoding), start=1):
+        if not line:
+            _close(data, items, labels, weight)
+            items, labels, weight = [], [], 1.0
+            continue
+        first, *rest = line.split("\t")
+        label, value = _field(first)
+        if label.startswith("@"):
+            if label != "@weight":
+                raise files.wrong(name, number, f"{files.shown(label)} is not known, only @weight")
+            weight = _number(value, name, number)
+            if weight < 0:
+                raise files.wrong(name, number, f"a weight of {weight:g} is below 0")
+            continue
+        item: Item = {}
+        for field in rest:
+            if field:
+                attribute, value = _field(field)
+                own = _number(value, name, number) if value else 1.0
+                item[attribute] = item.get(attribute, 0.0) + own
+        items.append(item)
+        labels.append(label)
+    _close(data, items, labels, weight)
+    return data
+
+
+def _close(data: Data, items: list[Item], labels: list[str], weight: float) -> None:
+    if items:
+        data.X.append(items)
+        data.y.append(labels)
+        data.weights.append(weight)
+
+
+def _field(text: str) -> tuple[str, str | None]:
+    """A name and what stands behind its colon."""
+    if "\\" not in text:
+        name, colon, value = text.partition(":")
+        return name, value if colon else None
+    found = _FIELD.fullmatch(text)
+    assert found is not None  # it takes anything
+    return _ESCAPED.sub(r"\1", found[1]), found[2]
+
+
+def _number(text: str | None, name: str, number: int) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise files.wrong(name, number, f"{files.shown(text or '')} is not a finite number")
+    return value
+
+
+def write(
+    target: Target,
+    X: Iterable[Iterable[Any]],
+    y: Iterable[Iterable[str]],
+    weights: Iterable[float] | None = None,
+) -> None:
+    r"""Write sequences of ready features: dicts, or lists of names.
+
+    >>> import io
+    >>> file = io.StringIO()
+    >>> write(file, [[{"w": "Rome", "length": 4}, ["a:b"]]], [["LOC", "O"]])
+    >>> file.getvalue()
+    'LOC\tw\\:Rome\tlength:4.0\nO\ta\\:b\n\n'
+    """
+    files.write(target, _lines(X, y, weights))
+
+
+def _lines(X: Any, y: Any, weights: Any) -> Iterator[str]:
+    for i, (x, labels) in enumerate(zip(X, y, strict=True)):
+        try:
+            items = _core.ItemSequence(x).items()
+        except (TypeError, ValueError) as error:
+            raise InputError(f"sequence {i}: {error}") from None
+        labels = list(labels)
+        if len(items) != len(labels):
+            raise InputError(f"sequence {i} has {len(items)} positions and {len(labels)} labels")
+        if not items:
+            continue
+        weight = 1.0 if weights is None else float(weights[i])
+        if weight != 1.0:
+            yield f"@weight:{weight!r}\n"
+        for item, label in zip(items, labels, strict=True):
+            yield "\t".join([_name(label, i), *_attributes(item, i)]) + "\n"
+        yield "\n"
+
+
+def _attributes(item: Mapping[str, float], i: int) -> Iterator[str]:
+    for name, value in item.items():
+        yield _name(name, i) if value == 1.0 else f"{_name(name, i)}:{value!r}"
+
+
+def _name(name: str, i: int) -> str:
+    if not isinstance(name, str) or not name or set("\t\n\r") & set(name):
+        raise InputError(f"sequence {i}: {name!r} cannot be a name in CRFsuite's text data")
+    return name.replace("\\", "\\\\").replace(":", "\\:")

@@ -1,0 +1,211 @@
+"""The face of pycrfsuite: training, beside the original in a process of its own.
+
+The original shuffles with C's rand(), so its online algorithms repeat only in a new process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trellis.compat.pycrfsuite import ItemSequence, Tagger, Trainer
+from trellis.compat.pycrfsuite.shuffle import CRand
+
+THEIRS = """
+import json, sys
+import pycrfsuite
+assert not pycrfsuite.__name__.startswith("trellis")
+settings = json.load(sys.stdin)
+trainer = pycrfsuite.Trainer(settings["algorithm"], settings["params"], verbose=False)
+for x, y, group in settings["data"]:
+    trainer.append(x, y, group)
+trainer.train(settings["path"], holdout=settings["holdout"])
+json.dump(trainer.logparser.log, sys.stdout)
+"""
+
+
+def data(seed: int = 0, sequences: int = 30, values: bool = False) -> list[Any]:
+    """Sequences with a pattern and noise, in five groups."""
+    rng, found = np.random.default_rng(seed), []
+    for i in range(sequences):
+        labels = [str("BIO"[int(rng.integers(3))]) for _ in range(int(rng.integers(1, 9)))]
+        x: list[Any] = []
+        for label in labels:
+            hint = label if rng.random() < 0.8 else "BIO"[int(rng.integers(3))]
+            item = {"hint": hint, "w": f"{rng.integers(20)}", "bias": True}
+            if values:
+                item |= {"size": float(rng.normal()), "none": 0.0}
+            x.append(item)
+        found.append((x, labels, i % 5))
+    return found
+
+
+def trained(
+    tmp_path: Path, algorithm: str, params: Any, own: list[Any], holdout: int
+) -> tuple[Any, Any]:
+    """(messages, model) of both."""
+    pytest.importorskip("pycrfsuite")
+    trainer = Trainer(algorithm, params, verbose=False)
+    for x, y, group in own:
+        trainer.append(x, y, group)
+    trainer.train(str(tmp_path / "ours"), holdout=holdout)
+    settings = {"algorithm": algorithm, "params": params, "data": own, "holdout": holdout}
+    settings["path"] = str(tmp_path / "theirs")
+    done = subprocess.run(
+        [sys.executable, "-c", THEIRS],
+        input=json.dumps(settings),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    models = []
+    for name in ("ours", "theirs"):
+        tagger = Tagger()
+        tagger.open(str(tmp_path / name))
+        models.append(tagger.info())
+    assert trainer.logparser is not None
+    return (trainer.logparser.log, json.loads(done.stdout)), models
+
+
+def without_times(log: list[str]) -> list[str]:
+    return [re.sub(r"(econds required.*: )[0-9.]+", r"\1", line) for line in log]
+
+
+def assert_alike(models: Any, tolerance: float) -> None:
+    ours, theirs = models
+    assert list(ours.labels) == list(theirs.labels)
+    assert list(ours.attributes) == list(theirs.attributes)
+    for kind in ("state_features", "transitions"):
+        a, b = getattr(ours, kind), getattr(theirs, kind)
+        assert a.keys() == b.keys()
+        for key, value in a.items():
+            assert value == pytest.approx(b[key], abs=tolerance), key
+
+
+@pytest.mark.parametrize("holdout", [-1, 2])
+@pytest.mark.parametrize(
+    ("algorithm", "params"),
+    [
+        ("lbfgs", {"c2": 0.3, "max_iterations": 12}),
+        ("ap", {"max_iterations": 5}),
+        ("pa", {"max_iterations": 5}),
+        ("pa", {"max_iterations": 5, "type": 2, "c": 0.4, "averaging": 0, "error_sensitive": 0}),
+        ("pa", {"max_iterations": 4, "type": 0, "epsilon": 0.5}),
+        ("arow", {"max_iterations": 5, "variance": 0.5, "gamma": 2}),
+        ("l2sgd", {"max_iterations": 14, "c2": 0.5, "calibration.samples": 7}),
+    ],
+)
+def test_the_same_messages_and_weights(
+    tmp_path: Path, algorithm: str, params: Any, holdout: int
+) -> None:
+    logs, models = trained(tmp_path, algorithm, params, data(), holdout)
+    assert without_times(logs[0]) == without_times(logs[1])
+    assert_alike(models, 1.5e-6)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"c2": 0.1},
+        {"c2": 0.1, "linesearch": "Backtracking"},
+        {"c1": 0.5, "c2": 0.1},
+        {"feature.minfreq": 2},
+        {"feature.possible_states": 1, "feature.possible_transitions": 1},
+        {"feature.possible_states": 1, "feature.possible_transitions": 1, "feature.minfreq": 3},
+        {"feature.minfreq": -1.0},
+    ],
+)
+def test_the_same_features_and_optimum(tmp_path: Path, params: Any) -> None:
+    logs, models = trained(tmp_path, "lbfgs", params, data(1, values=True), -1)
+    counts = [[line for line in log if "Number of features" in line] for log in logs]
+    assert counts[0] == counts[1]
+    assert_alike(models, 2e-3 if "c1" in params else 2e-4)
+
+
+def test_nothing_to_learn(tmp_path: Path) -> None:
+    logs, models = trained(tmp_path, "lbfgs", {}, [], -1)
+    assert without_times(logs[0]) == without_times(logs[1])
+    assert_alike(models, 0)
+
+
+def test_rand() -> None:
+    """The first numbers that glibc gives without a seed."""
+    random = CRand()
+    assert [next(random) for _ in range(5)] == [
+        1804289383,
+        846930886,
+        1681692777,
+        1714636915,
+        1957747793,
+    ]
+
+
+def test_parameters_are_those_of_the_original() -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    for name in ("lbfgs", "l2sgd", "ap", "pa", "arow"):
+        ours, theirs = Trainer(name).get_params(), pycrfsuite.Trainer(name).get_params()
+        assert list(ours.items()) == list(theirs.items())
+        assert [type(v) for v in ours.values()] == [type(v) for v in theirs.values()]
+    for parameter in Trainer("lbfgs").params():
+        assert Trainer("lbfgs").help(parameter)
+
+
+def test_wrong_settings() -> None:
+    trainer = Trainer(verbose=False)
+    with pytest.raises(ValueError, match="algorithm='foo'"):
+        trainer.select("foo")
+    with pytest.raises(ValueError, match="type='crf2d'"):
+        trainer.select("lbfgs", "crf2d")
+    with pytest.raises(ValueError, match="not found: foo"):
+        trainer.set("foo", 1)
+    with pytest.raises(ValueError, match="c2 must be a number, not 'x'"):
+        trainer.set("c2", "x")
+    with pytest.raises(ValueError, match="not found: c9"):
+        trainer.help("c9")
+    trainer.set("max_iterations", "10")
+    assert trainer.get("max_iterations") == 10
+
+
+def test_wrong_data(tmp_path: Path) -> None:
+    trainer = Trainer(verbose=False)
+    with pytest.raises(ValueError, match=r"\|x\| = 1, \|y\| = 2"):
+        trainer.append([["a"]], ["x", "y"])
+    with pytest.raises(TypeError, match="label must be a str, not 1"):
+        trainer.append([["a"]], [1])
+    with pytest.raises(ValueError, match="position 0"):
+        trainer.append(["a"], ["x"])
+    trainer.append([["a\0b"]], ["x"])
+    with pytest.raises(ValueError, match="NUL"):
+        trainer.train(str(tmp_path / "m"))
+    trainer.clear()
+    trainer.append([], [])
+    trainer.append(ItemSequence([["a"], ["b"]]), ["x", b"y"])
+    trainer.train("")
+    assert not [*tmp_path.iterdir()]
+    trainer.train(str(tmp_path / "m"))
+    with Tagger().open(str(tmp_path / "m")) as tagger:
+        assert tagger.tag([["a"], ["b"]]) == ["x", "y"]
+
+
+def test_printing(tmp_path: Path, capsys: Any) -> None:
+    trainer = Trainer("ap", {"max_iterations": 2})
+    trainer.append([["a"], ["b"]], ["x", "y"], 0)
+    trainer.append([["a"]], ["x"], 1)
+    trainer.train(str(tmp_path / "m"), holdout=1)
+    printed = capsys.readouterr().out
+    assert "0....1....2....3" in printed
+    assert "***** Iteration #2 *****" in printed
+    assert "Item accuracy: 1 / 1 (1.0000)" in printed
+    assert trainer.logparser is not None
+    last = trainer.logparser.last_iteration
+    assert last is not None
+    assert last["num"] == 2
+    assert last["scores"]["y"].precision is None
+    assert last["item_accuracy_float"] == 1.0

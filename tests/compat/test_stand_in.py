@@ -1,0 +1,41 @@
+"""A face takes the place of the original for the rest of the process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from trellis.compat import stand_in
+from trellis.errors import InputError
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("before", ["", "import pycrfsuite"])
+def test_imports_find_the_face(before: str) -> None:
+    pytest.importorskip("pycrfsuite")
+    code = f"""
+{before}
+from trellis.compat import stand_in
+stand_in("pycrfsuite", "sklearn_crfsuite")
+import pycrfsuite, sklearn_crfsuite
+from pycrfsuite._logparser import TrainLogParser
+from sklearn_crfsuite import metrics
+from sklearn_crfsuite.trainer import LinePerIterationTrainer
+print(pycrfsuite.__name__, TrainLogParser.__module__, metrics.__name__)
+assert issubclass(LinePerIterationTrainer, pycrfsuite.Trainer)
+"""
+    assert run(code) == (
+        "trellis.compat.pycrfsuite trellis.compat.pycrfsuite._logparser "
+        "trellis.compat.sklearn_crfsuite.metrics"
+    )
+
+
+def test_there_is_no_such_face() -> None:
+    with pytest.raises(InputError, match="no face of 'numpy'"):
+        stand_in("numpy")

@@ -1,0 +1,156 @@
+"""CRFsuite's model files: what is written is what CRFsuite writes; what is wrong is said."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from foreign_files import MODELS, crfsuite_model
+from native_files import peak_memory
+
+import trellis
+from trellis.errors import FormatError, InputError
+from trellis.formats import crfsuite
+from trellis.formats.strings import pack_strings
+
+SHARED = sorted((MODELS / "crfsuite").glob("*.crfsuite"))
+
+
+def parts_of(model: crfsuite.Model, **changes: Any) -> crfsuite.Parts:
+    names, ends = pack_strings(model.attributes.decoded("attribute"))
+    own = crfsuite.Parts(model.labels, names, ends, *model[2:8])
+    return own._replace(**changes)
+
+
+@pytest.mark.skipif(not SHARED, reason=f"the data are not here: {MODELS}")
+@pytest.mark.parametrize("path", SHARED, ids=lambda p: p.stem)
+def test_a_file_of_crfsuite_comes_back_byte_for_byte(path: Path) -> None:
+    model = crfsuite.read(path)
+    assert b"".join(crfsuite.encode(parts_of(model))) == path.read_bytes()
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (3, 12), (7, 400), (40, 2000)])
+def test_what_is_written_is_read(sizes: tuple[int, int]) -> None:
+    data = crfsuite_model(1, *sizes)
+    model = crfsuite.parse(data)
+    assert b"".join(crfsuite.encode(parts_of(model))) == data
+    keys = model.state_attribute * sizes[0] + model.state_label
+    assert (np.diff(keys) > 0).all()
+
+
+def test_the_original_finds_every_name_in_what_is_written(tmp_path: Path) -> None:
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    path = tmp_path / "m"
+    path.write_bytes(crfsuite_model(3, 5, 3000))
+    model = crfsuite.read(path)
+    tagger = pycrfsuite.Tagger()
+    tagger.open(str(path))
+    info = tagger.info()
+    assert tagger.labels() == model.labels
+    names = model.attributes.decoded("attribute")
+    assert list(info.attributes) == names
+    # a name that its hash tables did not find would leave the scores at zero
+    ours = trellis.load(path).predict_marginals([[[name]] for name in names])
+    for name, table in zip(names, ours, strict=True):
+        tagger.set([[name]])
+        theirs = [tagger.marginal(label, 0) for label in model.labels]
+        np.testing.assert_allclose(table[0], theirs, atol=1e-12)
+
+
+def test_zeros_and_attributes_without_weights_are_left_out() -> None:
+    names, ends = pack_strings(["a", "b", "c"])
+    weights = map(np.array, ([0, 1, 2], [0, 0, 1], [1.0, 0.0, 2.0], [0, 1], [1, 0], [0.0, 3.0]))
+    data = b"".join(crfsuite.encode(crfsuite.Parts(["x", "y"], names, ends, *weights)))
+    model = crfsuite.parse(data)
+    assert model.attributes.decoded("attribute") == ["a", "c"]
+    assert model.state_attribute.tolist() == [0, 1]
+    assert model.bigram_weight.tolist() == [3.0]
+
+
+def test_an_empty_model() -> None:
+    nothing = [np.zeros(0, np.int64)] * 6
+    data = b"".join(crfsuite.encode(crfsuite.Parts([], *pack_strings([]), *nothing)))
+    assert crfsuite.parse(data).labels == []
+
+
+def test_features_out_of_order() -> None:
+    data = bytearray(crfsuite_model(2, 3, 6))
+    at = 48 + 12
+    data[at : at + 40] = data[at + 20 : at + 40] + data[at : at + 20]
+    with pytest.raises(FormatError, match="feature 1 is out of order"):
+        crfsuite.parse(bytes(data))
+    data[at : at + 20] = data[at + 20 : at + 40]
+    with pytest.raises(FormatError, match="feature 1 is out of order, or there twice"):
+        crfsuite.parse(bytes(data))
+
+
+def with_number(at: int, value: int) -> bytes:
+    data = crfsuite_model()
+    return data[:at] + struct.pack("<I", value) + data[at + 4 :]
+
+
+HUGE = 2**32 - 1
+FEATURE = 48 + 12
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "too few"),
+        (b"lCRF" + bytes(44), "too few"),
+        (b"abcd" + crfsuite_model()[4:], "not a CRFsuite model"),
+        (crfsuite_model()[:-1], "header says .* but there are"),
+        (crfsuite_model() + b"\0", "header says .* but there are"),
+        (crfsuite_model()[:8] + b"XXXX" + crfsuite_model()[12:], "unknown type"),
+        (with_number(12, 101), "version 101"),
+        (with_number(20, HUGE), "too many|labels"),
+        (with_number(20, 2), "no label|attribute or label"),
+        (with_number(24, HUGE), "attribute"),
+        (with_number(24, 1), "no attribute"),
+        (with_number(28, HUGE), "behind the file"),
+        (with_number(28, 0), "expected FEAT"),
+        (with_number(32, 4), "no dictionary"),
+        (with_number(36, HUGE), "behind the file"),
+        (with_number(40, 4), "expected LFRF"),
+        (with_number(44, HUGE), "behind the file"),
+        (with_number(48 + 8, HUGE), "behind the file"),
+        (with_number(FEATURE, 7), "feature 0 is of an unknown type"),
+        (with_number(FEATURE + 4, 999), "feature 0 is of no attribute"),
+        (with_number(FEATURE + 8, 999), "feature 0 is for no label"),
+        (with_number(FEATURE + 16, 0x7FF80000), "feature 0 has a weight that is not finite"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, data: bytes, what: str) -> None:
+    path = tmp_path / "bad.crfsuite"
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match=f"bad.crfsuite: .*({what})"):
+        crfsuite.read(path)
+
+
+def test_names_in_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_bytes(crfsuite_model().replace("é".encode(), b"\xe9\xe9"))
+    with pytest.raises(FormatError, match="not UTF-8"):
+        trellis.load(path)
+    model = trellis.load(path, encoding="latin-1")
+    assert model.features_.names()[0] == "w[-1]=éé0"
+
+
+@pytest.mark.parametrize("field", ["labels", "names"])
+def test_a_nul_cannot_be_written(field: str) -> None:
+    parts = parts_of(crfsuite.parse(crfsuite_model()))
+    changed = (
+        ["a", "b\0", "c"] if field == "labels" else np.where(parts.names == 119, 0, parts.names)
+    )
+    with pytest.raises(InputError, match="NUL"):
+        crfsuite.encode(parts._replace(**{field: changed}))
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    path.write_bytes(crfsuite_model(0, 10, 60_000))
+    size = path.stat().st_size
+    assert peak_memory(lambda: trellis.load(path)) < 2 * size + (8 << 20)
