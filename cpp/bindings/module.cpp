@@ -30,6 +30,7 @@ NB_MODULE(_core, m) {
   bind_arrays(m);
   bind_chain(m);
   bind_ctc(m);
+  bind_embeddings(m);
   bind_features(m);
   bind_vocabulary(m);
   bind_loglinear(m);
