@@ -9,5 +9,6 @@ void bind_ctc(nanobind::module_& m);
 void bind_embeddings(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
+void bind_nearest(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);

@@ -34,5 +34,6 @@ NB_MODULE(_core, m) {
   bind_features(m);
   bind_vocabulary(m);
   bind_loglinear(m);
+  bind_nearest(m);
   bind_optim(m);
 }

@@ -10,6 +10,7 @@
 
 #include "ctc_types.hpp"
 #include "loglinear_types.hpp"
+#include "nearest_types.hpp"
 
 namespace trellis {
 
@@ -137,6 +138,7 @@ struct Kernels {
   ChainKernels<double> chain_double;
   LoglinearKernels loglinear;
   CtcKernels ctc;
+  NearestKernels nearest;
 
   template <class T>
   const ChainKernels<T>& chain() const {

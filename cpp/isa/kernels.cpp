@@ -7,6 +7,7 @@
 #include "ctc_scaled.hpp"
 #include "ctc_scores.hpp"
 #include "loglinear_rows.hpp"
+#include "nearest_kernels.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
 #define TRELLIS_STRING(x) TRELLIS_STRING_OF(x)
@@ -33,6 +34,7 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       {{false, ctc::forward, ctc::finish, ctc::backward},
                        {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
                        ctc_scores<float>(),
-                       ctc_scores<double>()}};
+                       ctc_scores<double>()},
+                      {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids}};
 
 }  // namespace trellis::TRELLIS_ISA
