@@ -225,3 +225,22 @@ class LbfgsMemory:
     def direction(self, q: _Doubles, d: _Doubles, threads: int) -> float: ...
     def forget(self) -> None: ...
     def pairs(self) -> list[tuple[_Doubles, _Doubles]]: ...
+
+# nearest rows and product quantisation
+def nearest(
+    rows: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    threads: int,
+    scores: NDArray[np.float32],
+    ids: _Integers,
+) -> None: ...
+def assign(
+    points: NDArray[np.float32],
+    begin: int,
+    centroids: NDArray[np.float32],
+    offset: NDArray[np.float32],
+    group: int,
+    codes: NDArray[np.uint8],
+    threads: int,
+) -> None: ...

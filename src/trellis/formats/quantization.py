@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis import _core
+from trellis.errors import InputError
+from trellis.native import as_integer, resolve_jobs
 
-__all__ = ["CENTROIDS", "ProductQuantizer", "QuantizedMatrix"]
+
+__all__ = ["CENTROIDS", "ProductQuantizer", "QuantizedMatrix", "quantize"]
 
 CENTROIDS = 256  # what a byte can tell apart
 _SAMPLE = 256 * CENTROIDS  # rows that the centroids are fitted to, as fastText has it
 _ITERATIONS = 25
-_CHUNK = 1 << 16
+_SHIFT = 1e-7  # between the halves of a group that is split
 
 Floats = NDArray[np.float32]
 Codes = NDArray[np.uint8]
@@ -100,3 +104,92 @@ class QuantizedMatrix:
             total += (tables[g] @ vector[begin:end])[self.codes[:, g]]
         norms = self.norms()
         return total if norms is None else total * norms
+
+
+def quantize(
+    matrix: NDArray[np.float32],
+    dsub: int = 2,
+    *,
+    norms: bool = False,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> QuantizedMatrix:
+    """The matrix in ``ceil(columns / dsub)`` bytes a row (one more with ``norms``).
+
+    The centroids of each group are fitted by k-means to at most 65,536 rows. As in fastText, there
+    must be at least 256. The same ``random_state`` gives the same bytes for every ``n_jobs``.
+
+    >>> rows = np.random.default_rng(0).normal(size=(1000, 4)).astype(np.float32)
+    >>> small = quantize(rows, norms=True, random_state=0)
+    >>> small.codes.shape, bool(abs(small.rows() - rows).mean() < 0.1)
+    ((1000, 2), True)
+    """
+    rows = np.ascontiguousarray(matrix, dtype=np.float32)
+    dsub = as_integer(dsub, "dsub")
+    if rows.ndim != 2 or len(rows) < CENTROIDS or rows.shape[1] < 1:
+        raise InputError(f"a matrix of shape {rows.shape} has fewer than {CENTROIDS} rows")
+    if not 1 <= dsub <= rows.shape[1]:
+        raise InputError(f"dsub is {dsub}: must be in 1..{rows.shape[1]}")
+    if not np.isfinite(rows).all():
+        raise InputError("a matrix with NaN or infinities cannot be quantised")
+    rng, jobs = np.random.default_rng(random_state), resolve_jobs(n_jobs)
+    if not norms:
+        return QuantizedMatrix(*_fit(rows, dsub, rng, jobs))
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True).astype(np.float32)
+    rows = rows / np.where(lengths > 0, lengths, 1)
+    codes, quantizer = _fit(rows, dsub, rng, jobs)
+    norm_codes, norm_quantizer = _fit(lengths, 1, rng, jobs)
+    return QuantizedMatrix(codes, quantizer, norm_codes[:, 0], norm_quantizer)
+
+
+def _fit(
+    rows: Floats, dsub: int, rng: np.random.Generator, jobs: int
+) -> tuple[Codes, ProductQuantizer]:
+    """Centroids of each group of columns, and the code of each row in them."""
+    dim = rows.shape[1]
+    few = len(rows) <= _SAMPLE
+    sample = rows if few else rows[np.sort(rng.choice(len(rows), _SAMPLE, replace=False))]
+    quantizer = ProductQuantizer(dim, dsub, np.empty(dim * CENTROIDS, np.float32))
+    codes = np.empty((len(rows), quantizer.groups), np.uint8)
+    for g, (begin, end) in enumerate(quantizer.columns()):
+        centroids = _k_means(sample, begin, end, rng, jobs)
+        quantizer.centroids[begin * CENTROIDS : end * CENTROIDS] = centroids.reshape(-1)
+        _assign(rows, begin, centroids, codes, g, jobs)
+    return codes, quantizer
+
+
+def _k_means(
+    sample: Floats, begin: int, end: int, rng: np.random.Generator, jobs: int
+) -> Floats:
+    """Lloyd's iteration from 256 rows at random: (256, end - begin)."""
+    points = sample[:, begin:end]
+    centroids = points[rng.permutation(len(points))[:CENTROIDS]]
+    codes = np.empty((len(points), 1), np.uint8)
+    before = np.empty_like(codes)
+    for iteration in range(_ITERATIONS):
+        before, codes = codes, before
+        _assign(sample, begin, centroids, codes, 0, jobs)
+        if iteration and np.array_equal(before, codes):
+            break
+        centroids = _means(points, codes[:, 0])
+    return centroids
+
+
+def _means(points: Floats, codes: Codes) -> Floats:
+    """The centre of each code's points; a code without points takes half of the fullest one's."""
+    sizes = np.bincount(codes, minlength=CENTROIDS).astype(float)
+    sums = [np.bincount(codes, column, minlength=CENTROIDS) for column in points.T]
+    centroids = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]
+    for empty in np.flatnonzero(sizes == 0):
+        fullest = int(sizes.argmax())
+        sizes[[empty, fullest]] = sizes[fullest] / 2
+        centroids[empty] = centroids[fullest] + _SHIFT
+    return centroids.astype(np.float32)
+
+
+def _assign(
+    points: Floats, begin: int, centroids: Floats, codes: Codes, group: int, jobs: int
+) -> None:
+    """argmin_c ‖x − c‖² = argmax_c x·c − ‖c‖²/2"""
+    offset = -0.5 * np.einsum("cd,cd->c", centroids, centroids)
+    _core.assign(points, begin, np.ascontiguousarray(centroids.T), offset, group, codes, jobs)
