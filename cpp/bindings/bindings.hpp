@@ -7,6 +7,7 @@ void bind_arrays(nanobind::module_& m);
 void bind_chain(nanobind::module_& m);
 void bind_ctc(nanobind::module_& m);
 void bind_embeddings(nanobind::module_& m);
+void bind_embedding_training(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
 void bind_nearest(nanobind::module_& m);

@@ -31,6 +31,7 @@ NB_MODULE(_core, m) {
   bind_chain(m);
   bind_ctc(m);
   bind_embeddings(m);
+  bind_embedding_training(m);
   bind_features(m);
   bind_vocabulary(m);
   bind_loglinear(m);

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "ctc_types.hpp"
+#include "embedding_types.hpp"
 #include "loglinear_types.hpp"
 #include "nearest_types.hpp"
 
@@ -138,6 +139,7 @@ struct Kernels {
   ChainKernels<double> chain_double;
   LoglinearKernels loglinear;
   CtcKernels ctc;
+  EmbeddingKernels embedding;
   NearestKernels nearest;
 
   template <class T>

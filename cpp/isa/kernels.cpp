@@ -6,6 +6,8 @@
 #include "ctc_log.hpp"
 #include "ctc_scaled.hpp"
 #include "ctc_scores.hpp"
+#include "embedding_text.hpp"
+#include "embedding_walk.hpp"
 #include "loglinear_rows.hpp"
 #include "nearest_kernels.hpp"
 
@@ -35,6 +37,7 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                        {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
                        ctc_scores<float>(),
                        ctc_scores<double>()},
+                      {embedding::sentence, embedding::text, embedding::mean, embedding::fill, embedding::step},
                       {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids}};
 
 }  // namespace trellis::TRELLIS_ISA
