@@ -1,9 +1,14 @@
-// Nearest rows and product quantisation: shapes, dtypes and the GIL.
+// Word vectors, their neighbours, codes and files: shapes, dtypes and the GIL.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+#include <utility>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "nearest.hpp"
+#include "vector_rows.hpp"
 
 namespace nb = nanobind;
 
@@ -53,6 +58,21 @@ void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, c
   });
 }
 
+// Ends of words in the block, bytes consumed, and what is wrong with the next row, or "".
+std::tuple<Numpy<std::int64_t>, std::int64_t, const char*> vector_rows(const nb::bytes& block, bool text,
+                                                                       const Scores& out) {
+  require(out.shape(1) > 0, "rows must have columns");
+  const std::string_view bytes(block.c_str(), block.size());
+  const std::int64_t room = size(out.shape(0)), dim = size(out.shape(1));
+  VectorRows found;
+  {
+    const nb::gil_scoped_release release;
+    found = (text ? text_rows : binary_rows)(bytes, dim, room, out.data());
+  }
+  const char* wrong = found.wrong == nullptr ? "" : found.wrong;
+  return {to_array(std::move(found.words)), found.consumed, wrong};
+}
+
 }  // namespace
 }  // namespace trellis
 
@@ -61,4 +81,5 @@ void bind_nearest(nb::module_& m) {
         nb::arg("threads"), nb::arg("scores"), nb::arg("ids"));
   m.def("assign", &trellis::assign, nb::arg("points"), nb::arg("begin"), nb::arg("centroids"),
         nb::arg("offset"), nb::arg("group"), nb::arg("codes"), nb::arg("threads"));
+  m.def("vector_rows", &trellis::vector_rows, nb::arg("block"), nb::arg("text"), nb::arg("out"));
 }

@@ -244,3 +244,6 @@ def assign(
     codes: NDArray[np.uint8],
     threads: int,
 ) -> None: ...
+def vector_rows(
+    block: bytes, text: bool, out: NDArray[np.float32]
+) -> tuple[_Integers, int, str]: ...

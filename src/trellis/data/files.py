@@ -70,6 +70,20 @@ def lines(source: Source, encoding: str = "utf-8", errors: str = "strict") -> It
     return found if first is None else chain((first.removeprefix(_MARK),), found)
 
 
+def is_packed(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is ``gzip`` or ``xz``, by its first bytes."""
+    with open(path, "rb") as file:
+        return file.read(len(_XZ)).startswith((_GZIP, _XZ))
+
+
+def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """The bytes of a file in pieces, unpacked as they come."""
+    with open(path, "rb") as file:
+        inside = _unpacked(file)
+        while chunk := _read(inside, os.fspath(path)):
+            yield chunk
+
+
 def write(target: Target, pieces: Iterable[str]) -> None:
     r"""One piece of text a sequence, as UTF-8; a path that ends in ``.gz`` or ``.xz`` is packed.
 

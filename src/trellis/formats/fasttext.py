@@ -10,7 +10,6 @@ Matrices are views of the mapped file, or codes where the file is quantised.
 import os
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
@@ -84,8 +83,8 @@ def read(path: str | os.PathLike[str]) -> FastTextFile:
 def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
     """The bytes that fastText would write; the file appears whole or not at all.
 
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "tiny.bin"
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.bin"
     >>> rows = np.eye(2, dtype=np.float32)
     >>> counts = np.array([7, 5])
     >>> args = Args(dim=2, bucket=0, minn=0, maxn=0)
@@ -130,9 +129,7 @@ def _parse(cursor: Cursor) -> FastTextFile:
     quantized &= _flag(cursor, "whether the output is quantised")
     output = _matrix(cursor, quantized, "the output matrix")
     cursor.finish()
-    file = FastTextFile(
-        args, words, counts, labels, label_counts, n_tokens, input, output, prune
-    )
+    file = FastTextFile(args, words, counts, labels, label_counts, n_tokens, input, output, prune)
     _check(file)
     return file
 
@@ -221,7 +218,7 @@ def _check(file: FastTextFile) -> None:
 
 
 def _check_args(args: Args) -> None:
-    for name, value in zip(args._fields, args, strict=True):
+    for name, value in args._asdict().items():
         if isinstance(value, str):
             continue
         most = _MOST.get(name, 2**31 - 1)

@@ -17,7 +17,6 @@ from trellis import _core
 from trellis.errors import InputError
 from trellis.native import as_integer, resolve_jobs
 
-
 __all__ = ["CENTROIDS", "ProductQuantizer", "QuantizedMatrix", "quantize"]
 
 CENTROIDS = 256  # what a byte can tell apart
@@ -72,6 +71,7 @@ class QuantizedMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Of the matrix that it stands for."""
         return len(self.codes), self.quantizer.dim
 
     def norms(self, ids: NDArray[Any] | slice = slice(None)) -> Floats | None:
@@ -136,7 +136,7 @@ def quantize(
     if not norms:
         return QuantizedMatrix(*_fit(rows, dsub, rng, jobs))
     lengths = np.linalg.norm(rows, axis=1, keepdims=True).astype(np.float32)
-    rows = rows / np.where(lengths > 0, lengths, 1)
+    rows = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     codes, quantizer = _fit(rows, dsub, rng, jobs)
     norm_codes, norm_quantizer = _fit(lengths, 1, rng, jobs)
     return QuantizedMatrix(codes, quantizer, norm_codes[:, 0], norm_quantizer)
@@ -158,9 +158,7 @@ def _fit(
     return codes, quantizer
 
 
-def _k_means(
-    sample: Floats, begin: int, end: int, rng: np.random.Generator, jobs: int
-) -> Floats:
+def _k_means(sample: Floats, begin: int, end: int, rng: np.random.Generator, jobs: int) -> Floats:
     """Lloyd's iteration from 256 rows at random: (256, end - begin)."""
     points = sample[:, begin:end]
     centroids = points[rng.permutation(len(points))[:CENTROIDS]]
@@ -182,14 +180,16 @@ def _means(points: Floats, codes: Codes) -> Floats:
     centroids = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]
     for empty in np.flatnonzero(sizes == 0):
         fullest = int(sizes.argmax())
-        sizes[[empty, fullest]] = sizes[fullest] / 2
+        sizes[fullest] /= 2
+        sizes[empty] = sizes[fullest]
         centroids[empty] = centroids[fullest] + _SHIFT
-    return centroids.astype(np.float32)
+    found: Floats = centroids.astype(np.float32)
+    return found
 
 
 def _assign(
     points: Floats, begin: int, centroids: Floats, codes: Codes, group: int, jobs: int
 ) -> None:
-    """argmin_c ‖x − c‖² = argmax_c x·c − ‖c‖²/2"""
+    """The code of a point x is argmin_c ‖x − c‖² = argmax_c x·c − ‖c‖²/2."""
     offset = -0.5 * np.einsum("cd,cd->c", centroids, centroids)
     _core.assign(points, begin, np.ascontiguousarray(centroids.T), offset, group, codes, jobs)
