@@ -253,6 +253,8 @@ def _check_prune(file: FastTextFile) -> None:
         if wrong.any():
             value = values[int(wrong.argmax())]
             raise FormatError(f"the prune table has {what} {value}, of {end}")
+        if len(np.unique(values)) < len(values):
+            raise FormatError(f"the prune table has a {what} twice")
 
 
 def _input_rows(file: FastTextFile) -> tuple[int, int]:
