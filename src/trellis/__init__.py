@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "data",
+    "embeddings",
     "errors",
     "features",
     "formats",
@@ -34,6 +35,7 @@ _NAMES = {
     "LogisticRegression": "models.logistic",
     "MEMM": "models.memm",
     "SoftmaxRegression": "models.softmax",
+    "Vectors": "embeddings.vectors",
     "load": "models.files",
 }
 

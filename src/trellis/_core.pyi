@@ -226,6 +226,11 @@ class LbfgsMemory:
     def forget(self) -> None: ...
     def pairs(self) -> list[tuple[_Doubles, _Doubles]]: ...
 
+# subwords
+def subword_ids(
+    words: list[str] | list[bytes], minn: int, maxn: int, bucket: int
+) -> tuple[_Integers, NDArray[np.int32]]: ...
+
 # nearest rows and product quantisation
 def nearest(
     rows: NDArray[np.float32],

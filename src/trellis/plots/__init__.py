@@ -4,5 +4,6 @@ from trellis.plots.chart import curves
 from trellis.plots.drawing import Drawing
 from trellis.plots.heat import heat_map
 from trellis.plots.paths import lattice
+from trellis.plots.points import scatter
 
-__all__ = ["Drawing", "curves", "heat_map", "lattice"]
+__all__ = ["Drawing", "curves", "heat_map", "lattice", "scatter"]
