@@ -88,6 +88,8 @@ class _Machine:
                 if opcode.name == "STOP":
                     return self._stack.pop()
                 self._step(opcode.name, argument)
+        except FormatError:
+            raise
         except (
             ValueError,
             IndexError,
@@ -172,6 +174,7 @@ _CONTAINERS: dict[str, Callable[[_Machine], Any]] = {
     "TUPLE2": lambda machine: tuple(machine.take(2)),
     "TUPLE3": lambda machine: tuple(machine.take(3)),
     "LIST": lambda machine: machine.to_mark(),
+    "FROZENSET": lambda machine: machine.to_mark(),
     "STACK_GLOBAL": lambda machine: _Name(*map(str, machine.take(2))),
     "REDUCE": lambda machine: _Record(*machine.take(2)),
     "NEWOBJ": lambda machine: _Record(*machine.take(2)),
