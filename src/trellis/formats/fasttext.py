@@ -97,6 +97,8 @@ def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
     except FormatError as error:
         raise InputError(f"cannot be written as a fastText file: {error}") from None
     args = file.args
+    if args.bucket == 0 and (args.maxn > 0 or args.word_ngrams > 1):
+        raise InputError("bucket is 0, by which fastText would divide: set maxn=0, word_ngrams=1")
     numbers = [*args[:6], _code(_LOSSES, args.loss), _code(_MODELS, args.model), *args[8:]]
     with replacing(path) as out:
         out.write(MAGIC + struct.pack("<i", _VERSION) + struct.pack(_ARGS, *numbers))
