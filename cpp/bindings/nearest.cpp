@@ -37,12 +37,11 @@ void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries
 }
 
 // codes[:, group] of points[:, begin : begin + width], whose centroids are (width, 256).
-void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, const Vector& offset,
-            std::int64_t group, const Codes& codes, int threads) {
+void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, std::int64_t group,
+            const Codes& codes, int threads) {
   const std::int64_t dim = size(points.shape(1)), width = size(centroids.shape(0));
   require(begin >= 0 && width <= dim && begin <= dim - width, "columns must lie in the points");
-  require(size(centroids.shape(1)) == kCentroids && size(offset.shape(0)) == kCentroids,
-          "there must be 256 centroids");
+  require(size(centroids.shape(1)) == kCentroids, "there must be 256 centroids");
   require(codes.shape(0) == points.shape(0) && group >= 0 && group < size(codes.shape(1)),
           "codes must be (points, groups)");
   require(threads > 0, "threads must be positive");
@@ -53,7 +52,7 @@ void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, c
     return [&](std::int64_t t) {
       const std::int64_t first = t * kTask, number = std::min(kTask, count - first);
       kernels().nearest.assign(points.data() + first * dim + begin, number, dim, width, centroids.data(),
-                               offset.data(), codes.data() + first * groups + group, groups);
+                               codes.data() + first * groups + group, groups);
     };
   });
 }
@@ -80,6 +79,6 @@ void bind_nearest(nb::module_& m) {
   m.def("nearest", &trellis::find_nearest, nb::arg("rows"), nb::arg("scale"), nb::arg("queries"),
         nb::arg("threads"), nb::arg("scores"), nb::arg("ids"));
   m.def("assign", &trellis::assign, nb::arg("points"), nb::arg("begin"), nb::arg("centroids"),
-        nb::arg("offset"), nb::arg("group"), nb::arg("codes"), nb::arg("threads"));
+        nb::arg("group"), nb::arg("codes"), nb::arg("threads"));
   m.def("vector_rows", &trellis::vector_rows, nb::arg("block"), nb::arg("text"), nb::arg("out"));
 }

@@ -118,25 +118,25 @@ inline void nearest_few(const NearestRows& table, std::int64_t begin, std::int64
 // --- product quantisation
 // -------------------------------------------------------------------------------
 
-inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, const float* centroids,
-                                     const float* offset) {
-  FloatVec best = float_splat(-__builtin_inff());
+inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, const float* centroids) {
+  FloatVec best = float_splat(__builtin_inff());
   FloatMask block{};  // in which the best of each lane was met
   for (int c = 0; c < kCentroids; c += kFloatWidth) {
-    FloatVec score = float_load(offset + c);
+    FloatVec distance{};  // squared; as a difference it is exact where centroids lie close together
     for (std::int64_t d = 0; d < width; ++d) {
-      score += float_splat(point[d]) * float_load(centroids + d * kCentroids + c);
+      const FloatVec away = float_splat(point[d]) - float_load(centroids + d * kCentroids + c);
+      distance += away * away;
     }
-    const FloatMask better = score > best;
-    best = better ? score : best;
+    const FloatMask better = distance < best;
+    best = better ? distance : best;
     block = better ? c - FloatMask{} : block;
   }
   int found = block[0];
-  float top = best[0];
+  float least = best[0];
   for (int lane = 1; lane < kFloatWidth; ++lane) {
     const int code = block[lane] + lane;
-    if (best[lane] > top || (best[lane] == top && code < found)) {
-      top = best[lane];
+    if (best[lane] < least || (best[lane] == least && code < found)) {
+      least = best[lane];
       found = code;
     }
   }
@@ -144,10 +144,10 @@ inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, con
 }
 
 inline void assign_centroids(const float* points, std::int64_t count, std::int64_t stride,
-                             std::int64_t width, const float* centroids, const float* offset,
-                             std::uint8_t* codes, std::int64_t code_stride) {
+                             std::int64_t width, const float* centroids, std::uint8_t* codes,
+                             std::int64_t code_stride) {
   for (std::int64_t i = 0; i < count; ++i) {
-    codes[i * code_stride] = nearest_centroid(points + i * stride, width, centroids, offset);
+    codes[i * code_stride] = nearest_centroid(points + i * stride, width, centroids);
   }
 }
 

@@ -30,11 +30,10 @@ struct NearestKernels {
   // The same for few queries, (count, dim), as they are.
   void (*few)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* queries,
               std::int64_t count, const NearestBest& best);
-  // code[i] = argmax_c  point_i . centroid_c + offset_c;  points are `stride` apart, centroids are
-  // (width, 256) and the lowest code wins a tie.
+  // code[i] = argmin_c |point_i - centroid_c|, the lowest of equals;  points are `stride` apart,
+  // centroids are (width, 256).
   void (*assign)(const float* points, std::int64_t count, std::int64_t stride, std::int64_t width,
-                 const float* centroids, const float* offset, std::uint8_t* codes,
-                 std::int64_t code_stride);
+                 const float* centroids, std::uint8_t* codes, std::int64_t code_stride);
 };
 
 inline constexpr int kCentroids = 256;  // what a byte can tell apart

@@ -244,7 +244,6 @@ def assign(
     points: NDArray[np.float32],
     begin: int,
     centroids: NDArray[np.float32],
-    offset: NDArray[np.float32],
     group: int,
     codes: NDArray[np.uint8],
     threads: int,

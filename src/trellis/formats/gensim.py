@@ -210,6 +210,11 @@ def _states(top: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _vectors(state: dict[str, Any], path: str) -> NDArray[np.float32]:
+    if "vectors_ngrams" in state:
+        raise FormatError(
+            "gensim's FastText, which keeps no vectors of words: "
+            "gensim.models.fasttext.save_facebook_model writes a file that can be read"
+        )
     beside = state.get("__numpys")
     if isinstance(beside, list) and "vectors" in beside:
         matrix = _beside(f"{path}.vectors.npy")
@@ -235,6 +240,8 @@ def _array(record: Any) -> NDArray[Any]:
     """An array inside the pickle: (version, shape, dtype, Fortran order?, bytes)."""
     try:
         _, shape, dtype, fortran, data = record.state
+        if isinstance(data, _Record) and data.function.name == "encode":  # bytes in protocol 2
+            data = data.arguments[0].encode("latin-1")
         code, order = dtype.arguments[0], dtype.state[1]
         if record.function.name != "_reconstruct" or code not in _DTYPES or order not in "<=|":
             raise ValueError(f"an array of {code!r}")

@@ -22,7 +22,7 @@ __all__ = ["CENTROIDS", "ProductQuantizer", "QuantizedMatrix", "quantize"]
 CENTROIDS = 256  # what a byte can tell apart
 _SAMPLE = 256 * CENTROIDS  # rows that the centroids are fitted to, as fastText has it
 _ITERATIONS = 25
-_SHIFT = 1e-7  # between the halves of a group that is split
+_START = 1 << 14  # points that the first centroids are drawn from
 
 Floats = NDArray[np.float32]
 Codes = NDArray[np.uint8]
@@ -159,9 +159,9 @@ def _fit(
 
 
 def _k_means(sample: Floats, begin: int, end: int, rng: np.random.Generator, jobs: int) -> Floats:
-    """Lloyd's iteration from 256 rows at random: (256, end - begin)."""
+    """Lloyd's iteration from 256 points that lie apart: (256, end - begin)."""
     points = sample[:, begin:end]
-    centroids = points[rng.permutation(len(points))[:CENTROIDS]]
+    centroids = _apart(points, rng)
     codes = np.empty((len(points), 1), np.uint8)
     before = np.empty_like(codes)
     for iteration in range(_ITERATIONS):
@@ -169,27 +169,38 @@ def _k_means(sample: Floats, begin: int, end: int, rng: np.random.Generator, job
         _assign(sample, begin, centroids, codes, 0, jobs)
         if iteration and np.array_equal(before, codes):
             break
-        centroids = _means(points, codes[:, 0])
+        centroids = _means(points, codes[:, 0], centroids)
     return centroids
 
 
-def _means(points: Floats, codes: Codes) -> Floats:
-    """The centre of each code's points; a code without points takes half of the fullest one's."""
-    sizes = np.bincount(codes, minlength=CENTROIDS).astype(float)
-    sums = [np.bincount(codes, column, minlength=CENTROIDS) for column in points.T]
-    centroids = np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]
-    for empty in np.flatnonzero(sizes == 0):
-        fullest = int(sizes.argmax())
-        sizes[fullest] /= 2
-        sizes[empty] = sizes[fullest]
-        centroids[empty] = centroids[fullest] + _SHIFT
-    found: Floats = centroids.astype(np.float32)
+def _apart(points: Floats, rng: np.random.Generator) -> Floats:
+    """k-means++: each next one is drawn by its squared distance to those before."""
+    some = points[rng.permutation(len(points))[:_START]].astype(np.float64)
+    chosen = np.empty((CENTROIDS, points.shape[1]))
+    chosen[0] = some[0]
+    distance = np.full(len(some), np.inf)
+    for i in range(1, CENTROIDS):
+        np.minimum(distance, ((some - chosen[i - 1]) ** 2).sum(axis=1), out=distance)
+        reach = np.cumsum(distance)
+        chosen[i] = some[min(int(np.searchsorted(reach, rng.random() * reach[-1])), len(some) - 1)]
+    found: Floats = chosen.astype(np.float32)
     return found
+
+
+def _means(points: Floats, codes: Codes, before: Floats) -> Floats:
+    """The centre of each code's points; a code without points takes the worst placed one."""
+    sizes = np.bincount(codes, minlength=CENTROIDS)
+    sums = [np.bincount(codes, column, minlength=CENTROIDS) for column in points.T]
+    centroids: Floats = (np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]).astype(np.float32)
+    empty = np.flatnonzero(sizes == 0)
+    if len(empty):
+        error = ((points - before[codes]) ** 2).sum(axis=1)
+        centroids[empty] = points[np.argsort(-error, kind="stable")[: len(empty)]]
+    return centroids
 
 
 def _assign(
     points: Floats, begin: int, centroids: Floats, codes: Codes, group: int, jobs: int
 ) -> None:
-    """The code of a point x is argmin_c ‖x − c‖² = argmax_c x·c − ‖c‖²/2."""
-    offset = -0.5 * np.einsum("cd,cd->c", centroids, centroids)
-    _core.assign(points, begin, np.ascontiguousarray(centroids.T), offset, group, codes, jobs)
+    """The code of a point x is argmin_c ‖x − c‖."""
+    _core.assign(points, begin, np.ascontiguousarray(centroids.T), group, codes, jobs)

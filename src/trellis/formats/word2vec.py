@@ -167,8 +167,10 @@ class _Rows:
                 raise FormatError(f"row {self.count} has {wrong}")
             if len(ends) < 2 * len(room) or self.count == self._most:
                 break
-        if self.count == self._head.rows and block:
-            raise FormatError(f"there is more than the {self.count} rows of the first line")
+        if self.count == self._most:
+            if self.count == self._head.rows and block:
+                raise FormatError(f"there is more than the {self.count} rows of the first line")
+            return block
         columns = self._head.columns
         if len(block) > _LONGEST_WORD + columns * (_MOST_PER_NUMBER if self._head.is_text else 4):
             raise FormatError(f"row {self.count} is too long")
