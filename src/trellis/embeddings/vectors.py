@@ -97,7 +97,7 @@ class Vectors:
     def __getitem__(self, word: str | Sequence[str]) -> Floats:
         """The vector of a word, or the matrix of a list of them."""
         if not isinstance(word, str):
-            return np.stack([self[each] for each in word])
+            return np.array([self[each] for each in word], np.float32).reshape(-1, self.dim)
         row = self.index.get(word)
         if row is None:
             if self.unseen is None:

@@ -92,7 +92,9 @@ def _read(path: Path, errors: str, limit: int | None) -> WordVectors:
         rest = rows.take(rest + piece)
         if rows.count == limit:
             return rows.result()
-    rows.finish(rows.take(rest + b"\n" if head.is_text else rest))
+    rest = rows.take(rest + b"\n" if head.is_text else rest)
+    if rows.count != limit:
+        rows.finish(rest)
     return rows.result()
 
 
