@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trellis.embeddings.subword_rows import SubwordRows
 from trellis.errors import FormatError, InputError
 from trellis.formats import fasttext, gensim, native, word2vec
+from trellis.formats.mapped import check_finite
 
 __all__ = ["KIND", "load", "save"]
 
@@ -90,6 +91,10 @@ def _from_fasttext(path: str | os.PathLike[str], errors: str, limit: int | None)
     first = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
     kept = sorted(first.values())  # replaced bytes can make two words one
     matrix = rows.vectors([file.words[i] for i in kept])
+    try:
+        check_finite(matrix, "the mean of a word's rows")
+    except FormatError as error:
+        raise FormatError(f"{path}: {error}") from None
     return [words[i] for i in kept], matrix, lambda word: rows.vectors([_encoded(word)])[0]
 
 

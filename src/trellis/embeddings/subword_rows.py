@@ -48,7 +48,7 @@ class SubwordRows:
             return _begins((own >= 0).astype(np.int64)), own[own >= 0]
         begin, buckets = _core.subword_ids(list(words), args.minn, args.maxn, args.bucket)
         owner = np.repeat(np.arange(len(words)), np.diff(begin))
-        rows, found = self._bucket_rows(buckets)
+        rows, found = self.bucket_rows(buckets)
         owners = np.concatenate([np.flatnonzero(own >= 0), owner[found]])
         order = np.argsort(owners, kind="stable")  # a word's own row first
         ids = np.concatenate([own[own >= 0], rows])[order]
@@ -67,7 +67,7 @@ class SubwordRows:
         matrix = self.file.input
         return matrix.rows(ids) if isinstance(matrix, QuantizedMatrix) else matrix[ids]
 
-    def _bucket_rows(self, buckets: NDArray[np.int32]) -> tuple[Ids, NDArray[np.bool_]]:
+    def bucket_rows(self, buckets: NDArray[np.int32]) -> tuple[Ids, NDArray[np.bool_]]:
         """Rows of those buckets that have one, and which have."""
         words = len(self.file.words)
         if self._kept is None:
@@ -100,7 +100,8 @@ class SubwordRows:
             first = int(np.searchsorted(begin, start, "right")) - 1
             last = int(np.searchsorted(begin, start + len(rows)))
             cuts = np.maximum(begin[first:last], start) - start
-            sums[first:last] += np.add.reduceat(rows, cuts)
+            with np.errstate(over="ignore", invalid="ignore"):  # a forged file's
+                sums[first:last] += np.add.reduceat(rows, cuts)
         result = np.zeros((len(counts), self.file.args.dim), np.float32)
         result[counts > 0] = sums / counts[counts > 0, None].astype(np.float32)
         return result

@@ -29,6 +29,7 @@ Floats: TypeAlias = NDArray[np.float32]
 Query: TypeAlias = str | Sequence[str] | NDArray[Any]
 
 _CHUNK = 1 << 14  # rows
+_EXTREME = 1e30  # lengths beyond this, or below its inverse
 
 
 class Neighbor(NamedTuple):
@@ -80,7 +81,7 @@ class Vectors:
             raise InputError(f"the word {again!r} is given twice")
         self.unseen = unseen
         self.n_jobs = n_jobs
-        self._inverse: Floats | None = None
+        self._rows: tuple[Floats, Floats] | None = None
 
     def __repr__(self) -> str:
         return f"Vectors({len(self)} words, {self.dim} dimensions)"
@@ -214,9 +215,9 @@ class Vectors:
         rows = _as_rows(queries, self.dim)
         scores = np.empty((len(rows), k), np.float32)
         ids = np.empty((len(rows), k), np.int64)
-        inverse = self._inverse_norms()
+        table, inverse = self._searched()
         threads = resolve_jobs(self.n_jobs)
-        _core.nearest(self.matrix[:count], inverse[:count], rows, threads, scores, ids)
+        _core.nearest(table[:count], inverse[:count], rows, threads, scores, ids)
         return scores, ids
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -244,9 +245,9 @@ class Vectors:
     def _units(self, words: Sequence[str]) -> Floats:
         return unit_rows(self[words])
 
-    def _inverse_norms(self) -> Floats:
-        """1 / ‖row‖, 0 for rows of zeros: made once, so that the matrix can stay where it is."""
-        if self._inverse is None:
+    def _searched(self) -> tuple[Floats, Floats]:
+        """Rows and 1 / ‖row‖ (0 for rows of zeros), so that the matrix can stay where it is."""
+        if self._rows is None:
             norms = np.empty(len(self))
             for begin in range(0, len(self), _CHUNK):
                 part = self.matrix[begin : begin + _CHUNK]
@@ -258,8 +259,11 @@ class Vectors:
                 raise InputError(f"the vector of {word!r} has NaN or infinities")
             np.sqrt(norms, out=norms)
             inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
-            self._inverse = inverse.astype(np.float32)
-        return self._inverse
+            if max(norms.max(), inverse.max()) < _EXTREME:
+                self._rows = self.matrix, inverse.astype(np.float32)
+            else:  # products would leave the range of float32
+                self._rows = unit_rows(self.matrix), np.ones(len(self), np.float32)
+        return self._rows
 
     def _answers(
         self, queries: Floats, k: int, without: Sequence[Sequence[str]]

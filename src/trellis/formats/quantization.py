@@ -94,7 +94,10 @@ class QuantizedMatrix:
         for g, (begin, end) in enumerate(self.quantizer.columns()):
             found[:, begin:end] = tables[g][codes[:, g]]
         norms = self.norms(ids)
-        return found if norms is None else found * norms[:, None]
+        if norms is not None:
+            with np.errstate(over="ignore"):  # a forged file's: infinite then
+                found *= norms[:, None]
+        return found
 
     def dot(self, vector: Floats) -> Floats:
         """All rows times a vector: one small table a group, then one look-up a code."""
