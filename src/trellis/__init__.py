@@ -31,12 +31,15 @@ _MODULES = (
 )
 _NAMES = {
     "CRF": "models.crf",
+    "FastText": "embeddings.fasttext",
     "HMM": "models.hmm",
     "LogisticRegression": "models.logistic",
     "MEMM": "models.memm",
     "SoftmaxRegression": "models.softmax",
+    "TextClassifier": "embeddings.classifier",
     "Vectors": "embeddings.vectors",
-    "load": "models.files",
+    "Word2Vec": "embeddings.word2vec",
+    "load": "loading",
 }
 
 __all__ = ["__version__", *_MODULES, *_NAMES]
