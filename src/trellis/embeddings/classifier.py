@@ -1,4 +1,4 @@
-"""Text classification: p(label | text) = softmax(W h), h the mean of the rows of the text's words."""
+"""Text classification: p(label | text) = softmax(W h), h the mean of the rows of its words."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -91,6 +91,11 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
     """The commonest first."""
     label_counts_: NDArray[np.int64]
     losses_: list[float]
+    words_per_second_: float
+    n_tokens_: int
+    _input: Any
+    _output: Any
+    _source: files.FastTextFile
 
     def __init__(
         self,
@@ -136,10 +141,10 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         corpus = sources.read(texts, threads, end_words=True)
         names = self._learn_words(corpus)
         rows = self._rows()
-        self._input = table(rows.count, self.vector_size)
+        self._input = table(rows.total, self.vector_size)
         self._output = table(len(self.labels_), self.vector_size)
         dim = self.vector_size
-        _core.fill_table(self._input, 0, rows.count, dim, 1.0 / dim, seed, threads)
+        _core.fill_table(self._input, 0, rows.total, dim, 1.0 / dim, seed, threads)
         self._output.fill(0.0)
         step = self._step(corpus, names)
         history = train(
@@ -207,7 +212,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             "losses": [loss if np.isfinite(loss) else None for loss in self.losses_],
             "words_per_second": self.words_per_second_,
         }
-        tensors = {
+        tensors: dict[str, NDArray[Any]] = {
             "counts": self.counts_,
             "label_counts": self.label_counts_,
             "input": self._input[:, : self.vector_size],
@@ -324,12 +329,25 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             noise = _core.alias_cells(self.label_counts_.astype(np.float64) ** self.exponent)
         if self.loss == "hierarchical":
             path = _core.huffman(self.label_counts_)[:3]
+        nodes = path or (None, None, None)
+        negatives = self.negatives if self.loss == "negative" else 0
         trainer = _core.EmbeddingTrainer(
-            *(self._input, self._output, len(self.words_), None, None, None, noise),
-            *(path or (None, None, None)),
-            *(LOSSES[self.loss], False, False, 1),
-            self.negatives if self.loss == "negative" else 0,
-            False,
+            input=self._input,
+            output=self._output,
+            vocabulary=len(self.words_),
+            rows_begin=None,
+            row=None,
+            keep=None,
+            noise=noise,
+            path_begin=nodes[0],
+            path_node=nodes[1],
+            path_right=nodes[2],
+            loss=LOSSES[self.loss],
+            cbow=False,
+            shared=False,
+            window=1,
+            negatives=negatives,
+            shrink=False,
         )
         known = {
             "begin": begin,

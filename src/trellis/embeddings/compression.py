@@ -24,6 +24,7 @@ def quantized(
         raise InputError("the model is quantised already")
     if 0 < cutoff < file.input.shape[0]:
         file = _pruned(file, cutoff)
+    assert not isinstance(file.input, QuantizedMatrix)
     codes = quantize(file.input, dsub=dsub, norms=norms, random_state=seed)
     coded_output = file.output
     if output and not isinstance(coded_output, QuantizedMatrix):

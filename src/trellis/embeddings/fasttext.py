@@ -16,6 +16,7 @@ from trellis.embeddings.word2vec import Rows, Table, Word2Vec
 from trellis.errors import InputError
 from trellis.formats import fasttext as files
 from trellis.formats import native
+from trellis.formats.quantization import QuantizedMatrix
 from trellis.native import resolve_jobs
 
 __all__ = ["FastText", "as_bytes"]
@@ -112,8 +113,8 @@ class FastText(Word2Vec):
         rows = [i for i in (self._gram_index().get(g) for g in self._grams(word)) if i is not None]
         own = self.vectors_.index.get(word)
         ids = [len(self.words_) + i for i in rows] + ([] if own is None else [own])
-        vector = self.input_[ids].mean(axis=0) if ids else np.zeros(self.vector_size)
-        return vector.astype(np.float32)
+        vector: NDArray[np.float32] = np.zeros(self.vector_size, np.float32)
+        return self.input_[ids].mean(axis=0, out=vector) if ids else vector
 
     def save_fasttext(self, path: str | os.PathLike[str]) -> None:
         """Write fastText's own ``.bin`` file."""
@@ -158,12 +159,12 @@ class FastText(Word2Vec):
             raise InputError(f"minn is {self.minn} and maxn {self.maxn}: minn must not be larger")
         if self.maxn > 0 and self.bucket == 0:
             raise InputError("bucket is 0: n-grams need rows; maxn=0 has none")
-        if isinstance(getattr(self, "_input", None), files.QuantizedMatrix):
+        if isinstance(getattr(self, "_input", None), QuantizedMatrix):
             del self.words_, self._input, self._output  # fit starts anew; see partial_fit
 
     def partial_fit(self, source: Any, **options: Any) -> Self:
         """As `Word2Vec.partial_fit`; rows of n-grams stay those of their n-grams."""
-        if isinstance(getattr(self, "_input", None), files.QuantizedMatrix):
+        if isinstance(getattr(self, "_input", None), QuantizedMatrix):
             raise InputError("a quantised model cannot be trained")
         return super().partial_fit(source, **options)
 
@@ -208,7 +209,7 @@ class FastText(Word2Vec):
     # ---- vectors and files
 
     def _make_vectors(self) -> Vectors:
-        if not isinstance(self._input, files.QuantizedMatrix) and _is_padded(self._input):
+        if not isinstance(self._input, QuantizedMatrix) and _is_padded(self._input):
             rows = self._rows()
             matrix = np.empty((len(self.words_), self.vector_size), np.float32)
             begin = np.arange(len(matrix) + 1) if rows.begin is None else rows.begin
@@ -224,9 +225,9 @@ class FastText(Word2Vec):
     def input_(self) -> Table:
         """V: rows of words, then of n-grams; a quantised file's is decoded at each call."""
         self._fitted()
-        if isinstance(self._input, files.QuantizedMatrix):
+        if isinstance(self._input, QuantizedMatrix):
             return self._input.rows(np.arange(self._input.shape[0]))
-        return self._input[:, : self.vector_size]
+        return super().input_
 
     def _subwords(self) -> SubwordRows:
         return SubwordRows(self._file())
@@ -234,7 +235,7 @@ class FastText(Word2Vec):
     def _file(self) -> files.FastTextFile:
         if self.ngrams != "hashed":
             raise InputError("fastText's files cannot hold ngrams='dictionary'")
-        quantized = isinstance(self._input, files.QuantizedMatrix)
+        quantized = isinstance(self._input, QuantizedMatrix)
         args = files.Args(
             dim=self.vector_size,
             ws=self.window,

@@ -74,7 +74,7 @@ def _build(contents: Contents) -> Any:
         model.label_counts_ = expect(tensors, "label_counts", np.int64, (len(outputs),))
     else:
         model._vectors = None
-    expect(tensors, "input", np.float32, (model._rows().count, model.vector_size))
+    expect(tensors, "input", np.float32, (model._rows().total, model.vector_size))
     expect(tensors, "output", np.float32, (len(outputs), model.vector_size))
     model._input, model._output = finite(tensors, "input"), finite(tensors, "output")
     return model

@@ -21,7 +21,7 @@ class Phrase(NamedTuple):
 
     words: tuple[str, str]
     score: float
-    count: int
+    occurrences: int
 
 
 class Phrases:

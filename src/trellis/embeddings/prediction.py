@@ -1,4 +1,4 @@
-"""p(label | text) from a fastText model: rows of words and n-grams, their mean, and the loss's own way.
+"""p(label | text) from a fastText model: the mean h of a text's rows, and the loss's own way.
 
 softmax: exp(wᵧ·h) / Σ exp(w·h)      tree: Π σ(±w·h)      negative sampling, ova: σ(wᵧ·h)
 """
@@ -55,14 +55,16 @@ class Predictor:
     def probabilities(self, hidden: Floats) -> Floats:
         """A row for each hidden vector: labels' probabilities, as fastText states them."""
         scores = hidden @ self._output.T
+        p: Floats
         if self.file.args.loss == "softmax":
-            return softmax(scores, axis=1) + _ADDED
-        if self.file.args.loss == "hs":
+            p = softmax(scores, axis=1) + _ADDED
+        elif self.file.args.loss == "hs":
             left, right = self._tree()
-            return np.exp(
-                np.log(expit(-scores) + _ADDED) @ left + np.log(expit(scores) + _ADDED) @ right
-            )
-        return expit(scores) + _ADDED
+            steps = np.log(expit(-scores) + _ADDED) @ left + np.log(expit(scores) + _ADDED) @ right
+            p = np.exp(steps)
+        else:
+            p = expit(scores) + _ADDED
+        return p
 
     def hidden(self, texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
         """The mean of each text's rows, and whether it has any."""
@@ -98,4 +100,5 @@ class Predictor:
                 sparse.csr_array((np.ones(m.sum()), (node[m], label[m])), shape=shape).toarray()
                 for m in (right == 0, right == 1)
             )
-        return self._sides
+        sides: tuple[Any, Any] = self._sides
+        return sides

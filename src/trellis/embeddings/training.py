@@ -1,4 +1,4 @@
-"""Epochs over a corpus: slices of it go to the native threads, and between them progress is told."""
+"""Epochs over a corpus: slices of it go to the native threads, and progress is told between."""
 
 import logging
 import time

@@ -46,8 +46,8 @@ class Rows(NamedTuple):
     begin: NDArray[np.int64] | None
     """None: row i alone."""
     row: NDArray[np.int32] | None
-    count: int
-    """Of all rows there are."""
+    total: int
+    """Rows of the table."""
 
 
 class Word2Vec(BaseEstimator):  # type: ignore[misc]
@@ -99,6 +99,8 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
     losses_: list[float]
     """The mean loss of each epoch, estimated from a part of the steps."""
     words_per_second_: float
+    _input: Any
+    _output: Any
 
     _kind = "word2vec"
 
@@ -155,9 +157,9 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         vocabulary = Vocabulary.of(corpus, self.min_count, self.max_vocabulary)
         self.words_, self.counts_ = vocabulary
         rows = self._rows()
-        self._input = table(rows.count, self.vector_size)
+        self._input = table(rows.total, self.vector_size)
         self._output = table(len(self.words_), self.vector_size)
-        self._fill(self._input, 0, rows.count, seed)
+        self._fill(self._input, 0, rows.total, seed)
         self._output.fill(0.0)
         self.n_tokens_, self.losses_ = 0, []
         self._train(corpus, rows, seed, callback)
@@ -226,7 +228,8 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
             return None
         share = self.counts_ / self.counts_.sum()
         keep = np.sqrt(self.sample / share) + self.sample / share
-        return (np.minimum(keep, 1.0) * 0xFFFFFFFF).astype(np.uint32)
+        kept: NDArray[np.uint32] = (np.minimum(keep, 1.0) * 0xFFFFFFFF).astype(np.uint32)
+        return kept
 
     def _rows(self) -> Rows:
         return Rows(None, None, len(self.words_))
@@ -242,7 +245,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         source = np.array([old.get(word, -1) for word in vocabulary.words])
         known = np.flatnonzero(source >= 0)
         self.words_, self.counts_ = vocabulary
-        count = self._rows().count
+        count = self._rows().total
         input, output = table(count, self.vector_size), table(len(source), self.vector_size)
         output.fill(0.0)
         self._fill(input, 0, len(source), seed + len(old))
@@ -291,13 +294,15 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
     def input_(self) -> Table:
         """V: a row for each word (and for each n-gram of `FastText`)."""
         self._fitted()
-        return self._input[:, : self.vector_size]
+        rows: Table = self._input[:, : self.vector_size]
+        return rows
 
     @property
     def output_(self) -> Table:
         """W: a row for each word, or for each inner node of the tree of hierarchical softmax."""
         self._fitted()
-        return self._output[:, : self.vector_size]
+        rows: Table = self._output[:, : self.vector_size]
+        return rows
 
     @property
     def loss_(self) -> float:
