@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 Change: TypeAlias = Callable[[bytes, random.Random], bytes]
@@ -55,6 +56,12 @@ def change_number(data: bytes, rng: random.Random) -> bytes:
     i = rng.randrange(max(1, min(len(data) - size + 1, rng.choice([128, len(data)]))))
     number = rng.choice([*NUMBERS, rng.randrange(256)]) % 256**size
     return data[:i] + struct.pack(layout, number) + data[i + size :]
+
+
+def put(path: Path, data: bytes) -> None:
+    """A new file in the place of the old one: to empty that one first would flush the disk."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
 
 
 BYTES: list[Change] = [change_bit, change_byte, truncate, insert, remove, repeat]

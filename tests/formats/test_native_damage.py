@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from mutants import BYTES, NUMBERS, change_byte, mutant
+from mutants import BYTES, NUMBERS, change_byte, mutant, put
 from native_files import (
     DIGITS,
     META,
@@ -101,7 +101,7 @@ def test_forged_mutants(path: Path) -> None:
         data = mutant(whole, rng, CHANGES)
         if len(data) < DIGITS.stop:
             continue
-        path.write_bytes(resealed(data))
+        put(path, resealed(data))
         try:
             tensors = native.read(path).tensors
         except FormatError:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mutants import BYTES, NUMBERS, change_byte, change_number, mutant
+from mutants import BYTES, NUMBERS, change_byte, change_number, mutant, put
 from vector_files import some_file, some_rows, some_words
 
 from trellis import Vectors
@@ -37,14 +37,17 @@ class Holder:
 
 def whole(kind: str, path: Path) -> Path:
     """Make a file of this kind at the path, and say which file is to be damaged."""
-    words, matrix = some_words(20), some_rows(20, 5)
+    words, matrix = some_words(8), some_rows(8, 3)
     if kind in ("bin", "supervised"):
-        fasttext.write(path, some_file("supervised" if kind == "supervised" else "cbow"))
+        model = "supervised" if kind == "supervised" else "cbow"
+        fasttext.write(path, some_file(model, words=8, dim=3, bucket=12))
     elif kind == "ftz":
-        prune = np.array([[7, 1], [49, 0], [3, 2]], np.int32)
-        file = some_file("supervised", words=300, dim=3)
-        small = quantize(some_rows(303, 3), norms=True, random_state=0)
-        fasttext.write(path, replace(file, prune=prune, input=small))
+        prune = np.array([[7, 1], [11, 0], [3, 2]], np.int32)
+        file = some_file("supervised", words=8, dim=3, bucket=12)
+        large = quantize(some_rows(300, 3), norms=True, random_state=0)
+        assert large.norm_codes is not None
+        few = replace(large, codes=large.codes[:11], norm_codes=large.norm_codes[:11])
+        fasttext.write(path, replace(file, prune=prune, input=few))
     elif kind == "binary":
         word2vec.write_binary(path, words, matrix)
     elif kind in ("text", "glove"):
@@ -87,7 +90,7 @@ def damaged(kind: str, path: Path, count: int) -> int:
     try:
         for _ in range(count):
             data = mutant(good, rng, changes)
-            target.write_bytes(data)
+            put(target, data)
             with little_memory(len(data)):
                 accepted += is_sound(path)
     finally:

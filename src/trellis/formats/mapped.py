@@ -88,6 +88,8 @@ class Cursor:
         kind = np.dtype(dtype).newbyteorder("<")
         if min(shape) < 0:
             raise FormatError(f"{what} has {min(shape)} rows or columns")
+        if max(shape) > len(self.data):  # of an array without rows, too
+            raise FormatError(f"the file ends inside {what}")
         self.at, begin = self._end(prod(shape) * kind.itemsize, what), self.at
         view: NDArray[Any] = np.ndarray(shape, kind, buffer=self.data, offset=begin)
         view.flags.writeable = False
