@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 
 import trellis
+from trellis.app import cli_words
+from trellis.app.options import Jobs, Json, Quiet
 from trellis.errors import TrellisError
 
 __all__ = ["app", "main"]
@@ -21,7 +23,7 @@ _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "
 
 app = typer.Typer(
     name="trellis",
-    help="Label sequences: train, apply and look into CRFs, MEMMs and HMMs.",
+    help="Label sequences: CRFs, MEMMs and HMMs; vectors of words, and classifiers of texts.",
     rich_markup_mode="markdown",
     no_args_is_help=True,
     add_completion=False,
@@ -47,9 +49,6 @@ Label = Annotated[
         "--label", help="Column of the label: a number in conll (-1), a name in conllu (upos)."
     ),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Threads; all cores by default.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
 
 
 def _version(asked: bool) -> None:
@@ -348,6 +347,9 @@ def convert(
         layout=_layout(columns, label),
         quiet=quiet,
     )
+
+
+cli_words.register(app)
 
 
 @app.command()

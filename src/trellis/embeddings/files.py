@@ -65,7 +65,10 @@ def load(path: str | os.PathLike[str], errors: str = "strict", limit: int | None
 
 
 def _from_native(path: str | os.PathLike[str], limit: int | None) -> Loaded:
-    tensors = native.read(path, KIND).tensors
+    contents = native.read(path)
+    if contents.kind != KIND:
+        return _from_model(contents, limit)
+    tensors = contents.tensors
     native.expect(tensors, "words.bytes", np.uint8, (None,))
     native.expect(tensors, "words.ends", np.int64, (None,))
     words = native.unpack_strings(tensors["words.bytes"], tensors["words.ends"], f"{path}: words")
@@ -74,6 +77,18 @@ def _from_native(path: str | os.PathLike[str], limit: int | None) -> Loaded:
     if len(set(words)) < len(words):
         raise FormatError(f"{path}: a word occurs twice")
     return words[:limit], matrix[:limit], None
+
+
+def _from_model(contents: native.Contents, limit: int | None) -> Loaded:
+    """The vectors of a whole model."""
+    from trellis.embeddings import model_files  # which needs Vectors, and they this file
+
+    known = contents.kind in model_files.KINDS
+    found = getattr(model_files.from_contents(contents), "vectors_", None) if known else None
+    if found is None:
+        where, kind = contents.tensors.path, contents.kind
+        raise FormatError(f"{where}: holds a model of kind {kind!r}, which has no vectors")
+    return found.words[:limit], found.matrix[:limit], found.unseen
 
 
 def _from_fasttext(path: str | os.PathLike[str], errors: str, limit: int | None) -> Loaded:
