@@ -6,7 +6,12 @@
 namespace trellis::TRELLIS_ISA::embedding {
 
 inline void mean(const float* table, int stride, const std::int32_t* rows, std::int64_t count, float* out) {
-  sum_rows(table, stride, {rows, count}, count > 0 ? 1.0f / static_cast<float>(count) : 0.0f, out);
+  const float scale = count > 0 ? 1.0f / static_cast<float>(count) : 0.0f;
+  for (int j = 0; j < stride; j += kFloats) {
+    Floats sum{};
+    for (std::int64_t i = 0; i < count; ++i) sum += load_floats(table + rows[i] * std::int64_t{stride} + j);
+    store_floats(out + j, scale * sum);
+  }
 }
 
 // One of several labels is taught at a time, but all of them one against all.
@@ -32,7 +37,7 @@ inline void text(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t
       break;
   }
   teach(m, k, &k.hidden, k.change_row, 1, targets, label);
-  add_to_rows(m.input, m.stride, {rows, count}, 1.0f / static_cast<float>(count), k.change);
+  add_to_rows(m.input, k.hot_input, m.stride, {rows, count}, 1.0f / static_cast<float>(count), k.change);
 }
 
 inline void fill(float* table, std::int64_t begin, std::int64_t end, int dim, int stride, float range,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -19,11 +20,13 @@ namespace trellis {
 // The memory behind an EmbeddingWorker.
 class EmbeddingScratch {
  public:
-  EmbeddingScratch(int stride, std::int64_t ring, std::int64_t hidden, std::int64_t targets, int negatives)
+  EmbeddingScratch(int stride, std::int64_t ring, std::int64_t hidden, std::int64_t targets, int negatives,
+                   std::int64_t rows_of_a_word = 1)
       : rows_(static_cast<std::size_t>((2 * ring + hidden + 1) * stride)),
         scores_(static_cast<std::size_t>((hidden + 4) * padded(targets) + 2 * kRowPadding)),
         pointers_(static_cast<std::size_t>(2 * hidden + targets + 1)),
-        negatives_(static_cast<std::size_t>(2 * negatives + 1)) {
+        negatives_(static_cast<std::size_t>(2 * negatives + 1)),
+        sources_(static_cast<std::size_t>(rows_of_a_word)) {
     EmbeddingWorker& k = worker;
     k.ring = rows_.data();
     k.before = k.ring + ring * stride;
@@ -36,7 +39,21 @@ class EmbeddingScratch {
     k.change_row = k.hidden_row + hidden;
     k.target_row = k.change_row + hidden;
     k.next = negatives_.data();
+    k.source = sources_.data();
     for (std::int64_t i = 0; i < hidden; ++i) k.change_row[i] = k.change + i * stride;
+  }
+
+  // Copies of hot rows; a worker without any never looks at them.
+  void heat(HotRows& hot, const std::vector<std::int32_t>& ids, int stride) {
+    hot_rows_.emplace_back(2 * ids.size() * static_cast<std::size_t>(stride));
+    hot_places_.emplace_back(2 * ids.size());
+    hot.id = ids.data();
+    hot.copy = hot_rows_.back().data();
+    hot.before = hot.copy + ids.size() * static_cast<std::size_t>(stride);
+    hot.age = hot_places_.back().data();
+    hot.used = hot.age + ids.size();
+    hot.count = 0;
+    hot.now = 1;
   }
 
   EmbeddingWorker worker{};
@@ -47,6 +64,9 @@ class EmbeddingScratch {
   std::vector<float, TableAllocator<float>> rows_, scores_;
   std::vector<float*> pointers_;
   std::vector<std::int32_t> negatives_;
+  std::vector<const float*> sources_;
+  std::deque<std::vector<float, TableAllocator<float>>> hot_rows_;
+  std::deque<std::vector<std::int32_t>> hot_places_;
 };
 
 // What a text classifier knows of each type of the corpus.
@@ -72,7 +92,12 @@ struct Report {
 
 class EmbeddingTraining {
  public:
-  EmbeddingTraining(const EmbeddingModel& model, std::int64_t longest_path) : model_(model) {
+  // Hot rows of the two tables, in the order of their places in lists of rows.
+  EmbeddingTraining(const EmbeddingModel& model, std::int64_t longest_path, std::vector<std::int32_t> hot_input = {},
+                    std::vector<std::int32_t> hot_output = {})
+      : model_(model), hot_input_(std::move(hot_input)), hot_output_(std::move(hot_output)) {
+    for (std::int64_t i = 0; model.rows_begin != nullptr && i < model.words; ++i)
+      most_rows_ = std::max(most_rows_, model.rows_begin[i + 1] - model.rows_begin[i]);
     switch (model.loss) {
       case EmbeddingLoss::negative: targets_ = 1 + model.negatives; break;
       case EmbeddingLoss::hierarchical: targets_ = longest_path; break;
@@ -95,6 +120,7 @@ class EmbeddingTraining {
                       kept.clear();
                     }
                     train.sentence(model_, k, kept.data(), static_cast<std::int64_t>(kept.size()));
+                    train.cool(model_, k);
                   });
   }
 
@@ -133,7 +159,9 @@ class EmbeddingTraining {
     std::mutex mutex;
     parallel_for(last - first, threads, [&] {
       auto scratch = std::make_shared<EmbeddingScratch>(model_.stride, model_.ring_mask + 1, 2 * model_.window + 1,
-                                                        targets_, model_.negatives);
+                                                        targets_, model_.negatives, most_rows_);
+      scratch->heat(scratch->worker.hot_input, hot_input_, model_.stride);
+      scratch->heat(scratch->worker.hot_output, hot_output_, model_.stride);
       if (model_.loss == EmbeddingLoss::softmax || model_.loss == EmbeddingLoss::ova) {
         for (std::int64_t t = 0; t < model_.words; ++t) scratch->worker.target_row[t] = model_.output + t * model_.stride;
       }
@@ -185,7 +213,8 @@ class EmbeddingTraining {
   }
 
   EmbeddingModel model_;
-  std::int64_t targets_ = 0;
+  std::vector<std::int32_t> hot_input_, hot_output_;
+  std::int64_t targets_ = 0, most_rows_ = 1;
 };
 
 }  // namespace trellis

@@ -21,6 +21,18 @@ struct AliasCell {
   std::int32_t other;
 };
 
+// Rows that are in such demand that threads would pass them to and fro: a thread works on a copy, and adds
+// its change to the table after some words. In lists of rows, hot row i stands as -1 - i.
+struct HotRows {
+  const std::int32_t* id;  // (most): their places in the table
+  float* copy;             // (most, stride)
+  float* before;           // as they were when they were copied
+  std::int32_t* age;       // of each copy; those of an older age are not used
+  std::int32_t* used;      // (most): which have been copied
+  std::int32_t count;      // of `used`
+  std::int32_t now;        // the age of good copies
+};
+
 enum class EmbeddingLoss : int { negative = 0, hierarchical = 1, softmax = 2, ova = 3 };
 
 struct EmbeddingModel {
@@ -40,7 +52,9 @@ struct EmbeddingModel {
   bool shared;  // one draw of negatives for all contexts of a word
   int window;
   int negatives;
-  bool shrink;  // windows are drawn from 1 .. window
+  bool shrink;             // windows are drawn from 1 .. window
+  std::int64_t hot_words;  // output rows 0 .. hot_words - 1 are hot
+  std::int64_t hot_for;    // words between two additions of hot rows' changes
   std::int64_t ring_mask;  // of ring_size(window)
 };
 
@@ -59,6 +73,9 @@ struct EmbeddingWorker {
   std::int64_t steps;
   double loss;            // of the steps looked at
   double terms;           // how many examples these were
+  HotRows hot_input, hot_output;
+  std::int64_t words;     // since hot rows were last written back
+  const float** source;   // (most rows of a word)
   float* ring;            // (ring_size, stride): hidden vectors of the words near
   float* before;          // the same as they were when they came
   float* hidden;          // (stride)
@@ -76,6 +93,8 @@ struct EmbeddingWorker {
 struct EmbeddingKernels {
   // One sentence of word numbers, all known.
   void (*sentence)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* words, std::int64_t count);
+  // Hot rows go back to the tables: after all sentences.
+  void (*cool)(const EmbeddingModel&, EmbeddingWorker&);
   // The mean of rows is taught that its labels are these.
   void (*text)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* rows, std::int64_t count,
                const std::int32_t* labels, std::int64_t label_count);

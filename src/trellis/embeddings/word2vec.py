@@ -36,6 +36,8 @@ ARCHITECTURES = ("skipgram", "cbow")
 LOSSES = {"negative": 0, "hierarchical": 1, "softmax": 2}
 _ALPHA = {"skipgram": 0.025, "cbow": 0.05}
 _NOT_STORED = ("n_jobs", "random_state")
+# With several threads: hot rows of each table, and words until their changes are shared.
+_HOT_OUTPUTS, _HOT_ROWS, _HOT_FOR = 64, 256, 32
 
 Table: TypeAlias = NDArray[np.float32]
 
@@ -209,7 +211,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
             len(self.words_),
             rows.begin,
             rows.row,
-            self._keep(),
+            (self._kept() * 0xFFFFFFFF).astype(np.uint32),
             noise,
             begin,
             node,
@@ -220,15 +222,29 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
             self.window,
             self.negatives if self.loss == "negative" else 0,
             self.shrink_windows,
+            **self._hot(rows),
         )
 
-    def _keep(self) -> NDArray[np.uint32] | None:
-        """The probability to keep each word, as a part of 2³²."""
-        if self.sample == 0:
-            return None
+    def _hot(self, rows: Rows) -> dict[str, Any]:
+        """The rows that all threads want at once: each works on copies for some words."""
+        if resolve_jobs(self.n_jobs) == 1:
+            return {}
+        hot: dict[str, Any] = {"hot_outputs": _HOT_OUTPUTS, "hot_for": _HOT_FOR}
+        if rows.begin is not None and rows.row is not None:
+            weight = np.repeat(self.counts_ * self._kept(), np.diff(rows.begin))
+            demand = np.bincount(rows.row, weight, rows.total)
+            first = max(0, rows.total - _HOT_ROWS)
+            hot["hot_rows"] = np.argpartition(demand, first)[first:].astype(np.int32)
+        return hot
+
+    def _kept(self) -> NDArray[np.float64]:
+        """The probability to keep each word."""
         share = self.counts_ / self.counts_.sum()
-        keep = np.sqrt(self.sample / share) + self.sample / share
-        kept: NDArray[np.uint32] = (np.minimum(keep, 1.0) * 0xFFFFFFFF).astype(np.uint32)
+        if self.sample == 0:
+            return np.ones_like(share)
+        kept: NDArray[np.float64] = np.minimum(
+            np.sqrt(self.sample / share) + self.sample / share, 1.0
+        )
         return kept
 
     def _rows(self) -> Rows:
