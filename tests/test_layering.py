@@ -21,6 +21,7 @@ ROOMS = {
     "plots": 6,
     "models": 7,
     "embeddings": 7,
+    "loading": 8,
     "nn": 8,
     "compat": 9,
     "app": 10,

@@ -31,6 +31,8 @@ NB_MODULE(_core, m) {
   bind_chain(m);
   bind_ctc(m);
   bind_ctc_decode(m);
+  bind_embeddings(m);
+  bind_embedding_training(m);
   bind_features(m);
   bind_graph(m);
   bind_grid(m);
@@ -39,6 +41,7 @@ NB_MODULE(_core, m) {
   bind_loglinear(m);
   bind_ngram(m);
   bind_ctc_words(m);
+  bind_nearest(m);
   bind_optim(m);
   bind_tagger(m);
 }

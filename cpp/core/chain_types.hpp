@@ -10,7 +10,9 @@
 
 #include "ctc_types.hpp"
 #include "grid_types.hpp"
+#include "embedding_types.hpp"
 #include "loglinear_types.hpp"
+#include "nearest_types.hpp"
 
 namespace trellis {
 
@@ -139,6 +141,8 @@ struct Kernels {
   LoglinearKernels loglinear;
   CtcKernels ctc;
   GridKernels grid;
+  EmbeddingKernels embedding;
+  NearestKernels nearest;
 
   template <class T>
   const ChainKernels<T>& chain() const {

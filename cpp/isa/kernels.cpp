@@ -7,8 +7,11 @@
 #include "ctc_log.hpp"
 #include "ctc_scaled.hpp"
 #include "ctc_scores.hpp"
+#include "embedding_text.hpp"
+#include "embedding_walk.hpp"
 #include "grid_lines.hpp"
 #include "loglinear_rows.hpp"
+#include "nearest_kernels.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
 #define TRELLIS_STRING(x) TRELLIS_STRING_OF(x)
@@ -39,6 +42,8 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                        {ctc::best_forward<float>, ctc::argmax<float>},
                        {ctc::best_forward<double>, ctc::argmax<double>},
                        ctc::log_add_masses},
-                      {grid::sweep<false>, grid::sweep<true>}};
+                      {grid::sweep<false>, grid::sweep<true>},
+                      {embedding::sentence, embedding::cool, embedding::text, embedding::mean, embedding::fill, embedding::step},
+                      {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids}};
 
 }  // namespace trellis::TRELLIS_ISA

@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _MODULES = (
     "compat",
     "data",
+    "embeddings",
     "errors",
     "features",
     "formats",
@@ -34,11 +35,15 @@ _NAMES = {
     "CTCDecoder": "models.ctc_decoder",
     "GraphCRF": "models.graph_crf",
     "GridCRF": "models.grid_crf",
+    "FastText": "embeddings.fasttext",
     "HMM": "models.hmm",
     "LogisticRegression": "models.logistic",
     "MEMM": "models.memm",
     "SoftmaxRegression": "models.softmax",
-    "load": "models.files",
+    "TextClassifier": "embeddings.classifier",
+    "Vectors": "embeddings.vectors",
+    "Word2Vec": "embeddings.word2vec",
+    "load": "loading",
 }
 
 __all__ = ["__version__", *_MODULES, *_NAMES]

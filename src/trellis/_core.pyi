@@ -407,3 +407,106 @@ class LbfgsMemory:
     def direction(self, q: _Doubles, d: _Doubles, threads: int) -> float: ...
     def forget(self) -> None: ...
     def pairs(self) -> list[tuple[_Doubles, _Doubles]]: ...
+
+# subwords
+def subword_ids(
+    words: list[str] | list[bytes], minn: int, maxn: int, bucket: int
+) -> tuple[_Integers, NDArray[np.int32]]: ...
+def subwords(word: str, minn: int, maxn: int) -> list[str]: ...
+def word_hashes(words: list[str] | list[bytes]) -> NDArray[np.uint32]: ...
+def word_ngram_ids(
+    hashes: NDArray[np.uint32], longest: int, bucket: int
+) -> NDArray[np.int32]: ...
+
+# training of embeddings
+class Corpus:
+    def __init__(self, threads: int, end_words: bool = False, memory: int = ...) -> None: ...
+    def add_text(self, text: bytes) -> None: ...
+    def end_text(self) -> None: ...
+    def add_sentences(self, sentences: list[Any], first: int) -> None: ...
+    def finish(self) -> None: ...
+    def common_words(
+        self, min_count: int, most: int
+    ) -> tuple[NDArray[np.int8], _Integers, _Integers, NDArray[np.int32]]: ...
+    def number(self, numbers: NDArray[np.int32]) -> None: ...
+    def chunk_words(self) -> _Integers: ...
+    @property
+    def words(self) -> int: ...
+    @property
+    def lines(self) -> int: ...
+    @property
+    def types(self) -> int: ...
+
+def alias_cells(weights: _Doubles) -> NDArray[np.uint32]: ...
+def huffman(
+    counts: _Integers,
+) -> tuple[_Integers, NDArray[np.int32], NDArray[np.uint8], NDArray[np.int32]]: ...
+def embedding_table(rows: int, dim: int) -> NDArray[np.float32]: ...
+def fill_table(
+    table: NDArray[np.float32],
+    begin: int,
+    end: int,
+    dim: int,
+    range: float,
+    seed: int,
+    threads: int,
+) -> None: ...
+def row_means(
+    table: NDArray[np.float32],
+    begin: _Integers,
+    row: NDArray[np.int32],
+    out: NDArray[np.float32],
+    threads: int,
+) -> None: ...
+def embedding_step(
+    hidden: NDArray[np.float32],
+    rows: NDArray[np.float32],
+    label: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    own: int,
+    rate: float,
+) -> float: ...
+
+class EmbeddingTrainer:
+    def __init__(
+        self,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        vocabulary: int,
+        rows_begin: _Integers | None,
+        row: NDArray[np.int32] | None,
+        keep: NDArray[np.uint32] | None,
+        noise: NDArray[np.uint32] | None,
+        path_begin: _Integers | None,
+        path_node: NDArray[np.int32] | None,
+        path_right: NDArray[np.uint8] | None,
+        loss: int,
+        cbow: bool,
+        shared: bool,
+        window: int,
+        negatives: int,
+        shrink: bool,
+    ) -> None: ...
+    def sentences(self, **options: Any) -> tuple[float, float]: ...
+    def texts(self, **options: Any) -> tuple[float, float]: ...
+
+# nearest rows and product quantisation
+def nearest(
+    rows: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    threads: int,
+    scores: NDArray[np.float32],
+    ids: _Integers,
+) -> None: ...
+def assign(
+    points: NDArray[np.float32],
+    begin: int,
+    centroids: NDArray[np.float32],
+    group: int,
+    codes: NDArray[np.uint8],
+    threads: int,
+) -> None: ...
+def vector_rows(
+    block: bytes, text: bool, out: NDArray[np.float32]
+) -> tuple[_Integers, int, str]: ...

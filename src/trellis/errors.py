@@ -1,6 +1,13 @@
 """The errors that trellis raises: all say which sequence, position and value is wrong."""
 
-__all__ = ["FormatError", "InfeasibleError", "InputError", "OptimizationError", "TrellisError"]
+__all__ = [
+    "FormatError",
+    "InfeasibleError",
+    "InputError",
+    "OptimizationError",
+    "TrellisError",
+    "UnknownWordError",
+]
 
 
 class TrellisError(Exception):
@@ -21,3 +28,9 @@ class FormatError(TrellisError, ValueError):
 
 class OptimizationError(TrellisError, RuntimeError):
     """Training cannot go on: the loss is not a number, or no step makes it smaller."""
+
+
+class UnknownWordError(InputError, KeyError):
+    """A word has no vector."""
+
+    __str__ = Exception.__str__  # a KeyError would put quotes around the sentence

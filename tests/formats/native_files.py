@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mutants import put
 
 from trellis.errors import FormatError
 from trellis.formats import native
@@ -79,7 +80,7 @@ def of_tensor(name: str, field: str, value: Any) -> Callable[[dict[str, Any]], N
 
 
 def refused(path: Path, data: bytes, match: str | None = None) -> None:
-    path.write_bytes(data)
+    put(path, data)
     with pytest.raises(FormatError, match=match) as caught:
         native.read(path)
     assert str(caught.value).startswith(f"{path}: ")

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import trellis
+from trellis.app import cli_words
 from trellis.app.cli_ctc import ctc
 from trellis.app.options import Jobs, Json, Quiet
 from trellis.errors import TrellisError
@@ -23,7 +24,7 @@ _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "
 
 app = typer.Typer(
     name="trellis",
-    help="Label sequences: train, apply and look into CRFs, MEMMs and HMMs.",
+    help="Label sequences: CRFs, MEMMs and HMMs; vectors of words, and classifiers of texts.",
     rich_markup_mode="markdown",
     no_args_is_help=True,
     add_completion=False,
@@ -353,6 +354,9 @@ def convert(
         layout=_layout(columns, label),
         quiet=quiet,
     )
+
+
+cli_words.register(app)
 
 
 @app.command()

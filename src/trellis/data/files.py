@@ -70,12 +70,18 @@ def lines(source: Source, encoding: str = "utf-8", errors: str = "strict") -> It
     return found if first is None else chain((first.removeprefix(_MARK),), found)
 
 
-def unpacked(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """The bytes of a file in blocks, for those who cut them into lines themselves."""
+def is_packed(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is ``gzip`` or ``xz``, by its first bytes."""
+    with open(path, "rb") as file:
+        return file.read(len(_XZ)).startswith((_GZIP, _XZ))
+
+
+def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """The bytes of a file in pieces, unpacked as they come."""
     with open(path, "rb") as file:
         inside = _unpacked(file)
-        while block := _read(inside, name_of(path)):
-            yield block
+        while chunk := _read(inside, name_of(path)):
+            yield chunk
 
 
 def write(target: Target, pieces: Iterable[str]) -> None:

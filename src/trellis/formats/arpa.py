@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trellis import _core
-from trellis.data.files import name_of, unpacked
+from trellis.data.files import name_of, blocks
 from trellis.errors import FormatError, InputError
 from trellis.native import is_text
 
@@ -95,7 +95,7 @@ def read(path: str | os.PathLike[str]) -> NGramModel:
         raise InputError(f"path is {type(path).__name__}: must be a str or a path")
     reader = _core.ArpaReader()
     try:
-        for block in unpacked(path):
+        for block in blocks(path):
             reader.feed(block)
         return NGramModel(reader.finish())
     except FormatError:

@@ -15,9 +15,7 @@ Tensors are mapped, not copied, and cannot be written to. Nothing is ever unpick
 """
 
 import hashlib
-import mmap
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -28,6 +26,7 @@ from numpy.typing import DTypeLike, NDArray
 from trellis.errors import FormatError
 from trellis.formats import native_header
 from trellis.formats.atomic import replacing
+from trellis.formats.mapped import map_file
 from trellis.formats.native_header import DIGITS, ZEROS
 from trellis.formats.strings import pack_strings, unpack_strings
 
@@ -107,7 +106,7 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
     """
     path = Path(path)
     try:
-        data = _map(path)
+        data = memoryview(map_file(path))
         envelope, places, start = native_header.parse(data)
         _check_sum(data, envelope["checksum"])
         native_header.check_envelope(envelope, kind)
@@ -119,17 +118,6 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
     return Contents(envelope["kind"], envelope["meta"], Tensors(path, arrays), envelope["format"])
-
-
-def _map(path: Path) -> memoryview:
-    """All bytes of the file, which are read from the disk only when they are looked at."""
-    if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its other end
-        raise FormatError("not a regular file")
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size == 0:
-            raise FormatError("the file is empty")  # and cannot be mapped
-        return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
 
 
 def _check_sum(data: memoryview, checksum: str) -> None:

@@ -1,0 +1,107 @@
+"""One training by gensim or fastText, in their own environment: a task as JSON in, figures out.
+
+    peers/bin/python benchmarks/embeddings_peer.py '{"tool": "gensim", "kind": "skipgram", …}'
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+RATES = {"skipgram": 0.025, "cbow": 0.05, "skipgram-hs": 0.025, "subwords": 0.025}
+
+
+def run_gensim(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Words a second of the epochs alone, and the model."""
+    from gensim.models import FastText, Word2Vec
+    from gensim.models.callbacks import CallbackAny2Vec
+
+    seconds: list[float] = []
+
+    class Clock(CallbackAny2Vec):  # type: ignore[misc]
+        def on_epoch_begin(self, model: Any) -> None:
+            seconds.append(-time.perf_counter())
+
+        def on_epoch_end(self, model: Any) -> None:
+            seconds[-1] += time.perf_counter()
+
+    kind = task["kind"]
+    tree = kind == "skipgram-hs"
+    options = {"min_n": 3, "max_n": 6, "bucket": 2_000_000} if kind == "subwords" else {}
+    model = (FastText if kind == "subwords" else Word2Vec)(
+        corpus_file=task["path"],
+        sg=int(kind != "cbow"),
+        hs=int(tree),
+        negative=0 if tree else 5,
+        alpha=RATES[kind],
+        vector_size=100,
+        window=5,
+        sample=1e-3,
+        min_count=5,
+        workers=task["threads"],
+        epochs=task["epochs"],
+        seed=task["seed"],
+        callbacks=[Clock()],
+        **options,
+    )
+    words = model.corpus_total_words
+    speeds = [words / each for each in seconds]
+    return {"words_per_second": speeds}, (model.wv.index_to_key, model.wv.vectors)
+
+
+def run_fasttext(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Seconds of all, the dictionary with it: the caller takes differences."""
+    import fasttext
+
+    kind = task["kind"]
+    begin = time.perf_counter()
+    if kind == "supervised":
+        model = fasttext.train_supervised(
+            task["path"], epoch=task["epochs"], thread=task["threads"], verbose=0
+        )
+        seconds = time.perf_counter() - begin
+        texts, precision, _ = model.test(task["test"])
+        return {"seconds": seconds, "precision": precision, "texts": texts}, None
+    subwords = kind == "subwords"
+    model = fasttext.train_unsupervised(
+        task["path"],
+        model="cbow" if kind == "cbow" else "skipgram",
+        loss="hs" if kind == "skipgram-hs" else "ns",
+        lr=RATES[kind],
+        dim=100,
+        ws=5,
+        neg=5,
+        t=1e-3,
+        minCount=5,
+        epoch=task["epochs"],
+        thread=task["threads"],
+        minn=3 if subwords else 0,
+        maxn=6 if subwords else 0,
+        bucket=2_000_000 if subwords else 0,
+        verbose=0,
+    )
+    seconds = time.perf_counter() - begin
+    if "out" not in task:
+        return {"seconds": seconds}, None
+    words = model.get_words()
+    return {"seconds": seconds}, (words, np.array([model.get_word_vector(word) for word in words]))
+
+
+def main() -> None:
+    """Do the task and print what it gave."""
+    task = json.loads(sys.argv[1])
+    figures, vectors = (run_gensim if task["tool"] == "gensim" else run_fasttext)(task)
+    if vectors is not None and "out" in task:
+        words, matrix = vectors
+        np.savez(task["out"], words=np.array(words), matrix=np.asarray(matrix, np.float32))
+    figures["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

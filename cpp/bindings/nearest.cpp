@@ -1,0 +1,84 @@
+// Word vectors, their neighbours, codes and files: shapes, dtypes and the GIL.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+#include <utility>
+
+#include "arrays.hpp"
+#include "bindings.hpp"
+#include "nearest.hpp"
+#include "vector_rows.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Vector = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Scores = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Ids = nb::ndarray<std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Codes = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries, int threads,
+                  const Scores& scores, const Ids& ids) {
+  require(scale.shape(0) == rows.shape(0), "one factor for each row");
+  require(queries.shape(1) == rows.shape(1), "queries must have as many columns as the rows");
+  require(scores.shape(0) == queries.shape(0) && ids.shape(0) == queries.shape(0) &&
+              scores.shape(1) == ids.shape(1) && scores.shape(1) > 0,
+          "scores and ids must be (queries, k)");
+  require(threads > 0, "threads must be positive");
+  const nb::gil_scoped_release release;
+  nearest({rows.data(), scale.data(), size(rows.shape(1))}, size(rows.shape(0)), queries.data(),
+          size(queries.shape(0)), size(scores.shape(1)), threads, scores.data(), ids.data());
+}
+
+// codes[:, group] of points[:, begin : begin + width], whose centroids are (width, 256).
+void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, std::int64_t group,
+            const Codes& codes, int threads) {
+  const std::int64_t dim = size(points.shape(1)), width = size(centroids.shape(0));
+  require(begin >= 0 && width <= dim && begin <= dim - width, "columns must lie in the points");
+  require(size(centroids.shape(1)) == kCentroids, "there must be 256 centroids");
+  require(codes.shape(0) == points.shape(0) && group >= 0 && group < size(codes.shape(1)),
+          "codes must be (points, groups)");
+  require(threads > 0, "threads must be positive");
+  constexpr std::int64_t kTask = 4096;
+  const std::int64_t count = size(points.shape(0)), groups = size(codes.shape(1));
+  const nb::gil_scoped_release release;
+  parallel_for((count + kTask - 1) / kTask, threads, [&] {
+    return [&](std::int64_t t) {
+      const std::int64_t first = t * kTask, number = std::min(kTask, count - first);
+      kernels().nearest.assign(points.data() + first * dim + begin, number, dim, width, centroids.data(),
+                               codes.data() + first * groups + group, groups);
+    };
+  });
+}
+
+// Ends of words in the block, bytes consumed, and what is wrong with the next row, or "".
+std::tuple<Numpy<std::int64_t>, std::int64_t, const char*> vector_rows(const nb::bytes& block, bool text,
+                                                                       const Scores& out) {
+  require(out.shape(1) > 0, "rows must have columns");
+  const std::string_view bytes(block.c_str(), block.size());
+  const std::int64_t room = size(out.shape(0)), dim = size(out.shape(1));
+  VectorRows found;
+  {
+    const nb::gil_scoped_release release;
+    found = (text ? text_rows : binary_rows)(bytes, dim, room, out.data());
+  }
+  const char* wrong = found.wrong == nullptr ? "" : found.wrong;
+  return {to_array(std::move(found.words)), found.consumed, wrong};
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_nearest(nb::module_& m) {
+  m.def("nearest", &trellis::find_nearest, nb::arg("rows"), nb::arg("scale"), nb::arg("queries"),
+        nb::arg("threads"), nb::arg("scores"), nb::arg("ids"));
+  m.def("assign", &trellis::assign, nb::arg("points"), nb::arg("begin"), nb::arg("centroids"),
+        nb::arg("group"), nb::arg("codes"), nb::arg("threads"));
+  m.def("vector_rows", &trellis::vector_rows, nb::arg("block"), nb::arg("text"), nb::arg("out"));
+}

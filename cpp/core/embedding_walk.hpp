@@ -1,0 +1,280 @@
+// Skip-gram and CBOW: a walk along a sentence, with the words near at hand.
+//
+// The hidden vectors of the words in reach of a window lie in a ring: each is gathered from the input table
+// when its word comes into reach, changed there, and its change is added to the table when it goes. With
+// subwords a word's rows are so touched twice, not once for each of its neighbours, and threads seldom meet
+// in the rows of common words.
+#pragma once
+
+#include "embedding_block.hpp"
+
+namespace trellis::TRELLIS_ISA::embedding {
+
+// xorshift64*
+TRELLIS_INLINE std::uint64_t next_random(EmbeddingWorker& k) {
+  k.random ^= k.random >> 12;
+  k.random ^= k.random << 25;
+  k.random ^= k.random >> 27;
+  return k.random * 0x2545f4914f6cdd1d;
+}
+// 0 .. n-1; the bias of 2^-32 n does not matter here.
+TRELLIS_INLINE std::int64_t below(std::uint64_t random, std::int64_t n) {
+  return static_cast<std::int64_t>((random >> 32) * static_cast<std::uint64_t>(n) >> 32);
+}
+
+TRELLIS_INLINE void prefetch_row(const float* row, int stride) {
+  for (int j = 0; j < stride; j += kRowPadding) __builtin_prefetch(row + j, 1, 2);
+}
+
+TRELLIS_INLINE float* row_of(float* table, const HotRows& hot, std::int32_t row, int stride) {
+  return table + (row < 0 ? hot.id[-1 - row] : row) * std::int64_t{stride};
+}
+
+// Where to work on a row: on its copy if it is hot.
+TRELLIS_INLINE float* work_row(float* table, HotRows& hot, std::int32_t row, int stride) {
+  float* own = row_of(table, hot, row, stride);
+  if (row >= 0) return own;
+  const std::int64_t place = -1 - std::int64_t{row};
+  float* copy = hot.copy + place * stride;
+  if (hot.age[place] == hot.now) return copy;
+  hot.age[place] = hot.now;
+  hot.used[hot.count++] = static_cast<std::int32_t>(place);
+  float* before = hot.before + place * stride;
+  for (int j = 0; j < stride; j += kFloats) {
+    const Floats v = load_floats(own + j);
+    store_floats(copy + j, v);
+    store_floats(before + j, v);
+  }
+  return copy;
+}
+
+TRELLIS_INLINE void prefetch_work(float* table, const HotRows& hot, std::int32_t row, int stride) {
+  if (row >= 0 || hot.age[-1 - row] != hot.now) prefetch_row(row_of(table, hot, row, stride), stride);
+}
+
+// The changes of hot rows go to the table.
+TRELLIS_INLINE void write_back(float* table, HotRows& hot, int stride) {
+  for (std::int32_t i = 0; i < hot.count; ++i) prefetch_row(table + hot.id[hot.used[i]] * std::int64_t{stride}, stride);
+  for (std::int32_t i = 0; i < hot.count; ++i) {
+    const std::int64_t place = hot.used[i];
+    float* own = table + hot.id[place] * std::int64_t{stride};
+    for (int j = 0; j < stride; j += kFloats) {
+      const Floats change = load_floats(hot.copy + place * stride + j) - load_floats(hot.before + place * stride + j);
+      store_floats(own + j, load_floats(own + j) + change);
+    }
+  }
+  hot.count = 0;
+  ++hot.now;
+}
+inline void cool(const EmbeddingModel& m, EmbeddingWorker& k) {
+  write_back(m.input, k.hot_input, m.stride);
+  write_back(m.output, k.hot_output, m.stride);
+  k.words = 0;
+}
+
+// The row of a word in the output table, as lists of rows have it.
+TRELLIS_INLINE std::int32_t output_row(const EmbeddingModel& m, std::int32_t word) {
+  return word < m.hot_words ? -1 - word : word;
+}
+
+TRELLIS_INLINE std::int32_t draw_noise(const EmbeddingModel& m, EmbeddingWorker& k) {
+  const std::uint64_t random = next_random(k);
+  const std::int64_t word = below(random, m.words);
+  return static_cast<std::uint32_t>(random) <= m.noise[word].own ? static_cast<std::int32_t>(word)
+                                                                : m.noise[word].other;
+}
+
+// Negatives for a word, other than itself, drawn ahead so that their rows come while others are worked on.
+TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word, std::int32_t* out) {
+  for (int i = 0; i < m.negatives; ++i) {
+    std::int32_t negative = draw_noise(m, k);
+    for (int again = 0; negative == word && again < 16; ++again) negative = draw_noise(m, k);
+    if (negative == word) negative = static_cast<std::int32_t>((word + 1) % m.words);
+    out[i] = negative;
+    prefetch_work(m.output, k.hot_output, output_row(m, negative), m.stride);
+  }
+}
+
+// The input rows of a word.
+struct Rows {
+  const std::int32_t* row;
+  std::int64_t count;
+};
+TRELLIS_INLINE Rows rows_of(const EmbeddingModel& m, const std::int32_t* word) {
+  if (m.rows_begin == nullptr) return {word, 1};
+  return {m.row + m.rows_begin[*word], m.rows_begin[*word + 1] - m.rows_begin[*word]};
+}
+TRELLIS_INLINE void prefetch_rows(const EmbeddingModel& m, const EmbeddingWorker& k, const std::int32_t* word) {
+  const Rows rows = rows_of(m, word);
+  for (std::int64_t i = 0; i < rows.count; ++i) prefetch_work(m.input, k.hot_input, rows.row[i], m.stride);
+}
+
+// out = scale * sum of rows; `source` is scratch.
+TRELLIS_INLINE void sum_rows(float* table, HotRows& hot, int stride, Rows rows, float scale, const float** source,
+                             float* out) {
+  for (std::int64_t i = 0; i < rows.count; ++i) source[i] = work_row(table, hot, rows.row[i], stride);
+  for (int j = 0; j < stride; j += kFloats) {
+    Floats sum{};
+    for (std::int64_t i = 0; i < rows.count; ++i) sum += load_floats(source[i] + j);
+    store_floats(out + j, scale * sum);
+  }
+}
+
+// rows += scale * change
+TRELLIS_INLINE void add_to_rows(float* table, HotRows& hot, int stride, Rows rows, float scale, const float* change) {
+  for (std::int64_t i = 0; i < rows.count; ++i) {
+    float* row = work_row(table, hot, rows.row[i], stride);
+    for (int j = 0; j < stride; j += kFloats) store_floats(row + j, load_floats(row + j) + scale * load_floats(change + j));
+  }
+}
+
+TRELLIS_INLINE float* slot(const EmbeddingModel& m, float* ring, std::int64_t position) {
+  return ring + (position & m.ring_mask) * m.stride;
+}
+
+// Skip-gram predicts from the mean of a word's rows, CBOW from the mean over the rows of all words.
+TRELLIS_INLINE void come(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word, std::int64_t position) {
+  const Rows rows = rows_of(m, word);
+  float* vector = slot(m, k.ring, position);
+  sum_rows(m.input, k.hot_input, m.stride, rows, m.cbow ? 1.0f : 1.0f / static_cast<float>(rows.count), k.source,
+           vector);
+  std::memcpy(slot(m, k.before, position), vector, sizeof(float) * static_cast<std::size_t>(m.stride));
+}
+TRELLIS_INLINE void go(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word, std::int64_t position) {
+  const Rows rows = rows_of(m, word);
+  const float* after = slot(m, k.ring, position);
+  float* change = slot(m, k.before, position);
+  for (int j = 0; j < m.stride; j += kFloats) store_floats(change + j, load_floats(after + j) - load_floats(change + j));
+  add_to_rows(m.input, k.hot_input, m.stride, rows, m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
+}
+
+TRELLIS_INLINE void row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word, const std::int32_t* negative) {
+  k.target_row[0] = work_row(m.output, k.hot_output, output_row(m, word), m.stride);
+  for (int i = 0; i < m.negatives; ++i)
+    k.target_row[1 + i] = work_row(m.output, k.hot_output, output_row(m, negative[i]), m.stride);
+}
+TRELLIS_INLINE void noise_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
+  for (int t = 0; t <= m.negatives; ++t) set_target(k, t, t == 0 ? 1.0f : 0.0f, 1.0f);
+  end_targets(k, 1 + m.negatives);
+}
+// The nodes on the way to a word; returns how many.
+TRELLIS_INLINE std::int64_t path_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word) {
+  const std::int64_t begin = m.path_begin[word], count = m.path_begin[word + 1] - begin;
+  for (std::int64_t t = 0; t < count; ++t) {
+    k.target_row[t] = work_row(m.output, k.hot_output, m.path_node[begin + t], m.stride);
+    set_target(k, t, m.path_right[begin + t] != 0 ? 1.0f : 0.0f, 1.0f);
+  }
+  end_targets(k, count);
+  return count;
+}
+TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, const EmbeddingWorker& k, std::int32_t word) {
+  for (std::int64_t t = m.path_begin[word]; t < m.path_begin[word + 1]; ++t)
+    prefetch_work(m.output, k.hot_output, m.path_node[t], m.stride);
+}
+
+// Hidden vectors are taught to predict `word`; its targets are set, but for those of a softmax.
+TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden, float* const* out, int count,
+                          std::int64_t targets, std::int32_t word) {
+  const bool look = ++k.steps % k.every == 0;
+  double loss = 0.0;
+  if (m.loss == EmbeddingLoss::softmax) {
+    loss = softmax(k, hidden, count, k.target_row, targets, word, m.stride);
+  } else {
+    loss = logistic(k, hidden, count, k.target_row, targets, m.stride, look);
+  }
+  if (look) {
+    k.loss += loss;
+    k.terms += count;
+  }
+  update(k, hidden, out, count, k.target_row, targets, m.stride);
+}
+
+// The context's mean predicts the word; each of the context's rows gets the whole gradient.
+TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words, std::int64_t begin,
+                         std::int64_t end, std::int64_t i, std::int64_t targets) {
+  std::int64_t rows = 0;
+  int count = 0;
+  for (std::int64_t p = begin; p < end; ++p) {
+    if (p == i) continue;
+    rows += rows_of(m, words + p).count;
+    k.hidden_row[count++] = slot(m, k.ring, p);
+  }
+  const float scale = 1.0f / static_cast<float>(rows);
+  for (int j = 0; j < m.stride; j += kFloats) {
+    Floats sum{};
+    for (int c = 0; c < count; ++c) sum += load_floats(k.hidden_row[c] + j);
+    store_floats(k.hidden + j, scale * sum);
+  }
+  teach(m, k, &k.hidden, k.change_row, 1, targets, words[i]);
+  int c = 0;
+  for (std::int64_t p = begin; p < end; ++p) {
+    if (p == i) continue;
+    const float each = static_cast<float>(rows_of(m, words + p).count);
+    float* row = k.hidden_row[c++];
+    for (int j = 0; j < m.stride; j += kFloats)
+      store_floats(row + j, load_floats(row + j) + each * load_floats(k.change + j));
+  }
+}
+
+TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words, std::int64_t begin,
+                              std::int64_t end, std::int64_t i, std::int64_t targets) {
+  int count = 0;
+  for (std::int64_t p = begin; p < end; ++p) {
+    if (p != i) k.hidden_row[count++] = slot(m, k.ring, p);
+  }
+  if (m.loss != EmbeddingLoss::negative || m.shared) {
+    teach(m, k, k.hidden_row, nullptr, count, targets, words[i]);
+    return;
+  }
+  std::int32_t* next = k.next;  // those of the first pair are drawn
+  for (int c = 0; c < count; ++c) {
+    row_targets(m, k, words[i], next);
+    next = next == k.next ? k.next + m.negatives : k.next;
+    if (c + 1 < count) draw_negatives(m, k, words[i], next);
+    teach(m, k, k.hidden_row + c, nullptr, 1, targets, words[i]);
+  }
+}
+
+// What the prediction of a word will need.
+TRELLIS_INLINE void look_ahead(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word, std::int32_t* negatives) {
+  if (m.loss == EmbeddingLoss::hierarchical) prefetch_path(m, k, word);
+  if (m.loss != EmbeddingLoss::negative) return;
+  prefetch_work(m.output, k.hot_output, output_row(m, word), m.stride);
+  draw_negatives(m, k, word, negatives);
+}
+
+inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words, std::int64_t count) {
+  if (count < 2) return;
+  const bool pairs = m.loss == EmbeddingLoss::negative && !m.cbow && !m.shared;
+  std::int64_t targets = m.loss == EmbeddingLoss::softmax ? m.words : 1 + m.negatives;
+  if (m.loss == EmbeddingLoss::negative) noise_labels(m, k);
+  std::int32_t* next = k.next;
+  if (!pairs) look_ahead(m, k, words[0], next);
+  std::int64_t come_to = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    for (; come_to < count && come_to <= i + m.window; ++come_to) {
+      if (come_to + 1 < count) prefetch_rows(m, k, words + come_to + 1);
+      come(m, k, words + come_to, come_to);
+    }
+    const std::int64_t radius = m.shrink ? 1 + below(next_random(k), m.window) : m.window;
+    const std::int64_t begin = i < radius ? 0 : i - radius, end = i + radius < count ? i + radius + 1 : count;
+    if (m.loss == EmbeddingLoss::negative && !pairs) row_targets(m, k, words[i], next);
+    if (m.loss == EmbeddingLoss::hierarchical) targets = path_targets(m, k, words[i]);
+    next = next == k.next ? k.next + m.negatives : k.next;
+    if (pairs) {
+      look_ahead(m, k, words[i], k.next);
+    } else if (i + 1 < count) {
+      look_ahead(m, k, words[i + 1], next);
+    }
+    if (m.cbow) {
+      cbow(m, k, words, begin, end, i, targets);
+    } else {
+      skip_gram(m, k, words, begin, end, i, targets);
+    }
+    if (i >= m.window) go(m, k, words + i - m.window, i - m.window);
+    if (++k.words >= m.hot_for) cool(m, k);
+  }
+  for (std::int64_t p = count > m.window ? count - m.window : 0; p < count; ++p) go(m, k, words + p, p);
+}
+
+}  // namespace trellis::TRELLIS_ISA::embedding

@@ -1,0 +1,88 @@
+// The k rows of a table nearest to each query, exactly, on several threads.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "thread_pool.hpp"
+
+namespace trellis {
+
+// The best of some queries, with memory of its own.
+class BestLists {
+ public:
+  BestLists(std::int64_t queries, std::int64_t room, std::int64_t k)
+      : k_(k),
+        score_(static_cast<std::size_t>(room * k), -kNone),
+        id_(static_cast<std::size_t>(room * k), -1),
+        floor_(static_cast<std::size_t>(room), kNone) {  // the lanes of no query: nothing beats them
+    std::fill_n(floor_.begin(), queries, -kNone);
+  }
+
+  NearestBest view() { return {score_.data(), id_.data(), k_, floor_.data()}; }
+
+  // Takes in the lists of others: the best first, of equal scores the lowest id.
+  void merge(const BestLists& other, std::int64_t queries) {
+    std::vector<float> score(static_cast<std::size_t>(k_));
+    std::vector<std::int64_t> id(static_cast<std::size_t>(k_));
+    for (std::int64_t q = 0; q < queries; ++q) {
+      std::int64_t a = q * k_, b = q * k_;
+      for (std::int64_t i = 0; i < k_; ++i) {
+        const bool mine = score_[a] > other.score_[b] ||
+                          (score_[a] == other.score_[b] && (id_[a] < other.id_[b] || other.id_[b] < 0));
+        score[i] = mine ? score_[a] : other.score_[b];
+        id[i] = mine ? id_[a++] : other.id_[b++];
+      }
+      std::copy(score.begin(), score.end(), score_.begin() + q * k_);
+      std::copy(id.begin(), id.end(), id_.begin() + q * k_);
+    }
+  }
+
+ private:
+  static constexpr float kNone = std::numeric_limits<float>::infinity();
+  std::int64_t k_;
+  std::vector<float> score_;
+  std::vector<std::int64_t> id_;
+  std::vector<float> floor_;
+};
+
+// `score` and `id` are (queries, k); fewer rows than k leave -inf and -1 at the end.
+inline void nearest(const NearestRows& table, std::int64_t rows, const float* queries,
+                    std::int64_t count, std::int64_t k, int threads, float* score, std::int64_t* id) {
+  constexpr std::int64_t kFew = 6;      // below this, packed queries leave most lanes empty
+  constexpr std::int64_t kTask = 1920;  // rows: a multiple of what the kernels take at a time
+  const NearestKernels& kernel = kernels().nearest;
+  const bool few = count < kFew;
+  const std::int64_t groups = (count + kernel.lanes - 1) / kernel.lanes;
+  const std::int64_t room = few ? count : groups * kernel.lanes;
+  std::vector<float> packed(few ? 0 : static_cast<std::size_t>(room * table.dim));
+  if (!few) kernel.pack(queries, count, table.dim, packed.data());
+  BestLists total(count, room, k);
+  std::mutex mutex;
+  const std::int64_t tasks = (rows + kTask - 1) / kTask;
+  std::atomic<std::int64_t> next{0};
+  const auto body = [&] {
+    BestLists own(count, room, k);
+    for (std::int64_t t = next++; t < tasks; t = next++) {
+      const std::int64_t begin = t * kTask, end = std::min(rows, begin + kTask);
+      if (few) {
+        kernel.few(table, begin, end, queries, count, own.view());
+      } else {
+        kernel.many(table, begin, end, packed.data(), groups, own.view());
+      }
+    }
+    const std::lock_guard lock(mutex);
+    total.merge(own, count);
+  };
+  ThreadPool::shared().run(static_cast<int>(std::clamp<std::int64_t>(tasks, 1, threads)), body);
+  const NearestBest best = total.view();
+  std::copy_n(best.score, count * k, score);
+  std::copy_n(best.id, count * k, id);
+}
+
+}  // namespace trellis

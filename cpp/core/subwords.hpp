@@ -1,0 +1,62 @@
+// Character n-grams and word n-grams, numbered as fastText numbers them, so that models exchange.
+//
+// An n-gram of "<word>" has the row  words + hash mod bucket;  hash is 32-bit FNV-1a over UTF-8 bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trellis {
+
+// fastText widens each byte from a signed char, which changes the hash of all that is not ASCII.
+inline std::uint32_t subword_hash(std::string_view text) {
+  std::uint32_t h = 2166136261u;
+  for (const char c : text) {
+    h ^= static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<signed char>(c)));
+    h *= 16777619u;
+  }
+  return h;
+}
+
+inline bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+inline constexpr std::string_view kEndOfSentence = "</s>";  // the one word without n-grams
+
+// take(n-gram) for those of shortest .. longest code points of "<word>", less the two brackets alone.
+// `bracketed` is scratch.
+template <class Take>
+void for_each_subword(std::string_view word, int shortest, int longest, std::string& bracketed,
+                      const Take& take) {
+  if (longest <= 0 || word == kEndOfSentence) return;
+  bracketed.assign(1, '<').append(word).push_back('>');
+  const std::string_view text = bracketed;
+  for (std::size_t begin = 0; begin < text.size(); ++begin) {
+    if (continues_character(text[begin])) continue;
+    std::size_t end = begin;
+    for (int n = 1; n <= longest && end < text.size(); ++n) {
+      ++end;
+      while (end < text.size() && continues_character(text[end])) ++end;
+      const bool bracket = n == 1 && (begin == 0 || end == text.size());
+      if (n >= shortest && !bracket) take(text.substr(begin, end - begin));
+    }
+  }
+}
+
+// take(bucket) for the runs of 2 .. longest words that begin at each word, by the words' hashes.
+template <class Take>
+void for_each_word_ngram(const std::uint32_t* hash, std::int64_t count, int longest, std::uint64_t buckets,
+                         const Take& take) {
+  const auto widened = [](std::uint32_t h) {  // fastText keeps hashes of words as signed integers
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(h)));
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint64_t h = widened(hash[i]);
+    for (std::int64_t j = i + 1; j < count && j < i + longest; ++j) {
+      h = h * 116049371u + widened(hash[j]);
+      take(static_cast<std::int32_t>(h % buckets));
+    }
+  }
+}
+
+}  // namespace trellis

@@ -1,0 +1,1 @@
+"""Words as vectors: trained, loaded, searched and measured."""

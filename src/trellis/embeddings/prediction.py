@@ -1,0 +1,104 @@
+"""p(label | text) from a fastText model: the mean h of a text's rows, and the loss's own way.
+
+softmax: exp(wᵧ·h) / Σ exp(w·h)      tree: Π σ(±w·h)      negative sampling, ova: σ(wᵧ·h)
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import expit, softmax
+
+from trellis import _core
+from trellis.embeddings.subword_rows import SubwordRows
+from trellis.formats.fasttext import FastTextFile
+from trellis.formats.quantization import QuantizedMatrix
+
+__all__ = ["Predictor"]
+
+_TEXTS = 4096  # at a time
+_ADDED = 1e-5  # by fastText, to every probability it takes the logarithm of
+
+Texts = Sequence[Sequence[bytes]]
+Floats = NDArray[np.float64]
+
+
+class Predictor:
+    """Labels of texts, whose words are bytes and end with ``</s>``."""
+
+    def __init__(self, file: FastTextFile) -> None:
+        self.rows = SubwordRows(file)
+        self.file = file
+        output = file.output
+        if isinstance(output, QuantizedMatrix):
+            output = output.rows(np.arange(output.shape[0]))
+        self._output = np.asarray(output, np.float64)
+        self._sides: Any = None
+
+    def best(self, texts: Texts, k: int, threshold: float) -> list[list[tuple[int, float]]]:
+        """The k likeliest labels of each text, and their probabilities."""
+        found: list[list[tuple[int, float]]] = []
+        for begin in range(0, len(texts), _TEXTS):
+            hidden, known = self.hidden(texts[begin : begin + _TEXTS])
+            p = self.probabilities(hidden)
+            k = min(k, p.shape[1])
+            top = np.argsort(-p, axis=1, kind="stable")[:, :k]
+            for own, probabilities, has in zip(
+                top, np.take_along_axis(p, top, 1), known, strict=True
+            ):
+                pairs = zip(own.tolist(), probabilities.tolist(), strict=True)
+                found.append([(i, q) for i, q in pairs if has and q >= threshold])
+        return found
+
+    def probabilities(self, hidden: Floats) -> Floats:
+        """A row for each hidden vector: labels' probabilities, as fastText states them."""
+        scores = hidden @ self._output.T
+        p: Floats
+        if self.file.args.loss == "softmax":
+            p = softmax(scores, axis=1) + _ADDED
+        elif self.file.args.loss == "hs":
+            left, right = self._tree()
+            steps = np.log(expit(-scores) + _ADDED) @ left + np.log(expit(scores) + _ADDED) @ right
+            p = np.exp(steps)
+        else:
+            p = expit(scores) + _ADDED
+        return p
+
+    def hidden(self, texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
+        """The mean of each text's rows, and whether it has any."""
+        means, known = [], []
+        for ids in self._ids(texts):
+            known.append(len(ids) > 0)
+            rows = self.rows.rows(ids).astype(np.float64)
+            means.append(rows.mean(axis=0) if len(ids) else np.zeros(self.file.args.dim))
+        return np.array(means), np.array(known)
+
+    def _ids(self, texts: Texts) -> Iterator[NDArray[np.int64]]:
+        args = self.file.args
+        words = [word for text in texts for word in text]
+        begin, ids = self.rows.ids(words)
+        hashes = _core.word_hashes(words) if args.word_ngrams > 1 else None
+        first = 0
+        for text in texts:
+            last = first + len(text)
+            own = ids[begin[first] : begin[last]]
+            if hashes is not None and args.bucket:
+                grams = _core.word_ngram_ids(hashes[first:last], args.word_ngrams, args.bucket)
+                own = np.concatenate([own, self.rows.bucket_rows(grams)[0]])
+            yield own
+            first = last
+
+    def _tree(self) -> tuple[Any, Any]:
+        """(nodes, labels): 1 where the way to a label goes left, and right, at a node."""
+        if self._sides is None:
+            begin, node, right, _ = _core.huffman(np.asarray(self.file.label_counts, np.int64))
+            label = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
+            shape = (len(self._output), len(begin) - 1)
+            self._sides = tuple(
+                sparse.csr_array((np.ones(m.sum()), (node[m], label[m])), shape=shape).toarray()
+                for m in (right == 0, right == 1)
+            )
+        sides: tuple[Any, Any] = self._sides
+        return sides

@@ -1,0 +1,134 @@
+"""Where text comes from: files, token lists, columns of a table. It is read once, whatever it is.
+
+A text file has white space between words, and a line is a sentence. What was read is a native
+corpus: the text as numbers, in memory while it is small and in a temporary file beyond that.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from trellis import _core
+from trellis.data import files
+from trellis.errors import InputError
+
+__all__ = ["Source", "read"]
+
+Source: TypeAlias = Any
+"""A path, a list of paths, an iterable of token lists, or a column of an Arrow table."""
+
+_BLOCK = 1 << 24  # bytes handed over at a time: enough for all threads
+_SENTENCES = 1 << 12
+_TABLES = (".parquet", ".arrow", ".feather")
+
+
+def read(
+    source: Source, threads: int, *, column: str | None = None, end_words: bool = False
+) -> "_core.Corpus":
+    """The corpus of a source.
+
+    ``column`` names the column of Parquet and Arrow files or tables: texts, or lists of words.
+    ``end_words`` lets each line end with the word ``</s>``, as fastText has it.
+
+    >>> corpus = read([["a", "rose"], ["is", "a", "rose"]], 1)
+    >>> corpus.words, corpus.lines, corpus.types
+    (5, 2, 3)
+    """
+    corpus = _core.Corpus(threads, end_words)
+    if _is_path(source):
+        source = [source]
+    if _is_arrow(source):
+        _add_arrow(corpus, source, column)
+    elif isinstance(source, list | tuple) and source and all(map(_is_path, source)):
+        for path in source:
+            _add_file(corpus, path, column)
+    elif isinstance(source, Iterable) and not isinstance(source, bytes):
+        _add_sentences(corpus, source)
+    else:
+        raise InputError(f"source is {type(source).__name__}, not a path or token lists")
+    corpus.finish()
+    if corpus.words == 0:
+        raise InputError("there is no text")
+    return corpus
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike)
+
+
+def _is_arrow(source: Any) -> bool:
+    return type(source).__module__.partition(".")[0] == "pyarrow"
+
+
+def _add_file(corpus: "_core.Corpus", path: Any, column: str | None) -> None:
+    if Path(path).suffix.lower() in _TABLES:
+        _add_arrow(corpus, _arrow_file(path), column)
+        return
+    if not os.path.exists(path):
+        raise InputError(f"{path}: no such file; a sentence is a list of words, not a str")
+    parts: list[bytes] = []
+    size = 0
+    for block in files.blocks(path):
+        parts.append(block)
+        size += len(block)
+        if size >= _BLOCK:
+            corpus.add_text(b"".join(parts))
+            parts, size = [], 0
+    corpus.add_text(b"".join(parts))
+    corpus.end_text()
+
+
+def _add_sentences(corpus: "_core.Corpus", sentences: Iterable[Any]) -> None:
+    rest, first = iter(sentences), 0
+    while batch := list(islice(rest, _SENTENCES)):
+        try:
+            corpus.add_sentences(batch, first)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        first += len(batch)
+
+
+def _arrow_file(path: Any) -> Any:
+    try:
+        if Path(path).suffix.lower() == ".parquet":
+            from pyarrow import parquet
+
+            return parquet.ParquetFile(path)
+        from pyarrow import dataset
+    except ImportError:
+        raise InputError(f"{path}: needs pyarrow: pip install 'trellis[arrow]'") from None
+    return dataset.dataset(path, format="feather")
+
+
+def _add_arrow(corpus: "_core.Corpus", table: Any, column: str | None) -> None:
+    """A table, a file of one, or a column by itself."""
+    for values in _columns(table, column):
+        rows = values.to_pylist()
+        if any(isinstance(row, str) for row in rows):
+            corpus.add_text("\n".join(_line(row) for row in rows).encode() + b"\n")
+        else:
+            _add_sentences(corpus, (row for row in rows if row is not None))
+    corpus.end_text()
+
+
+def _columns(table: Any, column: str | None) -> Iterator[Any]:
+    if hasattr(table, "chunks"):
+        yield from table.chunks
+        return
+    if hasattr(table, "to_pylist") and not hasattr(table, "column_names"):
+        yield table
+        return
+    if hasattr(table, "iter_batches"):  # a Parquet file
+        names, batches = table.schema_arrow.names, table.iter_batches
+    else:
+        names, batches = table.schema.names, table.to_batches
+    if column not in names:
+        raise InputError(f"column is {column!r}: there are {', '.join(names)}")
+    for batch in batches(columns=[column]) if hasattr(table, "iter_batches") else batches():
+        yield batch.column(column)
+
+
+def _line(row: str | None) -> str:
+    return "" if row is None else row.replace("\n", " ")

@@ -1,0 +1,35 @@
+"""One `load` for all models: sequence models, embeddings, and the files of fastText."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from trellis.embeddings import files as vector_files
+from trellis.embeddings import model_files
+from trellis.embeddings.vectors import Vectors
+from trellis.formats import native
+from trellis.models import files as sequence_files
+
+__all__ = ["load"]
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    features: Callable[[Any], Any] | None = None,
+    edge_features: Callable[[Any], Any] | None = None,
+) -> Any:
+    """The model that a file holds; FormatError if the file is damaged or of another kind.
+
+    ``.trellis`` files give models and `Vectors`, fastText's ``.bin`` and ``.ftz`` give a `FastText`
+    or a `TextClassifier`. ``features`` and ``edge_features`` are the functions that a sequence
+    model was trained with, if it was: a file cannot hold them.
+    """
+    if model_files.is_fasttext(path):
+        return model_files.load_model(path)
+    contents = native.read(path)
+    if contents.kind == vector_files.KIND:
+        return Vectors.load(path)
+    if contents.kind in model_files.KINDS:
+        return model_files.from_contents(contents)
+    return sequence_files.load(path, features=features, edge_features=edge_features)

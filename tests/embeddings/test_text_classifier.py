@@ -1,0 +1,177 @@
+"""TextClassifier: what it learns, and fastText's answers from fastText's files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from sklearn.exceptions import NotFittedError
+
+import trellis
+from trellis import TextClassifier
+from trellis.errors import FormatError, InputError
+
+MODELS = Path(__file__).parents[3] / "shared" / "data" / "models" / "fasttext"
+LOSSES = ("softmax", "hierarchical", "negative", "ova")
+ONE = {"n_jobs": 1, "random_state": 0}
+
+
+def examples(count: int = 300) -> tuple[list[list[str]], list[str]]:
+    rng = np.random.default_rng(0)
+    words = {"x": "sun warm light".split(), "y": "rain cold dark".split(), "z": "wind dust".split()}
+    y = rng.choice(list(words), count).tolist()
+    return [["today", *rng.choice(words[label], 4).tolist()] for label in y], y
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("options", [{}, {"word_ngrams": 2}, {"minn": 2, "maxn": 3}])
+def test_learns(loss: str, options: dict[str, int], tmp_path: Path) -> None:
+    X, y = examples()
+    model = TextClassifier(8, loss=loss, epochs=20, bucket=500, **options, **ONE).fit(X, y)
+    scores = model.test(X, y)
+    assert scores == (300, 1.0, 1.0)
+    best = model.predict([X[0]], k=3)[0]
+    assert best[0].label == y[0]
+    assert [p.probability for p in best] == sorted((p.probability for p in best), reverse=True)
+    model.save(tmp_path / "m.trellis")
+    model.save_fasttext(tmp_path / "m.bin")
+    for path in (tmp_path / "m.trellis", tmp_path / "m.bin"):
+        loaded = trellis.load(path)
+        assert type(loaded) is TextClassifier
+        again = loaded.predict([X[0], "sun"], k=3)
+        assert [p.label for p in again[0]] == [p.label for p in best]
+        np.testing.assert_allclose(
+            [p.probability for p in again[0]], [p.probability for p in best], atol=1e-6
+        )
+
+
+def test_files_of_texts(tmp_path: Path) -> None:
+    X, y = examples()
+    lines = "".join(f"__label__{b} {' '.join(a)}\n" for a, b in zip(X, y, strict=True))
+    (tmp_path / "train.txt").write_text(lines)
+    options: dict[str, Any] = {"epochs": 5, "random_state": 0, "n_jobs": 1}
+    a, b = TextClassifier(8, **options).fit(X, y), TextClassifier(8, **options)
+    b.fit(tmp_path / "train.txt")
+    assert np.array_equal(a._input, b._input)
+    assert a.labels_ == b.labels_
+    assert a.test(X, y) == b.test(tmp_path / "train.txt")
+    assert b.counts_[b.words_.index("</s>")] == 300
+
+
+def test_softmax_reaches_the_optimum() -> None:
+    """With one word a text the loss is that of a table of logits, whose optimum scipy finds."""
+    rng = np.random.default_rng(1)
+    X = [[f"w{i}"] for i in rng.integers(0, 3, 400)]
+    y = [str(rng.choice(3, p=[0.6, 0.3, 0.1]) if x == ["w0"] else rng.integers(3)) for x in X]
+    model = TextClassifier(6, epochs=300, alpha=0.2, **ONE).fit(X, y)
+    counts = np.zeros((3, 3))
+    for x, label in zip(X, y, strict=True):
+        counts[int(x[0][1:]), model.labels_.index(label)] += 1
+
+    def loss(logits: Any) -> float:
+        return -float((counts * log_softmax(logits.reshape(3, 3), axis=1)).sum() / counts.sum())
+
+    best = minimize(loss, np.zeros(9)).fun
+    p = [[dict(q)[label] for label in model.labels_] for q in model.predict(["w0", "w1", "w2"], 3)]
+    ours = -float((counts * np.log(p)).sum() / counts.sum())
+    assert ours == pytest.approx(best, abs=2e-3)
+
+
+def test_several_labels() -> None:
+    X = [["a"], ["b"], ["a", "b"]] * 50
+    y = [["A"], ["B"], ["A", "B"]] * 50
+    model = TextClassifier(8, loss="ova", epochs=60, alpha=0.5, **ONE).fit(X, y)
+    assert {p.label for p in model.predict([["a", "b"]], k=2, threshold=0.5)[0]} == {"A", "B"}
+    assert [p.label for p in model.predict([["a"]], k=2, threshold=0.5)[0]] == ["A"]
+    scores = model.test(X, y, k=2, threshold=0.5)
+    assert scores.precision == scores.recall == 1.0
+
+
+def test_texts_of_which_nothing_is_known() -> None:
+    X, y = examples()
+    model = TextClassifier(8, **ONE).fit(X, y)
+    assert model.predict([]) == []
+    assert len(model.predict(["unheard of"])[0]) == 1  # the end of the line is known
+
+
+@pytest.mark.parametrize("options", [{}, {"cutoff": 20}, {"norms": True}, {"output": True}])
+def test_quantized(tmp_path: Path, options: dict[str, Any]) -> None:
+    X, y = examples(2000)
+    model = TextClassifier(8, word_ngrams=2, bucket=300, epochs=20, **ONE).fit(X, y)
+    small = model.quantize(**options)
+    assert small.test(X, y).precision > 0.95
+    small.save_fasttext(tmp_path / "m.ftz")
+    loaded = TextClassifier.load(tmp_path / "m.ftz")
+    assert loaded.predict(X[:50]) == small.predict(X[:50])
+    assert model.test(X, y).precision == 1.0  # the large one stays as it was
+    with pytest.raises(InputError, match="quantised"):
+        small.save(tmp_path / "m.trellis")
+    with pytest.raises(InputError, match="already"):
+        small.quantize()
+
+
+@pytest.mark.skipif(not MODELS.exists(), reason="shared data are not here")
+@pytest.mark.parametrize("name", ["lid.176.ftz", "pang_lee_polarity_fasttext.bin"])
+def test_answers_are_fasttexts(name: str) -> None:
+    model = TextClassifier.load(MODELS / name)
+    for case in json.loads((MODELS / "expected.json").read_text())[name]["predictions"]:
+        (got,) = model.predict([case["text"]], k=len(case["top"]))
+        assert [f"__label__{p.label}" for p in got] == [label for label, _ in case["top"]]
+        np.testing.assert_allclose(
+            [p.probability for p in got], [p for _, p in case["top"]], atol=1.1e-6
+        )
+
+
+def test_wrong_kinds_of_files(tmp_path: Path) -> None:
+    vectors = trellis.FastText(4, bucket=50, min_count=1, **ONE).fit([["a", "b"]] * 9)
+    vectors.save_fasttext(tmp_path / "v.bin")
+    with pytest.raises(InputError, match="FastText"):
+        TextClassifier.load(tmp_path / "v.bin")
+    X, y = examples()
+    TextClassifier(4, **ONE).fit(X, y).save_fasttext(tmp_path / "c.bin")
+    with pytest.raises(InputError, match="TextClassifier"):
+        trellis.FastText.load(tmp_path / "c.bin")
+    trellis.Vectors(["a"], [[1.0]]).save(tmp_path / "v.trellis")
+    with pytest.raises(FormatError, match="vectors"):
+        TextClassifier.load(tmp_path / "v.trellis")
+    assert isinstance(trellis.load(tmp_path / "v.trellis"), trellis.Vectors)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"loss": "hinge"}, "hinge"),
+        ({"word_ngrams": 0}, "word_ngrams"),
+        ({"word_ngrams": 2, "bucket": 0}, "bucket"),
+        ({"alpha": -0.1}, "alpha"),
+        ({"label_prefix": ""}, "label_prefix"),
+    ],
+)
+def test_bad_settings(options: dict[str, Any], match: str) -> None:
+    X, y = examples(5)
+    with pytest.raises(InputError, match=match):
+        TextClassifier(**options).fit(X, y)
+
+
+def test_bad_texts() -> None:
+    X, y = examples(20)
+    with pytest.raises(InputError, match="20 texts have 19"):
+        TextClassifier().fit(X, y[:-1])
+    with pytest.raises(InputError, match="text 0"):
+        TextClassifier().fit([5], ["a"])
+    with pytest.raises(InputError, match="white space"):
+        TextClassifier().fit(["a"], ["two words"])
+    with pytest.raises(InputError, match="no labels"):
+        TextClassifier().fit([["a", "b"]])
+    with pytest.raises(NotFittedError):
+        TextClassifier().predict(["a"])
+    model = TextClassifier(4, **ONE).fit(X, y)
+    with pytest.raises(InputError, match="k is 0"):
+        model.predict(["a"], k=0)
+    with pytest.raises(InputError, match="threshold"):
+        model.predict(["a"], threshold=float("nan"))
+    with pytest.raises(InputError, match="one str"):
+        model.predict("a")

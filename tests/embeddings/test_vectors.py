@@ -1,0 +1,236 @@
+"""Vectors against NumPy, gensim and fastText."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vector_files import (
+    FASTTEXT,
+    MODELS,
+    WORD2VEC,
+    fasttext,
+    needs_data,
+    read_by_gensim,
+    some_rows,
+    some_words,
+)
+
+import trellis
+from trellis import native
+from trellis.embeddings.vectors import Neighbor, Vectors
+from trellis.errors import InputError, UnknownWordError
+
+
+def some_vectors(rows: int = 50, columns: int = 8) -> Vectors:
+    return Vectors(some_words(rows), some_rows(rows, columns))
+
+
+def cosines(v: Vectors, queries: Any) -> Any:
+    unit = v.matrix / np.linalg.norm(v.matrix, axis=1, keepdims=True)
+    return queries / np.linalg.norm(queries, axis=1, keepdims=True) @ unit.T
+
+
+def agree(found: list[Neighbor], expected: list[tuple[str, float]]) -> None:
+    """The same scores, and the same words wherever no other has nearly the same score."""
+    assert len(found) == len(expected)
+    scores = np.array([score for _, score in expected])
+    np.testing.assert_allclose([own.score for own in found], scores, atol=1e-6)
+    for own, (word, score) in zip(found[:-1], expected[:-1], strict=True):
+        if (np.abs(scores - score) < 1e-6).sum() == 1:
+            assert own.word == word
+
+
+def test_is_a_public_name() -> None:
+    assert trellis.Vectors is Vectors
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.integers(1, 130),
+    columns=st.integers(1, 70),
+    queries=st.integers(1, 80),
+    k=st.integers(1, 12),
+    seed=st.integers(0, 1000),
+)
+def test_search_is_exact(rows: int, columns: int, queries: int, k: int, seed: int) -> None:
+    matrix = np.random.default_rng(seed).integers(-3, 4, (rows, columns)).astype(np.float32)
+    v = Vectors(some_words(rows), matrix, n_jobs=2)
+    asked = some_rows(queries, columns, seed)
+    scores, ids = v.search(asked, k)
+    norms = np.linalg.norm(matrix.astype(float), axis=1)
+    all_scores = asked.astype(float) @ matrix.T / np.where(norms > 0, norms, 1)
+    best = -np.sort(-all_scores, axis=1)[:, :k]
+    assert scores.shape == ids.shape == (queries, min(k, rows))
+    np.testing.assert_allclose(scores, best, atol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(all_scores, ids, 1), best, atol=1e-5)
+    assert all(len(set(own)) == len(own) for own in ids.tolist())
+
+
+@pytest.mark.parametrize("isa", native.available_isas())
+@pytest.mark.parametrize("queries", [1, 5, 6, 33])
+def test_every_instruction_set_and_any_threads(isa: str, queries: int) -> None:
+    v = some_vectors(5000, 30)
+    asked = some_rows(queries, 30, 1)
+    best = native.isa()
+    v.n_jobs = 1
+    scores, ids = v.search(asked, 7)
+    try:
+        native.use_isa(isa)
+        for jobs in (1, 2, 5):
+            v.n_jobs = jobs
+            other_scores, other_ids = v.search(asked, 7)
+            np.testing.assert_allclose(other_scores, scores, atol=1e-5)
+            assert np.array_equal(other_ids, ids)
+    finally:
+        native.use_isa(best)
+
+
+@pytest.mark.parametrize("queries", [1, 40])
+def test_of_equal_rows_the_first_wins(queries: int) -> None:
+    matrix = np.tile(some_rows(3, 5), (2000, 1))
+    v = Vectors([str(i) for i in range(6000)], matrix, n_jobs=3)
+    _, ids = v.search(np.tile(matrix[1], (queries, 1)), 4)
+    assert ids.tolist() == [[1, 4, 7, 10]] * queries
+
+
+def test_nearest_to_words_and_vectors() -> None:
+    v = some_vectors()
+    for word in v.words[:5]:
+        scores = cosines(v, v[word][None])[0]
+        order = [i for i in np.argsort(-scores) if v.words[i] != word][:10]
+        agree(v.nearest(word), [(v.words[i], scores[i]) for i in order])
+        with_itself = v.nearest(v[word], k=11)
+        assert with_itself[0].word == word
+        agree(with_itself[1:], [(v.words[i], scores[i]) for i in order])
+    assert len(v.nearest(v.words[0], k=1000)) == 49
+    batch = v.most_similar(v.words[:40], k=3)
+    for word, found in zip(v.words, batch, strict=False):
+        agree(found, [(n.word, n.score) for n in v.nearest(word, k=3)])
+    assert len(v.most_similar(v.matrix[:4], k=2)) == 4
+    assert v.most_similar([]) == []
+
+
+@needs_data
+@pytest.mark.parametrize("name", [n for n in WORD2VEC if "glove" not in n])
+def test_answers_of_gensim(name: str) -> None:
+    v, peer = Vectors.load(MODELS / name), read_by_gensim(MODELS / name)
+    words = v.words[5:45]
+    for word, found in zip(words, v.most_similar(words), strict=True):
+        agree(found, peer.most_similar(word))
+        agree(v.nearest(word), peer.most_similar(word))
+    for a, b, c in zip(words, words[1:], words[2:], strict=False):
+        agree(v.analogy(a, b, c, k=5), peer.most_similar([b, c], [a], topn=5))
+        agree(v.nearest([a, b, c], k=5), peer.most_similar([a, b, c], topn=5))
+        assert v.doesnt_match([a, b, c]) == peer.doesnt_match([a, b, c])
+        assert v.similarity(a, b) == pytest.approx(peer.similarity(a, b), abs=1e-6)
+
+
+@needs_data
+@pytest.mark.parametrize("name", FASTTEXT)
+def test_answers_of_fasttext(name: str) -> None:
+    path = MODELS / "fasttext" / name
+    v, peer = Vectors.load(path, errors="replace"), fasttext().load_model(str(path))
+    assert v.words == peer.get_words(on_unicode_error="replace")
+    unseen = ["zzzunseen", "неизвестноеслово", "日本語", "a", "hello, world"]
+    for word in [w for w in v.words if "\ufffd" not in w][:300] + unseen:
+        np.testing.assert_allclose(v[word], peer.get_word_vector(word), atol=1e-6)
+    for word in ["zzzunseen", *v.words[10:20]]:
+        if peer.get_word_vector(word).any():  # otherwise any words are as near as others
+            near = peer.get_nearest_neighbors(word, 5, on_unicode_error="replace")
+            agree(v.nearest(word, k=5), [(w, score) for score, w in near])
+
+
+def test_words_and_rows() -> None:
+    v = some_vectors(3, 2)
+    assert (len(v), v.dim, list(v), v.words[0] in v, "no" in v) == (3, 2, v.words, True, False)
+    assert repr(v) == "Vectors(3 words, 2 dimensions)"
+    assert np.array_equal(v[v.words[1]], v.matrix[1])
+    assert np.array_equal(v[v.words[::-1]], v.matrix[::-1])
+
+
+def test_float32_in_c_order_is_not_copied() -> None:
+    matrix = some_rows(3, 2)
+    assert Vectors("abc", matrix).matrix is matrix
+    assert Vectors("abc", matrix.astype(float)).matrix.dtype == np.float32
+
+
+def test_unseen_words() -> None:
+    v = some_vectors(3, 2)
+    with pytest.raises(UnknownWordError, match="'no' has no vector"):
+        v["no"]
+    with pytest.raises(KeyError):
+        v.nearest("no")
+    with pytest.raises(UnknownWordError):
+        v.analogy("no", *v.words[:2])
+    v = Vectors(v.words, v.matrix, unseen=lambda word: np.full(2, len(word), np.float32))
+    assert v["four"].tolist() == [4, 4]
+    assert "four" not in v
+    assert len(v.nearest("four")) == 3
+
+
+def test_rows_of_zeros_are_like_nothing() -> None:
+    v = Vectors("ab", [[0, 0], [1, 2]])
+    assert v.similarity("a", "b") == 0
+    assert v.nearest("b") == [Neighbor("a", 0.0)]
+
+
+def test_giant_and_tiny_vectors() -> None:
+    v = Vectors("abc", np.array([[1e25, 0], [1e-30, 1e-30], [0, 1e25]], np.float32))
+    assert v.nearest("a")[0].word == "b"
+    assert v.nearest("a")[0].score == pytest.approx(0.5**0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "matrix", "match"),
+    [
+        (["a"], [[1.0], [2.0]], r"1 words cannot have a matrix of shape \(2, 1\)"),
+        (["a", "b"], [1.0, 2.0], "2 words cannot"),
+        ([], np.zeros((0, 3)), "0 words cannot"),
+        (["a", "a"], [[1.0], [2.0]], "'a' is given twice"),
+        (["a"], [["x"]], "matrix cannot be numbers"),
+    ],
+)
+def test_bad_vectors(words: Any, matrix: Any, match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        Vectors(words, matrix)
+
+
+def test_bad_questions() -> None:
+    v = some_vectors(3, 2)
+    word = v.words[0]
+    for ask, match in [
+        (lambda: v.nearest(word, k=0), "k is 0"),
+        (lambda: v.nearest(word, k=1.5), "k must be an integer"),  # type: ignore[arg-type]
+        (lambda: v.nearest([]), "no words"),
+        (lambda: v.nearest(np.zeros(3)), r"shape \(1, 3\) do not have 2 columns"),
+        (lambda: v.nearest(np.array([np.nan, 0])), "NaN"),
+        (lambda: v.most_similar(word), "one word"),
+        (lambda: v.most_similar(np.zeros((2, 3), np.float32)), "2 columns"),
+        (lambda: v.doesnt_match([]), "must be a list"),
+        (lambda: v.doesnt_match(word), "must be a list"),
+        (lambda: v.search(v.matrix, 1, restrict=0), "restrict is 0"),
+        (lambda: v.project([]), "cannot be drawn"),
+    ]:
+        with pytest.raises(ValueError, match=match):
+            ask()
+    bad = Vectors("ab", [[1, 0], [np.nan, 0]])
+    with pytest.raises(InputError, match="'b' has NaN"):
+        bad.nearest("a")
+
+
+def test_the_plane_keeps_what_differs_most() -> None:
+    v = some_vectors(30, 6)
+    places = v.project()
+    centred = v.matrix - v.matrix.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    np.testing.assert_allclose(np.abs(places), np.abs(left[:, :2] * sizes[:2]), atol=1e-5)
+    np.testing.assert_allclose(v.project(v.words[:7]), v.project(v.words[:7]))
+    assert v.project(v.words[:1]).tolist() == [[0, 0]]
+    assert Vectors("ab", [[1], [2]]).project().shape == (2, 2)
+    drawing = v.plot(v.words[:5], title="words")
+    assert [s.tip.split(":")[0] for s in drawing.shapes if s.kind == "point"] == v.words[:5]
+    assert "<svg" in drawing.svg()
