@@ -214,10 +214,10 @@ def test_trainer_bad_input() -> None:
     _core.fill_table(table, 0, 3, 5, 1.0, 0, 1)
     noise = _core.alias_cells(np.ones(3))
     good = {
-        **{"input": table, "output": table, "vocabulary": 3, "rows_begin": None, "row": None},
-        **{"keep": None, "noise": noise, "path_begin": None, "path_node": None},
-        **{"path_right": None, "loss": 0, "cbow": False, "shared": True, "window": 5},
-        **{"negatives": 5, "shrink": True},
+        "input": table, "output": table, "vocabulary": 3, "rows_begin": None, "row": None,
+        "keep": None, "noise": noise, "path_begin": None, "path_node": None,
+        "path_right": None, "loss": 0, "cbow": False, "shared": True, "window": 5,
+        "negatives": 5, "shrink": True,
     }
     _core.EmbeddingTrainer(**good)
     begin, row = np.array([0, 1, 2, 3]), np.array([0, 1, 3], np.int32)

@@ -21,7 +21,7 @@ ONE = {"n_jobs": 1, "random_state": 0}
 
 def examples(count: int = 300) -> tuple[list[list[str]], list[str]]:
     rng = np.random.default_rng(0)
-    words = {"x": "sun warm light".split(), "y": "rain cold dark".split(), "z": "wind dust".split()}
+    words = {"x": ["sun", "warm", "light"], "y": ["rain", "cold", "dark"], "z": ["wind", "dust"]}
     y = rng.choice(list(words), count).tolist()
     return [["today", *rng.choice(words[label], 4).tolist()] for label in y], y
 

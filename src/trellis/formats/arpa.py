@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trellis import _core
-from trellis.data.files import name_of, blocks
+from trellis.data.files import blocks, name_of
 from trellis.errors import FormatError, InputError
 from trellis.native import is_text
 

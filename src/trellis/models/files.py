@@ -17,9 +17,9 @@ from trellis.formats.native import Contents, expect, finite
 from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
 from trellis.models.field_model import FieldModel
+from trellis.models.foreign import load_foreign
 from trellis.models.graph_crf import GraphCRF
 from trellis.models.grid_crf import GridCRF
-from trellis.models.foreign import load_foreign
 from trellis.models.hmm import HMM
 from trellis.models.labels import constraints_for
 from trellis.models.layout import Layout
