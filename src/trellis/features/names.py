@@ -20,6 +20,7 @@ from trellis.features.spec import Spec
 __all__ = ["cut", "from_names"]
 
 _MOST_CUTS = 256
+_SPARE = 1 << 16  # readings beyond two for each name
 _NONE = 0xFFFFFFFF
 
 
@@ -74,6 +75,8 @@ def _keys(
                     flat += key + [_NONE] * (room - len(key))
                     source.append(i)
                     found += 1
+        if len(source) > 2 * (i + 1) + _SPARE:
+            raise InputError(f"too many names, up to {name!r}, can be read in several ways")
         if not found:
             raise InputError(f"{name!r} is of none of the {len(literals)} templates")
     return np.array(flat, np.uint32), np.array(source, np.int64)
