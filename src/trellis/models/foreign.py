@@ -70,11 +70,16 @@ def _read_crfpp(path: str | os.PathLike[str], encoding: str) -> CRF:
     count = len(model.labels)
     begins = np.concatenate([model.begin, model.edge_begin])
     order = np.argsort(begins)
-    kept = np.flatnonzero(model.weights)
-    name = order[np.searchsorted(begins[order], kept, side="right") - 1]
-    cell = kept - begins[name] + np.where(name >= len(model.names), count, 0)
-    named = _Named(model.names + model.edge_names, name, cell, model.weights[kept])
-    return _of_names(templates.parse(model.templates), model.labels, named)
+    edge = order >= len(model.names)
+    sizes = np.where(edge, count * count, count)
+    kept = model.weights != 0
+    name = np.repeat(order.astype(np.int32), sizes)[kept]
+    first = np.repeat((begins[order] - np.where(edge, count, 0)).astype(np.int32), sizes)
+    cell = (np.arange(len(kept), dtype=np.int32) - first)[kept]
+    named = [_Named(model.names + model.edge_names, name, cell, model.weights[kept])]
+    spec, labels = templates.parse(model.templates), model.labels
+    del model, kept, name, first, cell  # a large model should not be in memory twice
+    return _of_names(spec, labels, named.pop())
 
 
 def _read_wapiti(path: str | os.PathLike[str], encoding: str) -> CRF:
@@ -97,8 +102,8 @@ class _Named(NamedTuple):
     """Weights other than 0 of names: whose each one is, and for what."""
 
     names: list[str]
-    name: NDArray[np.int64]
-    cell: NDArray[np.int64]
+    name: NDArray[Any]
+    cell: NDArray[Any]
     """A label, or labels + a pair of labels."""
     weight: NDArray[np.float64]
 
@@ -115,9 +120,13 @@ def _of_names(spec: Spec, labels: list[str], named: _Named) -> CRF:
     parts: list[_Sparse] = []
     names = []
     for mine, shift in ((state, 0), (~state & ~bigram, count)):
-        alive, number = np.unique(named.name[mine], return_inverse=True)
-        names.append([named.names[i] for i in alive])
+        own = named.name[mine]
+        alive = np.zeros(len(named.names), np.bool_)
+        alive[own] = True
+        names.append([named.names[i] for i in np.flatnonzero(alive)])
+        number = (np.cumsum(alive, dtype=np.int32) - 1)[own]
         parts.append((number, named.cell[mine] - shift, named.weight[mine]))
+    del named, state, mine, own, number
     features, *sources = from_names(spec, *names)
     states, edges = map(_spread, parts, sources)
     weights = [states[2], bigrams]
@@ -139,6 +148,8 @@ def _of_names(spec: Spec, labels: list[str], named: _Named) -> CRF:
 def _spread(part: _Sparse, name: NDArray[np.int64]) -> _Sparse:
     """Weights of names as weights of attributes, of which several may have one name."""
     number, cell, weight = part
+    if len(name) == name[-1:].sum() + 1 and not np.any(np.diff(number) < 0):
+        return part  # each has one reading, and they are in order
     order = np.argsort(number, kind="stable")
     begins = _begins(np.bincount(number))
     sizes = np.diff(begins)[name]
