@@ -8,6 +8,7 @@ make one of them at most, so that the sum of weights stays that of the name.
 [('a', 'b/c'), ('a/b', 'c')]
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from trellis.features.spec import Spec
 __all__ = ["cut", "from_names"]
 
 _MOST_CUTS = 256
+_SPARE = 1 << 16  # readings beyond two for each name
 _NONE = 0xFFFFFFFF
 
 
@@ -63,20 +65,21 @@ def _keys(
     lengths = sorted({len(head) for head in by_head})
     number = {own: n for n, own in enumerate(features.literals)}
     room = features.key_size
-    flat: list[int] = []
-    source: list[int] = []
+    flat, source = array("I"), array("q")  # lists would take four times as much
     for i, name in enumerate(names):
         found = 0
         for head in (name[:n] for n in lengths if n <= len(name)):
             for own in by_head.get(head, ()):
                 for parts in cut(name, own):
                     key = [number[own], *(values.setdefault(p, len(values)) for p in parts)]
-                    flat += key + [_NONE] * (room - len(key))
+                    flat.extend(key + [_NONE] * (room - len(key)))
                     source.append(i)
                     found += 1
+        if len(source) > 2 * (i + 1) + _SPARE:
+            raise InputError(f"too many names, up to {name!r}, can be read in several ways")
         if not found:
             raise InputError(f"{name!r} is of none of the {len(literals)} templates")
-    return np.array(flat, np.uint32), np.array(source, np.int64)
+    return np.array(flat, dtype=np.uint32), np.array(source, dtype=np.int64)
 
 
 def cut(name: str, literals: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -103,7 +103,7 @@ def _header(text: str) -> dict[str, float]:
         raise FormatError(f"version {found['version']} is not known, only 100")
     if not np.isfinite(numbers["cost-factor"]):
         raise FormatError(f"its cost-factor is {found['cost-factor']}")
-    if not 0 <= numbers["maxid"] < 2**40 or numbers["maxid"] % 1:
+    if not 0 <= numbers["maxid"] < 2**31 or numbers["maxid"] % 1:
         raise FormatError(f"its maxid is {found['maxid']}")
     return numbers
 

@@ -5,7 +5,7 @@ templates. All become a `CRF` like any other: it can be inspected, saved, and tr
 """
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trellis.errors import FormatError, InputError
 from trellis.features import templates, wapiti
 from trellis.features.names import from_names
+from trellis.features.spec import Spec
 from trellis.features.vectorizer import ReadyFeatures
 from trellis.formats import crfpp, crfsuite
 from trellis.formats import wapiti as wapiti_file
@@ -22,6 +23,8 @@ from trellis.models.decoding import as_array
 from trellis.models.layout import Layout
 
 __all__ = ["HEADS", "from_crfsuite", "load_foreign", "save_crfsuite"]
+
+_SPARE = 1 << 16  # weights that names with several readings may add to any model
 
 
 def load_foreign(path: str | os.PathLike[str], head: bytes, encoding: str = "utf-8") -> CRF | None:
@@ -64,49 +67,25 @@ def _read_crfsuite(path: str | os.PathLike[str], encoding: str) -> CRF:
 
 def _read_crfpp(path: str | os.PathLike[str], encoding: str) -> CRF:
     model = crfpp.read(path, encoding)
-    spec = templates.parse(model.templates)
-    plain = {"".join(t.literals) for t in spec.templates if t.edge and not t.parts}
-    edges = [i for i, name in enumerate(model.edge_names) if name not in plain]
-    features, own, edge_own = from_names(spec, model.names, [model.edge_names[i] for i in edges])
     count = len(model.labels)
-    table = model.weights[model.begin[own][:, None] + np.arange(count)]
-    square = np.arange(count * count)
-    edge_begin = model.edge_begin[edges][edge_own]
-    edge_table = model.weights[edge_begin[:, None] + square]
-    bigrams = np.zeros(count * count)
-    for i in set(range(len(model.edge_names))) - set(edges):
-        bigrams += model.weights[model.edge_begin[i] + square]
-    rows = [np.nonzero(t) for t in (table, edge_table)]
-    return _of_templates(
-        CRF(spec),
-        model.labels,
-        features,
-        (rows[0][0], rows[0][1], table[rows[0]]),
-        bigrams,
-        (rows[1][0], rows[1][1], edge_table[rows[1]]),
-    )
+    begins = np.concatenate([model.begin, model.edge_begin])
+    order = np.argsort(begins)
+    edge = order >= len(model.names)
+    sizes = np.where(edge, count * count, count)
+    kept = model.weights != 0
+    name = np.repeat(order.astype(np.int32), sizes)[kept]
+    first = np.repeat((begins[order] - np.where(edge, count, 0)).astype(np.int32), sizes)
+    cell = (np.arange(len(kept), dtype=np.int32) - first)[kept]
+    named = [_Named(model.names + model.edge_names, name, cell, model.weights[kept])]
+    spec, labels = templates.parse(model.templates), model.labels
+    del model, kept, name, first, cell  # a large model should not be in memory twice
+    return _of_names(spec, labels, named.pop())
 
 
 def _read_wapiti(path: str | os.PathLike[str], encoding: str) -> CRF:
     model = wapiti_file.read(path, encoding)
-    spec = wapiti.parse(model.patterns)
-    count = len(model.labels)
-    plain = {"".join(t.literals) for t in spec.templates if t.edge and not t.parts}
-    bare = np.array([name in plain for name in model.observations], np.bool_)
-    state = model.cell < count
-    bigram = ~state & bare[model.observation] if len(bare) else ~state
-    bigrams = np.zeros(count * count)
-    np.add.at(bigrams, model.cell[bigram] - count, model.weights[bigram])
-    parts, names = [], []
-    for mine, shift in ((state, 0), (~state & ~bigram, count)):
-        alive, number = np.unique(model.observation[mine], return_inverse=True)
-        names.append([model.observations[i] for i in alive])
-        parts.append((number, model.cell[mine] - shift, model.weights[mine]))
-    features, own, edge_own = from_names(spec, *names)
-    spread = [
-        _spread(part, o, len(n)) for part, o, n in zip(parts, (own, edge_own), names, strict=True)
-    ]
-    return _of_templates(CRF(spec), model.labels, features, spread[0], bigrams, spread[1])
+    named = _Named(model.observations, model.observation, model.cell, model.weights)
+    return _of_names(wapiti.parse(model.patterns), model.labels, named)
 
 
 HEADS: dict[bytes, Any] = {
@@ -119,43 +98,66 @@ HEADS: dict[bytes, Any] = {
 _Sparse = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
 
 
-def _spread(part: _Sparse, name: NDArray[np.int64], names: int) -> _Sparse:
-    """Weights of names as weights of attributes, of which several may have one name."""
-    number, cell, weight = part
-    begins = _begins(np.bincount(number, minlength=names))
-    sizes = np.diff(begins)[name]
-    at = np.repeat(begins[name] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
-    return np.repeat(np.arange(len(name)), sizes), cell[at], weight[at]
+class _Named(NamedTuple):
+    """Weights other than 0 of names: whose each one is, and for what."""
+
+    names: list[str]
+    name: NDArray[Any]
+    cell: NDArray[Any]
+    """A label, or labels + a pair of labels."""
+    weight: NDArray[np.float64]
 
 
-def _of_templates(
-    crf: CRF,
-    labels: list[str],
-    features: Any,
-    states: _Sparse,
-    bigrams: NDArray[np.float64],
-    edges: _Sparse,
-) -> CRF:
-    kept = np.flatnonzero(bigrams)
-    layout = Layout(
-        len(labels),
-        _begins(np.bincount(states[0], minlength=len(features))),
-        states[1].astype(np.uint16),
-        kept.astype(np.int32),
-    )
-    weights = [states[2], bigrams[kept]]
+def _of_names(spec: Spec, labels: list[str], named: _Named) -> CRF:
+    """A CRF whose features are read off tokens by templates."""
+    count = len(labels)
+    plain = {"".join(t.literals) for t in spec.templates if t.edge and not t.parts}
+    bare = np.array([name in plain for name in named.names], np.bool_)
+    state = named.cell < count
+    bigram = ~state & bare[named.name]
+    pairs, place = np.unique(named.cell[bigram] - count, return_inverse=True)
+    bigrams = np.bincount(place, weights=named.weight[bigram], minlength=len(pairs))
+    parts: list[_Sparse] = []
+    names = []
+    for mine, shift in ((state, 0), (~state & ~bigram, count)):
+        own = named.name[mine]
+        alive = np.zeros(len(named.names), np.bool_)
+        alive[own] = True
+        names.append([named.names[i] for i in np.flatnonzero(alive)])
+        number = (np.cumsum(alive, dtype=np.int32) - 1)[own]
+        parts.append((number, named.cell[mine] - shift, named.weight[mine]))
+    del named, state, mine, own, number
+    features, *sources = from_names(spec, *names)
+    states, edges = map(_spread, parts, sources)
+    weights = [states[2], bigrams]
+    both: list[Any] = [None, None]
     if features.has_edges:
         counts = np.bincount(edges[0], minlength=features.edges)
-        layout = Layout(
-            layout.labels,
-            layout.state_begin,
-            layout.state_label,
-            layout.bigram,
-            _begins(counts),
-            edges[1].astype(np.int32),
-        )
+        both = [_begins(counts), edges[1].astype(np.int32)]
         weights.append(edges[2])
-    return _fitted(crf, labels, features, layout, np.concatenate(weights))
+    layout = Layout(
+        count,
+        _begins(np.bincount(states[0], minlength=len(features))),
+        states[1].astype(np.uint16),
+        pairs.astype(np.int32),
+        *both,
+    )
+    return _fitted(CRF(spec), labels, features, layout, np.concatenate(weights))
+
+
+def _spread(part: _Sparse, name: NDArray[np.int64]) -> _Sparse:
+    """Weights of names as weights of attributes, of which several may have one name."""
+    number, cell, weight = part
+    if len(name) == name[-1:].sum() + 1 and not np.any(np.diff(number) < 0):
+        return part  # each has one reading, and they are in order
+    order = np.argsort(number, kind="stable")
+    begins = _begins(np.bincount(number))
+    sizes = np.diff(begins)[name]
+    if sizes.sum() > 2 * len(weight) + _SPARE:
+        raise FormatError("too many of its features can be read in several ways")
+    at = np.repeat(begins[name] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+    at = order[at]
+    return np.repeat(np.arange(len(name)), sizes), cell[at], weight[at]
 
 
 def _fitted(

@@ -26,11 +26,10 @@ class Tagger:
     """
 
     _model: crfsuite.Model | None
+    _crf: Any
     _core: NativeTagger | None
-    _transition: NDArray[np.float64]
     _marginals: NDArray[np.float64] | None
     _log_z: float | None
-    _size: int
 
     def __init__(self) -> None:
         self.close()
@@ -49,19 +48,30 @@ class Tagger:
 
     def _use(self, model: crfsuite.Model) -> None:
         self.close()
-        if model.labels:
-            crf: Any = from_crfsuite(model)
-            crf._fitted()
-            self._core = NativeTagger(crf.features_.vocabulary, crf._scorer, tuple(model.labels))
-            self._transition = crf.layout_.transition_matrix(crf.coef_)
+        self._crf = from_crfsuite(model) if model.labels else None
         self._model = model
 
     def close(self) -> None:
         """Let go of the model."""
-        self._model = self._core = None
-        self._transition = np.zeros((0, 0))
-        self._marginals = self._log_z = None
-        self._size = 0
+        self._model = self._crf = self._core = self._marginals = self._log_z = None
+
+    def _ready(self) -> NativeTagger:
+        """What tags; made when first needed, as it takes a matrix of all pairs of labels."""
+        if self._core is None:
+            if self._model is None:
+                raise ValueError(_CLOSED)
+            if self._crf is None:
+                raise RuntimeError("The model has no labels: it was trained on nothing")
+            self._crf._fitted()
+            self._core = NativeTagger(
+                self._crf.features_.vocabulary, self._crf._scorer, tuple(self._model.labels)
+            )
+        return self._core
+
+    @property
+    def _transition(self) -> NDArray[np.float64]:
+        matrix: NDArray[np.float64] = self._crf.layout_.transition_matrix(self._crf.coef_)
+        return matrix
 
     def labels(self) -> list[str]:
         """The labels of the model, in its order."""
@@ -71,33 +81,18 @@ class Tagger:
 
     def set(self, xseq: Any) -> None:
         """Take a sequence of items, or an `ItemSequence`, for the calls that follow."""
-        if self._core is None:
-            self._size = self._without_labels(xseq)
-            return
-        self._core.set(xseq)
+        self._ready().set(xseq)
         self._marginals = self._log_z = None
-
-    def _without_labels(self, xseq: Any) -> int:
-        """A model of an empty training set can be opened, but says nothing."""
-        if self._model is None:
-            raise ValueError(_CLOSED)
-        return len(xseq)
 
     def tag(self, xseq: Any = None) -> list[str]:
         """The best labels of a sequence, or of the one that was set last."""
         if xseq is not None:
             self.set(xseq)
-        if self._core is None:
-            if self._model is None:
-                raise ValueError(_CLOSED)
-            if self._size:
-                raise RuntimeError("Failed to convert a label identifier to string.")
-            return []
-        return self._core.best()
+        return self._ready().best()
 
     def probability(self, yseq: Iterable[str]) -> float:
         """p(labels | sequence) for the sequence that was set last."""
-        core, yseq = self._opened(), list(yseq)
+        core, yseq = self._ready(), list(yseq)
         if not len(core):
             return 0.0
         if len(yseq) != len(core):
@@ -113,7 +108,7 @@ class Tagger:
 
     def marginal(self, y: str, pos: int) -> float:
         """p(label at a position | sequence) for the sequence that was set last."""
-        core = self._opened()
+        core = self._ready()
         if not len(core):
             return 0.0
         if not 0 <= pos < len(core):
@@ -123,11 +118,6 @@ class Tagger:
             found = chain.marginals(core.scores(), self._transition)
             self._marginals = np.asarray(found.unary)
         return float(self._marginals[pos, number])
-
-    def _opened(self) -> NativeTagger:
-        if self._core is None:
-            raise ValueError(_CLOSED)
-        return self._core
 
     def _number(self, label: str) -> int:
         assert self._model is not None
