@@ -23,7 +23,7 @@ from timing import Case, Table, Timing, WrongResultError, milliseconds, ratio, t
 from trellis import CTCDecoder
 from trellis.inference import ctc
 
-COLUMNS = ("decoder", "utterances/s", "best", "CER %", "ours / it", "at minima")
+COLUMNS = ("decoder", "utterances/s", "best", "CER %", "ours there", "ours / it", "at minima")
 SHAPES = ((1500, 300), (15000, 3000))  # frames, labels of the alignments
 
 
@@ -53,10 +53,12 @@ def table_of(
     """Each decoder on as many utterances as it has time for; the first is ours."""
     table = Table(title, COLUMNS)
     counts = {name: min(count, len(found)) for name, (_, count) in decoders.items()}
-    cases, errors = [], {}
+    cases, errors, beside = [], {}, {}
+    own_texts = decode_all(next(iter(decoders.values()))[0], found)
     for name, (decode, _) in decoders.items():
         batch = found[: counts[name]]
         errors[name] = 100 * error_rate(decode_all(decode, batch), batch)
+        beside[name] = 100 * error_rate(own_texts[: counts[name]], batch)
         cases.append(Case(name, partial(decode_all, decode, batch)))
     times = time_alternating(cases, rounds, pause=0.02)
     each = {}
@@ -68,9 +70,10 @@ def table_of(
     for name, own in each.items():
         rate = (1 / own.median, 1 / own.minimum)
         faster = (ratio(own, each[first]), ratio(own, each[first], "minimum"))
-        table.add(name, *rate, errors[name], *faster)
+        table.add(name, *rate, errors[name], beside[name], *faster)
     table.notes = [
-        f"entropy {entropy(found):.2f} nat a frame; {counts} utterances; CER each on its own"
+        f"entropy {entropy(found):.2f} nat a frame; utterances: {counts}",
+        "ours there: the CER of the first line on the same utterances",
     ]
     return table
 

@@ -96,7 +96,7 @@ def flashlight_words(lm: str) -> Decode:
     options = fl.LexiconDecoderOptions(
         beam_size=BEAM,
         beam_size_token=len(LABELS),
-        beam_threshold=25.0,
+        beam_threshold=-PRUNE,
         lm_weight=ALPHA * _LN10,
         word_score=BETA,
         unk_score=-float("inf"),
