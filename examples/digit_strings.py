@@ -6,12 +6,13 @@ digit is a one or a two; a network that hears one digit after the other does not
 """
 
 import math
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jiwer
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis import CTCDecoder
+from trellis.formats import arpa
 from trellis.inference import ctc
 from trellis.nn import CTCLoss
 
@@ -180,12 +182,26 @@ def read_greedily(emissions: list[np.ndarray], labels: list[str], glue: str) -> 
     return [" ".join(text.split()) for text in found]
 
 
-def tune(
-    make: Callable[[float, float], CTCDecoder], emissions: list[np.ndarray], wanted: list[str]
-) -> tuple[float, float]:
-    """The alpha and beta of the language model that have the fewest errors on development data."""
+def with_model(
+    labels: list[str],
+    sentences: list[Sentence],
+    emissions: list[np.ndarray],
+    wanted: list[str],
+    **options: Any,
+) -> CTCDecoder:
+    """A decoder with a 5-gram model of sentences, of the weights that err least on emissions."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sentences.arpa"
+        write_arpa(path, sentences, order=5)
+        lm = arpa.read(path)
+
+    def make(alpha: float, beta: float) -> CTCDecoder:
+        return CTCDecoder(labels, lm=lm, alpha=alpha, beta=beta, **options)
+
     grid = [(alpha, beta) for alpha in (0.25, 0.5, 0.75, 1.0, 1.5) for beta in (0.0, 1.0, 2.0, 3.0)]
-    return min(grid, key=lambda own: jiwer.wer(wanted, make(*own).decode_batch(emissions)))
+    best = min(grid, key=lambda own: jiwer.wer(wanted, make(*own).decode_batch(emissions)))
+    print("\nthe language model's weights by the development data: alpha {}, beta {}".format(*best))
+    return make(*best)
 
 
 def show(wanted: list[str], found: dict[str, list[str]]) -> None:

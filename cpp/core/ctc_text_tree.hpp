@@ -21,6 +21,7 @@ class CtcTextTree {
 
   struct Node {
     std::uint32_t parent, child, sibling;  // within a history; a root has no parent
+    std::uint32_t children;
     std::uint32_t before;  // what it was first made from, maybe in the history before: a way to write it
     std::int32_t label;    // of a root the boundary, -1 if there is none
     std::uint32_t history;
@@ -48,6 +49,8 @@ class CtcTextTree {
     histories_.clear();
     spoken_ = StringTable();
     extended_ = KeyTable(2);
+    crowd_ = KeyTable(2);
+    crowd_node_.clear();
     spoken_.intern("");
     histories_.push_back({kNone, 0, kStart, 0, model_ == nullptr ? 0 : model_->begin(), 0.0});
     nodes_.push_back(root_of(0, kNone));
@@ -77,10 +80,8 @@ class CtcTextTree {
       node = complete(node, make);
       if (node == kNone) return kNone;
     }
-    for (std::uint32_t n = nodes_[node].child; n != kNone; n = nodes_[n].sibling) {
-      if (nodes_[n].label == label) return n;
-    }
-    return make ? add(node, label, from) : kNone;
+    const std::uint32_t found = child(node, label);
+    return found == kNone && make ? add(node, label, from) : found;
   }
 
   // The history with a node's word behind it.
@@ -132,11 +133,12 @@ class CtcTextTree {
       n.before = moved(n.before);
       n.completed = moved(n.completed);
       n.child = n.sibling = kNone;
+      n.children = 0;
     }
+    crowd_ = KeyTable(2);
+    crowd_node_.clear();
     for (std::uint32_t node = 0; node < kept; ++node) {
-      if (is_root(nodes_[node])) continue;  // it is found through its history
-      nodes_[node].sibling = nodes_[nodes_[node].parent].child;
-      nodes_[nodes_[node].parent].child = node;
+      if (!is_root(nodes_[node])) link(node);  // a root is found through its history
     }
     for (History& history : histories_) history.root = moved(history.root);
     for (std::uint32_t& node : in_use) node = moved(node);
@@ -199,10 +201,38 @@ class CtcTextTree {
   }
 
  private:
+  static constexpr std::uint32_t kFewChildren = 16;
+
   Node root_of(std::uint32_t history, std::uint32_t before) const {
     const auto label = static_cast<std::int32_t>(words_.options().space);
-    return {
-        kNone, kNone, kNone, before, label, history, {}, kNone, 0, 0, -1, 0, histories_[history].bonus};
+    return {kNone, kNone, kNone, 0, before, label, history,
+            {},    kNone, 0,     0, -1,     0,     histories_[history].bonus};
+  }
+
+  // A node with few children has a list of them; those of one with many are in a table.
+  std::uint32_t child(std::uint32_t parent, std::int32_t label) const {
+    if (nodes_[parent].children > kFewChildren) {
+      const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(label)};
+      const std::uint32_t found = crowd_.find(key, crowd_.hash(key));
+      return found == kNone ? kNone : crowd_node_[found];
+    }
+    std::uint32_t n = nodes_[parent].child;
+    while (n != kNone && nodes_[n].label != label) n = nodes_[n].sibling;
+    return n;
+  }
+
+  void link(std::uint32_t node) {
+    const std::uint32_t parent = nodes_[node].parent;
+    nodes_[node].sibling = nodes_[parent].child;
+    nodes_[parent].child = node;
+    if (++nodes_[parent].children <= kFewChildren) return;
+    // the first that is too many takes all others with it
+    const bool first = nodes_[parent].children == kFewChildren + 1;
+    for (std::uint32_t n = node; n != kNone; n = first ? nodes_[n].sibling : kNone) {
+      const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(nodes_[n].label)};
+      crowd_.intern(key, crowd_.hash(key));
+      crowd_node_.push_back(n);
+    }
   }
 
   std::uint32_t add(std::uint32_t parent, std::int32_t label, std::uint32_t from) {
@@ -215,9 +245,9 @@ class CtcTextTree {
     for (const char c : piece.text) spelling = mix(spelling ^ static_cast<std::uint8_t>(c), kMixB);
     const double bonus = histories_[above.history].bonus + words_.begun(place, letters);
     const auto fresh = static_cast<std::uint32_t>(nodes_.size());
-    nodes_.push_back({parent, kNone, above.child, from, label, above.history, place, kNone, letters, 0,
-                      -1, spelling | 1, bonus});
-    nodes_[parent].child = fresh;
+    nodes_.push_back({parent, kNone, kNone, 0, from, label, above.history, place, kNone, letters, 0, -1,
+                      spelling | 1, bonus});
+    link(fresh);
     return fresh;
   }
 
@@ -290,6 +320,8 @@ class CtcTextTree {
   std::vector<History> histories_;
   StringTable spoken_;    // all words that were completed
   KeyTable extended_{2};  // (history, word): history i + 1
+  KeyTable crowd_{2};     // (parent, label) of the children of nodes that have many
+  std::vector<std::uint32_t> crowd_node_;
 };
 
 }  // namespace trellis

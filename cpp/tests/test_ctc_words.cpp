@@ -164,6 +164,35 @@ void check_against_enumeration(const Alphabet& alphabet, const Setting& setting,
   CHECK(decode(alphabet, setting, m, x, T, 1 << 20, true).size() <= allowed);
 }
 
+// Without words a text is a labelling; here nodes have more children than a list is for.
+void check_many_labels(std::mt19937_64& random, std::size_t many_nodes) {
+  const std::int64_t T = 3, V = 40;
+  std::vector<CtcPiece> pieces(1);
+  for (std::int64_t v = 1; v < V; ++v)
+    pieces.push_back({std::string(1, static_cast<char>('!' + v)), 0, 0});
+  CtcWords words({0.0, 0.0, 0.0, 0.0, -kInfinity, -kInfinity, 1 << 20, 0, -1}, pieces, false, {}, {});
+  std::normal_distribution<double> normal(0.0, 2.0);
+  std::vector<double> x(static_cast<std::size_t>(T * V));
+  for (double& score : x) score = normal(random);
+  const CtcInput<double> input{x.data(), V, T, V, 0};
+  CtcWordSearch search(words, kernels().ctc, many_nodes);
+  search.begin(nullptr, false);
+  CtcWordDecoder<double> decoder(words, search, kernels().ctc, false);
+  CHECK(decoder.feed(input));
+  std::map<std::string, double> found;
+  for (const CtcTimedTranscript& f : decoder.finish(1 << 20, nullptr)) {
+    found[f.transcript.words.empty() ? "" : f.transcript.words[0]] = f.transcript.acoustic;
+  }
+  const auto want = CtcPrefixSearch<double>(kernels().ctc, 1 << 20, -kInfinity).search(input, 1 << 20);
+  CHECK(found.size() == want.size());
+  for (const CtcHypothesis& h : want) {
+    std::string text;
+    for (const std::int64_t label : h.labels) text += pieces[label].text;
+    CHECK(found.count(text) == 1);
+    CHECK_CLOSE(found[text], h.log_prob, 1e-12);
+  }
+}
+
 // Words spelt alike: the language model says which.
 void check_spellings(const NgramModel& m) {
   const Alphabet alphabet = characters();
@@ -220,6 +249,7 @@ int main() {
       }
     }
   }
+  for (const std::size_t many_nodes : {1, 1 << 20}) check_many_labels(random, many_nodes);
   check_spellings(*m);
   check_trie();
   return failures() != 0;

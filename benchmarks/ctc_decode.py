@@ -1,0 +1,150 @@
+"""CTC decoding and alignment beside the peers, one thread: utterances a second, character errors.
+
+    python benchmarks/ctc_decode.py
+    python benchmarks/ctc_decode.py --quick --only align
+
+500 frames, 32 labels, about 104 characters an utterance, beam 100, labels below e^-5 are not tried.
+Emissions are made by ctc_emissions.py. With a language model all decoders have the same trigrams,
+the weights 0.5 and 1.5, and the same words. Before anything is timed, ours is checked against
+ctc.loss (masses), and texts are compared by their character error rate, which is in the table.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import ctc_decode_peers as peers
+import numpy as np
+from ctc_emissions import LABELS, LM, Utterance, entropy, error_rate, utterances
+from sections import run_sections
+from timing import Case, Table, Timing, WrongResultError, milliseconds, ratio, time_alternating
+
+from trellis import CTCDecoder
+from trellis.inference import ctc
+
+COLUMNS = ("decoder", "utterances/s", "best", "CER %", "ours there", "ours / it", "at minima")
+SHAPES = ((1500, 300), (15000, 3000))  # frames, labels of the alignments
+
+
+def ours_beam(x: np.ndarray) -> str:
+    """Plain prefix search."""
+    found: Any = ctc.beam_search(x, beam_width=peers.BEAM, min_log_prob=peers.CUT, n_jobs=1)
+    return peers.text_of(found[0].labels)
+
+
+def decode_all(decode: peers.Decode, batch: list[Utterance]) -> list[str]:
+    """The texts of some utterances."""
+    return [decode(u.log_probs) for u in batch]
+
+
+def check_masses(batch: list[Utterance]) -> None:
+    """What a beam found of a labelling is not more than there is, and most of it."""
+    for u in batch:
+        best: Any = ctc.beam_search(u.log_probs, beam_width=peers.BEAM)[0]
+        whole = -float(ctc.loss(u.log_probs.astype(np.float64), best.labels))
+        if not whole - 0.5 <= best.log_prob <= whole + 1e-6:
+            raise WrongResultError(f"log-probability {best.log_prob}, all paths {whole}")
+
+
+def table_of(
+    title: str, decoders: dict[str, tuple[peers.Decode, int]], found: list[Utterance], rounds: int
+) -> Table:
+    """Each decoder on as many utterances as it has time for; the first is ours."""
+    table = Table(title, COLUMNS)
+    counts = {name: min(count, len(found)) for name, (_, count) in decoders.items()}
+    cases, errors, beside = [], {}, {}
+    own_texts = decode_all(next(iter(decoders.values()))[0], found)
+    for name, (decode, _) in decoders.items():
+        batch = found[: counts[name]]
+        errors[name] = 100 * error_rate(decode_all(decode, batch), batch)
+        beside[name] = 100 * error_rate(own_texts[: counts[name]], batch)
+        cases.append(Case(name, partial(decode_all, decode, batch)))
+    times = time_alternating(cases, rounds, pause=0.02)
+    each = {}
+    for name, n in counts.items():
+        own = times[name]
+        each[name] = Timing(own.median / n, own.minimum / n, own.repeats)
+    table.keep(title, times)
+    first = next(iter(decoders))
+    for name, own in each.items():
+        rate = (1 / own.median, 1 / own.minimum)
+        faster = (ratio(own, each[first]), ratio(own, each[first], "minimum"))
+        table.add(name, *rate, errors[name], beside[name], *faster)
+    table.notes = [
+        f"entropy {entropy(found):.2f} nat a frame; utterances: {counts}",
+        "ours there: the CER of the first line on the same utterances",
+    ]
+    return table
+
+
+def decode_section(kind: str, quick: bool) -> list[Table]:
+    """Without and with a language model."""
+    found = utterances(60, kind)
+    check_masses(found[:5])
+    few, some, many = (2, 10, 60) if kind == "peaky" else (1, 4, 20)
+    rounds = 3 if quick else 5
+    decoder = CTCDecoder(LABELS, n_jobs=1)
+    plain: dict[str, tuple[peers.Decode, int]] = {
+        "ours: ctc.beam_search": (ours_beam, many),
+        "ours: CTCDecoder": (decoder.decode, many),
+        "pyctcdecode": (peers.pyctcdecode_decoder(None), few),
+        "fast-ctc-decode, cut e^-5": (peers.fast_decoder(float(np.exp(peers.CUT))), some),
+        "flashlight-text, no lexicon": (peers.flashlight_free(), few),
+    }
+    tables = [table_of(f"{kind}, no language model", plain, found, rounds)]
+    with peers.plain_arpa() as lm:
+        model = CTCDecoder(LABELS, lm=LM, n_jobs=1)
+        words: dict[str, tuple[peers.Decode, int]] = {
+            "ours: decode": (model.decode, many),
+            "ours: decode_beams": (lambda x: model.decode_beams(x, k=1)[0].text, many),
+            "pyctcdecode + KenLM": (peers.pyctcdecode_decoder(lm), some),
+            "flashlight-text, lexicon + KenLM": (peers.flashlight_words(lm), some),
+        }
+        tables.append(table_of(f"{kind}, trigram model", words, found, rounds))
+    return tables
+
+
+def align_section(quick: bool) -> list[Table]:
+    """Best paths, checked to be equally good."""
+    columns = ("T, S", "ours", "torchaudio", "ctc-forced-aligner", "ratio", "at minima")
+    table = Table("Alignment, one thread, float32, V = 32, ms", columns)
+    table.notes = ["ratio: to the faster peer; a peer that cannot be loaded is left out"]
+    aligners = {
+        "torchaudio": peers.torchaudio_aligner(),
+        "ctc-forced-aligner": peers.forced_aligner(),
+    }
+    for frames, labels in SHAPES:
+        rng = np.random.default_rng(frames)
+        x = np.log(rng.dirichlet(np.full(32, 0.3), frames) + 1e-8).astype(np.float32)
+        y = rng.integers(1, 32, labels)
+        own: Any = ctc.align(x, y, n_jobs=1)
+        cases = [Case("ours", partial(ctc.align, x, y, n_jobs=1))]
+        for name, align in aligners.items():
+            if align is None:
+                continue
+            path = np.asarray(align(x, y))
+            score = float(x[np.arange(frames), path].sum(dtype=np.float64))
+            if abs(score - own.score) > 1e-5 * abs(score):
+                raise WrongResultError(f"{name}: a path of {score}, ours {own.score}")
+            cases.append(Case(name, partial(align, x, y), most=5))
+        times = time_alternating(cases, 5 if quick else 15, pause=0.02)
+        table.keep(f"{frames}, {labels}", times)
+        rest = [times[case.name] for case in cases[1:]]
+        best = min(rest, key=lambda timing: timing.minimum, default=None)
+        shown = (milliseconds(times.get(name)) for name in ("ours", *aligners))
+        faster = (ratio(best, times["ours"]), ratio(best, times["ours"], "minimum"))
+        table.add(f"{frames}, {labels}", *shown, *faster)
+    return [table]
+
+
+if __name__ == "__main__":
+    run_sections(
+        __doc__,
+        ("trellis", "numpy", "pyctcdecode", "kenlm", "fast-ctc-decode", "flashlight-text"),
+        {
+            "peaky": partial(decode_section, "peaky"),
+            "soft": partial(decode_section, "soft"),
+            "align": align_section,
+        },
+    )
