@@ -3,6 +3,8 @@
 
 #include <nanobind/ndarray.h>
 
+#include <optional>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "dispatch.hpp"
@@ -26,42 +28,74 @@ bool is_shared(const Table& table, std::int64_t height, std::int64_t width, std:
   return shared;
 }
 
-// (sweeps, residual, converged); messages is (4, H, W, L).
-nb::tuple grid_propagate(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
-                         double tolerance, std::int64_t most, int threads, Messages messages) {
-  const auto size = [](const auto& array, std::size_t axis) {
-    return static_cast<std::int64_t>(array.shape(axis));
-  };
-  const std::int64_t height = size(unary, 0), width = size(unary, 1), labels = size(unary, 2);
-  require(height > 0 && width > 0 && labels > 0 && labels < (1 << 20), "the grid must not be empty");
-  require(damping >= 0.0 && damping < 1.0, "damping must be in [0, 1)");
-  require(threads > 0, "threads must be positive");
-  require(size(messages, 0) == 4 && size(messages, 1) == height && size(messages, 2) == width &&
-              size(messages, 3) == labels,
-          "messages must be (4, H, W, L)");
-  const GridScores scores{height,
-                          width,
-                          static_cast<int>(labels),
-                          unary.data(),
-                          horizontal.data(),
-                          vertical.data(),
-                          is_shared(horizontal, height, width - 1, labels),
-                          is_shared(vertical, height - 1, width, labels)};
-  GridReport report{};
-  {
+// A grid after its sweeps; the scores are kept alive, and Python must not change them.
+class GridCore {
+ public:
+  GridCore(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
+           double tolerance, std::int64_t most, int threads)
+      : unary_(unary) {
+    const auto size = [&](std::size_t axis) { return static_cast<std::int64_t>(unary.shape(axis)); };
+    height_ = size(0);
+    width_ = size(1);
+    labels_ = size(2);
+    require(height_ > 0 && width_ > 0 && labels_ > 0 && labels_ < (1 << 20),
+            "the grid must not be empty");
+    require(damping >= 0.0 && damping < 1.0, "damping must be in [0, 1)");
+    require(threads > 0, "threads must be positive");
+    const GridScores scores{height_,
+                            width_,
+                            static_cast<int>(labels_),
+                            unary.data(),
+                            horizontal.data(),
+                            vertical.data(),
+                            is_shared(horizontal, height_, width_ - 1, labels_),
+                            is_shared(vertical, height_ - 1, width_, labels_)};
     const nb::gil_scoped_release release;
-    Grid grid(scores, kernels().grid);
-    report = grid.run({max_product, damping, tolerance, most, threads});
-    grid.messages(messages.data());
+    grid_.emplace(scores, kernels().grid, GridOptions{max_product, damping, tolerance, most, threads});
+    report_ = grid_->run();
   }
-  return nb::make_tuple(report.sweeps, report.residual, report.converged);
-}
+
+  nb::tuple report() const {
+    return nb::make_tuple(report_.sweeps, report_.residual, report_.converged);
+  }
+
+  bool beliefs(nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) const {
+    require(has_shape(out, 0), "beliefs must be (H, W, L)");
+    const nb::gil_scoped_release release;
+    return grid_->beliefs(out.data());
+  }
+
+  void messages(Messages out) const {
+    require(out.shape(0) == 4 && has_shape(out, 1), "messages must be (4, H, W, L)");
+    const nb::gil_scoped_release release;
+    grid_->messages(out.data());
+  }
+
+ private:
+  template <class A>
+  bool has_shape(const A& out, std::size_t from) const {
+    return static_cast<std::int64_t>(out.shape(from)) == height_ &&
+           static_cast<std::int64_t>(out.shape(from + 1)) == width_ &&
+           static_cast<std::int64_t>(out.shape(from + 2)) == labels_;
+  }
+
+  Image unary_;
+  std::int64_t height_ = 0, width_ = 0, labels_ = 0;
+  std::optional<Grid> grid_;
+  GridReport report_{};
+};
 
 }  // namespace
 }  // namespace trellis
 
 void bind_grid(nb::module_& m) {
-  m.def("grid_propagate", &trellis::grid_propagate, nb::arg("unary"), nb::arg("horizontal"),
-        nb::arg("vertical"), nb::arg("max_product"), nb::arg("damping"), nb::arg("tolerance"),
-        nb::arg("most"), nb::arg("threads"), nb::arg("messages"));
+  using trellis::GridCore;
+  nb::class_<GridCore>(m, "Grid")
+      .def(nb::init<trellis::Image, trellis::Table, trellis::Table, bool, double, double, std::int64_t,
+                    int>(),
+           nb::arg("unary"), nb::arg("horizontal"), nb::arg("vertical"), nb::arg("max_product"),
+           nb::arg("damping"), nb::arg("tolerance"), nb::arg("most"), nb::arg("threads"))
+      .def("report", &GridCore::report)
+      .def("beliefs", &GridCore::beliefs, nb::arg("out"))
+      .def("messages", &GridCore::messages, nb::arg("out"));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -40,47 +41,83 @@ struct GridReport {
 
 class Grid {
  public:
-  Grid(const GridScores& scores, const GridKernels& kernels) : s_(scores), kernels_(kernels) {
-    columns_.set_up(scores.height, scores.width, scores.labels);
-    rows_.set_up(scores.width, scores.height, scores.labels);
+  // The scores are copied, but for `unary`, which must outlive this.
+  Grid(const GridScores& scores, const GridKernels& kernels, const GridOptions& options)
+      : s_(scores), kernels_(kernels), options_(options), odds_(small_enough(scores, options)) {
+    const int planes = odds_ ? 1 : scores.labels;
+    columns_.set_up(scores.height, scores.width, planes);
+    rows_.set_up(scores.width, scores.height, planes);
     const std::int64_t labels = scores.labels;
-    for (std::int64_t r = 0; r < s_.height; ++r) {
-      for (std::int64_t c = 0; c < s_.width; ++c) {
-        for (std::int64_t l = 0; l < labels; ++l) {
-          const double u = s_.unary[(r * s_.width + c) * labels + l];
-          columns_.unary[columns_.at(r, l, c)] = u;
-          rows_.unary[rows_.at(c, l, r)] = u;
-        }
+    each_tile([&](std::int64_t r, std::int64_t c) {
+      for (std::int64_t l = 0; l < planes; ++l) {
+        const double* own = s_.unary + (r * s_.width + c) * labels;
+        columns_.unary[columns_.at(r, l, c)] = rows_.unary[rows_.at(c, l, r)] =
+            odds_ ? own[1] - own[0] : own[l];
       }
-    }
-    columns_.take(s_.vertical, s_.vertical_shared, s_.width * labels * labels, labels * labels);
-    rows_.take(s_.horizontal, s_.horizontal_shared, labels * labels, (s_.width - 1) * labels * labels);
+    });
+    const std::int64_t cells = labels * labels;
+    columns_.take(s_.vertical, s_.vertical_shared, cells, s_.width * cells, cells);
+    rows_.take(s_.horizontal, s_.horizontal_shared, cells, cells, (s_.width - 1) * cells);
   }
 
-  GridReport run(const GridOptions& options) {
+  GridReport run() {
     GridReport report{0, std::numeric_limits<double>::max(), false};
-    while (!report.converged && report.sweeps < options.most) {
-      report.residual = sweep(columns_, rows_, options);
-      report.residual = std::max(report.residual, sweep(rows_, columns_, options));
+    while (!report.converged && report.sweeps < options_.most) {
+      report.residual = sweep(columns_, rows_);
+      report.residual = std::max(report.residual, sweep(rows_, columns_));
       ++report.sweeps;
-      report.converged = report.residual <= options.tolerance;
+      report.converged = report.residual <= options_.tolerance;
     }
     return report;
+  }
+
+  // Beliefs (height, width, labels) as probabilities; false if a pixel has no label left.
+  bool beliefs(double* out) const {
+    std::atomic<bool> possible{true};
+    each_tile([&](std::int64_t r, std::int64_t c) {
+      double* p = out + (r * s_.width + c) * s_.labels;
+      const auto heard = [&](std::int64_t l) {
+        const std::int64_t i = columns_.at(r, l, c), j = rows_.at(c, l, r);
+        return columns_.message[i] + columns_.message[columns_.plane() + i] + rows_.message[j] +
+               rows_.message[rows_.plane() + j];
+      };
+      if (odds_) {
+        const double x = heard(0) + columns_.unary[columns_.at(r, 0, c)];
+        const double e = std::exp(-std::fabs(x));
+        p[x > 0.0] = 1.0 / (1.0 + e);
+        p[x <= 0.0] = e / (1.0 + e);
+        return;
+      }
+      double top = -std::numeric_limits<double>::infinity(), sum = 0.0;
+      for (std::int64_t l = 0; l < s_.labels; ++l) {
+        p[l] = heard(l) + columns_.unary[columns_.at(r, l, c)];
+        top = std::max(top, p[l]);
+      }
+      if (!(top > -std::numeric_limits<double>::infinity())) possible = false;
+      for (std::int64_t l = 0; l < s_.labels; ++l) sum += p[l] = std::exp(p[l] - top);
+      for (std::int64_t l = 0; l < s_.labels; ++l) p[l] /= sum;
+    });
+    return possible;
   }
 
   // (4, height, width, labels): from above, from below, from the left, from the right.
   void messages(double* out) const {
     const std::int64_t plane = s_.height * s_.width * s_.labels;
-    for (std::int64_t r = 0; r < s_.height; ++r) {
-      for (std::int64_t c = 0; c < s_.width; ++c) {
-        for (std::int64_t l = 0; l < s_.labels; ++l, ++out) {
-          out[0] = columns_.message[columns_.at(r, l, c)];
-          out[plane] = columns_.message[columns_.plane() + columns_.at(r, l, c)];
-          out[2 * plane] = rows_.message[rows_.at(c, l, r)];
-          out[3 * plane] = rows_.message[rows_.plane() + rows_.at(c, l, r)];
-        }
+    each_tile([&](std::int64_t r, std::int64_t c) {
+      double* own = out + (r * s_.width + c) * s_.labels;
+      for (std::int64_t l = 0; l < s_.labels; ++l) {
+        // of odds d, the messages with largest entry 0 are min(0, -d) and min(0, d)
+        const auto value = [&](const Lines& lines, std::int64_t at) {
+          const double m = lines.message[at];
+          return odds_ ? std::min(0.0, l == 0 ? -m : m) : m;
+        };
+        const std::int64_t i = columns_.at(r, odds_ ? 0 : l, c), j = rows_.at(c, odds_ ? 0 : l, r);
+        own[l] = value(columns_, i);
+        own[l + plane] = value(columns_, columns_.plane() + i);
+        own[l + 2 * plane] = value(rows_, j);
+        own[l + 3 * plane] = value(rows_, rows_.plane() + j);
       }
-    }
+    });
   }
 
  private:
@@ -116,8 +153,8 @@ class Grid {
     }
 
     // Tables of the edges along the lines, by their strides from position to position and lane to lane.
-    void take(const double* scores, bool shared, std::int64_t by_position, std::int64_t by_lane) {
-      const std::int64_t cells = static_cast<std::int64_t>(labels) * labels;
+    void take(const double* scores, bool shared, std::int64_t cells, std::int64_t by_position,
+              std::int64_t by_lane) {
       if (shared) {
         table = zeros(cells);
         std::copy(scores, scores + cells, table.get());
@@ -138,7 +175,33 @@ class Grid {
     }
   };
 
-  double sweep(Lines& own, const Lines& across, const GridOptions& options) const {
+  // Whether two labels can be kept as one number each: no -inf, and tables that psi can hold.
+  static bool small_enough(const GridScores& s, const GridOptions& options) {
+    if (s.labels != 2 || !s.horizontal_shared || !s.vertical_shared || options.max_product) return false;
+    for (const double* table : {s.horizontal, s.vertical}) {
+      const auto [low, high] = std::minmax_element(table, table + 4);
+      if (!(*high - *low <= kGridSpan)) return false;
+    }
+    return std::all_of(s.unary, s.unary + 2 * s.height * s.width,
+                       [](double u) { return std::isfinite(u); });
+  }
+
+  // work(row, column) for all pixels, by threads, in tiles whose rows share cache lines of the columns.
+  template <class Work>
+  void each_tile(const Work& work) const {
+    parallel_for((s_.height + kGridBlock - 1) / kGridBlock, threads(), [&] {
+      return [&](std::int64_t tile) {
+        const std::int64_t end = std::min(s_.height, (tile + 1) * kGridBlock);
+        for (std::int64_t c = 0; c < s_.width; ++c) {
+          for (std::int64_t r = tile * kGridBlock; r < end; ++r) work(r, c);
+        }
+      };
+    });
+  }
+
+  int threads() const { return s_.height * s_.width < kWorthThreads ? 1 : options_.threads; }
+
+  double sweep(Lines& own, const Lines& across) const {
     const GridLines view{own.positions,
                          own.lanes,
                          own.labels,
@@ -151,12 +214,12 @@ class Grid {
                          own.message.get() + own.plane(),
                          own.table.get(),
                          own.psi.empty() ? nullptr : own.psi.data(),
-                         options.damping};
-    const auto kernel = options.max_product ? kernels_.max_product : kernels_.sum_product;
+                         options_.damping,
+                         odds_};
+    const auto kernel = options_.max_product ? kernels_.max_product : kernels_.sum_product;
     const std::int64_t tasks = (own.lanes + kLanes - 1) / kLanes;
     std::vector<double> change(static_cast<std::size_t>(tasks));
-    const int threads = s_.height * s_.width < kWorthThreads ? 1 : options.threads;
-    parallel_for(tasks, threads, [&] {
+    parallel_for(tasks, threads(), [&] {
       return [&, scratch = aligned_doubles(2 * kGridBlock * own.labels)](std::int64_t task) {
         const std::int64_t begin = task * kLanes, end = std::min(own.lanes, begin + kLanes);
         change[task] = kernel(view, begin, end, scratch.get());
@@ -167,6 +230,8 @@ class Grid {
 
   const GridScores s_;
   const GridKernels& kernels_;
+  const GridOptions options_;
+  const bool odds_;
   Lines columns_, rows_;
 };
 

@@ -64,21 +64,6 @@ inline void step_in_log(const Step& s, double* scratch) {
   }
 }
 
-// Two labels and a shared table: one exponential, one logarithm. p(1) / p(0) = e^d decides.
-struct Two {
-  Vec same0, up, down, same1;  // psi from a to b: 0 0, 0 1, 1 0, 1 1
-
-  // False if log space is needed.
-  TRELLIS_INLINE bool odds(Vec x0, Vec x1, Vec* out) const {
-    const Vec d = x1 - x0;
-    const Vec e = exp(select(d > 0.0, -d, d));
-    const Vec p0 = select(d > 0.0, e, splat(1.0)), p1 = select(d > 0.0, splat(1.0), e);
-    const Vec s0 = p0 * same0 + p1 * down, s1 = p0 * up + p1 * same1;
-    *out = log(s1 / s0);
-    return !any(~((s0 >= kSmall) & (s1 >= kSmall)));
-  }
-};
-
 TRELLIS_INLINE bool step_scaled(const Step& s, double* scratch) {
   const int labels = s.lines.labels;
   Vec top = splat(-kInfinity);
@@ -159,42 +144,42 @@ inline void fill_field(const GridLines& g, std::int64_t begin, std::int64_t end)
   }
 }
 
-// One step of two labels for all lanes of the block.
+// Two labels and a shared table, finite and within kGridSpan, as odds: one exponential, one logarithm.
+// Beyond +-700 the odds of a message do not change any more.
+struct Two {
+  Vec same0, up, down, same1;  // psi from a to b: 0 0, 0 1, 1 0, 1 1
+
+  TRELLIS_INLINE Vec odds(Vec d) const {
+    const Vec e = exp_in_range(min(max(d, splat(-700.0)), splat(700.0)));
+    return log((up + e * same1) / (same0 + e * down));
+  }
+};
+
 TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& two, std::int64_t from, std::int64_t to,
-                               std::int64_t begin, std::int64_t end, double* m, bool back,
-                               double* scratch) {
-  const std::int64_t i = 2 * from * g.lanes, o = 2 * to * g.lanes;
+                               std::int64_t begin, std::int64_t end, double* m) {
+  const std::int64_t i = from * g.lanes, o = to * g.lanes;
   Vec change{};
   for (std::int64_t lane = begin; lane < end; lane += kWidth) {
-    const std::int64_t i0 = i + lane, i1 = i0 + g.lanes, o0 = o + lane, o1 = o0 + g.lanes;
-    Vec odds;
-    if (!two.odds(load(g.field + i0) + load(m + i0), load(g.field + i1) + load(m + i1), &odds)) {
-      change = max(change, step<false>({g, from, to, lane, m, m, back}, scratch));
-      continue;
-    }
-    Vec m0 = min(-odds, Vec{}), m1 = min(odds, Vec{});
-    const Vec old0 = load(m + o0), old1 = load(m + o1);
-    if (g.damping > 0.0) {
-      m0 = (1.0 - g.damping) * m0 + g.damping * old0;
-      m1 = (1.0 - g.damping) * m1 + g.damping * old1;
-    }
-    store(m + o0, m0);
-    store(m + o1, m1);
-    change = max(change, max(difference(m0, old0), difference(m1, old1)));
+    Vec now = two.odds(load(g.field + i + lane) + load(m + i + lane));
+    const Vec old = load(m + o + lane);
+    if (g.damping > 0.0) now = (1.0 - g.damping) * now + g.damping * old;
+    store(m + o + lane, now);
+    const Vec d = now - old;
+    change = max(change, max(d, -d));
   }
   return change;
 }
 
 // Forward, then backward, along some lanes.
-inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t end, double* scratch) {
+inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t end) {
   const Two there{splat(g.psi[0]), splat(g.psi[1]), splat(g.psi[2]), splat(g.psi[3])};
   const Two back{there.same0, there.down, there.up, there.same1};
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {
-    change = max(change, step_of_two(g, there, i - 1, i, begin, end, g.forward, false, scratch));
+    change = max(change, step_of_two(g, there, i - 1, i, begin, end, g.forward));
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
-    change = max(change, step_of_two(g, back, i, i - 1, begin, end, g.backward, true, scratch));
+    change = max(change, step_of_two(g, back, i, i - 1, begin, end, g.backward));
   }
   return max_lanes(change)[0];
 }
@@ -202,7 +187,7 @@ inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t 
 template <bool kMax>
 inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, double* scratch) {
   fill_field(g, begin, end);
-  if (!kMax && g.labels == 2 && g.psi != nullptr) return sweep_of_two(g, begin, end, scratch);
+  if (!kMax && g.odds) return sweep_of_two(g, begin, end);
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {
     for (std::int64_t lane = begin; lane < end; lane += kWidth) {

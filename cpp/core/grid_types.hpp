@@ -9,6 +9,7 @@
 namespace trellis {
 
 inline constexpr std::int64_t kGridBlock = 8;  // a multiple of every vector width
+inline constexpr double kGridSpan = 300.0;     // of a table: beyond, psi could underflow
 
 struct GridLines {
   std::int64_t positions, lanes;
@@ -23,6 +24,8 @@ struct GridLines {
   const double* table;    // (labels, labels), or (positions - 1, labels, labels, lanes)
   const double* psi;      // (labels, labels): exp(table - highest) if it is shared, else null
   double damping;
+  // Two labels in one plane: x(1) - x(0) instead of both. labels is 1 then, and psi is (2, 2).
+  bool odds;
 };
 
 struct GridKernels {

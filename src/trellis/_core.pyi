@@ -227,17 +227,21 @@ class Graph:
         self, tables: _Doubles, q: _Doubles, most: int, tolerance: float
     ) -> tuple[int, float, float]: ...
 
-def grid_propagate(
-    unary: _Doubles,
-    horizontal: _Doubles,
-    vertical: _Doubles,
-    max_product: bool,
-    damping: float,
-    tolerance: float,
-    most: int,
-    threads: int,
-    messages: _Doubles,
-) -> tuple[int, float, bool]: ...
+class Grid:
+    def __init__(
+        self,
+        unary: _Doubles,
+        horizontal: _Doubles,
+        vertical: _Doubles,
+        max_product: bool,
+        damping: float,
+        tolerance: float,
+        most: int,
+        threads: int,
+    ) -> None: ...
+    def report(self) -> tuple[int, float, bool]: ...
+    def beliefs(self, out: _Doubles) -> bool: ...
+    def messages(self, out: _Doubles) -> None: ...
 
 # features
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]

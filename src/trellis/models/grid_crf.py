@@ -63,7 +63,7 @@ class GridCRF(FieldModel):
         fit_intercept: bool = True,
         max_iter: int | None = None,
         tol: float = 1e-5,
-        damping: float = 0.3,
+        damping: float = 0.0,
         max_sweeps: int = 100,
         n_jobs: int | None = None,
         random_state: Any = None,

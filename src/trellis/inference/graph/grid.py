@@ -6,7 +6,6 @@ A sweep passes messages down and up all columns, then along all rows and back: e
 each line as an exact chain, given what crosses it. So a single row or column is exact after one.
 """  # noqa: E501
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -42,25 +41,39 @@ class _Edges(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GridMarginals:
-    """Beliefs on a grid, and the Bethe estimate of log Z."""
+    """Beliefs on a grid. Those of pairs, and log Z, are computed when they are first read."""
 
     unary: Doubles
     """``(H, W, L)``"""
-    log_partition: float
     converged: bool
     iterations: int
     residual: float
     """The largest change of a message in the last sweep."""
-    _pairwise: Callable[[], tuple[Doubles, Doubles]] = field(repr=False)
+    _scores: GridScores = field(repr=False)
+    _grid: _core.Grid = field(repr=False)
     kind: str = "Bethe"
 
     @cached_property
+    def _messages(self) -> Doubles:
+        return _messages(self._scores, self._grid)
+
+    @cached_property
+    def log_partition(self) -> float:
+        """The Bethe estimate of log Z."""
+        s = self._scores
+        log_v = _log_sum_exp(s.unary + self._messages.sum(axis=0), 1)
+        log_z = float(log_v.sum())
+        for edges, ends in zip(_cavities(s, self._messages), _ends(log_v), strict=True):
+            log_z += float((_log_sum_exp(_joint(edges), 2) - ends[0] - ends[1]).sum())
+        return log_z
+
+    @cached_property
     def _both(self) -> tuple[Doubles, Doubles]:
-        return self._pairwise()
+        return _pairwise(self._scores, self._messages)
 
     @property
     def horizontal(self) -> Doubles:
-        """``(H, W - 1, L, L)`` beliefs of the pairs side by side, computed when first read."""
+        """``(H, W - 1, L, L)`` beliefs of the pairs side by side."""
         return self._both[0]
 
     @property
@@ -89,18 +102,12 @@ def grid_marginals(
     ([[[0.9, 0.1], [0.74, 0.26]]], True)
     """  # noqa: E501
     s = checked_grid(unary, horizontal, vertical)
-    messages, report = _propagate(s, False, damping, max_iter, tolerance, n_jobs)
-    beliefs = s.unary + messages.sum(axis=0)
-    log_v = _log_sum_exp(beliefs, 1)
-    if (log_v == -np.inf).any():
+    core = _propagate(s, False, damping, max_iter, tolerance, n_jobs)
+    p = np.empty_like(s.unary)
+    if not core.beliefs(p):
         raise InfeasibleError("no labelling is allowed: a pixel has no label left")
-    log_z = float(log_v.sum())
-    for edges, ends in zip(_cavities(s, messages), _ends(log_v), strict=True):
-        log_z += float((_log_sum_exp(_joint(edges), 2) - ends[0] - ends[1]).sum())
-    p = np.exp(beliefs - log_v[..., None])
-    p /= p.sum(axis=-1, keepdims=True)
-    sweeps, residual, converged = report
-    return GridMarginals(p, log_z, converged, sweeps, residual, lambda: _pairwise(s, messages))
+    sweeps, residual, converged = core.report()
+    return GridMarginals(p, converged, sweeps, residual, s, core)
 
 
 def grid_best(
@@ -120,10 +127,9 @@ def grid_best(
     ([[1, 1]], 2.0)
     """
     s = checked_grid(unary, horizontal, vertical)
-    messages, (sweeps, residual, converged) = _propagate(
-        s, True, damping, max_iter, tolerance, n_jobs
-    )
-    labels = (s.unary + messages.sum(axis=0)).argmax(axis=-1)
+    core = _propagate(s, True, damping, max_iter, tolerance, n_jobs)
+    labels = (s.unary + _messages(s, core).sum(axis=0)).argmax(axis=-1)
+    sweeps, residual, converged = core.report()
     return Best(labels, _score(s, labels), False, converged, sweeps, residual)
 
 
@@ -187,7 +193,7 @@ def grid_graph(unary: Any, horizontal: Any, vertical: Any) -> FactorGraph:
 def checked_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
     """Arrays of doubles that fit each other, without NaN and +inf."""
     try:
-        found = [np.ascontiguousarray(a, dtype=np.float64) for a in (unary, horizontal, vertical)]
+        found = [np.array(a, dtype=np.float64, order="C") for a in (unary, horizontal, vertical)]
     except (TypeError, ValueError):
         raise InputError("unary, horizontal and vertical must be arrays of numbers") from None
     u = found[0]
@@ -217,14 +223,16 @@ def _propagate(
     max_iter: int,
     tolerance: float,
     n_jobs: int | None,
-) -> tuple[Doubles, tuple[int, float, bool]]:
-    """Messages from above, below, left and right, ``(4, H, W, L)``; sweeps, residual, converged."""
+) -> _core.Grid:
     most, tolerance = checked_limits(max_iter, tolerance, damping)
-    messages = np.empty((4, *s.unary.shape))
-    report = _core.grid_propagate(
-        *s, maximise, float(damping), tolerance, most, resolve_jobs(n_jobs), messages
-    )
-    return messages, report
+    return _core.Grid(*s, maximise, float(damping), tolerance, most, resolve_jobs(n_jobs))
+
+
+def _messages(s: GridScores, core: _core.Grid) -> Doubles:
+    """From above, from below, from the left and from the right, ``(4, H, W, L)``."""
+    out = np.empty((4, *s.unary.shape))
+    core.messages(out)
+    return out
 
 
 def _cavities(s: GridScores, messages: Doubles) -> tuple[_Edges, _Edges]:
