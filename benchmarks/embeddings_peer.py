@@ -1,6 +1,6 @@
 """One training by gensim or fastText, in their own environment: a task as JSON in, figures out.
 
-    peers/bin/python benchmarks/embeddings_peer.py '{"tool": "gensim", "kind": "skipgram", …}'
+peers/bin/python benchmarks/embeddings_peer.py '{"tool": "gensim", "kind": "skipgram", …}'
 """
 
 from __future__ import annotations

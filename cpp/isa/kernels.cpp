@@ -37,7 +37,8 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                        {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
                        ctc_scores<float>(),
                        ctc_scores<double>()},
-                      {embedding::sentence, embedding::cool, embedding::text, embedding::mean, embedding::fill, embedding::step},
+                      {embedding::sentence, embedding::cool, embedding::text, embedding::mean,
+                       embedding::fill, embedding::step},
                       {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids}};
 
 }  // namespace trellis::TRELLIS_ISA

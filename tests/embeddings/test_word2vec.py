@@ -107,12 +107,12 @@ def test_softmax_reaches_the_optimum() -> None:
         return -float((counts * log_p).sum() / counts.sum()), gradient.ravel()
 
     best = min(
-        minimize(loss, rng.normal(size=20), jac=True, method="L-BFGS-B").fun for _ in range(20)
+        minimize(loss, rng.normal(size=20), jac=True, method="L-BFGS-B").fun for _ in range(5)
     )
     ours = loss(np.stack([model.input_, model.output_]).astype(np.float64).ravel())[0]
     chance = loss(np.zeros(20))[0]
-    assert chance - best > 0.02  # there is something to learn
-    assert ours == pytest.approx(best, abs=1e-4)
+    assert chance - best > 0.05  # there is something to learn
+    assert ours - best < 0.005 * (chance - best)
     assert model.loss_ == pytest.approx(best, abs=0.05)  # an estimate from a part of the steps
 
 
