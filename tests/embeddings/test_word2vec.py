@@ -180,6 +180,19 @@ def test_sources_agree(tmp_path: Path) -> None:
     assert model.n_tokens_ == sum(map(len, text))
 
 
+def test_zstd(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    text = topics(50)
+    packed = zstandard.compress("".join(" ".join(s) + "\n" for s in text).encode())
+    (tmp_path / "t.zst").write_bytes(packed)
+    options: dict[str, Any] = {**PLAIN, "epochs": 1}
+    expected = Word2Vec(8, **options).fit(text).input_
+    assert np.array_equal(Word2Vec(8, **options).fit(tmp_path / "t.zst").input_, expected)
+    (tmp_path / "t.zst").write_bytes(packed[:40] + b"x" * 40)
+    with pytest.raises(FormatError, match=r"t\.zst"):
+        Word2Vec(8, **options).fit(tmp_path / "t.zst")
+
+
 def test_arrow_columns(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
