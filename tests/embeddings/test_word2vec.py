@@ -188,9 +188,12 @@ def test_zstd(tmp_path: Path) -> None:
     options: dict[str, Any] = {**PLAIN, "epochs": 1}
     expected = Word2Vec(8, **options).fit(text).input_
     assert np.array_equal(Word2Vec(8, **options).fit(tmp_path / "t.zst").input_, expected)
-    (tmp_path / "t.zst").write_bytes(packed[:40] + b"x" * 40)
-    with pytest.raises(FormatError, match=r"t\.zst"):
-        Word2Vec(8, **options).fit(tmp_path / "t.zst")
+    (tmp_path / "t.zst").write_bytes(packed + packed)  # two frames
+    assert Word2Vec(8, **options).fit(tmp_path / "t.zst").n_tokens_ == 2 * sum(map(len, text))
+    for damaged in (packed[:-9], packed[:20] + b"x" * 40, packed + b"more"):
+        (tmp_path / "t.zst").write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"t\.zst"):
+            Word2Vec(8, **options).fit(tmp_path / "t.zst")
 
 
 def test_arrow_columns(tmp_path: Path) -> None:

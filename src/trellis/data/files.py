@@ -249,8 +249,9 @@ def _unpacked(file: IO[bytes]) -> _Reads:
 class _Zstd:
     """A file packed by zstd, which Python unpacks from 3.14 on, and before with a package."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file: Any
+    def __init__(self, file: _Reads) -> None:
+        self._file = file
+        self._new: Callable[[], Any]
         self._broken: type[Exception]
         try:
             from compression import zstd
@@ -259,16 +260,27 @@ class _Zstd:
                 import zstandard
             except ImportError:
                 raise InputError("zstd files need a package: pip install zstandard") from None
-            self._file = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            self._new = zstandard.ZstdDecompressor().decompressobj
             self._broken = zstandard.ZstdError
         else:
-            self._file, self._broken = zstd.ZstdFile(file), zstd.ZstdError
+            self._new, self._broken = zstd.ZstdDecompressor, zstd.ZstdError
+        self._frame = self._new()
 
     def read(self, size: int, /) -> bytes:
-        try:
-            return bytes(self._file.read(size))
-        except self._broken as error:
-            raise EOFError(str(error)) from error
+        """What the next bytes unpack to, often more than `size`; nothing at the end."""
+        while packed := (self._frame.unused_data if self._frame.eof else b"") or self._file.read(
+            size
+        ):
+            if self._frame.eof:
+                self._frame = self._new()
+            try:
+                if text := bytes(self._frame.decompress(packed)):
+                    return text
+            except self._broken as error:
+                raise EOFError(str(error)) from error
+        if not self._frame.eof:
+            raise EOFError("the file ends too early")
+        return b""
 
 
 def _read(file: _Reads, where: str) -> bytes:
