@@ -119,7 +119,7 @@ def speed(quick: bool) -> list[Table]:
                 for tool in ("gensim", "fasttext")
             ),
         )
-        table.notes.append(f"{kind}, best: {({n: round(max(v)) for n, v in found.items()})}")
+        table.notes.append(f"{kind}, best: { ({n: round(max(v)) for n, v in found.items()}) }")
     return [table]
 
 
@@ -161,13 +161,27 @@ def supervised(quick: bool) -> list[Table]:
     words = len(files["train"].read_text().split()) + files["train"].read_text().count("\n")
     model = TextClassifier(n_jobs=1, random_state=1).fit(files["train"])
     precision = model.test(files["test"]).precision
-    fast = peer(tool="fasttext", kind="supervised", path=files["train"], test=files["test"], epochs=5, threads=1)
+    fast = peer(
+        tool="fasttext",
+        kind="supervised",
+        path=files["train"],
+        test=files["test"],
+        epochs=5,
+        threads=1,
+    )
     speeds: dict[str, list[float]] = {"ours": [], "fastText": []}
     for _ in range(3):
         model = TextClassifier(epochs=epochs[1], n_jobs=1, random_state=1).fit(files["train"])
         speeds["ours"].append(model.words_per_second_)
         one, two = (
-            peer(tool="fasttext", kind="supervised", path=files["train"], test=files["test"], epochs=n, threads=1)["seconds"]
+            peer(
+                tool="fasttext",
+                kind="supervised",
+                path=files["train"],
+                test=files["test"],
+                epochs=n,
+                threads=1,
+            )["seconds"]
             for n in epochs
         )
         speeds["fastText"].append(words * (epochs[1] - epochs[0]) / (two - one))
@@ -231,7 +245,9 @@ def costs(quick: bool) -> list[Table]:
             "tables = m._input.nbytes + m._output.nbytes; "
             "print(m.n_tokens_, len(m.words_), m.words_per_second_, peak - tables)"
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         words, kept, rate, beyond = map(float, done.stdout.split())
         table.add(f"{part:.0%}", int(words), int(kept), 1e9 / rate, beyond / 1e6)
     return [table]

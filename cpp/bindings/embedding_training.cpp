@@ -1,4 +1,6 @@
 // Training of word embeddings: a corpus and the model's tables. Shapes, dtypes, ranges and the GIL.
+#include "embedding_training.hpp"
+
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -13,9 +15,7 @@
 #include "alias.hpp"
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "embedding_training.hpp"
 #include "huffman.hpp"
-#include "python_text.hpp"
 
 namespace nb = nanobind;
 
@@ -29,64 +29,6 @@ using Table = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 std::int64_t size(const Vector<T>& v) {
   return static_cast<std::int64_t>(v.shape(0));
-}
-
-void make_corpus(Corpus* self, int threads, bool end_words, std::int64_t memory) {
-  require(threads > 0 && threads <= 1024, "threads must be positive");
-  new (self) Corpus(threads, end_words, memory);
-}
-
-void add_text(Corpus& corpus, const nb::bytes& text) {
-  const std::string_view view(text.c_str(), text.size());
-  const nb::gil_scoped_release release;
-  corpus.add_text(view);
-}
-
-// Lists of str; `first` is the number of the first sentence in errors.
-void add_sentences(Corpus& corpus, nb::handle sentences, std::int64_t first) {
-  const Items all(sentences.ptr());
-  require(all.valid(), "sentences must be a list");
-  for (Py_ssize_t i = 0; i < all.size(); ++i) {
-    const Items words(all[i]);
-    if (!words.valid()) {
-      throw std::invalid_argument("sequence " + std::to_string(first + i) + " must be a list of str, not " +
-                                  Py_TYPE(all[i])->tp_name);
-    }
-    for (Py_ssize_t t = 0; t < words.size(); ++t) {
-      std::string_view text;
-      if (!text_of(words[t], &text)) fail(first + i, t, "a word must be a str, not " + type_name(words[t]));
-      corpus.add_word(text);
-    }
-    corpus.end_sentence();
-  }
-}
-
-// Bytes end to end, where each begins and the last ends, and counts: the commonest first.
-std::tuple<Numpy<char>, Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<std::int32_t>> common_words(
-    const Corpus& corpus, std::int64_t min_count, std::int64_t most) {
-  std::vector<char> bytes;
-  std::vector<std::int64_t> ends{0}, counts;
-  std::vector<std::int32_t> types;
-  for (const std::uint32_t type : corpus.common_types(min_count, most)) {
-    const std::string_view word = corpus.types().string(type);
-    bytes.insert(bytes.end(), word.begin(), word.end());
-    ends.push_back(static_cast<std::int64_t>(bytes.size()));
-    counts.push_back(corpus.counts()[type]);
-    types.push_back(static_cast<std::int32_t>(type));
-  }
-  return {to_array(std::move(bytes)), to_array(std::move(ends)), to_array(std::move(counts)),
-          to_array(std::move(types))};
-}
-
-void number_types(Corpus& corpus, const Vector<std::int32_t>& numbers) {
-  corpus.number(std::vector<std::int32_t>(numbers.data(), numbers.data() + numbers.shape(0)));
-}
-
-Numpy<std::int64_t> chunk_words(const Corpus& corpus) {
-  std::vector<std::int64_t> before;
-  for (const Corpus::Chunk& chunk : corpus.chunks()) before.push_back(chunk.words_before);
-  before.push_back(corpus.words());
-  return to_array(std::move(before));
 }
 
 Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
@@ -104,8 +46,8 @@ std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<
     const Vector<std::int64_t>& counts) {
   require(size(counts) < (1 << 30), "too many words");
   HuffmanTree tree = huffman_tree(counts.data(), size(counts));
-  return {to_array(std::move(tree.begin)), to_array(std::move(tree.node)), to_array(std::move(tree.right)),
-          to_array(std::move(tree.child))};
+  return {to_array(std::move(tree.begin)), to_array(std::move(tree.node)),
+          to_array(std::move(tree.right)), to_array(std::move(tree.child))};
 }
 
 // A table of rows padded to cache lines, on large pages where there are such; not yet filled.
@@ -132,10 +74,11 @@ void check_table(const Table& table) {
           "rows of a table must be padded");
 }
 
-void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int dim, float range, std::uint64_t seed,
-                int threads) {
+void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int dim, float range,
+                std::uint64_t seed, int threads) {
   check_table(table);
-  require(0 <= begin && begin <= end && end <= static_cast<std::int64_t>(table.shape(0)), "no such rows");
+  require(0 <= begin && begin <= end && end <= static_cast<std::int64_t>(table.shape(0)),
+          "no such rows");
   const int stride = static_cast<int>(table.shape(1));
   require(dim > 0 && dim <= stride && threads > 0, "dim and threads must be positive");
   const nb::gil_scoped_release release;
@@ -143,7 +86,8 @@ void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int di
   parallel_for((end - begin + kTask - 1) / kTask, threads, [&] {
     return [&](std::int64_t i) {
       const std::int64_t from = begin + i * kTask;
-      kernels().embedding.fill(table.data(), from, std::min(end, from + kTask), dim, stride, range, seed);
+      kernels().embedding.fill(table.data(), from, std::min(end, from + kTask), dim, stride, range,
+                               seed);
     };
   });
 }
@@ -151,7 +95,8 @@ void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int di
 template <class T>
 bool within(const Vector<T>& v, std::int64_t low, std::int64_t high) {
   for (std::int64_t i = 0; i < size(v); ++i) {
-    if (static_cast<std::int64_t>(v.data()[i]) < low || static_cast<std::int64_t>(v.data()[i]) >= high) return false;
+    if (static_cast<std::int64_t>(v.data()[i]) < low || static_cast<std::int64_t>(v.data()[i]) >= high)
+      return false;
   }
   return true;
 }
@@ -169,8 +114,10 @@ bool leads(const Vector<std::int64_t>& begin, std::int64_t values) {
 void row_means(const Table& table, const Vector<std::int64_t>& begin, const Vector<std::int32_t>& row,
                const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out, int threads) {
   check_table(table);
-  require(leads(begin, size(row)) && within(row, 0, static_cast<std::int64_t>(table.shape(0))), "no such rows");
-  require(static_cast<std::int64_t>(out.shape(0)) == size(begin) - 1 && out.shape(1) <= table.shape(1) && threads > 0,
+  require(leads(begin, size(row)) && within(row, 0, static_cast<std::int64_t>(table.shape(0))),
+          "no such rows");
+  require(static_cast<std::int64_t>(out.shape(0)) == size(begin) - 1 && out.shape(1) <= table.shape(1) &&
+              threads > 0,
           "out must have a row for each word");
   const nb::gil_scoped_release release;
   const std::size_t stride = table.shape(1), dim = out.shape(1);
@@ -178,8 +125,8 @@ void row_means(const Table& table, const Vector<std::int64_t>& begin, const Vect
     auto mean = std::make_shared<std::vector<float>>(stride);
     return [&, mean](std::int64_t i) {
       const std::int64_t from = begin.data()[i];
-      kernels().embedding.mean(table.data(), static_cast<int>(stride), row.data() + from, begin.data()[i + 1] - from,
-                               mean->data());
+      kernels().embedding.mean(table.data(), static_cast<int>(stride), row.data() + from,
+                               begin.data()[i + 1] - from, mean->data());
       std::copy(mean->data(), mean->data() + dim, out.data() + static_cast<std::size_t>(i) * dim);
     };
   });
@@ -188,11 +135,12 @@ void row_means(const Table& table, const Vector<std::int64_t>& begin, const Vect
 // The tables of a model, with all that training needs, checked once.
 class Trainer {
  public:
-  Trainer(const Table& input, const Table& output, std::int64_t vocabulary, std::optional<Vector<std::int64_t>> rows_begin,
-          std::optional<Vector<std::int32_t>> row, std::optional<Vector<std::uint32_t>> keep,
-          std::optional<Vector<std::uint32_t>> noise, std::optional<Vector<std::int64_t>> path_begin,
-          std::optional<Vector<std::int32_t>> path_node, std::optional<Vector<std::uint8_t>> path_right, int loss,
-          bool cbow, bool shared, int window, int negatives, bool shrink, std::optional<Vector<std::int32_t>> hot_rows,
+  Trainer(const Table& input, const Table& output, std::int64_t vocabulary,
+          std::optional<Vector<std::int64_t>> rows_begin, std::optional<Vector<std::int32_t>> row,
+          std::optional<Vector<std::uint32_t>> keep, std::optional<Vector<std::uint32_t>> noise,
+          std::optional<Vector<std::int64_t>> path_begin, std::optional<Vector<std::int32_t>> path_node,
+          std::optional<Vector<std::uint8_t>> path_right, int loss, bool cbow, bool shared, int window,
+          int negatives, bool shrink, std::optional<Vector<std::int32_t>> hot_rows,
           std::int64_t hot_outputs, std::int64_t hot_for)
       : input_(input),
         output_(output),
@@ -209,10 +157,12 @@ class Trainer {
     require(0 <= loss && loss <= 3, "no such loss");
     require(1 <= window && window <= 10'000, "window must be 1 to 10,000");
     require(0 <= negatives && negatives <= 10'000, "negatives must be 0 to 10,000");
-    const auto rows = static_cast<std::int64_t>(input.shape(0)), words = static_cast<std::int64_t>(output.shape(0));
+    const auto rows = static_cast<std::int64_t>(input.shape(0)),
+               words = static_cast<std::int64_t>(output.shape(0));
     require(words > 0 && words < std::numeric_limits<std::int32_t>::max(), "no words");
     if (rows_begin_) {
-      require(row_ && leads(*rows_begin_, size(*row_)) && size(*rows_begin_) == vocabulary + 1 && within(*row_, 0, rows),
+      require(row_ && leads(*rows_begin_, size(*row_)) && size(*rows_begin_) == vocabulary + 1 &&
+                  within(*row_, 0, rows),
               "rows_begin and row do not fit");
     } else {
       require(vocabulary <= rows, "a row for each word");
@@ -229,32 +179,53 @@ class Trainer {
     }
     if (words == 1) negatives = 0;
     if (static_cast<EmbeddingLoss>(loss) == EmbeddingLoss::negative) check_noise(words);
-    model_ = {input_.data(), output_.data(), static_cast<int>(input.shape(1)), words, pointer(rows_begin_), pointer(row_),
-              pointer(keep_), reinterpret_cast<const AliasCell*>(pointer(noise_)), pointer(path_begin_),
-              pointer(path_node_), pointer(path_right_), static_cast<EmbeddingLoss>(loss), cbow, shared, window,
-              negatives, shrink, 0, hot_for, ring_size(window) - 1};
+    model_ = {input_.data(),
+              output_.data(),
+              static_cast<int>(input.shape(1)),
+              words,
+              pointer(rows_begin_),
+              pointer(row_),
+              pointer(keep_),
+              reinterpret_cast<const AliasCell*>(pointer(noise_)),
+              pointer(path_begin_),
+              pointer(path_node_),
+              pointer(path_right_),
+              static_cast<EmbeddingLoss>(loss),
+              cbow,
+              shared,
+              window,
+              negatives,
+              shrink,
+              0,
+              hot_for,
+              ring_size(window) - 1};
     require(hot_outputs >= 0 && hot_for > 0, "hot_outputs must be 0 or more, hot_for positive");
-    std::vector<std::int32_t> hot_input = heat_input(hot_rows, rows), hot_output = heat_output(std::min(hot_outputs, words));
+    std::vector<std::int32_t> hot_input = heat_input(hot_rows, rows),
+                              hot_output = heat_output(std::min(hot_outputs, words));
     training_.emplace(model_, longest, std::move(hot_input), std::move(hot_output));
   }
 
-  std::pair<double, double> sentences(Corpus& corpus, std::int64_t first, std::int64_t last, double first_rate,
-                                      double last_rate, double seen, double total, std::uint64_t seed,
-                                      std::int64_t loss_every, int threads) {
+  std::pair<double, double> sentences(Corpus& corpus, std::int64_t first, std::int64_t last,
+                                      double first_rate, double last_rate, double seen, double total,
+                                      std::uint64_t seed, std::int64_t loss_every, int threads) {
     check_run(corpus, first, last, loss_every, threads);
-    require(static_cast<std::int64_t>(corpus.largest_number()) < vocabulary_, "the corpus has other words");
-    require(model_.words == vocabulary_ || model_.loss == EmbeddingLoss::hierarchical, "an output row for each word");
+    require(static_cast<std::int64_t>(corpus.largest_number()) < vocabulary_,
+            "the corpus has other words");
+    require(model_.words == vocabulary_ || model_.loss == EmbeddingLoss::hierarchical,
+            "an output row for each word");
     const nb::gil_scoped_release release;
-    const Report report =
-        training_->sentences(corpus, first, last, {first_rate, last_rate, seen, total}, seed, loss_every, threads);
+    const Report report = training_->sentences(corpus, first, last, {first_rate, last_rate, seen, total},
+                                               seed, loss_every, threads);
     return {report.loss, report.terms};
   }
 
-  std::pair<double, double> texts(Corpus& corpus, const Vector<std::int64_t>& begin, const Vector<std::int32_t>& row,
-                                  const Vector<std::int32_t>& label, const Vector<std::uint32_t>& hash, int word_ngrams,
-                                  std::int64_t buckets, std::int64_t first_bucket, std::int64_t first, std::int64_t last,
-                                  double first_rate, double last_rate, double seen, double total, std::uint64_t seed,
-                                  std::int64_t loss_every, int threads) {
+  std::pair<double, double> texts(Corpus& corpus, const Vector<std::int64_t>& begin,
+                                  const Vector<std::int32_t>& row, const Vector<std::int32_t>& label,
+                                  const Vector<std::uint32_t>& hash, int word_ngrams,
+                                  std::int64_t buckets, std::int64_t first_bucket, std::int64_t first,
+                                  std::int64_t last, double first_rate, double last_rate, double seen,
+                                  double total, std::uint64_t seed, std::int64_t loss_every,
+                                  int threads) {
     check_run(corpus, first, last, loss_every, threads);
     const auto rows = static_cast<std::int64_t>(input_.shape(0));
     const auto types = static_cast<std::int64_t>(corpus.types().size());
@@ -264,10 +235,11 @@ class Trainer {
             "the types of the corpus do not fit");
     require(word_ngrams <= 1 || (buckets > 0 && first_bucket >= 0 && first_bucket + buckets <= rows),
             "the buckets of word n-grams do not fit");
-    const TypeRows knows{begin.data(), row.data(), label.data(), hash.data(), word_ngrams, buckets, first_bucket};
+    const TypeRows knows{begin.data(), row.data(), label.data(), hash.data(),
+                         word_ngrams,  buckets,    first_bucket};
     const nb::gil_scoped_release release;
-    const Report report = training_->texts(corpus, knows, first, last, {first_rate, last_rate, seen, total}, seed,
-                                           loss_every, threads);
+    const Report report = training_->texts(
+        corpus, knows, first, last, {first_rate, last_rate, seen, total}, seed, loss_every, threads);
     return {report.loss, report.terms};
   }
 
@@ -278,11 +250,13 @@ class Trainer {
   }
 
   // The list of rows with hot ones as places among the hot.
-  std::vector<std::int32_t> heat_input(const std::optional<Vector<std::int32_t>>& hot, std::int64_t rows) {
+  std::vector<std::int32_t> heat_input(const std::optional<Vector<std::int32_t>>& hot,
+                                       std::int64_t rows) {
     if (!hot || !row_) return {};
     require(within(*hot, 0, rows), "hot_rows: no such row");
     std::unordered_map<std::int32_t, std::int32_t> place;
-    for (std::int64_t i = 0; i < size(*hot); ++i) place.emplace(hot->data()[i], static_cast<std::int32_t>(i));
+    for (std::int64_t i = 0; i < size(*hot); ++i)
+      place.emplace(hot->data()[i], static_cast<std::int32_t>(i));
     encoded_row_.assign(row_->data(), row_->data() + size(*row_));
     for (std::int32_t& row : encoded_row_) {
       const auto found = place.find(row);
@@ -316,8 +290,10 @@ class Trainer {
       require(noise_->data()[2 * i + 1] < static_cast<std::uint64_t>(words), "noise: no such word");
   }
 
-  static void check_run(const Corpus& corpus, std::int64_t first, std::int64_t last, std::int64_t loss_every, int threads) {
-    require(0 <= first && first <= last && last <= static_cast<std::int64_t>(corpus.chunks().size()), "no such chunks");
+  static void check_run(const Corpus& corpus, std::int64_t first, std::int64_t last,
+                        std::int64_t loss_every, int threads) {
+    require(0 <= first && first <= last && last <= static_cast<std::int64_t>(corpus.chunks().size()),
+            "no such chunks");
     require(loss_every > 0 && threads > 0, "loss_every and threads must be positive");
   }
 
@@ -334,21 +310,25 @@ class Trainer {
   std::optional<EmbeddingTraining> training_;
 };
 
-// One step of descent on hidden vectors and rows, as training does it: for tests. Returns the loss before.
-double embedding_step(const Table& hidden, const Table& rows, const Vector<float>& label, const Vector<float>& weight,
-                      std::int64_t own, float rate) {
+// One step of descent on hidden vectors and rows, as training does it: for tests. Returns the loss
+// before.
+double embedding_step(const Table& hidden, const Table& rows, const Vector<float>& label,
+                      const Vector<float>& weight, std::int64_t own, float rate) {
   check_table(hidden);
-  require(rows.shape(1) == hidden.shape(1) && hidden.shape(0) <= 1000, "hidden and rows must have one width");
-  const auto count = static_cast<std::int64_t>(hidden.shape(0)), targets = static_cast<std::int64_t>(rows.shape(0));
-  require(size(label) == targets && size(weight) == targets && own < targets, "a label and a weight for each row");
+  require(rows.shape(1) == hidden.shape(1) && hidden.shape(0) <= 1000,
+          "hidden and rows must have one width");
+  const auto count = static_cast<std::int64_t>(hidden.shape(0)),
+             targets = static_cast<std::int64_t>(rows.shape(0));
+  require(size(label) == targets && size(weight) == targets && own < targets,
+          "a label and a weight for each row");
   const int stride = static_cast<int>(hidden.shape(1));
   EmbeddingScratch scratch(stride, 4, count, targets, 1);
   EmbeddingWorker& k = scratch.worker;
   k.rate = rate;
   for (std::int64_t c = 0; c < count; ++c) k.hidden_row[c] = hidden.data() + c * stride;
   for (std::int64_t t = 0; t < targets; ++t) k.target_row[t] = rows.data() + t * stride;
-  return kernels().embedding.step(k, k.hidden_row, static_cast<int>(count), k.target_row, targets, own, label.data(),
-                                  weight.data(), stride);
+  return kernels().embedding.step(k, k.hidden_row, static_cast<int>(count), k.target_row, targets, own,
+                                  label.data(), weight.data(), stride);
 }
 
 }  // namespace
@@ -356,44 +336,34 @@ double embedding_step(const Table& hidden, const Table& rows, const Vector<float
 
 void bind_embedding_training(nb::module_& m) {
   using namespace trellis;
-  nb::class_<Corpus>(m, "Corpus")
-      .def("__init__", &make_corpus, nb::arg("threads"), nb::arg("end_words") = false,
-           nb::arg("memory") = std::int64_t{1} << 25)
-      .def("add_text", &add_text, nb::arg("text"))
-      .def("end_text", &Corpus::end_text)
-      .def("add_sentences", &add_sentences, nb::arg("sentences"), nb::arg("first"))
-      .def("finish", &Corpus::finish, nb::call_guard<nb::gil_scoped_release>())
-      .def("common_words", &common_words, nb::arg("min_count"), nb::arg("most"))
-      .def("number", &number_types, nb::arg("numbers"))
-      .def("chunk_words", &chunk_words)
-      .def_prop_ro("words", &Corpus::words)
-      .def_prop_ro("lines", &Corpus::lines)
-      .def_prop_ro("types", [](const Corpus& corpus) { return corpus.types().size(); });
   m.def("alias_cells", &alias_cells, nb::arg("weights"));
   m.def("huffman", &huffman, nb::arg("counts"));
   m.def("embedding_table", &make_table, nb::arg("rows"), nb::arg("dim"));
-  m.def("fill_table", &fill_table, nb::arg("table"), nb::arg("begin"), nb::arg("end"), nb::arg("dim"), nb::arg("range"),
-        nb::arg("seed"), nb::arg("threads"));
-  m.def("row_means", &row_means, nb::arg("table"), nb::arg("begin"), nb::arg("row"), nb::arg("out"), nb::arg("threads"));
-  m.def("embedding_step", &embedding_step, nb::arg("hidden"), nb::arg("rows"), nb::arg("label"), nb::arg("weight"),
-        nb::arg("own"), nb::arg("rate"));
+  m.def("fill_table", &fill_table, nb::arg("table"), nb::arg("begin"), nb::arg("end"), nb::arg("dim"),
+        nb::arg("range"), nb::arg("seed"), nb::arg("threads"));
+  m.def("row_means", &row_means, nb::arg("table"), nb::arg("begin"), nb::arg("row"), nb::arg("out"),
+        nb::arg("threads"));
+  m.def("embedding_step", &embedding_step, nb::arg("hidden"), nb::arg("rows"), nb::arg("label"),
+        nb::arg("weight"), nb::arg("own"), nb::arg("rate"));
   using B = std::optional<Vector<std::int64_t>>;
   using I = std::optional<Vector<std::int32_t>>;
   using U = std::optional<Vector<std::uint32_t>>;
   using C = std::optional<Vector<std::uint8_t>>;
   nb::class_<Trainer>(m, "EmbeddingTrainer")
-      .def(nb::init<const Table&, const Table&, std::int64_t, B, I, U, U, B, I, C, int, bool, bool, int, int, bool, I,
-                    std::int64_t, std::int64_t>(),
-           nb::arg("input"), nb::arg("output"), nb::arg("vocabulary"), nb::arg("rows_begin").none(), nb::arg("row").none(),
-           nb::arg("keep").none(), nb::arg("noise").none(), nb::arg("path_begin").none(), nb::arg("path_node").none(),
-           nb::arg("path_right").none(), nb::arg("loss"), nb::arg("cbow"), nb::arg("shared"), nb::arg("window"),
-           nb::arg("negatives"), nb::arg("shrink"), nb::arg("hot_rows").none() = nb::none(), nb::arg("hot_outputs") = 0,
+      .def(nb::init<const Table&, const Table&, std::int64_t, B, I, U, U, B, I, C, int, bool, bool, int,
+                    int, bool, I, std::int64_t, std::int64_t>(),
+           nb::arg("input"), nb::arg("output"), nb::arg("vocabulary"), nb::arg("rows_begin").none(),
+           nb::arg("row").none(), nb::arg("keep").none(), nb::arg("noise").none(),
+           nb::arg("path_begin").none(), nb::arg("path_node").none(), nb::arg("path_right").none(),
+           nb::arg("loss"), nb::arg("cbow"), nb::arg("shared"), nb::arg("window"), nb::arg("negatives"),
+           nb::arg("shrink"), nb::arg("hot_rows").none() = nb::none(), nb::arg("hot_outputs") = 0,
            nb::arg("hot_for") = 1)
-      .def("sentences", &Trainer::sentences, nb::arg("corpus"), nb::arg("first"), nb::arg("last"), nb::arg("first_rate"),
-           nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"), nb::arg("seed"), nb::arg("loss_every"),
-           nb::arg("threads"))
-      .def("texts", &Trainer::texts, nb::arg("corpus"), nb::arg("begin"), nb::arg("row"), nb::arg("label"),
-           nb::arg("hash"), nb::arg("word_ngrams"), nb::arg("buckets"), nb::arg("first_bucket"), nb::arg("first"),
-           nb::arg("last"), nb::arg("first_rate"), nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"),
-           nb::arg("seed"), nb::arg("loss_every"), nb::arg("threads"));
+      .def("sentences", &Trainer::sentences, nb::arg("corpus"), nb::arg("first"), nb::arg("last"),
+           nb::arg("first_rate"), nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"),
+           nb::arg("seed"), nb::arg("loss_every"), nb::arg("threads"))
+      .def("texts", &Trainer::texts, nb::arg("corpus"), nb::arg("begin"), nb::arg("row"),
+           nb::arg("label"), nb::arg("hash"), nb::arg("word_ngrams"), nb::arg("buckets"),
+           nb::arg("first_bucket"), nb::arg("first"), nb::arg("last"), nb::arg("first_rate"),
+           nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"), nb::arg("seed"),
+           nb::arg("loss_every"), nb::arg("threads"));
 }

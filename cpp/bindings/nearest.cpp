@@ -1,4 +1,6 @@
 // Word vectors, their neighbours, codes and files: shapes, dtypes and the GIL.
+#include "nearest.hpp"
+
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
@@ -7,7 +9,6 @@
 
 #include "arrays.hpp"
 #include "bindings.hpp"
-#include "nearest.hpp"
 #include "vector_rows.hpp"
 
 namespace nb = nanobind;

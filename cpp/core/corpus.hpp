@@ -104,7 +104,8 @@ class Corpus {
       if (counts_[a] != counts_[b]) return counts_[a] > counts_[b];
       return types_.string(a) < types_.string(b);
     });
-    if (most > 0 && static_cast<std::int64_t>(kept.size()) > most) kept.resize(static_cast<std::size_t>(most));
+    if (most > 0 && static_cast<std::int64_t>(kept.size()) > most)
+      kept.resize(static_cast<std::size_t>(most));
     return kept;
   }
 
@@ -118,7 +119,8 @@ class Corpus {
     }
     for (Table& table : tables_) {
       table.number.resize(table.type.size());
-      for (std::size_t i = 0; i < table.type.size(); ++i) table.number[i] = number_of_type[table.type[i]];
+      for (std::size_t i = 0; i < table.type.size(); ++i)
+        table.number[i] = number_of_type[table.type[i]];
     }
   }
 
@@ -209,7 +211,8 @@ class Corpus {
   // The first place from `at` on where a part may begin.
   std::size_t cut(std::size_t at, std::size_t end) const {
     const void* line = std::memchr(text_.data() + at, '\n', std::min(kNear, end - at));
-    if (line != nullptr) return static_cast<std::size_t>(static_cast<const char*>(line) - text_.data()) + 1;
+    if (line != nullptr)
+      return static_cast<std::size_t>(static_cast<const char*>(line) - text_.data()) + 1;
     while (at < end && !is_space(text_[at])) ++at;
     return at;
   }
@@ -217,14 +220,16 @@ class Corpus {
   void parse_block(std::size_t end) {
     const std::size_t parts = tables_.size();
     std::vector<std::size_t> bounds{0};
-    for (std::size_t i = 1; i < parts; ++i) bounds.push_back(cut(std::max(bounds.back(), end * i / parts), end));
+    for (std::size_t i = 1; i < parts; ++i)
+      bounds.push_back(cut(std::max(bounds.back(), end * i / parts), end));
     bounds.push_back(end);
     std::vector<Segment> segments(parts);
     parallel_for(static_cast<std::int64_t>(parts), static_cast<int>(parts), [&] {
       return [&](std::int64_t i) {
         const auto part = static_cast<std::size_t>(i);
         segments[part].table = part;
-        parse(text_.data() + bounds[part], text_.data() + bounds[part + 1], tables_[part], segments[part].ids);
+        parse(text_.data() + bounds[part], text_.data() + bounds[part + 1], tables_[part],
+              segments[part].ids);
       };
     });
     for (Segment& segment : segments) {

@@ -8,24 +8,13 @@
 #include <cmath>
 
 #include "embedding_types.hpp"
-#include "simd.hpp"
+#include "simd_float.hpp"
 
 namespace trellis::TRELLIS_ISA::embedding {
 
-typedef float Floats __attribute__((vector_size(kVectorBytes)));
-typedef std::int32_t Ints __attribute__((vector_size(kVectorBytes)));
-inline constexpr int kFloats = kVectorBytes / 4;
 inline constexpr int kTargets = kVectorBytes == 64 ? 8 : 4;  // of a tile: as many as registers hold
-inline constexpr int kHidden = kFloats / kTargets;           // so that a tile's scores fill a vector
-static_assert(kTargets <= kMostTargets && kRowPadding % kFloats == 0);
-
-TRELLIS_INLINE Floats splat_float(float x) { return x - Floats{}; }
-TRELLIS_INLINE Floats load_floats(const float* p) {
-  Floats v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-TRELLIS_INLINE void store_floats(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
+inline constexpr int kHidden = kFloatWidth / kTargets;       // so that a tile's scores fill a vector
+static_assert(kTargets <= kMostTargets && kRowPadding % kFloatWidth == 0);
 
 template <int... I>
 struct Lanes {};
@@ -40,17 +29,18 @@ struct LanesTo<0, I...> {
 template <int D, int High>
 constexpr int picked(int lane) {
   const int run = lane / (2 * D) * 2 * D, at = lane % (2 * D);
-  return at < D ? run + at + High * D : kFloats + run + at - D + High * D;
+  return at < D ? run + at + High * D : kFloatWidth + run + at - D + High * D;
 }
 template <int D, int... I>
-TRELLIS_INLINE Floats fold(Floats a, Floats b, Lanes<I...>) {
-  return __builtin_shufflevector(a, b, picked<D, 0>(I)...) + __builtin_shufflevector(a, b, picked<D, 1>(I)...);
+TRELLIS_INLINE FloatVec fold(FloatVec a, FloatVec b, Lanes<I...>) {
+  return __builtin_shufflevector(a, b, picked<D, 0>(I)...) +
+         __builtin_shufflevector(a, b, picked<D, 1>(I)...);
 }
 
 // Lane i of the result is the sum of all lanes of v[i].
-template <int D = kFloats / 2>
-TRELLIS_INLINE Floats lane_sums(Floats* v) {
-  for (int i = 0; i < D; ++i) v[i] = fold<D>(v[i], v[i + D], typename LanesTo<kFloats>::type{});
+template <int D = kFloatWidth / 2>
+TRELLIS_INLINE FloatVec lane_sums(FloatVec* v) {
+  for (int i = 0; i < D; ++i) v[i] = fold<D>(v[i], v[i + D], typename LanesTo<kFloatWidth>::type{});
   if constexpr (D > 1) {
     return lane_sums<D / 2>(v);
   } else {
@@ -59,23 +49,26 @@ TRELLIS_INLINE Floats lane_sums(Floats* v) {
 }
 
 // e^x for |x| <= 87, within 2e-7.
-TRELLIS_INLINE Floats exp_floats(Floats x) {
+TRELLIS_INLINE FloatVec float_exp(FloatVec x) {
   constexpr float q[] = {0x1p-1f, 0x1.5554d8p-3f, 0x1.5554e4p-5f, 0x1.121072p-7f, 0x1.6d4926p-10f};
-  const Floats shifter = splat_float(0x1.8p23f);  // adding it rounds to an integer kept in the low bits
-  const Floats shifted = x * 1.44269504f + shifter;
-  const Floats k = shifted - shifter;
-  const Floats r = (x - k * 0.693145752f) - k * 1.42860677e-6f;
-  const Floats p = 1.0f + r + r * r * (q[0] + r * (q[1] + r * (q[2] + r * (q[3] + r * q[4]))));
-  return p * reinterpret_cast<Floats>((reinterpret_cast<Ints>(shifted) << 23) + (127 << 23));
+  const FloatVec shifter =
+      float_splat(0x1.8p23f);  // adding it rounds to an integer kept in the low bits
+  const FloatVec shifted = x * 1.44269504f + shifter;
+  const FloatVec k = shifted - shifter;
+  const FloatVec r = (x - k * 0.693145752f) - k * 1.42860677e-6f;
+  const FloatVec p = 1.0f + r + r * r * (q[0] + r * (q[1] + r * (q[2] + r * (q[3] + r * q[4]))));
+  return p * reinterpret_cast<FloatVec>((reinterpret_cast<FloatMask>(shifted) << 23) + (127 << 23));
 }
-TRELLIS_INLINE Floats clamp_floats(Floats x, float bound) {
-  x = x < -bound ? splat_float(-bound) : x;
-  return x > bound ? splat_float(bound) : x;
+TRELLIS_INLINE FloatVec float_clamp(FloatVec x, float bound) {
+  x = x < -bound ? float_splat(-bound) : x;
+  return x > bound ? float_splat(bound) : x;
 }
-TRELLIS_INLINE Floats sigmoid(Floats x) { return 1.0f / (1.0f + exp_floats(-clamp_floats(x, 30.0f))); }
+TRELLIS_INLINE FloatVec sigmoid(FloatVec x) { return 1.0f / (1.0f + float_exp(-float_clamp(x, 30.0f))); }
 
 // ln(1 + e^x)
-TRELLIS_INLINE double softplus(double x) { return (x > 0.0 ? x : 0.0) + std::log1p(std::exp(x > 0.0 ? -x : x)); }
+TRELLIS_INLINE double softplus(double x) {
+  return (x > 0.0 ? x : 0.0) + std::log1p(std::exp(x > 0.0 ? -x : x));
+}
 
 template <int N>
 struct Count {
@@ -90,26 +83,26 @@ TRELLIS_INLINE void with_count(std::int64_t n, const F& f) {
     case 2: return f(Count<2>{});
     case 3: return f(Count<3>{});
     case 4: return f(Count<4>{});
-    case 5: return f(Count<kTargets < 5 ? kTargets : 5>{});
-    case 6: return f(Count<kTargets < 6 ? kTargets : 6>{});
-    case 7: return f(Count<kTargets < 7 ? kTargets : 7>{});
+    case 5: return f(Count < kTargets<5 ? kTargets : 5>{});
+    case 6: return f(Count < kTargets<6 ? kTargets : 6>{});
+    case 7: return f(Count < kTargets<7 ? kTargets : 7>{});
     default: return f(Count<kTargets>{});
   }
 }
 
 // Scores of C hidden vectors and T rows, in lanes c * kTargets + t.
 template <int C, int T>
-TRELLIS_INLINE Floats tile_scores(float* const* hidden, float* const* row, int stride) {
-  Floats sum[kFloats] = {};
+TRELLIS_INLINE FloatVec tile_scores(float* const* hidden, float* const* row, int stride) {
+  FloatVec sum[kFloatWidth] = {};
   const float* w[T];
   const float* h[C];
   for (int t = 0; t < T; ++t) w[t] = row[t];
   for (int c = 0; c < C; ++c) h[c] = hidden[c];
-  for (int j = 0; j < stride; j += kFloats) {
-    Floats x[C];
-    for (int c = 0; c < C; ++c) x[c] = load_floats(h[c] + j);
+  for (int j = 0; j < stride; j += kFloatWidth) {
+    FloatVec x[C];
+    for (int c = 0; c < C; ++c) x[c] = float_load(h[c] + j);
     for (int t = 0; t < T; ++t) {
-      const Floats y = load_floats(w[t] + j);
+      const FloatVec y = float_load(w[t] + j);
       for (int c = 0; c < C; ++c) sum[c * kTargets + t] += x[c] * y;
     }
   }
@@ -118,25 +111,25 @@ TRELLIS_INLINE Floats tile_scores(float* const* hidden, float* const* row, int s
 
 // out_c += sum_t g[c][t] w_t and w_t += sum_c g[c][t] h_c. `out` may be `hidden` itself.
 template <int T>
-TRELLIS_INLINE void tile_update(float* const* hidden, float* const* out, int count, float* const* row, int stride,
-                                const float* g, std::int64_t pitch) {
+TRELLIS_INLINE void tile_update(float* const* hidden, float* const* out, int count, float* const* row,
+                                int stride, const float* g, std::int64_t pitch) {
   float* rows[T];
   for (int t = 0; t < T; ++t) rows[t] = row[t];
-  for (int j = 0; j < stride; j += kFloats) {
-    Floats w[T], change[T] = {};
-    for (int t = 0; t < T; ++t) w[t] = load_floats(rows[t] + j);
+  for (int j = 0; j < stride; j += kFloatWidth) {
+    FloatVec w[T], change[T] = {};
+    for (int t = 0; t < T; ++t) w[t] = float_load(rows[t] + j);
     for (int c = 0; c < count; ++c) {
-      const Floats h = load_floats(hidden[c] + j);
-      Floats sum = load_floats(out[c] + j);
+      const FloatVec h = float_load(hidden[c] + j);
+      FloatVec sum = float_load(out[c] + j);
       for (int t = 0; t < T; ++t) {
-        const Floats factor = splat_float(g[c * pitch + t]);
+        const FloatVec factor = float_splat(g[c * pitch + t]);
         sum += factor * w[t];
         change[t] += factor * h;
       }
-      store_floats(out[c] + j, sum);
+      float_store(out[c] + j, sum);
     }
     // read again: a row may be among the targets twice
-    for (int t = 0; t < T; ++t) store_floats(rows[t] + j, load_floats(rows[t] + j) + change[t]);
+    for (int t = 0; t < T; ++t) float_store(rows[t] + j, float_load(rows[t] + j) + change[t]);
   }
 }
 
@@ -146,7 +139,7 @@ TRELLIS_INLINE std::int64_t padded_targets(std::int64_t targets) {
 
 // Where the label and the weight of a target lie for hidden vector c of a tile.
 TRELLIS_INLINE std::int64_t lane_of(std::int64_t target, int c) {
-  return target / kTargets * kFloats + c * kTargets + target % kTargets;
+  return target / kTargets * kFloatWidth + c * kTargets + target % kTargets;
 }
 TRELLIS_INLINE void set_target(EmbeddingWorker& k, std::int64_t target, float label, float weight) {
   for (int c = 0; c < kHidden; ++c) {
@@ -160,8 +153,8 @@ TRELLIS_INLINE void end_targets(EmbeddingWorker& k, std::int64_t targets) {
 
 // take(c, C, first target, scores) for all tiles.
 template <class Take>
-TRELLIS_INLINE void all_scores(float* const* hidden, int count, float* const* row, std::int64_t targets, int stride,
-                               const Take& take) {
+TRELLIS_INLINE void all_scores(float* const* hidden, int count, float* const* row, std::int64_t targets,
+                               int stride, const Take& take) {
   for (std::int64_t t = 0; t < targets; t += kTargets) {
     with_count(targets - t, [&](auto n) __attribute__((always_inline)) {
       constexpr int T = decltype(n)::value;
@@ -173,37 +166,39 @@ TRELLIS_INLINE void all_scores(float* const* hidden, int count, float* const* ro
   }
 }
 
-TRELLIS_INLINE void put_tile(float* score, std::int64_t pitch, int c, int width, std::int64_t t, Floats v) {
-  float lanes[kFloats];
-  store_floats(lanes, v);
-  for (int i = 0; i < width; ++i) std::memcpy(score + (c + i) * pitch + t, lanes + i * kTargets, sizeof(float) * kTargets);
+TRELLIS_INLINE void put_tile(float* score, std::int64_t pitch, int c, int width, std::int64_t t,
+                             FloatVec v) {
+  float lanes[kFloatWidth];
+  float_store(lanes, v);
+  for (int i = 0; i < width; ++i)
+    std::memcpy(score + (c + i) * pitch + t, lanes + i * kTargets, sizeof(float) * kTargets);
 }
 
 // score := rate weight (label - sigma(score)); the loss if it is wanted.
-inline double logistic(EmbeddingWorker& k, float* const* hidden, int count, float* const* row, std::int64_t targets,
-                       int stride, bool want_loss) {
+inline double logistic(EmbeddingWorker& k, float* const* hidden, int count, float* const* row,
+                       std::int64_t targets, int stride, bool want_loss) {
   const std::int64_t pitch = padded_targets(targets);
   double loss = 0.0;
   all_scores(hidden, count, row, targets, stride,
-             [&](int c, int width, std::int64_t t, Floats s) __attribute__((always_inline)) {
-               const float* label = k.label + t / kTargets * kFloats;
-               const float* weight = k.weight + t / kTargets * kFloats;
+             [&](int c, int width, std::int64_t t, FloatVec s) __attribute__((always_inline)) {
+               const float* label = k.label + t / kTargets * kFloatWidth;
+               const float* weight = k.weight + t / kTargets * kFloatWidth;
                if (want_loss) [[unlikely]] {
                  for (int i = 0; i < width * kTargets; ++i)
                    loss += weight[i] * softplus(label[i] > 0.5f ? -s[i] : s[i]);
                }
-               const Floats g = k.rate * load_floats(weight) * (load_floats(label) - sigmoid(s));
+               const FloatVec g = k.rate * float_load(weight) * (float_load(label) - sigmoid(s));
                put_tile(k.score, pitch, c, width, t, g);
              });
   return loss;
 }
 
 // score := rate ((t == label) - p_t), p the softmax over all targets; the loss.
-inline double softmax(EmbeddingWorker& k, float* const* hidden, int count, float* const* row, std::int64_t targets,
-                      std::int64_t label, int stride) {
+inline double softmax(EmbeddingWorker& k, float* const* hidden, int count, float* const* row,
+                      std::int64_t targets, std::int64_t label, int stride) {
   const std::int64_t pitch = padded_targets(targets);
   all_scores(hidden, count, row, targets, stride,
-             [&](int c, int width, std::int64_t t, Floats s)
+             [&](int c, int width, std::int64_t t, FloatVec s)
                  __attribute__((always_inline)) { put_tile(k.score, pitch, c, width, t, s); });
   double loss = 0.0;
   for (int c = 0; c < count; ++c) {
@@ -213,13 +208,14 @@ inline double softmax(EmbeddingWorker& k, float* const* hidden, int count, float
     const double own = static_cast<double>(score[label]) - static_cast<double>(largest);
     for (std::int64_t t = targets; t < pitch; ++t) score[t] = -1e30f;
     double sum = 0.0;
-    constexpr int kStep = kTargets < kFloats ? kTargets : kFloats;  // rows are padded to tiles only
+    constexpr int kStep =
+        kTargets < kFloatWidth ? kTargets : kFloatWidth;  // rows are padded to tiles only
     for (std::int64_t t = 0; t < pitch; t += kStep) {
-      float lanes[kFloats] = {};
+      float lanes[kFloatWidth] = {};
       std::memcpy(lanes, score + t, sizeof(float) * kStep);
-      Floats x = load_floats(lanes) - largest;
-      x = x < -80.0f ? splat_float(-80.0f) : x;
-      store_floats(lanes, exp_floats(x));
+      FloatVec x = float_load(lanes) - largest;
+      x = x < -80.0f ? float_splat(-80.0f) : x;
+      float_store(lanes, float_exp(x));
       for (int i = 0; i < kStep; ++i) sum += t + i < targets ? static_cast<double>(lanes[i]) : 0.0;
       std::memcpy(score + t, lanes, sizeof(float) * kStep);
     }
@@ -232,14 +228,14 @@ inline double softmax(EmbeddingWorker& k, float* const* hidden, int count, float
 }
 
 // h and w after the scores are errors. `out` gets what hidden vectors change by; null: added to them.
-inline void update(EmbeddingWorker& k, float* const* hidden, float* const* out, int count, float* const* row,
-                   std::int64_t targets, int stride) {
+inline void update(EmbeddingWorker& k, float* const* hidden, float* const* out, int count,
+                   float* const* row, std::int64_t targets, int stride) {
   const std::int64_t pitch = padded_targets(targets);
   const bool in_place = out == nullptr && targets <= kTargets;
   float* const* sums = in_place ? hidden : out == nullptr ? k.change_row : out;
   if (!in_place) {
     for (int c = 0; c < count; ++c) {
-      for (int j = 0; j < stride; j += kFloats) store_floats(sums[c] + j, Floats{});
+      for (int j = 0; j < stride; j += kFloatWidth) float_store(sums[c] + j, FloatVec{});
     }
   }
   for (std::int64_t t = 0; t < targets; t += kTargets) {
@@ -249,14 +245,16 @@ inline void update(EmbeddingWorker& k, float* const* hidden, float* const* out, 
   }
   if (in_place || out != nullptr) return;
   for (int c = 0; c < count; ++c) {
-    for (int j = 0; j < stride; j += kFloats)
-      store_floats(hidden[c] + j, load_floats(hidden[c] + j) + load_floats(sums[c] + j));
+    for (int j = 0; j < stride; j += kFloatWidth)
+      float_store(hidden[c] + j, float_load(hidden[c] + j) + float_load(sums[c] + j));
   }
 }
 
-// For tests: one step as it is done in training. `own` is the target of a softmax, or -1 for logistic losses.
-inline double step(EmbeddingWorker& k, float* const* hidden, int count, float* const* row, std::int64_t targets,
-                   std::int64_t own, const float* label, const float* weight, int stride) {
+// For tests: one step as it is done in training. `own` is the target of a softmax, or -1 for logistic
+// losses.
+inline double step(EmbeddingWorker& k, float* const* hidden, int count, float* const* row,
+                   std::int64_t targets, std::int64_t own, const float* label, const float* weight,
+                   int stride) {
   double loss = 0.0;
   if (own >= 0) {
     loss = softmax(k, hidden, count, row, targets, own, stride);

@@ -1,5 +1,5 @@
-// Threads over the chunks of a corpus. They write to the same tables without locks (Hogwild), so only one
-// thread gives the same bits again; random numbers belong to a chunk, not to a thread.
+// Threads over the chunks of a corpus. They write to the same tables without locks (Hogwild), so only
+// one thread gives the same bits again; random numbers belong to a chunk, not to a thread.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace trellis {
 // The memory behind an EmbeddingWorker.
 class EmbeddingScratch {
  public:
-  EmbeddingScratch(int stride, std::int64_t ring, std::int64_t hidden, std::int64_t targets, int negatives,
-                   std::int64_t rows_of_a_word = 1)
+  EmbeddingScratch(int stride, std::int64_t ring, std::int64_t hidden, std::int64_t targets,
+                   int negatives, std::int64_t rows_of_a_word = 1)
       : rows_(static_cast<std::size_t>((2 * ring + hidden + 1) * stride)),
         scores_(static_cast<std::size_t>((hidden + 4) * padded(targets) + 2 * kRowPadding)),
         pointers_(static_cast<std::size_t>(2 * hidden + targets + 1)),
@@ -59,7 +59,9 @@ class EmbeddingScratch {
   EmbeddingWorker worker{};
 
  private:
-  static std::int64_t padded(std::int64_t targets) { return (targets / kMostTargets + 1) * kMostTargets; }
+  static std::int64_t padded(std::int64_t targets) {
+    return (targets / kMostTargets + 1) * kMostTargets;
+  }
 
   std::vector<float, TableAllocator<float>> rows_, scores_;
   std::vector<float*> pointers_;
@@ -71,13 +73,13 @@ class EmbeddingScratch {
 
 // What a text classifier knows of each type of the corpus.
 struct TypeRows {
-  const std::int64_t* begin;     // the input rows of type i are row[begin[i] .. begin[i + 1])
+  const std::int64_t* begin;  // the input rows of type i are row[begin[i] .. begin[i + 1])
   const std::int32_t* row;
-  const std::int32_t* label;     // its number if the type is a label, else -1
-  const std::uint32_t* hash;     // for word n-grams
+  const std::int32_t* label;  // its number if the type is a label, else -1
+  const std::uint32_t* hash;  // for word n-grams
   int word_ngrams;
   std::int64_t buckets;
-  std::int64_t first_bucket;     // the row of bucket 0
+  std::int64_t first_bucket;  // the row of bucket 0
 };
 
 // The learning rate falls linearly with the words seen: `seen` of `total` before this run.
@@ -93,8 +95,8 @@ struct Report {
 class EmbeddingTraining {
  public:
   // Hot rows of the two tables, in the order of their places in lists of rows.
-  EmbeddingTraining(const EmbeddingModel& model, std::int64_t longest_path, std::vector<std::int32_t> hot_input = {},
-                    std::vector<std::int32_t> hot_output = {})
+  EmbeddingTraining(const EmbeddingModel& model, std::int64_t longest_path,
+                    std::vector<std::int32_t> hot_input = {}, std::vector<std::int32_t> hot_output = {})
       : model_(model), hot_input_(std::move(hot_input)), hot_output_(std::move(hot_output)) {
     for (std::int64_t i = 0; model.rows_begin != nullptr && i < model.words; ++i)
       most_rows_ = std::max(most_rows_, model.rows_begin[i + 1] - model.rows_begin[i]);
@@ -106,16 +108,17 @@ class EmbeddingTraining {
   }
 
   // Sentences of the chunks [first, last).
-  Report sentences(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule, std::uint64_t seed,
-                   std::int64_t loss_every, int threads) const {
+  Report sentences(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule,
+                   std::uint64_t seed, std::int64_t loss_every, int threads) const {
     const auto& train = kernels().embedding;
     return chunks(corpus, first, last, schedule, seed, loss_every, threads,
-                  [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers, std::vector<std::int32_t>& kept,
-                      std::vector<std::int32_t>&) {
+                  [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers,
+                      std::vector<std::int32_t>& kept, std::vector<std::int32_t>&) {
                     kept.clear();
                     for (const std::int32_t number : numbers) {
                       if (number >= 0 && keeps(k, number)) kept.push_back(number);
-                      if (number != Corpus::kLineEnd && kept.size() < static_cast<std::size_t>(kLongest)) continue;
+                      if (number != Corpus::kLineEnd && kept.size() < static_cast<std::size_t>(kLongest))
+                        continue;
                       train.sentence(model_, k, kept.data(), static_cast<std::int64_t>(kept.size()));
                       kept.clear();
                     }
@@ -125,12 +128,13 @@ class EmbeddingTraining {
   }
 
   // Labelled texts, a line each, of the chunks [first, last); numbers of the corpus are types.
-  Report texts(Corpus& corpus, const TypeRows& types, std::int64_t first, std::int64_t last, const Schedule& schedule,
-               std::uint64_t seed, std::int64_t loss_every, int threads) const {
+  Report texts(Corpus& corpus, const TypeRows& types, std::int64_t first, std::int64_t last,
+               const Schedule& schedule, std::uint64_t seed, std::int64_t loss_every,
+               int threads) const {
     const auto& train = kernels().embedding;
     return chunks(corpus, first, last, schedule, seed, loss_every, threads,
-                  [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers, std::vector<std::int32_t>& rows,
-                      std::vector<std::int32_t>& labels) {
+                  [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers,
+                      std::vector<std::int32_t>& rows, std::vector<std::int32_t>& labels) {
                     std::vector<std::uint32_t> hashes;
                     rows.clear();
                     labels.clear();
@@ -140,8 +144,8 @@ class EmbeddingTraining {
                         continue;
                       }
                       add_word_ngrams(types, hashes, rows);
-                      train.text(model_, k, rows.data(), static_cast<std::int64_t>(rows.size()), labels.data(),
-                                 static_cast<std::int64_t>(labels.size()));
+                      train.text(model_, k, rows.data(), static_cast<std::int64_t>(rows.size()),
+                                 labels.data(), static_cast<std::int64_t>(labels.size()));
                       rows.clear();
                       labels.clear();
                       hashes.clear();
@@ -153,33 +157,36 @@ class EmbeddingTraining {
   static constexpr std::int64_t kLongest = 1000;  // words of a sentence, as in word2vec
 
   template <class Train>
-  Report chunks(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule, std::uint64_t seed,
-                std::int64_t loss_every, int threads, const Train& train) const {
+  Report chunks(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule,
+                std::uint64_t seed, std::int64_t loss_every, int threads, const Train& train) const {
     Report report;
     std::mutex mutex;
     parallel_for(last - first, threads, [&] {
-      auto scratch = std::make_shared<EmbeddingScratch>(model_.stride, model_.ring_mask + 1, 2 * model_.window + 1,
-                                                        targets_, model_.negatives, most_rows_);
+      auto scratch =
+          std::make_shared<EmbeddingScratch>(model_.stride, model_.ring_mask + 1, 2 * model_.window + 1,
+                                             targets_, model_.negatives, most_rows_);
       scratch->heat(scratch->worker.hot_input, hot_input_, model_.stride);
       scratch->heat(scratch->worker.hot_output, hot_output_, model_.stride);
       if (model_.loss == EmbeddingLoss::softmax || model_.loss == EmbeddingLoss::ova) {
-        for (std::int64_t t = 0; t < model_.words; ++t) scratch->worker.target_row[t] = model_.output + t * model_.stride;
+        for (std::int64_t t = 0; t < model_.words; ++t)
+          scratch->worker.target_row[t] = model_.output + t * model_.stride;
       }
       scratch->worker.every = loss_every;
-      return [&, scratch, numbers = std::vector<std::int32_t>(), first_buffer = std::vector<std::int32_t>(),
-              second_buffer = std::vector<std::int32_t>()](std::int64_t i) mutable {
-        const Corpus::Chunk& chunk = corpus.chunks()[static_cast<std::size_t>(first + i)];
-        EmbeddingWorker& k = scratch->worker;
-        k.random = mix(seed + kMixA * static_cast<std::uint64_t>(first + i + 1), kMixB) | 1;
-        k.rate = rate(schedule, static_cast<double>(chunk.words_before));
-        k.loss = k.terms = 0.0;
-        numbers.resize(static_cast<std::size_t>(chunk.count));
-        corpus.read(chunk, numbers.data());
-        train(k, numbers, first_buffer, second_buffer);
-        const std::lock_guard lock(mutex);
-        report.loss += k.loss;
-        report.terms += k.terms;
-      };
+      return
+          [&, scratch, numbers = std::vector<std::int32_t>(), first_buffer = std::vector<std::int32_t>(),
+           second_buffer = std::vector<std::int32_t>()](std::int64_t i) mutable {
+            const Corpus::Chunk& chunk = corpus.chunks()[static_cast<std::size_t>(first + i)];
+            EmbeddingWorker& k = scratch->worker;
+            k.random = mix(seed + kMixA * static_cast<std::uint64_t>(first + i + 1), kMixB) | 1;
+            k.rate = rate(schedule, static_cast<double>(chunk.words_before));
+            k.loss = k.terms = 0.0;
+            numbers.resize(static_cast<std::size_t>(chunk.count));
+            corpus.read(chunk, numbers.data());
+            train(k, numbers, first_buffer, second_buffer);
+            const std::lock_guard lock(mutex);
+            report.loss += k.loss;
+            report.terms += k.terms;
+          };
     });
     return report;
   }

@@ -1,8 +1,8 @@
 // What the embedding kernels take: plain pointers, no ownership, no instruction set.
 //
 // A hidden vector h (of a word, or the mean of several) meets rows w of the output table. The losses are
-//     logistic   -sum_t weight_t log sigma(+-h . w_t)     negative sampling, hierarchical softmax, one against all
-//     softmax    -h . w_y + log sum_t exp(h . w_t)
+//     logistic   -sum_t weight_t log sigma(+-h . w_t)     negative sampling, hierarchical softmax, one
+//     against all softmax    -h . w_y + log sum_t exp(h . w_t)
 // Rows have `stride` floats, a multiple of kRowPadding, zero from `dim` on: they stay zero.
 #pragma once
 
@@ -21,8 +21,8 @@ struct AliasCell {
   std::int32_t other;
 };
 
-// Rows that are in such demand that threads would pass them to and fro: a thread works on a copy, and adds
-// its change to the table after some words. In lists of rows, hot row i stands as -1 - i.
+// Rows that are in such demand that threads would pass them to and fro: a thread works on a copy, and
+// adds its change to the table after some words. In lists of rows, hot row i stands as -1 - i.
 struct HotRows {
   const std::int32_t* id;  // (most): their places in the table
   float* copy;             // (most, stride)
@@ -39,12 +39,13 @@ struct EmbeddingModel {
   float* input;   // (rows, stride)
   float* output;  // (words or labels, stride)
   int stride;
-  std::int64_t words;                // that are predicted: words, or labels
-  const std::int64_t* rows_begin;    // the input rows of word i are row[rows_begin[i] .. rows_begin[i + 1]);
-  const std::int32_t* row;           // null: row i alone
-  const std::uint32_t* keep;         // a word is kept if a random number is not above; null: always
-  const AliasCell* noise;            // (words): what negatives are drawn from
-  const std::int64_t* path_begin;    // Huffman paths
+  std::int64_t words;  // that are predicted: words, or labels
+  const std::int64_t*
+      rows_begin;             // the input rows of word i are row[rows_begin[i] .. rows_begin[i + 1]);
+  const std::int32_t* row;    // null: row i alone
+  const std::uint32_t* keep;  // a word is kept if a random number is not above; null: always
+  const AliasCell* noise;     // (words): what negatives are drawn from
+  const std::int64_t* path_begin;  // Huffman paths
   const std::int32_t* path_node;
   const std::uint8_t* path_right;
   EmbeddingLoss loss;
@@ -68,31 +69,32 @@ inline constexpr std::int64_t ring_size(int window) {
 // What a thread has for itself.
 struct EmbeddingWorker {
   std::uint64_t random;
-  float rate;             // of learning
-  std::int64_t every;     // the loss is looked at once in so many steps
+  float rate;          // of learning
+  std::int64_t every;  // the loss is looked at once in so many steps
   std::int64_t steps;
-  double loss;            // of the steps looked at
-  double terms;           // how many examples these were
+  double loss;   // of the steps looked at
+  double terms;  // how many examples these were
   HotRows hot_input, hot_output;
-  std::int64_t words;     // since hot rows were last written back
-  const float** source;   // (most rows of a word)
-  float* ring;            // (ring_size, stride): hidden vectors of the words near
-  float* before;          // the same as they were when they came
-  float* hidden;          // (stride)
-  float* change;          // (most hidden vectors, stride)
-  float* score;           // (most hidden vectors, most targets)
-  float* label;           // (most targets / tile, floats in a vector)
-  float* weight;          // the same; 0 for targets that are not there
-  float** hidden_row;     // (most hidden vectors)
+  std::int64_t words;    // since hot rows were last written back
+  const float** source;  // (most rows of a word)
+  float* ring;           // (ring_size, stride): hidden vectors of the words near
+  float* before;         // the same as they were when they came
+  float* hidden;         // (stride)
+  float* change;         // (most hidden vectors, stride)
+  float* score;          // (most hidden vectors, most targets)
+  float* label;          // (most targets / tile, floats in a vector)
+  float* weight;         // the same; 0 for targets that are not there
+  float** hidden_row;    // (most hidden vectors)
   float** change_row;
-  float** target_row;     // (most targets)
-  std::int32_t* next;     // (2, most negatives): drawn ahead
+  float** target_row;  // (most targets)
+  std::int32_t* next;  // (2, most negatives): drawn ahead
   std::int32_t* sentence;
 };
 
 struct EmbeddingKernels {
   // One sentence of word numbers, all known.
-  void (*sentence)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* words, std::int64_t count);
+  void (*sentence)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* words,
+                   std::int64_t count);
   // Hot rows go back to the tables: after all sentences.
   void (*cool)(const EmbeddingModel&, EmbeddingWorker&);
   // The mean of rows is taught that its labels are these.
@@ -104,8 +106,9 @@ struct EmbeddingKernels {
   void (*fill)(float* table, std::int64_t begin, std::int64_t end, int dim, int stride, float range,
                std::uint64_t seed);
   // One step on hidden vectors and rows as they are given: for tests.
-  double (*step)(EmbeddingWorker&, float* const* hidden, int count, float* const* row, std::int64_t targets,
-                 std::int64_t own, const float* label, const float* weight, int stride);
+  double (*step)(EmbeddingWorker&, float* const* hidden, int count, float* const* row,
+                 std::int64_t targets, std::int64_t own, const float* label, const float* weight,
+                 int stride);
 };
 
 }  // namespace trellis

@@ -1,9 +1,9 @@
 // Skip-gram and CBOW: a walk along a sentence, with the words near at hand.
 //
-// The hidden vectors of the words in reach of a window lie in a ring: each is gathered from the input table
-// when its word comes into reach, changed there, and its change is added to the table when it goes. With
-// subwords a word's rows are so touched twice, not once for each of its neighbours, and threads seldom meet
-// in the rows of common words.
+// The hidden vectors of the words in reach of a window lie in a ring: each is gathered from the input
+// table when its word comes into reach, changed there, and its change is added to the table when it
+// goes. With subwords a word's rows are so touched twice, not once for each of its neighbours, and
+// threads seldom meet in the rows of common words.
 #pragma once
 
 #include "embedding_block.hpp"
@@ -40,10 +40,10 @@ TRELLIS_INLINE float* work_row(float* table, HotRows& hot, std::int32_t row, int
   hot.age[place] = hot.now;
   hot.used[hot.count++] = static_cast<std::int32_t>(place);
   float* before = hot.before + place * stride;
-  for (int j = 0; j < stride; j += kFloats) {
-    const Floats v = load_floats(own + j);
-    store_floats(copy + j, v);
-    store_floats(before + j, v);
+  for (int j = 0; j < stride; j += kFloatWidth) {
+    const FloatVec v = float_load(own + j);
+    float_store(copy + j, v);
+    float_store(before + j, v);
   }
   return copy;
 }
@@ -54,13 +54,15 @@ TRELLIS_INLINE void prefetch_work(float* table, const HotRows& hot, std::int32_t
 
 // The changes of hot rows go to the table.
 TRELLIS_INLINE void write_back(float* table, HotRows& hot, int stride) {
-  for (std::int32_t i = 0; i < hot.count; ++i) prefetch_row(table + hot.id[hot.used[i]] * std::int64_t{stride}, stride);
+  for (std::int32_t i = 0; i < hot.count; ++i)
+    prefetch_row(table + hot.id[hot.used[i]] * std::int64_t{stride}, stride);
   for (std::int32_t i = 0; i < hot.count; ++i) {
     const std::int64_t place = hot.used[i];
     float* own = table + hot.id[place] * std::int64_t{stride};
-    for (int j = 0; j < stride; j += kFloats) {
-      const Floats change = load_floats(hot.copy + place * stride + j) - load_floats(hot.before + place * stride + j);
-      store_floats(own + j, load_floats(own + j) + change);
+    for (int j = 0; j < stride; j += kFloatWidth) {
+      const FloatVec change =
+          float_load(hot.copy + place * stride + j) - float_load(hot.before + place * stride + j);
+      float_store(own + j, float_load(own + j) + change);
     }
   }
   hot.count = 0;
@@ -81,11 +83,13 @@ TRELLIS_INLINE std::int32_t draw_noise(const EmbeddingModel& m, EmbeddingWorker&
   const std::uint64_t random = next_random(k);
   const std::int64_t word = below(random, m.words);
   return static_cast<std::uint32_t>(random) <= m.noise[word].own ? static_cast<std::int32_t>(word)
-                                                                : m.noise[word].other;
+                                                                 : m.noise[word].other;
 }
 
-// Negatives for a word, other than itself, drawn ahead so that their rows come while others are worked on.
-TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word, std::int32_t* out) {
+// Negatives for a word, other than itself, drawn ahead so that their rows come while others are worked
+// on.
+TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
+                                   std::int32_t* out) {
   for (int i = 0; i < m.negatives; ++i) {
     std::int32_t negative = draw_noise(m, k);
     for (int again = 0; negative == word && again < 16; ++again) negative = draw_noise(m, k);
@@ -104,27 +108,31 @@ TRELLIS_INLINE Rows rows_of(const EmbeddingModel& m, const std::int32_t* word) {
   if (m.rows_begin == nullptr) return {word, 1};
   return {m.row + m.rows_begin[*word], m.rows_begin[*word + 1] - m.rows_begin[*word]};
 }
-TRELLIS_INLINE void prefetch_rows(const EmbeddingModel& m, const EmbeddingWorker& k, const std::int32_t* word) {
+TRELLIS_INLINE void prefetch_rows(const EmbeddingModel& m, const EmbeddingWorker& k,
+                                  const std::int32_t* word) {
   const Rows rows = rows_of(m, word);
-  for (std::int64_t i = 0; i < rows.count; ++i) prefetch_work(m.input, k.hot_input, rows.row[i], m.stride);
+  for (std::int64_t i = 0; i < rows.count; ++i)
+    prefetch_work(m.input, k.hot_input, rows.row[i], m.stride);
 }
 
 // out = scale * sum of rows; `source` is scratch.
-TRELLIS_INLINE void sum_rows(float* table, HotRows& hot, int stride, Rows rows, float scale, const float** source,
-                             float* out) {
+TRELLIS_INLINE void sum_rows(float* table, HotRows& hot, int stride, Rows rows, float scale,
+                             const float** source, float* out) {
   for (std::int64_t i = 0; i < rows.count; ++i) source[i] = work_row(table, hot, rows.row[i], stride);
-  for (int j = 0; j < stride; j += kFloats) {
-    Floats sum{};
-    for (std::int64_t i = 0; i < rows.count; ++i) sum += load_floats(source[i] + j);
-    store_floats(out + j, scale * sum);
+  for (int j = 0; j < stride; j += kFloatWidth) {
+    FloatVec sum{};
+    for (std::int64_t i = 0; i < rows.count; ++i) sum += float_load(source[i] + j);
+    float_store(out + j, scale * sum);
   }
 }
 
 // rows += scale * change
-TRELLIS_INLINE void add_to_rows(float* table, HotRows& hot, int stride, Rows rows, float scale, const float* change) {
+TRELLIS_INLINE void add_to_rows(float* table, HotRows& hot, int stride, Rows rows, float scale,
+                                const float* change) {
   for (std::int64_t i = 0; i < rows.count; ++i) {
     float* row = work_row(table, hot, rows.row[i], stride);
-    for (int j = 0; j < stride; j += kFloats) store_floats(row + j, load_floats(row + j) + scale * load_floats(change + j));
+    for (int j = 0; j < stride; j += kFloatWidth)
+      float_store(row + j, float_load(row + j) + scale * float_load(change + j));
   }
 }
 
@@ -133,22 +141,27 @@ TRELLIS_INLINE float* slot(const EmbeddingModel& m, float* ring, std::int64_t po
 }
 
 // Skip-gram predicts from the mean of a word's rows, CBOW from the mean over the rows of all words.
-TRELLIS_INLINE void come(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word, std::int64_t position) {
+TRELLIS_INLINE void come(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word,
+                         std::int64_t position) {
   const Rows rows = rows_of(m, word);
   float* vector = slot(m, k.ring, position);
-  sum_rows(m.input, k.hot_input, m.stride, rows, m.cbow ? 1.0f : 1.0f / static_cast<float>(rows.count), k.source,
-           vector);
+  sum_rows(m.input, k.hot_input, m.stride, rows, m.cbow ? 1.0f : 1.0f / static_cast<float>(rows.count),
+           k.source, vector);
   std::memcpy(slot(m, k.before, position), vector, sizeof(float) * static_cast<std::size_t>(m.stride));
 }
-TRELLIS_INLINE void go(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word, std::int64_t position) {
+TRELLIS_INLINE void go(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word,
+                       std::int64_t position) {
   const Rows rows = rows_of(m, word);
   const float* after = slot(m, k.ring, position);
   float* change = slot(m, k.before, position);
-  for (int j = 0; j < m.stride; j += kFloats) store_floats(change + j, load_floats(after + j) - load_floats(change + j));
-  add_to_rows(m.input, k.hot_input, m.stride, rows, m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
+  for (int j = 0; j < m.stride; j += kFloatWidth)
+    float_store(change + j, float_load(after + j) - float_load(change + j));
+  add_to_rows(m.input, k.hot_input, m.stride, rows,
+              m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
 }
 
-TRELLIS_INLINE void row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word, const std::int32_t* negative) {
+TRELLIS_INLINE void row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
+                                const std::int32_t* negative) {
   k.target_row[0] = work_row(m.output, k.hot_output, output_row(m, word), m.stride);
   for (int i = 0; i < m.negatives; ++i)
     k.target_row[1 + i] = work_row(m.output, k.hot_output, output_row(m, negative[i]), m.stride);
@@ -158,7 +171,8 @@ TRELLIS_INLINE void noise_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
   end_targets(k, 1 + m.negatives);
 }
 // The nodes on the way to a word; returns how many.
-TRELLIS_INLINE std::int64_t path_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word) {
+TRELLIS_INLINE std::int64_t path_targets(const EmbeddingModel& m, EmbeddingWorker& k,
+                                         std::int32_t word) {
   const std::int64_t begin = m.path_begin[word], count = m.path_begin[word + 1] - begin;
   for (std::int64_t t = 0; t < count; ++t) {
     k.target_row[t] = work_row(m.output, k.hot_output, m.path_node[begin + t], m.stride);
@@ -173,8 +187,8 @@ TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, const EmbeddingWorker
 }
 
 // Hidden vectors are taught to predict `word`; its targets are set, but for those of a softmax.
-TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden, float* const* out, int count,
-                          std::int64_t targets, std::int32_t word) {
+TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden,
+                          float* const* out, int count, std::int64_t targets, std::int32_t word) {
   const bool look = ++k.steps % k.every == 0;
   double loss = 0.0;
   if (m.loss == EmbeddingLoss::softmax) {
@@ -190,8 +204,8 @@ TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* co
 }
 
 // The context's mean predicts the word; each of the context's rows gets the whole gradient.
-TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words, std::int64_t begin,
-                         std::int64_t end, std::int64_t i, std::int64_t targets) {
+TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
+                         std::int64_t begin, std::int64_t end, std::int64_t i, std::int64_t targets) {
   std::int64_t rows = 0;
   int count = 0;
   for (std::int64_t p = begin; p < end; ++p) {
@@ -200,10 +214,10 @@ TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std:
     k.hidden_row[count++] = slot(m, k.ring, p);
   }
   const float scale = 1.0f / static_cast<float>(rows);
-  for (int j = 0; j < m.stride; j += kFloats) {
-    Floats sum{};
-    for (int c = 0; c < count; ++c) sum += load_floats(k.hidden_row[c] + j);
-    store_floats(k.hidden + j, scale * sum);
+  for (int j = 0; j < m.stride; j += kFloatWidth) {
+    FloatVec sum{};
+    for (int c = 0; c < count; ++c) sum += float_load(k.hidden_row[c] + j);
+    float_store(k.hidden + j, scale * sum);
   }
   teach(m, k, &k.hidden, k.change_row, 1, targets, words[i]);
   int c = 0;
@@ -211,13 +225,14 @@ TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std:
     if (p == i) continue;
     const float each = static_cast<float>(rows_of(m, words + p).count);
     float* row = k.hidden_row[c++];
-    for (int j = 0; j < m.stride; j += kFloats)
-      store_floats(row + j, load_floats(row + j) + each * load_floats(k.change + j));
+    for (int j = 0; j < m.stride; j += kFloatWidth)
+      float_store(row + j, float_load(row + j) + each * float_load(k.change + j));
   }
 }
 
-TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words, std::int64_t begin,
-                              std::int64_t end, std::int64_t i, std::int64_t targets) {
+TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
+                              std::int64_t begin, std::int64_t end, std::int64_t i,
+                              std::int64_t targets) {
   int count = 0;
   for (std::int64_t p = begin; p < end; ++p) {
     if (p != i) k.hidden_row[count++] = slot(m, k.ring, p);
@@ -236,14 +251,16 @@ TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const
 }
 
 // What the prediction of a word will need.
-TRELLIS_INLINE void look_ahead(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word, std::int32_t* negatives) {
+TRELLIS_INLINE void look_ahead(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
+                               std::int32_t* negatives) {
   if (m.loss == EmbeddingLoss::hierarchical) prefetch_path(m, k, word);
   if (m.loss != EmbeddingLoss::negative) return;
   prefetch_work(m.output, k.hot_output, output_row(m, word), m.stride);
   draw_negatives(m, k, word, negatives);
 }
 
-inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words, std::int64_t count) {
+inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
+                     std::int64_t count) {
   if (count < 2) return;
   const bool pairs = m.loss == EmbeddingLoss::negative && !m.cbow && !m.shared;
   std::int64_t targets = m.loss == EmbeddingLoss::softmax ? m.words : 1 + m.negatives;
@@ -257,7 +274,8 @@ inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int
       come(m, k, words + come_to, come_to);
     }
     const std::int64_t radius = m.shrink ? 1 + below(next_random(k), m.window) : m.window;
-    const std::int64_t begin = i < radius ? 0 : i - radius, end = i + radius < count ? i + radius + 1 : count;
+    const std::int64_t begin = i < radius ? 0 : i - radius,
+                       end = i + radius < count ? i + radius + 1 : count;
     if (m.loss == EmbeddingLoss::negative && !pairs) row_targets(m, k, words[i], next);
     if (m.loss == EmbeddingLoss::hierarchical) targets = path_targets(m, k, words[i]);
     next = next == k.next ? k.next + m.negatives : k.next;

@@ -1,7 +1,7 @@
 // The Huffman tree over words: words that occur often have short paths.
 //
-// Inner node i is row i of the output table; the root is the last but one row, words - 2. Built from counts
-// in descending order as fastText builds it, so that models exchange.
+// Inner node i is row i of the output table; the root is the last but one row, words - 2. Built from
+// counts in descending order as fastText builds it, so that models exchange.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct HuffmanTree {
   std::vector<std::int64_t> begin{0};  // the path of word i is [begin[i], begin[i + 1])
   std::vector<std::int32_t> node;      // inner nodes, from the word's parent to the root
   std::vector<std::uint8_t> right;     // whether the path goes to the right child of that node
-  std::vector<std::int32_t> child;     // (inner nodes, 2): left and right; words, then inner nodes + words
+  std::vector<std::int32_t> child;  // (inner nodes, 2): left and right; words, then inner nodes + words
 };
 
 inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
@@ -32,8 +32,8 @@ inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
   for (std::int64_t next = words; next < 2 * words - 1; ++next) {
     std::int64_t lightest[2];
     for (std::int64_t& each : lightest) {
-      const bool is_leaf =
-          leaf >= 0 && (inner == next || weight[static_cast<std::size_t>(leaf)] < weight[static_cast<std::size_t>(inner)]);
+      const bool is_leaf = leaf >= 0 && (inner == next || weight[static_cast<std::size_t>(leaf)] <
+                                                              weight[static_cast<std::size_t>(inner)]);
       each = is_leaf ? leaf-- : inner++;
     }
     for (int side = 0; side < 2; ++side) {
@@ -41,10 +41,12 @@ inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
       is_right[static_cast<std::size_t>(lightest[side])] = static_cast<std::uint8_t>(side);
       tree.child.push_back(static_cast<std::int32_t>(lightest[side]));
     }
-    weight.push_back(weight[static_cast<std::size_t>(lightest[0])] + weight[static_cast<std::size_t>(lightest[1])]);
+    weight.push_back(weight[static_cast<std::size_t>(lightest[0])] +
+                     weight[static_cast<std::size_t>(lightest[1])]);
   }
   for (std::int64_t word = 0; word < words; ++word) {
-    for (auto at = static_cast<std::size_t>(word); parent[at] >= 0; at = static_cast<std::size_t>(parent[at])) {
+    for (auto at = static_cast<std::size_t>(word); parent[at] >= 0;
+         at = static_cast<std::size_t>(parent[at])) {
       tree.node.push_back(static_cast<std::int32_t>(parent[at] - words));
       tree.right.push_back(is_right[at]);
     }

@@ -9,9 +9,9 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr int kQueries = 2 * kFloatWidth;             // lanes of a tile
-inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;    // of a tile: its sums stay in registers
-inline constexpr std::int64_t kRowBlock = 20 * kRows;        // rows that stay near while queries pass
+inline constexpr int kQueries = 2 * kFloatWidth;           // lanes of a tile
+inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;  // of a tile: its sums stay in registers
+inline constexpr std::int64_t kRowBlock = 20 * kRows;      // rows that stay near while queries pass
 
 // Puts a score where it belongs among the best k of a query; an equal one that came before stays before.
 inline void keep(const NearestBest& best, std::int64_t query, float score, std::int64_t id) {

@@ -45,8 +45,8 @@ void for_each_subword(std::string_view word, int shortest, int longest, std::str
 
 // take(bucket) for the runs of 2 .. longest words that begin at each word, by the words' hashes.
 template <class Take>
-void for_each_word_ngram(const std::uint32_t* hash, std::int64_t count, int longest, std::uint64_t buckets,
-                         const Take& take) {
+void for_each_word_ngram(const std::uint32_t* hash, std::int64_t count, int longest,
+                         std::uint64_t buckets, const Take& take) {
   const auto widened = [](std::uint32_t h) {  // fastText keeps hashes of words as signed integers
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(h)));
   };

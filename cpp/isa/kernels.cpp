@@ -43,7 +43,8 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                        {ctc::best_forward<double>, ctc::argmax<double>},
                        ctc::log_add_masses},
                       {grid::sweep<false>, grid::sweep<true>},
-                      {embedding::sentence, embedding::cool, embedding::text, embedding::mean, embedding::fill, embedding::step},
+                      {embedding::sentence, embedding::cool, embedding::text, embedding::mean,
+                       embedding::fill, embedding::step},
                       {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids}};
 
 }  // namespace trellis::TRELLIS_ISA

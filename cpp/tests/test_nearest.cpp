@@ -1,6 +1,4 @@
 // Nearest rows against sorting all scores; codes against all distances; rows of files cut at every byte.
-#include "nearest.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -8,6 +6,7 @@
 #include <string>
 
 #include "check.hpp"
+#include "nearest.hpp"
 #include "vector_rows.hpp"
 
 namespace {
@@ -22,7 +21,8 @@ std::vector<float> numbers(std::size_t count, unsigned seed) {
   return values;
 }
 
-void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k, int threads) {
+void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
+                 int threads) {
   const auto table = numbers(static_cast<std::size_t>(rows * dim), 1);
   const auto asked = numbers(static_cast<std::size_t>(queries * dim), 2);
   const std::vector<float> scale(static_cast<std::size_t>(rows), 0.5f);

@@ -1,8 +1,9 @@
-"""What is under the embeddings: the corpus, subwords, the tree, draws. Each against plain Python."""
+"""What is under the embeddings: corpus, subwords, tree, draws; each against plain Python."""
 
 import heapq
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def test_text_in_pieces(parts: list[str], cuts: list[int], threads: int) -> None
     text = "".join(parts).encode()
     corpus = _core.Corpus(threads)
     bounds = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         corpus.add_text(text[begin:end])
     corpus.finish()
     expected = Counter(text.decode().replace("\0", " ").split())
@@ -48,7 +49,7 @@ def test_lines_and_chunks() -> None:
     lines = [f"w{i % 50} w{i % 7} x" for i in range(20_000)]
     for threads in (1, 2, 3):
         corpus = _core.Corpus(threads)
-        corpus.add_text("\n".join(lines).encode())
+        corpus.add_text("\n".join([*lines, ""]).encode())
         corpus.finish()
         assert corpus.lines == 20_000
         before = corpus.chunk_words()
@@ -214,10 +215,22 @@ def test_trainer_bad_input() -> None:
     _core.fill_table(table, 0, 3, 5, 1.0, 0, 1)
     noise = _core.alias_cells(np.ones(3))
     good = {
-        "input": table, "output": table, "vocabulary": 3, "rows_begin": None, "row": None,
-        "keep": None, "noise": noise, "path_begin": None, "path_node": None,
-        "path_right": None, "loss": 0, "cbow": False, "shared": True, "window": 5,
-        "negatives": 5, "shrink": True,
+        "input": table,
+        "output": table,
+        "vocabulary": 3,
+        "rows_begin": None,
+        "row": None,
+        "keep": None,
+        "noise": noise,
+        "path_begin": None,
+        "path_node": None,
+        "path_right": None,
+        "loss": 0,
+        "cbow": False,
+        "shared": True,
+        "window": 5,
+        "negatives": 5,
+        "shrink": True,
     }
     _core.EmbeddingTrainer(**good)
     begin, row = np.array([0, 1, 2, 3]), np.array([0, 1, 3], np.int32)

@@ -1,4 +1,4 @@
-"""The steps of training: their losses, and gradients against central differences, on every kernel."""
+"""Steps of training: losses, and gradients against central differences, on every kernel."""
 
 from collections.abc import Callable, Iterator
 
@@ -132,4 +132,6 @@ def test_step_bad_input() -> None:
     with pytest.raises(ValueError, match="for each row"):
         _core.embedding_step(hidden, rows, label[:3], label[:3], -1, 1.0)
     with pytest.raises(ValueError, match="padded"):
-        _core.embedding_step(np.zeros((1, 5), np.float32), np.zeros((5, 5), np.float32), label, label, -1, 1.0)
+        _core.embedding_step(
+            np.zeros((1, 5), np.float32), np.zeros((5, 5), np.float32), label, label, -1, 1.0
+        )

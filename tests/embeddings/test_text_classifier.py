@@ -97,7 +97,7 @@ def test_texts_of_which_nothing_is_known() -> None:
     assert len(model.predict(["unheard of"])[0]) == 1  # the end of the line is known
 
 
-@pytest.mark.parametrize("options", [{}, {"cutoff": 20}, {"norms": True}, {"output": True}])
+@pytest.mark.parametrize("options", [{}, {"cutoff": 280}, {"norms": True}])
 def test_quantized(tmp_path: Path, options: dict[str, Any]) -> None:
     X, y = examples(2000)
     model = TextClassifier(8, word_ngrams=2, bucket=300, epochs=20, **ONE).fit(X, y)
@@ -111,6 +111,10 @@ def test_quantized(tmp_path: Path, options: dict[str, Any]) -> None:
         small.save(tmp_path / "m.trellis")
     with pytest.raises(InputError, match="already"):
         small.quantize()
+    with pytest.raises(InputError, match="256"):
+        model.quantize(output=True)  # three labels are too few for codes
+    with pytest.raises(InputError, match="cutoff"):
+        model.quantize(cutoff=-1)
 
 
 @pytest.mark.skipif(not MODELS.exists(), reason="shared data are not here")
@@ -175,3 +179,12 @@ def test_bad_texts() -> None:
         model.predict(["a"], threshold=float("nan"))
     with pytest.raises(InputError, match="one str"):
         model.predict("a")
+
+
+def test_many_labels_are_quantized() -> None:
+    X = [[f"w{i}"] for i in range(300)] * 3
+    y = [f"l{i}" for i in range(300)] * 3
+    model = TextClassifier(8, epochs=30, alpha=0.5, loss="hierarchical", **ONE).fit(X, y)
+    small = model.quantize(output=True)
+    assert small.predict(X[:5], k=300)[0][0].probability > 0
+    assert small.test(X, y).precision > 0.5 * model.test(X, y).precision

@@ -23,6 +23,7 @@ import trellis
 from trellis import native
 from trellis.embeddings.vectors import Neighbor, Vectors
 from trellis.errors import InputError, UnknownWordError
+from trellis.plots import scatter
 
 
 def some_vectors(rows: int = 50, columns: int = 8) -> Vectors:
@@ -234,3 +235,12 @@ def test_the_plane_keeps_what_differs_most() -> None:
     drawing = v.plot(v.words[:5], title="words")
     assert [s.tip.split(":")[0] for s in drawing.shapes if s.kind == "point"] == v.words[:5]
     assert "<svg" in drawing.svg()
+
+
+@pytest.mark.parametrize(
+    ("places", "names"),
+    [([[0, 0]], ["a", "b"]), ([[0, 0, 0]], ["a"]), ([[0, np.nan]], ["a"]), (np.zeros((0, 2)), [])],
+)
+def test_places_that_cannot_be_drawn(places: Any, names: list[str]) -> None:
+    with pytest.raises(InputError, match="cannot be at places"):
+        scatter(places, names)

@@ -107,12 +107,12 @@ def test_softmax_reaches_the_optimum() -> None:
         return -float((counts * log_p).sum() / counts.sum()), gradient.ravel()
 
     best = min(
-        minimize(loss, rng.normal(size=20), jac=True, method="L-BFGS-B").fun for _ in range(20)
+        minimize(loss, rng.normal(size=20), jac=True, method="L-BFGS-B").fun for _ in range(5)
     )
     ours = loss(np.stack([model.input_, model.output_]).astype(np.float64).ravel())[0]
     chance = loss(np.zeros(20))[0]
-    assert chance - best > 0.02  # there is something to learn
-    assert ours == pytest.approx(best, abs=1e-4)
+    assert chance - best > 0.05  # there is something to learn
+    assert ours - best < 0.005 * (chance - best)
     assert model.loss_ == pytest.approx(best, abs=0.05)  # an estimate from a part of the steps
 
 
@@ -178,6 +178,22 @@ def test_sources_agree(tmp_path: Path) -> None:
         (tmp_path / name).write_text(part)
     model = Word2Vec(8, **options).fit([tmp_path / "1.txt", tmp_path / "2.txt"])
     assert model.n_tokens_ == sum(map(len, text))
+
+
+def test_zstd(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    text = topics(50)
+    packed = zstandard.compress("".join(" ".join(s) + "\n" for s in text).encode())
+    (tmp_path / "t.zst").write_bytes(packed)
+    options: dict[str, Any] = {**PLAIN, "epochs": 1}
+    expected = Word2Vec(8, **options).fit(text).input_
+    assert np.array_equal(Word2Vec(8, **options).fit(tmp_path / "t.zst").input_, expected)
+    (tmp_path / "t.zst").write_bytes(packed + packed)  # two frames
+    assert Word2Vec(8, **options).fit(tmp_path / "t.zst").n_tokens_ == 2 * sum(map(len, text))
+    for damaged in (packed[:-9], packed[:20] + b"x" * 40, packed + b"more"):
+        (tmp_path / "t.zst").write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"t\.zst"):
+            Word2Vec(8, **options).fit(tmp_path / "t.zst")
 
 
 def test_arrow_columns(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 r"""Lines in, text out: the one place that opens, unpacks and decodes, and says where in a file.
 
-A source is a path, an open file (text or binary), or any iterable of lines. ``gzip`` and ``xz``
-are known by their first bytes, whatever the name. Lines end at ``\n`` or ``\r\n`` and nowhere else,
-so that tokens may hold the other characters that Unicode calls line breaks.
+A source is a path, an open file (text or binary), or any iterable of lines. ``gzip``, ``xz`` and
+``zstd`` are known by their first bytes, whatever the name. Lines end at ``\n`` or ``\r\n`` and
+nowhere else, so that tokens may hold the other characters that Unicode calls line breaks.
 """
 
 import codecs
@@ -23,7 +23,7 @@ Target: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 
 _BLOCK = 1 << 18
 _MARK = "\ufeff"
-_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 _PACK: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -71,9 +71,9 @@ def lines(source: Source, encoding: str = "utf-8", errors: str = "strict") -> It
 
 
 def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is ``gzip`` or ``xz``, by its first bytes."""
+    """Whether a file is ``gzip``, ``xz`` or ``zstd``, by its first bytes."""
     with open(path, "rb") as file:
-        return file.read(len(_XZ)).startswith((_GZIP, _XZ))
+        return file.read(len(_XZ)).startswith((_GZIP, _XZ, _ZSTD))
 
 
 def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
@@ -241,7 +241,46 @@ def _unpacked(file: IO[bytes]) -> _Reads:
         return _PutBack(b"", cast(IO[bytes], gzip.GzipFile(fileobj=whole, mode="rb")))
     if head.startswith(_XZ):
         return _PutBack(b"", lzma.LZMAFile(whole))
+    if head.startswith(_ZSTD):
+        return _Zstd(whole)
     return cast(_Reads, whole)
+
+
+class _Zstd:
+    """A file packed by zstd, which Python unpacks from 3.14 on, and before with a package."""
+
+    def __init__(self, file: _Reads) -> None:
+        self._file = file
+        self._new: Callable[[], Any]
+        self._broken: type[Exception]
+        try:
+            from compression import zstd
+        except ImportError:
+            try:
+                import zstandard
+            except ImportError:
+                raise InputError("zstd files need a package: pip install zstandard") from None
+            self._new = zstandard.ZstdDecompressor().decompressobj
+            self._broken = zstandard.ZstdError
+        else:
+            self._new, self._broken = zstd.ZstdDecompressor, zstd.ZstdError
+        self._frame = self._new()
+
+    def read(self, size: int, /) -> bytes:
+        """What the next bytes unpack to, often more than `size`; nothing at the end."""
+        while packed := (self._frame.unused_data if self._frame.eof else b"") or self._file.read(
+            size
+        ):
+            if self._frame.eof:
+                self._frame = self._new()
+            try:
+                if text := bytes(self._frame.decompress(packed)):
+                    return text
+            except self._broken as error:
+                raise EOFError(str(error)) from error
+        if not self._frame.eof:
+            raise EOFError("the file ends too early")
+        return b""
 
 
 def _read(file: _Reads, where: str) -> bytes:

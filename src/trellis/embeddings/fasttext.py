@@ -109,12 +109,15 @@ class FastText(Word2Vec):
         if not isinstance(word, str):
             raise InputError(f"word is {type(word).__name__}, not str")
         if self.ngrams == "hashed":
-            return self._subwords().vectors(as_bytes([word]))[0]
+            found: NDArray[np.float32] = self._subwords().vectors(as_bytes([word]))[0]
+            return found
         rows = [i for i in (self._gram_index().get(g) for g in self._grams(word)) if i is not None]
         own = self.vectors_.index.get(word)
         ids = [len(self.words_) + i for i in rows] + ([] if own is None else [own])
         vector: NDArray[np.float32] = np.zeros(self.vector_size, np.float32)
-        return self.input_[ids].mean(axis=0, out=vector) if ids else vector
+        if ids:
+            self.input_[ids].mean(axis=0, out=vector)
+        return vector
 
     def save_fasttext(self, path: str | os.PathLike[str]) -> None:
         """Write fastText's own ``.bin`` file."""

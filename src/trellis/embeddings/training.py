@@ -27,7 +27,7 @@ __all__ = [
 _log = logging.getLogger("trellis")
 
 _SLICE = 1 << 20  # words between two reports: large, since threads wait for each other there
-_LOSS_EVERY = 64  # steps: the loss is an estimate from so few that it costs nothing
+_LOSS_EVERY = 64  # steps: in long texts the loss is an estimate from so few that it costs nothing
 
 Table: TypeAlias = NDArray[np.float32]
 
@@ -77,6 +77,7 @@ def train(
     before = corpus.chunk_words()  # words before each chunk, and at the end
     cuts = np.searchsorted(before, np.arange(0, before[-1], _SLICE)).tolist()
     total = float(before[-1]) * schedule.epochs
+    every = int(min(max(before[-1] // 10_000, 1), _LOSS_EVERY))
     losses: list[float] = []
     begin = time.perf_counter()
     for epoch in range(schedule.epochs):
@@ -94,7 +95,7 @@ def train(
                 seen=seen,
                 total=total,
                 seed=_mixed(seed, epoch),
-                loss_every=_LOSS_EVERY,
+                loss_every=every,
                 threads=threads,
             )
             loss, terms = loss + part[0], terms + part[1]

@@ -163,7 +163,7 @@ def _entries(
         strings.append(cursor.string(f"{what} {i}"))
         counts[i], found = cursor.numbers("<qb", f"{what} {i}")
         if found != kind:
-            raise FormatError(f"entry {strings[-1]!r} is of kind {found}: {what}s are {kind}")
+            raise FormatError(f"entry {_shown(strings[-1])} is of kind {found}: {what}s are {kind}")
     return strings, counts
 
 

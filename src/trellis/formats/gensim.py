@@ -10,6 +10,7 @@ up in these records; nothing is imported, nothing is called.
 import mmap
 import os
 import pickletools
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -84,10 +85,12 @@ class _Machine:
 
     def run(self) -> Any:
         try:
-            for opcode, argument, _ in pickletools.genops(self._data):  # type: ignore[arg-type]
-                if opcode.name == "STOP":
-                    return self._stack.pop()
-                self._step(opcode.name, argument)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the escapes in strings of protocol 0
+                for opcode, argument, _ in pickletools.genops(self._data):  # type: ignore[arg-type]
+                    if opcode.name == "STOP":
+                        return self._stack.pop()
+                    self._step(opcode.name, argument)
         except FormatError:
             raise
         except (
@@ -228,6 +231,11 @@ def _vectors(state: dict[str, Any], path: str) -> NDArray[np.float32]:
 
 def _beside(path: str) -> NDArray[Any]:
     try:
+        with open(path, "rb") as file:
+            start = file.read(12)
+        # NumPy takes memory for the length that a file of version 2 declares
+        if start[:6] != b"\x93NUMPY" or (start[6:7] != b"\x01" and any(start[10:12])):
+            raise ValueError("its header is not one, or too long")
         found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise FormatError(f"its vectors should be in {path}, which is missing") from None
