@@ -18,18 +18,26 @@ def load(
     *,
     features: Callable[[Any], Any] | None = None,
     edge_features: Callable[[Any], Any] | None = None,
+    encoding: str = "utf-8",
 ) -> Any:
     """The model that a file holds; FormatError if the file is damaged or of another kind.
 
     ``.trellis`` files give models and `Vectors`, fastText's ``.bin`` and ``.ftz`` give a `FastText`
-    or a `TextClassifier`. ``features`` and ``edge_features`` are the functions that a sequence
-    model was trained with, if it was: a file cannot hold them.
+    or a `TextClassifier`, models of CRFsuite, CRF++ (as text) and Wapiti give a `CRF`. ``features``
+    and ``edge_features`` are the functions that a sequence model was trained with, if it was: a
+    file cannot hold them. ``encoding`` is that of names in the models of other programs.
     """
+    if not os.path.isfile(path):
+        native.read(path)  # says what is wrong
     if model_files.is_fasttext(path):
         return model_files.load_model(path)
+    foreign = sequence_files.foreign(path, encoding)
+    if foreign is not None:
+        return foreign
     contents = native.read(path)
     if contents.kind == vector_files.KIND:
-        return Vectors.load(path)
+        words, matrix, unseen = vector_files.from_contents(contents)
+        return Vectors(words, matrix, unseen=unseen)
     if contents.kind in model_files.KINDS:
         return model_files.from_contents(contents)
-    return sequence_files.load(path, features=features, edge_features=edge_features)
+    return sequence_files.from_contents(contents, features, edge_features)

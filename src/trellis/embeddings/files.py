@@ -65,7 +65,12 @@ def load(path: str | os.PathLike[str], errors: str = "strict", limit: int | None
 
 
 def _from_native(path: str | os.PathLike[str], limit: int | None) -> Loaded:
-    contents = native.read(path)
+    return from_contents(native.read(path), limit)
+
+
+def from_contents(contents: native.Contents, limit: int | None = None) -> Loaded:
+    """The same of a ``.trellis`` file that was read."""
+    path = contents.tensors.path
     if contents.kind != KIND:
         return _from_model(contents, limit)
     tensors = contents.tensors

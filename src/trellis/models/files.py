@@ -29,7 +29,7 @@ from trellis.models.memm import MEMM
 from trellis.models.softmax import SoftmaxRegression
 from trellis.native import resolve_jobs
 
-__all__ = ["load", "save"]
+__all__ = ["foreign", "from_contents", "load", "save"]
 
 _KINDS: dict[str, type[Any]] = {
     "crf": CRF,
@@ -118,10 +118,24 @@ def load(
     ``features`` and ``edge_features`` are the functions that the model was trained with, if it was:
     a file cannot hold them. ``encoding`` is that of the names in the models of other programs.
     """
-    foreign = load_foreign(path, _head(path), encoding)
-    if foreign is not None:
-        return foreign
-    contents = native.read(path)
+    other = foreign(path, encoding)
+    if other is not None:
+        return other
+    return from_contents(native.read(path), features, edge_features)
+
+
+def foreign(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF | None:
+    """The model of another program, or None if the file is not one."""
+    return load_foreign(path, _head(path), encoding)
+
+
+def from_contents(
+    contents: Contents,
+    features: Callable[[Any], Any] | None = None,
+    edge_features: Callable[[Any], Any] | None = None,
+) -> Any:
+    """The model that a ``.trellis`` file holds, once all of its parts are known to fit."""
+    path = contents.tensors.path
     if contents.kind not in _KINDS:
         raise FormatError(f"{path}: holds a model of kind {contents.kind!r}, which is unknown")
     try:
