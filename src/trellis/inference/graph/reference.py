@@ -75,14 +75,14 @@ def propagate(graph, iterations, add=_logsumexp):
         old = dict(m)
         for f, v in m:
             scope, table = factors[f]
-            others = [(f, scope)]
+            others = []
             for u in scope:
                 heard = sum(
                     (x for (g, w), x in old.items() if w == u and g != f), np.zeros(cards[u])
                 )
                 others += [((u,), heard)] if u != v else []
             rest = tuple(u for u in scope if u != v)
-            x = _product([(scope, table), *others[1:]], (v, *rest), cards).reshape(cards[v], -1)
+            x = _product([(scope, table), *others], (v, *rest), cards).reshape(cards[v], -1)
             m[f, v] = add(x, 1)
             m[f, v] = m[f, v] - m[f, v].max()
     return [
