@@ -105,7 +105,7 @@ def test_dictionary_of_ngrams(tmp_path: Path) -> None:
         model.save_fasttext(tmp_path / "m.bin")
 
 
-def test_several_threads_and_hot_rows() -> None:
+def test_several_threads() -> None:
     model = FastText(16, epochs=4, alpha=0.1, min_count=1, n_jobs=2, random_state=0, bucket=5000)
     model.fit(topics(8000))
     assert {neighbor.word[0] for neighbor in model.vectors_.nearest("a0", 5)} == {"a"}

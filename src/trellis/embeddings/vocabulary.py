@@ -26,8 +26,9 @@ class Vocabulary(NamedTuple):
 
         >>> from trellis.embeddings import sources
         >>> corpus = sources.read([["a", "rose", "is", "a", "rose"], ["a", "dog"]], 1)
-        >>> Vocabulary.of(corpus, 1, 3)
-        Vocabulary(words=['a', 'rose', 'dog'], counts=array([3, 2, 1]))
+        >>> words, counts = Vocabulary.of(corpus, 1, 3)
+        >>> words, counts.tolist()
+        (['a', 'rose', 'dog'], [3, 2, 1])
         """
         data, ends, counts, _ = corpus.common_words(min_count, most or 0)
         if not len(counts):

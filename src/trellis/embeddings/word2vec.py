@@ -36,8 +36,8 @@ ARCHITECTURES = ("skipgram", "cbow")
 LOSSES = {"negative": 0, "hierarchical": 1, "softmax": 2}
 _ALPHA = {"skipgram": 0.025, "cbow": 0.05}
 _NOT_STORED = ("n_jobs", "random_state")
-# With several threads: hot rows of each table, and words until their changes are shared.
-_HOT_OUTPUTS, _HOT_ROWS, _HOT_FOR = 64, 256, 32
+# With several threads: nodes that are copied, and words until their changes are shared.
+_HOT_NODES, _HOT_FOR = 64, 32
 
 Table: TypeAlias = NDArray[np.float32]
 
@@ -222,20 +222,17 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
             self.window,
             self.negatives if self.loss == "negative" else 0,
             self.shrink_windows,
-            **self._hot(rows),
+            **self._hot(),
         )
 
-    def _hot(self, rows: Rows) -> dict[str, Any]:
-        """The rows that all threads want at once: each works on copies for some words."""
-        if resolve_jobs(self.n_jobs) == 1:
+    def _hot(self) -> dict[str, int]:
+        """Threads work on copies of the nodes near the root, which each of them wants all the time.
+
+        Elsewhere they meet too seldom for copies to pay.
+        """
+        if self.loss != "hierarchical" or resolve_jobs(self.n_jobs) == 1:
             return {}
-        hot: dict[str, Any] = {"hot_outputs": _HOT_OUTPUTS, "hot_for": _HOT_FOR}
-        if rows.begin is not None and rows.row is not None:
-            weight = np.repeat(self.counts_ * self._kept(), np.diff(rows.begin))
-            demand = np.bincount(rows.row, weight, rows.total)
-            first = max(0, rows.total - _HOT_ROWS)
-            hot["hot_rows"] = np.argpartition(demand, first)[first:].astype(np.int32)
-        return hot
+        return {"hot_outputs": _HOT_NODES, "hot_for": _HOT_FOR}
 
     def _kept(self) -> NDArray[np.float64]:
         """The probability to keep each word."""
