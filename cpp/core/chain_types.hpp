@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "ctc_types.hpp"
-#include "grid_types.hpp"
 #include "embedding_types.hpp"
+#include "grid_types.hpp"
 #include "loglinear_types.hpp"
 #include "nearest_types.hpp"
 

@@ -225,7 +225,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
             **self._hot(),
         )
 
-    def _hot(self) -> dict[str, int]:
+    def _hot(self) -> dict[str, Any]:
         """Threads work on copies of the nodes near the root, which each of them wants all the time.
 
         Elsewhere they meet too seldom for copies to pay.
