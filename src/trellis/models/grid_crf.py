@@ -22,7 +22,7 @@ class GridCRF(FieldModel):
 
     X is a list of arrays (height, width, features), or (height, width) for one feature; y has an
     array of labels (height, width) for each. With ``contrast``, H and V also depend on how much the
-    two pixels differ: the mean of |xᵢ - xⱼ| is a feature of their edge.
+    two pixels differ: the mean of ``|xᵢ - xⱼ|`` is a feature of their edge.
 
     >>> noise = np.random.default_rng(0).normal(size=(2, 24, 24))
     >>> truth = np.zeros((24, 24), dtype=int)
