@@ -88,11 +88,11 @@ $(VENV)/test/tools $(VENV)/sanitize/tools: tests/requirements.txt
 	touch $@
 
 $(VENV)/test/installed: $(VENV)/test/tools $(SOURCES)
-	PATH="$(abspath $(VENV)/test/bin):$$PATH" $(VENV)/test/$(PIP) $(EDITED) -C build-dir=$(BUILD)/test .
+	PATH="$(abspath $(VENV)/test/bin):$$PATH" $(VENV)/test/$(PIP) $(EDITED) --config-settings=build-dir=$(BUILD)/test .
 	touch $@
 
 $(VENV)/sanitize/installed: $(VENV)/sanitize/tools $(SOURCES)
-	PATH="$(abspath $(VENV)/sanitize/bin):$$PATH" $(VENV)/sanitize/$(PIP) $(EDITED) -C build-dir=$(BUILD)/sanitize -C cmake.define.TRELLIS_SANITIZE=$(SANITIZE) .
+	PATH="$(abspath $(VENV)/sanitize/bin):$$PATH" $(VENV)/sanitize/$(PIP) $(EDITED) --config-settings=build-dir=$(BUILD)/sanitize --config-settings=cmake.define.TRELLIS_SANITIZE=$(SANITIZE) .
 	touch $@
 
 $(VENV)/bench/installed: benchmarks/requirements.txt $(SOURCES)

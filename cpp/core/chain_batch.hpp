@@ -5,31 +5,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "aligned.hpp"
 #include "chain_kbest.hpp"
+#include "chain_paths.hpp"
 #include "chain_shared.hpp"
 #include "chain_types.hpp"
 #include "length_groups.hpp"
 #include "thread_pool.hpp"
 
 namespace trellis {
-
-// Where the results of forward-backward go; pairwise and counts may be null.
-template <class T>
-struct MarginalsOut {
-  T* unary;                             // (rows, labels)
-  T* pairwise;                          // (matrices, labels, labels)
-  const std::int64_t* pairwise_starts;  // the first matrix of each sequence
-  double* counts;                       // (labels, labels): pairwise marginals, summed over everything
-  double* log_z;                        // (count)
-  Outcome* outcomes;                    // (count)
-  const double* weights = nullptr;      // (count): how much each sequence counts; null: 1
-};
 
 // What a batch is asked for: log Z and marginals, or best paths and samples, which need no weights.
 enum class Purpose { probabilities, paths };
@@ -177,13 +165,14 @@ class ChainBatch {
   // Up to k paths of each sequence, laid out as in sample(); found[i] says how many.
   void kbest(std::int64_t k, const std::int64_t* rows_before, std::int64_t* labels, double* scores,
              std::int64_t* found) const {
+    const ChainPaths<T> paths(batch_, s_);
     parallel_for(batch_.count, threads_, [&] {
       return [&, this, search = KBest(s_.labels, k)](std::int64_t task) mutable {
         const std::int64_t i = groups_.sequence(task);
         const Sequence<T> x = batch_.sequence(i);
         found[i] = search.search(
-            x.length, [&](std::int64_t t, int b) { return unary_score(x, t, b); },
-            [&](std::int64_t t, int a, int b) { return transition_score(x, t, a, b); });
+            x.length, [&](std::int64_t t, int b) { return paths.unary(x, t, b); },
+            [&](std::int64_t t, int a, int b) { return paths.transition(x, t, a, b); });
         for (std::int64_t rank = 0; rank < found[i]; ++rank) {
           scores[i * k + rank] = search.score(rank);
           search.path(rank, labels + k * rows_before[i] + rank * x.length);
@@ -192,31 +181,15 @@ class ChainBatch {
     });
   }
 
-  // The score of one given path of each sequence; labels has one entry a row.
+  // Labels have one entry a row, as in all that follows.
   void score(const std::int64_t* labels, double* scores, Outcome* outcomes) const {
-    for (std::int64_t i = 0; i < batch_.count; ++i) {
-      const Sequence<T> x = batch_.sequence(i);
-      const std::int64_t* y = labels + batch_.starts[i];
-      outcomes[i] = check_path(x, y);
-      if (outcomes[i].status != Status::ok) continue;
-      double total = 0.0;
-      for (std::int64_t t = 0; t < x.length; ++t) {
-        total += unary_score(x, t, static_cast<int>(y[t]));
-        if (t > 0) total += transition_score(x, t, static_cast<int>(y[t - 1]), static_cast<int>(y[t]));
-      }
-      scores[i] = total;
-    }
+    ChainPaths<T>(batch_, s_).score(labels, scores, outcomes);
   }
 
   // Takes what one given path of each sequence uses off the expected counts that marginals() has made,
   // and its score off log Z: -log p(path) and its gradient are left.
   void subtract_paths(const std::int64_t* labels, const MarginalsOut<T>& out) const {
-    for (std::int64_t i = 0; i < batch_.count; ++i) {
-      double score = 0.0;
-      out.outcomes[i] = subtract_path(i, labels + batch_.starts[i], out, &score);
-      constexpr double kInfinity = std::numeric_limits<double>::infinity();
-      out.log_z[i] = score == -kInfinity ? kInfinity : out.log_z[i] - score;
-    }
+    ChainPaths<T>(batch_, s_).subtract(labels, out);
   }
 
  private:
@@ -304,7 +277,7 @@ class ChainBatch {
       }
       for (int r = 0; r < count; ++r) {
         kernels_.scaled_finish(s_, lanes[r]);
-        lanes[r].inverse *= weight_of(groups_.sequence(g, r), out);  // the last beta: all others follow
+        lanes[r].inverse *= out.weight(groups_.sequence(g, r));  // the last beta: all others follow
       }
       for (std::int64_t b = blocks - 1; b >= 0; --b) {
         const std::int64_t begin = b * block, end = std::min(begin + block, longest);
@@ -321,33 +294,6 @@ class ChainBatch {
       out.outcomes[i] = lanes[r].outcome;
       if (lanes[r].outcome.status == Status::needs_log_space) memory.rescue.push_back(i);
     }
-  }
-
-  Outcome subtract_path(std::int64_t i, const std::int64_t* y, const MarginalsOut<T>& out,
-                        double* score) const {
-    const Sequence<T> x = batch_.sequence(i);
-    T* const unary = out.unary + batch_.starts[i] * s_.labels;
-    const double weight = weight_of(i, out);
-    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.labels;
-    for (std::int64_t t = 0; t < x.length; ++t) {
-      if (y[t] < 0 || y[t] >= s_.labels) return {Status::bad_label, t};
-      const int b = static_cast<int>(y[t]);
-      unary[t * s_.labels + b] -= static_cast<T>(weight);
-      *score += unary_score(x, t, b);
-      if (t == 0) continue;
-      const int a = static_cast<int>(y[t - 1]);
-      const std::int64_t pair = static_cast<std::int64_t>(a) * s_.labels + b;
-      *score += transition_score(x, t, a, b);
-      if (out.counts != nullptr) out.counts[pair] -= weight;
-      if (out.pairwise != nullptr) {
-        out.pairwise[(out.pairwise_starts[i] + t - 1) * square + pair] -= static_cast<T>(weight);
-      }
-    }
-    return {};
-  }
-
-  static double weight_of(std::int64_t i, const MarginalsOut<T>& out) {
-    return out.weights == nullptr ? 1.0 : out.weights[i];
   }
 
   // The forward rows of a block once more, from the row before it.
@@ -389,7 +335,7 @@ class ChainBatch {
                       ? nullptr
                       : out.pairwise + out.pairwise_starts[i] * s_.labels * s_.labels;
     T* unary = out.unary + batch_.starts[i] * s_.labels;
-    const double weight = weight_of(i, out);
+    const double weight = out.weight(i);
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
     std::vector<double> own_counts(counts == nullptr || weight == 1.0 ? 0 : square, 0.0);
     kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(), unary,
@@ -451,31 +397,6 @@ class ChainBatch {
     kernels_.max_forward(s_, group.x, group.count, next, group.rows, scratch, outcome);
     for (int r = 0; r < group.count; ++r) outcomes[group.index[r]] = outcome[r];
     return group;
-  }
-
-  // Labels in range, and every score of the sequence a score, used or not.
-  Outcome check_path(const Sequence<T>& x, const std::int64_t* y) const {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    const auto bad = [](T score) { return !(score < kInfinity); };
-    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.labels;
-    for (std::int64_t t = 0; t < x.length; ++t) {
-      if (y[t] < 0 || y[t] >= s_.labels) return {Status::bad_label, t};
-      const T* row = x.unary + t * s_.labels;
-      if (std::any_of(row, row + s_.labels, bad)) return {Status::bad_unary, t};
-      if (t == 0 || x.transition == nullptr) continue;
-      const T* matrix = x.transition + (t - 1) * square;
-      if (std::any_of(matrix, matrix + square, bad)) return {Status::bad_transition, t};
-    }
-    return {};
-  }
-
-  double unary_score(const Sequence<T>& x, std::int64_t t, int b) const {
-    return x.unary[t * s_.labels + b] + edge_of(s_, t, x.length)[b];
-  }
-
-  double transition_score(const Sequence<T>& x, std::int64_t t, int a, int b) const {
-    if (s_.log != nullptr) return s_.log[a * s_.stride + b];
-    return x.transition[((t - 1) * s_.labels + a) * s_.labels + b];
   }
 
   Batch<T> batch_;

@@ -102,3 +102,10 @@ def test_bad_analogy_files(text: str, match: str, path: Path) -> None:
     path.write_text(text)
     with pytest.raises(FormatError, match=match):
         PLANE.evaluate_analogies(path)
+
+
+def test_a_file_without_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "empty.tsv"
+    path.write_text("")
+    with pytest.raises(FormatError, match=r"empty.tsv: has no pairs"):
+        Vectors(["a"], [[1.0]]).evaluate_similarity(path)

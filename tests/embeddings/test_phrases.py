@@ -1,6 +1,7 @@
 """Phrases: scores by their formulas, and what is joined."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -53,3 +54,9 @@ def test_bad_input() -> None:
         Phrases().fit([["a"], "b"])
     with pytest.raises(InputError, match="not fitted"):
         Phrases().transform([["a"]])
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "a b", [], [[]]])
+def test_nothing_to_count(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"sentences is|no words"):
+        Phrases().fit(wrong)

@@ -177,7 +177,7 @@ def test_bad_texts() -> None:
         model.predict(["a"], k=0)
     with pytest.raises(InputError, match="threshold"):
         model.predict(["a"], threshold=float("nan"))
-    with pytest.raises(InputError, match="one str"):
+    with pytest.raises(InputError, match="predict takes a list"):
         model.predict("a")
 
 
@@ -188,3 +188,10 @@ def test_many_labels_are_quantized() -> None:
     small = model.quantize(output=True)
     assert small.predict(X[:5], k=300)[0][0].probability > 0
     assert small.test(X, y).precision > 0.5 * model.test(X, y).precision
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "one text"])
+def test_texts_that_are_no_list(wrong: Any) -> None:
+    model = TextClassifier(4, bucket=0, epochs=1).fit(["good", "bad"], ["p", "n"])
+    with pytest.raises(InputError, match="predict takes a list"):
+        model.predict(wrong)

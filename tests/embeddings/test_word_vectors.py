@@ -155,8 +155,8 @@ def test_words_and_rows() -> None:
 
 def test_float32_in_c_order_is_not_copied() -> None:
     matrix = some_rows(3, 2)
-    assert Vectors("abc", matrix).matrix is matrix
-    assert Vectors("abc", matrix.astype(float)).matrix.dtype == np.float32
+    assert Vectors(list("abc"), matrix).matrix is matrix
+    assert Vectors(list("abc"), matrix.astype(float)).matrix.dtype == np.float32
 
 
 def test_unseen_words() -> None:
@@ -174,13 +174,13 @@ def test_unseen_words() -> None:
 
 
 def test_rows_of_zeros_are_like_nothing() -> None:
-    v = Vectors("ab", [[0, 0], [1, 2]])
+    v = Vectors(list("ab"), [[0, 0], [1, 2]])
     assert v.similarity("a", "b") == 0
     assert v.nearest("b") == [Neighbor("a", 0.0)]
 
 
 def test_giant_and_tiny_vectors() -> None:
-    v = Vectors("abc", np.array([[1e25, 0], [1e-30, 1e-30], [0, 1e25]], np.float32))
+    v = Vectors(list("abc"), np.array([[1e25, 0], [1e-30, 1e-30], [0, 1e25]], np.float32))
     assert v.nearest("a")[0].word == "b"
     assert v.nearest("a")[0].score == pytest.approx(0.5**0.5, abs=1e-6)
 
@@ -218,7 +218,7 @@ def test_bad_questions() -> None:
     ]:
         with pytest.raises(ValueError, match=match):
             ask()
-    bad = Vectors("ab", [[1, 0], [np.nan, 0]])
+    bad = Vectors(list("ab"), [[1, 0], [np.nan, 0]])
     with pytest.raises(InputError, match="'b' has NaN"):
         bad.nearest("a")
 
@@ -231,7 +231,7 @@ def test_the_plane_keeps_what_differs_most() -> None:
     np.testing.assert_allclose(np.abs(places), np.abs(left[:, :2] * sizes[:2]), atol=1e-5)
     np.testing.assert_allclose(v.project(v.words[:7]), v.project(v.words[:7]))
     assert v.project(v.words[:1]).tolist() == [[0, 0]]
-    assert Vectors("ab", [[1], [2]]).project().shape == (2, 2)
+    assert Vectors(list("ab"), [[1], [2]]).project().shape == (2, 2)
     drawing = v.plot(v.words[:5], title="words")
     assert [s.tip.split(":")[0] for s in drawing.shapes if s.kind == "point"] == v.words[:5]
     assert "<svg" in drawing.svg()
@@ -244,3 +244,14 @@ def test_the_plane_keeps_what_differs_most() -> None:
 def test_places_that_cannot_be_drawn(places: Any, names: list[str]) -> None:
     with pytest.raises(InputError, match="cannot be at places"):
         scatter(places, names)
+
+
+@pytest.mark.parametrize("wrong", [None, 3])
+def test_what_is_neither_word_nor_list(wrong: Any) -> None:
+    v = Vectors(["a", "b"], np.eye(2))
+    for call in (v.nearest, v.__getitem__, lambda x: v.similarity("a", x)):
+        with pytest.raises(InputError, match=f"{wrong} is not a word"):
+            call(wrong)
+    for words in (wrong, "ab"):
+        with pytest.raises(InputError, match=r"words is .*: must be a list"):
+            Vectors(words, np.eye(2))

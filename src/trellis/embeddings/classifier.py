@@ -166,8 +166,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self._fitted()
         check_number(_Given(k=k, threshold=threshold), "k", 1)
         check_number(_Given(k=k, threshold=threshold), "threshold", 0.0)
-        if isinstance(texts, str):
-            raise InputError("texts is one str: predict takes a list of texts")
+        if isinstance(texts, str) or not isinstance(texts, Iterable):
+            raise InputError(f"texts is {type(texts).__name__}: predict takes a list of texts")
         lines = [as_bytes(_words(text, i)) for i, text in enumerate(texts)]
         found = self._predictor().best([[*line, _END.encode()] for line in lines], k, threshold)
         return [[Prediction(self.labels_[i], p) for i, p in own] for own in found]

@@ -73,6 +73,8 @@ def similarity(
         ]
         given.append(score)
         found.append(vectors.similarity(*names))
+    if not (given or skipped):
+        raise FormatError(f"{path}: has no pairs of words")
     ranks = _correlation(rankdata(given), rankdata(found))
     return SimilarityScores(ranks, _correlation(given, found), len(given), skipped)
 

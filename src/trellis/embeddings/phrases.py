@@ -69,6 +69,8 @@ class Phrases:
 
     def fit(self, sentences: Iterable[Sequence[str]]) -> "Phrases":
         """Count words and pairs, and keep the pairs that score high enough."""
+        if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+            raise InputError(f"sentences is {type(sentences).__name__}: must be lists of words")
         words: Counter[str] = Counter()
         pairs: Counter[tuple[str, ...]] = Counter()
         for number, sentence in enumerate(sentences):
@@ -77,6 +79,8 @@ class Phrases:
             words.update(sentence)
             pairs.update(group for _, _, group in self._groups(sentence))
         total = sum(words.values())
+        if not total:
+            raise InputError("there are no words to count")
         self.phrases_: dict[tuple[str, ...], Phrase] = {}
         for group, count in pairs.items():
             first, last = group[0], group[-1]

@@ -8,7 +8,7 @@
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -66,6 +66,8 @@ class Vectors:
         unseen: Callable[[str], Floats] | None = None,
         n_jobs: int | None = None,
     ) -> None:
+        if isinstance(words, str) or not isinstance(words, Iterable):
+            raise InputError(f"words is {type(words).__name__}: must be a list of words")
         self.words = list(words)
         try:
             self.matrix: Floats = np.require(matrix, np.float32, ["C", "A"])
@@ -98,6 +100,8 @@ class Vectors:
     def __getitem__(self, word: str | Sequence[str]) -> Floats:
         """The vector of a word, or the matrix of a list of them."""
         if not isinstance(word, str):
+            if not isinstance(word, Iterable):
+                raise InputError(f"{word!r:.60} is not a word, nor a list of words")
             return np.array([self[each] for each in word], np.float32).reshape(-1, self.dim)
         row = self.index.get(word)
         if row is None:
@@ -129,6 +133,8 @@ class Vectors:
         """
         if isinstance(query, np.ndarray):
             return self._answers(_as_rows(query[None], self.dim), k, [[]])[0]
+        if not isinstance(query, Iterable):
+            raise InputError(f"{query!r:.60} is not a word, a vector or a list of words")
         words = [query] if isinstance(query, str) else list(query)
         if not words:
             raise InputError("there are no words to be near to")

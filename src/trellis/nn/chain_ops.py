@@ -114,7 +114,7 @@ def _(
     )
 
 
-def _gradients(
+def _gradient(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
@@ -125,7 +125,18 @@ def _gradients(
     pairs: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Σ_b weight_b ∂ value_b / ∂ each of the scores."""
+    """Σ_b weight_b ∂ value_b / ∂ each of the scores, in memory of its own as of all operators."""
+    given = (emissions, transitions, start, end, lengths, tags, alpha, pairs, weight)
+    own = {x.untyped_storage().data_ptr() for x in (alpha, pairs)}
+    found = _gradients(*given)
+    e, *small = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
+    a, s, f = (x.clone() for x in small)  # they may be parts of one tensor
+    return e, a, s, f
+
+
+def _gradients(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`_gradient`; the emissions' may be in the memory that was given."""
+    emissions, transitions, start, end, lengths, tags, alpha, pairs, weight = given
     if emissions.is_cuda:
         there: tuple[Tensor, Tensor, Tensor, Tensor] = kernels().backward(
             emissions, transitions, start, end, lengths, tags, alpha, weight
@@ -138,26 +149,6 @@ def _gradients(
     found = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
     likes = zip(found, (emissions, transitions, start, end), strict=True)
     e, a, s, f = (torch.from_numpy(g).to(like.dtype) for g, like in likes)
-    return e, a, s, f
-
-
-def _gradient(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    tags: Tensor | None,
-    alpha: Tensor,
-    pairs: Tensor,
-    weight: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The same in memory of its own, as an operator must give it."""
-    given = (emissions, transitions, start, end, lengths, tags, alpha, pairs, weight)
-    own = {x.untyped_storage().data_ptr() for x in (alpha, pairs)}
-    found = _gradients(*given)
-    e, *small = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
-    a, s, f = (x.clone() for x in small)  # they may be parts of one tensor
     return e, a, s, f
 
 
