@@ -69,8 +69,8 @@ def npy(array: np.ndarray, pickled: bool = False) -> bytes:
 
 
 BROKEN = {
-    "empty": (b"", "too few"),
-    "text": (b"0.5 0.5\n" * 10, "not a .safetensors file"),
+    "empty": (b"", "neither a .npy"),
+    "text": (b"0.5 0.5\n" * 10, "neither a .npy"),
     "pickle": (npy(np.array([{"a": 1}], dtype=object), pickled=True), "dtype object"),
     "strings": (npy(np.array(["a"])), "must be numbers"),
     "cut": (npy(np.zeros((4, 4)))[:-3], "take 128 bytes, 125 follow"),
@@ -81,7 +81,7 @@ BROKEN = {
     "huge shape": (npy(np.zeros(10**6)).replace(b"(1000000,)", b"(9999999,)"), "take 79999992"),
     "version": (b"\x93NUMPY\x09\x00" + npy(np.zeros(2))[8:], "not a .npy file"),
     "half an archive": (saved(a=np.zeros(99))[:-30], "not a .npz file"),
-    "no array inside": (b"PK\x05\x06" + bytes(18), "too few|not a .safetensors"),
+    "no array inside": (b"PK\x05\x06" + bytes(18), "neither a .npy"),
 }
 
 

@@ -43,7 +43,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
     try:
         if data.startswith(_NPY):
             return {path.stem: _array(data)}
-        return _archive(data) if data.startswith(_ZIP) else _tensors(data)
+        if data.startswith(_ZIP):
+            return _archive(data)
+        if data[8:9] != b"{":
+            raise FormatError("neither a .npy, a .npz nor a .safetensors file")
+        return _tensors(data)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
 
