@@ -13,6 +13,7 @@ void bind_embedding_training(nanobind::module_& m);
 void bind_features(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
 void bind_grid(nanobind::module_& m);
+void bind_layer(nanobind::module_& m);
 void bind_formats(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
 void bind_ngram(nanobind::module_& m);

@@ -36,6 +36,7 @@ NB_MODULE(_core, m) {
   bind_features(m);
   bind_graph(m);
   bind_grid(m);
+  bind_layer(m);
   bind_vocabulary(m);
   bind_formats(m);
   bind_loglinear(m);

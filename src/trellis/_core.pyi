@@ -15,6 +15,36 @@ def fill_padding(
 ) -> None: ...
 def split_rows(flat: NDArray[Any], lengths: _Integers) -> list[NDArray[Any]]: ...
 def scan_arrays(arrays: list[NDArray[Any]], lengths: _Integers) -> int: ...
+def look_at_steps(
+    mask: NDArray[np.bool_] | None,
+    lengths: _Integers | None,
+    tags: _Integers | None,
+    width: int,
+    labels: int,
+    found: _Integers,
+) -> int: ...
+def layer_counts(
+    emissions: NDArray[Any],
+    transition: NDArray[Any],
+    start: NDArray[Any],
+    end: NDArray[Any],
+    lengths: _Integers,
+    tags: _Integers | None,
+    value: _Doubles,
+    unary: NDArray[Any],
+    pairs: _Doubles,
+    threads: int,
+) -> bool: ...
+def layer_best(
+    emissions: NDArray[Any],
+    transition: NDArray[Any],
+    start: NDArray[Any],
+    end: NDArray[Any],
+    lengths: _Integers,
+    labels: _Integers,
+    score: _Doubles,
+    threads: int,
+) -> bool: ...
 
 class ChainFloat64:
     def __init__(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from trellis.errors import InfeasibleError
 from trellis.inference import chain
+from trellis.inference.chain import layer
 
 __all__ = [
     "best_path",
@@ -66,6 +67,13 @@ def _value(
         return found.value, found.alpha, pairs
     scores, own = _arrays(emissions, transitions, start, end), lengths.numpy()
     labels = None if tags is None else tags.numpy()
+    sign = 1.0 if labels is None else -1.0
+    if gradient and transitions.dim() == 2:
+        e, a, s, f = scores
+        fast = layer.counts(e, a, s, f, own, labels)
+        if fast is not None:
+            numbers = _number(emissions, sign * fast.value)
+            return numbers, torch.from_numpy(fast.unary), torch.from_numpy(fast.pairs)
     if gradient:
         try:
             counts = chain.expected_counts(*scores, lengths=own, labels=labels)
@@ -73,7 +81,6 @@ def _value(
             pass
         else:
             unary, pairs = (torch.from_numpy(np.asarray(part)) for part in counts[:2])
-            sign = 1.0 if labels is None else -1.0
             return _number(emissions, sign * np.asarray(counts.log_partition)), unary, pairs
     value = np.asarray(chain.log_partition(*scores, lengths=own))
     if labels is not None:
@@ -84,7 +91,7 @@ def _value(
 
 
 def _number(emissions: Tensor, value: Any) -> Tensor:
-    return torch.from_numpy(value).to(_accurate(emissions))
+    return torch.from_numpy(value if emissions.dtype == torch.float64 else value.astype(np.float32))
 
 
 chain_value = torch.library.custom_op("trellis::chain_value", _value, mutates_args=())
@@ -142,13 +149,16 @@ def _gradients(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             emissions, transitions, start, end, lengths, tags, alpha, weight
         )
         return there
-    own, each = lengths.numpy(), weight.double().numpy()
+    own, each = lengths.numpy(), weight.numpy().astype(float)
     labels = None if tags is None else tags.numpy()
     each = each if labels is None else -each
     scores = _arrays(emissions, transitions, start, end)
     found = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
-    likes = zip(found, (emissions, transitions, start, end), strict=True)
-    e, a, s, f = (torch.from_numpy(g).to(like.dtype) for g, like in likes)
+    likes = zip(found, scores, (emissions, transitions, start, end), strict=True)
+    e, a, s, f = (
+        torch.from_numpy(g.astype(array.dtype, copy=False)).to(like.dtype)
+        for g, array, like in likes
+    )
     return e, a, s, f
 
 
@@ -337,9 +347,14 @@ def _viterbi(
         labels, best = kernels().viterbi(emissions, transitions, start, end, lengths)
         return labels, best
     scores = _arrays(emissions, transitions, start, end)
-    path = chain.viterbi(*scores, lengths=lengths.numpy())
+    own = lengths.numpy()
+    e, a, s, f = scores
+    fast = layer.best(e, a, s, f, own) if transitions.dim() == 2 else None
+    if fast is not None:
+        return torch.from_numpy(fast[0]), _number(emissions, fast[1])
+    path = chain.viterbi(*scores, lengths=own)
     labels = torch.from_numpy(np.asarray(path.labels)).clamp_(min=0)
-    return labels, torch.from_numpy(np.asarray(path.score)).to(_accurate(emissions))
+    return labels, _number(emissions, np.asarray(path.score))
 
 
 chain_viterbi = torch.library.custom_op("trellis::chain_viterbi", _viterbi, mutates_args=())

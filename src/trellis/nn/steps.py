@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trellis.errors import InputError
+from trellis.inference.chain import layer
 
 __all__ = [
     "Steps",
@@ -90,6 +91,10 @@ def steps_of(
         engine = import_module("trellis.inference.chain.triton")
         marks = engine.look(emissions, mask, found, tags)
         return seen_steps(marks, mask, tags, width, labels)
+    if validate and not emissions.is_cuda:
+        seen = _look(mask, found, tags, emissions)
+        if seen is not None:
+            return seen
     if mask is None:
         steps = Steps(_known(found), None)
     else:
@@ -103,6 +108,19 @@ def steps_of(
             inside = t < steps.lengths[:, None] if mask is None else mask
             _check_tags(tags, inside, labels)
     return steps
+
+
+def _look(
+    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, emissions: Tensor
+) -> Steps | None:
+    """Of CPU tensors, in one go; None if something is wrong."""
+    bits = None if mask is None else mask.bool()
+    grid, own, labels = (None if x is None else x.numpy() for x in (bits, lengths, tags))
+    rows, width, count = emissions.shape
+    seen = layer.look(grid, own, labels, (rows, width, count))
+    if seen is None:
+        return None
+    return Steps(torch.from_numpy(seen.lengths), None if seen.in_front else _order(_known(bits)))
 
 
 def lengths_of(emissions: Tensor, mask: Tensor | None, lengths: Any) -> Tensor | None:
