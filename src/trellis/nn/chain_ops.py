@@ -287,24 +287,38 @@ def log_partition(
 
 
 class _OnCard(torch.autograd.Function):
-    """Values, and what was found out about the rows on the way, in one launch."""
+    """Values, what was found out about the rows on the way, and the gradient of each value.
+
+    The gradient is made at once: PyTorch calls `backward` on a thread of its own, where Python is
+    several times as slow, so that little may be left to do there.
+    """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        found = kernels().forward(*inputs)
-        ctx.save_for_backward(*inputs[:4], found.found, inputs[5], found.alpha)
-        ctx.mark_non_differentiable(found.found)
-        ctx.set_materialize_grads(False)
+        *given, wanted = inputs
+        found = kernels().forward(*given)
+        if wanted:
+            emissions, transitions, _, end, _, tags, _ = given
+            scores = (emissions, transitions, end)
+            unit = kernels().unit_gradient(*scores, found.found[0], tags, found.alpha)
+            ctx.save_for_backward(*unit)
+            ctx.types = [x.dtype for x in given[:4]]
+            ctx.mark_non_differentiable(found.found)
+            ctx.set_materialize_grads(False)
         return found.value, found.found
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
         if weight is None:
-            return (None,) * 7
+            return (None,) * 8
         if torch.is_grad_enabled():
             _refuse(ctx)
-        # lengths are the first row of what was found
-        return (*kernels().backward(*ctx.saved_tensors, weight), None, None, None)
+        found = kernels().weigh(*ctx.saved_tensors, weight)
+        wide = weight.dtype
+        each = (
+            x if dtype is wide else x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)
+        )
+        return (*each, None, None, None, None)
 
 
 def on_card(
@@ -318,8 +332,9 @@ def on_card(
 ) -> tuple[Tensor, Tensor]:
     """Log p of tags that nobody has looked at yet, and what is to be known of the rows (2, B)."""
     scores = (emissions, transitions, start, end)
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
     found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
-        *scores, lengths, tags, mask
+        *scores, lengths, tags, mask, wanted
     )
     return found
 

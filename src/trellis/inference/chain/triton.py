@@ -26,7 +26,7 @@ from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton_steps import steps_kernel
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["Forward", "backward", "forward", "look", "viterbi"]
+__all__ = ["Forward", "backward", "forward", "look", "unit_gradient", "viterbi", "weigh"]
 
 # Warps of a program by block of labels (the next power of two): 32 lanes share the labels of a row,
 # so a second warp pays only where one has not enough registers for the transitions.
@@ -110,30 +110,87 @@ def backward(
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
+    d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
+    shared = transitions.dim() == 2
+    d_transitions = alpha
+    if not shared:
+        d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
+    sums = _walk_back(
+        emissions, transitions, end, lengths, tags, alpha, weight, d_emissions, d_transitions
+    )
+    found = _parts(sums.sum(0).to(start.dtype), emissions.shape[2])
+    return d_emissions, found[0].contiguous() if shared else d_transitions, *found[1:]
+
+
+def unit_gradient(
+    emissions: Tensor,
+    transitions: Tensor,
+    end: Tensor,
+    lengths: Tensor,
+    tags: Tensor | None,
+    alpha: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """What `weigh` makes gradients of, once the weights of the rows are known.
+
+    The gradient of each value with respect to the emissions, in the type that is computed in, and
+    that with respect to all shared scores, a column a row of the batch. Lengths and tags may be
+    impossible: the row is then of no use, and nothing outside of it is touched.
+    """
+    d_emissions = torch.empty_like(alpha)
+    one = _one(alpha.device, alpha.dtype)
+    given = (emissions, transitions, end, lengths, tags, alpha, one, d_emissions, alpha)
+    return d_emissions, _walk_back(*given).t()
+
+
+def weigh(unit: Tensor, sums: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As `backward`, of what `unit_gradient` has made.
+
+    A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
+    there a launch of our own takes five times as long.
+    """
+    total = (sums * weight).sum(1)
+    return unit * weight.view(-1, 1, 1), *_parts(total, unit.shape[2])
+
+
+def _walk_back(
+    emissions: Tensor,
+    transitions: Tensor,
+    end: Tensor,
+    lengths: Tensor,
+    tags: Tensor | None,
+    alpha: Tensor,
+    weight: Tensor,
+    d_emissions: Tensor,
+    d_transitions: Tensor,
+) -> Tensor:
+    """Launch the backward kernel and return its sums, a row each; one weight goes for all rows."""
     rows, steps, labels = emissions.shape
     shared = transitions.dim() == 2
-    d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
     # with the later label first, as the kernel walks: its registers follow the layout of this load
     held = transitions.t().contiguous().t() if shared else transitions
     sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
     scratch = alpha.new_empty((rows, 3, labels))
-    if not shared:
-        d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
     with on_device(emissions):
         launch(
             kernels.backward_kernel, rows, emissions, *emissions.stride(), held, *_strides(held),
             end.contiguous(), lengths.contiguous(),
             *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha, weight,
-            weight.stride(0), d_emissions, alpha if shared else d_transitions, sums, scratch,
-            steps, labels, **_plan(alpha.dtype, labels, shared, "backward", _BYTES),
+            0 if len(weight) < rows else weight.stride(0), d_emissions, d_transitions, sums,
+            scratch, steps, labels, **_plan(alpha.dtype, labels, shared, "backward", _BYTES),
             shared=shared, tagged=tags is not None,
         )  # fmt: skip
-    total = sums.sum(0).to(start.dtype)
-    if not shared:
-        d_start, d_end = torch.split(total, labels)
-        return d_emissions, d_transitions, d_start, d_end
-    d_start, d_end, d_transitions = torch.split(total, [labels, labels, labels * labels])
-    return d_emissions, d_transitions.view(labels, labels).t().contiguous(), d_start, d_end
+    return sums
+
+
+def _parts(total: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of sums over the batch: transitions, which come with the later label first, start and end."""
+    d_start, d_end, rest = torch.split(total, [labels, labels, len(total) - 2 * labels])
+    return rest.view(len(rest) // labels, labels).t(), d_start, d_end
+
+
+@cache
+def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.ones(1, device=device, dtype=dtype)
 
 
 def viterbi(
