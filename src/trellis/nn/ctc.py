@@ -92,10 +92,10 @@ def ctc_loss(
     if not 0.0 <= label_smoothing <= 1.0:
         raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
     x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
-    finish = _check(x, blank) if validate else None
-    loss = _value(x, blank, from_logits, entropy)
-    if finish is not None:
-        finish()
+    seen = _look(x, blank) if validate else None
+    loss = _value(x, blank, from_logits, entropy, None if seen is None else seen.links)
+    if seen is not None:
+        seen.finish()
     if validate and not loss.is_cuda and not torch.compiler.is_compiling():
         _check_numbers(x, loss)
     if label_smoothing or zero_infinity:
@@ -128,13 +128,13 @@ def ctc_posterior(
     """
     x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
     with torch.no_grad():
-        finish = _check(x, blank) if validate else None
+        seen = _look(x, blank) if validate else None
         frames = x.frames.to(number(x.frames))
         loss, log_norm, kept = ctc_value(frames, *x.rows, blank, False, True, 0.0)
         parts = (log_norm, kept, loss, torch.full_like(loss, -1.0))
         share: Tensor = ctc_gradient(frames, *x.rows, *parts, blank, False)
-        if finish is not None:
-            finish()
+        if seen is not None:
+            seen.finish()
     return share.squeeze(1) if x.single else share
 
 
@@ -292,13 +292,22 @@ def _widest(sizes: Tensor, total: int) -> int:
     return int(most)
 
 
-def _check(x: _Batch, blank: int) -> Callable[[], None] | None:
-    """Start a check on the card; what is returned waits for it. The CPU's engine has its own."""
+class _Seen(NamedTuple):
+    """What a look at the targets has found on a card."""
+
+    links: Tensor
+    """Where labels occur again, which the gradient needs as well."""
+    finish: Callable[[], None]
+    """Waits for the look and raises for the first mistake."""
+
+
+def _look(x: _Batch, blank: int) -> _Seen | None:
+    """Start a look at the targets on the card. The CPU's engine has a check of its own."""
     if torch.compiler.is_compiling() or not x.frames.is_cuda:
         return None
     if torch.cuda.is_current_stream_capturing():
         return None
-    wrong = kernels().check(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)
+    wrong, links = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)
     found = wrong.to("cpu", non_blocking=True)
     done = torch.cuda.Event()  # type: ignore[no-untyped-call]
     done.record(torch.cuda.current_stream(wrong.device))
@@ -309,7 +318,7 @@ def _check(x: _Batch, blank: int) -> Callable[[], None] | None:
         if marks.any():
             raise InputError(_mistake(x, blank, int(marks.argmax())))
 
-    return finish
+    return _Seen(links, finish)
 
 
 def _check_numbers(x: _Batch, loss: Tensor) -> None:
@@ -338,10 +347,12 @@ def _mistake(x: _Batch, blank: int, row: int) -> str:
     return f"{where} {labels[i]}: must be 0 to {classes - 1}"
 
 
-def _value(x: _Batch, blank: int, logits: bool, entropy: float) -> Tensor:
+def _value(
+    x: _Batch, blank: int, logits: bool, entropy: float, links: Tensor | None = None
+) -> Tensor:
     """The loss of each row, less the entropy of its alignments."""
     fused = entropy if x.frames.is_cuda else 0.0
-    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused)
+    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused, links)
     return loss - entropy * _alignment_entropy(x, blank, logits) if entropy != fused else loss
 
 

@@ -157,19 +157,44 @@ def _refuse(ctx: Any, *gradients: Any) -> Any:
 ctc_gradient.register_autograd(_refuse, setup_context=_keep_nothing)
 
 
+def _worth_it(input: Tensor) -> bool:
+    """Whether the gradient is made at once; half precision waits, as the weight scales it first."""
+    return input.is_cuda and input.dtype == number(input) and input.numel() <= 2**22
+
+
 class _Eager(torch.autograd.Function):
-    """ctc_value without the operator."""
+    """ctc_value without the operator, and for a small input on a card with its gradient.
+
+    PyTorch calls `backward` on a thread of its own, where Python is several times as slow: for a
+    small batch that takes longer than the kernels do.
+    """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-        found = _value(*inputs)
+        *given, links = inputs
+        found = _value(*given)
+        ctx.at_once = given[6] and _worth_it(given[0])
+        if ctx.at_once:
+            loss, log_norm, kept = found
+            unit = kernels().unit_gradient(*given[:6], log_norm, kept, loss, links)
+            ctx.save_for_backward(unit)
+            ctx.mark_non_differentiable(log_norm, kept)
+            ctx.set_materialize_grads(False)
+            return found
         _keep(ctx, inputs, found)
         ctx.operator = False
         return found
 
     @staticmethod
     def backward(ctx: Any, *weights: Any) -> tuple[Any, ...]:
-        return _backward(ctx, *weights)
+        if not ctx.at_once:
+            return (*_backward(ctx, *weights), None)
+        weight = weights[0]
+        if weight is None:
+            return (None,) * 9
+        if torch.is_grad_enabled():
+            _refuse(ctx)
+        return (ctx.saved_tensors[0] * weight.unsqueeze(1), *(None,) * 8)
 
 
 def differentiable_value(
@@ -180,11 +205,12 @@ def differentiable_value(
     blank: int,
     logits: bool,
     entropy: float,
+    links: Tensor | None = None,
 ) -> Tensor:
-    """The loss of each row."""
+    """The loss of each row; `links` are what the card's engine has found in a look at them."""
     gradient = torch.is_grad_enabled() and input.requires_grad
     args = (input, targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
     plain = type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
-    way: Any = _Eager.apply if plain else ctc_value
-    loss: Tensor = way(*args)[0]
+    found: Any = _Eager.apply(*args, links) if plain else ctc_value(*args)  # type: ignore[no-untyped-call]
+    loss: Tensor = found[0]
     return loss

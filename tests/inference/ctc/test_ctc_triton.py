@@ -224,6 +224,31 @@ def test_check():  # type: ignore[no-untyped-def]
     )
     ends = torch.tensor([4, 4, 4, 4, 4, 5, -1, 4, 4])
     sizes = torch.tensor([2, 2, 1, 2, 2, 2, 2, 3, -1])
-    wrong = engine.check(targets, ends, sizes, 4, 3, 0)
+    wrong, _ = engine.look(targets, ends, sizes, 4, 3, 0)
     assert wrong.tolist() == [0, 1, 0, 1, 1, 1, 1, 1, 1]
-    assert engine.check(targets[:, :0], ends, sizes * 0, 4, 3, 0).tolist() == [0] * 5 + [1, 1, 0, 0]
+    wrong, _ = engine.look(targets[:, :0], ends, sizes * 0, 4, 3, 0)
+    assert wrong.tolist() == [0] * 5 + [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("shape", SHAPES[:2])
+def test_gradients_whose_weights_come_later(shape, monkeypatch):  # type: ignore[no-untyped-def]
+    """As PyTorch runs it for a small batch on a card, here with the engine on the CPU."""
+    from trellis.nn import ctc_ops
+
+    logits, *rows = drawn(shape)
+    frames, _, classes, _ = shape
+    wrong, links = engine.look(*rows, frames, classes, 0)
+    assert not wrong.any()
+    monkeypatch.setattr(ctc_ops, "_worth_it", lambda input: True)
+    monkeypatch.setattr(ctc_ops, "_value", engine.forward)
+    x = logits.requires_grad_()
+    loss = ctc_ops.differentiable_value(x, *rows, 0, True, 0.0, links)
+    weight = torch.arange(1, len(loss) + 1).double()
+    found = torch.autograd.grad(loss, x, weight, retain_graph=True)[0]
+    parts = engine.forward(x.detach(), *rows, 0, True)
+    given = (parts[1], parts[2], parts[0])
+    due = engine.backward(x.detach(), *rows, 0, True, *given, weight)
+    torch.testing.assert_close(found, due)
+    assert torch.equal(torch.autograd.grad(loss, x, weight, retain_graph=True)[0], found)
+    with pytest.raises(RuntimeError, match="differentiated once more"):
+        torch.autograd.grad(loss, x, weight, create_graph=True)

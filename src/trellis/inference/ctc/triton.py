@@ -12,6 +12,7 @@ All sums are made in a fixed order, so that the same input gives the same bits. 
 are threads; they exchange through shared memory, once a step.
 """
 
+from functools import cache
 from math import gcd
 
 import torch
@@ -21,7 +22,7 @@ from trellis.inference.ctc import triton_kernels as kernels
 from trellis.inference.ctc.triton_walks import walk_in, walk_out
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["backward", "check", "forward"]
+__all__ = ["backward", "forward", "look", "unit_gradient"]
 
 _TILE = 1024  # elements that a program works on at once, 8 a thread
 _WARPS = 4  # of the kernels that are parallel over frames
@@ -85,23 +86,20 @@ def backward(
     alpha: Tensor,
     loss: Tensor,
     weight: Tensor,
+    links: Tensor | None = None,
 ) -> Tensor:
     """(T, B, V): weight[b] · d loss[b] / d input, in the type of the input.
 
-    0 behind the lengths, and in rows whose loss is infinite.
+    0 behind the lengths, and in rows whose loss is infinite. `links` are those of `look`.
     """
-    frames, rows, _ = input.shape
+    frames, rows, classes = input.shape
     width = targets.shape[1] + 1
     gradient = torch.empty_like(input)
     input, out = _with_close_classes(input), _with_close_classes(gradient)
     targets = targets.contiguous()
-    links = targets.new_empty((rows, 2, width), dtype=torch.int32)
+    if links is None:
+        links = look(targets, input_lengths, target_lengths, frames, classes, blank)[1]
     with on_device(input):
-        lanes = _lanes(width)["P"]
-        launch(
-            kernels.link_labels, rows, targets, target_lengths, links, width - 1,
-            P=lanes, BLOCK=max(1, 4096 // lanes),
-        )  # fmt: skip
         programs, tiles = _tiles(input, width)
         launch(
             kernels.write_gradient, programs, input, targets, input_lengths, target_lengths, links,
@@ -112,24 +110,52 @@ def backward(
     return gradient if out is gradient else gradient.copy_(out)
 
 
-def check(
+def unit_gradient(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    logits: bool,
+    log_norm: Tensor,
+    alpha: Tensor,
+    loss: Tensor,
+    links: Tensor | None = None,
+) -> Tensor:
+    """`backward` with weights of one."""
+    given = (input, targets, input_lengths, target_lengths, blank, logits, log_norm, alpha, loss)
+    return backward(*given, _one(loss.device, loss.dtype).expand(len(loss)), links)
+
+
+@cache
+def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.ones(1, device=device, dtype=dtype)
+
+
+def look(
     targets: Tensor,
     input_lengths: Tensor,
     target_lengths: Tensor,
     frames: int,
     classes: int,
     blank: int,
-) -> Tensor:
-    """(B) integers: 1 where a row has an impossible length or label, or a blank in its target."""
+) -> tuple[Tensor, Tensor]:
+    """What is wrong with the rows, and where their labels occur again.
+
+    (B) integers: 1 where a row has an impossible length or label, or a blank in its target; and
+    the links that `backward` follows.
+    """
     rows, longest = targets.shape
     targets = targets.contiguous()
     wrong = targets.new_empty(rows, dtype=torch.int32)
+    links = targets.new_empty((rows, 2, longest + 1), dtype=torch.int32)
+    lanes = _lanes(longest + 1)["P"]
     with on_device(targets):
         launch(
-            kernels.check_rows, rows, targets, input_lengths, target_lengths, wrong, frames,
-            longest, classes, blank, LABELS=min(power_of_two(max(longest, 1)), _TILE),
+            kernels.look_at_targets, rows, targets, input_lengths, target_lengths, wrong, links,
+            frames, longest, classes, blank, P=lanes, BLOCK=max(1, 4096 // lanes),
         )  # fmt: skip
-    return wrong
+    return wrong, links
 
 
 def _with_close_classes(input: Tensor) -> Tensor:

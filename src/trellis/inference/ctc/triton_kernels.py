@@ -9,9 +9,8 @@ import triton.language as tl
 __all__ = [
     "LN2",
     "VARYING",
-    "check_rows",
     "length",
-    "link_labels",
+    "look_at_targets",
     "score_frames",
     "write_gradient",
 ]
@@ -117,26 +116,36 @@ def score_frames(
             tl.store(behind + start + lane, tl.zeros([ROWS, LABELS], like), mask=empty)
 
 
-@triton.jit(do_not_specialize=VARYING)
-def link_labels(
+@triton.jit(do_not_specialize=[*VARYING, "V"])
+def look_at_targets(
     targets,  # (B, S)
+    input_lengths,
     target_lengths,
+    wrong,  # (B): 1 where a length or a label of a row is impossible, else 0
     links,  # (B, 2, S + 1)
+    T,
     S,
+    V,
+    blank,
     P: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Chains of equal labels, so that their occupations are summed in one order.
+    """Mistakes, and chains of equal labels, so that their occupations are summed in one order.
 
     ``links[b, 0, i]`` is i where label i comes first, else -1; ``links[b, 1, i]`` the next place of
     the same label, or -1. ``links[b, 0, S]`` is the length of the longest chain.
     """
     b = tl.program_id(0).to(tl.int64)
+    frames = tl.load(input_lengths + b)
+    labels = tl.load(target_lengths + b)
+    bad = ((frames < 0) | (frames > T) | (labels < 0) | (labels > S)).to(tl.int32)
     s = length(target_lengths, b, S)
     targets += b * S
     links += b * 2 * (S + 1)
     i = tl.arange(0, P)[:, None]
     own = tl.load(targets + i, mask=i < s, other=-1)
+    amiss = (i < s) & ((own < 0) | (own >= V) | (own == blank))
+    tl.store(wrong + b, tl.maximum(bad, tl.max(tl.max(amiss.to(tl.int32), 1), 0)))
     following = tl.full([P], S, tl.int32)
     earlier = tl.zeros([P], tl.int32)
     count = tl.zeros([P], tl.int32)
@@ -228,28 +237,3 @@ def write_gradient(
         tl.store(
             out + label, w * (_softmax(row, label, there, high, low, LOGITS) - shares), mask=there
         )
-
-
-@triton.jit(do_not_specialize=["T", "S", "V", "blank"])
-def check_rows(
-    targets,  # (B, S)
-    input_lengths,
-    target_lengths,
-    wrong,  # (B)
-    T,
-    S,
-    V,
-    blank,
-    LABELS: tl.constexpr,
-):
-    """1 where a length or a label of a row is impossible, else 0."""
-    b = tl.program_id(0).to(tl.int64)
-    n = tl.load(input_lengths + b)
-    s = tl.load(target_lengths + b)
-    bad = ((n < 0) | (n > T) | (s < 0) | (s > S)).to(tl.int32)
-    for start in range(0, S, LABELS):
-        i = start + tl.arange(0, LABELS)
-        label = tl.load(targets + b * S + i, mask=i < tl.minimum(s, S), other=V)
-        inside = i < s
-        bad += tl.sum((inside & ((label < 0) | (label >= V) | (label == blank))).to(tl.int32), 0)
-    tl.store(wrong + b, tl.minimum(bad, 1))
