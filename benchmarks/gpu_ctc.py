@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
+from gpu_crf import on_one_thread
 from timing import Table
 from torch import Tensor
 from torch.nn import functional
@@ -234,24 +235,32 @@ def print_kernels(shape: Shape, step: Step) -> None:
         print(f"    {time:9.1f} us  {name[:60]}" + (f"  (expected {limit:.0f})" if limit else ""))
 
 
+def ahead(found: dict[str, float | None], way: str) -> float | None:
+    """How many times ours is faster than the best peer that backward treats alike."""
+    theirs = [t for name in ("native", "cudnn") if (t := found[name + way]) is not None]
+    mine = found["ours" + way]
+    return min(theirs) / mine if mine and theirs else None
+
+
 def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
     """Check and time one shape; peers that fail are left out."""
     x = make(shape)
     print(f"({shape}) errors of loss, gradient, float64:", *(f"{e:.1e}" for e in check(ctc, x)))
     steps: dict[str, Callable[[], Step]] = {
         "ours": lambda: ours(ctc, x),
+        "ours 1": lambda: on_one_thread(ours(ctc, x)),
         "unchecked": lambda: ours(ctc, x, validate=False),
         "graph": lambda: graph(ours(ctc, x, validate=False)),
         "native": lambda: native(x),
+        "native 1": lambda: on_one_thread(native(x)),
         "cudnn": lambda: cudnn(x),
+        "cudnn 1": lambda: on_one_thread(cudnn(x)),
     }
     found = {
         name: attempt(name, lambda build=build: milliseconds(build()))  # type: ignore[misc]
         for name, build in steps.items()
     }
-    best = min(t for name in ("native", "cudnn") if (t := found[name]) is not None)
-    mine = found["ours"]
-    times.add(str(shape), *found.values(), best / mine if mine else None, SHAPES[shape])
+    times.add(str(shape), *found.values(), ahead(found, ""), ahead(found, " 1"), SHAPES[shape])
     sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", "native", "cudnn")]  # type: ignore[misc]
     memory.add(str(shape), *sizes)
     try:
@@ -266,8 +275,12 @@ def main() -> None:
         sys.exit("no CUDA card here")
     ctc = load_ours()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    columns = ("T, B, V, S", "ours", "unchecked", "graph", "native", "cuDNN", "best / ours", "goal")
-    times = Table("CTC from logits, forward + backward, ms", columns)
+    columns = (
+        *("T, B, V, S", "ours", "ours 1", "unchecked", "graph", "native", "native 1"),
+        *("cuDNN", "cuDNN 1", "best / ours", "1", "goal"),
+    )
+    title = "CTC from logits, forward + backward, ms (1: backward on the calling thread)"
+    times = Table(title, columns)
     memory = Table("peak memory of a step, MiB", ("T, B, V, S", "ours", "native", "cuDNN"))
     for shape in SHAPES:
         try:

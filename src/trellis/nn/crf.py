@@ -259,11 +259,15 @@ class CRF(nn.Module):
         """Log p(tags | emissions) of each row, and the steps that counted."""
         e = check_emissions(emissions, self.num_tags, self.batch_first)
         own = check_tags(self._rows_first(tags), e)
-        if e.is_cuda and transitions is None and self._looks():
+        looks = self._looks()
+        eager = e.is_cuda and transitions is None and not torch.compiler.is_compiling()
+        if eager and (looks or mask is None):
             # as if the steps that count came first: then it is looked up whether they do
             seen = self._mask(mask)
             counts = lengths_of(e, seen, lengths)
             value, found = on_card(e, *self._scores(), counts, own, seen)
+            if not looks:
+                return value, Steps(found[0], None)
             steps = seen_steps(found, seen, own, e.shape[1], self.num_tags)
             if steps.order is None:
                 return value, steps
