@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from gpu_ctc import attempt, graph, kernel_times
+from gpu_ctc import attempt, graph, kernel_times, on_one_thread
 from timing import Table
 from torch import Tensor
 
@@ -211,16 +211,6 @@ def layer_steps(layer: Any, x: Batch) -> tuple[Callable[[], Any], Callable[[], A
             return layer.decode(emissions, inside)
 
     return training, decoding
-
-
-def on_one_thread(step: Callable[[], Any]) -> Callable[[], Any]:
-    """A step whose backward pass runs where it is called, not on PyTorch's thread of the card."""
-
-    def calm() -> Any:
-        with torch.autograd.set_multithreading_enabled(False):
-            return step()
-
-    return calm
 
 
 def pytorch_crf(x: Batch) -> tuple[Callable[[], Any], Callable[[], Any]]:

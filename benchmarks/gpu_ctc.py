@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from gpu_crf import on_one_thread
 from timing import Table
 from torch import Tensor
 from torch.nn import functional
@@ -141,6 +140,16 @@ def graph(step: Step) -> Step:
         return result
 
     return replay
+
+
+def on_one_thread(step: Callable[[], Any]) -> Callable[[], Any]:
+    """A step whose backward pass runs where it is called, not on PyTorch's thread of the card."""
+
+    def calm() -> Any:
+        with torch.autograd.set_multithreading_enabled(False):
+            return step()
+
+    return calm
 
 
 def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:

@@ -176,7 +176,7 @@ class _Eager(torch.autograd.Function):
         ctx.at_once = given[6] and _worth_it(given[0])
         if ctx.at_once:
             loss, log_norm, kept = found
-            unit = kernels().unit_gradient(*given[:6], log_norm, kept, loss, links)
+            unit = kernels().backward(*given[:6], log_norm, kept, loss, None, links)
             ctx.save_for_backward(unit)
             ctx.mark_non_differentiable(log_norm, kept)
             ctx.set_materialize_grads(False)

@@ -137,8 +137,7 @@ def unit_gradient(
     impossible: the row is then of no use, and nothing outside of it is touched.
     """
     d_emissions = torch.empty_like(alpha)
-    one = _one(alpha.device, alpha.dtype)
-    given = (emissions, transitions, end, lengths, tags, alpha, one, d_emissions, alpha)
+    given = (emissions, transitions, end, lengths, tags, alpha, None, d_emissions, alpha)
     return d_emissions, _walk_back(*given).t()
 
 
@@ -159,11 +158,11 @@ def _walk_back(
     lengths: Tensor,
     tags: Tensor | None,
     alpha: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     d_emissions: Tensor,
     d_transitions: Tensor,
 ) -> Tensor:
-    """Launch the backward kernel and return its sums, a row each; one weight goes for all rows."""
+    """Launch the backward kernel and return its sums, a row each; without weights they are 1."""
     rows, steps, labels = emissions.shape
     shared = transitions.dim() == 2
     # with the later label first, as the kernel walks: its registers follow the layout of this load
@@ -174,10 +173,11 @@ def _walk_back(
         launch(
             kernels.backward_kernel, rows, emissions, *emissions.stride(), held, *_strides(held),
             end.contiguous(), lengths.contiguous(),
-            *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha, weight,
-            0 if len(weight) < rows else weight.stride(0), d_emissions, d_transitions, sums,
-            scratch, steps, labels, **_plan(alpha.dtype, labels, shared, "backward", _BYTES),
-            shared=shared, tagged=tags is not None,
+            *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha,
+            *((alpha, 0) if weight is None else (weight, weight.stride(0))), d_emissions,
+            d_transitions, sums, scratch, steps, labels,
+            **_plan(alpha.dtype, labels, shared, "backward", _BYTES),
+            shared=shared, tagged=tags is not None, weighted=weight is not None,
         )  # fmt: skip
     return sums
 
@@ -186,11 +186,6 @@ def _parts(total: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor]:
     """Of sums over the batch: transitions, which come with the later label first, start and end."""
     d_start, d_end, rest = torch.split(total, [labels, labels, len(total) - 2 * labels])
     return rest.view(len(rest) // labels, labels).t(), d_start, d_end
-
-
-@cache
-def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
-    return torch.ones(1, device=device, dtype=dtype)
 
 
 def viterbi(

@@ -82,7 +82,7 @@ def backward_kernel(
     lengths, tags, t_row, t_step, alpha, weights, w_row, d_emissions, d_transitions, sums, scratch,
     steps, labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr,
-    held: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr,
+    held: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr, weighted: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a row, times its weight.
 
@@ -91,7 +91,9 @@ def backward_kernel(
     """
     row = tl.program_id(0).to(tl.int64)
     length = row_length(lengths, row, steps)
-    weight = tl.load(weights + row * w_row).to(dtype)
+    weight = tl.full([], 1.0, dtype)
+    if weighted:
+        weight = tl.load(weights + row * w_row).to(dtype)
     if tagged:  # from here on it is the gradient of -log p
         weight = -weight
     emissions += row * e_row

@@ -12,7 +12,6 @@ All sums are made in a fixed order, so that the same input gives the same bits. 
 are threads; they exchange through shared memory, once a step.
 """
 
-from functools import cache
 from math import gcd
 
 import torch
@@ -22,7 +21,7 @@ from trellis.inference.ctc import triton_kernels as kernels
 from trellis.inference.ctc.triton_walks import walk_in, walk_out
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["backward", "forward", "look", "unit_gradient"]
+__all__ = ["backward", "forward", "look"]
 
 _TILE = 1024  # elements that a program works on at once, 8 a thread
 _WARPS = 4  # of the kernels that are parallel over frames
@@ -85,10 +84,10 @@ def backward(
     log_norm: Tensor,
     alpha: Tensor,
     loss: Tensor,
-    weight: Tensor,
+    weight: Tensor | None,
     links: Tensor | None = None,
 ) -> Tensor:
-    """(T, B, V): weight[b] · d loss[b] / d input, in the type of the input.
+    """(T, B, V): weight[b] · d loss[b] / d input, in the type of the input; no weights are ones.
 
     0 behind the lengths, and in rows whose loss is infinite. `links` are those of `look`.
     """
@@ -103,33 +102,11 @@ def backward(
         programs, tiles = _tiles(input, width)
         launch(
             kernels.write_gradient, programs, input, targets, input_lengths, target_lengths, links,
-            log_norm, alpha, loss, weight, weight.stride(0), out, *input.stride()[:2],
-            *out.stride()[:2], frames, rows, width - 1, blank,
-            LOGITS=logits, ALIGN=_aligned(input, out), **tiles,
+            log_norm, alpha, loss, *((loss, 0) if weight is None else (weight, weight.stride(0))),
+            out, *input.stride()[:2], *out.stride()[:2], frames, rows, width - 1, blank,
+            LOGITS=logits, WEIGHTED=weight is not None, ALIGN=_aligned(input, out), **tiles,
         )  # fmt: skip
     return gradient if out is gradient else gradient.copy_(out)
-
-
-def unit_gradient(
-    input: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int,
-    logits: bool,
-    log_norm: Tensor,
-    alpha: Tensor,
-    loss: Tensor,
-    links: Tensor | None = None,
-) -> Tensor:
-    """`backward` with weights of one."""
-    given = (input, targets, input_lengths, target_lengths, blank, logits, log_norm, alpha, loss)
-    return backward(*given, _one(loss.device, loss.dtype).expand(len(loss)), links)
-
-
-@cache
-def _one(device: torch.device, dtype: torch.dtype) -> Tensor:
-    return torch.ones(1, device=device, dtype=dtype)
 
 
 def look(

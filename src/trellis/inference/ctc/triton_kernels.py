@@ -191,6 +191,7 @@ def write_gradient(
     blank,
     V: tl.constexpr,
     LOGITS: tl.constexpr,
+    WEIGHTED: tl.constexpr,
     ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -201,7 +202,9 @@ def write_gradient(
     s = length(target_lengths, b, S)
     live = live & (t < tl.where(tl.load(loss + b) == float("inf"), 0, T))
     like: tl.constexpr = occupied.dtype.element_ty
-    w = tl.load(weight + b * weight_b).to(like)
+    w = tl.full([], 1.0, like)
+    if WEIGHTED:
+        w = tl.load(weight + b * weight_b).to(like)
     row = _start(x, t, b, stride_t, stride_b, ALIGN)
     out = _start(gradient, t, b, gradient_t, gradient_b, ALIGN)
     high = tl.zeros([ROWS, 1], like)
