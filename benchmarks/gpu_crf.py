@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from gpu_ctc import attempt, graph, kernel_times, on_one_thread
+from gpu_ctc import attempt, graph, kernel_times, on_one_thread, warm_up
 from timing import Table
 from torch import Tensor
 
@@ -301,13 +301,8 @@ def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float
 
 
 def milliseconds(step: Callable[[], Any], patience: float = PATIENCE) -> float:
-    """Median between CUDA events after two calls to warm up; fewer repeats for slow ones."""
-    step()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    once = time.perf_counter() - begin
+    """Median between CUDA events of a warm step; fewer repeats for slow ones."""
+    once = warm_up(step)
     marks = []
     for _ in range(max(3, min(REPEATS, int(patience / once)))):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

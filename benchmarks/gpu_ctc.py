@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 REPEATS = 25
-WARM_UP = 5
+PAUSE = 0.3  # s: OpenMP's threads wait awake for 0.2 s
 BANDWIDTH = 4.3e12  # bytes/s of a copy on an H200
 STEP = 0.15e-6  # s of a step of the walks with 256 lanes, expected from the machine code
 
@@ -173,10 +174,22 @@ def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
     return relative, rough, exact
 
 
+def warm_up(step: Callable[[], Any]) -> float:
+    """Seconds of a step, after the threads of the checks have gone to sleep and this one is warm."""
+    time.sleep(PAUSE)
+    begin = last = time.perf_counter()
+    calls = 0
+    while calls < 2 or last - begin < PAUSE:
+        once, calls = last, calls + 1
+        step()
+        torch.cuda.synchronize()
+        last = time.perf_counter()
+    return last - once
+
+
 def milliseconds(step: Step) -> float:
     """Median of forward + backward."""
-    for _ in range(WARM_UP):
-        step()
+    warm_up(step)
     marks = []
     for _ in range(REPEATS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
