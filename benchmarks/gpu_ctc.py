@@ -175,7 +175,7 @@ def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
 
 
 def warm_up(step: Callable[[], Any]) -> float:
-    """Seconds of a step, after the threads of the checks have gone to sleep and this one is warm."""
+    """Seconds of a step that is warm, after the threads of earlier checks have gone to sleep."""
     time.sleep(PAUSE)
     begin = last = time.perf_counter()
     calls = 0
@@ -232,7 +232,7 @@ def kernel_times(step: Step) -> dict[str, float]:
             step()
         torch.cuda.synchronize()
     found = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
-    return {name: time for name, time in found.items() if time > 0}
+    return {name: spent for name, spent in found.items() if spent > 0}
 
 
 def expected(shape: Shape) -> dict[str, float]:
@@ -252,9 +252,9 @@ def expected(shape: Shape) -> dict[str, float]:
 def print_kernels(shape: Shape, step: Step) -> None:
     """Each kernel's time beside what was expected."""
     wanted = expected(shape)
-    for name, time in sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:8]:
+    for name, spent in sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:8]:
         limit = wanted.get(name)
-        print(f"    {time:9.1f} us  {name[:60]}" + (f"  (expected {limit:.0f})" if limit else ""))
+        print(f"    {spent:9.1f} us  {name[:60]}" + (f"  (expected {limit:.0f})" if limit else ""))
 
 
 def ahead(found: dict[str, float | None], way: str) -> float | None:
