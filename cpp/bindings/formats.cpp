@@ -1,9 +1,18 @@
 // Parts of other programs' files that are too slow to make in Python.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "cqdb.hpp"
+#include "tables.hpp"
+#include "weight_lines.hpp"
 
 namespace nb = nanobind;
 
@@ -33,9 +42,71 @@ Numpy<std::uint8_t> make_cqdb(Bytes data, Integers ends) {
   return to_array(std::move(made));
 }
 
+// The number of a string that is there before, or -1: string i is data[begin[i] : begin[i] + size[i]].
+std::int64_t repeated(Bytes data, Integers begin, Integers size) {
+  require(begin.shape(0) == size.shape(0) && begin.shape(0) < kNone, "one size a string");
+  const auto bytes = static_cast<std::int64_t>(data.shape(0));
+  const auto string = [&](std::size_t i) {
+    const char* text = reinterpret_cast<const char*>(data.data());
+    return std::string_view(text + begin.data()[i], static_cast<std::size_t>(size.data()[i]));
+  };
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> hashes(begin.shape(0));
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const std::int64_t at = begin.data()[i], length = size.data()[i];
+    require(0 <= at && 0 <= length && at <= bytes && length <= bytes - at,
+            "a string ends behind the data");
+    hashes[i] = {hash_bytes(string(i).data(), string(i).size()), static_cast<std::uint32_t>(i)};
+  }
+  const nb::gil_scoped_release release;
+  std::sort(hashes.begin(), hashes.end());
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    for (std::size_t j = i; j > 0 && hashes[j - 1].first == hashes[i].first; --j) {
+      if (string(hashes[j - 1].second) == string(hashes[i].second)) return hashes[i].second;
+    }
+  }
+  return -1;
+}
+
+// Weights as text, into arrays of Python's.
+class WeightReader {
+ public:
+  using Index = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  using Weight = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+  WeightReader(bool indexed, Index index, Weight weight)
+      : index_(std::move(index)),
+        weight_(std::move(weight)),
+        lines_(indexed, {index_.data(), index_.shape(0)}, {weight_.data(), weight_.shape(0)}) {
+    require(index_.shape(0) == weight_.shape(0), "one index a weight");
+  }
+
+  // What is wrong with a line, and the line; nothing if all are right.
+  std::pair<const char*, nb::bytes> feed(const nb::bytes& block) {
+    std::string_view wrong;
+    const auto fault = lines_.feed({block.c_str(), block.size()}, &wrong);
+    const char* const names[] = {"", "text", "order", "room"};
+    const bool none = fault == WeightLines::Fault::none;
+    return {names[static_cast<int>(fault)], nb::bytes(wrong.data(), none ? 0 : wrong.size())};
+  }
+  std::int64_t lines() const { return lines_.lines(); }
+  std::size_t kept() const { return lines_.kept(); }
+
+ private:
+  Index index_;
+  Weight weight_;
+  WeightLines lines_;
+};
+
 }  // namespace
 }  // namespace trellis
 
 void bind_formats(nb::module_& m) {
   m.def("make_cqdb", &trellis::make_cqdb, nb::arg("data"), nb::arg("ends"));
+  m.def("repeated", &trellis::repeated, nb::arg("data"), nb::arg("begin"), nb::arg("size"));
+  nb::class_<trellis::WeightReader>(m, "WeightReader")
+      .def(nb::init<bool, trellis::WeightReader::Index, trellis::WeightReader::Weight>(),
+           nb::arg("indexed"), nb::arg("index"), nb::arg("weight"))
+      .def("feed", &trellis::WeightReader::feed, nb::arg("block"))
+      .def_prop_ro("lines", &trellis::WeightReader::lines)
+      .def_prop_ro("kept", &trellis::WeightReader::kept);
 }

@@ -126,6 +126,8 @@ class NgramModel:
     counts: list[int]
     def __contains__(self, word: str) -> bool: ...
     def words(self) -> list[str]: ...
+    def start(self, bos: bool) -> int: ...
+    def step(self, state: int, word: str) -> tuple[float, int, bool]: ...
     def full_scores(
         self, words: list[str], bos: bool, eos: bool
     ) -> list[tuple[float, int, bool]]: ...
@@ -135,8 +137,8 @@ class ArpaReader:
     def feed(self, block: bytes) -> None: ...
     def finish(self) -> NgramModel: ...
 
-# ctc_words: words, starts, ends, acoustic, bonus
-_Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float]
+# ctc_words: words, starts, ends, acoustic, bonus, state
+_Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float, Any]
 
 class CtcWords:
     def __init__(
@@ -144,9 +146,10 @@ class CtcWords:
         pieces: list[tuple[str, bool, bool]],
         options: tuple[float, float, float, float, float, float, int, int, int],
         model: NgramModel | None,
-        foreign: Callable[[], Any] | None,
-        vocabulary: list[str],
+        foreign: Callable[[Any], Any] | None,
+        vocabulary: list[str] | None,
         hot_words: list[str],
+        bounded: bool,
     ) -> None: ...
     def allow(self, words: list[str], spellings: list[list[int]] | None) -> None: ...
     def decode_float32(
@@ -157,6 +160,7 @@ class CtcWords:
         only_best: bool,
         timed: bool,
         threads: int,
+        start: Any,
     ) -> list[list[_Transcript]]: ...
     def decode_float64(
         self,
@@ -166,6 +170,7 @@ class CtcWords:
         only_best: bool,
         timed: bool,
         threads: int,
+        start: Any,
     ) -> list[list[_Transcript]]: ...
 
 class CtcStreamFloat64:
@@ -273,6 +278,16 @@ class Extractor:
         keys: NDArray[np.uint32],
         edge_keys: NDArray[np.uint32],
     ) -> None: ...
+    def add_names(
+        self,
+        data: NDArray[np.uint8],
+        begin: _Integers,
+        size: _Integers,
+        which: _Integers,
+        literals: list[list[str]],
+        numbers: list[int],
+        edge: bool,
+    ) -> _Integers: ...
 
 class ItemSequence:
     def __init__(self, sequence: Any) -> None: ...
@@ -298,6 +313,14 @@ class Tagger:
 
 # formats
 def make_cqdb(data: NDArray[np.uint8], ends: _Integers) -> NDArray[np.uint8]: ...
+def repeated(data: NDArray[np.uint8], begin: _Integers, size: _Integers) -> int: ...
+
+class WeightReader:
+    lines: int
+    kept: int
+    def __init__(self, indexed: bool, index: _Integers, weight: _Doubles) -> None: ...
+    def feed(self, block: bytes) -> tuple[str, bytes]: ...
+
 
 # loglinear
 class Rows:
@@ -417,7 +440,7 @@ class LbfgsMemory:
 def subword_ids(
     words: list[str] | list[bytes], minn: int, maxn: int, bucket: int
 ) -> tuple[_Integers, NDArray[np.int32]]: ...
-def subwords(word: str, minn: int, maxn: int) -> list[str]: ...
+def subwords(word: str | bytes, minn: int, maxn: int) -> list[str]: ...
 def word_hashes(words: list[str] | list[bytes]) -> NDArray[np.uint32]: ...
 def word_ngram_ids(hashes: NDArray[np.uint32], longest: int, bucket: int) -> NDArray[np.int32]: ...
 

@@ -5,6 +5,7 @@ templates. All become a `CRF` like any other: it can be inspected, saved, and tr
 """
 
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from trellis.features.spec import Spec
 from trellis.features.vectorizer import ReadyFeatures
 from trellis.formats import crfpp, crfsuite
 from trellis.formats import wapiti as wapiti_file
-from trellis.formats.strings import pack_strings
+from trellis.formats.strings import Names, pack_strings
+from trellis.formats.text_models import TextModel
 from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
 from trellis.models.layout import Layout
@@ -25,10 +27,15 @@ from trellis.models.layout import Layout
 __all__ = ["HEADS", "from_crfsuite", "load_foreign", "save_crfsuite"]
 
 _SPARE = 1 << 16  # weights that names with several readings may add to any model
+_BLOCK = 1 << 18  # weights that are looked at together
 
 
 def load_foreign(path: str | os.PathLike[str], head: bytes, encoding: str = "utf-8") -> CRF | None:
     """The model of another program, by how its file begins; None if it is of none of them."""
+    if crfpp.is_binary(head):
+        raise FormatError(
+            f"{path}: a binary CRF++ model cannot be read: crf_learn -t writes one as text as well"
+        )
     reader = next((read for begin, read in HEADS.items() if head.startswith(begin)), None)
     if reader is None:
         return None
@@ -66,26 +73,13 @@ def _read_crfsuite(path: str | os.PathLike[str], encoding: str) -> CRF:
 
 
 def _read_crfpp(path: str | os.PathLike[str], encoding: str) -> CRF:
-    model = crfpp.read(path, encoding)
-    count = len(model.labels)
-    begins = np.concatenate([model.begin, model.edge_begin])
-    order = np.argsort(begins)
-    edge = order >= len(model.names)
-    sizes = np.where(edge, count * count, count)
-    kept = model.weights != 0
-    name = np.repeat(order.astype(np.int32), sizes)[kept]
-    first = np.repeat((begins[order] - np.where(edge, count, 0)).astype(np.int32), sizes)
-    cell = (np.arange(len(kept), dtype=np.int32) - first)[kept]
-    named = [_Named(model.names + model.edge_names, name, cell, model.weights[kept])]
-    spec, labels = templates.parse(model.templates), model.labels
-    del model, kept, name, first, cell  # a large model should not be in memory twice
-    return _of_names(spec, labels, named.pop())
+    found = [crfpp.read(path, encoding)]
+    return _of_names(templates.parse(found[0].templates), found)
 
 
 def _read_wapiti(path: str | os.PathLike[str], encoding: str) -> CRF:
-    model = wapiti_file.read(path, encoding)
-    named = _Named(model.observations, model.observation, model.cell, model.weights)
-    return _of_names(wapiti.parse(model.patterns), model.labels, named)
+    found = [wapiti_file.read(path, encoding)]
+    return _of_names(wapiti.parse(found[0].templates), found)
 
 
 HEADS: dict[bytes, Any] = {
@@ -95,69 +89,109 @@ HEADS: dict[bytes, Any] = {
 }
 """How the files of other programs begin, and what reads them."""
 
-_Sparse = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
 
+class _Share(NamedTuple):
+    """Weights that lie together: of which names, how many of each, for which cells."""
 
-class _Named(NamedTuple):
-    """Weights other than 0 of names: whose each one is, and for what."""
-
-    names: list[str]
-    name: NDArray[Any]
+    name: NDArray[np.int64]
+    size: NDArray[np.int64]
     cell: NDArray[Any]
-    """A label, or labels + a pair of labels."""
     weight: NDArray[np.float64]
 
 
-def _of_names(spec: Spec, labels: list[str], named: _Named) -> CRF:
-    """A CRF whose features are read off tokens by templates."""
-    count = len(labels)
-    plain = {"".join(t.literals) for t in spec.templates if t.edge and not t.parts}
-    bare = np.array([name in plain for name in named.names], np.bool_)
-    state = named.cell < count
-    bigram = ~state & bare[named.name]
-    pairs, place = np.unique(named.cell[bigram] - count, return_inverse=True)
-    bigrams = np.bincount(place, weights=named.weight[bigram], minlength=len(pairs))
-    parts: list[_Sparse] = []
-    names = []
-    for mine, shift in ((state, 0), (~state & ~bigram, count)):
-        own = named.name[mine]
-        alive = np.zeros(len(named.names), np.bool_)
-        alive[own] = True
-        names.append([named.names[i] for i in np.flatnonzero(alive)])
-        number = (np.cumsum(alive, dtype=np.int32) - 1)[own]
-        parts.append((number, named.cell[mine] - shift, named.weight[mine]))
-    del named, state, mine, own, number
-    features, *sources = from_names(spec, *names)
-    states, edges = map(_spread, parts, sources)
-    weights = [states[2], bigrams]
+def _of_names(spec: Spec, held: list[TextModel]) -> CRF:
+    """A CRF whose features are read off tokens by templates; takes the model out of the list."""
+    model = held.pop()
+    labels, names, count = model.labels, model.names, len(model.labels)
+    shift = np.where(model.states, count, 0)
+    first = np.searchsorted(model.number, model.begin)
+    middle = np.searchsorted(model.number, model.begin[:-1] + shift)
+    bare = _bare(spec, names)
+    pairs, bigrams = _bigrams(model, bare, middle, first[1:], shift)
+    sizes = first[1:] - middle
+    sizes[bare] = 0
+    states = _share(model, first[:-1], middle - first[:-1], model.begin[:-1], np.uint16)
+    edges = _share(model, middle, sizes, model.begin[:-1] + shift, np.int32)
+    del model, shift, first, middle, sizes  # a large model should not be in memory twice
+    features, *sources = from_names(spec, (names, states.name), (names, edges.name))
+    del names
+    states, edges = _spread(states, sources[0]), _spread(edges, sources[1])
     both: list[Any] = [None, None]
+    weights = [states.weight, bigrams]
     if features.has_edges:
-        counts = np.bincount(edges[0], minlength=features.edges)
-        both = [_begins(counts), edges[1].astype(np.int32)]
-        weights.append(edges[2])
-    layout = Layout(
-        count,
-        _begins(np.bincount(states[0], minlength=len(features))),
-        states[1].astype(np.uint16),
-        pairs.astype(np.int32),
-        *both,
-    )
+        both = [_begins(edges.size), edges.cell]
+        weights.append(edges.weight)
+    layout = Layout(count, _begins(states.size), states.cell, pairs.astype(np.int32), *both)
     return _fitted(CRF(spec), labels, features, layout, np.concatenate(weights))
 
 
-def _spread(part: _Sparse, name: NDArray[np.int64]) -> _Sparse:
+def _bare(spec: Spec, names: Names) -> NDArray[np.int64]:
+    """The names that read nothing: their pairs are the label bigrams of all positions."""
+    plain = {"".join(t.literals).encode() for t in spec.templates if t.edge and not t.parts}
+    short = np.flatnonzero(names.size <= max(map(len, plain), default=-1))
+    return np.array([i for i in short.tolist() if names.string(i) in plain], np.int64)
+
+
+def _bigrams(
+    model: TextModel, bare: NDArray[np.int64], begin: Any, end: Any, shift: Any
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Pairs of labels, ascending, and the weight of each."""
+    cells, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for i in bare:
+        own = slice(begin[i], end[i])
+        cells.append(model.number[own] - (model.begin[i] + shift[i]))
+        weights.append(model.weight[own])
+    pairs, place = np.unique(np.concatenate(cells), return_inverse=True)
+    sums: Any = np.bincount(place, weights=np.concatenate(weights), minlength=len(pairs))
+    return pairs, sums
+
+
+def _share(model: TextModel, at: Any, size: Any, zero: Any, dtype: Any) -> _Share:
+    """The weights ``at[i] … at[i] + size[i]`` of each name, of which cell 0 is number ``zero``."""
+    name = np.flatnonzero(size)
+    at, size, zero = at[name], size[name], zero[name]
+    total = int(size.sum())
+    whole = total == len(model.weight)  # all there are, one name after the other
+    weight = model.weight if whole else np.empty(total)
+    cell = np.empty(total, dtype)
+    for some, out in _blocks(size):
+        index = _ranges(at[some], size[some])
+        cell[out] = model.number[index] - np.repeat(zero[some], size[some])
+        if not whole:
+            weight[out] = model.weight[index]
+    return _Share(name, size, cell, weight)
+
+
+def _spread(share: _Share, source: NDArray[np.int64]) -> _Share:
     """Weights of names as weights of attributes, of which several may have one name."""
-    number, cell, weight = part
-    if len(name) == name[-1:].sum() + 1 and not np.any(np.diff(number) < 0):
-        return part  # each has one reading, and they are in order
-    order = np.argsort(number, kind="stable")
-    begins = _begins(np.bincount(number))
-    sizes = np.diff(begins)[name]
-    if sizes.sum() > 2 * len(weight) + _SPARE:
+    if len(source) == len(share.name):
+        return share  # each has one reading
+    begin = _begins(share.size)[source]
+    size = share.size[source]
+    total = int(size.sum())
+    if total > 2 * len(share.weight) + _SPARE:
         raise FormatError("too many of its features can be read in several ways")
-    at = np.repeat(begins[name] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
-    at = order[at]
-    return np.repeat(np.arange(len(name)), sizes), cell[at], weight[at]
+    cell, weight = np.empty(total, share.cell.dtype), np.empty(total)
+    for some, out in _blocks(size):
+        index = _ranges(begin[some], size[some])
+        cell[out], weight[out] = share.cell[index], share.weight[index]
+    return _Share(source, size, cell, weight)
+
+
+def _blocks(size: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
+    """So many at a time that they have about as many weights as fit a block; where these go."""
+    ends = np.cumsum(size)
+    first, begin = 0, 0
+    while first < len(size):
+        last = max(first + 1, int(np.searchsorted(ends, begin + _BLOCK, side="right")))
+        yield slice(first, last), slice(begin, int(ends[last - 1]))
+        first, begin = last, int(ends[last - 1])
+
+
+def _ranges(begin: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All of ``begin[i] … begin[i] + size[i]``, one after the other."""
+    ends = np.cumsum(size)
+    return np.repeat(begin - (ends - size), size) + np.arange(int(size.sum()))
 
 
 def _fitted(
