@@ -285,8 +285,10 @@ void bind_ctc_words(nb::module_& m) {
            nb::arg("pieces"), nb::arg("options"), nb::arg("model").none(), nb::arg("foreign").none(),
            nb::arg("vocabulary").none(), nb::arg("hot_words"), nb::arg("bounded"))
       .def("allow", &Words::allow, nb::arg("words"), nb::arg("spellings").none())
-      .def("decode_float32", &Words::decode<float>)
-      .def("decode_float64", &Words::decode<double>);
+      .def("decode_float32", &Words::decode<float>, nb::arg("batch"), nb::arg("logits"), nb::arg("k"),
+           nb::arg("only_best"), nb::arg("timed"), nb::arg("threads"), nb::arg("start").none())
+      .def("decode_float64", &Words::decode<double>, nb::arg("batch"), nb::arg("logits"), nb::arg("k"),
+           nb::arg("only_best"), nb::arg("timed"), nb::arg("threads"), nb::arg("start").none());
   trellis::bind_stream<float>(m, "CtcStreamFloat32");
   trellis::bind_stream<double>(m, "CtcStreamFloat64");
 }
