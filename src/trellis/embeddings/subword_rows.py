@@ -78,6 +78,14 @@ class SubwordRows:
         found = self._kept[place, 0] == buckets
         return words + self._kept[place[found], 1].astype(np.int64), found
 
+    def bucket_table(self) -> NDArray[np.int32] | None:
+        """The row of each bucket of a pruned file, -1 where it has none."""
+        if self._kept is None:
+            return None
+        rows = np.full(self.file.args.bucket, -1, np.int32)
+        rows[self._kept[:, 0]] = len(self.file.words) + self._kept[:, 1]
+        return rows
+
     def _batches(self, words: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
         """Words whose n-grams fit the memory, and where each batch begins."""
         kinds = max(1, self.file.args.maxn - max(self.file.args.minn, 1) + 1)
