@@ -62,7 +62,8 @@ class BeamSearchDecoderCTC:
         self._is_bpe = alphabet.is_bpe
         self._idx2vocab = dict(enumerate(alphabet.labels))
         self._model_key = os.urandom(16)
-        self._decoders: dict[Any, CTCDecoder] = {}
+        self._decoders: dict[Any, CTCDecoder] = {}  # by their options
+        self._decoders_of: Any = None  # the language model that they have
         BeamSearchDecoderCTC.model_container[self._model_key] = language_model
 
     # ---- the language model
@@ -90,7 +91,7 @@ class BeamSearchDecoderCTC:
 
     def cleanup(self) -> None:
         """Forget the language model of this decoder."""
-        self._decoders.clear()
+        self._decoders, self._decoders_of = {}, None
         BeamSearchDecoderCTC.model_container.pop(self._model_key, None)
 
     @property
@@ -101,7 +102,8 @@ class BeamSearchDecoderCTC:
             raise InputError("the language model of this decoder was cleaned up") from None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_decoders": {}}  # the core cannot be pickled, and is made again
+        # the core cannot be pickled, and is made again
+        return {**self.__dict__, "_decoders": {}, "_decoders_of": None}
 
     # ---- decoding
 
@@ -185,11 +187,13 @@ class BeamSearchDecoderCTC:
     ) -> CTCDecoder:
         """The decoder of these options, and of the language model as it is now."""
         lm = self._language_model
+        if lm is not self._decoders_of:
+            self._decoders, self._decoders_of = {}, lm
         model = _options(lm)
-        hot = read_hot_words(hotwords or None)
+        hot = read_hot_words(hotwords)
         weights = [v for name, v in model.items() if name not in ("lm", "vocabulary")]
         options = (beam_width, beam_prune_logp, token_min_logp, hotword_weight, *weights)
-        key = (id(lm), *hot, *map(repr, options))
+        key = (*hot, *map(repr, options))
         if key not in self._decoders:
             made = self._make(options[:3], hot, hotword_weight, model)
             if len(self._decoders) >= _KEPT:
