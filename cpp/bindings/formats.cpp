@@ -1,16 +1,19 @@
 // Parts of other programs' files that are too slow to make in Python.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "cqdb.hpp"
+#include "named_weights.hpp"
 #include "tables.hpp"
 #include "weight_lines.hpp"
 
@@ -97,12 +100,49 @@ class WeightReader {
   WeightLines lines_;
 };
 
+template <class Cell>
+using Cells = std::tuple<Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<Cell>>;  // name, size, cell
+template <class Cell>
+Cells<Cell> arrays(NamedCells<Cell>&& cells) {
+  return {to_array(std::move(cells.name)), to_array(std::move(cells.size)),
+          to_array(std::move(cells.cell))};
+}
+
+// The cells of labels, whose weights come to the front of `weight`; cells of pairs and their weights;
+// pairs without a name and their weights.
+std::tuple<Cells<std::uint16_t>, Cells<std::int32_t>, Numpy<double>, Numpy<std::int64_t>, Numpy<double>>
+split(Integers number, WeightReader::Weight weight, Integers begin, Bytes states, Bytes bare,
+      std::int64_t labels) {
+  const std::size_t names = states.shape(0), count = number.shape(0);
+  require(begin.shape(0) == names + 1 && bare.shape(0) == names, "names: sizes");
+  require(weight.shape(0) == count, "one number a weight");
+  require(0 < labels && labels < 1 << 15, "labels");
+  const std::int64_t *b = begin.data(), *n = number.data();
+  for (std::size_t i = 0; i < names; ++i) {
+    const std::int64_t most = labels + labels * labels;
+    require(b[i] <= b[i + 1] && b[i + 1] - b[i] <= most, "names: a beginning");
+  }
+  for (std::size_t k = 1; k < count; ++k) require(n[k - 1] < n[k], "numbers must ascend");
+  require(count == 0 || (b[0] <= n[0] && n[count - 1] < b[names]), "a number is of no name");
+  SplitWeights found;
+  {
+    const nb::gil_scoped_release release;
+    found = split_weights({{b, names + 1}, {states.data(), names}, {bare.data(), names}, labels},
+                          {n, count}, {weight.data(), count});
+  }
+  return {arrays(std::move(found.states)), arrays(std::move(found.edges)),
+          to_array(std::move(found.edge_weight)), to_array(std::move(found.pair)),
+          to_array(std::move(found.pair_weight))};
+}
+
 }  // namespace
 }  // namespace trellis
 
 void bind_formats(nb::module_& m) {
   m.def("make_cqdb", &trellis::make_cqdb, nb::arg("data"), nb::arg("ends"));
   m.def("repeated", &trellis::repeated, nb::arg("data"), nb::arg("begin"), nb::arg("size"));
+  m.def("split_weights", &trellis::split, nb::arg("number"), nb::arg("weight"), nb::arg("begin"),
+        nb::arg("states"), nb::arg("bare"), nb::arg("labels"));
   nb::class_<trellis::WeightReader>(m, "WeightReader")
       .def(nb::init<bool, trellis::WeightReader::Index, trellis::WeightReader::Weight>(),
            nb::arg("indexed"), nb::arg("index"), nb::arg("weight"))

@@ -315,6 +315,21 @@ class Tagger:
 def make_cqdb(data: NDArray[np.uint8], ends: _Integers) -> NDArray[np.uint8]: ...
 def repeated(data: NDArray[np.uint8], begin: _Integers, size: _Integers) -> int: ...
 
+def split_weights(
+    number: _Integers,
+    weight: _Doubles,
+    begin: _Integers,
+    states: NDArray[np.uint8],
+    bare: NDArray[np.uint8],
+    labels: int,
+) -> tuple[
+    tuple[_Integers, _Integers, NDArray[np.uint16]],
+    tuple[_Integers, _Integers, NDArray[np.int32]],
+    _Doubles,
+    _Integers,
+    _Doubles,
+]: ...
+
 class WeightReader:
     lines: int
     kept: int

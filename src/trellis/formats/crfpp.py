@@ -49,11 +49,12 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
         np.cumsum(np.where(states, len(labels), len(labels) ** 2), out=ends[1:])
         if not np.array_equal(begin[order], ends[:-1]) or int(ends[-1]) != maxid:
             raise FormatError("the numbers of its features do not fit each other, or its maxid")
+        found = names.names("features", order)
+        del begin, order, names
         number, weight = read_weights(file, maxid, indexed=False)
         weight *= factor
         if not np.isfinite(weight).all():
             raise FormatError(f"its cost-factor of {factor} makes weights infinite")
-        found = names.names("features", order)
         return TextModel(labels, templates, found, ends, states, number, weight)
 
 

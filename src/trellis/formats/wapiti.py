@@ -47,10 +47,10 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
         states, pairs = kind_of != _KINDS[1], kind_of != _KINDS[0]
         begin = np.zeros(len(kind_of) + 1, np.int64)
         np.cumsum(states * len(labels) + pairs * len(labels) ** 2, out=begin[1:])
+        found = names.names("observations")
         number, weight = read_weights(file, count, indexed=True)
         if len(number) and int(number[-1]) >= int(begin[-1]):
             raise FormatError(f"weight {number[-1]} is of no observation")
-        found = names.names("observations")
         return TextModel(labels, "\n".join(texts), found, begin, states, number, weight)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis import _core
 from trellis.errors import FormatError, InputError
 from trellis.features import templates, wapiti
 from trellis.features.names import from_names
@@ -91,7 +92,7 @@ HEADS: dict[bytes, Any] = {
 
 
 class _Share(NamedTuple):
-    """Weights that lie together: of which names, how many of each, for which cells."""
+    """Weights of names: of which, how many of each, and for which labels or pairs."""
 
     name: NDArray[np.int64]
     size: NDArray[np.int64]
@@ -101,65 +102,52 @@ class _Share(NamedTuple):
 
 def _of_names(spec: Spec, held: list[TextModel]) -> CRF:
     """A CRF whose features are read off tokens by templates; takes the model out of the list."""
-    model = held.pop()
-    labels, names, count = model.labels, model.names, len(model.labels)
-    shift = np.where(model.states, count, 0)
-    first = np.searchsorted(model.number, model.begin)
-    middle = np.searchsorted(model.number, model.begin[:-1] + shift)
-    bare = _bare(spec, names)
-    pairs, bigrams = _bigrams(model, bare, middle, first[1:], shift)
-    sizes = first[1:] - middle
-    sizes[bare] = 0
-    states = _share(model, first[:-1], middle - first[:-1], model.begin[:-1], np.uint16)
-    edges = _share(model, middle, sizes, model.begin[:-1] + shift, np.int32)
-    del model, shift, first, middle, sizes  # a large model should not be in memory twice
+    labels, names, states, edges, pairs, bigrams = _split(spec, held.pop())
     features, *sources = from_names(spec, (names, states.name), (names, edges.name))
-    del names
+    del names  # a large model should not be in memory twice
     states, edges = _spread(states, sources[0]), _spread(edges, sources[1])
     both: list[Any] = [None, None]
-    weights = [states.weight, bigrams]
+    rest = [bigrams]
     if features.has_edges:
         both = [_begins(edges.size), edges.cell]
-        weights.append(edges.weight)
-    layout = Layout(count, _begins(states.size), states.cell, pairs.astype(np.int32), *both)
-    return _fitted(CRF(spec), labels, features, layout, np.concatenate(weights))
+        rest.append(edges.weight)
+    layout = Layout(len(labels), _begins(states.size), states.cell, pairs, *both)
+    return _fitted(CRF(spec), labels, features, layout, _joined(states.weight, rest))
 
 
-def _bare(spec: Spec, names: Names) -> NDArray[np.int64]:
-    """The names that read nothing: their pairs are the label bigrams of all positions."""
+def _split(
+    spec: Spec, model: TextModel
+) -> tuple[list[str], Names, _Share, _Share, NDArray[np.int32], NDArray[np.float64]]:
+    """Labels, names, weights of labels, weights of pairs, bigrams and their weights."""
+    kinds = model.states.view(np.uint8), _bare(spec, model.names).view(np.uint8)
+    states, edges, edge_weight, pair, pair_weight = _core.split_weights(
+        model.number, model.weight, model.begin, *kinds, len(model.labels)
+    )
+    weight = model.weight
+    weight.resize(len(states[2]), refcheck=False)  # the others have been taken out of it
+    pairs, place = np.unique(pair, return_inverse=True)
+    bigrams: Any = np.bincount(place, weights=pair_weight, minlength=len(pairs))
+    both = _Share(*states, weight), _Share(*edges, edge_weight)
+    return model.labels, model.names, *both, pairs.astype(np.int32), bigrams
+
+
+def _bare(spec: Spec, names: Names) -> NDArray[np.bool_]:
+    """Which names read nothing: their pairs are the label bigrams of all positions."""
     plain = {"".join(t.literals).encode() for t in spec.templates if t.edge and not t.parts}
-    short = np.flatnonzero(names.size <= max(map(len, plain), default=-1))
-    return np.array([i for i in short.tolist() if names.string(i) in plain], np.int64)
+    found = np.zeros(len(names.size), np.bool_)
+    for i in np.flatnonzero(names.size <= max(map(len, plain), default=-1)).tolist():
+        found[i] = names.string(i) in plain
+    return found
 
 
-def _bigrams(
-    model: TextModel, bare: NDArray[np.int64], begin: Any, end: Any, shift: Any
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Pairs of labels, ascending, and the weight of each."""
-    cells, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
-    for i in bare:
-        own = slice(begin[i], end[i])
-        cells.append(model.number[own] - (model.begin[i] + shift[i]))
-        weights.append(model.weight[own])
-    pairs, place = np.unique(np.concatenate(cells), return_inverse=True)
-    sums: Any = np.bincount(place, weights=np.concatenate(weights), minlength=len(pairs))
-    return pairs, sums
-
-
-def _share(model: TextModel, at: Any, size: Any, zero: Any, dtype: Any) -> _Share:
-    """The weights ``at[i] … at[i] + size[i]`` of each name, of which cell 0 is number ``zero``."""
-    name = np.flatnonzero(size)
-    at, size, zero = at[name], size[name], zero[name]
-    total = int(size.sum())
-    whole = total == len(model.weight)  # all there are, one name after the other
-    weight = model.weight if whole else np.empty(total)
-    cell = np.empty(total, dtype)
-    for some, out in _blocks(size):
-        index = _ranges(at[some], size[some])
-        cell[out] = model.number[index] - np.repeat(zero[some], size[some])
-        if not whole:
-            weight[out] = model.weight[index]
-    return _Share(name, size, cell, weight)
+def _joined(first: NDArray[np.float64], rest: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """All weights in one array; the first, which is nearly all of it, is not copied."""
+    at = len(first)
+    first.resize(at + sum(map(len, rest)), refcheck=False)
+    for own in rest:
+        first[at : at + len(own)] = own
+        at += len(own)
+    return first
 
 
 def _spread(share: _Share, source: NDArray[np.int64]) -> _Share:
@@ -207,7 +195,9 @@ def _fitted(
 
 
 def _begins(counts: NDArray[Any]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    begins = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=begins[1:])
+    return begins
 
 
 # ---- for CRFsuite
