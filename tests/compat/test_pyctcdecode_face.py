@@ -427,3 +427,19 @@ def test_as_pyctcdecode(lm: str, call: dict[str, Any], model: dict[str, Any] | N
         for x in (LOGITS, DOUBTFUL):
             same_beams(found.decode_beams(x, **call), want.decode_beams(x, **call))
             assert found.decode(x, **call) == want.decode(x, **call)
+
+
+@pytest.mark.filterwarnings("default")
+def test_folders_of_pyctcdecode(lm: str, tmp_path: Path) -> None:
+    theirs, kenlm = pytest.importorskip("pyctcdecode"), pytest.importorskip("kenlm")
+    if theirs is ours:
+        pytest.skip("a face has taken its place")
+    assert kenlm.Model(lm).order == 2
+    folders = [tmp_path / "ours", tmp_path / "theirs"]
+    for library, other, folder in zip((ours, theirs), (theirs, ours), folders, strict=True):
+        folder.mkdir()
+        library.build_ctcdecoder(LABELS, lm, WORDS, alpha=0.8).save_to_dir(str(folder))
+        found = other.BeamSearchDecoderCTC.load_from_dir(str(folder)).decode_beams(LOGITS)
+        want = library.BeamSearchDecoderCTC.load_from_dir(str(folder)).decode_beams(LOGITS)
+        pair = (want, found) if library is ours else (found, want)
+        same_beams(*pair)
