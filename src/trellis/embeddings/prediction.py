@@ -49,7 +49,8 @@ class Predictor:
             p = self.probabilities(hidden)
             k = min(k, p.shape[1])
             # as floats of fastText: what differs less may come in another order in another batch
-            top = np.argsort(-p.astype(np.float32), axis=1, kind="stable")[:, :k]
+            single = -p.astype(np.float32)
+            top = np.argsort(single, axis=1, kind="stable")[:, :k] if k > 1 else _least(single)
             for own, probabilities, has in zip(
                 top, np.take_along_axis(p, top, 1), known, strict=True
             ):
@@ -73,12 +74,11 @@ class Predictor:
 
     def hidden(self, texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
         """The mean of each text's rows, and whether it has any."""
-        means, known = [], []
-        for ids in self.ids(texts):
-            known.append(len(ids) > 0)
-            rows = self.rows.rows(ids).astype(np.float64)
-            means.append(rows.mean(axis=0) if len(ids) else np.zeros(self.file.args.dim))
-        return np.array(means), np.array(known)
+        ids = list(self.ids(texts))
+        counts = np.array([len(own) for own in ids], np.int64)
+        begin = np.concatenate([[0], np.cumsum(counts)])
+        rows = np.concatenate(ids) if ids else np.empty(0, np.int64)
+        return self.rows.means(begin, rows).astype(np.float64), counts > 0
 
     def ids(self, texts: Texts) -> Iterator[NDArray[np.int64]]:
         """The input rows of each text: of its words, their characters and runs of them."""
@@ -108,3 +108,7 @@ class Predictor:
             )
         sides: tuple[Any, Any] = self._sides
         return sides
+
+
+def _least(rows: NDArray[np.float32]) -> NDArray[np.intp]:
+    return rows.argmin(axis=1)[:, None] if rows.shape[1] else np.empty((len(rows), 0), np.intp)

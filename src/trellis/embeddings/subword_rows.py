@@ -59,7 +59,7 @@ class SubwordRows:
         result = np.zeros((len(words), self.file.args.dim), np.float32)
         for first, batch in self._batches(words):
             begin, ids = self.ids(batch)
-            result[first : first + len(batch)] = self._means(begin, ids)
+            result[first : first + len(batch)] = self.means(begin, ids)
         return result
 
     def rows(self, ids: Ids) -> NDArray[np.float32]:
@@ -98,7 +98,8 @@ class SubwordRows:
         if first < len(words):
             yield first, words[first:]
 
-    def _means(self, begin: Ids, ids: Ids) -> NDArray[np.float32]:
+    def means(self, begin: Ids, ids: Ids) -> NDArray[np.float32]:
+        """The mean of the rows ``ids[begin[i] : begin[i + 1]]`` for each i, zero of none."""
         counts = np.diff(begin)
         begin = begin[:-1][counts > 0]
         sums = np.zeros((len(begin), self.file.args.dim), np.float32)

@@ -286,11 +286,11 @@ class _FastText:
         """Words, the end of the line among them, and numbers of labels."""
         words: list[bytes] = []
         labels: list[int] = []
-        prefix = encoded(self.label, "label")
+        prefix, index, known = encoded(self.label, "label"), self._label_index, self._rows.index
         for token in tokens(line):
-            if token in self._label_index:
-                labels.append(self._label_index[token])
-            elif token in self._rows.index or not token.startswith(prefix):
+            if token in index:
+                labels.append(index[token])
+            elif not token.startswith(prefix) or token in known:
                 words.append(token)
             if token == END:
                 break
