@@ -30,7 +30,7 @@ class KeyedVectors(Vectors):
     >>> wv.add_vector("man", [3, 0])
     1
     >>> wv.set_vecattr("man", "count", 7)
-    >>> len(wv), wv.get_vecattr("man", "count"), round(wv.similarity("king", "man"), 4)
+    >>> len(wv), int(wv.get_vecattr("man", "count")), round(wv.similarity("king", "man"), 4)
     (2, 7, 0.9487)
     """
 
