@@ -35,19 +35,43 @@ class Suite(NamedTuple):
     needs: tuple[str, ...] = ()
     """What else its tests import."""
     options: tuple[str, ...] = ()
+    tests: str = "tests"
+    """Where they are in the package."""
+    driver: str = ""
+    """A test file of ours, where the package's own have to be called."""
 
+
+FASTTEXT = """import fasttext
+
+fasttext.__path__.append("{place}")  # has its folder of tests
+from fasttext.tests import gen_tests, gen_unit_tests
+
+TestFastTextUnitPy, TestFastTextPy = gen_unit_tests(), gen_tests("data")
+"""
 
 SUITES = (
     Suite("python-crfsuite", "0.9.12", ("pycrfsuite",), options=("--doctest-modules",)),
     Suite("sklearn-crfsuite", "0.5.0", ("pycrfsuite", "sklearn_crfsuite")),
     Suite("pytorch-crf", "0.7.2", ("torchcrf",)),
+    Suite("pyctcdecode", "0.5.0", ("pyctcdecode",), tests="pyctcdecode/tests"),
+    Suite(
+        "fasttext",
+        "0.9.3",
+        ("fasttext",),
+        tests="python/fasttext_module/fasttext/tests",
+        driver=FASTTEXT,
+    ),
     Suite("usaddress", "0.5.16", ("pycrfsuite",), ("usaddress", "parserator")),
     Suite("probablepeople", "0.5.6", ("pycrfsuite",), ("probablepeople", "parserator")),
 )
 PROGRAMS = ("usaddress", "probablepeople")
 
-NO_TESTS = {"pytorch-crf": "its source package has no tests"}
+NO_TESTS = {
+    "pytorch-crf": "its source package has no tests",
+    "pyctcdecode": "its source package, and its wheel, have the data of its tests and no tests",
+}
 CANNOT = {
+    "fasttext": {"test_sup_": "needs a data set that its source package leaves out"},
     "usaddress": {
         "test_labeling": "reads measure_performance/test_data, which its source package leaves out",
     },
@@ -114,18 +138,21 @@ def _same(file: str, suite: Suite) -> bool:
 def run_suite(suite: Suite, python: str, folder: Path) -> int:
     """How many tests failed that should not."""
     source = unpacked(suite, python, folder)
-    if not (source / "tests").exists():
+    if not any((source / suite.tests).rglob("test*.py")):
         print(f"{suite.package} {suite.version}: {NO_TESTS[suite.package]}", flush=True)
         return 0
     pip(python, "install", "-q", "pytest", *suite.needs)
     place = folder / "run" / suite.package
     shutil.rmtree(place, ignore_errors=True)
-    shutil.copytree(source / "tests", place / "tests")
+    shutil.copytree(source / suite.tests, place / "tests")
+    if suite.driver:
+        (place / "test_driver.py").write_text(suite.driver.format(place=place))
+    (place / "pytest.ini").write_text("[pytest]\n")  # or the settings of this repository would hold
     report = place / "report.xml"
     plugin = ["-p", "compat_alias", "-p", "no:cacheprovider", f"--junit-xml={report}"]
     # tests that the original is known to fail, or to crash in, must pass as well
     how = ["-q", "--runxfail", "--continue-on-collection-errors", *plugin, *suite.options]
-    command = [python, "-m", "pytest", *how, "tests"]
+    command = [python, "-m", "pytest", *how, "test_driver.py" if suite.driver else "tests"]
     own = {"PYTHONPATH": str(HERE), "TRELLIS_FACES": ",".join(suite.faces)}
     done = subprocess.run(
         command, cwd=place, env=os.environ | own, capture_output=True, text=True, check=False

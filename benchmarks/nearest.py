@@ -35,7 +35,7 @@ def both(rows: int) -> tuple[Vectors, KeyedVectors]:
 def check(ours: Vectors, peer: KeyedVectors) -> None:
     """Raise unless the answers agree, one by one and in a batch."""
     words = ours.words[7:4000:400]
-    for word, batch in zip(words, ours.most_similar(words, K), strict=True):
+    for word, batch in zip(words, ours.nearest_each(words, K), strict=True):
         theirs = peer.most_similar(word, topn=K)
         for found in (ours.nearest(word, K), batch):
             away = [abs(near.score - score) for near, (_, score) in zip(found, theirs, strict=True)]
@@ -56,7 +56,7 @@ def search_section(quick: bool) -> list[Table]:
     for size in BATCHES:
         name = f"ours, {size} at once"
         sizes[name] = size
-        cases.append(Case(name, lambda n=size: ours.most_similar(ours.words[:n], K), most=3))
+        cases.append(Case(name, lambda n=size: ours.nearest_each(ours.words[:n], K), most=3))
     times = time_alternating(cases, 5 if quick else 9, pause=0.02)
     table = Table(
         f"The {K} nearest of {rows:,} x {COLUMNS}, two threads, ms a query",

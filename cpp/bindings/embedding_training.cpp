@@ -224,19 +224,20 @@ class Trainer {
                                   const Vector<std::uint32_t>& hash, int word_ngrams,
                                   std::int64_t buckets, std::int64_t first_bucket, std::int64_t first,
                                   std::int64_t last, double first_rate, double last_rate, double seen,
-                                  double total, std::uint64_t seed, std::int64_t loss_every,
-                                  int threads) {
+                                  double total, std::uint64_t seed, std::int64_t loss_every, int threads,
+                                  const std::optional<Vector<std::int32_t>>& bucket_row) {
     check_run(corpus, first, last, loss_every, threads);
     const auto rows = static_cast<std::int64_t>(input_.shape(0));
     const auto types = static_cast<std::int64_t>(corpus.types().size());
     require(static_cast<std::int64_t>(corpus.largest_number()) < types && size(begin) == types + 1 &&
                 leads(begin, size(row)) && within(row, 0, rows) && size(label) == types &&
-                within(label, -1, model_.words) && size(hash) == types,
+                within(label, -2, model_.words) && size(hash) == types,
             "the types of the corpus do not fit");
-    require(word_ngrams <= 1 || (buckets > 0 && first_bucket >= 0 && first_bucket + buckets <= rows),
-            "the buckets of word n-grams do not fit");
+    const bool placed = bucket_row ? size(*bucket_row) == buckets && within(*bucket_row, -1, rows)
+                                   : first_bucket >= 0 && first_bucket + buckets <= rows;
+    require(word_ngrams <= 1 || (buckets > 0 && placed), "the buckets of word n-grams do not fit");
     const TypeRows knows{begin.data(), row.data(), label.data(), hash.data(),
-                         word_ngrams,  buckets,    first_bucket};
+                         word_ngrams,  buckets,    first_bucket, pointer(bucket_row)};
     const nb::gil_scoped_release release;
     const Report report = training_->texts(
         corpus, knows, first, last, {first_rate, last_rate, seen, total}, seed, loss_every, threads);
@@ -365,5 +366,5 @@ void bind_embedding_training(nb::module_& m) {
            nb::arg("label"), nb::arg("hash"), nb::arg("word_ngrams"), nb::arg("buckets"),
            nb::arg("first_bucket"), nb::arg("first"), nb::arg("last"), nb::arg("first_rate"),
            nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"), nb::arg("seed"),
-           nb::arg("loss_every"), nb::arg("threads"));
+           nb::arg("loss_every"), nb::arg("threads"), nb::arg("bucket_row").none() = nb::none());
 }

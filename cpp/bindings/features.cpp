@@ -15,6 +15,7 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "extractor.hpp"
+#include "name_cuts.hpp"
 #include "python_text.hpp"
 #include "thread_pool.hpp"
 
@@ -153,7 +154,60 @@ class Extractor {
     extractor_->freeze(values_.size());
   }
 
+  // New attributes for names that other programs know them by: name i is data[begin[i] : begin[i] +
+  // size[i]], and those numbered in `which` are taken. `literals` are those of all templates, `numbers`
+  // of these the ones to try. For each attribute, which of the names it is one reading of.
+  Numpy<std::int64_t> add_names(const In<std::uint8_t>& data, const In<std::int64_t>& begin,
+                                const In<std::int64_t>& size, const In<std::int64_t>& which,
+                                const std::vector<NameCuts::Literals>& literals,
+                                const std::vector<std::uint32_t>& numbers, bool edge) {
+    KeyTable& table = edge ? extractor_->edges() : extractor_->attributes();
+    const auto stride = static_cast<std::size_t>(table.stride());
+    for (const auto& own : literals) require(own.size() <= stride, "literals: too many");
+    require(size.shape(0) == begin.shape(0), "one size a name");
+    const auto count = static_cast<std::int64_t>(which.shape(0));
+    std::vector<std::int64_t> source;
+    std::vector<std::uint32_t> key(stride);
+    NameCuts cuts(literals, numbers);
+    table.reserve(table.size() + static_cast<std::size_t>(count));
+    source.reserve(static_cast<std::size_t>(count));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::string_view name = string_at(data, begin, size, which.data()[i]);
+      const std::size_t found = cuts.each(name, [&](std::uint32_t n, const auto& values) {
+        std::fill(key.begin(), key.end(), kNone);
+        key[0] = n;
+        for (std::size_t p = 0; p < values.size(); ++p) key[p + 1] = values_.intern(values[p]);
+        const std::uint32_t before = table.size();
+        if (table.intern(key.data(), table.hash(key.data())) != before)
+          throw std::invalid_argument("two features have the name " + NameCuts::quoted(name));
+        source.push_back(i);
+      });
+      if (found == 0) {
+        throw std::invalid_argument(NameCuts::quoted(name) + " is of none of the " +
+                                    std::to_string(numbers.size()) + " templates");
+      }
+      if (static_cast<std::int64_t>(source.size()) > 2 * (i + 1) + kSpareReadings) {
+        throw std::invalid_argument("too many names, up to " + NameCuts::quoted(name) +
+                                    ", can be read in several ways");
+      }
+    }
+    extractor_->freeze(values_.size());
+    return to_array(std::move(source));
+  }
+
  private:
+  static constexpr std::int64_t kSpareReadings = 1 << 16;  // beyond two for each name
+
+  static std::string_view string_at(const In<std::uint8_t>& data, const In<std::int64_t>& begin,
+                                    const In<std::int64_t>& size, std::int64_t i) {
+    const auto bytes = static_cast<std::int64_t>(data.shape(0));
+    require(0 <= i && i < static_cast<std::int64_t>(begin.shape(0)), "no such name");
+    const std::int64_t at = begin.data()[i], length = size.data()[i];
+    require(0 <= at && 0 <= length && at <= bytes && length <= bytes - at,
+            "a name ends behind the data");
+    return {reinterpret_cast<const char*>(data.data()) + at, static_cast<std::size_t>(length)};
+  }
+
   static RowArrays arrays(RowsOut&& rows) {
     return {to_array(std::move(rows.begin)), to_array(std::move(rows.id))};
   }
@@ -317,6 +371,8 @@ void bind_features(nb::module_& m) {
       .def("keys", &Extractor::keys, nb::arg("edge"))
       .def("strings", &Extractor::strings, nb::arg("raw"))
       .def("restore", &Extractor::restore)
+      .def("add_names", &Extractor::add_names, nb::arg("data"), nb::arg("begin"), nb::arg("size"),
+           nb::arg("which"), nb::arg("literals"), nb::arg("numbers"), nb::arg("edge"))
       .def_prop_ro("attributes", &Extractor::attributes)
       .def_prop_ro("edge_attributes", &Extractor::edge_attributes)
       .def_prop_ro("key_size", &Extractor::key_size);

@@ -43,6 +43,15 @@ std::vector<std::string> words(const NgramModel& model) {
   return all;
 }
 
+// log10 p(word | state), the state behind it, and whether the model has the word.
+std::tuple<double, NgramModel::State, bool> step(const NgramModel& model, NgramModel::State state,
+                                                 const std::string& word) {
+  require(model.is_state(state), "no state of this language model");
+  const std::uint32_t id = model.find(word);
+  const NgramModel::Score found = model.score(state, id);
+  return {found.log10, found.next, !model.is_unknown(id)};
+}
+
 // Once finished, or after an error, there is nothing left to read into.
 class Reader {
  public:
@@ -74,6 +83,9 @@ void bind_ngram(nb::module_& m) {
       .def("__contains__", [](const NgramModel& model,
                               const std::string& word) { return !model.is_unknown(model.find(word)); })
       .def("words", &trellis::words)
+      .def("start", [](const NgramModel& model,
+                       bool bos) { return bos ? model.begin_state() : NgramModel::kNoContext; })
+      .def("step", &trellis::step, nb::arg("state"), nb::arg("word"))
       .def("full_scores", &trellis::full_scores, nb::arg("words"), nb::arg("bos"), nb::arg("eos"));
   nb::class_<trellis::Reader>(m, "ArpaReader")
       .def(nb::init<>())

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,12 @@ class CtcTextTree {
     const History& h = histories_[n.history];
     const std::uint64_t context = model_ == nullptr ? h.word : h.state;
     return mix(mix(context ^ kMixA, kMixB) ^ n.spelling, kMixA ^ static_cast<std::uint32_t>(n.label));
+  }
+
+  // The most that a label can add to a score.
+  double most_gain() const {
+    const bool bounded = model_ == nullptr || !model_->scores_beginnings();
+    return bounded ? words_.most_gain() : std::numeric_limits<double>::infinity();
   }
 
   // Where a label leads; kNone if the lexicon has no such word, or it is not there and is not to be
@@ -247,6 +254,8 @@ class CtcTextTree {
     const auto fresh = static_cast<std::uint32_t>(nodes_.size());
     nodes_.push_back({parent, kNone, kNone, 0, from, label, above.history, place, kNone, letters, 0, -1,
                       spelling | 1, bonus});
+    if (model_ != nullptr && model_->scores_beginnings() && letters > 0 && place.hot == kNone)
+      nodes_[fresh].bonus = histories_[above.history].bonus + model_->beginning(begun(fresh));
     link(fresh);
     return fresh;
   }

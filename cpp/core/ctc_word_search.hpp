@@ -22,6 +22,7 @@ struct CtcTranscript {
   std::vector<std::int32_t> labels;  // without boundaries: one way to write the words
   std::vector<std::int32_t> sizes;   // labels of each word
   double acoustic, bonus;            // log p(text | frames), and what its words add
+  WordModel::State state;            // the language model's, behind the last word
 
   double score() const { return acoustic + bonus; }
 };
@@ -90,7 +91,8 @@ class CtcWordSearch {
     for (const Final& f : found) {
       if (static_cast<std::int64_t>(out.size()) == k) break;
       if (f.score() < found[0].score() + words_.options().prune) break;
-      CtcTranscript best{tree_.words(f.history), {}, {}, f.acoustic, f.bonus};
+      const WordModel::State state = tree_.history(f.history).state;
+      CtcTranscript best{tree_.words(f.history), {}, {}, f.acoustic, f.bonus, state};
       tree_.spell(f.node, &best.labels, &best.sizes);
       out.push_back(std::move(best));
     }
@@ -162,7 +164,7 @@ class CtcWordSearch {
   }
 
   void extend() {
-    const double gain = words_.most_gain();
+    const double gain = tree_.most_gain();
     const auto space = static_cast<std::int32_t>(words_.options().space);
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];

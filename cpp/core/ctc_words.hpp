@@ -37,20 +37,37 @@ class WordModel {
   // `id` is the word's number in the vocabulary that the decoder was made with, or kNone.
   virtual Score score(State state, std::uint32_t id, std::string_view word) = 0;
   virtual double end(State state) = 0;  // log10 p(</s> | state)
+
+  // A model may have a score of its own for a word that has only begun.
+  virtual bool scores_beginnings() const { return false; }
+  virtual double beginning(std::string_view) { return 0.0; }
 };
 
 class NgramWords : public WordModel {
  public:
-  explicit NgramWords(const NgramModel& model) : model_(model) {}
-  State begin() override { return model_.begin_state(); }
-  Score score(State state, std::uint32_t id, std::string_view) override {
-    const NgramModel::Score found = model_.score(state, id);
-    return {found.log10, found.next, !model_.is_unknown(id)};
+  // Words come by their number in a vocabulary: `numbers` says which words of the model these are; if it
+  // is null they are all words of the model, and if it is empty any of these is known. Texts begin with
+  // `start`, and end with </s> if `ends`.
+  NgramWords(const NgramModel& model, State start, bool ends,
+             const std::vector<std::uint32_t>* numbers = nullptr)
+      : model_(model), start_(start), ends_(ends), numbers_(numbers) {}
+  State begin() override { return start_; }
+  Score score(State state, std::uint32_t id, std::string_view word) override {
+    // a word may be in the model and not in the vocabulary
+    const std::uint32_t own = id == kNone           ? model_.find(word)
+                              : numbers_ == nullptr ? id
+                                                    : (*numbers_)[id];
+    const bool open = numbers_ == nullptr || numbers_->empty();
+    const NgramModel::Score found = model_.score(state, own);
+    return {found.log10, found.next, (open || id != kNone) && !model_.is_unknown(own)};
   }
-  double end(State state) override { return model_.score(state, model_.end()).log10; }
+  double end(State state) override { return ends_ ? model_.score(state, model_.end()).log10 : 0.0; }
 
  private:
   const NgramModel& model_;
+  const State start_;
+  const bool ends_;
+  const std::vector<std::uint32_t>* numbers_;
 };
 
 struct CtcWordOptions {
@@ -71,10 +88,15 @@ class CtcWords {
  public:
   static constexpr double kLetters = 6.0;  // an unknown word that is longer costs more
 
-  // `vocabulary` are the words of the language model, by their number there; empty if it has no list.
+  // `vocabulary` are the words of the language model, by their number there; empty if it has no list,
+  // unless it is `closed`: then there are no other words.
   CtcWords(const CtcWordOptions& options, std::vector<CtcPiece> pieces, bool has_model,
-           std::span<const std::string_view> vocabulary, std::span<const std::string_view> hot_words)
-      : options_(options), pieces_(std::move(pieces)), has_model_(has_model) {
+           std::span<const std::string_view> vocabulary, std::span<const std::string_view> hot_words,
+           bool closed = false)
+      : options_(options),
+        pieces_(std::move(pieces)),
+        has_model_(has_model),
+        closed_(closed || !vocabulary.empty()) {
     for (CtcPiece& piece : pieces_) piece.letters = static_cast<int>(utf8_count(piece.text));
     vocabulary_ = trie_of(vocabulary);
     hot_ = trie_of(hot_words);
@@ -124,7 +146,7 @@ class CtcWords {
   double begun(const Place& place, int letters) const {
     if (letters == 0) return 0.0;
     if (place.hot != kNone) return options_.hot_weight * letters / shortest_hot_[place.hot];
-    if (!has_model_ || vocabulary_.empty() || place.vocabulary != kNone) return 0.0;
+    if (!has_model_ || !closed_ || place.vocabulary != kNone) return 0.0;
     return options_.unknown * (letters > kLetters ? letters / kLetters : 1.0);
   }
 
@@ -163,7 +185,7 @@ class CtcWords {
 
   CtcWordOptions options_;
   std::vector<CtcPiece> pieces_;
-  bool has_model_, constrained_ = false, by_label_ = false;
+  bool has_model_, closed_, constrained_ = false, by_label_ = false;
   TextTrie vocabulary_, hot_, written_;
   LabelTrie spelt_;
   std::vector<std::uint32_t> shortest_hot_;

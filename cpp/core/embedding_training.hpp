@@ -75,11 +75,12 @@ class EmbeddingScratch {
 struct TypeRows {
   const std::int64_t* begin;  // the input rows of type i are row[begin[i] .. begin[i + 1])
   const std::int32_t* row;
-  const std::int32_t* label;  // its number if the type is a label, else -1
+  const std::int32_t* label;  // its number if the type is a label, -1 for words, -2 for nothing at all
   const std::uint32_t* hash;  // for word n-grams
   int word_ngrams;
   std::int64_t buckets;
-  std::int64_t first_bucket;  // the row of bucket 0
+  std::int64_t first_bucket;       // the row of bucket 0
+  const std::int32_t* bucket_row;  // or, in a pruned model, the row of each bucket, -1 if it has none
 };
 
 // The learning rate falls linearly with the words seen: `seen` of `total` before this run.
@@ -206,6 +207,7 @@ class EmbeddingTraining {
   static void add_type(const TypeRows& types, std::int32_t type, std::vector<std::int32_t>& rows,
                        std::vector<std::int32_t>& labels, std::vector<std::uint32_t>& hashes) {
     if (types.label[type] >= 0) return labels.push_back(types.label[type]);
+    if (types.label[type] < -1) return;
     rows.insert(rows.end(), types.row + types.begin[type], types.row + types.begin[type + 1]);
     if (types.word_ngrams > 1) hashes.push_back(types.hash[type]);
   }
@@ -215,7 +217,11 @@ class EmbeddingTraining {
     if (types.word_ngrams <= 1) return;
     for_each_word_ngram(hashes.data(), static_cast<std::int64_t>(hashes.size()), types.word_ngrams,
                         static_cast<std::uint64_t>(types.buckets), [&](std::int32_t bucket) {
-                          rows.push_back(static_cast<std::int32_t>(types.first_bucket + bucket));
+                          const std::int32_t row =
+                              types.bucket_row != nullptr
+                                  ? types.bucket_row[bucket]
+                                  : static_cast<std::int32_t>(types.first_bucket + bucket);
+                          if (row >= 0) rows.push_back(row);
                         });
   }
 

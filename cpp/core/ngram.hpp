@@ -38,6 +38,7 @@ class NgramModel {
   std::string_view word(std::uint32_t id) const { return words_.string(id); }
 
   std::uint32_t find(std::string_view word) const { return words_.find(word); }
+  bool is_state(State state) const { return state == kNoContext || state < log10_.size(); }
   std::uint32_t unknown() const { return unknown_; }
   bool is_unknown(std::uint32_t word) const { return word == kNone || word == unknown_; }
   std::uint32_t end() const { return end_; }

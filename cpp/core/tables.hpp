@@ -75,6 +75,12 @@ class Slots {
     }
   }
 
+  // Room for so many entries: a table that is about to be large is not copied on its way.
+  template <class HashOf>
+  void reserve(std::size_t entries, const HashOf& hash_of) {
+    while (slots_.size() < 2 * entries) grow(hash_of);
+  }
+
   // For an entry that find() has not found.
   template <class HashOf>
   std::uint32_t insert(std::uint64_t hash, const HashOf& hash_of) {
@@ -174,6 +180,10 @@ class StringTable {
 class KeyTable {
  public:
   explicit KeyTable(int stride = 1) : stride_(stride) {}
+  void reserve(std::size_t entries) {
+    keys_.reserve(entries * static_cast<std::size_t>(stride_));
+    slots_.reserve(entries, [this](std::uint32_t id) { return hash(key(id)); });
+  }
   int stride() const { return stride_; }
   std::uint32_t size() const { return slots_.size(); }
   const std::uint32_t* key(std::uint32_t id) const { return keys_.data() + std::size_t{id} * stride_; }

@@ -112,7 +112,7 @@ std::vector<CtcTimedTranscript> decode(const Alphabet& alphabet, const Setting& 
   for (std::uint32_t w = 0; setting.model && w < m.vocabulary(); ++w) vocabulary.push_back(m.word(w));
   CtcWords words(setting.options, alphabet.pieces, setting.model, vocabulary, views(setting.hot));
   if (!setting.lexicon.empty()) words.allow({setting.lexicon.begin(), setting.lexicon.end()});
-  NgramWords model(m);
+  NgramWords model(m, m.begin_state(), true);
   CtcWordSearch search(words, kernels().ctc, many_nodes);
   search.begin(setting.model ? &model : nullptr, only_best);
   CtcWordDecoder<double> decoder(words, search, kernels().ctc, false);
@@ -201,7 +201,7 @@ void check_spellings(const NgramModel& m) {
   for (std::uint32_t w = 0; w < m.vocabulary(); ++w) vocabulary.push_back(m.word(w));
   CtcWords words(options, alphabet.pieces, true, vocabulary, {});
   words.allow({"b", "a", "ab"}, {{2}, {2}, {3, 2}});
-  NgramWords model(m);
+  NgramWords model(m, m.begin_state(), true);
   CtcWordSearch search(words, kernels().ctc);
   search.begin(&model, false);
   CtcWordDecoder<double> decoder(words, search, kernels().ctc, true);

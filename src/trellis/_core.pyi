@@ -156,6 +156,8 @@ class NgramModel:
     counts: list[int]
     def __contains__(self, word: str) -> bool: ...
     def words(self) -> list[str]: ...
+    def start(self, bos: bool) -> int: ...
+    def step(self, state: int, word: str) -> tuple[float, int, bool]: ...
     def full_scores(
         self, words: list[str], bos: bool, eos: bool
     ) -> list[tuple[float, int, bool]]: ...
@@ -165,8 +167,8 @@ class ArpaReader:
     def feed(self, block: bytes) -> None: ...
     def finish(self) -> NgramModel: ...
 
-# ctc_words: words, starts, ends, acoustic, bonus
-_Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float]
+# ctc_words: words, starts, ends, acoustic, bonus, state
+_Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float, Any]
 
 class CtcWords:
     def __init__(
@@ -174,9 +176,10 @@ class CtcWords:
         pieces: list[tuple[str, bool, bool]],
         options: tuple[float, float, float, float, float, float, int, int, int],
         model: NgramModel | None,
-        foreign: Callable[[], Any] | None,
-        vocabulary: list[str],
+        foreign: Callable[[Any], Any] | None,
+        vocabulary: list[str] | None,
         hot_words: list[str],
+        bounded: bool,
     ) -> None: ...
     def allow(self, words: list[str], spellings: list[list[int]] | None) -> None: ...
     def decode_float32(
@@ -187,6 +190,7 @@ class CtcWords:
         only_best: bool,
         timed: bool,
         threads: int,
+        start: Any,
     ) -> list[list[_Transcript]]: ...
     def decode_float64(
         self,
@@ -196,6 +200,7 @@ class CtcWords:
         only_best: bool,
         timed: bool,
         threads: int,
+        start: Any,
     ) -> list[list[_Transcript]]: ...
 
 class CtcStreamFloat64:
@@ -303,6 +308,16 @@ class Extractor:
         keys: NDArray[np.uint32],
         edge_keys: NDArray[np.uint32],
     ) -> None: ...
+    def add_names(
+        self,
+        data: NDArray[np.uint8],
+        begin: _Integers,
+        size: _Integers,
+        which: _Integers,
+        literals: list[list[str]],
+        numbers: list[int],
+        edge: bool,
+    ) -> _Integers: ...
 
 class ItemSequence:
     def __init__(self, sequence: Any) -> None: ...
@@ -328,6 +343,29 @@ class Tagger:
 
 # formats
 def make_cqdb(data: NDArray[np.uint8], ends: _Integers) -> NDArray[np.uint8]: ...
+def repeated(data: NDArray[np.uint8], begin: _Integers, size: _Integers) -> int: ...
+
+def split_weights(
+    number: _Integers,
+    weight: _Doubles,
+    begin: _Integers,
+    states: NDArray[np.uint8],
+    bare: NDArray[np.uint8],
+    labels: int,
+) -> tuple[
+    tuple[_Integers, _Integers, NDArray[np.uint16]],
+    tuple[_Integers, _Integers, NDArray[np.int32]],
+    _Doubles,
+    _Integers,
+    _Doubles,
+]: ...
+
+class WeightReader:
+    lines: int
+    kept: int
+    def __init__(self, indexed: bool, index: _Integers, weight: _Doubles) -> None: ...
+    def feed(self, block: bytes) -> tuple[str, bytes]: ...
+
 
 # loglinear
 class Rows:
@@ -447,7 +485,7 @@ class LbfgsMemory:
 def subword_ids(
     words: list[str] | list[bytes], minn: int, maxn: int, bucket: int
 ) -> tuple[_Integers, NDArray[np.int32]]: ...
-def subwords(word: str, minn: int, maxn: int) -> list[str]: ...
+def subwords(word: str | bytes, minn: int, maxn: int) -> list[str]: ...
 def word_hashes(words: list[str] | list[bytes]) -> NDArray[np.uint32]: ...
 def word_ngram_ids(hashes: NDArray[np.uint32], longest: int, bucket: int) -> NDArray[np.int32]: ...
 

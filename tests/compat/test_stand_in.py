@@ -36,6 +36,21 @@ assert issubclass(LinePerIterationTrainer, pycrfsuite.Trainer)
     )
 
 
+def test_the_modules_of_pyctcdecode() -> None:
+    code = """
+from trellis.compat import stand_in
+stand_in("pyctcdecode")
+import pyctcdecode
+from pyctcdecode.alphabet import BLANK_TOKEN_PTN, UNK_TOKEN
+from pyctcdecode.constants import DEFAULT_ALPHA
+from pyctcdecode.decoder import build_ctcdecoder
+from pyctcdecode.language_model import LanguageModel
+assert build_ctcdecoder is pyctcdecode.build_ctcdecoder
+print(DEFAULT_ALPHA, LanguageModel.__module__)
+"""
+    assert run(code) == "0.5 trellis.compat.pyctcdecode.language_model"
+
+
 def test_there_is_no_such_face() -> None:
     with pytest.raises(InputError, match="no face of 'numpy'"):
         stand_in("numpy")

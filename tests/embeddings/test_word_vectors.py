@@ -108,11 +108,11 @@ def test_nearest_to_words_and_vectors() -> None:
         assert with_itself[0].word == word
         agree(with_itself[1:], [(v.words[i], scores[i]) for i in order])
     assert len(v.nearest(v.words[0], k=1000)) == 49
-    batch = v.most_similar(v.words[:40], k=3)
+    batch = v.nearest_each(v.words[:40], k=3)
     for word, found in zip(v.words, batch, strict=False):
         agree(found, [(n.word, n.score) for n in v.nearest(word, k=3)])
-    assert len(v.most_similar(v.matrix[:4], k=2)) == 4
-    assert v.most_similar([]) == []
+    assert len(v.nearest_each(v.matrix[:4], k=2)) == 4
+    assert v.nearest_each([]) == []
 
 
 @needs_data
@@ -120,7 +120,7 @@ def test_nearest_to_words_and_vectors() -> None:
 def test_answers_of_gensim(name: str) -> None:
     v, peer = Vectors.load(MODELS / name), read_by_gensim(MODELS / name)
     words = v.words[5:45]
-    for word, found in zip(words, v.most_similar(words), strict=True):
+    for word, found in zip(words, v.nearest_each(words), strict=True):
         agree(found, peer.most_similar(word))
         agree(v.nearest(word), peer.most_similar(word))
     for a, b, c in zip(words, words[1:], words[2:], strict=False):
@@ -209,8 +209,8 @@ def test_bad_questions() -> None:
         (lambda: v.nearest([]), "no words"),
         (lambda: v.nearest(np.zeros(3)), r"shape \(1, 3\) do not have 2 columns"),
         (lambda: v.nearest(np.array([np.nan, 0])), "NaN"),
-        (lambda: v.most_similar(word), "one word"),
-        (lambda: v.most_similar(np.zeros((2, 3), np.float32)), "2 columns"),
+        (lambda: v.nearest_each(word), "one word"),
+        (lambda: v.nearest_each(np.zeros((2, 3), np.float32)), "2 columns"),
         (lambda: v.doesnt_match([]), "must be a list"),
         (lambda: v.doesnt_match(word), "must be a list"),
         (lambda: v.search(v.matrix, 1, restrict=0), "restrict is 0"),

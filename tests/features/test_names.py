@@ -47,3 +47,33 @@ def test_a_name_of_no_template() -> None:
 def test_too_many_ways() -> None:
     with pytest.raises(InputError, match="more than 256 ways"):
         cut("U:" + "/" * 60, ("U:", "/", "/", ""))
+
+
+VALUES = st.text("ab/né", max_size=4)
+
+
+@given(
+    st.lists(st.sampled_from(["", "/", "//", "a", "é"]), min_size=1, max_size=3),
+    st.lists(VALUES, min_size=1, max_size=6),
+)
+def test_the_core_cuts_as_the_equation_says(between: list[str], texts: list[str]) -> None:
+    parts = "".join(f"{text}%x[{i},0]" for i, text in enumerate(["", *between[:-1]]))
+    spec = templates.parse(f"U1:{parts}{between[-1]}")
+    (literals,) = {t.literals for t in spec.templates}
+    names = [name for name in dict.fromkeys("U1:" + text for text in texts) if cut(name, literals)]
+    features, source, _ = from_names(spec, names, [])
+    due = [(i, key) for i, name in enumerate(names) for key in cut(name, literals)]
+    assert source.tolist() == [i for i, _ in due]
+    values, size = features.values, features.key_size
+    keys = features.to_parts()[1]["keys"].reshape(-1, size)[:, 1:]
+    found = [tuple(values[v] for v in key if v != 0xFFFFFFFF) for key in keys.tolist()]
+    assert found == [key for _, key in due]
+
+
+@pytest.mark.parametrize(
+    ("names", "what"),
+    [(["U1:" + "/" * 300], "more than 256 ways"), (["U1:a/b", "U1:a/b"], "two features")],
+)
+def test_names_that_the_core_refuses(names: list[str], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        from_names(templates.parse("U1:%x[0,0]/%x[1,0]"), names, [])

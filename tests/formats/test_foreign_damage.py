@@ -69,3 +69,34 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, what: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FormatError, match=f"bad.model: .*{what}"):
         trellis.load(path)
+
+
+def test_a_binary_model_of_crfpp(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(bytes([100, 0, 0, 0, 0, 0, 0, 0]) + bytes(6) + b"\xf0?" + bytes(40))
+    with pytest.raises(FormatError, match=r"model: a binary CRF\+\+ model .* crf_learn -t"):
+        trellis.load(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [("1e999", "number"), ("0x1p99999", "number"), ("nan", "number"), ("1 2", "number")],
+)
+@pytest.mark.parametrize("kind", ["crfpp", "wapiti"])
+def test_weights_that_are_none(tmp_path: Path, kind: str, line: str, what: str) -> None:
+    text = MAKERS[kind]().decode()
+    head, _, last = text.rstrip("\n").rpartition("\n")
+    path = tmp_path / "bad"
+    path.write_text(f"{head}\n{last.partition('=')[0] + '=' if '=' in last else ''}{line}\n")
+    with pytest.raises(FormatError, match=f"bad: .*{what}"):
+        trellis.load(path)
+
+
+def test_a_name_with_many_dead_ends_is_refused_at_once(tmp_path: Path) -> None:
+    """Six values between slashes and then a # that is not there: 60 over 5 ways to fail."""
+    text = f"U00:{'%x[0,0]/' * 6}%x[0,0]#"
+    body = f"version: 100\ncost-factor: 1\nmaxid: 1\nxsize: 1\n\nA\n\n{text}\n\n0 U00:{'/' * 600}\n"
+    path = tmp_path / "bad"
+    path.write_text(f"{body}\n0.5\n")
+    with pytest.raises(FormatError, match="none of the"):
+        trellis.load(path)

@@ -217,14 +217,11 @@ def test_crfpp_by_enumeration(tmp_path: Path, labels: int) -> None:
     path = tmp_path / "m"
     path.write_bytes(crfpp_model(1, labels))
     model = crfpp.read(path)
-    begin = dict(
-        zip(model.names + model.edge_names, [*model.begin, *model.edge_begin], strict=True)
-    )
+    cells = model.cells()
 
     def weight(name: str, y: Any) -> float:
-        if name not in begin:
-            return 0.0
-        return float(model.weights[begin[name] + (y if np.isscalar(y) else y[0] * labels + y[1])])
+        at = y if np.isscalar(y) else labels + y[0] * labels + y[1]
+        return cells.get((name, at), 0.0)
 
     names = [names_at(model.templates, SENTENCE, t, templates.parse) for t in range(len(SENTENCE))]
     due = by_enumeration(SENTENCE, labels, weight, names)
@@ -236,16 +233,13 @@ def test_wapiti_by_enumeration(tmp_path: Path, labels: int) -> None:
     path = tmp_path / "m"
     path.write_bytes(wapiti_model(1, labels))
     model = wapiti.read(path)
-    cells = {
-        (model.observations[o], int(c)): float(w)
-        for o, c, w in zip(model.observation, model.cell, model.weights, strict=True)
-    }
+    cells = model.cells()
 
     def weight(name: str, y: Any) -> float:
         at = y if np.isscalar(y) else labels + y[0] * labels + y[1]
         return cells.get((name, at), 0.0)
 
     parse = wapiti_patterns.parse
-    names = [names_at(model.patterns, SENTENCE, t, parse) for t in range(len(SENTENCE))]
+    names = [names_at(model.templates, SENTENCE, t, parse) for t in range(len(SENTENCE))]
     due = by_enumeration(SENTENCE, labels, weight, names)
     np.testing.assert_allclose(trellis.load(path).predict_marginals([SENTENCE])[0], due, atol=1e-12)

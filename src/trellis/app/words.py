@@ -26,7 +26,7 @@ def neighbors(
     """Print the nearest words of each."""
     vectors = _load(path, limit, jobs)
     asked = words or [word for line in sys.stdin for word in line.split()]
-    found = vectors.most_similar(asked, k)
+    found = vectors.nearest_each(asked, k)
     if as_json:
         show_json(
             [{"word": w, "near": _records(near)} for w, near in zip(asked, found, strict=True)]

@@ -8,7 +8,7 @@ original themselves, `stand_in` puts a face in its place.
     import usaddress              # and all that imports pycrfsuite from now on
 
 >>> FACES
-('pycrfsuite', 'sklearn_crfsuite', 'torchcrf')
+('fasttext', 'gensim', 'pycrfsuite', 'pyctcdecode', 'sklearn_crfsuite', 'torchcrf')
 """
 
 import sys
@@ -18,7 +18,7 @@ from trellis.errors import InputError
 
 __all__ = ["FACES", "stand_in"]
 
-FACES = ("pycrfsuite", "sklearn_crfsuite", "torchcrf")
+FACES = ("fasttext", "gensim", "pycrfsuite", "pyctcdecode", "sklearn_crfsuite", "torchcrf")
 """The modules that have a face here."""
 
 

@@ -14,6 +14,7 @@ from trellis.data import files as text_files
 from trellis.embeddings import sources
 from trellis.embeddings.fasttext import as_bytes
 from trellis.embeddings.prediction import Predictor
+from trellis.embeddings.text_training import numbered, retrained, step
 from trellis.embeddings.training import (
     Callback,
     Schedule,
@@ -23,17 +24,17 @@ from trellis.embeddings.training import (
     table,
     train,
 )
+from trellis.embeddings.vectors import Vectors
+from trellis.embeddings.vocabulary import Vocabulary
 from trellis.embeddings.word2vec import Rows
 from trellis.errors import InputError
 from trellis.formats import fasttext as files
 from trellis.formats import native
 from trellis.formats.quantization import QuantizedMatrix
-from trellis.formats.strings import unpack_strings
 from trellis.native import resolve_jobs
 
 __all__ = ["Prediction", "Scores", "TextClassifier"]
 
-LOSSES = {"negative": 0, "hierarchical": 1, "softmax": 2, "ova": 3}
 _FILE_LOSSES = {"negative": "ns", "hierarchical": "hs", "softmax": "softmax", "ova": "ova"}
 _END = "</s>"
 _NOT_STORED = ("n_jobs", "random_state")
@@ -78,8 +79,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         Runs of up to so many words have rows too, hashed into ``bucket`` of them.
     minn, maxn, bucket
         Character n-grams, as for `FastText`; ``maxn=0`` has none.
-    min_count
-        Rarer words have no row.
+    min_count, min_label_count
+        Rarer words have no row, and rarer labels are not learnt.
     label_prefix
         What labels begin with in a file of texts. Labels have it in files only.
 
@@ -109,6 +110,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         negatives: int = 5,
         exponent: float = 0.5,
         min_count: int = 1,
+        min_label_count: int = 1,
         alpha: float = 0.1,
         epochs: int = 5,
         label_prefix: str = "__label__",
@@ -124,32 +126,41 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         self.negatives = negatives
         self.exponent = exponent
         self.min_count = min_count
+        self.min_label_count = min_label_count
         self.alpha = alpha
         self.epochs = epochs
         self.label_prefix = label_prefix
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, source: Any, y: Any = None, *, callback: Callback | None = None) -> Self:
+    def fit(
+        self,
+        source: Any,
+        y: Any = None,
+        *,
+        pretrained: Vectors | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Learn from texts and their labels, or from files whose lines hold both.
 
         A text is a str, cut at white space, or a list of words; its label a str or a list of them.
+        The words of ``pretrained`` join the vocabulary, and their rows begin as its.
         """
         self._check()
         seed, threads = seed_of(self.random_state), resolve_jobs(self.n_jobs)
         texts = source if y is None else self._labelled(source, y)
         corpus = sources.read(texts, threads, end_words=True)
-        names = self._learn_words(corpus)
+        names = self._learn_words(corpus, pretrained)
         rows = self._rows()
         self._input = table(rows.total, self.vector_size)
         self._output = table(len(self.labels_), self.vector_size)
         dim = self.vector_size
         _core.fill_table(self._input, 0, rows.total, dim, 1.0 / dim, seed, threads)
+        Vocabulary(self.words_, self.counts_).start_from(pretrained, self._input)
         self._output.fill(0.0)
-        step = self._step(corpus, names)
-        history = train(
-            step, corpus, Schedule(self.alpha, 0.0, self.epochs), seed, threads, callback
-        )
+        run = step(self._file(), self._input, self._output, names, self.label_prefix, self.exponent)
+        schedule = Schedule(self.alpha, 0.0, self.epochs)
+        history = train(run, corpus, schedule, seed, threads, callback)
         self.losses_, self.words_per_second_ = history
         self.n_tokens_ = corpus.words
         self._ready: Predictor | None = None
@@ -186,19 +197,32 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         return Scores(len(pairs), right / max(given, 1), right / max(wanted, 1))
 
     def quantize(
-        self, *, cutoff: int = 0, dsub: int = 2, norms: bool = False, output: bool = False
+        self,
+        *,
+        cutoff: int = 0,
+        dsub: int = 2,
+        norms: bool = False,
+        output: bool = False,
+        retrain: Any = None,
     ) -> "TextClassifier":
         """A smaller model: product codes for rows, and only the ``cutoff`` longest rows (0: all).
 
-        ``norms`` codes the lengths of rows apart; ``output`` codes W too.
+        ``norms`` codes the lengths of rows apart; ``output`` codes W too. The rows that are left
+        learn once more from the texts of ``retrain``, a file as for `fit`, before they are coded.
         """
         from trellis.embeddings.compression import quantized
 
         self._fitted()
-        return self.from_file(
-            quantized(self._file(), cutoff, dsub, norms, output, seed_of(self.random_state)),
-            self.label_prefix,
-        )
+        seed, threads = seed_of(self.random_state), resolve_jobs(self.n_jobs)
+        learn = None
+        if retrain is not None:
+            schedule = Schedule(self.alpha, 0.0, self.epochs)
+
+            def learn(file: files.FastTextFile) -> files.FastTextFile:
+                return retrained(file, retrain, self.label_prefix, schedule, seed, threads)
+
+        coded = quantized(self._file(), cutoff, dsub, norms, output, seed, learn)
+        return self.from_file(coded, self.label_prefix)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a ``.trellis`` file; `save_fasttext` writes fastText's."""
@@ -276,12 +300,13 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             ("bucket", 0, 2**31 - 2**25),
             ("negatives", 1, 10_000),
             ("min_count", 1, np.inf),
+            ("min_label_count", 1, np.inf),
             ("epochs", 1, 1 << 20),
             ("exponent", -10.0, 10.0),
             ("alpha", 0.0, np.inf),
         ):
             check_number(self, name, least, most)
-        check_choice(self, "loss", LOSSES)
+        check_choice(self, "loss", _FILE_LOSSES)
         if self._has_buckets() and self.bucket == 0:
             raise InputError("bucket is 0: n-grams need rows")
         if not isinstance(self.label_prefix, str) or not self.label_prefix:
@@ -298,67 +323,26 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         for i, (text, own) in enumerate(zip(texts, labels, strict=True)):
             yield [*(self.label_prefix + label for label in own), *_words(text, i)]
 
-    def _learn_words(self, corpus: "_core.Corpus") -> list[str]:
+    def _learn_words(self, corpus: "_core.Corpus", pretrained: Vectors | None) -> list[str]:
         """Words and labels, the commonest first; the names of all types, by type."""
-        data, ends, counts, types = corpus.common_words(0, 0)
-        names = unpack_strings(data.view(np.uint8), ends, "the text")
+        names, counts, by_type = numbered(corpus)
         prefix = self.label_prefix
         pairs = list(zip(names, counts.tolist(), strict=True))
         words = [(n, c) for n, c in pairs if not n.startswith(prefix) and c >= self.min_count]
         labels = [(n.removeprefix(prefix), c) for n, c in pairs if n.startswith(prefix)]
         if not labels:
             raise InputError(f"there are no labels: no word begins with {prefix!r}")
-        self.words_, self.counts_ = [n for n, _ in words], np.array([c for _, c in words], np.int64)
-        self.labels_ = [n for n, _ in labels]
-        self.label_counts_ = np.array([c for _, c in labels], np.int64)
-        corpus.number(np.arange(corpus.types, dtype=np.int32))
-        by_type = [""] * len(names)
-        for name, type_ in zip(names, types.tolist(), strict=True):
-            by_type[type_] = name
+        labels = [(n, c) for n, c in labels if c >= self.min_label_count]
+        if not labels:
+            raise InputError(f"no label occurs {self.min_label_count} times: min_label_count")
+        self.labels_, self.label_counts_ = _unzipped(labels)
+        self.words_, self.counts_ = Vocabulary(*_unzipped(words)).with_pretrained(
+            pretrained, self.vector_size
+        )
         return by_type
 
     def _rows(self) -> Rows:
         return Rows(None, None, len(self.words_) + (self.bucket if self._has_buckets() else 0))
-
-    def _step(self, corpus: "_core.Corpus", names: list[str]) -> Any:
-        """The native trainer's step, which knows the rows and the label of each type."""
-        begin, ids = Predictor(self._file()).rows.ids(as_bytes(names))
-        place = {self.label_prefix + label: i for i, label in enumerate(self.labels_)}
-        noise = path = None
-        if self.loss == "negative":
-            noise = _core.alias_cells(self.label_counts_.astype(np.float64) ** self.exponent)
-        if self.loss == "hierarchical":
-            path = _core.huffman(self.label_counts_)[:3]
-        nodes = path or (None, None, None)
-        negatives = self.negatives if self.loss == "negative" else 0
-        trainer = _core.EmbeddingTrainer(
-            input=self._input,
-            output=self._output,
-            vocabulary=len(self.words_),
-            rows_begin=None,
-            row=None,
-            keep=None,
-            noise=noise,
-            path_begin=nodes[0],
-            path_node=nodes[1],
-            path_right=nodes[2],
-            loss=LOSSES[self.loss],
-            cbow=False,
-            shared=False,
-            window=1,
-            negatives=negatives,
-            shrink=False,
-        )
-        known = {
-            "begin": begin,
-            "row": ids.astype(np.int32),
-            "label": np.array([place.get(name, -1) for name in names], np.int32),
-            "hash": _core.word_hashes(as_bytes(names)),
-            "word_ngrams": self.word_ngrams,
-            "buckets": self.bucket if self._has_buckets() else 0,
-            "first_bucket": len(self.words_),
-        }
-        return lambda **options: trainer.texts(**known, **options)
 
     def _examples(self, source: Any) -> Iterator[tuple[list[str], list[str]]]:
         paths = [source] if isinstance(source, str | os.PathLike) else source
@@ -408,6 +392,10 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
             self._input[:, : self.vector_size],
             self._output[:, : self.vector_size],
         )
+
+
+def _unzipped(pairs: list[tuple[str, int]]) -> tuple[list[str], NDArray[np.int64]]:
+    return [name for name, _ in pairs], np.array([count for _, count in pairs], np.int64)
 
 
 class _Given:

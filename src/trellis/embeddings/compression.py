@@ -1,5 +1,6 @@
 """A smaller fastText classifier: the longest rows alone, and codes instead of numbers."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,20 +16,32 @@ _END = b"</s>"
 
 
 def quantized(
-    file: FastTextFile, cutoff: int, dsub: int, norms: bool, output: bool, seed: int
+    file: FastTextFile,
+    cutoff: int,
+    dsub: int,
+    norms: bool,
+    output: bool,
+    seed: int,
+    retrain: Callable[[FastTextFile], FastTextFile] | None = None,
 ) -> FastTextFile:
-    """The file with codes; ``cutoff`` keeps so many rows of the input, the longest (0: all)."""
+    """The file with codes; ``cutoff`` keeps so many rows of the input, the longest (0: all).
+
+    Rows that are fewer than before are trained again by ``retrain``.
+    """
     if as_integer(cutoff, "cutoff") < 0 or as_integer(dsub, "dsub") < 1:
         raise InputError(f"cutoff is {cutoff} and dsub {dsub}: at least 0 and 1")
     if isinstance(file.input, QuantizedMatrix):
         raise InputError("the model is quantised already")
     if 0 < cutoff < file.input.shape[0]:
         file = _pruned(file, cutoff)
+        file = file if retrain is None else retrain(file)
     assert not isinstance(file.input, QuantizedMatrix)
     codes = quantize(file.input, dsub=dsub, norms=norms, random_state=seed)
     coded_output = file.output
     if output and not isinstance(coded_output, QuantizedMatrix):
-        coded_output = quantize(coded_output, dsub=2, norms=norms, random_state=seed)
+        coded_output = quantize(
+            coded_output, dsub=min(2, file.args.dim), norms=norms, random_state=seed
+        )
     return replace(file, input=codes, output=coded_output)
 
 

@@ -15,7 +15,16 @@ from trellis.errors import FormatError
 if TYPE_CHECKING:
     from trellis.embeddings.vectors import Vectors
 
-__all__ = ["AnalogyScores", "SectionScore", "SimilarityScores", "analogies", "similarity"]
+__all__ = [
+    "AnalogyScores",
+    "SectionScore",
+    "SimilarityScores",
+    "analogies",
+    "folded",
+    "right_answers",
+    "rows_of",
+    "similarity",
+]
 
 _CANDIDATES = 8  # three are the question's own words, and others may differ from them in case
 _BATCH = 4096
@@ -59,12 +68,12 @@ def similarity(
     with_unseen: bool,
 ) -> SimilarityScores:
     """See `Vectors.evaluate_similarity`."""
-    row_of = _rows(vectors, restrict, ignore_case)
+    row_of = rows_of(vectors, restrict, ignore_case)
     given: list[float] = []
     found: list[float] = []
     skipped = 0
     for a, b, score in _pairs(path):
-        known = [row_of.get(_folded(word, ignore_case)) for word in (a, b)]
+        known = [row_of.get(folded(word, ignore_case)) for word in (a, b)]
         if None in known and not (with_unseen and vectors.unseen):
             skipped += 1
             continue
@@ -83,20 +92,20 @@ def analogies(
     vectors: "Vectors", path: str | os.PathLike[str], restrict: int | None, ignore_case: bool
 ) -> AnalogyScores:
     """See `Vectors.evaluate_analogies`."""
-    row_of = _rows(vectors, restrict, ignore_case)
+    row_of = rows_of(vectors, restrict, ignore_case)
     sections: dict[str, list[int]] = {}
     rows: list[list[int]] = []
     owner: list[str] = []
     skipped = 0
     for section, words in _questions(path):
         sections.setdefault(section, [0, 0])
-        known = [row_of.get(_folded(word, ignore_case), -1) for word in words]
+        known = [row_of.get(folded(word, ignore_case), -1) for word in words]
         if min(known) < 0:
             skipped += 1
             continue
         rows.append(known)
         owner.append(section)
-    right = _right(vectors, np.array(rows, np.int64).reshape(-1, 4), restrict, ignore_case)
+    right = right_answers(vectors, np.array(rows, np.int64).reshape(-1, 4), restrict, ignore_case)
     for section, good in zip(owner, right, strict=True):
         sections[section][0] += good
         sections[section][1] += 1
@@ -107,7 +116,7 @@ def analogies(
     )
 
 
-def _right(
+def right_answers(
     vectors: "Vectors", rows: NDArray[np.int64], restrict: int | None, ignore_case: bool
 ) -> list[bool]:
     """Whether the nearest word that the question does not name is its answer."""
@@ -118,20 +127,21 @@ def _right(
         a, b, c = (unit_rows(vectors.matrix[batch[:, i]]) for i in range(3))
         _, ids = vectors.search(unit_rows(b - a + c), _CANDIDATES, restrict)
         for asked, near in zip(batch.tolist(), ids.tolist(), strict=True):
-            *named, answer = (_folded(words[row], ignore_case) for row in asked)
-            candidates = (_folded(words[row], ignore_case) for row in near)
+            *named, answer = (folded(words[row], ignore_case) for row in asked)
+            candidates = (folded(words[row], ignore_case) for row in near)
             found.append(next((w for w in candidates if w not in named), None) == answer)
     return found
 
 
-def _rows(vectors: "Vectors", restrict: int | None, ignore_case: bool) -> dict[str, int]:
+def rows_of(vectors: "Vectors", restrict: int | None, ignore_case: bool) -> dict[str, int]:
     """The row of each word among the first; of words that differ in case, the first."""
     words = vectors.words[:restrict]
     last_first = zip(reversed(words), range(len(words) - 1, -1, -1), strict=True)
-    return {_folded(word, ignore_case): row for word, row in last_first}
+    return {folded(word, ignore_case): row for word, row in last_first}
 
 
-def _folded(word: str, ignore_case: bool) -> str:
+def folded(word: str, ignore_case: bool) -> str:
+    """The word as it is compared."""
     return word.upper() if ignore_case else word
 
 

@@ -38,18 +38,24 @@ class Predictor:
         self._sides: Any = None
 
     def best(self, texts: Texts, k: int, threshold: float) -> list[list[tuple[int, float]]]:
-        """The k likeliest labels of each text, and their probabilities."""
+        """The k likeliest labels of each text, and their probabilities.
+
+        The threshold is for what they were before fastText added to them.
+        """
         found: list[list[tuple[int, float]]] = []
+        least = threshold + _ADDED
         for begin in range(0, len(texts), _TEXTS):
             hidden, known = self.hidden(texts[begin : begin + _TEXTS])
             p = self.probabilities(hidden)
             k = min(k, p.shape[1])
-            top = np.argsort(-p, axis=1, kind="stable")[:, :k]
+            # as floats of fastText: what differs less may come in another order in another batch
+            single = -p.astype(np.float32)
+            top = np.argsort(single, axis=1, kind="stable")[:, :k] if k > 1 else _least(single)
             for own, probabilities, has in zip(
                 top, np.take_along_axis(p, top, 1), known, strict=True
             ):
                 pairs = zip(own.tolist(), probabilities.tolist(), strict=True)
-                found.append([(i, q) for i, q in pairs if has and q >= threshold])
+                found.append([(i, q) for i, q in pairs if has and q >= least])
         return found
 
     def probabilities(self, hidden: Floats) -> Floats:
@@ -68,14 +74,14 @@ class Predictor:
 
     def hidden(self, texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
         """The mean of each text's rows, and whether it has any."""
-        means, known = [], []
-        for ids in self._ids(texts):
-            known.append(len(ids) > 0)
-            rows = self.rows.rows(ids).astype(np.float64)
-            means.append(rows.mean(axis=0) if len(ids) else np.zeros(self.file.args.dim))
-        return np.array(means), np.array(known)
+        ids = list(self.ids(texts))
+        counts = np.array([len(own) for own in ids], np.int64)
+        begin = np.concatenate([[0], np.cumsum(counts)])
+        rows = np.concatenate(ids) if ids else np.empty(0, np.int64)
+        return self.rows.means(begin, rows).astype(np.float64), counts > 0
 
-    def _ids(self, texts: Texts) -> Iterator[NDArray[np.int64]]:
+    def ids(self, texts: Texts) -> Iterator[NDArray[np.int64]]:
+        """The input rows of each text: of its words, their characters and runs of them."""
         args = self.file.args
         words = [word for text in texts for word in text]
         begin, ids = self.rows.ids(words)
@@ -102,3 +108,7 @@ class Predictor:
             )
         sides: tuple[Any, Any] = self._sides
         return sides
+
+
+def _least(rows: NDArray[np.float32]) -> NDArray[np.intp]:
+    return rows.argmin(axis=1)[:, None] if rows.shape[1] else np.empty((len(rows), 0), np.intp)

@@ -59,7 +59,7 @@ class SubwordRows:
         result = np.zeros((len(words), self.file.args.dim), np.float32)
         for first, batch in self._batches(words):
             begin, ids = self.ids(batch)
-            result[first : first + len(batch)] = self._means(begin, ids)
+            result[first : first + len(batch)] = self.means(begin, ids)
         return result
 
     def rows(self, ids: Ids) -> NDArray[np.float32]:
@@ -78,6 +78,14 @@ class SubwordRows:
         found = self._kept[place, 0] == buckets
         return words + self._kept[place[found], 1].astype(np.int64), found
 
+    def bucket_table(self) -> NDArray[np.int32] | None:
+        """The row of each bucket of a pruned file, -1 where it has none."""
+        if self._kept is None:
+            return None
+        rows = np.full(self.file.args.bucket, -1, np.int32)
+        rows[self._kept[:, 0]] = len(self.file.words) + self._kept[:, 1]
+        return rows
+
     def _batches(self, words: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
         """Words whose n-grams fit the memory, and where each batch begins."""
         kinds = max(1, self.file.args.maxn - max(self.file.args.minn, 1) + 1)
@@ -90,7 +98,8 @@ class SubwordRows:
         if first < len(words):
             yield first, words[first:]
 
-    def _means(self, begin: Ids, ids: Ids) -> NDArray[np.float32]:
+    def means(self, begin: Ids, ids: Ids) -> NDArray[np.float32]:
+        """The mean of the rows ``ids[begin[i] : begin[i + 1]]`` for each i, zero of none."""
         counts = np.diff(begin)
         begin = begin[:-1][counts > 0]
         sums = np.zeros((len(begin), self.file.args.dim), np.float32)

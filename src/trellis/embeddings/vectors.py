@@ -9,7 +9,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from trellis import _core
 from trellis.embeddings import evaluation, files
 from trellis.embeddings.geometry import plane, unit_rows
+from trellis.embeddings.keyed import Keyed
 from trellis.errors import InputError, UnknownWordError
 from trellis.native import as_integer, resolve_jobs
 
@@ -42,8 +43,10 @@ class Neighbor(NamedTuple):
         return f"Neighbor(word={self.word!r}, score={self.score:.6g})"
 
 
-class Vectors:
+class Vectors(Keyed):
     """A vector for each word; searches are exact, on all cores.
+
+    `Keyed` has the names that gensim's users know.
 
     ``matrix`` is (words, dimensions). It is used where it lies, a mapped file for instance, if it
     is float32 in C order. ``unseen`` gives vectors to words that are not in the list, as fastText
@@ -141,11 +144,11 @@ class Vectors:
         mean = self._units(words).mean(axis=0, keepdims=True)
         return self._answers(mean, k, [words])[0]
 
-    def most_similar(self, queries: Sequence[str] | Floats, k: int = 10) -> list[list[Neighbor]]:
+    def nearest_each(self, queries: Sequence[str] | Floats, k: int = 10) -> list[list[Neighbor]]:
         """The same for many words, or rows of a matrix, at once: far quicker than one by one.
 
         >>> v = Vectors(["a", "b", "c"], [[1, 0], [3, 4], [0, 1]])
-        >>> [found[0].word for found in v.most_similar(["a", "c"], k=1)]
+        >>> [found[0].word for found in v.nearest_each(["a", "c"], k=1)]
         ['b', 'b']
         """
         if isinstance(queries, str):
@@ -215,16 +218,21 @@ class Vectors:
         searches the first rows alone.
         """
         count = len(self) if restrict is None else min(as_integer(restrict, "restrict"), len(self))
-        k = min(_checked_k(k), count)
         if count < 1:
             raise InputError(f"restrict is {restrict}: there must be words left")
+        return self._best(queries, k, 0, count)
+
+    def _best(
+        self, queries: Floats, k: int, first: int, last: int
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """The same among the rows from first to last."""
+        k = min(_checked_k(k), last - first)
         rows = _as_rows(queries, self.dim)
         scores = np.empty((len(rows), k), np.float32)
         ids = np.empty((len(rows), k), np.int64)
-        table, inverse = self._searched()
-        threads = resolve_jobs(self.n_jobs)
-        _core.nearest(table[:count], inverse[:count], rows, threads, scores, ids)
-        return scores, ids
+        table, inverse = (part[first:last] for part in self._searched())
+        _core.nearest(table, inverse, rows, resolve_jobs(self.n_jobs), scores, ids)
+        return scores, np.where(ids < 0, ids, ids + first)
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
         """Write to ``.trellis``, ``.vec``, ``.txt`` or ``.bin`` (word2vec's), by the name.
@@ -237,7 +245,7 @@ class Vectors:
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, errors: str = "strict", limit: int | None = None
-    ) -> "Vectors":
+    ) -> Self:
         """From any of these files, known by what is in them.
 
         word2vec text and binary, GloVe, fastText's ``.vec``, ``.bin`` and ``.ftz`` (whose n-grams
@@ -245,7 +253,12 @@ class Vectors:
         ``errors`` is for words that are not UTF-8: "strict" refuses them, "replace" reads them.
         ``limit`` takes the first words alone.
         """
-        words, matrix, unseen = files.load(path, errors, limit)
+        return cls._of(*files.load(path, errors, limit))
+
+    @classmethod
+    def _of(
+        cls, words: list[str], matrix: Floats, unseen: Callable[[str], Floats] | None = None
+    ) -> Self:
         return cls(words, matrix, unseen=unseen)
 
     def _units(self, words: Sequence[str]) -> Floats:

@@ -1,6 +1,6 @@
 """The words of a corpus that occur often enough, the commonest first."""
 
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.errors import InputError
 from trellis.formats.strings import unpack_strings
+
+if TYPE_CHECKING:
+    from trellis.embeddings.vectors import Vectors
 
 __all__ = ["Vocabulary"]
 
@@ -47,6 +50,21 @@ class Vocabulary(NamedTuple):
                 counts.append(count)
         order = sorted(range(len(words)), key=lambda i: (-counts[i], words[i].encode()))
         return Vocabulary([words[i] for i in order], np.array([counts[i] for i in order], np.int64))
+
+    def with_pretrained(self, vectors: "Vectors | None", dim: int) -> "Vocabulary":
+        """With the words of some vectors, each of which counts once more, as in fastText."""
+        if vectors is None:
+            return self
+        if vectors.dim != dim:
+            raise InputError(f"pretrained vectors have {vectors.dim} dimensions, the model {dim}")
+        return self.joined(Vocabulary(vectors.words, np.ones(len(vectors), np.int64)), 1)
+
+    def start_from(self, vectors: "Vectors | None", rows: NDArray[np.float32]) -> None:
+        """Let the rows of words that have a vector be that vector."""
+        if vectors is not None:
+            known = [vectors.index.get(word, -1) for word in self.words]
+            found = np.flatnonzero(np.array(known) >= 0)
+            rows[found, : vectors.dim] = vectors.matrix[np.array(known)[found]]
 
     def number(self, corpus: "_core.Corpus") -> None:
         """Tell a corpus which number each of its words has here."""

@@ -146,22 +146,29 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
     # ---- training
 
     def fit(
-        self, source: sources.Source, *, column: str | None = None, callback: Callback | None = None
+        self,
+        source: sources.Source,
+        *,
+        column: str | None = None,
+        pretrained: Vectors | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Learn from a text file or many, or from token lists; the text is read once.
 
         Files may be packed (``.gz``, ``.xz``, ``.zst``); ``column`` is the texts' in Parquet or
-        Arrow files. ``callback`` gets a `Progress` now and then.
+        Arrow files. The words of ``pretrained`` join the vocabulary, and their rows begin as its.
+        ``callback`` gets a `Progress` now and then.
         """
         self._check()
-        seed, threads = seed_of(self.random_state), resolve_jobs(self.n_jobs)
-        corpus = sources.read(source, threads, column=column)
-        vocabulary = Vocabulary.of(corpus, self.min_count, self.max_vocabulary)
+        seed = seed_of(self.random_state)
+        corpus = self._read(source, column)
+        vocabulary = self._learn_words(corpus).with_pretrained(pretrained, self.vector_size)
         self.words_, self.counts_ = vocabulary
         rows = self._rows()
         self._input = table(rows.total, self.vector_size)
         self._output = table(len(self.words_), self.vector_size)
         self._fill(self._input, 0, rows.total, seed)
+        vocabulary.start_from(pretrained, self._input)
         self._output.fill(0.0)
         self.n_tokens_, self.losses_ = 0, []
         self._train(corpus, rows, seed, callback)
@@ -178,12 +185,17 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "words_"):
             return self.fit(source, column=column, callback=callback)
         self._check()
-        seed, threads = seed_of(self.random_state), resolve_jobs(self.n_jobs)
-        corpus = sources.read(source, threads, column=column)
+        seed, corpus = seed_of(self.random_state), self._read(source, column)
         new = Vocabulary.of(corpus, 1, None)
         self._grow(Vocabulary(self.words_, self.counts_).joined(new, self.min_count), seed)
         self._train(corpus, self._rows(), seed + self.n_tokens_, callback)
         return self
+
+    def _read(self, source: sources.Source, column: str | None) -> "_core.Corpus":
+        return sources.read(source, resolve_jobs(self.n_jobs), column=column)
+
+    def _learn_words(self, corpus: "_core.Corpus") -> Vocabulary:
+        return Vocabulary.of(corpus, self.min_count, self.max_vocabulary)
 
     def _train(
         self, corpus: "_core.Corpus", rows: Rows, seed: int, callback: Callback | None

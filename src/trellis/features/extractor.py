@@ -95,6 +95,20 @@ class TemplateFeatures:
         self._core = self._new_core()
         self._core.restore(values, raw, keys.reshape(-1), edge_keys.reshape(-1))
 
+    def add_names(self, packed: Any, which: NDArray[np.int64], edge: bool) -> NDArray[np.int64]:
+        """Attributes for names that another program knows them by: see `trellis.features.names`.
+
+        ``packed`` is (data, begin, size) in UTF-8. Gives which name each new attribute is of.
+        """
+        own = dict.fromkeys(t.literals for t in self.spec.templates if t.edge == edge)
+        numbers = [n for n, literals in enumerate(self._literals) if literals in own]
+        literals = [list(texts) for texts in self._literals]
+        try:
+            data, begin, size = packed
+            return self._core.add_names(data, begin, size, which, literals, numbers, edge)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Settings and arrays that `from_parts` makes an equal extractor of."""
         tensors: dict[str, NDArray[Any]] = {

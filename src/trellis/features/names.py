@@ -8,8 +8,8 @@ make one of them at most, so that the sum of weights stays that of the name.
 [('a', 'b/c'), ('a/b', 'c')]
 """
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,17 @@ from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
 from trellis.features.spec import Spec
 
-__all__ = ["cut", "from_names"]
+__all__ = ["Some", "cut", "from_names"]
 
 _MOST_CUTS = 256
-_SPARE = 1 << 16  # readings beyond two for each name
-_NONE = 0xFFFFFFFF
+
+Packed: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
+Some: TypeAlias = Sequence[str] | tuple[Packed, NDArray[np.int64]]
+"""Names, or names as (data, begin, size) in UTF-8 and the numbers of those that are meant."""
 
 
 def from_names(
-    spec: Spec, names: Sequence[str], edge_names: Sequence[str]
+    spec: Spec, names: Some, edge_names: Some
 ) -> tuple[TemplateFeatures, NDArray[np.int64], NDArray[np.int64]]:
     """Features that know these names; and for each of their attributes which name it has.
 
@@ -39,51 +41,25 @@ def from_names(
     [0, 1, 1]
     """
     features = TemplateFeatures(spec)
-    values = {value: n for n, value in enumerate(features.values)}
-    keys, sources = [], []
+    sources = []
     for own, edge in ((names, False), (edge_names, True)):
-        literals = dict.fromkeys(t.literals for t in spec.templates if t.edge == edge)
-        made, source = _keys(own, list(literals), features, values)
-        keys.append(made)
-        sources.append(source)
-    strings = {"values": list(values), "words": []}
-    parts = {"keys": keys[0], "edge_keys": keys[1]}
-    features = TemplateFeatures.from_parts({"spec": spec.to_json()}, parts, strings.__getitem__)
+        packed, which = own if isinstance(own, tuple) else _packed(own)
+        sources.append(features.add_names(packed, which, edge))
     return features, sources[0], sources[1]
 
 
-def _keys(
-    names: Iterable[str],
-    literals: list[tuple[str, ...]],
-    features: TemplateFeatures,
-    values: dict[str, int],
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """(attributes, literals and values) flattened, and the number of each one's name."""
-    by_head: dict[str, list[tuple[str, ...]]] = {}
-    for own in literals:
-        by_head.setdefault(own[0], []).append(own)
-    lengths = sorted({len(head) for head in by_head})
-    number = {own: n for n, own in enumerate(features.literals)}
-    room = features.key_size
-    flat, source = array("I"), array("q")  # lists would take four times as much
-    for i, name in enumerate(names):
-        found = 0
-        for head in (name[:n] for n in lengths if n <= len(name)):
-            for own in by_head.get(head, ()):
-                for parts in cut(name, own):
-                    key = [number[own], *(values.setdefault(p, len(values)) for p in parts)]
-                    flat.extend(key + [_NONE] * (room - len(key)))
-                    source.append(i)
-                    found += 1
-        if len(source) > 2 * (i + 1) + _SPARE:
-            raise InputError(f"too many names, up to {name!r}, can be read in several ways")
-        if not found:
-            raise InputError(f"{name!r} is of none of the {len(literals)} templates")
-    return np.array(flat, dtype=np.uint32), np.array(source, dtype=np.int64)
+def _packed(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
+    encoded = [name.encode() for name in names]
+    size = np.array(list(map(len, encoded)), np.int64)
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    return (data, np.cumsum(size) - size, size), np.arange(len(size))
 
 
 def cut(name: str, literals: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """All ways to read a name as literals[0] + value + literals[1] + … + value + literals[n]."""
+    """All ways to read a name as literals[0] + value + literals[1] + … + value + literals[n].
+
+    The equation itself; what is fast is in cpp/core/name_cuts.hpp.
+    """
     head, *rest = literals
     if not name.startswith(head):
         return []

@@ -39,8 +39,10 @@ class FullScore(NamedTuple):
 class NGramModel:
     """An n-gram model with back-off; scores are log10, as KenLM's."""
 
-    def __init__(self, core: _core.NgramModel) -> None:
+    def __init__(self, core: _core.NgramModel, path: str | None = None) -> None:
         self._core = core
+        self.path = path
+        """The file that it was read from."""
 
     @property
     def core(self) -> _core.NgramModel:
@@ -83,6 +85,20 @@ class NGramModel:
         words = _words(sentence)
         return [FullScore(*word) for word in self._core.full_scores(words, bool(bos), bool(eos))]
 
+    def start(self, bos: bool = True) -> int:
+        """The state before the first word: behind ``<s>``, or with nothing before it."""
+        return self._core.start(bool(bos))
+
+    def step(self, state: int, word: str) -> tuple[float, int]:
+        """log10 p(word | state), and the state behind it, which is a number without a meaning."""
+        if not is_text(word):
+            raise InputError(f"a word is {word!r:.80}: must be text")
+        try:
+            log10, after, _ = self._core.step(state, word)
+        except (ValueError, TypeError):
+            raise InputError(f"{state!r:.80} is no state of this model") from None
+        return log10, after
+
     def perplexity(self, sentence: str | Sequence[str]) -> float:
         """10^(-score / n), where n counts the words and ``</s>``."""
         words = _words(sentence)
@@ -97,7 +113,7 @@ def read(path: str | os.PathLike[str]) -> NGramModel:
     try:
         for block in blocks(path):
             reader.feed(block)
-        return NGramModel(reader.finish())
+        return NGramModel(reader.finish(), os.fspath(path))
     except FormatError:
         raise
     except ValueError as error:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.errors import FormatError, InputError
 from trellis.formats.atomic import replacing
-from trellis.formats.strings import pack_strings
+from trellis.formats.strings import Names, pack_strings
 
 __all__ = ["Names", "Parts", "encode", "parse", "read", "write"]
 
@@ -39,29 +39,6 @@ _RECORDS = 24 + 8 * 256  # header and hash tables of a dictionary
 _BYTE_ORDER = 0x62445371
 _BLOCK = 1 << 16  # features that are looked at together
 _MOST_LABELS = 1 << 14  # a square of labels must fit into int32, and into memory
-
-
-class Names(NamedTuple):
-    """Strings inside a larger array: string i is ``data[begin[i] : begin[i] + size[i]]``."""
-
-    data: NDArray[np.uint8]
-    begin: NDArray[np.int64]
-    size: NDArray[np.int64]
-
-    def decoded(self, what: str, encoding: str = "utf-8") -> list[str]:
-        """The strings themselves."""
-        found = []
-        for i, (begin, size) in enumerate(
-            zip(self.begin.tolist(), self.size.tolist(), strict=True)
-        ):
-            raw = self.data[begin : begin + size].tobytes()
-            try:
-                found.append(raw.decode(encoding))
-            except UnicodeDecodeError as error:
-                raise FormatError(f"{what} {i} is not {encoding}: {error}") from None
-            if b"\0" in raw:
-                raise FormatError(f"{what} {i} has a NUL in it")
-        return found
 
 
 class Model(NamedTuple):

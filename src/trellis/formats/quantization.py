@@ -88,11 +88,16 @@ class QuantizedMatrix:
         array([[1., 0., 0., 0.],
                [0., 1., 0., 0.]], dtype=float32)
         """
-        codes = self.codes[ids]
-        tables = self.quantizer.tables()
-        found = np.empty((len(codes), self.quantizer.dim), np.float32)
-        for g, (begin, end) in enumerate(self.quantizer.columns()):
-            found[:, begin:end] = tables[g][codes[:, g]]
+        codes, quantizer = self.codes[ids], self.quantizer
+        if quantizer.dim % quantizer.dsub == 0:  # groups of one width are one table
+            tables = quantizer.centroids.reshape(-1, CENTROIDS, quantizer.dsub)
+            found = tables[np.arange(len(tables)), codes].reshape(len(codes), quantizer.dim)
+        else:
+            found = np.empty((len(codes), quantizer.dim), np.float32)
+            for table, (begin, end), own in zip(
+                quantizer.tables(), quantizer.columns(), codes.T, strict=True
+            ):
+                found[:, begin:end] = table[own]
         norms = self.norms(ids)
         if norms is not None:
             with np.errstate(over="ignore"):  # a forged file's: infinite then

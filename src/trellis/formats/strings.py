@@ -2,14 +2,40 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import FormatError, InputError
 
-__all__ = ["pack_strings", "unpack_strings"]
+__all__ = ["Names", "pack_strings", "unpack_strings"]
+
+
+class Names(NamedTuple):
+    """Strings inside a larger array: string i is ``data[begin[i] : begin[i] + size[i]]``."""
+
+    data: NDArray[np.uint8]
+    begin: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def string(self, i: int) -> bytes:
+        """One of them, as it is stored."""
+        begin = int(self.begin[i])
+        return self.data[begin : begin + int(self.size[i])].tobytes()
+
+    def decoded(self, what: str, encoding: str = "utf-8") -> list[str]:
+        """The strings themselves."""
+        found = []
+        for i in range(len(self.begin)):
+            raw = self.string(i)
+            try:
+                found.append(raw.decode(encoding))
+            except UnicodeDecodeError as error:
+                raise FormatError(f"{what} {i} is not {encoding}: {error}") from None
+            if b"\0" in raw:
+                raise FormatError(f"{what} {i} has a NUL in it")
+        return found
 
 
 def pack_strings(strings: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

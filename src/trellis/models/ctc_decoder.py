@@ -20,7 +20,12 @@ from trellis.formats.arpa import NGramModel
 from trellis.inference import ctc
 from trellis.inference.ctc.inputs import Array, Batch, prepare
 from trellis.models.ctc_labels import LabelSet, read_labels
-from trellis.models.ctc_language import read_hot_words, read_language, read_lexicon
+from trellis.models.ctc_language import (
+    read_hot_words,
+    read_language,
+    read_lexicon,
+    read_vocabulary,
+)
 from trellis.native import as_positive, resolve_jobs
 
 __all__ = ["Aligned", "CTCDecoder", "Partial", "Stream", "Transcript", "Unit", "Word"]
@@ -42,6 +47,7 @@ class Transcript(NamedTuple):
     acoustic: float  # log p(text | frames), over the paths that were found
     lm: float  # what language model, β and hot words add
     score: float  # the sum of both
+    state: Any = None  # the language model's behind the last word: a ``start`` to go on from
 
 
 class Partial(NamedTuple):
@@ -89,6 +95,12 @@ class CTCDecoder:
     lexicon
         the only words that may be found: a list, or a file with one a line, if need be with a tab
         and the labels that spell it. Words that no labels spell are never found.
+    vocabulary
+        the words that count as known to the language model; None is all that it has. A KenLM binary
+        cannot list its own, and then any beginning of a word is as good as another. With an empty
+        list no beginning is known, but whole words are.
+    boundary
+        whether a text begins with ``<s>`` and ends with ``</s>``, as sentences do.
     unk_score_offset
         added to log10 p of a word that the language model does not know; also the score of a word
         that has begun like no word of its vocabulary.
@@ -121,6 +133,8 @@ class CTCDecoder:
         hotwords: Iterable[str] | None = None,
         hotword_weight: float = 10.0,
         lexicon: str | os.PathLike[str] | Iterable[str] | None = None,
+        vocabulary: Iterable[str] | None = None,
+        boundary: bool = True,
         token_min_logp: float | None = -5.0,
         beam_prune_logp: float | None = -10.0,
         unk_score_offset: float = -10.0,
@@ -145,14 +159,15 @@ class CTCDecoder:
             self._labels.blank,
             self._labels.space,
         )
-        language = read_language(lm)
+        language = read_language(lm, bool(boundary))
         words = read_lexicon(lexicon, self._labels)
-        # a foreign model does not say which words it has: the lexicon must
-        vocabulary = words.words if words and language.foreign else []
+        known = read_vocabulary(vocabulary)
+        if known is None and words and language.foreign:
+            known = words.words  # a foreign model does not say which words it has
         pieces = [(text, starts, ends) for text, starts, ends in self._labels.pieces]
         hot = read_hot_words(hotwords)
         self._core = _core.CtcWords(
-            pieces, options, language.own, language.foreign, vocabulary, hot
+            pieces, options, language.own, language.foreign, known, hot, bool(boundary)
         )
         if words:
             self._core.allow(words.words, words.spellings)
@@ -172,9 +187,13 @@ class CTCDecoder:
         """What the labels are: ``characters``, ``bpe`` or ``words``."""
         return self._labels.units
 
-    def decode(self, log_probs: Array, *, logits: bool = False) -> str:
-        """The best text of ``(T, V)`` log-probabilities, or of any scores with ``logits=True``."""
-        return self.decode_batch([log_probs], logits=logits)[0]
+    def decode(self, log_probs: Array, *, logits: bool = False, start: Any = None) -> str:
+        """The best text of ``(T, V)`` log-probabilities, or of any scores with ``logits=True``.
+
+        It follows the text whose `Transcript` has the state ``start``, if one is given.
+        """
+        ((best,),) = self._decode([log_probs], None, logits, 1, timed=False, start=start)
+        return " ".join(best[0])
 
     def decode_batch(
         self,
@@ -192,10 +211,24 @@ class CTCDecoder:
         return [" ".join(best[0]) for (best,) in found]
 
     def decode_beams(
-        self, log_probs: Array, *, k: int = 10, logits: bool = False
+        self,
+        log_probs: Array,
+        *,
+        k: int = 10,
+        logits: bool = False,
+        start: Any = None,
+        prune_history: bool = False,
     ) -> list[Transcript]:
-        """The `k` best texts, best first, with the times of their words."""
-        return self.decode_beams_batch([log_probs], k=k, logits=logits)[0]
+        """The `k` best texts, best first, with the times of their words.
+
+        ``start`` is the state of a transcript that they follow. With ``prune_history``, of
+        hypotheses that language model and letters can no longer tell apart only the best is kept.
+        """
+        count, alike = as_positive(k, "k"), bool(prune_history)
+        (found,) = self._decode(
+            [log_probs], None, logits, count, timed=True, start=start, only_best=alike
+        )
+        return [_transcript(*best) for best in found]
 
     def decode_beams_batch(
         self,
@@ -204,9 +237,11 @@ class CTCDecoder:
         lengths: Array | Sequence[int] | None = None,
         k: int = 10,
         logits: bool = False,
+        prune_history: bool = False,
     ) -> list[list[Transcript]]:
-        """The `k` best texts of each."""
-        found = self._decode(batch, lengths, logits, as_positive(k, "k"), timed=True)
+        """The `k` best texts of each, as `decode_beams`."""
+        count, alike = as_positive(k, "k"), bool(prune_history)
+        found = self._decode(batch, lengths, logits, count, timed=True, only_best=alike)
         return [[_transcript(*best) for best in row] for row in found]
 
     def stream(self, *, logits: bool = False) -> "Stream":
@@ -254,14 +289,27 @@ class CTCDecoder:
         return x
 
     def _decode(
-        self, batch: Any, lengths: Any, logits: bool, k: int, timed: bool
+        self,
+        batch: Any,
+        lengths: Any,
+        logits: bool,
+        k: int,
+        timed: bool,
+        start: Any = None,
+        only_best: bool | None = None,
     ) -> list[list[Any]]:
         rows = self._rows(batch, lengths)
         double = any(row.dtype == np.float64 for row in rows)
         decode = self._core.decode_float64 if double else self._core.decode_float32
         dtype = np.float64 if double else np.float32
         ready = [np.require(row, dtype, ["C", "A"]) for row in rows]
-        found = decode(ready, bool(logits), k, not timed, timed, self._jobs)
+        alike = not timed if only_best is None else only_best
+        try:
+            found = decode(ready, bool(logits), k, alike, timed, self._jobs, start)
+        except (ValueError, TypeError) as error:
+            if start is None:
+                raise
+            raise InputError(f"start is {start!r:.80}: {error}") from None
         for i, row in enumerate(found):
             if not row:
                 raise InfeasibleError(f"sequence {i}: no text is possible at all of its frames")
@@ -347,11 +395,16 @@ class Stream:
 
 
 def _transcript(
-    words: list[str], starts: list[int], ends: list[int], acoustic: float, bonus: float
+    words: list[str],
+    starts: list[int],
+    ends: list[int],
+    acoustic: float,
+    bonus: float,
+    state: Any,
 ) -> Transcript:
     timed = starts if starts else [0] * len(words)
     own = [Word(*word) for word in zip(words, timed, ends if ends else timed, strict=True)]
-    return Transcript(" ".join(words), own, acoustic, bonus, acoustic + bonus)
+    return Transcript(" ".join(words), own, acoustic, bonus, acoustic + bonus, state)
 
 
 def _joint(units: list[Unit]) -> float:

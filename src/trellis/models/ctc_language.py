@@ -18,25 +18,31 @@ class Language(NamedTuple):
     """A model of the core's own, or a maker of sessions with a foreign one, or neither."""
 
     own: _core.NgramModel | None = None
-    foreign: Callable[[], Any] | None = None
+    foreign: Callable[[Any], Any] | None = None
 
 
-def read_language(lm: Any) -> Language:
-    """A path (ARPA, packed or not; KenLM's binaries), an NGramModel, or a kenlm.Model."""
-    if lm is None:
-        return Language()
+def read_language(lm: Any, boundary: bool = True) -> Language:
+    """A path (ARPA, packed or not; KenLM's binaries), an NGramModel, a kenlm.Model, a Language."""
+    if lm is None or isinstance(lm, Language):
+        return lm or Language()
     if isinstance(lm, arpa.NGramModel):
         return Language(own=lm.core)
     if isinstance(lm, str | os.PathLike):
-        with open(lm, "rb") as file:
-            binary = file.read(len(_KENLM)) == _KENLM
-        return _kenlm(_open_kenlm(lm)) if binary else Language(own=arpa.read(lm).core)
+        binary = is_kenlm(lm)
+        return _kenlm(open_kenlm(lm), boundary) if binary else Language(own=arpa.read(lm).core)
     if hasattr(lm, "BaseScore") and hasattr(lm, "BeginSentenceWrite"):
-        return _kenlm(lm)
+        return _kenlm(lm, boundary)
     raise InputError(f"lm is {type(lm).__name__}: must be a path, an NGramModel or a kenlm.Model")
 
 
-def _open_kenlm(path: str | os.PathLike[str]) -> Any:
+def is_kenlm(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a KenLM binary."""
+    with open(path, "rb") as file:
+        return file.read(len(_KENLM)) == _KENLM
+
+
+def open_kenlm(path: str | os.PathLike[str]) -> Any:
+    """A KenLM binary, by the ``kenlm`` package."""
     try:
         import kenlm
     except ImportError:
@@ -46,17 +52,20 @@ def _open_kenlm(path: str | os.PathLike[str]) -> Any:
     return kenlm.Model(os.fspath(path))
 
 
-def _kenlm(model: Any) -> Language:
-    return Language(foreign=lambda: _KenlmSession(model))
+def _kenlm(model: Any, boundary: bool) -> Language:
+    return Language(foreign=lambda start: _KenlmSession(model, boundary, start))
 
 
 class _KenlmSession:
     """A kenlm.Model for one sequence: states by number, equal ones once."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, boundary: bool, start: Any) -> None:
         import kenlm
 
+        if start is not None and not isinstance(start, kenlm.State):
+            raise TypeError("must be a kenlm.State")
         self._model, self._new = model, kenlm.State
+        self._boundary, self._start = boundary, start
         self._states: list[Any] = []
         self._number: dict[Any, int] = {}
 
@@ -67,9 +76,15 @@ class _KenlmSession:
         return number
 
     def begin(self) -> int:
+        if self._start is not None:
+            return self._keep(self._start)
         state = self._new()
-        self._model.BeginSentenceWrite(state)
+        write = self._model.BeginSentenceWrite if self._boundary else self._model.NullContextWrite
+        write(state)
         return self._keep(state)
+
+    def kept(self, state: int) -> Any:
+        return self._states[state]
 
     def score(self, state: int, word: str) -> tuple[float, int, bool]:
         after = self._new()
@@ -77,7 +92,22 @@ class _KenlmSession:
         return float(log10), self._keep(after), word in self._model
 
     def end(self, state: int) -> float:
+        if not self._boundary:
+            return 0.0
         return float(self._model.BaseScore(self._states[state], "</s>", self._new()))
+
+
+def read_vocabulary(vocabulary: Any) -> list[str] | None:
+    """The words that count as known, or None."""
+    if vocabulary is None:
+        return None
+    if isinstance(vocabulary, str) or not isinstance(vocabulary, Iterable):
+        raise InputError(f"vocabulary must be a list of words, not {vocabulary!r:.80}")
+    words = list(vocabulary)
+    for word in words:
+        if not is_text(word):
+            raise InputError(f"a word of the vocabulary is {word!r:.80}: must be text")
+    return words
 
 
 class Lexicon(NamedTuple):

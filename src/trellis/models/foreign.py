@@ -5,11 +5,13 @@ templates. All become a `CRF` like any other: it can be inspected, saved, and tr
 """
 
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis import _core
 from trellis.errors import FormatError, InputError
 from trellis.features import templates, wapiti
 from trellis.features.names import from_names
@@ -17,7 +19,8 @@ from trellis.features.spec import Spec
 from trellis.features.vectorizer import ReadyFeatures
 from trellis.formats import crfpp, crfsuite
 from trellis.formats import wapiti as wapiti_file
-from trellis.formats.strings import pack_strings
+from trellis.formats.strings import Names, pack_strings
+from trellis.formats.text_models import TextModel
 from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
 from trellis.models.layout import Layout
@@ -25,10 +28,15 @@ from trellis.models.layout import Layout
 __all__ = ["HEADS", "from_crfsuite", "load_foreign", "save_crfsuite"]
 
 _SPARE = 1 << 16  # weights that names with several readings may add to any model
+_BLOCK = 1 << 18  # weights that are looked at together
 
 
 def load_foreign(path: str | os.PathLike[str], head: bytes, encoding: str = "utf-8") -> CRF | None:
     """The model of another program, by how its file begins; None if it is of none of them."""
+    if crfpp.is_binary(head):
+        raise FormatError(
+            f"{path}: a binary CRF++ model cannot be read: crf_learn -t writes one as text as well"
+        )
     reader = next((read for begin, read in HEADS.items() if head.startswith(begin)), None)
     if reader is None:
         return None
@@ -66,26 +74,13 @@ def _read_crfsuite(path: str | os.PathLike[str], encoding: str) -> CRF:
 
 
 def _read_crfpp(path: str | os.PathLike[str], encoding: str) -> CRF:
-    model = crfpp.read(path, encoding)
-    count = len(model.labels)
-    begins = np.concatenate([model.begin, model.edge_begin])
-    order = np.argsort(begins)
-    edge = order >= len(model.names)
-    sizes = np.where(edge, count * count, count)
-    kept = model.weights != 0
-    name = np.repeat(order.astype(np.int32), sizes)[kept]
-    first = np.repeat((begins[order] - np.where(edge, count, 0)).astype(np.int32), sizes)
-    cell = (np.arange(len(kept), dtype=np.int32) - first)[kept]
-    named = [_Named(model.names + model.edge_names, name, cell, model.weights[kept])]
-    spec, labels = templates.parse(model.templates), model.labels
-    del model, kept, name, first, cell  # a large model should not be in memory twice
-    return _of_names(spec, labels, named.pop())
+    found = [crfpp.read(path, encoding)]
+    return _of_names(templates.parse(found[0].templates), found)
 
 
 def _read_wapiti(path: str | os.PathLike[str], encoding: str) -> CRF:
-    model = wapiti_file.read(path, encoding)
-    named = _Named(model.observations, model.observation, model.cell, model.weights)
-    return _of_names(wapiti.parse(model.patterns), model.labels, named)
+    found = [wapiti_file.read(path, encoding)]
+    return _of_names(wapiti.parse(found[0].templates), found)
 
 
 HEADS: dict[bytes, Any] = {
@@ -95,69 +90,96 @@ HEADS: dict[bytes, Any] = {
 }
 """How the files of other programs begin, and what reads them."""
 
-_Sparse = tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]
 
+class _Share(NamedTuple):
+    """Weights of names: of which, how many of each, and for which labels or pairs."""
 
-class _Named(NamedTuple):
-    """Weights other than 0 of names: whose each one is, and for what."""
-
-    names: list[str]
-    name: NDArray[Any]
+    name: NDArray[np.int64]
+    size: NDArray[np.int64]
     cell: NDArray[Any]
-    """A label, or labels + a pair of labels."""
     weight: NDArray[np.float64]
 
 
-def _of_names(spec: Spec, labels: list[str], named: _Named) -> CRF:
-    """A CRF whose features are read off tokens by templates."""
-    count = len(labels)
-    plain = {"".join(t.literals) for t in spec.templates if t.edge and not t.parts}
-    bare = np.array([name in plain for name in named.names], np.bool_)
-    state = named.cell < count
-    bigram = ~state & bare[named.name]
-    pairs, place = np.unique(named.cell[bigram] - count, return_inverse=True)
-    bigrams = np.bincount(place, weights=named.weight[bigram], minlength=len(pairs))
-    parts: list[_Sparse] = []
-    names = []
-    for mine, shift in ((state, 0), (~state & ~bigram, count)):
-        own = named.name[mine]
-        alive = np.zeros(len(named.names), np.bool_)
-        alive[own] = True
-        names.append([named.names[i] for i in np.flatnonzero(alive)])
-        number = (np.cumsum(alive, dtype=np.int32) - 1)[own]
-        parts.append((number, named.cell[mine] - shift, named.weight[mine]))
-    del named, state, mine, own, number
-    features, *sources = from_names(spec, *names)
-    states, edges = map(_spread, parts, sources)
-    weights = [states[2], bigrams]
+def _of_names(spec: Spec, held: list[TextModel]) -> CRF:
+    """A CRF whose features are read off tokens by templates; takes the model out of the list."""
+    labels, names, states, edges, pairs, bigrams = _split(spec, held.pop())
+    features, *sources = from_names(spec, (names, states.name), (names, edges.name))
+    del names  # a large model should not be in memory twice
+    states, edges = _spread(states, sources[0]), _spread(edges, sources[1])
     both: list[Any] = [None, None]
+    rest = [bigrams]
     if features.has_edges:
-        counts = np.bincount(edges[0], minlength=features.edges)
-        both = [_begins(counts), edges[1].astype(np.int32)]
-        weights.append(edges[2])
-    layout = Layout(
-        count,
-        _begins(np.bincount(states[0], minlength=len(features))),
-        states[1].astype(np.uint16),
-        pairs.astype(np.int32),
-        *both,
+        both = [_begins(edges.size), edges.cell]
+        rest.append(edges.weight)
+    layout = Layout(len(labels), _begins(states.size), states.cell, pairs, *both)
+    return _fitted(CRF(spec), labels, features, layout, _joined(states.weight, rest))
+
+
+def _split(
+    spec: Spec, model: TextModel
+) -> tuple[list[str], Names, _Share, _Share, NDArray[np.int32], NDArray[np.float64]]:
+    """Labels, names, weights of labels, weights of pairs, bigrams and their weights."""
+    kinds = model.states.view(np.uint8), _bare(spec, model.names).view(np.uint8)
+    states, edges, edge_weight, pair, pair_weight = _core.split_weights(
+        model.number, model.weight, model.begin, *kinds, len(model.labels)
     )
-    return _fitted(CRF(spec), labels, features, layout, np.concatenate(weights))
+    weight = model.weight
+    weight.resize(len(states[2]), refcheck=False)  # the others have been taken out of it
+    pairs, place = np.unique(pair, return_inverse=True)
+    bigrams: Any = np.bincount(place, weights=pair_weight, minlength=len(pairs))
+    both = _Share(*states, weight), _Share(*edges, edge_weight)
+    return model.labels, model.names, *both, pairs.astype(np.int32), bigrams
 
 
-def _spread(part: _Sparse, name: NDArray[np.int64]) -> _Sparse:
+def _bare(spec: Spec, names: Names) -> NDArray[np.bool_]:
+    """Which names read nothing: their pairs are the label bigrams of all positions."""
+    plain = {"".join(t.literals).encode() for t in spec.templates if t.edge and not t.parts}
+    found = np.zeros(len(names.size), np.bool_)
+    for i in np.flatnonzero(names.size <= max(map(len, plain), default=-1)).tolist():
+        found[i] = names.string(i) in plain
+    return found
+
+
+def _joined(first: NDArray[np.float64], rest: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """All weights in one array; the first, which is nearly all of it, is not copied."""
+    at = len(first)
+    first.resize(at + sum(map(len, rest)), refcheck=False)
+    for own in rest:
+        first[at : at + len(own)] = own
+        at += len(own)
+    return first
+
+
+def _spread(share: _Share, source: NDArray[np.int64]) -> _Share:
     """Weights of names as weights of attributes, of which several may have one name."""
-    number, cell, weight = part
-    if len(name) == name[-1:].sum() + 1 and not np.any(np.diff(number) < 0):
-        return part  # each has one reading, and they are in order
-    order = np.argsort(number, kind="stable")
-    begins = _begins(np.bincount(number))
-    sizes = np.diff(begins)[name]
-    if sizes.sum() > 2 * len(weight) + _SPARE:
+    if len(source) == len(share.name):
+        return share  # each has one reading
+    begin = _begins(share.size)[source]
+    size = share.size[source]
+    total = int(size.sum())
+    if total > 2 * len(share.weight) + _SPARE:
         raise FormatError("too many of its features can be read in several ways")
-    at = np.repeat(begins[name] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
-    at = order[at]
-    return np.repeat(np.arange(len(name)), sizes), cell[at], weight[at]
+    cell, weight = np.empty(total, share.cell.dtype), np.empty(total)
+    for some, out in _blocks(size):
+        index = _ranges(begin[some], size[some])
+        cell[out], weight[out] = share.cell[index], share.weight[index]
+    return _Share(source, size, cell, weight)
+
+
+def _blocks(size: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
+    """So many at a time that they have about as many weights as fit a block; where these go."""
+    ends = np.cumsum(size)
+    first, begin = 0, 0
+    while first < len(size):
+        last = max(first + 1, int(np.searchsorted(ends, begin + _BLOCK, side="right")))
+        yield slice(first, last), slice(begin, int(ends[last - 1]))
+        first, begin = last, int(ends[last - 1])
+
+
+def _ranges(begin: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All of ``begin[i] … begin[i] + size[i]``, one after the other."""
+    ends = np.cumsum(size)
+    return np.repeat(begin - (ends - size), size) + np.arange(int(size.sum()))
 
 
 def _fitted(
@@ -173,7 +195,9 @@ def _fitted(
 
 
 def _begins(counts: NDArray[Any]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    begins = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=begins[1:])
+    return begins
 
 
 # ---- for CRFsuite

@@ -1,0 +1,331 @@
+"""pyctcdecode's language models: ``score(state, word) = alpha ln p(word | state) + beta``.
+
+A `LanguageModel` holds an ARPA file, read by trellis, or a ``kenlm.Model``. States are whatever
+the model has for them: pass them back as they came.
+"""
+
+import abc
+import json
+import logging
+import os
+import re
+import shutil
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trellis.compat.pyctcdecode.constants import (
+    AVG_TOKEN_LEN,
+    DEFAULT_ALPHA,
+    DEFAULT_BETA,
+    DEFAULT_HOTWORD_WEIGHT,
+    DEFAULT_SCORE_LM_BOUNDARY,
+    DEFAULT_UNK_LOGP_OFFSET,
+    LOG_BASE_CHANGE_FACTOR,
+)
+from trellis.data.files import lines
+from trellis.errors import FormatError, InputError
+from trellis.formats import arpa
+from trellis.models.ctc_language import is_kenlm, open_kenlm, read_hot_words, read_vocabulary
+
+__all__ = [
+    "AbstractLanguageModel",
+    "HotwordScorer",
+    "LanguageModel",
+    "MultiLanguageModel",
+    "load_unigram_set_from_arpa",
+]
+
+logger = logging.getLogger(__name__)
+
+
+def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
+    """The words of an ARPA file that have a back-off weight: words that others can follow."""
+    found, inside = set(), False
+    for line in lines(arpa_path):
+        text = line.strip()
+        if text == "\\1-grams:":
+            inside = True
+        elif inside and text.startswith("\\"):
+            break
+        elif inside and len(parts := text.split("\t")) == 3:
+            found.add(parts[1])
+    if not found:
+        raise FormatError(f"{arpa_path}: no word has a back-off weight: pass the words as unigrams")
+    return found
+
+
+class Beginnings:
+    """Words, by how they begin.
+
+    >>> known = Beginnings(["hodor", "tyrion"])
+    >>> known.has_node("hod"), known.has_node("dor")
+    (True, False)
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = sorted(set(words))
+
+    def has_node(self, text: str) -> bool:
+        """Whether some word begins so."""
+        return next(self.words(text), None) is not None
+
+    def words(self, text: str) -> Any:
+        """The words that begin so."""
+        for i in range(bisect_left(self._words, text), len(self._words)):
+            if not self._words[i].startswith(text):
+                return
+            yield self._words[i]
+
+
+class HotwordScorer:
+    """What words that are likely here add to a score.
+
+    >>> scorer = HotwordScorer.build_scorer(["hodor"], weight=10.0)
+    >>> scorer.score("hodor said hodor"), scorer.score_partial_token("ho"), "x" in scorer
+    (20.0, 4.0, False)
+    """
+
+    def __init__(
+        self,
+        match_ptn: re.Pattern[str],
+        char_trie: Beginnings,
+        weight: float = DEFAULT_HOTWORD_WEIGHT,
+    ) -> None:
+        self._match_ptn = match_ptn
+        self._char_trie = char_trie
+        self._weight = weight
+
+    def __contains__(self, item: str) -> bool:
+        return self._char_trie.has_node(item)
+
+    def score(self, text: str) -> float:
+        """Of whole words."""
+        return self._weight * len(self._match_ptn.findall(text))
+
+    def score_partial_token(self, token: str) -> float:
+        """Of a word that has begun: as much of the shortest hot word as is there already."""
+        shortest = min(map(len, self._char_trie.words(token)), default=0)
+        return self._weight * len(token) / shortest if shortest else 0.0
+
+    @classmethod
+    def build_scorer(
+        cls, hotwords: Iterable[str] | None = None, weight: float = DEFAULT_HOTWORD_WEIGHT
+    ) -> "HotwordScorer":
+        """For words, and the words of phrases."""
+        words = read_hot_words(hotwords)
+        longest_first = sorted(map(re.escape, words), key=len, reverse=True)
+        pattern = rf"(?<!\S)(?:{'|'.join(longest_first)})(?!\S)" if words else r"(?!)"
+        return cls(re.compile(pattern), Beginnings(words), weight)
+
+
+class AbstractLanguageModel(abc.ABC):
+    """What a decoder asks of a language model; scores are weighted natural logarithms."""
+
+    @property
+    @abc.abstractmethod
+    def order(self) -> int:
+        """The length of the longest n-grams."""
+
+    @abc.abstractmethod
+    def get_start_state(self) -> Any:
+        """The state before the first word."""
+
+    @abc.abstractmethod
+    def score_partial_token(self, partial_token: str) -> float:
+        """Of a word that has begun."""
+
+    @abc.abstractmethod
+    def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
+        """Of a word behind a state, and the state behind it."""
+
+    def save_to_dir(self, filepath: str) -> None:
+        """Save the model into a folder."""
+        raise NotImplementedError
+
+    @classmethod
+    def load_from_dir(cls, filepath: str) -> "AbstractLanguageModel":
+        """Load the model of a folder."""
+        raise NotImplementedError
+
+    def reset_params(self, **params: Any) -> None:  # noqa: B027  a model may have none
+        """Change parameters."""
+
+
+class LanguageModel(AbstractLanguageModel):
+    """A word n-gram model: a ``kenlm.Model``, an `NGramModel`, or the path of a file of either.
+
+    ``unigrams`` are the words that count as known. Without them, every beginning of a word is
+    punished as unknown, as pyctcdecode does.
+    """
+
+    JSON_ATTRS = ("alpha", "beta", "unk_score_offset", "score_boundary")
+    _ATTRS_SERIALIZED_FILENAME = "attrs.json"
+    _UNIGRAMS_SERIALIZED_FILENAME = "unigrams.txt"
+    _ENDINGS: ClassVar[set[str]] = {".arpa", ".bin", ".binary"}
+
+    def __init__(
+        self,
+        kenlm_model: Any,
+        unigrams: Collection[str] | None = None,
+        alpha: float = DEFAULT_ALPHA,
+        beta: float = DEFAULT_BETA,
+        unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
+        score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
+    ) -> None:
+        if isinstance(kenlm_model, str | os.PathLike):
+            kenlm_model = _opened(kenlm_model)
+        self._kenlm_model = kenlm_model
+        words = read_vocabulary(unigrams)
+        if words is None:
+            logger.warning("no unigrams are given: every word counts as unknown until it is whole")
+        self._unigram_set = {word for word in words or () if word in kenlm_model}
+        if words and len(self._unigram_set) < 0.1 * len(words):
+            logger.warning("fewer than a tenth of the unigrams are words of the language model")
+        self._char_trie = Beginnings(self._unigram_set)
+        self.alpha, self.beta = alpha, beta
+        self.unk_score_offset, self.score_boundary = unk_score_offset, score_boundary
+
+    def reset_params(self, **params: Any) -> None:
+        """Set alpha, beta, unk_score_offset or score_boundary."""
+        for name in self.JSON_ATTRS:
+            value = params.get(name)
+            kind = bool if name == "score_boundary" else float
+            if value is None:
+                continue
+            if not isinstance(value, kind):
+                raise InputError(f"{name} must be a {kind.__name__}, not {value!r:.80}")
+            setattr(self, name, value)
+
+    @property
+    def order(self) -> int:
+        """The length of the longest n-grams."""
+        return int(self._kenlm_model.order)
+
+    def get_start_state(self) -> Any:
+        """The state behind ``<s>``, or without a word before it."""
+        model = self._kenlm_model
+        if isinstance(model, arpa.NGramModel):
+            return model.start(self.score_boundary)
+        state = _new_state()
+        (model.BeginSentenceWrite if self.score_boundary else model.NullContextWrite)(state)
+        return state
+
+    def _step(self, state: Any, word: str) -> tuple[float, Any]:
+        """log10 p(word | state), and the state behind it."""
+        model = self._kenlm_model
+        if isinstance(model, arpa.NGramModel):
+            return model.step(state, word)
+        after = _new_state()
+        return float(model.BaseScore(state, word, after)), after
+
+    def score_partial_token(self, partial_token: str) -> float:
+        """What a word that has begun loses if no known word begins so."""
+        if self._char_trie.has_node(partial_token):
+            return 0.0
+        return self.unk_score_offset * max(1.0, len(partial_token) / AVG_TOKEN_LEN)
+
+    def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
+        """Of a word, and of the end if it is the last one."""
+        log10, after = self._step(prev_state, word)
+        known = word in self._unigram_set or (not self._unigram_set and word in self._kenlm_model)
+        if not known:
+            log10 += self.unk_score_offset
+        if is_last_word and self.score_boundary:
+            log10 += self._step(after, "</s>")[0]
+        return self.alpha * log10 * LOG_BASE_CHANGE_FACTOR + self.beta, after
+
+    # ---- files: attrs.json, unigrams.txt and the language model itself
+
+    @property
+    def serializable_attrs(self) -> dict[str, Any]:
+        """What attrs.json holds."""
+        return {name: getattr(self, name) for name in self.JSON_ATTRS}
+
+    def save_to_dir(self, filepath: str, unigram_encoding: str | None = None) -> None:
+        """Save the model into a folder: its file is copied."""
+        path = self._kenlm_model.path
+        if path is None:
+            raise InputError("the language model has no file that could be copied")
+        source = Path(os.fsdecode(path))
+        folder = Path(filepath)
+        (folder / self._ATTRS_SERIALIZED_FILENAME).write_text(json.dumps(self.serializable_attrs))
+        words = "".join(f"{word}\n" for word in sorted(self._unigram_set))
+        encoding = unigram_encoding or "utf-8"
+        (folder / self._UNIGRAMS_SERIALIZED_FILENAME).write_text(words, encoding=encoding)
+        shutil.copy2(source, folder / source.name)
+
+    @staticmethod
+    def parse_directory_contents(filepath: str) -> dict[str, str]:
+        """The three files of a folder; hidden ones do not count."""
+        found = sorted(f for f in os.listdir(filepath) if not f.startswith((".", "__")))
+        own = LanguageModel
+        due = (own._ATTRS_SERIALIZED_FILENAME, own._UNIGRAMS_SERIALIZED_FILENAME)
+        rest = [f for f in found if f not in due]
+        if len(found) != 3 or len(rest) != 1:
+            raise FormatError(f"{filepath}: expected {', '.join(due)} and a model, found {found}")
+        if os.path.splitext(rest[0])[1] not in LanguageModel._ENDINGS:
+            raise FormatError(f"{filepath}: {rest[0]} does not end in .arpa, .bin or .binary")
+        names = dict(zip(("json_attrs", "unigrams", "kenlm"), (*due, *rest), strict=True))
+        return {what: os.path.join(filepath, name) for what, name in names.items()}
+
+    @classmethod
+    def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> "LanguageModel":
+        """Load the model of a folder."""
+        files = cls.parse_directory_contents(filepath)
+        try:
+            attrs = json.loads(Path(files["json_attrs"]).read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{files['json_attrs']}: {error}") from None
+        if not isinstance(attrs, dict) or set(attrs) != set(cls.JSON_ATTRS):
+            raise FormatError(f"{files['json_attrs']}: must have the keys {cls.JSON_ATTRS}")
+        for name, value in attrs.items():
+            boolean = name == "score_boundary"
+            if isinstance(value, bool) != boolean or not isinstance(value, int | float):
+                raise FormatError(f"{files['json_attrs']}: {name} is {value!r:.80}")
+        words = list(lines(files["unigrams"], unigram_encoding or "utf-8"))
+        return cls(files["kenlm"], words, **attrs)
+
+
+class MultiLanguageModel(AbstractLanguageModel):
+    """The mean of several language models."""
+
+    def __init__(self, language_models: list[LanguageModel]) -> None:
+        if len(language_models) < 2:
+            raise InputError(f"{len(language_models)} language models: two or more make a mean")
+        self._language_models = language_models
+
+    @property
+    def order(self) -> int:
+        """The largest of all."""
+        return max(lm.order for lm in self._language_models)
+
+    def get_start_state(self) -> list[Any]:
+        """One state for each."""
+        return [lm.get_start_state() for lm in self._language_models]
+
+    def score_partial_token(self, partial_token: str) -> float:
+        """The mean of all."""
+        scores = [lm.score_partial_token(partial_token) for lm in self._language_models]
+        return sum(scores) / len(scores)
+
+    def score(
+        self, prev_state: list[Any], word: str, is_last_word: bool = False
+    ) -> tuple[float, list[Any]]:
+        """The mean of all."""
+        found = [
+            lm.score(state, word, is_last_word=is_last_word)
+            for state, lm in zip(prev_state, self._language_models, strict=True)
+        ]
+        return sum(score for score, _ in found) / len(found), [after for _, after in found]
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    return open_kenlm(path) if is_kenlm(path) else arpa.read(path)
+
+
+def _new_state() -> Any:
+    import kenlm
+
+    return kenlm.State()
