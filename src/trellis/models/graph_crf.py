@@ -57,7 +57,7 @@ class GraphCRF(FieldModel):
 
     def _engine(self, fields: Fields, labels: int) -> Engine:
         options = {"damping": self.damping, "max_iter": self.max_sweeps}
-        return GraphEngine(fields, labels, self.inference, options, self.n_jobs)
+        return GraphEngine(fields, labels, self._resolved(), options, self.n_jobs)
 
     def _shaped(self, fields: Fields, i: int, rows: NDArray[Any]) -> NDArray[Any]:
         return rows
