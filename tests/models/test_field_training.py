@@ -111,10 +111,10 @@ def test_harm_is_told(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch)
     X, y = images(rng, 3, 10)
     honest = GridCRF._objective_of
 
-    def wrong(self: Any, fields: Any, targets: Any, shape: Any, *name: Any) -> Any:
-        if name:
-            return honest(self, fields, targets, shape, *name)
-        return honest(self, fields, targets._replace(labels=1 - targets.labels), shape)
+    def wrong(self: Any, fields: Any, targets: Any, shape: Any, name: str) -> Any:
+        if name == "trw":
+            targets = targets._replace(labels=1 - targets.labels)
+        return honest(self, fields, targets, shape, name)
 
     monkeypatch.setattr(GridCRF, "_objective_of", wrong)
     with pytest.warns(ConvergenceWarning, match="pairs do harm"):

@@ -24,6 +24,7 @@ DECODERS = ("expansion", "cut", "icm")
 INFERENCE = ("auto", "exact", "bp", "trw", *DECODERS)
 MOST_ENTRIES = 1 << 24  # of the tables of exact inference, for a stretch of samples
 TREE_DAMPING = 0.3
+TOLERANCE = 1e-6  # of messages: a loss that is stationary in them is off by its square
 SETTLED = 1e-4  # a change of messages below which value and gradient of a loss agree
 
 

@@ -3,7 +3,6 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
 
@@ -19,13 +18,14 @@ from trellis.models.field_losses import (
     LOOPY,
     OBJECTIVES,
     SETTLED,
+    TOLERANCE,
     Engine,
     Targets,
     checked_choice,
     loss_of,
     sample_scores,
 )
-from trellis.models.field_training import Report, Scaling, Steps, report, warn, without_edges
+from trellis.models.field_training import Report, Steps, solve_loopy
 from trellis.models.fields import Doubles, Fields, Integers, Shape
 from trellis.models.labels import encode
 from trellis.native import as_integer, resolve_jobs
@@ -38,7 +38,6 @@ __all__ = ["FieldModel"]
 
 _log = logging.getLogger("trellis")
 _STRETCH = 1 << 22  # entries of tables that are worked on at a time
-_ALONE = 200  # iterations without edges: without inference
 _EPOCHS = {"perceptron": 30, "ssvm": 50}
 
 
@@ -190,7 +189,8 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
                 random_state=self.random_state,
             )
         if self.objective in LOOPY:
-            return self._solve_loopy(fields, y, shape, each)
+            result, self.report_ = solve_loopy(self, fields, y, shape, each)
+            return result
         return self._descend(self._objective_of(fields, y, shape), w0, limit, each)
 
     def _descend(self, objective: Objective, w0: Doubles, limit: Any, each: Any) -> Result[Any]:
@@ -203,38 +203,6 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
             callback=each,
             n_jobs=self.n_jobs,
         )
-
-    def _solve_loopy(self, fields: Fields, y: Targets, shape: Shape, each: Any) -> Result[Any]:
-        """From the weights of the nodes alone, where messages say nothing and so are right."""
-        scaling = Scaling(fields, shape, self.l2) if self.l1 == 0 else None
-        bare, seen = without_edges(fields), each
-        objectives = [
-            self._objective_of(bare, y, shape, "pseudolikelihood"),
-            self._objective_of(fields, y, shape),
-        ]
-        if scaling is not None:
-            objectives = [scaling.objective(inner) for inner in objectives]
-            seen = lambda progress: each(scaling.progress(progress))  # noqa: E731
-        alone = self._descend(objectives[0], np.zeros(shape.size), _ALONE, None).w
-        result = self._descend(objectives[1], alone.copy(), self.max_iter, seen)
-        if scaling is not None:
-            alone = scaling.weights(alone)
-            result = replace(result, w=scaling.weights(result.w))
-        self.report_ = report(self._look_back(fields, y, shape, result.w, alone))
-        bounded = self.objective == "bethe" and result.message.startswith("the line search failed")
-        warn(self.report_, type(self).__name__, bounded, stacklevel=6)
-        return result
-
-    def _look_back(
-        self, fields: Fields, y: Targets, shape: Shape, w: Doubles, alone: Doubles
-    ) -> Iterator[tuple[Any, Doubles, Doubles, float]]:
-        """Labels, marginals and those of the nodes alone, of stretches of samples."""
-        for own, targets, engine in self._parts(fields, y, shape.labels):
-            scores = own.scores(self._tied(w, shape), shape, self.allowed_)
-            run = engine.trw if self.objective == "trw" else engine.bethe
-            found = run(*scores)
-            bare, _ = own.scores(alone, shape, self.allowed_)
-            yield targets.labels, found.nodes, bare, found.residual
 
     def _objective_of(
         self, fields: Fields, y: Targets, shape: Shape, objective: str | None = None
@@ -261,6 +229,9 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
             return loss + 0.5 * self.l2 * float(w @ w)
 
         return evaluate
+
+    def _sweeps(self) -> dict[str, Any]:
+        return {"damping": self.damping, "max_iter": self.max_sweeps, "tolerance": TOLERANCE}
 
     def _resolved(self) -> str:
         """How to infer: what was learnt by tree-reweighted messages is read by them too."""

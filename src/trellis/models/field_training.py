@@ -5,7 +5,7 @@ begins at the weights that nodes alone would have, and goes from there in featur
 """  # noqa: E501
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,10 +15,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from trellis.models.field_losses import SETTLED, Targets, hamming, indicators
 from trellis.models.fields import Doubles, Fields, Integers, Matrix, Shape
-from trellis.optim.result import Objective, Progress, read_only
+from trellis.optim.result import Callback, Objective, Progress, Result, read_only
 
-__all__ = ["Report", "Scaling", "Steps", "report", "warn", "without_edges"]
+__all__ = ["Report", "Scaling", "Steps", "solve_loopy"]
 
+_ALONE = 200  # iterations without edges, which are without inference
 _MOST_ROUND = 512  # features that are decorrelated; more are only scaled, each by itself
 _SLACK = 0.005  # of all training nodes: so much worse than nodes alone is not worth a word
 
@@ -121,18 +122,7 @@ class Report(NamedTuple):
     """The largest change of a message in the last sweep."""
 
 
-def report(parts: Iterator[tuple[Integers, Doubles, Doubles, float]]) -> Report:
-    """From right labels, marginals, marginals of the nodes alone and residuals."""
-    right, joint, alone, residual = 0, 0, 0, 0.0
-    for labels, p, q, change in parts:
-        right += len(labels)
-        joint += int(np.sum(p.argmax(axis=1) == labels))
-        alone += int(np.sum(q.argmax(axis=1) == labels))
-        residual = max(residual, change)
-    return Report(joint / right, alone / right, residual)
-
-
-def warn(found: Report, name: str, bounded: bool, stacklevel: int) -> None:
+def _warn(found: Report, name: str, bounded: bool) -> None:
     """Say what the user would want to know before using the model."""
     told = []
     if bounded:
@@ -151,7 +141,52 @@ def warn(found: Report, name: str, bounded: bool, stacklevel: int) -> None:
             f"{100 * found.alone_score:.1f} %: pairs do harm"
         )
     for message in told:
-        warnings.warn(f"{name}: {message}", ConvergenceWarning, stacklevel=stacklevel)
+        warnings.warn(f"{name}: {message}", ConvergenceWarning, stacklevel=6)
+
+
+def solve_loopy(
+    model: Any, fields: Fields, y: Targets, shape: Shape, each: Callback
+) -> tuple[Result[Any], Report]:
+    """From the weights of the nodes alone, where messages say nothing and so are right.
+
+    The Bethe objective has more than one valley: it begins where the convex one ends.
+    """
+    scaling = Scaling(fields, shape, model.l2) if model.l1 == 0 else None
+    seen = each if scaling is None else lambda progress: each(scaling.progress(progress))
+
+    def loss(name: str) -> Objective:
+        own = without_edges(fields) if name == "pseudolikelihood" else fields
+        found: Objective = model._objective_of(own, y, shape, name)
+        return found if scaling is None else scaling.objective(found)
+
+    alone = model._descend(loss("pseudolikelihood"), np.zeros(shape.size), _ALONE, None).w
+    start, last = alone.copy(), loss(model.objective)
+    if model.objective == "bethe":
+        convex = model._descend(loss("trw"), start, model.max_iter, None).w
+        if np.isfinite(last(convex, np.empty_like(convex))):
+            start = convex
+    result = model._descend(last, start, model.max_iter, seen)
+    if scaling is not None:
+        alone, result = scaling.weights(alone), replace(result, w=scaling.weights(result.w))
+    found = _look_back(model, fields, y, shape, result.w, alone)
+    bounded = model.objective == "bethe" and result.message.startswith("the line search failed")
+    _warn(found, type(model).__name__, bounded)
+    return result, found
+
+
+def _look_back(
+    model: Any, fields: Fields, y: Targets, shape: Shape, w: Doubles, alone: Doubles
+) -> Report:
+    """The training nodes with the weights that were learnt."""
+    joint, single, residual = 0, 0, 0.0
+    for own, targets, engine in model._parts(fields, y, shape.labels):
+        run = engine.trw if model.objective == "trw" else engine.bethe
+        found = run(*own.scores(model._tied(w, shape), shape, model.allowed_))
+        unary, _ = own.scores(alone, shape, model.allowed_)
+        joint += int(np.sum(found.nodes.argmax(axis=1) == targets.labels))
+        single += int(np.sum(unary.argmax(axis=1) == targets.labels))
+        residual = max(residual, found.residual)
+    return Report(joint / len(y.labels), single / len(y.labels), residual)
 
 
 class Steps:

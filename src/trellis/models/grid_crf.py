@@ -14,8 +14,6 @@ from trellis.models.fields import Doubles, Fields, Integers
 
 __all__ = ["GridCRF"]
 
-_TOLERANCE = 1e-8  # of messages
-
 
 class GridCRF(FieldModel):
     """A conditional random field of images.
@@ -37,11 +35,11 @@ class GridCRF(FieldModel):
     Parameters
     ----------
     objective
-        As for `GraphCRF`; "bethe" by default, as images are too wide to be exact. (With
+        As for `GraphCRF`; "trw" by default, as images are too wide to be exact. (With
         "pseudolikelihood" training is fastest, but where right labels say much of each other and
         pixels say little, pairs come out far too strong.)
     inference
-        "auto" and "bp" are belief propagation on the grid, in the native core; "expansion", "cut",
+        "auto", "trw" and "bp" are messages on the grid, in the native core; "expansion", "cut",
         "icm" and "exact" as for `GraphCRF`.
     directed
         Whether horizontal and vertical pairs have weights of their own.
@@ -127,7 +125,7 @@ class GridCRF(FieldModel):
         return out
 
     def _engine(self, fields: Fields, labels: int) -> Engine:
-        options = {"damping": self.damping, "max_iter": self.max_sweeps}
+        options = self._sweeps()
         inference = self._resolved()
         if self.objective == "likelihood" or inference in ("exact", *DECODERS):
             return GraphEngine(fields, labels, inference, options, self.n_jobs)
@@ -185,9 +183,7 @@ class _GridEngine:
         log_z, p, pairs = [], [], [np.zeros((0, self._labels, self._labels))]
         residual = 0.0
         for scores in self._each(unary, tables):
-            found = graph.grid_marginals(
-                *scores, method=method, tolerance=_TOLERANCE, **self._options
-            )
+            found = graph.grid_marginals(*scores, method=method, **self._options)
             residual = max(residual, found.residual)
             log_z.append(found.log_partition)
             p.append(found.unary.reshape(-1, self._labels))
