@@ -23,7 +23,7 @@ from trellis.features.vectorizer import choose
 from trellis.metrics import span_f1
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "ner"
-_MOST_APART = 4  # occurrences that a place is joined to
+_MOST_APART = 1
 
 
 def documents(path: Path) -> Iterator[list[list[tuple[str, str]]]]:

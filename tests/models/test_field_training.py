@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -59,13 +58,9 @@ def test_it_is_exact_without_pairs_and_on_trees(rng: np.random.Generator) -> Non
     assert values[0] == pytest.approx(values[1])
 
 
-@pytest.mark.parametrize("objective", ["trw", "bethe"])
-def test_pairs_do_not_harm_where_features_are_dim(objective: str, rng: np.random.Generator) -> None:
+def test_pairs_do_not_harm_where_features_are_dim(rng: np.random.Generator) -> None:
     X, y = dim_images(rng, 8)
-    model = GridCRF(objective, l2=0.1, symmetric=True, max_iter=60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(X[:5], y[:5])
+    model = GridCRF(l2=0.1, symmetric=True, max_iter=40).fit(X[:5], y[:5])
     found = model.report_
     assert found is not None
     assert found.train_score > found.alone_score
@@ -73,6 +68,15 @@ def test_pairs_do_not_harm_where_features_are_dim(objective: str, rng: np.random
     p = model.predict_marginals(X[:5])
     assert np.mean(np.array(p).argmax(axis=-1) == np.array(y[:5])) == pytest.approx(found[0])
     assert model.score(X[5:], y[5:]) > 0.9
+
+
+def test_where_the_bethe_likelihood_misleads_it_is_told(rng: np.random.Generator) -> None:
+    """Its log Z is no bound: with strong pairs it is too low, and all of one label looks likely."""
+    X, y = dim_images(rng, 5)
+    with pytest.warns(ConvergenceWarning, match="pairs do harm"):
+        model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=30).fit(X, y)
+    assert model.report_ is not None
+    assert model.report_.residual <= SETTLED
 
 
 def test_the_nodes_alone_are_the_start(rng: np.random.Generator) -> None:

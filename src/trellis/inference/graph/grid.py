@@ -73,30 +73,27 @@ class GridMarginals:
         """The Bethe estimate of log Z, or the tree-reweighted bound."""
         s, (across, down) = self._scores, self._weights
         above, below, left, right = self._messages
-        log_v = _log_sum_exp(s.unary + down * (above + below) + across * (left + right), 1)
+        log_v = _log_sum_exp(s.unary + down * (above + below) + across * (left + right))
         log_z = float(log_v.sum())
-        for edges, ends in zip(self._edges, _ends(log_v), strict=True):
-            terms = _log_sum_exp(_joint(edges), 2) - ends[0] - ends[1]
-            log_z += edges.weight * float(terms.sum())
+        for (log_e, _), ends, weight in zip(self._both, _ends(log_v), self._weights, strict=True):
+            log_z += weight * float((log_e - ends[0] - ends[1]).sum())
         return log_z
 
     @cached_property
-    def _edges(self) -> tuple[_Edges, _Edges]:
-        return _cavities(self._scores, self._messages, self._weights)
-
-    @cached_property
-    def _both(self) -> tuple[Doubles, Doubles]:
-        return _pairwise(self._edges)
+    def _both(self) -> list[tuple[Doubles, Doubles]]:
+        """Of each direction: log Z and beliefs of the edges."""
+        edges = _cavities(self._scores, self._messages, self._weights)
+        return [_pairwise(own) for own in edges]
 
     @property
     def horizontal(self) -> Doubles:
         """``(H, W - 1, L, L)`` beliefs of the pairs side by side."""
-        return self._both[0]
+        return self._both[0][1]
 
     @property
     def vertical(self) -> Doubles:
         """``(H - 1, W, L, L)`` beliefs of the pairs above each other."""
-        return self._both[1]
+        return self._both[1][1]
 
 
 def grid_marginals(
@@ -302,19 +299,17 @@ def _joint(edges: _Edges) -> Doubles:
     return edges.first[..., :, None] + edges.second[..., None, :] + edges.table / edges.weight
 
 
-def _log_sum_exp(x: Doubles, axes: int) -> Doubles:
-    rows = x.shape[: x.ndim - axes]
-    flat = x.reshape(*rows, int(np.prod(x.shape[x.ndim - axes :])))
-    top = flat.max(axis=-1, keepdims=True)
+def _log_sum_exp(x: Doubles) -> Doubles:
+    top = x.max(axis=-1, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
-        return np.asarray(top[..., 0] + np.log(np.exp(flat - top).sum(axis=-1)))
+        return np.asarray(top[..., 0] + np.log(np.exp(x - top).sum(axis=-1)))
 
 
-def _pairwise(both: tuple[_Edges, _Edges]) -> tuple[Doubles, Doubles]:
-    out = []
-    for edges in both:
-        x = _joint(edges)
-        p = np.exp(x - _log_sum_exp(x, 2)[..., None, None])
-        out.append(p / p.sum(axis=(-2, -1), keepdims=True))
-    return out[0], out[1]
+def _pairwise(edges: _Edges) -> tuple[Doubles, Doubles]:
+    """Log Z and beliefs of the edges of one direction."""
+    x = _joint(edges)
+    flat = x.reshape(*x.shape[:2], x.shape[2] ** 2)
+    log_z = _log_sum_exp(flat)
+    p = np.exp(flat - log_z[..., None])
+    return log_z, (p / p.sum(axis=-1, keepdims=True)).reshape(x.shape)
