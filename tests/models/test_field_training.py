@@ -70,11 +70,11 @@ def test_pairs_do_not_harm_where_features_are_dim(rng: np.random.Generator) -> N
     assert model.score(X[5:], y[5:]) > 0.9
 
 
-def test_where_the_bethe_likelihood_misleads_it_is_told(rng: np.random.Generator) -> None:
+def test_where_the_bethe_likelihood_misleads_it_is_told() -> None:
     """Its log Z is no bound: with strong pairs it is too low, and all of one label looks likely."""
-    X, y = dim_images(rng, 5)
+    X, y = dim_images(np.random.default_rng(2), 4)
     with pytest.warns(ConvergenceWarning, match="pairs do harm"):
-        model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=30).fit(X, y)
+        model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=60).fit(X, y)
     assert model.report_ is not None
     assert model.report_.residual <= SETTLED
 

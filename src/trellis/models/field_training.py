@@ -147,10 +147,7 @@ def _warn(found: Report, name: str, bounded: bool) -> None:
 def solve_loopy(
     model: Any, fields: Fields, y: Targets, shape: Shape, each: Callback
 ) -> tuple[Result[Any], Report]:
-    """From the weights of the nodes alone, where messages say nothing and so are right.
-
-    The Bethe objective has more than one valley: it begins where the convex one ends.
-    """
+    """From the weights of the nodes alone, where messages say nothing and so are right."""
     scaling = Scaling(fields, shape, model.l2) if model.l1 == 0 else None
     seen = each if scaling is None else lambda progress: each(scaling.progress(progress))
 
@@ -160,12 +157,7 @@ def solve_loopy(
         return found if scaling is None else scaling.objective(found)
 
     alone = model._descend(loss("pseudolikelihood"), np.zeros(shape.size), _ALONE, None).w
-    start, last = alone.copy(), loss(model.objective)
-    if model.objective == "bethe":
-        convex = model._descend(loss("trw"), start, model.max_iter, None).w
-        if np.isfinite(last(convex, np.empty_like(convex))):
-            start = convex
-    result = model._descend(last, start, model.max_iter, seen)
+    result = model._descend(loss(model.objective), alone.copy(), model.max_iter, seen)
     if scaling is not None:
         alone, result = scaling.weights(alone), replace(result, w=scaling.weights(result.w))
     found = _look_back(model, fields, y, shape, result.w, alone)

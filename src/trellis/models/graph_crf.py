@@ -34,7 +34,7 @@ class GraphCRF(FieldModel):
         "pseudolikelihood" (-Σ_v log p(y_v | x, right labels of its neighbours): no inference at
         all), "trw" (the likelihood with the tree-reweighted upper bound of log Z: convex, so it has
         one minimum, never above the loss of the nodes alone), "bethe" (with log Z of loopy belief
-        propagation, from where "trw" ends; steps where messages do not settle are refused),
+        propagation, which is no bound; steps where messages do not settle are refused),
         "perceptron" (averaged) or "ssvm" (Hamming margin, block-coordinate Frank–Wolfe).
     l2, l1
         Strengths of the penalties; every weight has them, those of the intercept too.
