@@ -140,8 +140,8 @@ def _warn(found: Report, name: str, bounded: bool) -> None:
             f"{100 * found.train_score:.1f} % of the training nodes are right, of the nodes alone "
             f"{100 * found.alone_score:.1f} %: pairs do harm"
         )
-    for message in told:
-        warnings.warn(f"{name}: {message}", ConvergenceWarning, stacklevel=6)
+    if told:
+        warnings.warn(f"{name}: {'. '.join(told)}", ConvergenceWarning, stacklevel=6)
 
 
 def solve_loopy(
