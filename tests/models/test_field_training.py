@@ -163,3 +163,18 @@ def test_what_is_learnt_by_trees_is_read_by_them(rng: np.random.Generator) -> No
 def test_l1_goes_with_messages(rng: np.random.Generator) -> None:
     X, y = graphs(rng, 10)
     assert (GraphCRF("trw", l1=3.0).fit(X, y).coef_ == 0.0).any()
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "pseudolikelihood", "trw", "bethe"])
+def test_parts_that_are_not_joined_are_samples(objective: str, rng: np.random.Generator) -> None:
+    X, y = graphs(rng, 4)
+    nodes = np.concatenate([own for own, _ in X])
+    starts = np.cumsum([0, *(len(own) for own, _ in X[:-1])])
+    edges = np.concatenate([own + n for (_, own), n in zip(X, starts, strict=True)])
+    apart, size = objective_of(GraphCRF(objective, max_sweeps=3000), X, y)
+    whole, _ = objective_of(
+        GraphCRF(objective, max_sweeps=3000), [(nodes, edges)], [np.concatenate(y)]
+    )
+    w, g, h = 0.3 * rng.normal(size=size), np.empty(size), np.empty(size)
+    assert apart(w, g) == pytest.approx(whole(w, h), abs=1e-7)
+    np.testing.assert_allclose(g, h, atol=1e-5)

@@ -57,8 +57,8 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
     objective_: float
     converged_: bool
     losses_: list[tuple[int, float]]
-    report_: Report | None
-    """After learning by messages: how the training nodes fare, together and alone."""
+    report_: Report | None = None
+    """After learning by messages: how the training nodes fare, together and alone. Not in files."""
 
     def __init__(
         self,
