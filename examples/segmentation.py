@@ -35,7 +35,7 @@ def compare(
     train: tuple[list[Any], list[Any]], test: tuple[list[Any], list[Any]], crf: GridCRF
 ) -> tuple[float, float, list[Any], list[Any]]:
     """Test pixels right, and labels, of both models."""
-    alone = SoftmaxRegression(l2=1.0, tol=1e-4, max_iter=500)
+    alone = SoftmaxRegression(l2=1.0, solver="newton")
     rows = [x.reshape(-1, x.shape[-1]) for x in train[0]]
     alone.fit(np.concatenate(rows), np.concatenate([own.ravel() for own in train[1]]))
     unary = [alone.predict(x.reshape(-1, x.shape[-1])).reshape(x.shape[:2]) for x in test[0]]

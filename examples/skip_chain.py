@@ -8,7 +8,7 @@ of them, to be quick. What the edges are for are names that come again, so these
 
 Joining a word to all places where it stands is worse: what one place knows then arrives many times over.
 
-    python examples/skip_chain.py [--data FOLDER] [--documents 40]
+    python examples/skip_chain.py [--data FOLDER] [--documents 12]
 """  # noqa: E501
 
 import argparse
@@ -90,8 +90,8 @@ def main() -> None:
     """Chain and skip-chain, side by side."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--data", type=Path, default=DATA)
-    options.add_argument("--documents", type=int, default=40)
-    options.add_argument("--max-iter", type=int, default=30)
+    options.add_argument("--documents", type=int, default=12)
+    options.add_argument("--max-iter", type=int, default=40)
     chosen = options.parse_args()
     parts = {
         part: list(documents(chosen.data / f"conll2002-nl.{part}.conll.gz"))
@@ -117,7 +117,7 @@ def main() -> None:
             part: [(m, *edges_of(d, skip)) for m, d in zip(matrices[part], docs, strict=True)]
             for part, docs in parts.items()
         }
-        model = GraphCRF("trw" if skip else "likelihood", l2=0.5, max_iter=chosen.max_iter)
+        model = GraphCRF("trw" if skip else "likelihood", l2=2.0, max_iter=chosen.max_iter)
         model.fit(graphs["train"], truth["train"])
         guess = [own.tolist() for own in model.predict(graphs["testa"])]
         f1 = 100 * span_f1(truth["testa"], guess)

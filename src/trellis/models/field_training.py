@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from trellis.models.field_losses import SETTLED, Targets, hamming, indicators
+from trellis.models.field_losses import Targets, hamming, indicators
 from trellis.models.fields import Doubles, Fields, Integers, Matrix, Shape
 from trellis.optim.result import Callback, Objective, Progress, Result, read_only
 
@@ -21,6 +21,8 @@ __all__ = ["Report", "Scaling", "Steps", "solve_loopy"]
 
 _ALONE = 200  # iterations without edges, which are without inference
 _MOST_ROUND = 512  # features that are decorrelated; more are only scaled, each by itself
+_ROUGH = 1e-2  # a change of messages that marginals show
+_MOST_STEPS = 100  # if max_iter is None: each takes many sweeps, and the last gain little
 _SLACK = 0.005  # of all training nodes: so much worse than nodes alone is not worth a word
 
 
@@ -130,7 +132,7 @@ def _warn(found: Report, name: str, bounded: bool) -> None:
             "belief propagation does not settle beyond the weights where learning ended: "
             "try objective='trw', a larger l2, or damping"
         )
-    if found.residual > SETTLED:
+    if found.residual > _ROUGH:
         told.append(
             f"messages still change by {found.residual:.2g} in the last sweep: "
             "raise max_sweeps, damping or l2"
@@ -157,7 +159,9 @@ def solve_loopy(
         return found if scaling is None else scaling.objective(found)
 
     alone = model._descend(loss("pseudolikelihood"), np.zeros(shape.size), _ALONE, None).w
-    result = model._descend(loss(model.objective), alone.copy(), model.max_iter, seen)
+    result = model._descend(
+        loss(model.objective), alone.copy(), model.max_iter or _MOST_STEPS, seen
+    )
     if scaling is not None:
         alone, result = scaling.weights(alone), replace(result, w=scaling.weights(result.w))
     found = _look_back(model, fields, y, shape, result.w, alone)

@@ -48,8 +48,9 @@ class GraphCRF(FieldModel):
     fit_intercept
         Whether a constant is added to the node features.
     max_iter, tol
-        Limits of the optimiser: iterations or epochs, and the size of the gradient; for "ssvm" the
-        duality gap, relative to the loss.
+        Limits of the optimiser: iterations or epochs (None: as many as it takes, at most 100 for
+        "trw" and "bethe"), and the size of the gradient; for "ssvm" the duality gap, relative to
+        the loss.
     damping, max_sweeps
         Of belief propagation. After "trw" and "bethe", ``report_`` says whether messages settled
         and how many training nodes are right, together and alone; a warning tells if that is bad.
