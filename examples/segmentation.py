@@ -70,7 +70,7 @@ def threshold(train: tuple[Any, Any], test: tuple[Any, Any]) -> float:
     return 100 * float(np.mean((grey > best[1]) == (right == best[2])))
 
 
-def nuclei(folder: Path, most: int | None) -> None:
+def nuclei(folder: Path, most: int, max_iter: int) -> None:
     """Fluorescent and stained, apart."""
     data = np.load(folder / "nuclei64.npz")
     masks = np.unpackbits(data["masks"], axis=1).reshape(-1, 64, 64).astype(int)
@@ -82,7 +82,7 @@ def nuclei(folder: Path, most: int | None) -> None:
             images = [colours_of(data["images"][i] / 255.0) for i in rows]
             parts.append((images, [masks[i] for i in rows]))
             greys.append(([data["images"][i].mean(axis=-1) for i in rows], parts[-1][1]))
-        crf = GridCRF(l2=1.0, contrast=True, symmetric=True, max_iter=40)
+        crf = GridCRF(l2=1.0, contrast=True, symmetric=True, max_iter=max_iter)
         unary, joint, *_ = compare(parts[0], parts[1], crf)
         show(f"{name}, {len(parts[0][0])}", unary, joint)
         print(f"    grey threshold {threshold(greys[0], greys[1]):.2f} %")
@@ -146,12 +146,13 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("sets", nargs="*", default=["nuclei", "snakes", "shapes"])
     options.add_argument("--data", type=Path, default=DATA)
-    options.add_argument("--most", type=int, help="nuclei to learn from, of each kind; else all")
+    options.add_argument("--most", type=int, default=32, help="nuclei to learn from, of each kind")
+    options.add_argument("--max-iter", type=int, default=12, help="for the nuclei")
     options.add_argument("--picture", type=Path)
     chosen = options.parse_args()
     print(f"{'test pixels right':28}{'unary':>10}{'CRF':>10}{'gain':>8}")
     if "nuclei" in chosen.sets:
-        nuclei(chosen.data, chosen.most)
+        nuclei(chosen.data, chosen.most, chosen.max_iter)
     if "snakes" in chosen.sets:
         snakes(chosen.data)
     if "shapes" in chosen.sets:
