@@ -71,7 +71,7 @@ def test_pairs_do_not_harm_where_features_are_dim(rng: np.random.Generator) -> N
 
 
 def test_where_the_bethe_likelihood_misleads_it_is_told() -> None:
-    """Its log Z is no bound: with strong pairs it is too low, and all of one label looks likely."""
+    """Its log Z is no bound: a lower loss may be a worse model."""
     X, y = dim_images(np.random.default_rng(2), 4)
     with pytest.warns(ConvergenceWarning, match="pairs do harm"):
         model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=60).fit(X, y)
