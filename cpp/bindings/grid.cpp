@@ -32,7 +32,8 @@ bool is_shared(const Table& table, std::int64_t height, std::int64_t width, std:
 class GridCore {
  public:
   GridCore(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
-           double tolerance, std::int64_t most, int threads)
+           double tolerance, std::int64_t most, int threads, double horizontal_weight,
+           double vertical_weight)
       : unary_(unary) {
     const auto size = [&](std::size_t axis) { return static_cast<std::int64_t>(unary.shape(axis)); };
     height_ = size(0);
@@ -42,6 +43,9 @@ class GridCore {
             "the grid must not be empty");
     require(damping >= 0.0 && damping < 1.0, "damping must be in [0, 1)");
     require(threads > 0, "threads must be positive");
+    for (const double weight : {horizontal_weight, vertical_weight}) {
+      require(weight > 0.0 && weight <= 1.0, "weights must be in (0, 1]");
+    }
     const GridScores scores{height_,
                             width_,
                             static_cast<int>(labels_),
@@ -51,7 +55,8 @@ class GridCore {
                             is_shared(horizontal, height_, width_ - 1, labels_),
                             is_shared(vertical, height_ - 1, width_, labels_)};
     const nb::gil_scoped_release release;
-    grid_.emplace(scores, kernels().grid, GridOptions{max_product, damping, tolerance, most, threads});
+    grid_.emplace(scores, kernels().grid, GridOptions{max_product, damping, tolerance, most, threads,
+                                                      horizontal_weight, vertical_weight});
     report_ = grid_->run();
   }
 
@@ -92,9 +97,10 @@ void bind_grid(nb::module_& m) {
   using trellis::GridCore;
   nb::class_<GridCore>(m, "Grid")
       .def(nb::init<trellis::Image, trellis::Table, trellis::Table, bool, double, double, std::int64_t,
-                    int>(),
+                    int, double, double>(),
            nb::arg("unary"), nb::arg("horizontal"), nb::arg("vertical"), nb::arg("max_product"),
-           nb::arg("damping"), nb::arg("tolerance"), nb::arg("most"), nb::arg("threads"))
+           nb::arg("damping"), nb::arg("tolerance"), nb::arg("most"), nb::arg("threads"),
+           nb::arg("horizontal_weight") = 1.0, nb::arg("vertical_weight") = 1.0)
       .def("report", &GridCore::report)
       .def("beliefs", &GridCore::beliefs, nb::arg("out"))
       .def("messages", &GridCore::messages, nb::arg("out"));

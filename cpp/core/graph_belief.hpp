@@ -44,6 +44,7 @@ class Belief {
         message_(static_cast<std::size_t>(graph.message.back()), 0.0),
         fresh_(message_.size()) {
     for (Index f = 0; f < graph.factors(); ++f) most_entries_ = std::max(most_entries_, graph.size(f));
+    if (!options.max_product) exponentiate();
   }
 
   BeliefReport run() {
@@ -139,9 +140,12 @@ class Belief {
   // The messages of a factor into fresh_; by how much they differ from those in use.
   double update(Index f, double* scratch) {
     double change = 0.0;
+    const bool pair = !psi_.empty() && graph_.begin[f + 1] - graph_.begin[f] == 2;
     for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
-      joint(f, s, scratch);
-      reduce(f, s, scratch);
+      if (!(pair && reduce_pair(f, s, scratch))) {
+        joint(f, s, scratch);
+        reduce(f, s, scratch);
+      }
       double* m = fresh_.data() + graph_.message[s];
       const double* old = message_.data() + graph_.message[s];
       const double top = *std::max_element(m, m + graph_.labels(s));
@@ -152,6 +156,45 @@ class Belief {
       }
     }
     return change;
+  }
+
+  // psi = exp(theta / weight - the largest of the table): once for all messages of all iterations.
+  void exponentiate() {
+    psi_.resize(static_cast<std::size_t>(graph_.entries.back()));
+    parallel_for((graph_.factors() + kBlock - 1) / kBlock, threads_, [&] {
+      return [&](Index block) {
+        const Index end = std::min(graph_.factors(), (block + 1) * kBlock);
+        for (Index f = block * kBlock; f < end; ++f) {
+          const double* table = tables_ + graph_.table[f];
+          const double top = *std::max_element(table, table + graph_.size(f));
+          double* psi = psi_.data() + graph_.entries[f];
+          for (Index i = 0; i < graph_.size(f); ++i) {
+            psi[i] = top > kNever ? std::exp((table[i] - top) / weight_[f]) : 0.0;
+          }
+        }
+      };
+    });
+  }
+
+  // The same as a product of a vector and a matrix: labels exponentials, not their square. False if a
+  // sum is so small that what underflows in it could matter.
+  bool reduce_pair(Index f, Index s, double* p) {
+    const Index other = s == graph_.begin[f] ? s + 1 : s - 1;
+    const Index from = graph_.labels(other), labels = graph_.labels(s);
+    double top = kNever;
+    for (Index a = 0; a < from; ++a) top = std::max(top, p[a] = cavity(other, a));
+    if (top == kNever) return false;
+    for (Index a = 0; a < from; ++a) p[a] = std::exp(p[a] - top);
+    const double* psi = psi_.data() + graph_.entries[f];
+    double* m = fresh_.data() + graph_.message[s];
+    std::fill(m, m + labels, 0.0);
+    for (Index a = 0; a < from; ++a) {
+      const double* row = psi + a * graph_.stride[other];
+      for (Index b = 0; b < labels; ++b) m[b] += p[a] * row[b * graph_.stride[s]];
+    }
+    if (!std::all_of(m, m + labels, [](double sum) { return sum >= kSmall; })) return false;
+    for (Index b = 0; b < labels; ++b) m[b] = std::log(m[b]);
+    return true;
   }
 
   void reduce(Index f, Index s, const double* x) {
@@ -240,6 +283,7 @@ class Belief {
     }
   }
 
+  static constexpr double kSmall = 1e-280;
   static constexpr double kFar = 1e300;  // a change to or from -inf
   static constexpr Index kMostUpdates = Index{1} << 50;
 
@@ -250,7 +294,7 @@ class Belief {
   const int threads_;
   std::vector<double> sum_;
   std::vector<std::int32_t> blocked_;
-  std::vector<double> message_, fresh_;
+  std::vector<double> message_, fresh_, psi_;
   Index most_entries_ = 0;
 };
 

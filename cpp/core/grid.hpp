@@ -31,6 +31,7 @@ struct GridOptions {
   double damping, tolerance;
   std::int64_t most;
   int threads;
+  double horizontal_weight = 1.0, vertical_weight = 1.0;  // below 1: tree-reweighted
 };
 
 struct GridReport {
@@ -56,6 +57,8 @@ class Grid {
       }
     });
     const std::int64_t cells = labels * labels;
+    columns_.weight = options.vertical_weight;
+    rows_.weight = options.horizontal_weight;
     columns_.take(s_.vertical, s_.vertical_shared, cells, s_.width * cells, cells);
     rows_.take(s_.horizontal, s_.horizontal_shared, cells, cells, (s_.width - 1) * cells);
   }
@@ -78,8 +81,8 @@ class Grid {
       double* p = out + (r * s_.width + c) * s_.labels;
       const auto heard = [&](std::int64_t l) {
         const std::int64_t i = columns_.at(r, l, c), j = rows_.at(c, l, r);
-        return columns_.message[i] + columns_.message[columns_.plane() + i] + rows_.message[j] +
-               rows_.message[rows_.plane() + j];
+        return columns_.weight * (columns_.message[i] + columns_.message[columns_.plane() + i]) +
+               rows_.weight * (rows_.message[j] + rows_.message[rows_.plane() + j]);
       };
       if (odds_) {
         const double x = heard(0) + columns_.unary[columns_.at(r, 0, c)];
@@ -128,8 +131,9 @@ class Grid {
   struct Lines {
     std::int64_t positions, real, lanes;
     int labels;
-    AlignedDoubles unary, field, message, table;
-    std::vector<double> psi;
+    double weight;
+    bool shared;
+    AlignedDoubles unary, field, message, table, psi;
 
     std::int64_t plane() const { return positions * labels * lanes; }
     std::int64_t at(std::int64_t i, std::int64_t l, std::int64_t lane) const {
@@ -153,23 +157,22 @@ class Grid {
     }
 
     // Tables of the edges along the lines, by their strides from position to position and lane to lane.
-    void take(const double* scores, bool shared, std::int64_t cells, std::int64_t by_position,
+    void take(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
               std::int64_t by_lane) {
-      if (shared) {
-        table = zeros(cells);
-        std::copy(scores, scores + cells, table.get());
-        const double top = *std::max_element(scores, scores + cells);
-        for (std::int64_t k = 0; k < cells; ++k) {
-          psi.push_back(top > -std::numeric_limits<double>::infinity() ? std::exp(scores[k] - top)
-                                                                       : 0.0);
-        }
-        return;
-      }
-      table = zeros((positions - 1) * cells * lanes);
-      for (std::int64_t i = 0; i + 1 < positions; ++i) {
-        for (std::int64_t j = 0; j < real; ++j) {
+      shared = shared_;
+      const std::int64_t edges = shared ? 1 : positions - 1, each = shared ? 1 : lanes;
+      table = zeros(edges * cells * each);
+      psi = zeros(edges * cells * each);
+      std::fill(psi.get(), psi.get() + edges * cells * each, 1.0);  // in the padding
+      for (std::int64_t i = 0; i < edges; ++i) {
+        for (std::int64_t j = 0; j < (shared ? 1 : real); ++j) {
           const double* own = scores + i * by_position + j * by_lane;
-          for (std::int64_t k = 0; k < cells; ++k) table[(i * cells + k) * lanes + j] = own[k];
+          const double top = *std::max_element(own, own + cells);
+          const bool some = top > -std::numeric_limits<double>::infinity();
+          for (std::int64_t k = 0; k < cells; ++k) {
+            table[(i * cells + k) * each + j] = own[k] / weight;
+            psi[(i * cells + k) * each + j] = some ? std::exp((own[k] - top) / weight) : 0.0;
+          }
         }
       }
     }
@@ -177,10 +180,18 @@ class Grid {
 
   // Whether two labels can be kept as one number each: no -inf, and tables that psi can hold.
   static bool small_enough(const GridScores& s, const GridOptions& options) {
-    if (s.labels != 2 || !s.horizontal_shared || !s.vertical_shared || options.max_product) return false;
-    for (const double* table : {s.horizontal, s.vertical}) {
-      const auto [low, high] = std::minmax_element(table, table + 4);
-      if (!(*high - *low <= kGridSpan)) return false;
+    if (s.labels != 2 || options.max_product) return false;
+    const double weight = std::min(options.horizontal_weight, options.vertical_weight);
+    const auto narrow = [&](const double* tables, std::int64_t count) {
+      for (const double* own = tables; own < tables + 4 * count; own += 4) {
+        const auto [low, high] = std::minmax_element(own, own + 4);
+        if (!(*high - *low <= kGridSpan * weight)) return false;
+      }
+      return true;
+    };
+    if (!narrow(s.horizontal, s.horizontal_shared ? 1 : s.height * (s.width - 1)) ||
+        !narrow(s.vertical, s.vertical_shared ? 1 : (s.height - 1) * s.width)) {
+      return false;
     }
     return std::all_of(s.unary, s.unary + 2 * s.height * s.width,
                        [](double u) { return std::isfinite(u); });
@@ -213,8 +224,11 @@ class Grid {
                          own.message.get(),
                          own.message.get() + own.plane(),
                          own.table.get(),
-                         own.psi.empty() ? nullptr : own.psi.data(),
+                         own.psi.get(),
+                         own.shared,
                          options_.damping,
+                         own.weight,
+                         across.weight,
                          odds_};
     const auto kernel = options_.max_product ? kernels_.max_product : kernels_.sum_product;
     const std::int64_t tasks = (own.lanes + kLanes - 1) / kLanes;

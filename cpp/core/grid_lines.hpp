@@ -2,6 +2,9 @@
 //
 //   m'(b) = log sum over a of exp(x(a) + table(a, b)),   x = field + m
 //
+// Reweighted, the table is divided by the weight r of its edge, and x = field + r m - (1 - r) n, with n
+// what came back along the edge: a cavity takes all of n away, and the belief had only its share in it.
+//
 // With p = exp(x - max x) and psi = exp(table - max) it is log(p psi): labels exponentials and
 // logarithms instead of their square. What underflows in it is below 1e-300; where a sum is so small
 // that this could matter, the vector is done again in log space. So scores of any size, and -inf, are
@@ -20,8 +23,9 @@ inline constexpr double kFar = 1e300;  // a change to or from -inf
 struct Step {
   const GridLines& lines;
   std::int64_t from, to, lane;
-  const double* old;  // messages into `from`
-  double* out;        // messages into `to`
+  const double* old;       // messages into `from`, along the direction
+  const double* opposite;  // the other way: what `from` heard from `to`
+  double* out;             // messages into `to`
   bool back;
 
   TRELLIS_INLINE std::int64_t at(std::int64_t position, int label) const {
@@ -29,16 +33,24 @@ struct Step {
   }
   TRELLIS_INLINE Vec x(int a) const {
     const std::int64_t i = at(from, a);
-    return load(lines.field + i) + load(old + i);
+    if (lines.weight == 1.0) return load(lines.field + i) + load(old + i);
+    // -inf came from a label that nothing but this edge forbids: there is nothing to take away
+    const Vec heard = load(opposite + i), own = select(heard > -kInfinity, heard, Vec{});
+    return load(lines.field + i) + lines.weight * load(old + i) - (1.0 - lines.weight) * own;
   }
   TRELLIS_INLINE int cell(int a, int b) const {
     return back ? b * lines.labels + a : a * lines.labels + b;
   }
   TRELLIS_INLINE Vec score(int a, int b) const {
-    if (lines.psi != nullptr) return splat(lines.table[cell(a, b)]);
+    return of_edge(lines.table, a, b);
+  }
+  TRELLIS_INLINE Vec psi(int a, int b) const { return of_edge(lines.psi, a, b); }
+
+  TRELLIS_INLINE Vec of_edge(const double* tables, int a, int b) const {
+    if (lines.shared) return splat(tables[cell(a, b)]);
     const std::int64_t edge = back ? to : from;
     const std::int64_t cells = static_cast<std::int64_t>(lines.labels) * lines.labels;
-    return load(lines.table + (edge * cells + cell(a, b)) * lines.lanes + lane);
+    return load(tables + (edge * cells + cell(a, b)) * lines.lanes + lane);
   }
 };
 
@@ -79,7 +91,7 @@ TRELLIS_INLINE bool step_scaled(const Step& s, double* scratch) {
   Mask small{};
   for (int b = 0; b < labels; ++b) {
     Vec sum{};
-    for (int a = 0; a < labels; ++a) sum += load(scratch + a * kGridBlock) * s.lines.psi[s.cell(a, b)];
+    for (int a = 0; a < labels; ++a) sum += load(scratch + a * kGridBlock) * s.psi(a, b);
     small |= ~(sum >= kSmall);
     store(s.out + s.at(s.to, b), log(sum));
   }
@@ -116,7 +128,7 @@ TRELLIS_INLINE Vec step(const Step& s, double* scratch) {
   for (int b = 0; b < labels; ++b) store(before + b * kGridBlock, load(s.out + s.at(s.to, b)));
   bool done = false;
   if constexpr (!kMax) {
-    if (s.lines.psi != nullptr) done = step_scaled(s, scratch);
+    done = step_scaled(s, scratch);
   }
   if (!done) step_in_log<kMax>(s, scratch);
   return settle(s, before);
@@ -137,17 +149,25 @@ inline void fill_field(const GridLines& g, std::int64_t begin, std::int64_t end)
         for (std::int64_t i = i0; i < i1; ++i) {
           const std::int64_t at = (i * g.labels + l) * g.lanes + j0;
           for (std::int64_t j = 0; j < kGridBlock; ++j)
-            g.field[at + j] = g.unary[at + j] + sum[i - i0][j];
+            g.field[at + j] = g.unary[at + j] + g.crossing_weight * sum[i - i0][j];
         }
       }
     }
   }
 }
 
-// Two labels and a shared table, finite and within kGridSpan, as odds: one exponential, one logarithm.
+// Two labels and tables that are finite and within kGridSpan, as odds: one exponential, one logarithm.
 // Beyond +-700 the odds of a message do not change any more.
 struct Two {
   Vec same0, up, down, same1;  // psi from a to b: 0 0, 0 1, 1 0, 1 1
+
+  TRELLIS_INLINE static Two shared(const double* psi) {
+    return {splat(psi[0]), splat(psi[1]), splat(psi[2]), splat(psi[3])};
+  }
+  TRELLIS_INLINE static Two of_edge(const double* psi, std::int64_t lanes) {
+    return {load(psi), load(psi + lanes), load(psi + 2 * lanes), load(psi + 3 * lanes)};
+  }
+  TRELLIS_INLINE Two turned() const { return {same0, down, up, same1}; }
 
   TRELLIS_INLINE Vec odds(Vec d) const {
     const Vec e = exp_in_range(min(max(d, splat(-700.0)), splat(700.0)));
@@ -155,12 +175,25 @@ struct Two {
   }
 };
 
-TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& two, std::int64_t from, std::int64_t to,
-                               std::int64_t begin, std::int64_t end, double* m) {
+template <bool kReweighted>
+TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& all, std::int64_t from, std::int64_t to,
+                               std::int64_t begin, std::int64_t end, double* m,
+                               const double* opposite) {
   const std::int64_t i = from * g.lanes, o = to * g.lanes;
   Vec change{};
   for (std::int64_t lane = begin; lane < end; lane += kWidth) {
-    Vec now = two.odds(load(g.field + i + lane) + load(m + i + lane));
+    Two two = all;
+    if (!g.shared) {
+      two = Two::of_edge(g.psi + 4 * (from < to ? from : to) * g.lanes + lane, g.lanes);
+      if (to < from) two = two.turned();
+    }
+    Vec x = load(g.field + i + lane);
+    if constexpr (kReweighted) {
+      x += g.weight * load(m + i + lane) - (1.0 - g.weight) * load(opposite + i + lane);
+    } else {
+      x += load(m + i + lane);
+    }
+    Vec now = two.odds(x);
     const Vec old = load(m + o + lane);
     if (g.damping > 0.0) now = (1.0 - g.damping) * now + g.damping * old;
     store(m + o + lane, now);
@@ -171,15 +204,18 @@ TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& two, std::int64_t 
 }
 
 // Forward, then backward, along some lanes.
+template <bool kReweighted>
 inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t end) {
-  const Two there{splat(g.psi[0]), splat(g.psi[1]), splat(g.psi[2]), splat(g.psi[3])};
-  const Two back{there.same0, there.down, there.up, there.same1};
+  const Two there = g.shared ? Two::shared(g.psi) : Two{};
+  const Two back = there.turned();
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {
-    change = max(change, step_of_two(g, there, i - 1, i, begin, end, g.forward));
+    change =
+        max(change, step_of_two<kReweighted>(g, there, i - 1, i, begin, end, g.forward, g.backward));
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
-    change = max(change, step_of_two(g, back, i, i - 1, begin, end, g.backward));
+    change =
+        max(change, step_of_two<kReweighted>(g, back, i, i - 1, begin, end, g.backward, g.forward));
   }
   return max_lanes(change)[0];
 }
@@ -187,16 +223,20 @@ inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t 
 template <bool kMax>
 inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, double* scratch) {
   fill_field(g, begin, end);
-  if (!kMax && g.odds) return sweep_of_two(g, begin, end);
+  if (!kMax && g.odds) {
+    return g.weight == 1.0 ? sweep_of_two<false>(g, begin, end) : sweep_of_two<true>(g, begin, end);
+  }
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {
     for (std::int64_t lane = begin; lane < end; lane += kWidth) {
-      change = max(change, step<kMax>({g, i - 1, i, lane, g.forward, g.forward, false}, scratch));
+      const Step s{g, i - 1, i, lane, g.forward, g.backward, g.forward, false};
+      change = max(change, step<kMax>(s, scratch));
     }
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
     for (std::int64_t lane = begin; lane < end; lane += kWidth) {
-      change = max(change, step<kMax>({g, i, i - 1, lane, g.backward, g.backward, true}, scratch));
+      const Step s{g, i, i - 1, lane, g.backward, g.forward, g.backward, true};
+      change = max(change, step<kMax>(s, scratch));
     }
   }
   return max_lanes(change)[0];

@@ -21,10 +21,15 @@ struct GridLines {
   double* field;          // (positions, labels, lanes): scratch
   double* forward;        // (positions, labels, lanes): what a position hears from the one before it
   double* backward;       // the same from the one after it
-  const double* table;    // (labels, labels), or (positions - 1, labels, labels, lanes)
-  const double* psi;      // (labels, labels): exp(table - highest) if it is shared, else null
+  // scores / weight: (labels, labels), or (positions - 1, labels, labels, lanes)
+  const double* table;
+  const double* psi;      // exp(table - highest of the edge), laid out as the table
+  bool shared;            // whether there is one table for all edges
   double damping;
-  // Two labels in one plane: x(1) - x(0) instead of both. labels is 1 then, and psi is (2, 2).
+  // Of the edges along the lines and of those across: 1, or how many of the trees have them.
+  double weight, crossing_weight;
+  // Two labels in one plane: x(1) - x(0) instead of both. labels is 1 then, and
+  // tables still are of two.
   bool odds;
 };
 

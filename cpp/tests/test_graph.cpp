@@ -139,9 +139,9 @@ void test_belief_on_trees() {
   }
 }
 
-// A grid as a graph, and both engines to their fixed points.
+// A grid as a graph, and both engines to their fixed points; a share below 1 is tree-reweighted.
 void check_grid(const GridKernels& kernels, Index height, Index width, Index labels, bool shared,
-                double scale) {
+                double scale, double share = 1.0) {
   std::mt19937_64 random(static_cast<std::uint64_t>(height * 100 + width * 10 + labels));
   std::normal_distribution<double> normal(0.0, scale);
   const Index cells = labels * labels;
@@ -175,15 +175,16 @@ void check_grid(const GridKernels& kernels, Index height, Index width, Index lab
     }
   }
   const Graph graph(Indices(static_cast<std::size_t>(height * width), labels), begin, scope, table);
-  const std::vector<double> weight(graph.table.size(), 1.0);
-  Belief belief(graph, tables.data(), weight.data(), {false, false, 0.0, 1e-13, 5000, 1});
+  std::vector<double> weight(graph.table.size(), share);
+  std::fill(weight.begin(), weight.begin() + height * width, 1.0);
+  Belief belief(graph, tables.data(), weight.data(), {false, false, 1.0 - share, 1e-13, 5000, 1});
   CHECK(belief.run().converged);
 
   std::vector<double> first;
   for (const int threads : {1, 3}) {
     Grid grid({height, width, static_cast<int>(labels), unary.data(), across.data(), down.data(), shared,
                shared},
-              kernels, {false, 0.0, 1e-13, 2000, threads});
+              kernels, {false, 0.0, 1e-13, 2000, threads, share, share});
     CHECK(grid.run().converged);
     std::vector<double> p(unary.size(), NAN);
     CHECK(grid.beliefs(p.data()));
@@ -193,7 +194,7 @@ void check_grid(const GridKernels& kernels, Index height, Index width, Index lab
       // beliefs are the same up to a constant
       const auto ours = [&](Index y) {
         const std::size_t i = static_cast<std::size_t>(v * labels + y), n = unary.size();
-        return unary[i] + m[i] + m[n + i] + m[2 * n + i] + m[3 * n + i];
+        return unary[i] + share * (m[i] + m[n + i] + m[2 * n + i] + m[3 * n + i]);
       };
       for (Index y = 1; y < labels; ++y) {
         const double odds = belief.belief(v, y) - belief.belief(v, 0);
@@ -215,6 +216,8 @@ void test_grids() {
       check_grid(kernels->grid, 5, 1, 2, shared, 1.0);
       check_grid(kernels->grid, 7, 11, 2, shared, 1.0);
       check_grid(kernels->grid, 9, 4, 5, shared, 1.0);
+      check_grid(kernels->grid, 7, 11, 2, shared, 1.0, 0.5);
+      check_grid(kernels->grid, 9, 4, 5, shared, 1.0, 0.6);
       check_grid(kernels->grid, 200, 170, 2, shared, 0.5);  // enough for several threads
     }
     check_grid(kernels->grid, 1, 20, 2, true, 3000.0);

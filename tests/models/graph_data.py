@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-OBJECTIVES = ("likelihood", "pseudolikelihood", "bethe", "perceptron", "ssvm")
+OBJECTIVES = ("likelihood", "pseudolikelihood", "trw", "bethe", "perceptron", "ssvm")
 
 
 def graphs(

@@ -5,26 +5,38 @@ of log Z is the marginals; that of the score of y is 1 where y is.
 """  # noqa: E501
 
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from trellis.errors import InputError
 from trellis.inference import graph
-from trellis.inference.graph.belief import bethe_terms, propagate
+from trellis.inference.graph.belief import Beliefs, bethe_terms, propagate, spanning_forests
 from trellis.inference.graph.exact import check_possible, induced_width
 from trellis.models.fields import Doubles, Fields, Integers
 from trellis.native import resolve_jobs
 
 __all__ = ["INFERENCE", "OBJECTIVES", "Engine", "GraphEngine", "Loss", "Targets", "loss_of"]
 
-OBJECTIVES = ("likelihood", "pseudolikelihood", "bethe", "perceptron", "ssvm")
+OBJECTIVES = ("likelihood", "pseudolikelihood", "trw", "bethe", "perceptron", "ssvm")
+LOOPY = ("trw", "bethe")  # the likelihood with messages
 DECODERS = ("expansion", "cut", "icm")
-INFERENCE = ("auto", "exact", "bp", *DECODERS)
+INFERENCE = ("auto", "exact", "bp", "trw", *DECODERS)
 MOST_ENTRIES = 1 << 24  # of the tables of exact inference, for a stretch of samples
+TREE_DAMPING = 0.3
+TOLERANCE = 1e-6  # of messages: a loss that is stationary in them is off by its square
+SETTLED = 1e-4  # a change of messages below which value and gradient of a loss agree
 
-Parts: TypeAlias = tuple[Doubles, Doubles, Doubles]
-"""log Z of each sample, marginals of nodes and of edges."""
+
+class Parts(NamedTuple):
+    """Of some samples."""
+
+    log_z: Doubles
+    """Of each sample."""
+    nodes: Doubles
+    pairs: Doubles
+    residual: float = 0.0
+    """The largest change of a message in the last sweep."""
 
 
 class Loss(NamedTuple):
@@ -33,6 +45,8 @@ class Loss(NamedTuple):
     value: float
     d_unary: Doubles
     d_tables: Doubles
+    residual: float = 0.0
+    """Of the messages, where there are any."""
 
 
 class Engine(Protocol):
@@ -44,8 +58,11 @@ class Engine(Protocol):
     def bethe(self, unary: Doubles, tables: Doubles) -> Parts:
         """By belief propagation."""
 
+    def trw(self, unary: Doubles, tables: Doubles) -> Parts:
+        """By tree-reweighted belief propagation."""
+
     def marginals(self, unary: Doubles, tables: Doubles) -> Parts:
-        """One of the two."""
+        """One of the three."""
 
     def best(self, unary: Doubles, tables: Doubles) -> Integers:
         """The labels of all nodes."""
@@ -71,7 +88,7 @@ class GraphEngine:
 
     def _exactly(self) -> bool:
         """Whether to be exact: as asked for, or where the width allows."""
-        if self._inference in ("exact", "bp"):
+        if self._inference in ("exact", "bp", "trw"):
             return self._inference == "exact"
         return self._fits or (len(self._halves) > 1 and all(h._exactly() for h in self._halves))
 
@@ -103,14 +120,17 @@ class GraphEngine:
         return self._graph.rescored(np.concatenate([unary.ravel(), tables.ravel()]))
 
     def marginals(self, unary: Doubles, tables: Doubles) -> Parts:
-        """Exact, or by belief propagation with the Bethe log Z."""
+        """Exact, or by belief propagation with its log Z."""
+        if self._inference == "trw":
+            return self.trw(unary, tables)
         return self.exact(unary, tables) if self._exactly() else self.bethe(unary, tables)
 
     def exact(self, unary: Doubles, tables: Doubles) -> Parts:
         """By elimination; an error with the width if it is too large."""
         if not self._fits and self._halves:
             parts = [h.exact(u, t) for h, u, t in self._by_halves(unary, tables)]
-            return tuple(map(np.concatenate, zip(*parts, strict=True)))  # type: ignore[return-value]
+            log_z, p, pairs = (np.concatenate([part[k] for part in parts]) for k in range(3))
+            return Parts(log_z, p, pairs)
         g = self._scored(unary, tables)
         induced_width(g, MOST_ENTRIES)
         log_z, p, pairs = (
@@ -126,17 +146,42 @@ class GraphEngine:
         """By belief propagation."""
         g = self._scored(unary, tables)
         found = propagate(g, maximise=False, n_jobs=self._jobs, **self._options)
-        return self._parts(bethe_terms(g, found), found.variables, found.factors, unary, tables)
+        return self._beliefs(g, found, None, unary, tables)
+
+    @cached_property
+    def _weights(self) -> Doubles:
+        """How many of some spanning trees have each factor."""
+        return np.asarray(spanning_forests(self._graph).mean(axis=0))
+
+    def trw(self, unary: Doubles, tables: Doubles) -> Parts:
+        """By messages that are weighted by trees; a little damping makes them settle."""
+        g = self._scored(unary, tables)
+        options = {**self._options, "damping": max(self._options["damping"], TREE_DAMPING)}
+        found = propagate(g, maximise=False, weights=self._weights, n_jobs=self._jobs, **options)
+        return self._beliefs(g, found, self._weights, unary, tables)
+
+    def _beliefs(
+        self,
+        g: graph.FactorGraph,
+        found: Beliefs,
+        weights: Doubles | None,
+        unary: Doubles,
+        tables: Doubles,
+    ) -> Parts:
+        parts = self._parts(
+            bethe_terms(g, found, weights), found.variables, found.factors, unary, tables
+        )
+        return parts._replace(residual=found.residual)
 
     def _parts(
         self, terms: Doubles, p: Doubles, pairs: Doubles, unary: Doubles, tables: Doubles
     ) -> Parts:
         log_z = np.zeros(len(self._fields))
         np.add.at(log_z, self._fields.sample_of_nodes(), terms)
-        return log_z, p.reshape(unary.shape), pairs[unary.size :].reshape(tables.shape)
+        return Parts(log_z, p.reshape(unary.shape), pairs[unary.size :].reshape(tables.shape))
 
     def best(self, unary: Doubles, tables: Doubles) -> Integers:
-        """Exact where asked for or possible; else max-product, then ICM from where it ends."""
+        """Exact where asked for or possible; else max-product or the marginals, then ICM."""
         if self._exactly() and not self._fits and self._halves:
             parts = [h.best(u, t) for h, u, t in self._by_halves(unary, tables)]
             return np.concatenate(parts)
@@ -145,8 +190,10 @@ class GraphEngine:
             return graph.best(g, self._inference).labels
         if self._exactly():
             return graph.exact_best(g, max_entries=MOST_ENTRIES, n_jobs=self._jobs).labels
-        found = graph.max_product(g, n_jobs=self._jobs, **self._options).labels
-        return graph.icm(g, initial=found).labels
+        starts = [graph.max_product(g, n_jobs=self._jobs, **self._options).labels]
+        starts.append(self.marginals(unary, tables).nodes.argmax(axis=1))
+        found = [graph.icm(g, initial=start).labels for start in starts]
+        return better(self._fields, found[0], found[1], unary, tables)
 
 
 class Targets(NamedTuple):
@@ -162,10 +209,10 @@ def loss_of(
     """The loss of some samples at these scores."""
     if objective == "pseudolikelihood":
         return pseudolikelihood(fields, y, unary, tables)
-    if objective in ("likelihood", "bethe"):
-        run = engine.exact if objective == "likelihood" else engine.bethe
-        log_z, p, pairs = run(unary, tables)
-        return _against(fields, y, unary, tables, p, pairs, log_z)
+    if objective in ("likelihood", *LOOPY):
+        run = {"likelihood": engine.exact, "bethe": engine.bethe, "trw": engine.trw}[objective]
+        log_z, p, pairs, residual = run(unary, tables)
+        return _against(fields, y, unary, tables, p, pairs, log_z)._replace(residual=residual)
     wrong = unary + hamming(y.labels, unary.shape) if objective == "ssvm" else unary
     guess = engine.best(wrong, tables)
     p, pairs = indicators(guess, unary.shape, fields)
@@ -220,6 +267,14 @@ def sample_scores(fields: Fields, labels: Integers, unary: Doubles, tables: Doub
         np.bincount(fields.sample_of_nodes(), own, len(fields))
         + np.bincount(fields.sample_of_edges(), pairs, len(fields))
     )
+
+
+def better(
+    fields: Fields, first: Integers, second: Integers, unary: Doubles, tables: Doubles
+) -> Integers:
+    """Of two labellings the one with the higher score, in each sample; the first if both have."""
+    scores = [sample_scores(fields, y, unary, tables) for y in (first, second)]
+    return np.where((scores[0] >= scores[1])[fields.sample_of_nodes()], first, second)
 
 
 def conditionals(fields: Fields, labels: Integers, unary: Doubles, tables: Doubles) -> Doubles:

@@ -15,15 +15,17 @@ from trellis.errors import InputError
 from trellis.models.decoding import as_array, checked_weights
 from trellis.models.field_losses import (
     INFERENCE,
+    LOOPY,
     OBJECTIVES,
+    SETTLED,
+    TOLERANCE,
     Engine,
     Targets,
     checked_choice,
-    hamming,
-    indicators,
     loss_of,
     sample_scores,
 )
+from trellis.models.field_training import Report, Steps, solve_loopy
 from trellis.models.fields import Doubles, Fields, Integers, Shape
 from trellis.models.labels import encode
 from trellis.native import as_integer, resolve_jobs
@@ -55,6 +57,8 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
     objective_: float
     converged_: bool
     losses_: list[tuple[int, float]]
+    report_: Report | None = None
+    """After learning by messages: how the training nodes fare, together and alone. Not in files."""
 
     def __init__(
         self,
@@ -132,7 +136,7 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
         self.classes_ = as_array(known.classes)
         self.allowed_ = _seen(fields.types, labels, len(known.classes))
         shape = Shape(len(known.classes), fields.nodes.shape[1], fields.edge_features.shape[1])
-        self.losses_ = []
+        self.losses_, self.report_ = [], None
 
         def each(progress: Progress) -> bool:
             self.losses_.append((progress.iteration, progress.loss))
@@ -164,7 +168,7 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
         limit = self.max_iter or _EPOCHS.get(self.objective)
         w0 = np.zeros(shape.size)
         if self.objective in _EPOCHS:
-            steps = _Steps(self, fields, y, shape)
+            steps = Steps(self, fields, y, shape)
             if self.objective == "perceptron":
                 return perceptron(
                     steps,  # type: ignore[arg-type]
@@ -184,8 +188,14 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
                 callback=each,
                 random_state=self.random_state,
             )
+        if self.objective in LOOPY:
+            result, self.report_ = solve_loopy(self, fields, y, shape, each)
+            return result
+        return self._descend(self._objective_of(fields, y, shape), w0, limit, each)
+
+    def _descend(self, objective: Objective, w0: Doubles, limit: Any, each: Any) -> Result[Any]:
         return lbfgs(
-            self._objective_of(fields, y, shape),
+            objective,
             w0,
             l1=self.l1,
             max_iter=limit,
@@ -194,22 +204,38 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
             n_jobs=self.n_jobs,
         )
 
-    def _objective_of(self, fields: Fields, y: Targets, shape: Shape) -> Objective:
-        """``objective(w, gradient) -> loss``: Σᵢ lossᵢ(w) + l2/2 ‖w‖²."""
+    def _objective_of(
+        self, fields: Fields, y: Targets, shape: Shape, objective: str | None = None
+    ) -> Objective:
+        """``objective(w, gradient) -> loss``: Σᵢ lossᵢ(w) + l2/2 ‖w‖².
+
+        ∞ where messages of the Bethe objective do not settle: its gradient means nothing there, and
+        a line search takes it as too far.
+        """
         parts = list(self._parts(fields, y, shape.labels))
+        name = objective or self.objective
 
         def evaluate(w: Doubles, gradient: Doubles) -> float:
             gradient[:] = 0.0
             tied, loss = self._tied(w, shape), 0.0
             for own, targets, engine in parts:
                 unary, tables = own.scores(tied, shape, self.allowed_)
-                found = loss_of(self.objective, own, engine, targets, unary, tables)
+                found = loss_of(name, own, engine, targets, unary, tables)
+                if name == "bethe" and found.residual > SETTLED:
+                    return np.inf
                 own.gradient(found.d_unary, found.d_tables, shape, gradient)
                 loss += found.value
             gradient[:] = self._tied(gradient, shape) + self.l2 * w
             return loss + 0.5 * self.l2 * float(w @ w)
 
         return evaluate
+
+    def _sweeps(self) -> dict[str, Any]:
+        return {"damping": self.damping, "max_iter": self.max_sweeps, "tolerance": TOLERANCE}
+
+    def _resolved(self) -> str:
+        """How to infer: what was learnt by tree-reweighted messages is read by them too."""
+        return "trw" if self.inference == "auto" and self.objective == "trw" else self.inference
 
     def _parts(
         self, fields: Fields, y: Targets, labels: int
@@ -330,50 +356,6 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
         from trellis.models.files import save  # it knows all models, and they need not know it
 
         save(self, path)
-
-
-class _Steps:
-    """One sample at a time, for the perceptron and for Frank–Wolfe."""
-
-    def __init__(self, model: FieldModel, fields: Fields, y: Targets, shape: Shape) -> None:
-        self._model, self._shape, self._weights = model, shape, y.weights
-        self._samples = [fields.part(i, i + 1) for i in range(len(fields))]
-        self._labels = np.split(y.labels, fields.node_begin[1:-1])
-        self._engines = [model._engine(own, shape.labels) for own in self._samples]
-
-    def _difference(self, i: int, guess: Integers) -> Doubles:
-        """φ(x, y) - φ(x, ŷ)."""
-        own, shape = self._samples[i], (len(guess), self._shape.labels)
-        right, wrong = indicators(self._labels[i], shape, own), indicators(guess, shape, own)
-        out = np.zeros(self._shape.size)
-        own.gradient(right[0] - wrong[0], right[1] - wrong[1], self._shape, out)
-        return self._model._tied(out, self._shape)
-
-    def worst(self, i: int, w: Doubles) -> tuple[Doubles, float]:
-        """ψ and Δ of the labelling that breaks the margin most."""
-        unary, tables = self._samples[i].scores(w, self._shape, self._model.allowed_)
-        cost = hamming(self._labels[i], unary.shape)
-        guess = self._engines[i].best(unary + cost, tables)
-        weight = self._weights[i]
-        errors = float(np.sum(guess != self._labels[i]))
-        return weight * self._difference(i, guess), weight * errors
-
-    def perceptron(
-        self, order: Integers, w: Doubles, total: Doubles, steps: int
-    ) -> tuple[int, int]:
-        """An epoch of w ← w + φ(x, y) - φ(x, ŷ)."""
-        errors = 0
-        for i in order.tolist():
-            unary, tables = self._samples[i].scores(w, self._shape, self._model.allowed_)
-            guess = self._engines[i].best(unary, tables)
-            wrong = int(np.sum(guess != self._labels[i]))
-            if wrong:
-                change = self._weights[i] * self._difference(i, guess)
-                w += change
-                total += steps * change
-                errors += wrong
-            steps += 1
-        return errors, steps
 
 
 def _seen(types: Integers | None, labels: Integers, count: int) -> NDArray[np.bool_] | None:

@@ -32,23 +32,28 @@ class GraphCRF(FieldModel):
     objective
         "likelihood" (exact: -log p(y | x), where the width of the graphs allows),
         "pseudolikelihood" (-Σ_v log p(y_v | x, right labels of its neighbours): no inference at
-        all), "bethe" (the likelihood with log Z and marginals of loopy belief propagation),
+        all), "trw" (the likelihood with the tree-reweighted upper bound of log Z: convex, so it has
+        one minimum, never above the loss of the nodes alone), "bethe" (with log Z of loopy belief
+        propagation, which is no bound; steps where messages do not settle are refused),
         "perceptron" (averaged) or "ssvm" (Hamming margin, block-coordinate Frank–Wolfe).
     l2, l1
         Strengths of the penalties; every weight has them, those of the intercept too.
     inference
-        How labels and marginals are found: "exact", "bp", or "auto", which is exact where the
-        tables fit into memory and else belief propagation. For labels also "expansion", "cut" and
-        "icm". Max-product is followed by ICM.
+        How labels and marginals are found: "exact", "bp", "trw", or "auto": as the weights were
+        learnt if by "trw", else exact where the tables fit into memory, else belief propagation.
+        For labels also "expansion", "cut" and "icm". Where inference is not exact, labels are the
+        better of max-product and of the marginals, each followed by ICM.
     symmetric
         Whether the pairs (a, b) and (b, a) have the same weight: edges then have no direction.
     fit_intercept
         Whether a constant is added to the node features.
     max_iter, tol
-        Limits of the optimiser: iterations or epochs, and the size of the gradient; for "ssvm" the
-        duality gap, relative to the loss.
+        Limits of the optimiser: iterations or epochs (None: as many as it takes, at most 100 for
+        "trw" and "bethe"), and the size of the gradient; for "ssvm" the duality gap, relative to
+        the loss.
     damping, max_sweeps
-        Of belief propagation.
+        Of belief propagation. After "trw" and "bethe", ``report_`` says whether messages settled
+        and how many training nodes are right, together and alone; a warning tells if that is bad.
 
     """
 
@@ -56,8 +61,7 @@ class GraphCRF(FieldModel):
         return collect(X, bool(self.fit_intercept))
 
     def _engine(self, fields: Fields, labels: int) -> Engine:
-        options = {"damping": self.damping, "max_iter": self.max_sweeps}
-        return GraphEngine(fields, labels, self.inference, options, self.n_jobs)
+        return GraphEngine(fields, labels, self._resolved(), self._sweeps(), self.n_jobs)
 
     def _shaped(self, fields: Fields, i: int, rows: NDArray[Any]) -> NDArray[Any]:
         return rows

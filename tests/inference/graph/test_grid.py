@@ -9,6 +9,8 @@ import pytest
 
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference import chain, graph
+from trellis.inference.graph.belief import bethe_terms, propagate
+from trellis.inference.graph.grid import tree_weights
 
 
 def grid(
@@ -197,3 +199,83 @@ def test_bad_labels_of_a_grid() -> None:
         graph.grid_score(*scores, [0, 1])
     with pytest.raises(InputError, match=r"pixel \[1, 0\] has label 2"):
         graph.grid_score(*scores, [[0, 1], [2, 0]])
+
+
+# ---- tree-reweighted
+
+
+def reweighted(scores: Any) -> tuple[Any, np.ndarray, float]:
+    """Beliefs and the bound by the general engine, with the same weights of edges."""
+    g = graph.grid_graph(*scores)
+    across, down = tree_weights(*scores[0].shape[:2])
+    sides = [len(e.variables) for e in g.entries[1:]]
+    shares = [across, down] if len(sides) == 2 else [across if scores[0].shape[1] > 1 else down]
+    weights = np.concatenate([np.ones(len(g)), *map(np.full, sides, shares)])
+    found = propagate(
+        g, maximise=False, weights=weights, damping=0.3, tolerance=1e-13, max_iter=5000
+    )
+    assert found.converged
+    return g, found.variables, float(bethe_terms(g, found, weights).sum())
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("labels", [2, 3, 7])
+@pytest.mark.parametrize("shape", [(1, 9), (10, 1), (3, 4), (5, 7), (9, 17)])
+def test_reweighted_fixed_points_are_those_of_the_general_engine(
+    shape: tuple[int, int], labels: int, own: bool, rng: np.random.Generator
+) -> None:
+    scores = grid(rng, *shape, labels, 0.6, own)
+    ours = graph.grid_marginals(*scores, method="trw", tolerance=1e-13, max_iter=2000)
+    assert ours.converged
+    assert ours.kind == "upper bound"
+    g, beliefs, bound = reweighted(scores)
+    np.testing.assert_allclose(ours.unary.ravel(), beliefs, atol=1e-10)
+    assert ours.log_partition == pytest.approx(bound, abs=1e-9)
+    for pairs, ends in ((ours.horizontal, ours.unary[:, :-1]), (ours.vertical, ours.unary[:-1])):
+        np.testing.assert_allclose(pairs.sum(axis=-1), ends, atol=1e-9)  # beliefs agree
+    if labels ** min(shape) <= 3**5:
+        exact = graph.marginals(g, "exact")
+        assert ours.log_partition >= exact.log_partition - 1e-9
+        if 1 in shape:  # one tree is all there is
+            assert ours.log_partition == pytest.approx(exact.log_partition, abs=1e-9)
+            np.testing.assert_allclose(ours.unary.ravel(), exact.variables.ravel(), atol=1e-9)
+
+
+@pytest.mark.usefixtures("isa")
+@pytest.mark.parametrize("own", [False, True])
+def test_reweighted_with_forbidden_labels_and_pairs(own: bool, rng: np.random.Generator) -> None:
+    unary, across, down = grid(rng, 4, 5, 3, 1.0, own)
+    for table in (across, down):
+        table[..., 0, 2] = -np.inf
+    unary[1, 1, 1] = -np.inf
+    scores = unary, across, down
+    ours = graph.grid_marginals(*scores, method="trw", tolerance=1e-13, max_iter=5000)
+    g, beliefs, bound = reweighted(scores)
+    np.testing.assert_allclose(ours.unary.ravel(), beliefs, atol=1e-9)
+    assert ours.log_partition == pytest.approx(bound, abs=1e-8)
+    assert ours.log_partition >= graph.log_partition(g) - 1e-9
+    assert (ours.horizontal[..., 0, 2] == 0.0).all()
+
+
+def test_strong_pairs_have_one_reweighted_fixed_point(rng: np.random.Generator) -> None:
+    """Where belief propagation has a state of all 0 and one of all 1."""
+    unary, table = 0.01 * rng.normal(size=(12, 12, 2)), 2.0 * np.eye(2)
+    found = graph.grid_marginals(unary, table, table, method="trw", max_iter=5000)
+    turned = graph.grid_marginals(unary[:, ::-1], table, table, method="trw", max_iter=5000)
+    assert found.converged
+    np.testing.assert_allclose(found.unary, turned.unary[:, ::-1], atol=1e-3)
+    exact = graph.log_partition(graph.grid_graph(unary, table, table))
+    assert found.log_partition >= exact
+
+
+def test_weights_are_those_of_spanning_trees() -> None:
+    for height, width in ((1, 1), (1, 6), (7, 1), (3, 4), (64, 48)):
+        across, down = tree_weights(height, width)
+        edges = height * (width - 1) * across + (height - 1) * width * down
+        assert edges == pytest.approx(height * width - 1)
+
+
+def test_methods_of_grids_have_names() -> None:
+    with pytest.raises(InputError, match="method must be one of bp, trw, not 'best'"):
+        graph.grid_marginals(np.zeros((2, 2, 2)), np.eye(2), np.eye(2), method="best")

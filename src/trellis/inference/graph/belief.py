@@ -127,17 +127,19 @@ def belief_propagation(
     return _marginals(graph, found, float(bethe_terms(graph, found).sum()), "Bethe")
 
 
-def bethe_terms(graph: FactorGraph, found: Beliefs) -> Doubles:
+def bethe_terms(graph: FactorGraph, found: Beliefs, weights: Doubles | None = None) -> Doubles:
     """Terms of the Bethe log Z, a factor's at its first variable: their sum is the estimate.
 
-    log Z = Σ_v log Z_v + Σ_f (log Z_f - Σ_v∈f log Z_v), whose derivative by the messages is 0 at a
-    fixed point: so its derivative by the scores is the beliefs.
+    log Z = Σ_v log Z_v + Σ_f ρ_f (log Z_f - Σ_v∈f log Z_v), whose derivative by the messages is 0
+    at a fixed point: so its derivative by the scores is the beliefs. Without ``weights`` all ρ_f
+    are 1; with those of trees it is the upper bound, at a fixed point.
     """
     terms, begin = found.log_v.copy(), 0
     for entry in graph.entries:
-        log_f = found.log_f[begin : begin + len(entry.variables)]
-        begin += len(entry.variables)
-        np.add.at(terms, entry.variables[:, 0], log_f - found.log_v[entry.variables].sum(axis=1))
+        own = slice(begin, begin + len(entry.variables))
+        begin = own.stop
+        less = found.log_f[own] - found.log_v[entry.variables].sum(axis=1)
+        np.add.at(terms, entry.variables[:, 0], less if weights is None else weights[own] * less)
     return terms
 
 

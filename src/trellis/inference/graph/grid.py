@@ -4,6 +4,7 @@
 
 A sweep passes messages down and up all columns, then along all rows and back: every message once, and
 each line as an exact chain, given what crosses it. So a single row or column is exact after one.
+Tree-reweighted, the edges of each direction have one weight: see `tree_weights`.
 """  # noqa: E501
 
 from dataclasses import dataclass, field
@@ -30,6 +31,13 @@ class GridScores(NamedTuple):
     vertical: Doubles
 
 
+class TreeWeights(NamedTuple):
+    """Which share of the trees has an edge: 1 of both is plain belief propagation."""
+
+    horizontal: float = 1.0
+    vertical: float = 1.0
+
+
 class _Edges(NamedTuple):
     """Of one direction: messages into the two ends of each edge, and what else the ends hear."""
 
@@ -37,6 +45,7 @@ class _Edges(NamedTuple):
     """Unary and all messages but that of the edge, ``(…, L)``, of the left or upper end."""
     second: Doubles
     table: Doubles
+    weight: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +61,8 @@ class GridMarginals:
     _scores: GridScores = field(repr=False)
     _grid: _core.Grid = field(repr=False)
     kind: str = "Bethe"
+    """What ``log_partition`` is: "Bethe" (an estimate), or "upper bound" once converged."""
+    _weights: TreeWeights = field(default=TreeWeights(), repr=False)
 
     @cached_property
     def _messages(self) -> Doubles:
@@ -59,27 +70,30 @@ class GridMarginals:
 
     @cached_property
     def log_partition(self) -> float:
-        """The Bethe estimate of log Z."""
-        s = self._scores
-        log_v = _log_sum_exp(s.unary + self._messages.sum(axis=0), 1)
+        """The Bethe estimate of log Z, or the tree-reweighted bound."""
+        s, (across, down) = self._scores, self._weights
+        above, below, left, right = self._messages
+        log_v = _log_sum_exp(s.unary + down * (above + below) + across * (left + right))
         log_z = float(log_v.sum())
-        for edges, ends in zip(_cavities(s, self._messages), _ends(log_v), strict=True):
-            log_z += float((_log_sum_exp(_joint(edges), 2) - ends[0] - ends[1]).sum())
+        for (log_e, _), ends, weight in zip(self._both, _ends(log_v), self._weights, strict=True):
+            log_z += weight * float((log_e - ends[0] - ends[1]).sum())
         return log_z
 
     @cached_property
-    def _both(self) -> tuple[Doubles, Doubles]:
-        return _pairwise(self._scores, self._messages)
+    def _both(self) -> list[tuple[Doubles, Doubles]]:
+        """Of each direction: log Z and beliefs of the edges."""
+        edges = _cavities(self._scores, self._messages, self._weights)
+        return [_pairwise(own) for own in edges]
 
     @property
     def horizontal(self) -> Doubles:
         """``(H, W - 1, L, L)`` beliefs of the pairs side by side."""
-        return self._both[0]
+        return self._both[0][1]
 
     @property
     def vertical(self) -> Doubles:
         """``(H - 1, W, L, L)`` beliefs of the pairs above each other."""
-        return self._both[1]
+        return self._both[1][1]
 
 
 def grid_marginals(
@@ -87,6 +101,7 @@ def grid_marginals(
     horizontal: Any,
     vertical: Any,
     *,
+    method: str = "bp",
     damping: float = 0.0,
     max_iter: int = 100,
     tolerance: float = 1e-6,
@@ -95,19 +110,36 @@ def grid_marginals(
     """Sum-product on a grid of ``unary`` (H, W, L).
 
     ``horizontal`` and ``vertical`` are (L, L), or one table an edge: (H, W-1, L, L) and
-    (H-1, W, L, L). -inf forbids. The same bits for every ``n_jobs``.
+    (H-1, W, L, L). -inf forbids. ``method`` is "bp", or "trw": tree-reweighted, which has one fixed
+    point and whose log Z is an upper bound there. The same bits for every ``n_jobs``.
 
     >>> p = grid_marginals(np.log([[[0.9, 0.1], [0.5, 0.5]]]), np.log([[0.8, 0.2], [0.2, 0.8]]), np.eye(2))
     >>> p.unary.round(2).tolist(), p.converged
     ([[[0.9, 0.1], [0.74, 0.26]]], True)
     """  # noqa: E501
     s = checked_grid(unary, horizontal, vertical)
-    core = _propagate(s, False, damping, max_iter, tolerance, n_jobs)
+    if method not in ("bp", "trw"):
+        raise InputError(f"method must be one of bp, trw, not {method!r}")
+    weights = tree_weights(*s.unary.shape[:2]) if method == "trw" else TreeWeights()
+    core = _propagate(s, False, damping, max_iter, tolerance, n_jobs, weights)
     p = np.empty_like(s.unary)
     if not core.beliefs(p):
         raise InfeasibleError("no labelling is allowed: a pixel has no label left")
     sweeps, residual, converged = core.report()
-    return GridMarginals(p, converged, sweeps, residual, s, core)
+    kind = "upper bound" if method == "trw" else "Bethe"
+    return GridMarginals(p, converged, sweeps, residual, s, core, kind, weights)
+
+
+def tree_weights(height: int, width: int) -> TreeWeights:
+    """The share of spanning trees that a horizontal edge is in, and a vertical one.
+
+    Half of the trees are all rows, joined along one column, each column as often; the other half
+    are all columns, joined along one row.
+
+    >>> tree_weights(1, 9).horizontal, tree_weights(2, 4)
+    (1.0, TreeWeights(horizontal=0.75, vertical=0.625))
+    """
+    return TreeWeights(0.5 * (1.0 + 1.0 / height), 0.5 * (1.0 + 1.0 / width))
 
 
 def grid_best(
@@ -223,9 +255,10 @@ def _propagate(
     max_iter: int,
     tolerance: float,
     n_jobs: int | None,
+    weights: TreeWeights = TreeWeights(),  # noqa: B008 - of numbers, which cannot change
 ) -> _core.Grid:
     most, tolerance = checked_limits(max_iter, tolerance, damping)
-    return _core.Grid(*s, maximise, float(damping), tolerance, most, resolve_jobs(n_jobs))
+    return _core.Grid(*s, maximise, float(damping), tolerance, most, resolve_jobs(n_jobs), *weights)
 
 
 def _messages(s: GridScores, core: _core.Grid) -> Doubles:
@@ -235,15 +268,27 @@ def _messages(s: GridScores, core: _core.Grid) -> Doubles:
     return out
 
 
-def _cavities(s: GridScores, messages: Doubles) -> tuple[_Edges, _Edges]:
+def _cavities(s: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_Edges, _Edges]:
     """What each end of each edge hears but for the edge: sums, as a difference could be ∞ - ∞."""
     above, below, left, right = messages
-    across = s.unary + above + below
-    along = s.unary + left + right
+    across = s.unary + weights.vertical * (above + below)
+    along = s.unary + weights.horizontal * (left + right)
+    first, second = _ends_of_lines(left, right, weights.horizontal)
+    upper, lower = _ends_of_lines(above, below, weights.vertical)
     return (
-        _Edges((across + left)[:, :-1], (across + right)[:, 1:], s.horizontal),
-        _Edges((along + above)[:-1], (along + below)[1:], s.vertical),
+        _Edges(
+            (across + first)[:, :-1], (across + second)[:, 1:], s.horizontal, weights.horizontal
+        ),
+        _Edges((along + upper)[:-1], (along + lower)[1:], s.vertical, weights.vertical),
     )
+
+
+def _ends_of_lines(before: Doubles, after: Doubles, weight: float) -> tuple[Doubles, Doubles]:
+    """What a pixel hears along a line but for the edge after it, and but for that before it."""
+    if weight == 1.0:
+        return before, after
+    less = [np.where(np.isneginf(m), 0.0, (1.0 - weight) * m) for m in (after, before)]
+    return weight * before - less[0], weight * after - less[1]
 
 
 def _ends(rows: Doubles) -> tuple[tuple[Doubles, Doubles], tuple[Doubles, Doubles]]:
@@ -251,22 +296,20 @@ def _ends(rows: Doubles) -> tuple[tuple[Doubles, Doubles], tuple[Doubles, Double
 
 
 def _joint(edges: _Edges) -> Doubles:
-    return edges.first[..., :, None] + edges.second[..., None, :] + edges.table
+    return edges.first[..., :, None] + edges.second[..., None, :] + edges.table / edges.weight
 
 
-def _log_sum_exp(x: Doubles, axes: int) -> Doubles:
-    rows = x.shape[: x.ndim - axes]
-    flat = x.reshape(*rows, int(np.prod(x.shape[x.ndim - axes :])))
-    top = flat.max(axis=-1, keepdims=True)
+def _log_sum_exp(x: Doubles) -> Doubles:
+    top = x.max(axis=-1, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
-        return np.asarray(top[..., 0] + np.log(np.exp(flat - top).sum(axis=-1)))
+        return np.asarray(top[..., 0] + np.log(np.exp(x - top).sum(axis=-1)))
 
 
-def _pairwise(s: GridScores, messages: Doubles) -> tuple[Doubles, Doubles]:
-    out = []
-    for edges in _cavities(s, messages):
-        x = _joint(edges)
-        p = np.exp(x - _log_sum_exp(x, 2)[..., None, None])
-        out.append(p / p.sum(axis=(-2, -1), keepdims=True))
-    return out[0], out[1]
+def _pairwise(edges: _Edges) -> tuple[Doubles, Doubles]:
+    """Log Z and beliefs of the edges of one direction."""
+    x = _joint(edges)
+    flat = x.reshape(*x.shape[:2], x.shape[2] ** 2)
+    log_z = _log_sum_exp(flat)
+    p = np.exp(flat - log_z[..., None])
+    return log_z, (p / p.sum(axis=-1, keepdims=True)).reshape(x.shape)
