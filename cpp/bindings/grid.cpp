@@ -55,8 +55,9 @@ class GridCore {
                             is_shared(horizontal, height_, width_ - 1, labels_),
                             is_shared(vertical, height_ - 1, width_, labels_)};
     const nb::gil_scoped_release release;
-    grid_.emplace(scores, kernels().grid, GridOptions{max_product, damping, tolerance, most, threads,
-                                                      horizontal_weight, vertical_weight});
+    grid_.emplace(
+        scores, kernels().grid,
+        GridOptions{max_product, damping, tolerance, most, threads, horizontal_weight, vertical_weight});
     report_ = grid_->run();
   }
 

@@ -41,9 +41,7 @@ struct Step {
   TRELLIS_INLINE int cell(int a, int b) const {
     return back ? b * lines.labels + a : a * lines.labels + b;
   }
-  TRELLIS_INLINE Vec score(int a, int b) const {
-    return of_edge(lines.table, a, b);
-  }
+  TRELLIS_INLINE Vec score(int a, int b) const { return of_edge(lines.table, a, b); }
   TRELLIS_INLINE Vec psi(int a, int b) const { return of_edge(lines.psi, a, b); }
 
   TRELLIS_INLINE Vec of_edge(const double* tables, int a, int b) const {
@@ -175,15 +173,14 @@ struct Two {
   }
 };
 
-template <bool kReweighted>
+template <bool kReweighted, bool kShared>
 TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& all, std::int64_t from, std::int64_t to,
-                               std::int64_t begin, std::int64_t end, double* m,
-                               const double* opposite) {
+                               std::int64_t begin, std::int64_t end, double* m, const double* opposite) {
   const std::int64_t i = from * g.lanes, o = to * g.lanes;
   Vec change{};
   for (std::int64_t lane = begin; lane < end; lane += kWidth) {
     Two two = all;
-    if (!g.shared) {
+    if constexpr (!kShared) {
       two = Two::of_edge(g.psi + 4 * (from < to ? from : to) * g.lanes + lane, g.lanes);
       if (to < from) two = two.turned();
     }
@@ -204,18 +201,18 @@ TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& all, std::int64_t 
 }
 
 // Forward, then backward, along some lanes.
-template <bool kReweighted>
+template <bool kReweighted, bool kShared>
 inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t end) {
-  const Two there = g.shared ? Two::shared(g.psi) : Two{};
+  const Two there = kShared ? Two::shared(g.psi) : Two{};
   const Two back = there.turned();
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {
-    change =
-        max(change, step_of_two<kReweighted>(g, there, i - 1, i, begin, end, g.forward, g.backward));
+    change = max(change, step_of_two<kReweighted, kShared>(g, there, i - 1, i, begin, end, g.forward,
+                                                           g.backward));
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
-    change =
-        max(change, step_of_two<kReweighted>(g, back, i, i - 1, begin, end, g.backward, g.forward));
+    change = max(
+        change, step_of_two<kReweighted, kShared>(g, back, i, i - 1, begin, end, g.backward, g.forward));
   }
   return max_lanes(change)[0];
 }
@@ -224,7 +221,11 @@ template <bool kMax>
 inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, double* scratch) {
   fill_field(g, begin, end);
   if (!kMax && g.odds) {
-    return g.weight == 1.0 ? sweep_of_two<false>(g, begin, end) : sweep_of_two<true>(g, begin, end);
+    const bool plain = g.weight == 1.0;
+    if (g.shared) {
+      return plain ? sweep_of_two<false, true>(g, begin, end) : sweep_of_two<true, true>(g, begin, end);
+    }
+    return plain ? sweep_of_two<false, false>(g, begin, end) : sweep_of_two<true, false>(g, begin, end);
   }
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {

@@ -23,8 +23,8 @@ struct GridLines {
   double* backward;       // the same from the one after it
   // scores / weight: (labels, labels), or (positions - 1, labels, labels, lanes)
   const double* table;
-  const double* psi;      // exp(table - highest of the edge), laid out as the table
-  bool shared;            // whether there is one table for all edges
+  const double* psi;  // exp(table - highest of the edge), laid out as the table
+  bool shared;        // whether there is one table for all edges
   double damping;
   // Of the edges along the lines and of those across: 1, or how many of the trees have them.
   double weight, crossing_weight;
