@@ -489,8 +489,7 @@ class EmbeddingTrainer:
         window: int,
         negatives: int,
         shrink: bool,
-        hot_rows: NDArray[np.int32] | None = None,
-        hot_outputs: int = 0,
+        hot_nodes: int = 0,
         hot_for: int = 1,
     ) -> None: ...
     def sentences(self, **options: Any) -> tuple[float, float]: ...

@@ -247,6 +247,7 @@ def test_trainer_bad_input() -> None:
         {"keep": np.zeros(2, np.uint32)},
         {"output": np.zeros((3, 5), np.float32)},
         {"hot_for": 0},
+        {"hot_nodes": -1},
     ):
         with pytest.raises(ValueError):  # noqa: PT011
             _core.EmbeddingTrainer(**{**good, **wrong})
