@@ -6,8 +6,8 @@
 
 100 dimensions, window 5, 5 negatives, sample 1e-3, min count 5, 2 threads. The peers live in an
 environment of their own (requirements-embeddings.txt): TRELLIS_PEERS names its Python. The text is
-the one of EMBEDDINGS_TEXT, or ../shared/data/text. Ours and the peers take turns; speeds are of the
-epochs alone, without reading and counting the text.
+the one of EMBEDDINGS_TEXT, or ../shared/data/text. Ours and the peers (those of EMBEDDINGS_PEERS)
+take turns; speeds are of the epochs alone, without reading and counting the text.
 
 "train" keeps the vectors of each training in trellis-embeddings, a folder among the temporary files
 (of a quick run in quick within it), and trains what is not there, so it may be stopped at any time.
@@ -115,13 +115,16 @@ def peer_speed(tool: str, kind: str, path: Path, words: int) -> float:
 
 def speed(kind: str, quick: bool) -> list[Table]:
     """Words a second of all sides, in turns."""
-    path, tools = text(quick), TOOLS[kind]
+    path = text(quick)
+    wanted = os.environ.get("EMBEDDINGS_PEERS", "gensim fasttext word2vec.c").split()
+    tools = [tool for tool in TOOLS[kind] if tool in wanted]
     found: dict[str, list[float]] = {name: [] for name in ("ours", *tools)}
     for _ in range(3):
         model = ours(kind, path, 2, 1)
         found["ours"].append(model.words_per_second_)
         for tool in tools:
             found[tool].append(peer_speed(tool, kind, path, model.n_tokens_))
+        print(kind, {name: round(values[-1]) for name, values in found.items()}, file=sys.stderr)
     table = Table(
         f"{kind}, words/s on {THREADS} threads, {path.name}, medians of 3 turns",
         ("side", "words/s", "best", "ours / this", "at best"),

@@ -503,6 +503,15 @@ def nearest(
     threads: int,
     scores: NDArray[np.float32],
     ids: _Integers,
+    coarse: tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]] | None = None,
+) -> None: ...
+def coarse_rows(
+    rows: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    threads: int,
+    code: NDArray[np.int8],
+    step: NDArray[np.float32],
+    off: NDArray[np.float32],
 ) -> None: ...
 def assign(
     points: NDArray[np.float32],

@@ -30,6 +30,8 @@ Query: TypeAlias = str | Sequence[str] | NDArray[Any]
 
 _CHUNK = 1 << 14  # rows
 _EXTREME = 1e30  # lengths beyond this, or below its inverse
+_FEW = 6  # queries: more of them keep the processor busy, not the memory
+_LARGE = 1 << 22  # bytes of a matrix that does not stay in caches
 
 
 class Neighbor(NamedTuple):
@@ -84,6 +86,8 @@ class Vectors:
         self.unseen = unseen
         self.n_jobs = n_jobs
         self._rows: tuple[Floats, Floats] | None = None
+        self._coarse: tuple[NDArray[np.int8], Floats, Floats] | None = None
+        self._asked = 0
 
     def __repr__(self) -> str:
         return f"Vectors({len(self)} words, {self.dim} dimensions)"
@@ -223,7 +227,9 @@ class Vectors:
         ids = np.empty((len(rows), k), np.int64)
         table, inverse = self._searched()
         threads = resolve_jobs(self.n_jobs)
-        _core.nearest(table[:count], inverse[:count], rows, threads, scores, ids)
+        coarse = self._bytes(threads) if len(rows) < _FEW else None
+        part = coarse and (coarse[0][:count], coarse[1][:count], coarse[2][:count])
+        _core.nearest(table[:count], inverse[:count], rows, threads, scores, ids, part)
         return scores, ids
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -270,6 +276,22 @@ class Vectors:
             else:  # products would leave the range of float32
                 self._rows = unit_rows(self.matrix), np.ones(len(self), np.float32)
         return self._rows
+
+    def _bytes(self, threads: int) -> tuple[NDArray[np.int8], Floats, Floats] | None:
+        """Rows in bytes, which rule most rows out before they are read.
+
+        They take a quarter of the matrix's memory; they are made for who asks a second time.
+        """
+        self._asked += 1
+        if self._coarse is None and self._asked > 1 and self.matrix.nbytes >= _LARGE:
+            count, width = len(self), (self.dim + 15) // 16 * 16
+            self._coarse = (
+                np.empty((count, width), np.int8),
+                np.empty(count, np.float32),
+                np.empty(count, np.float32),
+            )
+            _core.coarse_rows(*self._searched(), threads, *self._coarse)
+        return self._coarse
 
     def _answers(
         self, queries: Floats, k: int, without: Sequence[Sequence[str]]

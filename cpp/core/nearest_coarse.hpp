@@ -1,0 +1,81 @@
+// Rows in bytes: a quarter of what must be read, and enough to see that most rows are not among the
+// best.
+//
+//     x = scale row      y = step code      |q . x - q . y| <= |q| |x - y|
+//
+// Only rows that may be better than the worst of the best k are read, so the answer is the same.
+#pragma once
+
+#include <cmath>
+
+#include "nearest_kernels.hpp"
+
+namespace trellis::TRELLIS_ISA {
+
+typedef std::int8_t ByteVec __attribute__((vector_size(kFloatWidth)));
+
+TRELLIS_INLINE FloatVec load_bytes(const std::int8_t* p) {
+  ByteVec bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(__builtin_convertvector(bytes, FloatMask), FloatVec);
+}
+
+TRELLIS_INLINE float dot_bytes(const std::int8_t* a, const float* b, std::int64_t n) {
+  FloatVec sums[2]{};
+  std::int64_t i = 0;
+  for (; i + 2 * kFloatWidth <= n; i += 2 * kFloatWidth) {
+    sums[0] += load_bytes(a + i) * float_load(b + i);
+    sums[1] += load_bytes(a + i + kFloatWidth) * float_load(b + i + kFloatWidth);
+  }
+  for (; i < n; i += kFloatWidth) sums[0] += load_bytes(a + i) * float_load(b + i);
+  return sum_floats(sums[0] + sums[1]);
+}
+
+inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t end, std::int64_t stride,
+                    std::int8_t* code, float* step, float* off) {
+  // more than the rounding of both scores, each a sum of `dim` products and a factor
+  const double rounding = (static_cast<double>(table.dim) + 16.0) * 0x1p-22;
+  for (std::int64_t id = begin; id < end; ++id) {
+    const float* row = table.rows + id * table.dim;
+    std::int8_t* own = code + id * stride;
+    float largest = 0.0f;
+    for (std::int64_t d = 0; d < table.dim; ++d) {
+      const float size = row[d] < 0.0f ? -row[d] : row[d];
+      largest = size > largest ? size : largest;
+    }
+    const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+    for (std::int64_t d = 0; d < table.dim; ++d) {
+      const float scaled = row[d] * inverse;
+      own[d] = static_cast<std::int8_t>(static_cast<int>(scaled < 0.0f ? scaled - 0.5f : scaled + 0.5f));
+    }
+    for (std::int64_t d = table.dim; d < stride; ++d) own[d] = 0;
+    const double scale = static_cast<double>(table.scale[id]);
+    step[id] = static_cast<float>(static_cast<double>(largest) / 127.0 * scale);
+    double length = 0.0, away = 0.0;
+    for (std::int64_t d = 0; d < table.dim; ++d) {
+      const double x = scale * static_cast<double>(row[d]);
+      const double error = x - static_cast<double>(step[id]) * own[d];
+      length += x * x;
+      away += error * error;
+    }
+    off[id] = static_cast<float>((std::sqrt(away) + rounding * std::sqrt(length)) * (1.0 + 1e-6));
+  }
+}
+
+inline void nearest_coarse(const NearestRows& table, const CoarseRows& coarse, std::int64_t begin,
+                           std::int64_t end, const CoarseQueries& queries, const NearestBest& best) {
+  constexpr std::int64_t kAhead = 4096;  // bytes: a page, where hardware stops to look ahead
+  for (std::int64_t id = begin; id < end; ++id) {
+    const std::int8_t* code = coarse.code + id * coarse.stride;
+    for (std::int64_t d = 0; d < coarse.stride; d += 64) __builtin_prefetch(code + d + kAhead);
+    for (std::int64_t q = 0; q < queries.count; ++q) {
+      const float about = dot_bytes(code, queries.padded + q * coarse.stride, coarse.stride);
+      if (about * coarse.step[id] + queries.length[q] * coarse.off[id] <= best.floor[q]) continue;
+      const float* row = table.rows + id * table.dim;
+      const float score = dot_floats(row, queries.own + q * table.dim, table.dim) * table.scale[id];
+      if (score > best.floor[q]) keep(best, q, score, id);
+    }
+  }
+}
+
+}  // namespace trellis::TRELLIS_ISA
