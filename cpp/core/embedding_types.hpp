@@ -87,7 +87,6 @@ struct EmbeddingWorker {
   float** change_row;
   float** target_row;  // (most targets)
   std::int32_t* next;  // (2, most negatives): drawn ahead
-  std::int32_t* sentence;
 };
 
 struct EmbeddingKernels {
