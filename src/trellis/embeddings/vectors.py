@@ -284,13 +284,11 @@ class Vectors:
         """
         self._asked += 1
         if self._coarse is None and self._asked > 1 and self.matrix.nbytes >= _LARGE:
-            count, width = len(self), (self.dim + 15) // 16 * 16
-            self._coarse = (
-                np.empty((count, width), np.int8),
-                np.empty(count, np.float32),
-                np.empty(count, np.float32),
-            )
-            _core.coarse_rows(*self._searched(), threads, *self._coarse)
+            rows, scale = self._searched()
+            code = np.empty((len(self), (self.dim + 15) // 16 * 16), np.int8)
+            step, off = np.empty_like(scale), np.empty_like(scale)
+            _core.coarse_rows(rows, scale, threads, code, step, off)
+            self._coarse = code, step, off
         return self._coarse
 
     def _answers(
