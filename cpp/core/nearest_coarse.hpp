@@ -12,12 +12,25 @@
 
 namespace trellis::TRELLIS_ISA {
 
-typedef std::int8_t ByteVec __attribute__((vector_size(kFloatWidth)));
-
+// As many bytes as a vector has floats; compilers take the general form apart, byte by byte.
 TRELLIS_INLINE FloatVec load_bytes(const std::int8_t* p) {
+#if defined(__AVX512F__)
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const auto whole = reinterpret_cast<FloatMask>(_mm512_maskz_cvtepi8_epi32(0xffff, bytes));
+#elif defined(__AVX2__)
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  const auto whole = reinterpret_cast<FloatMask>(_mm256_cvtepi8_epi32(bytes));
+#elif defined(__SSE4_1__)
+  std::int32_t four;
+  std::memcpy(&four, p, sizeof four);
+  const auto whole = reinterpret_cast<FloatMask>(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
+#else
+  typedef std::int8_t ByteVec __attribute__((vector_size(kFloatWidth)));
   ByteVec bytes;
   std::memcpy(&bytes, p, sizeof bytes);
-  return __builtin_convertvector(__builtin_convertvector(bytes, FloatMask), FloatVec);
+  const FloatMask whole = __builtin_convertvector(bytes, FloatMask);
+#endif
+  return __builtin_convertvector(whole, FloatVec);
 }
 
 TRELLIS_INLINE float dot_bytes(const std::int8_t* a, const float* b, std::int64_t n) {
