@@ -44,34 +44,51 @@ TRELLIS_INLINE float dot_bytes(const std::int8_t* a, const float* b, std::int64_
   return sum_floats(sums[0] + sums[1]);
 }
 
+TRELLIS_INLINE float largest_size(const float* row, std::int64_t dim) {
+  FloatVec most{};
+  std::int64_t d = 0;
+  for (; d + kFloatWidth <= dim; d += kFloatWidth) {
+    const FloatVec x = float_load(row + d), size = x < 0.0f ? -x : x;
+    most = size > most ? size : most;
+  }
+  float largest = 0.0f;
+  for (int lane = 0; lane < kFloatWidth; ++lane) largest = most[lane] > largest ? most[lane] : largest;
+  for (; d < dim; ++d) {
+    const float size = row[d] < 0.0f ? -row[d] : row[d];
+    largest = size > largest ? size : largest;
+  }
+  return largest;
+}
+
 inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t end, std::int64_t stride,
                     std::int8_t* code, float* step, float* off) {
-  // more than the rounding of both scores, each a sum of `dim` products and a factor
-  const double rounding = (static_cast<double>(table.dim) + 16.0) * 0x1p-22;
+  // more than the rounding of both scores, each a sum of `dim` products and a factor, and of x
+  const float rounding = (static_cast<float>(table.dim) + 16.0f) * 0x1p-22f;
   for (std::int64_t id = begin; id < end; ++id) {
     const float* row = table.rows + id * table.dim;
     std::int8_t* own = code + id * stride;
-    float largest = 0.0f;
-    for (std::int64_t d = 0; d < table.dim; ++d) {
-      const float size = row[d] < 0.0f ? -row[d] : row[d];
-      largest = size > largest ? size : largest;
-    }
+    const float largest = largest_size(row, table.dim), scale = table.scale[id];
     const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
     for (std::int64_t d = 0; d < table.dim; ++d) {
       const float scaled = row[d] * inverse;
       own[d] = static_cast<std::int8_t>(static_cast<int>(scaled < 0.0f ? scaled - 0.5f : scaled + 0.5f));
     }
     for (std::int64_t d = table.dim; d < stride; ++d) own[d] = 0;
-    const double scale = static_cast<double>(table.scale[id]);
-    step[id] = static_cast<float>(static_cast<double>(largest) / 127.0 * scale);
-    double length = 0.0, away = 0.0;
-    for (std::int64_t d = 0; d < table.dim; ++d) {
-      const double x = scale * static_cast<double>(row[d]);
-      const double error = x - static_cast<double>(step[id]) * own[d];
+    step[id] = largest * scale / 127.0f;
+    FloatVec lengths{}, aways{};
+    std::int64_t d = 0;
+    for (; d + kFloatWidth <= table.dim; d += kFloatWidth) {
+      const FloatVec x = scale * float_load(row + d), error = x - step[id] * load_bytes(own + d);
+      lengths += x * x;
+      aways += error * error;
+    }
+    float length = sum_floats(lengths), away = sum_floats(aways);
+    for (; d < table.dim; ++d) {
+      const float x = scale * row[d], error = x - step[id] * static_cast<float>(own[d]);
       length += x * x;
       away += error * error;
     }
-    off[id] = static_cast<float>((std::sqrt(away) + rounding * std::sqrt(length)) * (1.0 + 1e-6));
+    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;  // and of these two sums
   }
 }
 

@@ -20,7 +20,7 @@ Source: TypeAlias = Any
 """A path, a list of paths, an iterable of token lists, or a column of an Arrow table."""
 
 _BLOCK = 1 << 22  # bytes handed over at a time: enough for all threads
-_IN_MEMORY = 1 << 22  # words of the text; further ones lie in a temporary file
+_IN_MEMORY = 1 << 20  # words of the text; further ones lie in a temporary file
 _SENTENCES = 1 << 12
 _TABLES = (".parquet", ".arrow", ".feather")
 
