@@ -69,10 +69,8 @@ inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t e
     std::int8_t* own = code + id * stride;
     const float largest = largest_size(row, table.dim), scale = table.scale[id];
     const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-    for (std::int64_t d = 0; d < table.dim; ++d) {
-      const float scaled = row[d] * inverse;
-      own[d] = static_cast<std::int8_t>(static_cast<int>(scaled < 0.0f ? scaled - 0.5f : scaled + 0.5f));
-    }
+    for (std::int64_t d = 0; d < table.dim; ++d)  // rounded without a branch on the sign
+      own[d] = static_cast<std::int8_t>(static_cast<int>(row[d] * inverse + 128.5f) - 128);
     for (std::int64_t d = table.dim; d < stride; ++d) own[d] = 0;
     step[id] = largest * scale / 127.0f;
     FloatVec lengths{}, aways{};
