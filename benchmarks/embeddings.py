@@ -1,13 +1,18 @@
-"""Word embeddings: trellis beside gensim (file mode) and fastText, same text, same settings.
+"""Word embeddings: trellis beside gensim (file mode), fastText and word2vec.c, same text, settings.
 
     python benchmarks/embeddings.py --quick                    10 MB of the text, some minutes
-    python benchmarks/embeddings.py --only speed supervised
-    python benchmarks/embeddings.py --only quality             hours: 5 epochs, 3 seeds, all peers
+    python benchmarks/embeddings.py --only cbow supervised     the speed of one model, and texts
+    python benchmarks/embeddings.py --only train quality       hours: 5 epochs, 3 seeds, all peers
 
 100 dimensions, window 5, 5 negatives, sample 1e-3, min count 5, 2 threads. The peers live in an
 environment of their own (requirements-embeddings.txt): TRELLIS_PEERS names its Python. The text is
-the one of EMBEDDINGS_TEXT, or ../shared/data/text. Ours and the peers take turns; speeds are of the
-epochs alone, without reading and counting the text.
+the one of EMBEDDINGS_TEXT, or ../shared/data/text. Ours and the peers (those of EMBEDDINGS_PEERS)
+take turns; speeds are of the epochs alone, without reading and counting the text.
+
+"train" keeps the vectors of each training in trellis-embeddings, a folder among the temporary files
+(of a quick run in quick within it), and trains what is not there, so it may be stopped at any time.
+"quality" makes its table of those that are there. Delete the folder to train anew, or before
+another text.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +43,29 @@ WORK = Path(tempfile.gettempdir()) / "trellis-embeddings"
 THREADS = 2
 KINDS: dict[str, dict[str, Any]] = {
     "skipgram": {},
-    "skipgram, own negatives": {"shared_negatives": False},
+    "skipgram-own": {"shared_negatives": False},  # negatives of each pair's own
     "cbow": {"architecture": "cbow"},
+    # gensim's threads each count their own part of a file against the whole of it, so with two of
+    # them and five epochs its rate ends at a tenth of the first
+    "cbow-tenth": {"architecture": "cbow", "min_alpha": 0.005},
     "skipgram-hs": {"loss": "hierarchical"},
     "subwords": {},
 }
-TOOLS = {
-    "skipgram": ("gensim", "fasttext"),
-    "skipgram, own negatives": (),
-    "cbow": ("gensim", "fasttext"),
-    "skipgram-hs": ("gensim", "fasttext"),
+TOOLS = {  # of the speeds
+    "skipgram": ("gensim", "fasttext", "word2vec.c"),
+    "skipgram-own": ("gensim",),
+    "cbow": ("gensim", "fasttext", "word2vec.c"),
+    "cbow-tenth": (),
+    "skipgram-hs": ("gensim", "fasttext", "word2vec.c"),
     "subwords": ("gensim", "fasttext"),
 }
+PEERS_KIND = {"skipgram-own": "skipgram", "cbow-tenth": "cbow"}  # peers have no other
+TRAININGS = [  # of the quality: the model, and who trains it
+    *((kind, "ours") for kind in KINDS),
+    *((kind, "gensim") for kind in KINDS if kind not in PEERS_KIND),
+    ("subwords", "fasttext"),
+]
+SEEDS = (1, 2, 3)
 TESTS = ("wordsim353.tsv", "men.tsv", "simlex999.tsv")
 
 
@@ -59,12 +75,18 @@ def text(quick: bool) -> Path:
     given = os.environ.get("EMBEDDINGS_TEXT")
     if given and not quick:
         return Path(given)
-    WORK.mkdir(exist_ok=True)
-    path = WORK / ("wiki10.txt" if quick else "wiki100.txt")
+    path = kept(quick) / ("wiki10.txt" if quick else "wiki100.txt")
     if not path.exists():
         with lzma.open(DATA / "text" / "wiki100.txt.xz") as file:
             path.write_bytes(file.read(10_000_000 if quick else -1))
     return path
+
+
+def kept(quick: bool) -> Path:
+    """The folder of what is made here."""
+    folder = WORK / "quick" if quick else WORK
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def ours(kind: str, path: Path, epochs: int, seed: int) -> Any:
@@ -86,40 +108,35 @@ def peer(**task: Any) -> dict[str, Any]:
 
 
 def peer_speed(tool: str, kind: str, path: Path, words: int) -> float:
-    """Words a second; of fastText by the difference of one epoch and two."""
+    """Words a second; of programs that do not tell, by the difference of one epoch and two."""
+    kind = PEERS_KIND.get(kind, kind)
     if tool == "gensim":
-        return max(peer(tool=tool, kind=kind, path=path, epochs=2)["words_per_second"])
-    one, two = (
-        peer(tool=tool, kind=kind, path=path, epochs=epochs)["seconds"] for epochs in (1, 2)
-    )
+        speeds: list[float] = peer(tool=tool, kind=kind, path=path, epochs=2)["words_per_second"]
+        return max(speeds)
+    one, two = (float(peer(tool=tool, kind=kind, path=path, epochs=n)["seconds"]) for n in (1, 2))
     return words / max(two - one, 1e-9)
 
 
-def speed(quick: bool) -> list[Table]:
+def speed(kind: str, quick: bool) -> list[Table]:
     """Words a second of all sides, in turns."""
-    path, turns = text(quick), 2 if quick else 3
+    path = text(quick)
+    wanted = os.environ.get("EMBEDDINGS_PEERS", "gensim fasttext word2vec.c").split()
+    tools = [tool for tool in TOOLS[kind] if tool in wanted]
+    found: dict[str, list[float]] = {name: [] for name in ("ours", *tools)}
+    for _ in range(3):
+        model = ours(kind, path, 2, 1)
+        found["ours"].append(model.words_per_second_)
+        for tool in tools:
+            found[tool].append(peer_speed(tool, kind, path, model.n_tokens_))
+        print(kind, {name: round(values[-1]) for name, values in found.items()}, file=sys.stderr)
     table = Table(
-        f"training, words/s on {THREADS} threads, {path.name}",
-        ("model", "ours", "gensim", "fastText", "ours / gensim", "ours / fastText"),
+        f"{kind}, words/s on {THREADS} threads, {path.name}, medians of 3 turns",
+        ("side", "words/s", "best", "ours / this", "at best"),
     )
-    for kind in KINDS:
-        found: dict[str, list[float]] = {name: [] for name in ("ours", *TOOLS[kind])}
-        for _ in range(turns):
-            model = ours(kind, path, 2, 1)
-            found["ours"].append(model.words_per_second_)
-            for tool in TOOLS[kind]:
-                found[tool].append(peer_speed(tool, kind, path, model.n_tokens_))
-        median = {name: statistics.median(values) for name, values in found.items()}
-        table.add(
-            kind,
-            median["ours"],
-            *(median.get(tool) for tool in ("gensim", "fasttext")),
-            *(
-                median["ours"] / median[tool] if tool in median else None
-                for tool in ("gensim", "fasttext")
-            ),
-        )
-        table.notes.append(f"{kind}, best: { ({n: round(max(v)) for n, v in found.items()}) }")
+    own = found["ours"]
+    for name, values in found.items():
+        median, best = statistics.median(values), max(values)
+        table.add(name, median, best, statistics.median(own) / median, max(own) / best)
     return [table]
 
 
@@ -131,25 +148,39 @@ def scores(vectors: Vectors) -> list[float]:
     return [*similar, analogies.accuracy]
 
 
+def train(quick: bool) -> list[Table]:
+    """Five epochs of all models by all sides, seed after seed; those that are there stay."""
+    table = Table("trainings", ("model", "side", "seed", "minutes"))
+    for seed in SEEDS[:1] if quick else SEEDS:
+        for kind, side in TRAININGS:
+            out = kept(quick) / f"{side}-{kind}-{seed}.npz"
+            if out.exists():
+                continue
+            part, begin = out.with_suffix(".part.npz"), time.perf_counter()
+            if side == "ours":
+                vectors = ours(kind, text(quick), 5, seed).vectors_
+                np.savez(part, words=np.array(vectors.words), matrix=vectors.matrix)
+            else:
+                peer(tool=side, kind=kind, path=text(quick), epochs=5, seed=seed, out=part)
+            part.rename(out)
+            table.add(kind, side, seed, (time.perf_counter() - begin) / 60)
+    return [table]
+
+
 def quality(quick: bool) -> list[Table]:
-    """Five epochs, three seeds, all sides: means of the scores."""
-    path, seeds = text(quick), (1,) if quick else (1, 2, 3)
+    """Means of the scores over the seeds that have been trained."""
     table = Table(
-        f"quality after 5 epochs of {path.name}, mean of {len(seeds)} seeds",
-        ("model", "side", "WordSim-353", "MEN", "SimLex-999", "analogies"),
+        f"quality after 5 epochs of {text(quick).name}, means",
+        ("model", "side", "seeds", "WordSim-353", "MEN", "SimLex-999", "analogies"),
     )
-    for kind in KINDS:
-        rows: dict[str, list[list[float]]] = {"ours": []}
-        for seed in seeds:
-            rows["ours"].append(scores(ours(kind, path, 5, seed).vectors_))
-            for tool in TOOLS[kind]:
-                out = WORK / f"{tool}-{kind}-{seed}.npz"
-                peer(tool=tool, kind=kind, path=path, epochs=5, seed=seed, out=out)
-                saved = np.load(out)
-                vectors = Vectors(saved["words"].tolist(), saved["matrix"])
-                rows.setdefault(tool, []).append(scores(vectors))
-        for side, values in rows.items():
-            table.add(kind, side, *np.mean(values, axis=0).round(4).tolist())
+    for kind, side in sorted(TRAININGS, key=lambda each: list(KINDS).index(each[0])):
+        found = []
+        for path in sorted(kept(quick).glob(f"{side}-{kind}-[0-9].npz")):
+            saved = np.load(path)
+            found.append(scores(Vectors(saved["words"].tolist(), saved["matrix"])))
+        if found:
+            means = (f"{mean:.4f}" for mean in np.mean(found, axis=0))
+            table.add(kind, side, len(found), *means)
     return [table]
 
 
@@ -194,8 +225,7 @@ def intents(split: str) -> Path:
     """The queries in fastText's form, in one random order."""
     from trellis.data import files
 
-    WORK.mkdir(exist_ok=True)
-    path = WORK / f"snips.{split}.txt"
+    path = kept(False) / f"snips.{split}.txt"
     lines, label, words = [], "", []
     for line in [*files.lines(DATA / "slots" / f"snips.{split}.conll.gz"), ""]:
         if line.startswith("# intent = "):
@@ -259,9 +289,10 @@ if __name__ == "__main__":
         ("trellis", "numpy"),
         {
             "vocabulary": vocabulary,
-            "speed": speed,
+            **{kind: partial(speed, kind) for kind in KINDS},
             "supervised": supervised,
             "costs": costs,
+            "train": train,
             "quality": quality,
         },
     )

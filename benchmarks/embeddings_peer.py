@@ -1,4 +1,4 @@
-"""One training by gensim or fastText, in their own environment: a task as JSON in, figures out.
+"""One training by a peer, in the peers' own environment: a task as JSON in, figures out.
 
 peers/bin/python benchmarks/embeddings_peer.py '{"tool": "gensim", "kind": "skipgram", …}'
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import resource
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,10 +95,40 @@ def run_fasttext(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     return {"seconds": seconds}, (words, np.array([model.get_word_vector(word) for word in words]))
 
 
+def run_word2vec(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Seconds of the original program, which the package word2vec compiles and installs."""
+    kind = task["kind"]
+    tree = kind == "skipgram-hs"
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "train": task["path"],
+            "output": f"{folder}/vectors.bin",
+            "binary": 1,
+            "cbow": int(kind == "cbow"),
+            "hs": int(tree),
+            "negative": 0 if tree else 5,
+            "alpha": RATES[kind],
+            "size": 100,
+            "window": 5,
+            "sample": 1e-3,
+            "min-count": 5,
+            "threads": task["threads"],
+            "iter": task["epochs"],
+            "debug": 0,
+        }
+        words = [f"{each}" for name, value in options.items() for each in (f"-{name}", value)]
+        begin = time.perf_counter()
+        subprocess.run([str(Path(sys.executable).with_name("word2vec")), *words], check=True)
+        return {"seconds": time.perf_counter() - begin}, None
+
+
+TOOLS = {"gensim": run_gensim, "fasttext": run_fasttext, "word2vec.c": run_word2vec}
+
+
 def main() -> None:
     """Do the task and print what it gave."""
     task = json.loads(sys.argv[1])
-    figures, vectors = (run_gensim if task["tool"] == "gensim" else run_fasttext)(task)
+    figures, vectors = TOOLS[task["tool"]](task)
     if vectors is not None and "out" in task:
         words, matrix = vectors
         np.savez(task["out"], words=np.array(words), matrix=np.asarray(matrix, np.float32))

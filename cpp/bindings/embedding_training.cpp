@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 
 #include "alias.hpp"
 #include "arrays.hpp"
@@ -140,8 +139,7 @@ class Trainer {
           std::optional<Vector<std::uint32_t>> keep, std::optional<Vector<std::uint32_t>> noise,
           std::optional<Vector<std::int64_t>> path_begin, std::optional<Vector<std::int32_t>> path_node,
           std::optional<Vector<std::uint8_t>> path_right, int loss, bool cbow, bool shared, int window,
-          int negatives, bool shrink, std::optional<Vector<std::int32_t>> hot_rows,
-          std::int64_t hot_outputs, std::int64_t hot_for)
+          int negatives, bool shrink, std::int64_t hot_nodes, std::int64_t hot_for)
       : input_(input),
         output_(output),
         vocabulary_(vocabulary),
@@ -196,13 +194,11 @@ class Trainer {
               window,
               negatives,
               shrink,
-              0,
               hot_for,
               ring_size(window) - 1};
-    require(hot_outputs >= 0 && hot_for > 0, "hot_outputs must be 0 or more, hot_for positive");
-    std::vector<std::int32_t> hot_input = heat_input(hot_rows, rows),
-                              hot_output = heat_output(std::min(hot_outputs, words));
-    training_.emplace(model_, longest, std::move(hot_input), std::move(hot_output));
+    require(hot_nodes >= 0 && hot_for > 0, "hot_nodes must be 0 or more, hot_for positive");
+    std::vector<std::int32_t> hot = heat(std::min(hot_nodes, words));
+    training_.emplace(model_, longest, std::move(hot));
   }
 
   std::pair<double, double> sentences(Corpus& corpus, std::int64_t first, std::int64_t last,
@@ -250,38 +246,17 @@ class Trainer {
     return v ? v->data() : nullptr;
   }
 
-  // The list of rows with hot ones as places among the hot.
-  std::vector<std::int32_t> heat_input(const std::optional<Vector<std::int32_t>>& hot,
-                                       std::int64_t rows) {
-    if (!hot || !row_) return {};
-    require(within(*hot, 0, rows), "hot_rows: no such row");
-    std::unordered_map<std::int32_t, std::int32_t> place;
-    for (std::int64_t i = 0; i < size(*hot); ++i)
-      place.emplace(hot->data()[i], static_cast<std::int32_t>(i));
-    encoded_row_.assign(row_->data(), row_->data() + size(*row_));
-    for (std::int32_t& row : encoded_row_) {
-      const auto found = place.find(row);
-      if (found != place.end()) row = -1 - found->second;
-    }
-    model_.row = encoded_row_.data();
-    return {hot->data(), hot->data() + size(*hot)};
-  }
-
-  // The commonest words, or the nodes next to the root, which are the last.
-  std::vector<std::int32_t> heat_output(std::int64_t count) {
+  // The nodes next to the root are the last; paths get their places among the hot.
+  std::vector<std::int32_t> heat(std::int64_t count) {
+    if (model_.loss != EmbeddingLoss::hierarchical || count == 0) return {};
     std::vector<std::int32_t> hot;
-    if (model_.loss == EmbeddingLoss::negative) {
-      model_.hot_words = count;
-      for (std::int64_t i = 0; i < count; ++i) hot.push_back(static_cast<std::int32_t>(i));
-    } else if (model_.loss == EmbeddingLoss::hierarchical && count > 0) {
-      const auto last = static_cast<std::int32_t>(model_.words - 1);
-      for (std::int32_t i = 0; i < count; ++i) hot.push_back(last - i);
-      encoded_node_.assign(path_node_->data(), path_node_->data() + size(*path_node_));
-      for (std::int32_t& node : encoded_node_) {
-        if (last - node < count) node = -1 - (last - node);
-      }
-      model_.path_node = encoded_node_.data();
+    const auto last = static_cast<std::int32_t>(model_.words - 1);
+    for (std::int32_t i = 0; i < count; ++i) hot.push_back(last - i);
+    encoded_node_.assign(path_node_->data(), path_node_->data() + size(*path_node_));
+    for (std::int32_t& node : encoded_node_) {
+      if (last - node < count) node = -1 - (last - node);
     }
+    model_.path_node = encoded_node_.data();
     return hot;
   }
 
@@ -306,7 +281,7 @@ class Trainer {
   std::optional<Vector<std::int64_t>> path_begin_;
   std::optional<Vector<std::int32_t>> path_node_;
   std::optional<Vector<std::uint8_t>> path_right_;
-  std::vector<std::int32_t> encoded_row_, encoded_node_;
+  std::vector<std::int32_t> encoded_node_;
   EmbeddingModel model_;
   std::optional<EmbeddingTraining> training_;
 };
@@ -352,13 +327,12 @@ void bind_embedding_training(nb::module_& m) {
   using C = std::optional<Vector<std::uint8_t>>;
   nb::class_<Trainer>(m, "EmbeddingTrainer")
       .def(nb::init<const Table&, const Table&, std::int64_t, B, I, U, U, B, I, C, int, bool, bool, int,
-                    int, bool, I, std::int64_t, std::int64_t>(),
+                    int, bool, std::int64_t, std::int64_t>(),
            nb::arg("input"), nb::arg("output"), nb::arg("vocabulary"), nb::arg("rows_begin").none(),
            nb::arg("row").none(), nb::arg("keep").none(), nb::arg("noise").none(),
            nb::arg("path_begin").none(), nb::arg("path_node").none(), nb::arg("path_right").none(),
            nb::arg("loss"), nb::arg("cbow"), nb::arg("shared"), nb::arg("window"), nb::arg("negatives"),
-           nb::arg("shrink"), nb::arg("hot_rows").none() = nb::none(), nb::arg("hot_outputs") = 0,
-           nb::arg("hot_for") = 1)
+           nb::arg("shrink"), nb::arg("hot_nodes") = 0, nb::arg("hot_for") = 1)
       .def("sentences", &Trainer::sentences, nb::arg("corpus"), nb::arg("first"), nb::arg("last"),
            nb::arg("first_rate"), nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"),
            nb::arg("seed"), nb::arg("loss_every"), nb::arg("threads"))

@@ -84,7 +84,7 @@ class Corpus {
         table.type[id] = type;
       }
       table.strings = StringTable();
-      table.count = {};
+      table.count = std::vector<std::int64_t>();  // `= {}` would keep the memory
     }
   }
 
@@ -273,7 +273,7 @@ class Corpus {
     if (std::fwrite(segment.ids.data(), 4, segment.ids.size(), file_.get()) != segment.ids.size())
       throw std::runtime_error("the temporary file of the text cannot be written: is the disk full?");
     file_size_ += static_cast<std::int64_t>(segment.ids.size()) * 4;
-    segment.ids = {};
+    segment.ids = std::vector<std::uint32_t>();  // `= {}` would keep the memory
   }
 
   void seek(std::int64_t offset) {

@@ -39,7 +39,7 @@ inline void text(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t
       break;
   }
   teach(m, k, &k.hidden, k.change_row, 1, targets, label);
-  add_to_rows(m.input, k.hot_input, m.stride, {rows, count}, 1.0f / static_cast<float>(count), k.change);
+  add_to_rows(m.input, m.stride, {rows, count}, 1.0f / static_cast<float>(count), k.change);
 }
 
 inline void fill(float* table, std::int64_t begin, std::int64_t end, int dim, int stride, float range,

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -43,17 +42,14 @@ class EmbeddingScratch {
     for (std::int64_t i = 0; i < hidden; ++i) k.change_row[i] = k.change + i * stride;
   }
 
-  // Copies of hot rows; a worker without any never looks at them.
-  void heat(HotRows& hot, const std::vector<std::int32_t>& ids, int stride) {
-    hot_rows_.emplace_back(2 * ids.size() * static_cast<std::size_t>(stride));
-    hot_places_.emplace_back(2 * ids.size());
-    hot.id = ids.data();
-    hot.copy = hot_rows_.back().data();
-    hot.before = hot.copy + ids.size() * static_cast<std::size_t>(stride);
-    hot.age = hot_places_.back().data();
-    hot.used = hot.age + ids.size();
-    hot.count = 0;
-    hot.now = 1;
+  // Copies of hot nodes; a worker without any never looks at them.
+  void heat(const std::vector<std::int32_t>& nodes, int stride) {
+    const std::size_t floats = nodes.size() * static_cast<std::size_t>(stride);
+    hot_rows_.resize(2 * floats);
+    hot_places_.resize(2 * nodes.size());
+    float* copy = hot_rows_.data();
+    std::int32_t* age = hot_places_.data();
+    worker.hot = {nodes.data(), copy, copy + floats, age, age + nodes.size(), 0, 1};
   }
 
   EmbeddingWorker worker{};
@@ -67,8 +63,8 @@ class EmbeddingScratch {
   std::vector<float*> pointers_;
   std::vector<std::int32_t> negatives_;
   std::vector<const float*> sources_;
-  std::deque<std::vector<float, TableAllocator<float>>> hot_rows_;
-  std::deque<std::vector<std::int32_t>> hot_places_;
+  std::vector<float, TableAllocator<float>> hot_rows_;
+  std::vector<std::int32_t> hot_places_;
 };
 
 // What a text classifier knows of each type of the corpus.
@@ -95,10 +91,10 @@ struct Report {
 
 class EmbeddingTraining {
  public:
-  // Hot rows of the two tables, in the order of their places in lists of rows.
+  // `hot`: node i of it stands as -1 - i in the model's paths.
   EmbeddingTraining(const EmbeddingModel& model, std::int64_t longest_path,
-                    std::vector<std::int32_t> hot_input = {}, std::vector<std::int32_t> hot_output = {})
-      : model_(model), hot_input_(std::move(hot_input)), hot_output_(std::move(hot_output)) {
+                    std::vector<std::int32_t> hot = {})
+      : model_(model), hot_(std::move(hot)) {
     for (std::int64_t i = 0; model.rows_begin != nullptr && i < model.words; ++i)
       most_rows_ = std::max(most_rows_, model.rows_begin[i + 1] - model.rows_begin[i]);
     switch (model.loss) {
@@ -166,8 +162,7 @@ class EmbeddingTraining {
       auto scratch =
           std::make_shared<EmbeddingScratch>(model_.stride, model_.ring_mask + 1, 2 * model_.window + 1,
                                              targets_, model_.negatives, most_rows_);
-      scratch->heat(scratch->worker.hot_input, hot_input_, model_.stride);
-      scratch->heat(scratch->worker.hot_output, hot_output_, model_.stride);
+      scratch->heat(hot_, model_.stride);
       if (model_.loss == EmbeddingLoss::softmax || model_.loss == EmbeddingLoss::ova) {
         for (std::int64_t t = 0; t < model_.words; ++t)
           scratch->worker.target_row[t] = model_.output + t * model_.stride;
@@ -226,7 +221,7 @@ class EmbeddingTraining {
   }
 
   EmbeddingModel model_;
-  std::vector<std::int32_t> hot_input_, hot_output_;
+  std::vector<std::int32_t> hot_;
   std::int64_t targets_ = 0, most_rows_ = 1;
 };
 

@@ -21,10 +21,10 @@ struct AliasCell {
   std::int32_t other;
 };
 
-// Rows that are in such demand that threads would pass them to and fro: a thread works on a copy, and
-// adds its change to the table after some words. In lists of rows, hot row i stands as -1 - i.
+// Nodes so near the root that threads would pass their rows to and fro: a thread works on copies, and
+// adds its changes to the table after some words. In paths, hot node i stands as -1 - i.
 struct HotRows {
-  const std::int32_t* id;  // (most): their places in the table
+  const std::int32_t* id;  // (most): their rows of the output table
   float* copy;             // (most, stride)
   float* before;           // as they were when they were copied
   std::int32_t* age;       // of each copy; those of an older age are not used
@@ -54,8 +54,7 @@ struct EmbeddingModel {
   int window;
   int negatives;
   bool shrink;             // windows are drawn from 1 .. window
-  std::int64_t hot_words;  // output rows 0 .. hot_words - 1 are hot
-  std::int64_t hot_for;    // words between two additions of hot rows' changes
+  std::int64_t hot_for;    // words between two additions of hot nodes' changes
   std::int64_t ring_mask;  // of ring_size(window)
 };
 
@@ -74,8 +73,8 @@ struct EmbeddingWorker {
   std::int64_t steps;
   double loss;   // of the steps looked at
   double terms;  // how many examples these were
-  HotRows hot_input, hot_output;
-  std::int64_t words;    // since hot rows were last written back
+  HotRows hot;
+  std::int64_t words;    // since hot nodes were last written back
   const float** source;  // (most rows of a word)
   float* ring;           // (ring_size, stride): hidden vectors of the words near
   float* before;         // the same as they were when they came
@@ -88,14 +87,13 @@ struct EmbeddingWorker {
   float** change_row;
   float** target_row;  // (most targets)
   std::int32_t* next;  // (2, most negatives): drawn ahead
-  std::int32_t* sentence;
 };
 
 struct EmbeddingKernels {
   // One sentence of word numbers, all known.
   void (*sentence)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* words,
                    std::int64_t count);
-  // Hot rows go back to the tables: after all sentences.
+  // Hot nodes' changes go to the table: after all sentences.
   void (*cool)(const EmbeddingModel&, EmbeddingWorker&);
   // The mean of rows is taught that its labels are these.
   void (*text)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* rows, std::int64_t count,

@@ -26,15 +26,14 @@ TRELLIS_INLINE void prefetch_row(const float* row, int stride) {
   for (int j = 0; j < stride; j += kRowPadding) __builtin_prefetch(row + j, 1, 2);
 }
 
-TRELLIS_INLINE float* row_of(float* table, const HotRows& hot, std::int32_t row, int stride) {
-  return table + (row < 0 ? hot.id[-1 - row] : row) * std::int64_t{stride};
-}
+TRELLIS_INLINE float* row_of(float* table, std::int64_t row, int stride) { return table + row * stride; }
 
-// Where to work on a row: on its copy if it is hot.
-TRELLIS_INLINE float* work_row(float* table, HotRows& hot, std::int32_t row, int stride) {
-  float* own = row_of(table, hot, row, stride);
-  if (row >= 0) return own;
-  const std::int64_t place = -1 - std::int64_t{row};
+// Where to work on a node: on its copy if it is hot.
+TRELLIS_INLINE float* node_row(const EmbeddingModel& m, HotRows& hot, std::int32_t node) {
+  const int stride = m.stride;
+  if (node >= 0) return row_of(m.output, node, stride);
+  const std::int64_t place = -1 - std::int64_t{node};
+  const float* own = row_of(m.output, hot.id[place], stride);
   float* copy = hot.copy + place * stride;
   if (hot.age[place] == hot.now) return copy;
   hot.age[place] = hot.now;
@@ -48,17 +47,15 @@ TRELLIS_INLINE float* work_row(float* table, HotRows& hot, std::int32_t row, int
   return copy;
 }
 
-TRELLIS_INLINE void prefetch_work(float* table, const HotRows& hot, std::int32_t row, int stride) {
-  if (row >= 0 || hot.age[-1 - row] != hot.now) prefetch_row(row_of(table, hot, row, stride), stride);
-}
-
-// The changes of hot rows go to the table.
-TRELLIS_INLINE void write_back(float* table, HotRows& hot, int stride) {
+// The changes of hot nodes go to the table.
+inline void cool(const EmbeddingModel& m, EmbeddingWorker& k) {
+  HotRows& hot = k.hot;
+  const int stride = m.stride;
   for (std::int32_t i = 0; i < hot.count; ++i)
-    prefetch_row(table + hot.id[hot.used[i]] * std::int64_t{stride}, stride);
+    prefetch_row(row_of(m.output, hot.id[hot.used[i]], stride), stride);
   for (std::int32_t i = 0; i < hot.count; ++i) {
     const std::int64_t place = hot.used[i];
-    float* own = table + hot.id[place] * std::int64_t{stride};
+    float* own = row_of(m.output, hot.id[place], stride);
     for (int j = 0; j < stride; j += kFloatWidth) {
       const FloatVec change =
           float_load(hot.copy + place * stride + j) - float_load(hot.before + place * stride + j);
@@ -67,16 +64,7 @@ TRELLIS_INLINE void write_back(float* table, HotRows& hot, int stride) {
   }
   hot.count = 0;
   ++hot.now;
-}
-inline void cool(const EmbeddingModel& m, EmbeddingWorker& k) {
-  write_back(m.input, k.hot_input, m.stride);
-  write_back(m.output, k.hot_output, m.stride);
   k.words = 0;
-}
-
-// The row of a word in the output table, as lists of rows have it.
-TRELLIS_INLINE std::int32_t output_row(const EmbeddingModel& m, std::int32_t word) {
-  return word < m.hot_words ? -1 - word : word;
 }
 
 TRELLIS_INLINE std::int32_t draw_noise(const EmbeddingModel& m, EmbeddingWorker& k) {
@@ -95,7 +83,7 @@ TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, 
     for (int again = 0; negative == word && again < 16; ++again) negative = draw_noise(m, k);
     if (negative == word) negative = static_cast<std::int32_t>((word + 1) % m.words);
     out[i] = negative;
-    prefetch_work(m.output, k.hot_output, output_row(m, negative), m.stride);
+    prefetch_row(row_of(m.output, negative, m.stride), m.stride);
   }
 }
 
@@ -108,17 +96,16 @@ TRELLIS_INLINE Rows rows_of(const EmbeddingModel& m, const std::int32_t* word) {
   if (m.rows_begin == nullptr) return {word, 1};
   return {m.row + m.rows_begin[*word], m.rows_begin[*word + 1] - m.rows_begin[*word]};
 }
-TRELLIS_INLINE void prefetch_rows(const EmbeddingModel& m, const EmbeddingWorker& k,
-                                  const std::int32_t* word) {
+TRELLIS_INLINE void prefetch_rows(const EmbeddingModel& m, const std::int32_t* word) {
   const Rows rows = rows_of(m, word);
   for (std::int64_t i = 0; i < rows.count; ++i)
-    prefetch_work(m.input, k.hot_input, rows.row[i], m.stride);
+    prefetch_row(row_of(m.input, rows.row[i], m.stride), m.stride);
 }
 
 // out = scale * sum of rows; `source` is scratch.
-TRELLIS_INLINE void sum_rows(float* table, HotRows& hot, int stride, Rows rows, float scale,
-                             const float** source, float* out) {
-  for (std::int64_t i = 0; i < rows.count; ++i) source[i] = work_row(table, hot, rows.row[i], stride);
+TRELLIS_INLINE void sum_rows(float* table, int stride, Rows rows, float scale, const float** source,
+                             float* out) {
+  for (std::int64_t i = 0; i < rows.count; ++i) source[i] = row_of(table, rows.row[i], stride);
   for (int j = 0; j < stride; j += kFloatWidth) {
     FloatVec sum{};
     for (std::int64_t i = 0; i < rows.count; ++i) sum += float_load(source[i] + j);
@@ -127,10 +114,9 @@ TRELLIS_INLINE void sum_rows(float* table, HotRows& hot, int stride, Rows rows, 
 }
 
 // rows += scale * change
-TRELLIS_INLINE void add_to_rows(float* table, HotRows& hot, int stride, Rows rows, float scale,
-                                const float* change) {
+TRELLIS_INLINE void add_to_rows(float* table, int stride, Rows rows, float scale, const float* change) {
   for (std::int64_t i = 0; i < rows.count; ++i) {
-    float* row = work_row(table, hot, rows.row[i], stride);
+    float* row = row_of(table, rows.row[i], stride);
     for (int j = 0; j < stride; j += kFloatWidth)
       float_store(row + j, float_load(row + j) + scale * float_load(change + j));
   }
@@ -145,8 +131,8 @@ TRELLIS_INLINE void come(const EmbeddingModel& m, EmbeddingWorker& k, const std:
                          std::int64_t position) {
   const Rows rows = rows_of(m, word);
   float* vector = slot(m, k.ring, position);
-  sum_rows(m.input, k.hot_input, m.stride, rows, m.cbow ? 1.0f : 1.0f / static_cast<float>(rows.count),
-           k.source, vector);
+  sum_rows(m.input, m.stride, rows, m.cbow ? 1.0f : 1.0f / static_cast<float>(rows.count), k.source,
+           vector);
   std::memcpy(slot(m, k.before, position), vector, sizeof(float) * static_cast<std::size_t>(m.stride));
 }
 TRELLIS_INLINE void go(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word,
@@ -156,15 +142,13 @@ TRELLIS_INLINE void go(const EmbeddingModel& m, EmbeddingWorker& k, const std::i
   float* change = slot(m, k.before, position);
   for (int j = 0; j < m.stride; j += kFloatWidth)
     float_store(change + j, float_load(after + j) - float_load(change + j));
-  add_to_rows(m.input, k.hot_input, m.stride, rows,
-              m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
+  add_to_rows(m.input, m.stride, rows, m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
 }
 
 TRELLIS_INLINE void row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                 const std::int32_t* negative) {
-  k.target_row[0] = work_row(m.output, k.hot_output, output_row(m, word), m.stride);
-  for (int i = 0; i < m.negatives; ++i)
-    k.target_row[1 + i] = work_row(m.output, k.hot_output, output_row(m, negative[i]), m.stride);
+  k.target_row[0] = row_of(m.output, word, m.stride);
+  for (int i = 0; i < m.negatives; ++i) k.target_row[1 + i] = row_of(m.output, negative[i], m.stride);
 }
 TRELLIS_INLINE void noise_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
   for (int t = 0; t <= m.negatives; ++t) set_target(k, t, t == 0 ? 1.0f : 0.0f, 1.0f);
@@ -175,15 +159,17 @@ TRELLIS_INLINE std::int64_t path_targets(const EmbeddingModel& m, EmbeddingWorke
                                          std::int32_t word) {
   const std::int64_t begin = m.path_begin[word], count = m.path_begin[word + 1] - begin;
   for (std::int64_t t = 0; t < count; ++t) {
-    k.target_row[t] = work_row(m.output, k.hot_output, m.path_node[begin + t], m.stride);
+    k.target_row[t] = node_row(m, k.hot, m.path_node[begin + t]);
     set_target(k, t, m.path_right[begin + t] != 0 ? 1.0f : 0.0f, 1.0f);
   }
   end_targets(k, count);
   return count;
 }
-TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, const EmbeddingWorker& k, std::int32_t word) {
-  for (std::int64_t t = m.path_begin[word]; t < m.path_begin[word + 1]; ++t)
-    prefetch_work(m.output, k.hot_output, m.path_node[t], m.stride);
+TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, std::int32_t word) {
+  for (std::int64_t t = m.path_begin[word]; t < m.path_begin[word + 1]; ++t) {
+    const std::int32_t node = m.path_node[t];
+    if (node >= 0) prefetch_row(row_of(m.output, node, m.stride), m.stride);
+  }
 }
 
 // Hidden vectors are taught to predict `word`; its targets are set, but for those of a softmax.
@@ -253,9 +239,9 @@ TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const
 // What the prediction of a word will need.
 TRELLIS_INLINE void look_ahead(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                std::int32_t* negatives) {
-  if (m.loss == EmbeddingLoss::hierarchical) prefetch_path(m, k, word);
+  if (m.loss == EmbeddingLoss::hierarchical) prefetch_path(m, word);
   if (m.loss != EmbeddingLoss::negative) return;
-  prefetch_work(m.output, k.hot_output, output_row(m, word), m.stride);
+  prefetch_row(row_of(m.output, word, m.stride), m.stride);
   draw_negatives(m, k, word, negatives);
 }
 
@@ -270,7 +256,7 @@ inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int
   std::int64_t come_to = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     for (; come_to < count && come_to <= i + m.window; ++come_to) {
-      if (come_to + 1 < count) prefetch_rows(m, k, words + come_to + 1);
+      if (come_to + 1 < count) prefetch_rows(m, words + come_to + 1);
       come(m, k, words + come_to, come_to);
     }
     const std::int64_t radius = m.shrink ? 1 + below(next_random(k), m.window) : m.window;

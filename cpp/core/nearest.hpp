@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <mutex>
@@ -51,9 +52,38 @@ class BestLists {
   std::vector<float> floor_;
 };
 
-// `score` and `id` are (queries, k); fewer rows than k leave -inf and -1 at the end.
-inline void nearest(const NearestRows& table, std::int64_t rows, const float* queries,
-                    std::int64_t count, std::int64_t k, int threads, float* score, std::int64_t* id) {
+// Queries as the bytes of rows need them.
+class PaddedQueries {
+ public:
+  PaddedQueries(const float* queries, std::int64_t count, std::int64_t dim)
+      : own_(queries), padded_(static_cast<std::size_t>(count * coarse_stride(dim))) {
+    for (std::int64_t q = 0; q < count; ++q) {
+      std::copy_n(queries + q * dim, dim, padded_.begin() + q * coarse_stride(dim));
+      double square = 0.0;
+      for (std::int64_t d = 0; d < dim; ++d)
+        square += static_cast<double>(queries[q * dim + d]) * static_cast<double>(queries[q * dim + d]);
+      length_.push_back(static_cast<float>(std::sqrt(square) * (1.0 + 1e-6)));
+    }
+  }
+
+  // Far from the ends of the range of floats, so that bounds on rounding hold.
+  bool fit() const {
+    return std::all_of(length_.begin(), length_.end(), [](float x) { return x > 1e-3f && x < 1e3f; });
+  }
+  CoarseQueries view() const {
+    return {own_, padded_.data(), length_.data(), static_cast<std::int64_t>(length_.size())};
+  }
+
+ private:
+  const float* own_;
+  std::vector<float> padded_, length_;
+};
+
+// `score` and `id` are (queries, k); fewer rows than k leave -inf and -1 at the end. `coarse` may be
+// null.
+inline void nearest(const NearestRows& table, const CoarseRows* coarse, std::int64_t rows,
+                    const float* queries, std::int64_t count, std::int64_t k, int threads, float* score,
+                    std::int64_t* id) {
   constexpr std::int64_t kFew = 6;      // below this, packed queries leave most lanes empty
   constexpr std::int64_t kTask = 1920;  // rows: a multiple of what the kernels take at a time
   const NearestKernels& kernel = kernels().nearest;
@@ -62,6 +92,8 @@ inline void nearest(const NearestRows& table, std::int64_t rows, const float* qu
   const std::int64_t room = few ? count : groups * kernel.lanes;
   std::vector<float> packed(few ? 0 : static_cast<std::size_t>(room * table.dim));
   if (!few) kernel.pack(queries, count, table.dim, packed.data());
+  const PaddedQueries padded(queries, few && coarse != nullptr ? count : 0, table.dim);
+  const bool by_bytes = few && coarse != nullptr && padded.fit();
   BestLists total(count, room, k);
   std::mutex mutex;
   const std::int64_t tasks = (rows + kTask - 1) / kTask;
@@ -70,7 +102,9 @@ inline void nearest(const NearestRows& table, std::int64_t rows, const float* qu
     BestLists own(count, room, k);
     for (std::int64_t t = next++; t < tasks; t = next++) {
       const std::int64_t begin = t * kTask, end = std::min(rows, begin + kTask);
-      if (few) {
+      if (by_bytes) {
+        kernel.coarse(table, *coarse, begin, end, padded.view(), own.view());
+      } else if (few) {
         kernel.few(table, begin, end, queries, count, own.view());
       } else {
         kernel.many(table, begin, end, packed.data(), groups, own.view());

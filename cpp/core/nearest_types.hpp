@@ -20,6 +20,23 @@ struct NearestBest {
   float* floor;  // (queries): the score to beat, score[q][k - 1]
 };
 
+// The same rows in bytes: |scale[i] row_i - step[i] code_i| < off[i], with room for rounding.
+struct CoarseRows {
+  const std::int8_t* code;  // (count, stride), zero from dim on
+  const float* step;        // (count)
+  const float* off;         // (count)
+  std::int64_t stride;      // coarse_stride(dim)
+};
+
+struct CoarseQueries {
+  const float* own;     // (count, dim)
+  const float* padded;  // (count, stride), zero from dim on
+  const float* length;  // (count), not less than it is
+  std::int64_t count;
+};
+
+inline constexpr std::int64_t coarse_stride(std::int64_t dim) { return (dim + 15) / 16 * 16; }
+
 struct NearestKernels {
   int lanes;  // queries that are packed together
   // (count, dim) -> (groups of `lanes` queries, dim, lanes); those past count are zero
@@ -30,6 +47,12 @@ struct NearestKernels {
   // The same for few queries, (count, dim), as they are.
   void (*few)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* queries,
               std::int64_t count, const NearestBest& best);
+  // The same, and rows are read only if their bytes do not rule them out.
+  void (*coarse)(const NearestRows&, const CoarseRows&, std::int64_t begin, std::int64_t end,
+                 const CoarseQueries&, const NearestBest& best);
+  // Bytes for rows [begin, end).
+  void (*coarsen)(const NearestRows&, std::int64_t begin, std::int64_t end, std::int64_t stride,
+                  std::int8_t* code, float* step, float* off);
   // code[i] = argmin_c |point_i - centroid_c|, the lowest of equals;  points are `stride` apart,
   // centroids are (width, 256).
   void (*assign)(const float* points, std::int64_t count, std::int64_t stride, std::int64_t width,

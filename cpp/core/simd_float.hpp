@@ -40,7 +40,9 @@ TRELLIS_INLINE unsigned greater_bits(FloatVec a, FloatVec b) {
 TRELLIS_INLINE float sum_floats(FloatVec v) {
   float parts[kFloatWidth];
   float_store(parts, v);
+#pragma GCC unroll 4
   for (int half = kFloatWidth / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
     for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
   }
   return parts[0];

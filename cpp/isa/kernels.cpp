@@ -11,6 +11,7 @@
 #include "embedding_walk.hpp"
 #include "grid_lines.hpp"
 #include "loglinear_rows.hpp"
+#include "nearest_coarse.hpp"
 #include "nearest_kernels.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
@@ -45,6 +46,7 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       {grid::sweep<false>, grid::sweep<true>},
                       {embedding::sentence, embedding::cool, embedding::text, embedding::mean,
                        embedding::fill, embedding::step},
-                      {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids}};
+                      {kQueries, nearest_pack, nearest_many, nearest_few, nearest_coarse, coarsen,
+                       assign_centroids}};
 
 }  // namespace trellis::TRELLIS_ISA

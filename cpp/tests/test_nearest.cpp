@@ -21,14 +21,20 @@ std::vector<float> numbers(std::size_t count, unsigned seed) {
   return values;
 }
 
-void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k,
-                 int threads) {
+void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k, int threads,
+                 bool coarse) {
   const auto table = numbers(static_cast<std::size_t>(rows * dim), 1);
   const auto asked = numbers(static_cast<std::size_t>(queries * dim), 2);
   const std::vector<float> scale(static_cast<std::size_t>(rows), 0.5f);
   std::vector<float> score(static_cast<std::size_t>(queries * k));
   std::vector<std::int64_t> id(static_cast<std::size_t>(queries * k));
-  trellis::nearest({table.data(), scale.data(), dim}, rows, asked.data(), queries, k, threads,
+  const trellis::NearestRows all_rows{table.data(), scale.data(), dim};
+  const std::int64_t stride = trellis::coarse_stride(dim);
+  std::vector<std::int8_t> code(static_cast<std::size_t>(rows * stride));
+  std::vector<float> step(scale.size()), off(scale.size());
+  kernels().nearest.coarsen(all_rows, 0, rows, stride, code.data(), step.data(), off.data());
+  const trellis::CoarseRows bytes{code.data(), step.data(), off.data(), stride};
+  trellis::nearest(all_rows, coarse ? &bytes : nullptr, rows, asked.data(), queries, k, threads,
                    score.data(), id.data());
   for (std::int64_t q = 0; q < queries; ++q) {
     std::vector<float> all(static_cast<std::size_t>(rows));
@@ -108,9 +114,11 @@ int main() {
     CHECK(trellis::use_kernels(isa->name));
     for (const int threads : {1, 3}) {
       for (const std::int64_t queries : {1, 5, 6, 33, 70}) {
-        test_search(1, 3, queries, 2, threads);
-        test_search(250, 17, queries, 4, threads);
-        test_search(4001, 5, queries, 9, threads);
+        for (const bool coarse : {false, true}) {
+          test_search(1, 3, queries, 2, threads, coarse);
+          test_search(250, 17, queries, 4, threads, coarse);
+          test_search(4001, 5, queries, 9, threads, coarse);
+        }
       }
     }
     for (const std::int64_t width : {1, 2, 5}) test_assign(width);

@@ -559,8 +559,7 @@ class EmbeddingTrainer:
         window: int,
         negatives: int,
         shrink: bool,
-        hot_rows: NDArray[np.int32] | None = None,
-        hot_outputs: int = 0,
+        hot_nodes: int = 0,
         hot_for: int = 1,
     ) -> None: ...
     def sentences(self, **options: Any) -> tuple[float, float]: ...
@@ -574,6 +573,15 @@ def nearest(
     threads: int,
     scores: NDArray[np.float32],
     ids: _Integers,
+    coarse: tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.float32]] | None = None,
+) -> None: ...
+def coarse_rows(
+    rows: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    threads: int,
+    code: NDArray[np.int8],
+    step: NDArray[np.float32],
+    off: NDArray[np.float32],
 ) -> None: ...
 def assign(
     points: NDArray[np.float32],

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis import Word2Vec, _core
+from trellis.embeddings import sources
 
 EXPECTED = Path(__file__).parents[3] / "shared" / "data" / "models" / "fasttext" / "expected.json"
 
@@ -82,11 +83,8 @@ def test_what_memory_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     text = [rng.choice(list("abcdefgh"), 20).tolist() for _ in range(3000)]
     options = {"min_count": 1, "epochs": 2, "n_jobs": 1, "random_state": 0}
     expected = Word2Vec(8, **options).fit(text).input_
-    monkeypatch.setattr(_core, "Corpus", lambda threads, end: CORPUS(threads, end, 10_000))
+    monkeypatch.setattr(sources, "_IN_MEMORY", 10_000)
     assert np.array_equal(Word2Vec(8, **options).fit(text).input_, expected)
-
-
-CORPUS = _core.Corpus
 
 
 def test_corpus_bad_input() -> None:
@@ -247,6 +245,7 @@ def test_trainer_bad_input() -> None:
         {"keep": np.zeros(2, np.uint32)},
         {"output": np.zeros((3, 5), np.float32)},
         {"hot_for": 0},
+        {"hot_nodes": -1},
     ):
         with pytest.raises(ValueError):  # noqa: PT011
             _core.EmbeddingTrainer(**{**good, **wrong})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from vector_files import (
 )
 
 import trellis
-from trellis import native
+from trellis import _core, native
 from trellis.embeddings.vectors import Neighbor, Vectors
 from trellis.errors import InputError, UnknownWordError
 from trellis.plots import scatter
@@ -88,6 +89,77 @@ def test_every_instruction_set_and_any_threads(isa: str, queries: int) -> None:
             assert np.array_equal(other_ids, ids)
     finally:
         native.use_isa(best)
+
+
+@pytest.mark.parametrize("isa", native.available_isas())
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (700, 17), (5000, 30), (3000, 300)])
+def test_rows_in_bytes_give_the_same_bits(isa: str, rows: int, columns: int) -> None:
+    rng = np.random.default_rng(rows)
+    matrix = rng.standard_normal((rows, columns)).astype(np.float32)
+    matrix *= 10.0 ** rng.integers(-12, 12, (rows, 1)).astype(np.float32)
+    matrix[: rows // 9] = np.round(matrix[: rows // 9])  # some of them nothing but zeros
+    matrix[rows // 2 :: 3] = matrix[rows // 3] * 1.0000002  # as good as equal
+    matrix[::50, 0] *= 1e6  # bytes say little of the others
+    scale = Vectors(some_words(rows), matrix)._searched()[1]
+    queries = np.concatenate([matrix[-3:], rng.standard_normal((6, columns))]).astype(np.float32)
+    queries *= np.array([1, 1e-30, 1e9, 1, 1e-2, 0, 1e-7, 900, 1e30], np.float32)[
+        -len(queries) :, None
+    ]
+    best = native.isa()
+    try:
+        native.use_isa(isa)
+        coarse = coarse_rows(matrix, scale)
+        for query, k in itertools.product(queries, (1, 10)):
+            found = [search(matrix, scale, query[None], k, given) for given in (None, coarse)]
+            assert np.array_equal(found[0][0], found[1][0])
+            assert np.array_equal(found[0][1], found[1][1])
+    finally:
+        native.use_isa(best)
+
+
+def coarse_rows(matrix: Any, scale: Any) -> tuple[Any, Any, Any]:
+    rows, columns = matrix.shape
+    code = np.empty((rows, (columns + 15) // 16 * 16), np.int8)
+    step, off = np.empty(rows, np.float32), np.empty(rows, np.float32)
+    _core.coarse_rows(matrix, scale, 2, code, step, off)
+    exact = matrix.astype(np.float64) * scale[:, None].astype(np.float64)
+    away = np.linalg.norm(exact - step[:, None].astype(np.float64) * code[:, :columns], axis=1)
+    assert (away <= off).all()
+    assert not code[:, columns:].any()
+    return code, step, off
+
+
+def search(matrix: Any, scale: Any, queries: Any, k: int, coarse: Any) -> tuple[Any, Any]:
+    scores = np.empty((len(queries), k), np.float32)
+    ids = np.empty((len(queries), k), np.int64)
+    _core.nearest(matrix, scale, queries, 2, scores, ids, coarse)
+    return scores, ids
+
+
+def test_rows_in_bytes_are_made_for_the_second_query() -> None:
+    v = Vectors(some_words(20_000), some_rows(20_000, 60), n_jobs=2)
+    first = v.nearest(v.words[5])
+    assert v._coarse is None
+    assert v.nearest(v.words[5]) == first
+    assert v._coarse is not None
+    assert v.nearest(v.words[5]) == first
+    asked = some_rows(3, 60, 1)
+    few, batch = v.search(asked, 4, restrict=700), v.search(np.tile(asked, (3, 1)), 4, restrict=700)
+    np.testing.assert_allclose(few[0], batch[0][:3], rtol=1e-5)
+    assert np.array_equal(few[1], batch[1][:3])
+
+
+def test_rows_in_bytes_bad_input() -> None:
+    matrix, scale = some_rows(5, 20), np.ones(5, np.float32)
+    code, step, off = coarse_rows(matrix, scale)
+    with pytest.raises(ValueError, match="code must be"):
+        _core.coarse_rows(matrix, scale, 1, code[:, :16].copy(), step, off)
+    with pytest.raises(ValueError, match="one factor"):
+        _core.coarse_rows(matrix, scale[:4], 1, code, step, off)
+    with pytest.raises(ValueError, match="coarse must be"):
+        search(matrix, scale, matrix[:1], 2, (code, step[:4], off))
+    with pytest.raises(ValueError, match="coarse must be"):
+        search(matrix, scale, matrix[:1], 2, (code[:, :16].copy(), step, off))
 
 
 @pytest.mark.parametrize("queries", [1, 40])

@@ -19,7 +19,8 @@ __all__ = ["Source", "read"]
 Source: TypeAlias = Any
 """A path, a list of paths, an iterable of token lists, or a column of an Arrow table."""
 
-_BLOCK = 1 << 24  # bytes handed over at a time: enough for all threads
+_BLOCK = 1 << 22  # bytes handed over at a time: enough for all threads
+_IN_MEMORY = 1 << 20  # words of the text; further ones lie in a temporary file
 _SENTENCES = 1 << 12
 _TABLES = (".parquet", ".arrow", ".feather")
 
@@ -36,7 +37,7 @@ def read(
     >>> corpus.words, corpus.lines, corpus.types
     (5, 2, 3)
     """
-    corpus = _core.Corpus(threads, end_words)
+    corpus = _core.Corpus(threads, end_words, _IN_MEMORY)
     if _is_path(source):
         source = [source]
     if _is_arrow(source):

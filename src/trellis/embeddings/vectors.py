@@ -31,6 +31,8 @@ Query: TypeAlias = str | Sequence[str] | NDArray[Any]
 
 _CHUNK = 1 << 14  # rows
 _EXTREME = 1e30  # lengths beyond this, or below its inverse
+_FEW = 6  # queries: more of them keep the processor busy, not the memory
+_LARGE = 1 << 22  # bytes of a matrix that does not stay in caches
 
 
 class Neighbor(NamedTuple):
@@ -87,6 +89,8 @@ class Vectors(Keyed):
         self.unseen = unseen
         self.n_jobs = n_jobs
         self._rows: tuple[Floats, Floats] | None = None
+        self._coarse: tuple[NDArray[np.int8], Floats, Floats] | None = None
+        self._asked = 0
 
     def __repr__(self) -> str:
         return f"Vectors({len(self)} words, {self.dim} dimensions)"
@@ -231,7 +235,10 @@ class Vectors(Keyed):
         scores = np.empty((len(rows), k), np.float32)
         ids = np.empty((len(rows), k), np.int64)
         table, inverse = (part[first:last] for part in self._searched())
-        _core.nearest(table, inverse, rows, resolve_jobs(self.n_jobs), scores, ids)
+        threads = resolve_jobs(self.n_jobs)
+        coarse = self._bytes(threads) if len(rows) < _FEW else None
+        part = coarse and (coarse[0][first:last], coarse[1][first:last], coarse[2][first:last])
+        _core.nearest(table, inverse, rows, threads, scores, ids, part)
         return scores, np.where(ids < 0, ids, ids + first)
 
     def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
@@ -283,6 +290,20 @@ class Vectors(Keyed):
             else:  # products would leave the range of float32
                 self._rows = unit_rows(self.matrix), np.ones(len(self), np.float32)
         return self._rows
+
+    def _bytes(self, threads: int) -> tuple[NDArray[np.int8], Floats, Floats] | None:
+        """Rows in bytes, which rule most rows out before they are read.
+
+        They take a quarter of the matrix's memory; they are made for who asks a second time.
+        """
+        self._asked += 1
+        if self._coarse is None and self._asked > 1 and self.matrix.nbytes >= _LARGE:
+            rows, scale = self._searched()
+            code = np.empty((len(self), (self.dim + 15) // 16 * 16), np.int8)
+            step, off = np.empty_like(scale), np.empty_like(scale)
+            _core.coarse_rows(rows, scale, threads, code, step, off)
+            self._coarse = code, step, off
+        return self._coarse
 
     def _answers(
         self, queries: Floats, k: int, without: Sequence[Sequence[str]]

@@ -16,6 +16,8 @@ __all__ = ["Vocabulary"]
 
 Counts: TypeAlias = NDArray[np.int64]
 
+_SOME = 1 << 14  # words that are strings of Python at a time
+
 
 class Vocabulary(NamedTuple):
     """Words and how often each occurs; of equal counts the lesser UTF-8 bytes come first."""
@@ -69,8 +71,11 @@ class Vocabulary(NamedTuple):
     def number(self, corpus: "_core.Corpus") -> None:
         """Tell a corpus which number each of its words has here."""
         data, ends, _, types = corpus.common_words(0, 0)
-        names = unpack_strings(data.view(np.uint8), ends, "the text")
         index = {word: i for i, word in enumerate(self.words)}
         numbers = np.empty(corpus.types, np.int32)
-        numbers[types] = [index.get(name, -1) for name in names]
+        for begin in range(0, len(types), _SOME):
+            part = ends[begin : begin + _SOME + 1]
+            letters = data[part[0] : part[-1]].view(np.uint8)
+            names = unpack_strings(letters, part - part[0], "the text")
+            numbers[types[begin : begin + _SOME]] = [index.get(name, -1) for name in names]
         corpus.number(numbers)

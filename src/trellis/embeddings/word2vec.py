@@ -244,7 +244,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         """
         if self.loss != "hierarchical" or resolve_jobs(self.n_jobs) == 1:
             return {}
-        return {"hot_outputs": _HOT_NODES, "hot_for": _HOT_FOR}
+        return {"hot_nodes": _HOT_NODES, "hot_for": _HOT_FOR}
 
     def _kept(self) -> NDArray[np.float64]:
         """The probability to keep each word."""
