@@ -1,0 +1,169 @@
+"""The neural tagger: an epoch with our CRF layer and with pytorch-crf's, and tagging.
+
+    python benchmarks/neural.py                      on the CPU, two threads: minutes
+    python benchmarks/neural.py --device cuda
+    python benchmarks/neural.py --quick --only tagging
+
+An epoch is one of `NeuralTagger.fit` over CoNLL-2002 Spanish: the same network, batches and
+optimiser; only the layer on top is ours or pytorch-crf's, given a mask as its users give it. The
+two trainings take turns of one epoch. Before that both train on a part with the same seed, and must
+come to the same loss. Tagging is `predict` on testb, tokens in and labels out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from timing import (
+    Case,
+    Table,
+    Training,
+    check_close,
+    describe_machine,
+    ratio,
+    save_json,
+    time_alternating,
+    time_iterations,
+)
+from torch import Tensor, nn
+
+from trellis import CRF, NeuralTagger
+from trellis.data import conll
+
+DATA = Path(os.environ.get("TRELLIS_DATA", Path(__file__).parents[2] / "shared" / "data"))
+THREADS = 2
+EPOCHS = 4  # the first of them is not counted
+QUICK = 1000  # sentences
+CHECKED = 400
+Labelled = tuple[list[Any], list[Any]]
+
+
+class PeerHead(nn.Module):
+    """pytorch-crf's layer with the face that the tagger asks of a head."""
+
+    def __init__(self, num_tags: int) -> None:
+        import torchcrf
+
+        super().__init__()
+        self.layer = torchcrf.CRF(num_tags, batch_first=True)
+
+    def forward(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
+        """Log p(tags | emissions), the sum over the rows."""
+        return self.layer(emissions, tags, _mask(emissions, lengths))
+
+    def decode(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
+        """The best tags of each row."""
+        return self.layer.decode(emissions, _mask(emissions, lengths))
+
+
+def _mask(emissions: Tensor, lengths: Tensor) -> Tensor:
+    steps = torch.arange(emissions.shape[1], device=emissions.device)
+    return steps < lengths.to(emissions.device)[:, None]
+
+
+HEADS: dict[str, Any] = {"ours": "crf", "pytorch-crf": PeerHead}
+
+
+def read(part: str, most: int | None = None) -> Labelled:
+    """Words and labels of the Spanish corpus."""
+    X, y = conll.read(DATA / "ner" / f"conll2002-es.{part}.conll.gz", columns=[0])
+    return X[:most], y[:most]
+
+
+def tagger(head: Any, device: str, epochs: int) -> NeuralTagger:
+    """The default network under a head."""
+    return NeuralTagger(head=head, device=device, epochs=epochs, random_state=0)
+
+
+def check(device: str) -> None:
+    """Raise unless both heads learn the same from the same beginning."""
+    X, y = read("train", CHECKED)
+    losses = {
+        name: [entry["loss"] for entry in tagger(head, device, 2).fit(X, y).history_]
+        for name, head in HEADS.items()
+    }
+    check_close("losses of two epochs", losses["ours"], losses["pytorch-crf"], 1e-3)
+
+
+def epochs(options: argparse.Namespace) -> Table:
+    """Seconds an epoch, the two heads in turns."""
+    check(options.device)
+    X, y = read("train", QUICK if options.quick else None)
+    tokens = sum(map(len, X))
+
+    def training(head: Any) -> Training:
+        def run(tick: Any) -> Any:
+            made = tagger(head, options.device, options.epochs)
+            return made.fit(X, y, callback=lambda _: tick())
+
+        return run
+
+    times, _ = time_iterations({name: training(head) for name, head in HEADS.items()}, 1)
+    title = f"An epoch over CoNLL-2002 Spanish, {len(X):,} sentences, {_where(options)}, seconds"
+    columns = ("layer", "median", "minimum", "tokens/s", "epochs", "x")
+    table = Table(title, columns)
+    table.keep("epoch", times)
+    for name, own in times.items():
+        speed = round(tokens / own.median)
+        ahead = ratio(own, times["ours"])
+        table.add(name, own.median, own.minimum, speed, own.repeats, ahead)
+    return table
+
+
+def tagging(options: argparse.Namespace) -> Table:
+    """Tokens a second of `predict`; the linear CRF with the default features beside it."""
+    X, y = read("train", QUICK)
+    test, _ = read("testb", QUICK if options.quick else None)
+    tokens = sum(map(len, test))
+    models: dict[str, Any] = {
+        "NeuralTagger": tagger("crf", options.device, 1).fit(X, y),
+        "linear CRF": CRF(max_iter=10, n_jobs=THREADS).fit(X, y),
+    }
+    cases = [Case(name, lambda m=model: m.predict(test)) for name, model in models.items()]
+    times = time_alternating(cases, 3 if options.quick else 5)
+    title = f"Tagging CoNLL-2002 Spanish testb, {tokens:,} tokens, {_where(options)}, tokens/s"
+    table = Table(title, ("model", "median", "best"))
+    table.keep("tagging", times)
+    for name, own in times.items():
+        table.add(name, round(tokens / own.median), round(tokens / own.minimum))
+    return table
+
+
+def _where(options: argparse.Namespace) -> str:
+    if options.device == "cpu":
+        return f"{THREADS} threads"
+    return str(torch.cuda.get_device_name(options.device))
+
+
+SECTIONS = {"epochs": epochs, "tagging": tagging}
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="run these sections")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of each, the first not counted")
+    parser.add_argument("--quick", action="store_true", help="part of the data, few repeats")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="also save everything here")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    options = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    machine = describe_machine(("trellis", "torch", "pytorch-crf"))
+    print("\n".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
+    tables = []
+    for name in options.only or SECTIONS:
+        tables.append(SECTIONS[name](options))
+        print(tables[-1].text(options.markdown), flush=True)
+    if options.json:
+        save_json(options.json, machine, tables)
+
+
+if __name__ == "__main__":
+    main()
