@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torchcrf
 from timing import (
     Case,
     Table,
@@ -29,7 +31,6 @@ from timing import (
     time_alternating,
     time_iterations,
 )
-from torch import Tensor, nn
 
 from trellis import CRF, NeuralTagger
 from trellis.data import conll
@@ -42,30 +43,7 @@ CHECKED = 400
 Labelled = tuple[list[Any], list[Any]]
 
 
-class PeerHead(nn.Module):
-    """pytorch-crf's layer with the face that the tagger asks of a head."""
-
-    def __init__(self, num_tags: int) -> None:
-        import torchcrf
-
-        super().__init__()
-        self.layer = torchcrf.CRF(num_tags, batch_first=True)
-
-    def forward(self, emissions: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-        """Log p(tags | emissions), the sum over the rows."""
-        return self.layer(emissions, tags, _mask(emissions, lengths))
-
-    def decode(self, emissions: Tensor, lengths: Tensor) -> list[list[int]]:
-        """The best tags of each row."""
-        return self.layer.decode(emissions, _mask(emissions, lengths))
-
-
-def _mask(emissions: Tensor, lengths: Tensor) -> Tensor:
-    steps = torch.arange(emissions.shape[1], device=emissions.device)
-    return steps < lengths.to(emissions.device)[:, None]
-
-
-HEADS: dict[str, Any] = {"ours": "crf", "pytorch-crf": PeerHead}
+HEADS: dict[str, Any] = {"ours": "crf", "pytorch-crf": partial(torchcrf.CRF, batch_first=True)}
 
 
 def read(part: str, most: int | None = None) -> Labelled:
@@ -83,7 +61,7 @@ def check(device: str) -> None:
     """Raise unless both heads learn the same from the same beginning."""
     X, y = read("train", CHECKED)
     losses = {
-        name: [entry["loss"] for entry in tagger(head, device, 2).fit(X, y).history_]
+        name: [entry.loss for entry in tagger(head, device, 2).fit(X, y).history_]
         for name, head in HEADS.items()
     }
     check_close("losses of two epochs", losses["ours"], losses["pytorch-crf"], 1e-3)

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
 from trellis import CRF, FastText, Vectors
@@ -190,7 +190,7 @@ def _network(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str,
     model.fit(*corpus.train, dev=corpus.dev)
     about = {
         "epochs": len(model.history_),
-        "tokens_per_second": model.history_[-1]["tokens_per_second"],
+        "tokens_per_second": median(e.tokens_per_second for e in model.history_),
         "device": str(setting.device),
         "torch": torch.__version__,
     }
