@@ -22,6 +22,11 @@ class Softmax(nn.Module):
         """Σ log p(tags | emissions)."""
         return _picked(emissions, tags, lengths)
 
+    def scores(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, starts and ends, all 0."""
+        zeros = torch.zeros(self.num_tags)
+        return zeros.expand(self.num_tags, -1), zeros, zeros
+
 
 class MEMM(nn.Module):
     """p(y | x) = Πₜ softmax(eₜ + A(yₜ₋₁, ·))(yₜ): each label given the one before it."""
@@ -38,8 +43,15 @@ class MEMM(nn.Module):
         before = functional.embedding(tags[:, :-1], self.transitions)
         return _picked(emissions + torch.cat([first, before], dim=1), tags, lengths)
 
+    def scores(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, starts and ends, of which the first two are to be normalised step by step."""
+        return self.transitions, self.start_transitions, torch.zeros(self.num_tags)
+
 
 def _picked(scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-    log_p = scores.float().log_softmax(dim=2).gather(2, tags[:, :, None])[:, :, 0]
     inside = torch.arange(tags.shape[1], device=tags.device) < lengths[:, None]
+    if tags.dtype == torch.bool:
+        known = scores.masked_fill(~tags, -torch.inf).logsumexp(dim=2) - scores.logsumexp(dim=2)
+        return known.where(inside, 0.0).sum()
+    log_p = scores.float().log_softmax(dim=2).gather(2, tags[:, :, None])[:, :, 0]
     return log_p.where(inside, 0.0).sum()

@@ -1,6 +1,5 @@
 """A neural tagger with the face of the linear models: words → BiLSTM → CRF."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from os import PathLike
@@ -12,23 +11,27 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from trellis import metrics
 from trellis.data import tags
 from trellis.errors import InputError
-from trellis.metrics import scorer
-from trellis.models.decoding import Chains, Decoding, as_array, checked
+from trellis.features.vectorizer import FeatureMap, choose
+from trellis.inference import chain
+from trellis.models.checkpoint import Checkpoint
+from trellis.models.decoding import Chains, Decoding, as_array, check_not_empty, checked
 from trellis.models.labels import Label, encode
+from trellis.models.memm import by_step
+from trellis.native import resolve_jobs
 from trellis.nn.heads import MEMM
+from trellis.nn.tagger_build import build_network, build_words, check_settings, choose_device
 from trellis.nn.tagger_data import Corpus, Epoch, bucketed, make_corpus, words_of
-from trellis.nn.tagger_network import ENCODERS, Network, make_head
-from trellis.nn.tagger_training import Progress, Trainer, run_epoch
-from trellis.nn.words_base import ConcatWords, WordEncoder
-from trellis.nn.words_chars import CharCNN
-from trellis.nn.words_tables import WordEmbedding, as_vectors
+from trellis.nn.tagger_network import Network
+from trellis.nn.tagger_run import Run, fingerprint_of
+from trellis.nn.tagger_training import Progress, Trainer
 
 __all__ = ["NeuralTagger"]
 
-_log = logging.getLogger("trellis")
 _PREDICTED = 128  # sequences at a time
+_RARE = 2  # attributes that occur less often have no weight
 
 
 class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
@@ -43,7 +46,10 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     network_: Network
+    features_: FeatureMap | None
     history_: list[Progress]
+    columns_: int
+    """How many columns a token has; 1 for a ``str``."""
 
     def __init__(
         self,
@@ -115,88 +121,128 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         *,
         dev: tuple[Any, Any] | None = None,
         callback: Callable[[Progress], object] | None = None,
-        checkpoint: Any = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
-        """Learn from sequences X and their labels y."""
+        """Learn from sequences X and their labels y.
+
+        A label of ``None`` is unknown, a set of labels means one of them. ``dev=(X, y)`` is scored
+        after each epoch, and the weights with the best score are kept; with ``patience=n`` training
+        ends after n epochs in a row that are not better. ``callback`` sees each epoch, and stops
+        training if it returns what is true. A ``checkpoint`` saves the state as training goes, and
+        takes it up again.
+        """
         before = dict(self.__dict__)
         try:
-            self._fit(checked(X), y, dev, callback)
+            self._fit(checked(X), y, dev, callback, checkpoint)
         except BaseException:
-            self.__dict__ = before
+            self.__dict__ = before  # an earlier model stays whole
             raise
         return self
 
-    def _fit(self, X: Any, y: Any, dev: Any, callback: Any) -> None:
+    def _fit(self, X: Any, y: Any, dev: Any, callback: Any, checkpoint: Any) -> None:
+        check_settings(self)
+        _check_watch(dev, callback, checkpoint)
+        device = choose_device(self.device)
         words, lengths = words_of(X, self.column)
         known = encode(y, lengths)
+        if not known.classes:
+            raise InputError("no label is known at any position")
+        if known.allowed is not None and (callable(self.head) or self.head == "memm"):
+            raise InputError(f"head={self.head!r} cannot learn from labels that are unknown")
+        rows = self._learn_features(X)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
-        device = _device(self.device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
-            self.classes_ = as_array(known.classes)
-            encoder = self._words(device)
+            self.classes_, self.columns_ = as_array(known.classes), _columns(X)
+            encoder = build_words(self, device.type == "cpu", self.vectors)
             encoder.learn(Counter(words))
-            self.network_ = self._network(encoder).to(device)
-            corpus = make_corpus(words, lengths, encoder, device, known.label.astype(np.int64))
-            trainer = Trainer(self.network_, corpus, self, seed)
-            self._run(trainer, dev, callback)
-        self.network_.eval()
+            self.network_ = self._build(encoder, device)
+            corpus = make_corpus(words, lengths, encoder, device)
+            corpus.tags, corpus.features = known.label.astype(np.int64), rows
+            if known.allowed is not None:
+                corpus.allowed = torch.from_numpy(known.allowed).to(device)
+            run = Run(Trainer(self.network_, corpus, self, seed), self._dev_score(dev))
+            self._take_up(run, checkpoint)
+            run.to_end(callback, checkpoint)
+        self.history_ = run.progress
 
-    def _run(self, trainer: Trainer, dev: Any, callback: Any) -> None:
-        self.history_, best, kept = [], -np.inf, None
-        metric = None if dev is None else self._metric()
-        since = 0
-        for number in range(1, self.epochs + 1):
-            torch.manual_seed(trainer.seed + number)
-            found = run_epoch(
-                trainer, number, lambda: None if metric is None else metric(self, *dev)
-            )
-            self.history_.append(found)
-            _log.info("epoch %d: loss %.4f, dev %s", found.epoch, found.loss, found.dev_score)
-            if found.dev_score is not None and found.dev_score > best:
-                best, since = found.dev_score, 0
-                kept = {k: v.clone() for k, v in self.network_.state_dict().items()}
-            else:
-                since += 1
-            if callback is not None and callback(found):
-                break
-            if self.patience is not None and dev is not None and since >= self.patience:
-                break
-        if kept is not None:
-            self.network_.load_state_dict(kept)
+    def _build(self, encoder: Any, device: torch.device) -> Network:
+        attributes = 0 if self.features_ is None else len(self.features_)
+        labels = self.classes_.tolist()
+        network = build_network(self, encoder, labels, attributes, device.type == "cpu")
+        return network.to(device).eval()
 
-    def _metric(self) -> Any:
-        name = self.scoring
+    def _learn_features(self, X: Any) -> Any:
+        """The attributes of all tokens, if there is a linear part; rare ones are forgotten."""
+        self.features_ = None
+        if self.features is None:
+            return None
+        found = choose(None if isinstance(self.features, str) else self.features, None, X)
+        if found.has_edges:
+            raise InputError("features of transitions are not for a neural tagger")
+        batch = found.learn(X)
+        check_not_empty(batch)
+        common = np.bincount(batch.rows.id, minlength=len(found)) >= _RARE
+        ids = np.flatnonzero(common).astype(np.int32)
+        if not len(ids):
+            raise InputError("no feature occurs twice: there is nothing to learn of them")
+        new = np.full(len(found), -1, np.int32)
+        new[ids] = np.arange(len(ids), dtype=np.int32)
+        found.keep(ids, np.zeros(0, np.int32))
+        self.features_ = found
+        return batch.rows.renumbered(new)
+
+    def _take_up(self, run: Run, checkpoint: Checkpoint | None) -> None:
+        if checkpoint is None:
+            return
+        free = {"device", "vectors", "head"} if callable(self.head) else {"device", "vectors"}
+        given = self.get_params(deep=False).items()
+        settings = {"model": "NeuralTagger", **{k: v for k, v in given if k not in free}}
+        saved = checkpoint.begin(settings, fingerprint_of(run.trainer.corpus, self.network_))
+        if saved is not None:
+            with checkpoint.naming():
+                run.restore(saved.arrays, saved.since_best)
+
+    def _dev_score(self, dev: Any) -> Callable[[], float] | None:
+        if dev is None:
+            return None
+        full = [(x, list(own)) for x, own in zip(*dev, strict=True) if len(own)]
+        X, y = [x for x, _ in full], [own for _, own in full]
+        corpus = self._corpus(X)
         labels = [str(label) for label in self.classes_]
         scheme = tags.detect(labels, otherwise="plain")
-        name = name or ("accuracy" if scheme == "plain" else "span_f1")
-        return scorer(name, **({"scheme": scheme} if name == "span_f1" else {}))
+        name = self.scoring or ("accuracy" if scheme == "plain" else "span_f1")
+        options = {"scheme": scheme} if name == "span_f1" else {}
+        metric = getattr(metrics, name)
+        true = [[str(label) for label in own] for own in y]
 
-    def _words(self, device: torch.device) -> WordEncoder:
-        parts: list[WordEncoder] = []
-        for part in self.words:
-            if part == "embedding":
-                vectors = as_vectors(self.vectors)
-                parts.append(
-                    WordEmbedding(
-                        None if vectors is not None else self.word_dim,
-                        vectors=vectors,
-                        unknown_dropout=self.word_dropout,
-                        lowercase=self.lowercase,
-                        sparse=device.type == "cpu",
-                    )
-                )
-            else:
-                parts.append(CharCNN(self.char_dim, filters=self.char_hidden))
-        return ConcatWords(*parts)
+        def score() -> float:
+            found = self._best_paths(corpus)
+            return float(metric(true, [[str(v) for v in own] for own in found], **options))
 
-    def _network(self, words: WordEncoder) -> Network:
-        labels = self.classes_.tolist()
-        encoder = ENCODERS[self.encoder](words.dim, self.hidden, self.layers)
-        head = make_head(self.head, labels, self.constraints)
-        return Network(words, encoder, head, len(labels), self.dropout)
+        return score
 
     # ---- scores
+
+    def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
+        """argmax_y p(y | x) for each sequence; ``known`` as in `trellis.CRF`."""
+        self._fitted()
+        if self.network_.own_head:
+            return super().predict(X, known)
+        if known is not None:
+            raise InputError("a head that was given as a function cannot decode with known labels")
+        X = checked(X)
+        full = [i for i, x in enumerate(X) if len(x)]
+        found: list[list[Label]] = [[] for _ in X]
+        if full:
+            for i, path in zip(full, self._best_paths(self._corpus([X[i] for i in full])), strict=True):
+                found[i] = path
+        return found
+
+    def transition_scores(self) -> NDArray[np.float64]:
+        """A(y', y) of the head, (labels, labels); zeros for a softmax."""
+        self._fitted()
+        return self._head_scores()[0]
 
     def _fitted(self) -> None:
         if not hasattr(self, "network_"):
@@ -204,35 +250,109 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
 
     def _corpus(self, X: Any) -> Corpus:
         words, lengths = words_of(X, self.column)
-        return make_corpus(words, lengths, self.network_.words, self._where())
-
-    def _where(self) -> torch.device:
-        return self.network_.output.weight.device
+        corpus = make_corpus(words, lengths, self.network_.words, self.network_.device)
+        if self.features_ is not None:
+            corpus.features = self.features_.find(X, resolve_jobs(self.n_jobs)).rows
+        return corpus
 
     @torch.no_grad()
-    def _chains(self, X: Any) -> Chains:
-        corpus = self._corpus(X)
-        self.network_.eval()
-        unary: list[Any] = [None] * len(X)
+    def _emissions(self, corpus: Corpus) -> list[NDArray[np.float64]]:
+        """Scores (length, labels) of each sequence."""
         parts = bucketed(corpus.lengths, _PREDICTED, None)
-        for batch in Epoch(corpus, parts):
-            scores = self.network_(batch).double().cpu().numpy()
-            for i, own, length in zip(
-                batch.sequences, scores, corpus.lengths[batch.sequences], strict=True
-            ):
-                unary[i] = own[:length]
+        attributes = 0 if self.features_ is None else len(self.features_)
+        self.network_.eval()
+        batches, grids = [], []
+        for batch in Epoch(corpus, parts, attributes):
+            batches.append(batch.sequences)
+            grids.append(self.network_(batch))
+        found: list[Any] = [None] * len(corpus.lengths)
+        for sequences, grid in zip(batches, grids, strict=True):
+            scores = grid.cpu().double().numpy()
+            for row, i in enumerate(sequences):
+                found[i] = scores[row, : corpus.lengths[i]]
+        return found
+
+    def _head_scores(self) -> tuple[NDArray[np.float64], Any, Any]:
         head = self.network_.head
-        count = len(self.classes_)
-        if hasattr(head, "transitions"):
-            matrix, start, end = (x.double().cpu().numpy() for x in head._scores())
-            return Chains(unary, matrix, start, end)
-        return Chains(unary, np.zeros((count, count)), None, None)
+        if not hasattr(head, "scores"):
+            raise InputError("a head that was given as a function gives labels alone")
+        with torch.no_grad():
+            matrix, start, end = (x.double().cpu().numpy() for x in head.scores())
+        return matrix, start, end
+
+    def _chains(self, X: Any) -> Chains:
+        return self._scored(self._corpus(X))
+
+    def _scored(self, corpus: Corpus) -> Chains:
+        chains = Chains(self._emissions(corpus), *self._head_scores())
+        return by_step(chains) if isinstance(self.network_.head, MEMM) else chains
+
+    def _best_paths(self, corpus: Corpus) -> list[list[Label]]:
+        """The best labels of sequences, none of them empty."""
+        if self.network_.own_head:
+            paths = chain.viterbi(*self._scored(corpus), n_jobs=self.n_jobs).labels
+        else:
+            paths = self._decoded(corpus)
+        return [self.classes_[np.asarray(path)].tolist() for path in paths]
+
+    @torch.no_grad()
+    def _decoded(self, corpus: Corpus) -> list[list[int]]:
+        """By the ``decode`` of a head that the caller made."""
+        found: list[list[int]] = [[] for _ in corpus.lengths]
+        self.network_.eval()
+        for batch in Epoch(corpus, bucketed(corpus.lengths, _PREDICTED, None), 0):
+            emissions = self.network_(batch)
+            steps = torch.arange(emissions.shape[1], device=emissions.device)
+            paths = self.network_.head.decode(emissions, mask=steps < batch.lengths[:, None])
+            for i, path in zip(batch.sequences, paths, strict=True):
+                found[i] = path
+        return found
+
+    # ---- what training has seen, and files
+
+    @property
+    def losses_(self) -> list[tuple[int, float]]:
+        """Epoch and loss."""
+        return [(p.epoch, p.loss) for p in self.history_]
+
+    @property
+    def dev_scores_(self) -> list[tuple[int, float]]:
+        """Epoch and score on the development set."""
+        return [(p.epoch, p.dev_score) for p in self.history_ if p.dev_score is not None]
+
+    @property
+    def n_iter_(self) -> int:
+        """How many epochs there were."""
+        return len(self.history_)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a ``.trellis`` file, which `trellis.load` reads on any device."""
+        from trellis.nn.tagger_files import save  # it makes taggers
+
+        self._fitted()
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, device: Any = "cpu") -> "NeuralTagger":
+        """The tagger of a ``.trellis`` file; FormatError if it holds none."""
+        from trellis.nn.tagger_files import load
+
+        return load(path, device)
 
 
-def _device(wish: Any) -> torch.device:
-    if wish is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(wish)
-    except (RuntimeError, TypeError):
-        raise InputError(f"device must be cpu, cuda or cuda:N, not {wish!r}") from None
+def _columns(X: Any) -> int:
+    token = next((token for x in X for token in x), "")
+    return len(token) if isinstance(token, tuple | list) else 1
+
+
+def _check_watch(dev: Any, callback: Any, checkpoint: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback must be a function, not {callback!r}")
+    if not isinstance(checkpoint, Checkpoint | None):
+        raise InputError(f"checkpoint must be a Checkpoint, not {checkpoint!r}")
+    if dev is None:
+        return
+    if not isinstance(dev, tuple | list) or len(dev) != 2:
+        raise InputError("dev must be a pair (X, y)")
+    if len(checked(dev[0])) != len(dev[1]):
+        raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")

@@ -18,7 +18,7 @@ from trellis.errors import InputError
 from trellis.features.rows import Rows, lengths_of
 from trellis.nn.words_base import WordEncoder
 
-__all__ = ["Batch", "Corpus", "Epoch", "bucketed", "make_corpus", "words_of"]
+__all__ = ["Attributes", "Batch", "Corpus", "Epoch", "bucketed", "make_corpus", "words_of"]
 
 Integers = NDArray[np.int64]
 
@@ -66,9 +66,11 @@ class Corpus:
     """(unique words, k) of each encoder."""
     used: list[Integers]
     """How many columns of its rows each word uses."""
+    device: torch.device
     tags: Integers | None = None
+    allowed: Tensor | None = None
+    """(tokens, labels) which labels a token may have, if some are not known."""
     features: Rows | None = None
-    device: torch.device = torch.device("cpu")
 
     @property
     def tokens(self) -> int:
@@ -77,12 +79,7 @@ class Corpus:
 
 
 def make_corpus(
-    words: Sequence[str],
-    lengths: Integers,
-    encoder: WordEncoder,
-    device: torch.device,
-    tags: Integers | None = None,
-    features: Rows | None = None,
+    words: Sequence[str], lengths: Integers, encoder: WordEncoder, device: torch.device
 ) -> Corpus:
     """Number the unique words, and let the encoder read each of them once."""
     number: dict[str, int] = {}
@@ -90,8 +87,7 @@ def make_corpus(
     rows = encoder.rows(list(number))
     used = [_used(row.numpy()) for row in rows]
     begin = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    there = tuple(row.to(device) for row in rows)
-    return Corpus(lengths, begin, form, there, used, tags, features, device)
+    return Corpus(lengths, begin, form, tuple(row.to(device) for row in rows), used, device)
 
 
 def _used(table: Integers) -> Integers:
@@ -128,22 +124,37 @@ class Batch(NamedTuple):
     lengths: Tensor
     """(B,)."""
     tags: Tensor | None
-    """(B, T)."""
-    features: tuple[Tensor, Tensor, Tensor | None] | None
-    """Attributes of all tokens, where those of each token begin, and their values."""
+    """(B, T), or (B, T, labels) of those that each token may have."""
+    features: "Attributes | None"
     sequences: Integers
     """Which sequences they are, longest first."""
+
+
+class Attributes(NamedTuple):
+    """The sparse features of the tokens of a batch."""
+
+    unique: Tensor
+    """The attributes that occur."""
+    which: Tensor
+    """Those of all tokens, as places in `unique`."""
+    begin: Tensor
+    """(N,) where those of each token begin."""
+    value: Tensor | None
+    """Their values; None if all are 1."""
 
 
 class Epoch:
     """Batches of a corpus, whose integers are moved to the device all at once."""
 
-    def __init__(self, corpus: Corpus, parts: Sequence[Integers]) -> None:
+    def __init__(
+        self, corpus: Corpus, parts: Sequence[Integers], attributes: int = 0
+    ) -> None:
         self.corpus = corpus
-        self._marks = np.zeros(len(corpus.used[0]) if corpus.used else 0, np.int64)
+        self._forms = _Unique(len(corpus.used[0]) if corpus.used else 0)
+        self._attributes = _Unique(attributes)
         self._parts = [self._part(part) for part in parts]
         flat = [array for part in self._parts for array in part.arrays]
-        joined = torch.from_numpy(np.concatenate(flat)) if flat else torch.zeros(0)
+        joined = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *flat]))
         if corpus.device.type == "cuda":
             joined = joined.pin_memory().to(corpus.device, non_blocking=True)
         self._there = joined
@@ -157,7 +168,7 @@ class Epoch:
             sizes = [len(array) for array in part.arrays]
             own = self._there[begin : begin + sum(sizes)].split(sizes)
             begin += sum(sizes)
-            yield self._batch(part, own)
+            yield self._batch(part, list(own))
 
     def _part(self, sequences: Integers) -> "_Part":
         corpus = self.corpus
@@ -168,28 +179,41 @@ class Epoch:
         inside = steps < lengths
         token = (corpus.begin[sequences] + steps)[inside]
         place = (np.arange(len(lengths)) * len(steps) + steps)[inside]
-        form = corpus.form[token]
-        # each unique word once: of equal ones, that which was written last stays
-        self._marks[form] = np.arange(len(form))
-        unique = form[self._marks[form] == np.arange(len(form))]
-        self._marks[unique] = np.arange(len(unique))
-        arrays = [self._marks[form], place, unique, lengths]
-        if corpus.tags is not None:
+        unique, word = self._forms(corpus.form[token])
+        arrays, values = [word, place, unique, lengths], None
+        if corpus.allowed is not None:
+            arrays.append(token)
+        elif corpus.tags is not None:
             tags = np.zeros(inside.size, np.int64)
             tags[place] = corpus.tags[token]
             arrays.append(tags)
+        if corpus.features is not None:
+            begin, which, values = _picked(corpus.features, token)
+            arrays += [*self._attributes(which), begin]
         columns = [int(used[unique].max()) for used in corpus.used]
-        return _Part(sequences, arrays, inside.sum(axis=1), columns)
+        return _Part(sequences, arrays, inside.sum(axis=1), columns, values)
 
-    def _batch(self, part: "_Part", own: Sequence[Tensor]) -> Batch:
-        word, place, unique, lengths = own[:4]
+    def _batch(self, part: "_Part", own: list[Tensor]) -> Batch:
+        corpus = self.corpus
+        word, place, unique, lengths, *others = own
         rows = tuple(
             row.index_select(0, unique)[:, :columns]
-            for row, columns in zip(self.corpus.rows, part.columns, strict=True)
+            for row, columns in zip(corpus.rows, part.columns, strict=True)
         )
-        tags = own[4].view(len(lengths), -1) if len(own) > 4 else None
+        tags = features = None
+        if corpus.allowed is not None:
+            shape = (len(lengths), len(part.sizes), corpus.allowed.shape[1])
+            tags = torch.ones(shape, dtype=torch.bool, device=corpus.device).view(-1, shape[2])
+            tags = tags.index_copy_(0, place, corpus.allowed[others.pop(0)]).view(shape)
+        elif corpus.tags is not None:
+            tags = others.pop(0).view(len(lengths), -1)
+        if corpus.features is not None:
+            value = None if part.values is None else torch.from_numpy(part.values)
+            features = Attributes(
+                *others, None if value is None else value.to(corpus.device, non_blocking=True)
+            )
         sizes = torch.from_numpy(part.sizes)
-        return Batch(rows, word, place, sizes, lengths, tags, None, part.sequences)
+        return Batch(rows, word, place, sizes, lengths, tags, features, part.sequences)
 
 
 class _Part(NamedTuple):
@@ -199,3 +223,27 @@ class _Part(NamedTuple):
     arrays: list[Integers]
     sizes: Integers
     columns: list[int]
+    values: NDArray[np.float32] | None
+
+
+class _Unique:
+    """``unique, place = self(ids)``, ids below `count`: as np.unique, but without sorting."""
+
+    def __init__(self, count: int) -> None:
+        self._mark = np.zeros(count, np.int64)
+
+    def __call__(self, ids: Integers) -> tuple[Integers, Integers]:
+        mark, order = self._mark, np.arange(len(ids))
+        mark[ids] = order
+        unique = ids[mark[ids] == order]  # of equal ones, that which was written last
+        mark[unique] = order[: len(unique)]
+        return unique, mark[ids]
+
+
+def _picked(rows: Rows, token: Integers) -> tuple[Integers, Integers, NDArray[np.float32] | None]:
+    """Where the attributes of each of these tokens begin, the attributes, and their values."""
+    counts = rows.begin[token + 1] - rows.begin[token]
+    begin = np.cumsum(counts) - counts
+    at = np.repeat(rows.begin[token] - begin, counts) + np.arange(int(counts.sum()))
+    values = None if rows.value is None else rows.value[at].astype(np.float32)
+    return begin, rows.id[at].astype(np.int64), values

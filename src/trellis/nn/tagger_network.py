@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from trellis.nn.crf import CRF
 from trellis.nn.encoders import ConvEncoder, RecurrentEncoder
 from trellis.nn.heads import MEMM, Softmax
-from trellis.nn.tagger_data import Batch
+from trellis.nn.tagger_data import Attributes, Batch
 from trellis.nn.words_base import WordEncoder
 
 __all__ = ["ENCODERS", "HEADS", "Network", "make_head"]
@@ -22,13 +23,30 @@ class Network(nn.Module):
     """eₜ = W h(v(word₁) … v(word_T))ₜ + b, and log p(y | e) by the head."""
 
     def __init__(
-        self, words: WordEncoder, encoder: nn.Module, head: nn.Module, labels: int, dropout: float
+        self,
+        words: WordEncoder,
+        encoder: nn.Module,
+        head: nn.Module,
+        labels: int,
+        dropout: float = 0.0,
+        attributes: int = 0,
+        sparse: bool = False,
     ) -> None:
         super().__init__()
         self.words, self.encoder, self.head = words, encoder, head
         self.output = nn.Linear(encoder.dim, labels)
         self.dropout = dropout
+        self.linear: nn.Embedding | None = None
+        if attributes:
+            self.linear = nn.Embedding(attributes, labels, sparse=sparse)
+            nn.init.zeros_(self.linear.weight)
         self.own_head = isinstance(head, CRF | Softmax | MEMM)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        found: torch.device = self.output.weight.device
+        return found
 
     def forward(self, batch: Batch) -> Tensor:
         """Emissions (B, T, labels); 0 behind the end of a sequence."""
@@ -37,6 +55,9 @@ class Network(nn.Module):
         x = self._dropped(x, batch, shape)
         h = self.encoder(x, batch.sizes, batch.place, shape)
         e = self.output(self._dropped(h, batch, shape))
+        if self.linear is not None and batch.features is not None:
+            e = e + self._linear(batch.features)
+        e = e.float()
         grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy(0, batch.place, e)
         return grid.view(*shape, e.shape[1])
 
@@ -49,6 +70,20 @@ class Network(nn.Module):
         steps = torch.arange(emissions.shape[1], device=emissions.device)
         value: Tensor = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
         return value
+
+    def _linear(self, features: Attributes) -> Tensor:
+        """w · φ(x, t, ·) of all tokens: the rows of the batch's attributes, then their sums."""
+        assert self.linear is not None
+        weights = self.linear(features.unique)
+        which, begin, value = features.which, features.begin, features.value
+        if self.training and self.dropout > 0:
+            # a token that lost some of its attributes must be told by the others, or by the network
+            kept = torch.empty(which.shape, device=which.device).bernoulli_(1 - self.dropout)
+            kept = kept.div_(1 - self.dropout)
+            value = kept if value is None else value * kept
+        return functional.embedding_bag(
+            which, weights, begin, mode="sum", per_sample_weights=value
+        )
 
     def _dropped(self, x: Tensor, batch: Batch, shape: tuple[int, int]) -> Tensor:
         """Variational dropout: all tokens of a sequence lose the same numbers."""

@@ -28,7 +28,8 @@ class LazyRows(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "betas": betas, "eps": eps})
+        options = {"lr": lr, "weight_decay": weight_decay, "betas": betas, "eps": eps}
+        super().__init__(params, options)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -47,6 +48,8 @@ class LazyRows(torch.optim.Optimizer):
         step = int(state["step"])
         grad = p.grad.coalesce()
         rows, g = grad.indices()[0], grad.values()
+        if not len(rows):
+            return
         beta1, beta2 = group["betas"]
         m = state["exp_avg"].index_select(0, rows).lerp_(g, 1 - beta1)
         v = state["exp_avg_sq"].index_select(0, rows).mul_(beta2).addcmul_(g, g, value=1 - beta2)
@@ -59,8 +62,9 @@ class LazyRows(torch.optim.Optimizer):
 
 
 @torch.no_grad()
-def clip(parameters: list[Tensor], most: float) -> None:
+def clip(parameters: Iterable[Tensor], most: float) -> None:
     """Scale all gradients so that their norm is at most `most`, without waiting for the device."""
-    values = [p.grad._values() if p.grad.is_sparse else p.grad for p in parameters if p.grad is not None]
+    grads = [p.grad for p in parameters if p.grad is not None]
+    values = [g._values() if g.is_sparse else g for g in grads]
     norm = torch.stack(torch._foreach_norm(values)).norm()
     torch._foreach_mul_(values, (most / (norm + 1e-6)).clamp(max=1.0))

@@ -13,7 +13,15 @@ once and scattered back by one ``index_select``, as `encode` does with any list 
 """
 
 from trellis.nn.words_base import ConcatWords, WordEncoder
-from trellis.nn.words_chars import CharCNN
-from trellis.nn.words_tables import WordEmbedding
+from trellis.nn.words_chars import CharCNN, CharRNN
+from trellis.nn.words_tables import Charagram, NGramEmbedding, WordEmbedding
 
-__all__ = ["CharCNN", "ConcatWords", "WordEmbedding", "WordEncoder"]
+__all__ = [
+    "CharCNN",
+    "CharRNN",
+    "Charagram",
+    "ConcatWords",
+    "NGramEmbedding",
+    "WordEmbedding",
+    "WordEncoder",
+]

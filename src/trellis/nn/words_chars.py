@@ -12,7 +12,7 @@ from trellis.errors import InputError
 from trellis.native import as_integer
 from trellis.nn.words_base import WordEncoder
 
-__all__ = ["CharCNN"]
+__all__ = ["CharCNN", "CharRNN"]
 
 _PAD, _BEGIN, _END, _UNKNOWN, _FIRST = range(5)
 _WIDEST = 8
@@ -116,6 +116,43 @@ class CharCNN(_Characters):
             return v
         other, gate = self.highway(v).chunk(2, dim=1)
         return torch.lerp(v, other.relu(), gate.sigmoid())
+
+
+class CharRNN(_Characters):
+    """v(word) = [h→ after its last character; h← after its first]: a bidirectional LSTM or GRU.
+
+    >>> _ = torch.manual_seed(0)
+    >>> rnn = CharRNN(hidden=25, cell="gru")
+    >>> rnn.learn({"unseen": 1, "words": 1})
+    >>> rnn.dim, rnn.encode(["unsound", "swords", "unsound"]).shape
+    (50, torch.Size([3, 50]))
+    """
+
+    def __init__(
+        self, char_dim: int = 25, hidden: int = 25, *, cell: str = "lstm", dropout: float = 0.0
+    ) -> None:
+        super().__init__(char_dim)
+        if cell not in ("lstm", "gru"):
+            raise InputError(f"cell must be lstm or gru, not {cell!r}")
+        self.cell, self.dim = cell, 2 * _positive(hidden, "hidden")
+        kind = nn.LSTM if cell == "lstm" else nn.GRU
+        self.forwards, self.backwards = (kind(self.char_dim, hidden) for _ in range(2))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """(words, dim) of characters (words, longest)."""
+        used = (rows != _PAD).sum(dim=1)
+        steps = torch.arange(rows.shape[1], device=rows.device)
+        # each word backwards, its padding still behind it
+        back = (used[:, None] - 1 - steps).remainder(rows.shape[1])
+        turned = rows.gather(1, back).where(steps < used[:, None], _PAD)
+        last = (used - 1).clamp(min=0)
+        words = torch.arange(len(rows), device=rows.device)
+        ends = []
+        for network, own in ((self.forwards, rows), (self.backwards, turned)):
+            states = network(self.dropout(self.characters(own.t())))[0]
+            ends.append(states[last, words])
+        return torch.cat(ends, dim=1)
 
 
 def _positive(value: int, name: str) -> int:
