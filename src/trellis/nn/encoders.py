@@ -1,6 +1,5 @@
 """Tokens in context: a recurrent network over the packed tokens of a batch, or convolutions."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
@@ -24,7 +23,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class ConvEncoder(nn.Module):
-    """hₜ = relu(W [hₜ₋₁; hₜ; hₜ₊₁] + b) + hₜ, layer upon layer, the next ones looking twice as far."""
+    """hₜ ← relu(W [hₜ₋ₖ; hₜ; hₜ₊ₖ] + b) + hₜ, k = 1, 2, 4, … in layers one upon the other."""
 
     def __init__(self, width: int, hidden: int, layers: int = 3, dropout: float = 0.0) -> None:
         super().__init__()

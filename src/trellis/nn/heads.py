@@ -44,7 +44,7 @@ class MEMM(nn.Module):
         return _picked(emissions + torch.cat([first, before], dim=1), tags, lengths)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions, starts and ends, of which the first two are to be normalised step by step."""
+        """Transitions, starts and ends, before they are normalised step by step."""
         return self.transitions, self.start_transitions, torch.zeros(self.num_tags)
 
 

@@ -235,7 +235,9 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         full = [i for i, x in enumerate(X) if len(x)]
         found: list[list[Label]] = [[] for _ in X]
         if full:
-            for i, path in zip(full, self._best_paths(self._corpus([X[i] for i in full])), strict=True):
+            for i, path in zip(
+                full, self._best_paths(self._corpus([X[i] for i in full])), strict=True
+            ):
                 found[i] = path
         return found
 
@@ -290,7 +292,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
     def _best_paths(self, corpus: Corpus) -> list[list[Label]]:
         """The best labels of sequences, none of them empty."""
         if self.network_.own_head:
-            paths = chain.viterbi(*self._scored(corpus), n_jobs=self.n_jobs).labels
+            paths: Any = chain.viterbi(*self._scored(corpus), n_jobs=self.n_jobs).labels
         else:
             paths = self._decoded(corpus)
         return [self.classes_[np.asarray(path)].tolist() for path in paths]

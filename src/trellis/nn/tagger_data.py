@@ -97,9 +97,7 @@ def _used(table: Integers) -> Integers:
     return np.where(backwards.any(axis=1), last, 1)
 
 
-def bucketed(
-    lengths: Integers, size: int, generator: np.random.Generator | None
-) -> list[Integers]:
+def bucketed(lengths: Integers, size: int, generator: np.random.Generator | None) -> list[Integers]:
     """Sequences of like length together, `size` at a time, in an order that is drawn."""
     noise = np.zeros(len(lengths)) if generator is None else generator.random(len(lengths))
     # sequences whose lengths differ by an eighth may change places
@@ -119,6 +117,8 @@ class Batch(NamedTuple):
     """(N,) which of the unique words a token is."""
     place: Tensor
     """(N,) where the token is in (B · T)."""
+    row: Tensor
+    """(N,) which of the B sequences it is in."""
     sizes: Tensor
     """(T,) how many sequences go as far as each step; always on the CPU."""
     lengths: Tensor
@@ -146,9 +146,7 @@ class Attributes(NamedTuple):
 class Epoch:
     """Batches of a corpus, whose integers are moved to the device all at once."""
 
-    def __init__(
-        self, corpus: Corpus, parts: Sequence[Integers], attributes: int = 0
-    ) -> None:
+    def __init__(self, corpus: Corpus, parts: Sequence[Integers], attributes: int = 0) -> None:
         self.corpus = corpus
         self._forms = _Unique(len(corpus.used[0]) if corpus.used else 0)
         self._attributes = _Unique(attributes)
@@ -166,7 +164,7 @@ class Epoch:
         begin = 0
         for part in self._parts:
             sizes = [len(array) for array in part.arrays]
-            own = self._there[begin : begin + sum(sizes)].split(sizes)
+            own = torch.split(self._there[begin : begin + sum(sizes)], sizes)
             begin += sum(sizes)
             yield self._batch(part, list(own))
 
@@ -178,9 +176,10 @@ class Epoch:
         steps = np.arange(int(lengths[0]))[:, None]
         inside = steps < lengths
         token = (corpus.begin[sequences] + steps)[inside]
-        place = (np.arange(len(lengths)) * len(steps) + steps)[inside]
+        row = np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside]
+        place = row * len(steps) + np.broadcast_to(steps, inside.shape)[inside]
         unique, word = self._forms(corpus.form[token])
-        arrays, values = [word, place, unique, lengths], None
+        arrays, values = [word, place, row, unique, lengths], None
         if corpus.allowed is not None:
             arrays.append(token)
         elif corpus.tags is not None:
@@ -195,7 +194,7 @@ class Epoch:
 
     def _batch(self, part: "_Part", own: list[Tensor]) -> Batch:
         corpus = self.corpus
-        word, place, unique, lengths, *others = own
+        word, place, row, unique, lengths, *others = own
         rows = tuple(
             row.index_select(0, unique)[:, :columns]
             for row, columns in zip(corpus.rows, part.columns, strict=True)
@@ -208,12 +207,13 @@ class Epoch:
         elif corpus.tags is not None:
             tags = others.pop(0).view(len(lengths), -1)
         if corpus.features is not None:
-            value = None if part.values is None else torch.from_numpy(part.values)
-            features = Attributes(
-                *others, None if value is None else value.to(corpus.device, non_blocking=True)
-            )
+            found, which, begin = others
+            value = None
+            if part.values is not None:
+                value = torch.from_numpy(part.values).to(corpus.device, non_blocking=True)
+            features = Attributes(found, which, begin, value)
         sizes = torch.from_numpy(part.sizes)
-        return Batch(rows, word, place, sizes, lengths, tags, features, part.sequences)
+        return Batch(rows, word, place, row, sizes, lengths, tags, features, part.sequences)
 
 
 class _Part(NamedTuple):

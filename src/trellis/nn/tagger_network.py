@@ -22,11 +22,15 @@ HEADS = ("crf", "softmax", "memm")
 class Network(nn.Module):
     """eₜ = W h(v(word₁) … v(word_T))ₜ + b, and log p(y | e) by the head."""
 
+    words: Any
+    encoder: Any
+    head: Any
+
     def __init__(
         self,
         words: WordEncoder,
-        encoder: nn.Module,
-        head: nn.Module,
+        encoder: Any,
+        head: Any,
         labels: int,
         dropout: float = 0.0,
         attributes: int = 0,
@@ -52,9 +56,8 @@ class Network(nn.Module):
         """Emissions (B, T, labels); 0 behind the end of a sequence."""
         shape = (len(batch.lengths), len(batch.sizes))
         x = self.words(*batch.rows).index_select(0, batch.word)
-        x = self._dropped(x, batch, shape)
-        h = self.encoder(x, batch.sizes, batch.place, shape)
-        e = self.output(self._dropped(h, batch, shape))
+        h = self.encoder(self._dropped(x, batch), batch.sizes, batch.place, shape)
+        e = self.output(self._dropped(h, batch))
         if self.linear is not None and batch.features is not None:
             e = e + self._linear(batch.features)
         e = e.float()
@@ -72,7 +75,7 @@ class Network(nn.Module):
         return value
 
     def _linear(self, features: Attributes) -> Tensor:
-        """w · φ(x, t, ·) of all tokens: the rows of the batch's attributes, then their sums."""
+        """Σ w(attribute, ·) over the attributes of each token."""
         assert self.linear is not None
         weights = self.linear(features.unique)
         which, begin, value = features.which, features.begin, features.value
@@ -81,17 +84,14 @@ class Network(nn.Module):
             kept = torch.empty(which.shape, device=which.device).bernoulli_(1 - self.dropout)
             kept = kept.div_(1 - self.dropout)
             value = kept if value is None else value * kept
-        return functional.embedding_bag(
-            which, weights, begin, mode="sum", per_sample_weights=value
-        )
+        return functional.embedding_bag(which, weights, begin, mode="sum", per_sample_weights=value)
 
-    def _dropped(self, x: Tensor, batch: Batch, shape: tuple[int, int]) -> Tensor:
+    def _dropped(self, x: Tensor, batch: Batch) -> Tensor:
         """Variational dropout: all tokens of a sequence lose the same numbers."""
         if not self.training or self.dropout == 0:
             return x
-        kept = x.new_empty(shape[0], x.shape[1]).bernoulli_(1 - self.dropout)
-        row = batch.place.div(shape[1], rounding_mode="floor")
-        return x * kept.div_(1 - self.dropout).index_select(0, row)
+        kept = x.new_empty(len(batch.lengths), x.shape[1]).bernoulli_(1 - self.dropout)
+        return x * kept.div_(1 - self.dropout).index_select(0, batch.row)
 
 
 def make_head(head: str | Callable[[int], nn.Module], labels: list[Any], constraints: Any) -> Any:

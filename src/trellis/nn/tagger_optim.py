@@ -32,21 +32,21 @@ class LazyRows(torch.optim.Optimizer):
         super().__init__(params, options)
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update the rows of each table."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    self._rows(p, group)
+                    self._rows(p, p.grad, group)
 
-    def _rows(self, p: Tensor, group: dict[str, Any]) -> None:
+    def _rows(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         state = self.state[p]
         if not state:
             state["step"] = torch.zeros(())
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
         state["step"] += 1
         step = int(state["step"])
-        grad = p.grad.coalesce()
+        grad = grad.coalesce()
         rows, g = grad.indices()[0], grad.values()
         if not len(rows):
             return

@@ -74,7 +74,7 @@ class Trainer:
         half = self.precision
         with nullcontext() if half is None else torch.autocast("cuda", dtype=half):
             loss = -self.network.log_likelihood(batch)
-        self.scaler.scale(loss / len(batch.word)).backward()
+        self.scaler.scale(loss / len(batch.word)).backward()  # type: ignore[no-untyped-call]
         if self.settings.clip:
             for optimizer in self.optimizers:
                 self.scaler.unscale_(optimizer)

@@ -1,6 +1,7 @@
 """What all encoders of words have in common, and several of them side by side."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,8 @@ class WordEncoder(nn.Module):
 
 class ConcatWords(WordEncoder):
     """v(word) = [v₁(word); v₂(word); …]."""
+
+    encoders: Any
 
     def __init__(self, *encoders: WordEncoder) -> None:
         super().__init__()

@@ -37,6 +37,10 @@ class WordEmbedding(WordEncoder):
     with those of a `Vectors`; other words of the training data get random ones.
     """
 
+    table: nn.Embedding
+    chance: Tensor
+    """By which the word of each row is taken for unknown."""
+
     def __init__(
         self,
         dim: int | None = None,
@@ -132,8 +136,8 @@ class NGramEmbedding(WordEncoder):
 
     With ``ngrams="hashed"`` an n-gram has one of ``bucket`` rows by its hash. With "dictionary" the
     n-grams of the training data have rows of their own, at most ``bucket`` of them, the commonest
-    first. ``from_fasttext`` takes up sizes and rows of a `trellis.FastText`; a word's own row in it,
-    if any, is part of the mean.
+    first. ``from_fasttext`` takes up sizes and rows of a `trellis.FastText`, where the words have
+    rows too, which then are part of their means.
     """
 
     def __init__(
