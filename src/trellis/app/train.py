@@ -189,7 +189,7 @@ def _check(job: Job) -> None:
         value = getattr(job, option)
         if value is not None and value is not False and (option, value) != ("tune", 0):
             raise InputError(f"--{option.replace('_', '-')} is not for --model {job.model}")
-    if job.model != "hmm":
+    if job.model not in ("hmm", "neural"):
         check_parameters(_estimator(job, None, "BIO", job.dev is not None))
 
 

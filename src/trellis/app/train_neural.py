@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trellis.app.models import count_weights
 from trellis.app.terminal import duration
 from trellis.errors import InputError
 from trellis.features import Spec
@@ -21,6 +22,13 @@ def check(job: "Job") -> None:
         return
     if not job.network.get("hybrid") and (job.features != "auto" or job.gazetteers):
         raise InputError("--features and --gazetteer need --hybrid with --model neural")
+    tagger = estimator(job, None, "BIO")
+    from trellis.nn.tagger_build import check_settings, choose_device
+
+    check_settings(tagger)
+    choose_device(tagger.device)
+    if tagger.vectors is not None:
+        tagger.vectors.stat()  # before the data are read
 
 
 def estimator(job: "Job", spec: Spec | None, scheme: str) -> Any:
@@ -58,5 +66,5 @@ def shown(model: Any, show: Callable[[float | None, str], None]) -> Callable[[An
 
 def summary(model: Any) -> str:
     """How the training ended."""
-    count = sum(p.numel() for p in model.network_.parameters())
-    return f"{len(model.history_)} epochs, {count:,} weights, loss {model.history_[-1].loss:.4f}"
+    weights = f"{count_weights(model):,} weights"
+    return f"{len(model.history_)} epochs, {weights}, loss {model.history_[-1].loss:.4f}"
