@@ -131,6 +131,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 WITH_VECTORS = ("softmax+chars", "crf", "crf+chars", "hybrid+chars")
 LINEAR = "linear CRF"
+SETTINGS = {"batch_size": 32, "learning_rate": 4e-3, "epochs": 20}  # the rest is as it comes
 SEEDS = (0, 1, 2)
 L2 = (0.1, 0.3, 1.0)
 
@@ -179,7 +180,7 @@ def _network(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str,
     from trellis import NeuralTagger
 
     torch.set_num_threads(setting.threads)
-    options = dict(NETWORKS[run.network.removesuffix("+vectors")])
+    options = SETTINGS | NETWORKS[run.network.removesuffix("+vectors")]
     if run.network.endswith("+vectors"):
         if setting.vectors is None:
             raise SystemExit(f"{run.network} needs --vectors FILE, which --make-vectors makes")
