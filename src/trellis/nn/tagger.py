@@ -22,7 +22,13 @@ from trellis.models.labels import Label, encode
 from trellis.models.memm import by_step
 from trellis.native import resolve_jobs
 from trellis.nn.heads import MEMM
-from trellis.nn.tagger_build import build_network, build_words, check_settings, choose_device
+from trellis.nn.tagger_build import (
+    build_network,
+    build_words,
+    check_settings,
+    check_watch,
+    choose_device,
+)
 from trellis.nn.tagger_data import Corpus, Epoch, bucketed, make_corpus, words_of
 from trellis.nn.tagger_network import Network
 from trellis.nn.tagger_run import Run, fingerprint_of
@@ -37,11 +43,64 @@ _RARE = 2  # attributes that occur less often have no weight
 class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
     """A neural sequence labeller: p(y | x) of a CRF whose emissions a network makes of the words.
 
+    h = BiLSTM(v(word₁) … v(word_T)),  eₜ = W hₜ + b,  p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z
+
     >>> X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "barks"]] * 8
     >>> y = [["DET", "NOUN", "VERB"]] * 24
-    >>> tagger = NeuralTagger(hidden=16, epochs=20, batch_size=4, random_state=0, device="cpu")
-    >>> tagger.fit(X, y).predict([["a", "dog", "sleeps"]])
+    >>> tagger = NeuralTagger(hidden=16, epochs=10, random_state=0, device="cpu").fit(X, y)
+    >>> tagger.predict([["a", "dog", "sleeps"]])
     [['DET', 'NOUN', 'VERB']]
+    >>> tagger.predict_marginals([["a", "dog"]])[0].shape
+    (2, 3)
+
+    A token is a ``str``, or a tuple of columns or a dict, whose ``column`` is the word. Labels,
+    marginals, the k best, samples and likelihoods are asked for as of `trellis.CRF`.
+
+    Parameters
+    ----------
+    words
+        What the vector of a word is made of: "embedding" (a table of words), "cnn" and "rnn" (its
+        characters), "ngrams" (means of character n-grams). See `trellis.nn.words`.
+    vectors
+        `Vectors`, or a path to some, that the table begins with; else it is random, ``word_dim``
+        wide.
+    char_dim, char_hidden
+        How wide the vectors of characters are, and what is made of them.
+    lowercase
+        Whether the table of words knows lower case alone. (Characters are always as they are.)
+    encoder, hidden, layers
+        "lstm" or "cnn" (dilated convolutions), 2 · hidden wide, and so many layers.
+    head
+        "crf", "softmax" (each token for itself), "memm" (each given the label before), or a
+        function of the number of labels that gives a Module with the face of pytorch-crf's ``CRF``:
+        ``head(emissions, tags, mask=mask)`` is Σ log p, ``head.decode(emissions, mask=mask)`` the
+        labels.
+    constraints
+        With head="crf": a tagging scheme ("BIO", …) or pairs of labels that must not follow each
+        other.
+    features
+        "crf" adds w · φ(x, t, y), sparse features of the kind that `trellis.CRF` has, to the
+        emissions; a `Window`, a `Spec` or a function says which.
+    dropout, word_dropout
+        Share of the numbers that a sequence loses before and after the encoder (the same ones in
+        all its steps), and a in the chance a / (a + n) that a word which occurs n times is taken
+        for an unknown one.
+    optimizer, learning_rate, weight_decay, schedule, clip
+        "adamw" or "sgd"; the rate is "constant", or after an epoch of rising falls to 0 ("linear",
+        "cosine"); ``clip`` bounds the norm of the gradient.
+    epochs, patience, batch_size
+        How often the data are seen; with a development set, after how many epochs that are no
+        better training ends; sequences of a batch.
+    scoring
+        Of the development set: "span_f1", "accuracy" or "sequence_accuracy"; None is the F1 of
+        spans if the labels look like it.
+    device, precision
+        "cpu", "cuda", or None for a card if there is one; "bf16" or "fp16" for mixed precision
+        there.
+    random_state
+        The same seed gives the same bits on the CPU, with the same number of threads; on a card,
+        sums may be taken in another order.
+
     """
 
     classes_: NDArray[Any]
@@ -56,13 +115,13 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         *,
         words: tuple[str, ...] = ("embedding", "cnn"),
         vectors: Any = None,
-        word_dim: int = 100,
+        word_dim: int = 64,
         char_dim: int = 25,
-        char_hidden: int = 50,
+        char_hidden: int = 48,
         lowercase: bool = False,
         column: int | str = 0,
         encoder: str = "lstm",
-        hidden: int = 100,
+        hidden: int = 64,
         layers: int = 1,
         head: str | Callable[[int], Any] = "crf",
         constraints: Any = None,
@@ -76,7 +135,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         clip: float | None = 1.0,
         epochs: int = 30,
         patience: int | None = None,
-        batch_size: int = 16,
+        batch_size: int = 8,
         scoring: str | None = None,
         device: Any = None,
         precision: str | None = None,
@@ -141,9 +200,10 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Any, y: Any, dev: Any, callback: Any, checkpoint: Any) -> None:
         check_settings(self)
-        _check_watch(dev, callback, checkpoint)
+        check_watch(dev, callback, checkpoint)
         device = choose_device(self.device)
         words, lengths = words_of(X, self.column)
+        check_not_empty(lengths)
         known = encode(y, lengths)
         if not known.classes:
             raise InputError("no label is known at any position")
@@ -181,7 +241,6 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         if found.has_edges:
             raise InputError("features of transitions are not for a neural tagger")
         batch = found.learn(X)
-        check_not_empty(batch)
         common = np.bincount(batch.rows.id, minlength=len(found)) >= _RARE
         ids = np.flatnonzero(common).astype(np.int32)
         if not len(ids):
@@ -345,16 +404,3 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
 def _columns(X: Any) -> int:
     token = next((token for x in X for token in x), "")
     return len(token) if isinstance(token, tuple | list) else 1
-
-
-def _check_watch(dev: Any, callback: Any, checkpoint: Any) -> None:
-    if callback is not None and not callable(callback):
-        raise InputError(f"callback must be a function, not {callback!r}")
-    if not isinstance(checkpoint, Checkpoint | None):
-        raise InputError(f"checkpoint must be a Checkpoint, not {checkpoint!r}")
-    if dev is None:
-        return
-    if not isinstance(dev, tuple | list) or len(dev) != 2:
-        raise InputError("dev must be a pair (X, y)")
-    if len(checked(dev[0])) != len(dev[1]):
-        raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")

@@ -8,6 +8,8 @@ import torch
 
 from trellis.errors import InputError
 from trellis.metrics import scorer
+from trellis.models.checkpoint import Checkpoint
+from trellis.models.decoding import checked
 from trellis.models.labels import constraints_for
 from trellis.native import as_integer, resolve_jobs
 from trellis.nn.tagger_network import ENCODERS, HEADS, Network, make_head
@@ -21,6 +23,7 @@ __all__ = [
     "build_network",
     "build_words",
     "check_settings",
+    "check_watch",
     "choose_device",
 ]
 
@@ -125,3 +128,17 @@ def build_network(
     encoder = ENCODERS[tagger.encoder](words.dim, tagger.hidden, tagger.layers, tagger.dropout)
     head = make_head(tagger.head, labels, tagger.constraints)
     return Network(words, encoder, head, len(labels), tagger.dropout, attributes, sparse)
+
+
+def check_watch(dev: Any, callback: Any, checkpoint: Any) -> None:
+    """Raise if these cannot be what `fit` takes under their names."""
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback must be a function, not {callback!r}")
+    if not isinstance(checkpoint, Checkpoint | None):
+        raise InputError(f"checkpoint must be a Checkpoint, not {checkpoint!r}")
+    if dev is None:
+        return
+    if not isinstance(dev, tuple | list) or len(dev) != 2:
+        raise InputError("dev must be a pair (X, y)")
+    if len(checked(dev[0])) != len(dev[1]):
+        raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")
