@@ -39,7 +39,7 @@ DATA = Path(os.environ.get("TRELLIS_DATA", Path(__file__).parents[2] / "shared" 
 THREADS = 2
 EPOCHS = 4  # the first of them is not counted
 QUICK = 1000  # sentences
-CHECKED = 400
+CHECKED = 200
 Labelled = tuple[list[Any], list[Any]]
 
 
@@ -52,19 +52,22 @@ def read(part: str, most: int | None = None) -> Labelled:
     return X[:most], y[:most]
 
 
-def tagger(head: Any, device: str, epochs: int) -> NeuralTagger:
+def tagger(head: Any, device: str, epochs: int, **settings: Any) -> NeuralTagger:
     """The default network under a head."""
-    return NeuralTagger(head=head, device=device, epochs=epochs, random_state=0)
+    return NeuralTagger(head=head, device=device, epochs=epochs, random_state=0, **settings)
 
 
 def check(device: str) -> None:
-    """Raise unless both heads learn the same from the same beginning."""
+    """Raise unless both heads learn the same from the same beginning.
+
+    By SGD: AdamW makes whole steps of gradients that are nothing but rounding.
+    """
     X, y = read("train", CHECKED)
-    losses = {
-        name: [entry.loss for entry in tagger(head, device, 2).fit(X, y).history_]
-        for name, head in HEADS.items()
-    }
-    check_close("losses of two epochs", losses["ours"], losses["pytorch-crf"], 1e-3)
+    losses = {}
+    for name, head in HEADS.items():
+        model = tagger(head, device, 2, optimizer="sgd", learning_rate=0.01).fit(X, y)
+        losses[name] = [entry.loss for entry in model.history_]
+    check_close("losses of two epochs", losses["ours"], losses["pytorch-crf"], 1e-4)
 
 
 def epochs(options: argparse.Namespace) -> Table:
