@@ -18,7 +18,7 @@ from trellis.features.vectorizer import FeatureMap, choose
 from trellis.inference import chain
 from trellis.models.checkpoint import Checkpoint
 from trellis.models.decoding import Chains, Decoding, as_array, check_not_empty, checked
-from trellis.models.labels import Label, encode
+from trellis.models.labels import Label, constraints_for, encode
 from trellis.models.memm import by_step
 from trellis.native import resolve_jobs
 from trellis.nn.heads import MEMM
@@ -209,6 +209,9 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
             raise InputError("no label is known at any position")
         if known.allowed is not None and (callable(self.head) or self.head == "memm"):
             raise InputError(f"head={self.head!r} cannot learn from labels that are unknown")
+        limits = constraints_for(self.constraints, known.classes)
+        if limits is not None:
+            limits.check(known, lengths)
         rows = self._learn_features(X)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trellis.models.labels import constraints_for
 from trellis.nn.crf import CRF
 from trellis.nn.encoders import ConvEncoder, RecurrentEncoder
 from trellis.nn.heads import MEMM, Softmax
@@ -99,8 +101,10 @@ def make_head(head: str | Callable[[int], nn.Module], labels: list[Any], constra
     if callable(head):
         return head(len(labels))
     if head == "crf":
+        limits: Any = constraints
+        if constraints is not None and not isinstance(constraints, str):
+            forbidden = constraints_for(constraints, labels)
+            limits = [] if forbidden is None else np.argwhere(forbidden.forbidden).tolist()
         names = [str(label) for label in labels]
-        return CRF(
-            len(labels), batch_first=True, labels=names, constraints=constraints, validate=False
-        )
+        return CRF(len(labels), batch_first=True, labels=names, constraints=limits, validate=False)
     return {"softmax": Softmax, "memm": MEMM}[head](len(labels))
