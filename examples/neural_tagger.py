@@ -187,7 +187,8 @@ def _network(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str,
         options["vectors"] = Vectors.load(setting.vectors)
     if setting.epochs:
         options["epochs"] = setting.epochs
-    model = NeuralTagger(random_state=run.seed, device=setting.device, **options)
+    options |= {"device": setting.device, "n_jobs": setting.threads, "random_state": run.seed}
+    model = NeuralTagger(**options)
     model.fit(*corpus.train, dev=corpus.dev)
     about = {
         "epochs": len(model.history_),
