@@ -39,7 +39,7 @@ class ConvEncoder(nn.Module):
         h = self.first(x).relu()
         for convolution in self.convolutions:
             # what lies behind the end of a sequence is 0 in each layer
-            grid = h.new_zeros(shape[0] * shape[1], self.dim).index_copy(0, place, self.dropout(h))
+            grid = h.new_zeros(shape[0] * shape[1], self.dim).index_copy_(0, place, self.dropout(h))
             wide = convolution(grid.view(*shape, self.dim).transpose(1, 2)).transpose(1, 2)
             h = wide.reshape(-1, self.dim).index_select(0, place).relu() + h
         return h

@@ -21,6 +21,7 @@ from trellis.nn.words_base import WordEncoder
 __all__ = ["Attributes", "Batch", "Corpus", "Epoch", "bucketed", "make_corpus", "words_of"]
 
 Integers = NDArray[np.int64]
+_MOVED = 64  # batches that go to the device at a time
 
 
 def words_of(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
@@ -144,29 +145,39 @@ class Attributes(NamedTuple):
 
 
 class Epoch:
-    """Batches of a corpus, whose integers are moved to the device all at once."""
+    """Batches of a corpus, whose integers are moved to the device many batches at a time."""
 
     def __init__(self, corpus: Corpus, parts: Sequence[Integers], attributes: int = 0) -> None:
-        self.corpus = corpus
+        self.corpus, self.parts = corpus, parts
         self._forms = _Unique(len(corpus.used[0]) if corpus.used else 0)
         self._attributes = _Unique(attributes)
-        self._parts = [self._part(part) for part in parts]
-        flat = [array for part in self._parts for array in part.arrays]
-        joined = torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *flat]))
-        if corpus.device.type == "cuda":
-            joined = joined.pin_memory().to(corpus.device, non_blocking=True)
-        self._there = joined
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self.parts)
 
     def __iter__(self) -> Iterator[Batch]:
+        for begin in range(0, len(self.parts), _MOVED):
+            made = [self._part(part) for part in self.parts[begin : begin + _MOVED]]
+            arrays = iter(self._moved([array for part in made for array in part.arrays]))
+            for part in made:
+                yield self._batch(part, [next(arrays) for _ in part.arrays])
+
+    def _moved(self, arrays: list[Integers]) -> list[Tensor]:
+        """The same integers on the device, in one copy; each begins at a multiple of 16 bytes."""
+        sizes = [len(array) + len(array) % 2 for array in arrays]
+        joined = np.zeros(sum(sizes), np.int64)
         begin = 0
-        for part in self._parts:
-            sizes = [len(array) for array in part.arrays]
-            own = torch.split(self._there[begin : begin + sum(sizes)], sizes)
-            begin += sum(sizes)
-            yield self._batch(part, list(own))
+        for array, size in zip(arrays, sizes, strict=True):
+            joined[begin : begin + len(array)] = array
+            begin += size
+        there = torch.from_numpy(joined)
+        if self.corpus.device.type == "cuda":
+            there = there.pin_memory().to(self.corpus.device, non_blocking=True)
+        parts = torch.split(there, sizes)
+        return [
+            part[: len(array)] if len(array) % 2 else part
+            for part, array in zip(parts, arrays, strict=True)
+        ]
 
     def _part(self, sequences: Integers) -> "_Part":
         corpus = self.corpus
@@ -196,8 +207,8 @@ class Epoch:
         corpus = self.corpus
         word, place, row, unique, lengths, *others = own
         rows = tuple(
-            row.index_select(0, unique)[:, :columns]
-            for row, columns in zip(corpus.rows, part.columns, strict=True)
+            table.index_select(0, unique)[:, :columns]
+            for table, columns in zip(corpus.rows, part.columns, strict=True)
         )
         tags = features = None
         if corpus.allowed is not None:

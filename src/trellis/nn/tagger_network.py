@@ -60,10 +60,10 @@ class Network(nn.Module):
         x = self.words(*batch.rows).index_select(0, batch.word)
         h = self.encoder(self._dropped(x, batch), batch.sizes, batch.place, shape)
         e = self.output(self._dropped(h, batch))
-        if self.linear is not None and batch.features is not None:
+        if self.linear is not None and batch.features is not None and len(batch.features.which):
             e = e + self._linear(batch.features)
         e = e.float()
-        grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy(0, batch.place, e)
+        grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy_(0, batch.place, e)
         return grid.view(*shape, e.shape[1])
 
     def log_likelihood(self, batch: Batch) -> Tensor:
