@@ -35,6 +35,15 @@ OPTIONS = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Any:
+    """Small networks gain nothing by more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def tagger(**settings: Any) -> Any:
     """The library's, with what the command says."""
     return trellis.NeuralTagger(**{**SMALL, "device": "cpu", "random_state": 0, **settings})
