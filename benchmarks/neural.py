@@ -78,13 +78,16 @@ def epochs(options: argparse.Namespace) -> Table:
 
     def training(head: Any) -> Training:
         def run(tick: Any) -> Any:
-            made = tagger(head, options.device, options.epochs)
+            settings = {"batch_size": options.batch_size} if options.batch_size else {}
+            made = tagger(head, options.device, options.epochs, **settings)
             return made.fit(X, y, callback=lambda _: tick())
 
         return run
 
     times, _ = time_iterations({name: training(head) for name, head in HEADS.items()}, 1)
-    title = f"An epoch over CoNLL-2002 Spanish, {len(X):,} sentences, {_where(options)}, seconds"
+    size = options.batch_size or NeuralTagger().batch_size
+    what = f"{len(X):,} sentences, {size} at a time"
+    title = f"An epoch over CoNLL-2002 Spanish, {what}, {_where(options)}, seconds"
     columns = ("layer", "median", "minimum", "tokens/s", "epochs", "x")
     table = Table(title, columns)
     table.keep("epoch", times)
@@ -131,6 +134,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="run these sections")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="of each, the first not counted")
+    parser.add_argument("--batch-size", type=int, help="instead of the tagger's own")
     parser.add_argument("--quick", action="store_true", help="part of the data, few repeats")
     parser.add_argument("--json", type=Path, metavar="PATH", help="also save everything here")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
