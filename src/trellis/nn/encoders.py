@@ -1,7 +1,11 @@
 """Tokens in context: a recurrent network over the packed tokens of a batch, or convolutions."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
+
+from trellis.nn.lstm import bidirectional, reversal
+from trellis.nn.tagger_data import Batch
 
 __all__ = ["ConvEncoder", "RecurrentEncoder"]
 
@@ -16,9 +20,12 @@ class RecurrentEncoder(nn.Module):
             width, hidden, layers, bidirectional=True, dropout=dropout if layers > 1 else 0.0
         )
 
-    def forward(self, x: Tensor, sizes: Tensor, place: Tensor, shape: tuple[int, int]) -> Tensor:
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """Packed tokens (N, width) in, packed tokens (N, dim) out."""
-        found: Tensor = self.lstm(PackedSequence(x, sizes))[0].data
+        if torch.is_grad_enabled() and x.device.type == "cpu":
+            back = reversal(batch.sizes, batch.row, batch.lengths)
+            return bidirectional(self.lstm, x, batch.sizes, back)
+        found: Tensor = self.lstm(PackedSequence(x, batch.sizes))[0].data
         return found
 
 
@@ -34,8 +41,9 @@ class ConvEncoder(nn.Module):
         )
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, sizes: Tensor, place: Tensor, shape: tuple[int, int]) -> Tensor:
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """Packed tokens (N, width) in, packed tokens (N, dim) out."""
+        shape, place = (len(batch.lengths), len(batch.sizes)), batch.place
         h = self.first(x).relu()
         for convolution in self.convolutions:
             # what lies behind the end of a sequence is 0 in each layer

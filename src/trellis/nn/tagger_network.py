@@ -58,7 +58,7 @@ class Network(nn.Module):
         """Emissions (B, T, labels); 0 behind the end of a sequence."""
         shape = (len(batch.lengths), len(batch.sizes))
         x = self.words(*batch.rows).index_select(0, batch.word)
-        h = self.encoder(self._dropped(x, batch), batch.sizes, batch.place, shape)
+        h = self.encoder(self._dropped(x, batch), batch)
         e = self.output(self._dropped(h, batch))
         if self.linear is not None and batch.features is not None and len(batch.features.which):
             e = e + self._linear(batch.features)
