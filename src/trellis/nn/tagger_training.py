@@ -61,9 +61,11 @@ class Trainer:
         batches = Epoch(self.corpus, parts, self.attributes)
         total = torch.zeros((), device=self.corpus.device)
         self.network.train()
-        for n, batch in enumerate(batches):
-            self._set_rate(number - 1 + n / len(batches))
-            total += self._step(batch)
+        # on a card the way back would run on a thread of its own, and waking that takes longer
+        with torch.autograd.set_multithreading_enabled(False):
+            for n, batch in enumerate(batches):
+                self._set_rate(number - 1 + n / len(batches))
+                total += self._step(batch)
         self.network.eval()
         loss = float(total) / self.corpus.tokens  # the only time that the device is waited for
         return loss, time.perf_counter() - began
