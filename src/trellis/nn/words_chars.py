@@ -103,19 +103,35 @@ class CharCNN(_Characters):
 
     def forward(self, rows: Tensor) -> Tensor:
         """(words, dim) of characters (words, longest)."""
+        given = self.dropout(self.characters.weight[1:])
+        characters = functional.pad(given, (0, 0, 1, 0))  # padding is 0, and stays so
         # a window for each column; those of padding alone are 0, as the max is at least
-        x = self.characters(functional.pad(rows, (0, max(self.widths) - 1)))
-        x = self.dropout(x).transpose(1, 2)
-        last = rows.shape[1] - 1
+        wide = functional.pad(rows, (0, max(self.widths) - 1))
         best = [
-            convolution(x[:, :, : last + width]).amax(dim=2)
-            for width, convolution in zip(self.widths, self.convolutions, strict=True)
+            _largest(wide, rows.shape[1], torch.einsum("ce,fek->kcf", characters, own.weight))
+            for own in self.convolutions
         ]
         v = (best[0] if len(best) == 1 else torch.cat(best, dim=1)).relu()
         if self.highway is None:
             return v
         other, gate = self.highway(v).chunk(2, dim=1)
         return torch.lerp(v, other.relu(), gate.sigmoid())
+
+
+def _largest(ids: Tensor, windows: int, table: Tensor) -> Tensor:
+    """maxₜ Σₖ table[k, idsₜ₊ₖ], (words, filters): what a filter gives each character is looked up.
+
+    The gradient is that of the best window alone, so only the best window is recorded for it.
+    """
+    with torch.no_grad():
+        scores = functional.embedding(ids[:, :windows], table[0])
+        for k in range(1, len(table)):
+            scores += functional.embedding(ids[:, k : k + windows], table[k])
+        best = scores.argmax(dim=1)
+    found = table[0].gather(0, ids.gather(1, best))
+    for k in range(1, len(table)):
+        found = found + table[k].gather(0, ids.gather(1, best + k))
+    return found
 
 
 class CharRNN(_Characters):
