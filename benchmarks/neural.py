@@ -34,6 +34,7 @@ from timing import (
 
 from trellis import CRF, NeuralTagger
 from trellis.data import conll
+from trellis.nn import crf
 
 DATA = Path(os.environ.get("TRELLIS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 THREADS = 2
@@ -58,16 +59,39 @@ def tagger(head: Any, device: str, epochs: int, **settings: Any) -> NeuralTagger
 
 
 def check(device: str) -> None:
-    """Raise unless both heads learn the same from the same beginning.
-
-    By SGD: AdamW makes whole steps of gradients that are nothing but rounding.
-    """
-    X, y = read("train", CHECKED)
+    """Raise unless the layers agree, and both learn the same from the same beginning."""
+    check_layers(device)
+    # of a batch of single words pytorch-crf's transitions have no gradient, ours have 0: momentum
+    # then moves ours alone
+    long = [pair for pair in zip(*read("train", CHECKED), strict=True) if len(pair[0]) > 1]
+    X, y = [words for words, _ in long], [labels for _, labels in long]
     losses = {}
+    # SGD, as AdamW makes whole steps of gradients that are nothing but rounding
+    settings = {"optimizer": "sgd", "learning_rate": 0.01, "dropout": 0.0, "word_dropout": 0.0}
     for name, head in HEADS.items():
-        model = tagger(head, device, 2, optimizer="sgd", learning_rate=0.01).fit(X, y)
+        model = tagger(head, device, 2, **settings).fit(X, y)
         losses[name] = [entry.loss for entry in model.history_]
     check_close("losses of two epochs", losses["ours"], losses["pytorch-crf"], 1e-4)
+
+
+def check_layers(device: str) -> None:
+    """Log-likelihood and gradients of a batch of several lengths."""
+    torch.manual_seed(0)
+    ours, peer = crf.CRF(9, batch_first=True).to(device), HEADS["pytorch-crf"](9).to(device)
+    peer.load_state_dict(ours.state_dict())
+    emissions = torch.randn(8, 50, 9, device=device)
+    tags = torch.randint(0, 9, (8, 50), device=device)
+    lengths = torch.tensor([50, 47, 31, 31, 20, 8, 2, 1], device=device)
+    mask = torch.arange(50, device=device) < lengths[:, None]
+    found = []
+    for layer, told in ((ours, {"lengths": lengths}), (peer, {"mask": mask})):
+        e = emissions.clone().requires_grad_()
+        value = layer(e, tags, **told)
+        value.backward()
+        gradients = [e.grad, layer.transitions.grad, layer.start_transitions.grad]
+        found.append([x.detach().cpu() for x in (value, *gradients)])
+    for what, own, other in zip(("value", "emissions", "A", "start"), *found, strict=True):
+        check_close(f"layer, {what}", own, other, 1e-4)
 
 
 def epochs(options: argparse.Namespace) -> Table:
