@@ -14,6 +14,7 @@ from trellis.errors import InputError
 from trellis.features import Window
 from trellis.models.checkpoint import Checkpoint
 from trellis.nn.tagger_data import Epoch
+from trellis.nn.tagger_linear import fit_linear, linear_model, linear_scores
 
 COLOURS = ["red", "blue", "Green", "black"]
 THINGS = ["cat", "dog", "Tree", "house", "car"]
@@ -193,12 +194,36 @@ def test_vectors_begin_the_table(tmp_path):
     np.testing.assert_array_equal(found, vectors["unseen"])  # no batch has it
 
 
-def test_linear_features_alone_can_tell():
+def test_hybrid_begins_as_the_linear_model():
     X, y = corpus()
-    tagger = small(features=Window(columns=()), words=("embedding",), word_dim=1, hidden=1)
-    tagger.set_params(epochs=25, dropout=0.0, learning_rate=0.05).fit(X, y)
-    assert tagger.score(*corpus(20, seed=1)) > 0.97
-    assert len(tagger.features_) == tagger.network_.linear.num_embeddings
+    tagger = small(features=Window(columns=()), epochs=1, learning_rate=0.0).fit(X, y)
+    others = corpus(20, seed=1)[0]
+    assert tagger.predict(others) == tagger.linear_.predict(others)
+    marginals = zip(
+        tagger.predict_marginals(others), tagger.linear_.predict_marginals(others), strict=True
+    )
+    for a, b in marginals:
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_training_data_are_scored_by_models_that_have_not_seen_them():
+    X = [["a"], ["b"], ["a"], ["b"], ["c"]] * 2
+    y = [["x"], ["y"], ["x"], ["y"], ["x"]] * 2
+    odd = ["once"]  # no other sequence has it
+    model = linear_model("crf", 1)
+    scores = fit_linear(model, [odd, *X], [["y"], *y], ["x", "y"])
+    assert scores.shape == (11, 2)
+    assert (scores.max(axis=1) == 0).all()
+    seen = linear_scores(model, [odd], ["x", "y"])[0]
+    assert seen[1] > seen[0]
+    assert scores[0, 1] - scores[0, 0] < seen[1] - seen[0]
+
+
+def test_a_label_that_a_fold_lacks_is_as_bad_as_the_worst():
+    X, y = [["a"], ["b"], ["c"], ["a"], ["b"]], [["x"], ["y"], ["z"], ["x"], ["y"]]
+    scores = fit_linear(linear_model(trellis.CRF(l2=0.1), 1), X, y, ["x", "y", "z"])
+    assert np.isfinite(scores).all()
+    assert scores[2, 2] == scores[2, :2].min()  # the model that scores it has seen no z
 
 
 def test_empty_sequences_are_labelled_with_nothing():
@@ -330,6 +355,7 @@ def test_failed_fit_leaves_the_model_whole():
         ({"constraints": "BIO", "head": "softmax"}, "constraints"),
         ({"constraints": "XYZ"}, "XYZ"),
         ({"features": 3}, "features"),
+        ({"features": "hmm"}, "hmm"),
         ({"column": 4}, "sequence 0, position 0"),
     ],
 )

@@ -128,7 +128,7 @@ def test_wrong_files_are_format_errors(kind, tmp_path):
         {"history": [[1, 2]]},
         {"columns": None},
         {"parameters": []},
-        {"features": {"kind": "templates"}},
+        {"linear": {"kind": "crf"}},
     ],
 )
 def test_wrong_settings_are_format_errors(meta, tmp_path):

@@ -8,7 +8,7 @@ from rich.columns import Columns
 from rich.table import Table
 from rich.text import Text
 
-from trellis.app.models import count_weights, open_model
+from trellis.app.models import count_weights, linear_part, open_model
 from trellis.app.terminal import show, show_json
 
 __all__ = ["run"]
@@ -19,8 +19,8 @@ def run(model: Path, *, top: int = 10, label: str | None = None, as_json: bool =
     found = open_model(model)
     record = _record(found, model)
     record["transitions"] = _transitions(found, top)
-    if hasattr(found, "top_features"):
-        record["features"] = [w._asdict() for w in found.top_features(top, label)]
+    if (linear := linear_part(found)) is not None:
+        record["features"] = [w._asdict() for w in linear.top_features(top, label)]
     if as_json:
         show_json(record)
         return
@@ -34,8 +34,8 @@ def _record(model: Any, path: Path) -> dict[str, Any]:
         "model": type(model).__name__,
         "labels": model.classes_.tolist(),
     }
-    if getattr(model, "features_", None) is not None:
-        record["attributes"] = len(model.features_)
+    if (linear := linear_part(model)) is not None:
+        record["attributes"] = len(linear.features_)
     if (weights := count_weights(model)) is not None:
         record["weights"] = weights
     if hasattr(model, "network_"):
@@ -61,6 +61,8 @@ def _network(model: Any) -> dict[str, Any]:
         name: sum(p.numel() for p in part.parameters())
         for name, part in model.network_.named_children()
     }
+    if (linear := linear_part(model)) is not None:
+        parts["features"] = len(linear.coef_)
     return {
         "parts": {name: count for name, count in parts.items() if count},
         "epochs": model.n_iter_,

@@ -7,7 +7,7 @@ from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
 from trellis.loading import load
 
-__all__ = ["columns_of", "count_weights", "open_model"]
+__all__ = ["columns_of", "count_weights", "linear_part", "open_model"]
 
 
 def open_model(path: Path, jobs: int | None = None) -> Any:
@@ -32,8 +32,17 @@ def columns_of(model: Any, path: Path) -> int:
     return features.spec.columns
 
 
+def linear_part(model: Any) -> Any:
+    """What of a model has features with weights: all of it, the CRF in a hybrid, or None."""
+    if hasattr(model, "network_"):
+        return getattr(model, "linear_", None)
+    return model if hasattr(model, "features_") else None
+
+
 def count_weights(model: Any) -> int | None:
     """How many numbers a model has learned; None where they are not counted."""
-    if hasattr(model, "network_"):
-        return int(sum(p.numel() for p in model.network_.parameters()))
-    return len(model.coef_) if hasattr(model, "coef_") else None
+    if not hasattr(model, "network_"):
+        return len(model.coef_) if hasattr(model, "coef_") else None
+    features = linear_part(model)
+    count = sum(p.numel() for p in model.network_.parameters())
+    return int(count) + (0 if features is None else len(features.coef_))

@@ -9,7 +9,7 @@ import numpy as np
 import trellis
 from trellis.app import html
 from trellis.app.html import Part
-from trellis.app.models import count_weights
+from trellis.app.models import count_weights, linear_part
 from trellis.app.report_case import Case
 from trellis.app.report_sentences import examples, worst
 from trellis.metrics import Scores, accuracy, sequence_accuracy
@@ -84,8 +84,8 @@ def _about(case: Case, source: str | None) -> str:
     if case.scheme != "plain":
         labels += f", {len(case.kinds):,} kinds of spans ({case.scheme})"
     facts["labels"] = labels
-    if getattr(model, "features_", None) is not None:
-        facts["features"] = f"{len(model.features_):,}"
+    if (linear := linear_part(model)) is not None:
+        facts["features"] = f"{len(linear.features_):,}"
     if (weights := count_weights(model)) is not None:
         facts["weights"] = f"{weights:,}"
     facts |= _training(model)
@@ -241,10 +241,11 @@ def _transitions(case: Case) -> Iterator[Part]:
 
 def _features(case: Case) -> Iterator[Part]:
     """What speaks for each label, and against it; of an HMM, what a label shows."""
-    if not hasattr(case.model, "top_features"):
+    linear = linear_part(case.model)
+    if linear is None:
         return
     found: dict[str, list[tuple[str, float]]] = {}
-    for label, feature, weight in case.model.top_features(10 * sum(_FEATURES)):
+    for label, feature, weight in linear.top_features(10 * sum(_FEATURES)):
         if case.is_hmm:
             weight = np.exp(weight)
         found.setdefault(str(label), []).append((str(feature), float(weight)))

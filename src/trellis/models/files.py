@@ -29,7 +29,7 @@ from trellis.models.memm import MEMM
 from trellis.models.softmax import SoftmaxRegression
 from trellis.native import resolve_jobs
 
-__all__ = ["foreign", "from_contents", "load", "load_features", "save", "stored_labels"]
+__all__ = ["chain_parts", "foreign", "from_contents", "load", "save", "stored_labels"]
 
 _KINDS: dict[str, type[Any]] = {
     "crf": CRF,
@@ -65,6 +65,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if kind in _FIELDS:
         _save_field(model, kind, path)
         return
+    native.write(path, kind, *chain_parts(model, kind))
+
+
+def chain_parts(model: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a file holds of a fitted model of chains: meta and tensors."""
     feature_meta, feature_tensors = model.features_.to_parts()
     meta = {
         "parameters": _parameters(model),
@@ -78,7 +83,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     else:
         meta["training"] = _training(model)
         tensors |= _linear_tensors(model)
-    native.write(path, kind, meta, tensors)
+    return meta, tensors
 
 
 def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> None:
@@ -230,7 +235,7 @@ def _build(contents: Contents) -> Any:
     model.classes_ = as_array(tuple(stored_labels(classes)))
     if contents.kind in _FIELDS:
         return _build_field(model, contents)
-    model.features_ = load_features(contents)
+    model.features_ = _features(contents)
     if contents.kind == "hmm":
         return _build_hmm(model, contents)
     for name in ("weights", "state_begin", "bigram"):
@@ -277,8 +282,7 @@ def _checked_parameters(stored: Any, kind: str) -> dict[str, Any]:
     return parameters
 
 
-def load_features(contents: Contents) -> Any:
-    """The feature map whose parts a file holds under ``features``."""
+def _features(contents: Contents) -> Any:
     meta = dict(contents.meta["features"])
     prefix = "features."
     own = {k.removeprefix(prefix): v for k, v in contents.tensors.items() if k.startswith(prefix)}

@@ -10,17 +10,18 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
+from torch import Tensor
 
 from trellis import metrics
 from trellis.data import tags
 from trellis.errors import InputError
-from trellis.features.vectorizer import FeatureMap, choose
 from trellis.inference import chain
 from trellis.models.checkpoint import Checkpoint
+from trellis.models.crf import CRF
 from trellis.models.decoding import Chains, Decoding, as_array, check_not_empty, checked
 from trellis.models.labels import Label, constraints_for, encode
 from trellis.models.memm import by_step
-from trellis.native import resolve_jobs
+from trellis.nn.crf import CRF as Layer  # noqa: N811
 from trellis.nn.heads import MEMM
 from trellis.nn.tagger_build import (
     build_network,
@@ -30,6 +31,7 @@ from trellis.nn.tagger_build import (
     choose_device,
 )
 from trellis.nn.tagger_data import Corpus, Epoch, bucketed, make_corpus, words_of
+from trellis.nn.tagger_linear import fit_linear, linear_model, linear_scores
 from trellis.nn.tagger_network import Network
 from trellis.nn.tagger_run import Run, fingerprint_of
 from trellis.nn.tagger_training import Progress, Trainer
@@ -37,7 +39,6 @@ from trellis.nn.tagger_training import Progress, Trainer
 __all__ = ["NeuralTagger"]
 
 _PREDICTED = 128  # sequences at a time
-_RARE = 2  # attributes that occur less often have no weight
 
 
 class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
@@ -105,7 +106,8 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     network_: Network
-    features_: FeatureMap | None
+    linear_: CRF | None
+    """The model of sparse features that has a part in the scores."""
     history_: list[Progress]
     columns_: int
     """How many columns a token has; 1 for a ``str``."""
@@ -212,7 +214,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         limits = constraints_for(self.constraints, known.classes)
         if limits is not None:
             limits.check(known, lengths)
-        rows = self._learn_features(X)
+        self.linear_ = linear_model(self.features, self.n_jobs)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
@@ -221,7 +223,8 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
             encoder.learn(Counter(words))
             self.network_ = self._build(encoder, device)
             corpus = make_corpus(words, lengths, encoder, device)
-            corpus.tags, corpus.features = known.label.astype(np.int64), rows
+            corpus.tags = known.label.astype(np.int64)
+            corpus.linear = self._fit_linear(X, y, device)
             if known.allowed is not None:
                 corpus.allowed = torch.from_numpy(known.allowed).to(device)
             run = Run(Trainer(self.network_, corpus, self, seed), self._dev_score(dev))
@@ -230,29 +233,23 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         self.history_ = run.progress
 
     def _build(self, encoder: Any, device: torch.device) -> Network:
-        attributes = 0 if self.features_ is None else len(self.features_)
         labels = self.classes_.tolist()
-        network = build_network(self, encoder, labels, attributes, device.type == "cpu")
+        network = build_network(self, encoder, labels, self.linear_ is not None)
         return network.to(device).eval()
 
-    def _learn_features(self, X: Any) -> Any:
-        """The attributes of all tokens, if there is a linear part; rare ones are forgotten."""
-        self.features_ = None
-        if self.features is None:
+    def _fit_linear(self, X: Any, y: Any, device: torch.device) -> Tensor | None:
+        """Fit the linear part and begin with its transitions; its scores of the training data."""
+        if self.linear_ is None:
             return None
-        found = choose(None if isinstance(self.features, str) else self.features, None, X)
-        if found.has_edges:
-            raise InputError("features of transitions are not for a neural tagger")
-        batch = found.learn(X)
-        common = np.bincount(batch.rows.id, minlength=len(found)) >= _RARE
-        ids = np.flatnonzero(common).astype(np.int32)
-        if not len(ids):
-            raise InputError("no feature occurs twice: there is nothing to learn of them")
-        new = np.full(len(found), -1, np.int32)
-        new[ids] = np.arange(len(ids), dtype=np.int32)
-        found.keep(ids, np.zeros(0, np.int32))
-        self.features_ = found
-        return batch.rows.renumbered(new)
+        scores = fit_linear(self.linear_, X, y, self.classes_.tolist())
+        head = self.network_.head
+        if isinstance(head, Layer):
+            matrix = torch.as_tensor(self.linear_.transition_scores(), dtype=torch.float32)
+            with torch.no_grad():
+                head.transitions.copy_(matrix)
+                head.start_transitions.zero_()
+                head.end_transitions.zero_()
+        return torch.from_numpy(scores).to(device)
 
     def _take_up(self, run: Run, checkpoint: Checkpoint | None) -> None:
         if checkpoint is None:
@@ -315,18 +312,18 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
     def _corpus(self, X: Any) -> Corpus:
         words, lengths = words_of(X, self.column)
         corpus = make_corpus(words, lengths, self.network_.words, self.network_.device)
-        if self.features_ is not None:
-            corpus.features = self.features_.find(X, resolve_jobs(self.n_jobs)).rows
+        if self.linear_ is not None:
+            scores = linear_scores(self.linear_, X, self.classes_.tolist())
+            corpus.linear = torch.from_numpy(scores).to(corpus.device)
         return corpus
 
     @torch.no_grad()
     def _emissions(self, corpus: Corpus) -> list[NDArray[np.float64]]:
         """Scores (length, labels) of each sequence."""
         parts = bucketed(corpus.lengths, _PREDICTED, None)
-        attributes = 0 if self.features_ is None else len(self.features_)
         self.network_.eval()
         batches, grids = [], []
-        for batch in Epoch(corpus, parts, attributes):
+        for batch in Epoch(corpus, parts):
             batches.append(batch.sequences)
             grids.append(self.network_(batch))
         found: list[Any] = [None] * len(corpus.lengths)
@@ -364,7 +361,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         """By the ``decode`` of a head that the caller made."""
         found: list[list[int]] = [[] for _ in corpus.lengths]
         self.network_.eval()
-        for batch in Epoch(corpus, bucketed(corpus.lengths, _PREDICTED, None), 0):
+        for batch in Epoch(corpus, bucketed(corpus.lengths, _PREDICTED, None)):
             emissions = self.network_(batch)
             steps = torch.arange(emissions.shape[1], device=emissions.device)
             paths = self.network_.head.decode(emissions, mask=steps < batch.lengths[:, None])

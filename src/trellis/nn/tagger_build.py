@@ -121,13 +121,11 @@ def build_words(
     return ConcatWords(*made)
 
 
-def build_network(
-    tagger: Any, words: WordEncoder, labels: list[Any], attributes: int, sparse: bool
-) -> Network:
-    """The whole network for these labels, and so many attributes of the linear part."""
+def build_network(tagger: Any, words: WordEncoder, labels: list[Any], linear: bool) -> Network:
+    """The whole network for these labels, with or without scores of a linear model."""
     encoder = ENCODERS[tagger.encoder](words.dim, tagger.hidden, tagger.layers, tagger.dropout)
     head = make_head(tagger.head, labels, tagger.constraints)
-    return Network(words, encoder, head, len(labels), tagger.dropout, attributes, sparse)
+    return Network(words, encoder, head, len(labels), tagger.dropout, linear)
 
 
 def check_watch(dev: Any, callback: Any, checkpoint: Any) -> None:

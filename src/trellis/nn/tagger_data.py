@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trellis.errors import InputError
-from trellis.features.rows import Rows, lengths_of
+from trellis.features.rows import lengths_of
 from trellis.nn.words_base import WordEncoder
 
-__all__ = ["Attributes", "Batch", "Corpus", "Epoch", "bucketed", "make_corpus", "words_of"]
+__all__ = ["Batch", "Corpus", "Epoch", "bucketed", "make_corpus", "words_of"]
 
 Integers = NDArray[np.int64]
 _MOVED = 64  # batches that go to the device at a time
@@ -71,7 +71,8 @@ class Corpus:
     tags: Integers | None = None
     allowed: Tensor | None = None
     """(tokens, labels) which labels a token may have, if some are not known."""
-    features: Rows | None = None
+    linear: Tensor | None = None
+    """(tokens, labels) what a linear model says of them."""
 
     @property
     def tokens(self) -> int:
@@ -126,31 +127,18 @@ class Batch(NamedTuple):
     """(B,)."""
     tags: Tensor | None
     """(B, T), or (B, T, labels) of those that each token may have."""
-    features: "Attributes | None"
+    linear: Tensor | None
+    """(N, labels)."""
     sequences: Integers
     """Which sequences they are, longest first."""
-
-
-class Attributes(NamedTuple):
-    """The sparse features of the tokens of a batch."""
-
-    unique: Tensor
-    """The attributes that occur."""
-    which: Tensor
-    """Those of all tokens, as places in `unique`."""
-    begin: Tensor
-    """(N,) where those of each token begin."""
-    value: Tensor | None
-    """Their values; None if all are 1."""
 
 
 class Epoch:
     """Batches of a corpus, whose integers are moved to the device many batches at a time."""
 
-    def __init__(self, corpus: Corpus, parts: Sequence[Integers], attributes: int = 0) -> None:
+    def __init__(self, corpus: Corpus, parts: Sequence[Integers]) -> None:
         self.corpus, self.parts = corpus, parts
         self._forms = _Unique(len(corpus.used[0]) if corpus.used else 0)
-        self._attributes = _Unique(attributes)
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -190,18 +178,15 @@ class Epoch:
         row = np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside]
         place = row * len(steps) + np.broadcast_to(steps, inside.shape)[inside]
         unique, word = self._forms(corpus.form[token])
-        arrays, values = [word, place, row, unique, lengths], None
-        if corpus.allowed is not None:
+        arrays = [word, place, row, unique, lengths]
+        if corpus.allowed is not None or corpus.linear is not None:
             arrays.append(token)
-        elif corpus.tags is not None:
+        if corpus.tags is not None and corpus.allowed is None:
             tags = np.zeros(inside.size, np.int64)
             tags[place] = corpus.tags[token]
             arrays.append(tags)
-        if corpus.features is not None:
-            begin, which, values = _picked(corpus.features, token)
-            arrays += [*self._attributes(which), begin]
         columns = [int(used[unique].max()) for used in corpus.used]
-        return _Part(sequences, arrays, inside.sum(axis=1), columns, values)
+        return _Part(sequences, arrays, inside.sum(axis=1), columns)
 
     def _batch(self, part: "_Part", own: list[Tensor]) -> Batch:
         corpus = self.corpus
@@ -210,21 +195,17 @@ class Epoch:
             table.index_select(0, unique)[:, :columns]
             for table, columns in zip(corpus.rows, part.columns, strict=True)
         )
-        tags = features = None
+        token = others.pop(0) if corpus.allowed is not None or corpus.linear is not None else None
+        linear = None if corpus.linear is None else corpus.linear.index_select(0, token)
+        tags = None
         if corpus.allowed is not None:
             shape = (len(lengths), len(part.sizes), corpus.allowed.shape[1])
             tags = torch.ones(shape, dtype=torch.bool, device=corpus.device).view(-1, shape[2])
-            tags = tags.index_copy_(0, place, corpus.allowed[others.pop(0)]).view(shape)
+            tags = tags.index_copy_(0, place, corpus.allowed.index_select(0, token)).view(shape)
         elif corpus.tags is not None:
             tags = others.pop(0).view(len(lengths), -1)
-        if corpus.features is not None:
-            found, which, begin = others
-            value = None
-            if part.values is not None:
-                value = torch.from_numpy(part.values).to(corpus.device, non_blocking=True)
-            features = Attributes(found, which, begin, value)
         sizes = torch.from_numpy(part.sizes)
-        return Batch(rows, word, place, row, sizes, lengths, tags, features, part.sequences)
+        return Batch(rows, word, place, row, sizes, lengths, tags, linear, part.sequences)
 
 
 class _Part(NamedTuple):
@@ -234,7 +215,6 @@ class _Part(NamedTuple):
     arrays: list[Integers]
     sizes: Integers
     columns: list[int]
-    values: NDArray[np.float32] | None
 
 
 class _Unique:
@@ -249,12 +229,3 @@ class _Unique:
         unique = ids[mark[ids] == order]  # of equal ones, that which was written last
         mark[unique] = order[: len(unique)]
         return unique, mark[ids]
-
-
-def _picked(rows: Rows, token: Integers) -> tuple[Integers, Integers, NDArray[np.float32] | None]:
-    """Where the attributes of each of these tokens begin, the attributes, and their values."""
-    counts = rows.begin[token + 1] - rows.begin[token]
-    begin = np.cumsum(counts) - counts
-    at = np.repeat(rows.begin[token] - begin, counts) + np.arange(int(counts.sum()))
-    values = None if rows.value is None else rows.value[at].astype(np.float32)
-    return begin, rows.id[at].astype(np.int64), values

@@ -12,9 +12,10 @@ import torch
 
 from trellis.errors import FormatError, InputError
 from trellis.formats import native
-from trellis.formats.native import Contents, expect, finite
+from trellis.formats.native import Contents, Tensors, expect, finite
+from trellis.models import files as sequence_files
+from trellis.models.crf import CRF
 from trellis.models.decoding import as_array
-from trellis.models.files import load_features, stored_labels
 from trellis.native import as_integer
 from trellis.nn.tagger import NeuralTagger
 from trellis.nn.tagger_build import build_words, check_settings, choose_device
@@ -25,6 +26,7 @@ from trellis.nn.words_tables import WordEmbedding
 __all__ = ["KIND", "from_contents", "load", "save"]
 
 KIND = "neural-tagger"
+_LINEAR = "linear."
 # said by the weights, by the place where it runs, or a function that no file can hold
 _NOT_STORED = ("vectors", "device", "n_jobs", "features")
 
@@ -36,7 +38,7 @@ def save(tagger: NeuralTagger, path: str | os.PathLike[str]) -> None:
     network = tagger.network_
     meta: dict[str, Any] = {
         "parameters": _parameters(tagger),
-        "classes": stored_labels(tagger.classes_.tolist()),
+        "classes": sequence_files.stored_labels(tagger.classes_.tolist()),
         "columns": tagger.columns_,
         "history": [list(progress) for progress in tagger.history_],
     }
@@ -49,10 +51,9 @@ def save(tagger: NeuralTagger, path: str | os.PathLike[str]) -> None:
     meta["vocabularies"] = len(vocabularies)
     for n, strings in enumerate(vocabularies):
         tensors[f"words.{n}.bytes"], tensors[f"words.{n}.ends"] = native.pack_strings(strings)
-    if tagger.features_ is not None:
-        own, arrays = tagger.features_.to_parts()
-        meta["features"] = {"kind": tagger.features_.kind, **own}
-        tensors |= {f"features.{name}": array for name, array in arrays.items()}
+    if tagger.linear_ is not None:
+        meta["linear"], arrays = sequence_files.chain_parts(tagger.linear_, "crf")
+        tensors |= {_LINEAR + name: array for name, array in arrays.items()}
     native.write(path, KIND, meta, tensors)
 
 
@@ -64,7 +65,7 @@ def _parameters(tagger: NeuralTagger) -> dict[str, Any]:
         if isinstance(value, np.generic):
             value = value.item()
         if name == "constraints" and value is not None and not isinstance(value, str):
-            value = [stored_labels(pair) for pair in value]
+            value = [sequence_files.stored_labels(pair) for pair in value]
         stored[name] = list(value) if isinstance(value, tuple) else value
     return stored
 
@@ -95,11 +96,11 @@ def _build(contents: Contents, device: torch.device) -> NeuralTagger:
     classes = meta["classes"]
     if not isinstance(classes, list) or not classes or len(set(classes)) != len(classes):
         raise InputError("classes must be a list of distinct labels")
-    tagger.classes_ = as_array(tuple(stored_labels(classes)))
+    tagger.classes_ = as_array(tuple(sequence_files.stored_labels(classes)))
     tagger.columns_ = int(meta["columns"])
     tagger.history_ = [Progress(*entry) for entry in meta["history"]]
-    tagger.features_ = load_features(contents) if "features" in meta else None
-    tagger.features = None if tagger.features_ is None else "crf"
+    tagger.linear_ = _linear(contents) if "linear" in meta else None
+    tagger.features = None if tagger.linear_ is None else "crf"
     dim = None if meta["table_dim"] is None else as_integer(meta["table_dim"], "table_dim")
     own = (dim, [_strings(contents, n) for n in range(int(meta["vocabularies"]))])
     with torch.device("meta"):
@@ -112,6 +113,17 @@ def _build(contents: Contents, device: torch.device) -> NeuralTagger:
     load_state(network, tensors)
     tagger.network_ = network.to(device)
     return tagger
+
+
+def _linear(contents: Contents) -> CRF:
+    """The linear part, which is kept as a file of its own would be."""
+    path, tensors = contents.tensors.path, contents.tensors
+    own = {n.removeprefix(_LINEAR): a for n, a in tensors.items() if n.startswith(_LINEAR)}
+    parts = Contents("crf", contents.meta["linear"], Tensors(path, own), contents.version)
+    model: CRF = sequence_files.from_contents(parts)
+    if not set(model.classes_.tolist()) <= set(contents.meta["classes"]):
+        raise InputError("the linear part has labels of its own")
+    return model
 
 
 def _network(

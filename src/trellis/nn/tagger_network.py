@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from trellis.models.labels import constraints_for
 from trellis.nn.crf import CRF
 from trellis.nn.encoders import ConvEncoder, RecurrentEncoder
 from trellis.nn.heads import MEMM, Softmax
-from trellis.nn.tagger_data import Attributes, Batch
+from trellis.nn.tagger_data import Batch
 from trellis.nn.words_base import WordEncoder
 
 __all__ = ["ENCODERS", "HEADS", "Network", "make_head"]
 
 ENCODERS = {"lstm": RecurrentEncoder, "cnn": ConvEncoder}
 HEADS = ("crf", "softmax", "memm")
+LINEAR_DROPOUT = 0.0
 
 
 class Network(nn.Module):
@@ -35,17 +35,17 @@ class Network(nn.Module):
         head: Any,
         labels: int,
         dropout: float = 0.0,
-        attributes: int = 0,
-        sparse: bool = False,
+        linear: bool = False,
     ) -> None:
         super().__init__()
         self.words, self.encoder, self.head = words, encoder, head
         self.output = nn.Linear(encoder.dim, labels)
         self.dropout = dropout
-        self.linear: nn.Embedding | None = None
-        if attributes:
-            self.linear = nn.Embedding(attributes, labels, sparse=sparse)
-            nn.init.zeros_(self.linear.weight)
+        self.scale: nn.Parameter | None = None
+        if linear:
+            self.scale = nn.Parameter(torch.ones(labels))
+            nn.init.zeros_(self.output.weight)  # what is learned is what the linear part lacks
+            nn.init.zeros_(self.output.bias)
         self.own_head = isinstance(head, CRF | Softmax | MEMM)
 
     @property
@@ -60,8 +60,8 @@ class Network(nn.Module):
         x = self.words(*batch.rows).index_select(0, batch.word)
         h = self.encoder(self._dropped(x, batch), batch)
         e = self.output(self._dropped(h, batch))
-        if self.linear is not None and batch.features is not None and len(batch.features.which):
-            e = e + self._linear(batch.features)
+        if self.scale is not None and batch.linear is not None:
+            e = e + self.scale * self._sometimes(batch.linear, batch)
         e = e.float()
         grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy_(0, batch.place, e)
         return grid.view(*shape, e.shape[1])
@@ -76,17 +76,12 @@ class Network(nn.Module):
         value: Tensor = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
         return value
 
-    def _linear(self, features: Attributes) -> Tensor:
-        """Σ w(attribute, ·) over the attributes of each token."""
-        assert self.linear is not None
-        weights = self.linear(features.unique)
-        which, begin, value = features.which, features.begin, features.value
-        if self.training and self.dropout > 0:
-            # a token that lost some of its attributes must be told by the others, or by the network
-            kept = torch.empty(which.shape, device=which.device).bernoulli_(1 - self.dropout)
-            kept = kept.div_(1 - self.dropout)
-            value = kept if value is None else value * kept
-        return functional.embedding_bag(which, weights, begin, mode="sum", per_sample_weights=value)
+    def _sometimes(self, linear: Tensor, batch: Batch) -> Tensor:
+        """In training some sequences have to do without the linear part."""
+        if not self.training or LINEAR_DROPOUT == 0:
+            return linear
+        kept = linear.new_empty(len(batch.lengths), 1).bernoulli_(1 - LINEAR_DROPOUT)
+        return linear * kept.index_select(0, batch.row)
 
     def _dropped(self, x: Tensor, batch: Batch) -> Tensor:
         """Variational dropout: all tokens of a sequence lose the same numbers."""

@@ -109,7 +109,6 @@ class Run:
 
 def fingerprint_of(corpus: Corpus, network: Any) -> str:
     """A checksum of the training data and of the shapes of the network."""
-    rows = () if corpus.features is None else (corpus.features.begin, corpus.features.id)
     allowed = None if corpus.allowed is None else corpus.allowed.cpu().numpy()
     shapes = np.array([n for t in network.state_dict().values() for n in t.shape], np.int64)
-    return fingerprint([corpus.lengths, corpus.form, corpus.tags, allowed, shapes, *rows])
+    return fingerprint([corpus.lengths, corpus.form, corpus.tags, allowed, shapes])

@@ -45,7 +45,6 @@ class Trainer:
     def __init__(self, network: Network, corpus: Corpus, settings: Any, seed: int) -> None:
         self.network, self.corpus, self.settings, self.seed = network, corpus, settings, seed
         self.named = {n: p for n, p in network.named_parameters() if p.requires_grad}
-        self.attributes = 0 if network.linear is None else network.linear.num_embeddings
         self.optimizers = _optimizers(network, list(self.named.values()), settings)
         self.precision = _TYPES.get(settings.precision)
         if self.precision is not None and corpus.device.type != "cuda":
@@ -58,7 +57,7 @@ class Trainer:
         torch.manual_seed((self.seed << 16) + number)  # an epoch depends on its number alone
         generator = np.random.default_rng([self.seed, number])
         parts = bucketed(self.corpus.lengths, self.settings.batch_size, generator)
-        batches = Epoch(self.corpus, parts, self.attributes)
+        batches = Epoch(self.corpus, parts)
         total = torch.zeros((), device=self.corpus.device)
         self.network.train()
         # on a card the way back would run on a thread of its own, and waking that takes longer
