@@ -281,6 +281,19 @@ def test_inspect(run: Run, neural: Path, expected: Any) -> None:
     assert "4 epochs" in text
 
 
+def test_the_features_of_a_hybrid_are_shown(run: Run, neural: Path) -> None:
+    ran = run("train", "train.conll", *OPTIONS, "--epochs", "1", "--hybrid")
+    assert ran.code == 0, ran.err
+    found = json.loads(run("inspect", "model.trellis", "--json", "--top", "3").out)
+    linear = trellis.load(neural / "model.trellis").linear_
+    assert found["attributes"] == len(linear.features_)
+    assert found["parts"]["features"] == len(linear.coef_)
+    assert found["weights"] == sum(found["parts"].values())
+    assert found["features"] == [w._asdict() for w in linear.top_features(3)]
+    assert run("report", "model.trellis", "test.conll").code == 0
+    assert "What speaks most for each label" in (neural / "report.html").read_text("utf-8")
+
+
 def test_report(run: Run, neural: Path) -> None:
     ran = run("report", "net.trellis", "test.conll", "-o", "page.html")
     assert ran.code == 0, ran.err

@@ -1,5 +1,6 @@
 """`trellis inspect`: what is in a model file."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,13 @@ def _record(model: Any, path: Path) -> dict[str, Any]:
 
 def _network(model: Any) -> dict[str, Any]:
     """Its parts with the weights of each, and the epochs."""
-    parts = {
-        name: sum(p.numel() for p in part.parameters())
-        for name, part in model.network_.named_children()
-    }
+    parts: Counter[str] = Counter()
+    for name, weights in model.network_.named_parameters():
+        parts[name.partition(".")[0]] += weights.numel()
     if (linear := linear_part(model)) is not None:
         parts["features"] = len(linear.coef_)
     return {
-        "parts": {name: count for name, count in parts.items() if count},
+        "parts": dict(parts),
         "epochs": model.n_iter_,
         "loss": model.history_[-1].loss,
         "losses": model.losses_,

@@ -242,7 +242,7 @@ def _transitions(case: Case) -> Iterator[Part]:
 def _features(case: Case) -> Iterator[Part]:
     """What speaks for each label, and against it; of an HMM, what a label shows."""
     linear = linear_part(case.model)
-    if linear is None:
+    if not hasattr(linear, "top_features"):
         return
     found: dict[str, list[tuple[str, float]]] = {}
     for label, feature, weight in linear.top_features(10 * sum(_FEATURES)):
