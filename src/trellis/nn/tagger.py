@@ -65,8 +65,9 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
     vectors
         `Vectors`, or a path to some, that the table begins with; else it is random, ``word_dim``
         wide.
-    char_dim, char_hidden
-        How wide the vectors of characters are, and what is made of them.
+    char_dim, char_hidden, char_widths
+        How wide the vectors of characters are, and what is made of them; how many characters the
+        filters of "cnn" see at a time.
     lowercase
         Whether the table of words knows lower case alone. (Characters are always as they are.)
     encoder, hidden, layers
@@ -120,6 +121,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         word_dim: int = 64,
         char_dim: int = 25,
         char_hidden: int = 48,
+        char_widths: tuple[int, ...] = (3,),
         lowercase: bool = False,
         column: int | str = 0,
         encoder: str = "lstm",
@@ -149,6 +151,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         self.word_dim = word_dim
         self.char_dim = char_dim
         self.char_hidden = char_hidden
+        self.char_widths = char_widths
         self.lowercase = lowercase
         self.column = column
         self.encoder = encoder

@@ -113,7 +113,7 @@ def build_words(
                 )
             )
         elif part == "cnn":
-            made.append(CharCNN(tagger.char_dim, filters=tagger.char_hidden))
+            made.append(CharCNN(tagger.char_dim, tagger.char_widths, tagger.char_hidden))
         elif part == "rnn":
             made.append(CharRNN(tagger.char_dim, max(1, tagger.char_hidden // 2)))
         else:

@@ -138,7 +138,9 @@ def _checked_parameters(stored: Any) -> dict[str, Any]:
     known = NeuralTagger().get_params(deep=False)
     if not isinstance(stored, dict) or not stored.keys() <= known.keys() - set(_NOT_STORED):
         raise InputError("parameters: unknown names")
-    parameters: dict[str, Any] = {**stored, "words": tuple(stored["words"])}
+    parameters: dict[str, Any] = dict(stored)
+    for name in ("words", "char_widths"):
+        parameters[name] = tuple(stored[name])
     if isinstance(parameters.get("constraints"), list):
         parameters["constraints"] = [tuple(pair) for pair in parameters["constraints"]]
     return parameters
