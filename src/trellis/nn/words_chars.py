@@ -127,7 +127,7 @@ def _largest(ids: Tensor, windows: int, table: Tensor) -> Tensor:
         scores = functional.embedding(ids[:, :windows], table[0])
         for k in range(1, len(table)):
             scores += functional.embedding(ids[:, k : k + windows], table[k])
-        best = scores.argmax(dim=1)
+        best = scores.max(dim=1).indices  # argmax is slower where the memory is not contiguous
     found = table[0].gather(0, ids.gather(1, best))
     for k in range(1, len(table)):
         found = found + table[k].gather(0, ids.gather(1, best + k))
