@@ -81,8 +81,10 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         With head="crf": a tagging scheme ("BIO", …) or pairs of labels that must not follow each
         other.
     features
-        "crf" adds w · φ(x, t, y), sparse features of the kind that `trellis.CRF` has, to the
-        emissions; a `Window`, a `Spec` or a function says which.
+        "crf" adds α · w · φ(x, t, y), the scores of a `trellis.CRF`, to the emissions: a hybrid
+        that begins as the linear model and learns what that lacks. A `Window`, a `Spec`, a function
+        or a `CRF` says which features, and how it is fitted. Six CRFs are fitted before the first
+        epoch: see `trellis.nn.tagger_linear`.
     dropout, word_dropout
         Share of the numbers that a sequence loses before and after the encoder (the same ones in
         all its steps), and a in the chance a / (a + n) that a word which occurs n times is taken

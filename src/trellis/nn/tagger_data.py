@@ -195,7 +195,9 @@ class Epoch:
             table.index_select(0, unique)[:, :columns]
             for table, columns in zip(corpus.rows, part.columns, strict=True)
         )
-        token = others.pop(0) if corpus.allowed is not None or corpus.linear is not None else None
+        token: Any = None
+        if corpus.allowed is not None or corpus.linear is not None:
+            token = others.pop(0)
         linear = None if corpus.linear is None else corpus.linear.index_select(0, token)
         tags = None
         if corpus.allowed is not None:

@@ -2,7 +2,8 @@
 
 import math
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ __all__ = ["OPTIMIZERS", "SCHEDULES", "Progress", "Trainer", "schedule"]
 OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES = ("constant", "linear", "cosine")
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+_SMALL = 512  # tokens of a batch
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -60,8 +63,9 @@ class Trainer:
         batches = Epoch(self.corpus, parts)
         total = torch.zeros((), device=self.corpus.device)
         self.network.train()
+        small = self.corpus.tokens < _SMALL * len(parts) and self.corpus.device.type == "cpu"
         # on a card the way back would run on a thread of its own, and waking that takes longer
-        with torch.autograd.set_multithreading_enabled(False):
+        with torch.autograd.set_multithreading_enabled(False), _threads(1 if small else None):
             for n, batch in enumerate(batches):
                 self._set_rate(number - 1 + n / len(batches))
                 total += self._step(batch)
@@ -119,6 +123,17 @@ class Trainer:
                 for p in group["params"]:
                     name = next(n for n, own in self.named.items() if own is p)
                     optimizer.state[p] = _state_of(arrays, name, p, optimizer)
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """So many threads of PyTorch: with a small batch, to wake a second one takes what it saves."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if count is None else count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
