@@ -60,17 +60,19 @@ class _Recurrence(torch.autograd.Function):
         hidden = u.shape[2]
         gates = gates.clone()
         c, h = (gates.new_empty(ways, count, hidden) for _ in range(2))
-        each = zip(*(torch.split(x, steps, 1) for x in (gates, c, h)), strict=True)
-        turned = u.transpose(1, 2)
+        i_f = gates[:, :, : 2 * hidden]
+        each = _by_step(steps, gates[0], gates[1], i_f, *torch.split(gates, hidden, 2), c, h)
+        u_there, u_back = u.transpose(1, 2).contiguous()
         c_before = h_before = None
-        for now, c_now, h_now in each:
+        for there, back, i_f, i, f, g, o, c_now, h_now in each:
             if h_before is not None:
-                now.baddbmm_(h_before[:, : now.shape[1]], turned)
-            i_f, g, o = torch.split(now, [2 * hidden, hidden, hidden], 2)
-            i, f = i_f.sigmoid_().chunk(2, 2)
+                h_there, h_back = h_before[:, : len(there)]
+                there.addmm_(h_there, u_there)
+                back.addmm_(h_back, u_back)
+            i_f.sigmoid_()
             torch.mul(i, g.tanh_(), out=c_now)
             if c_before is not None:
-                c_now.addcmul_(f, c_before[:, : now.shape[1]])
+                c_now.addcmul_(f, c_before[:, : len(there)])
             torch.tanh(c_now, out=h_now)
             h_now.mul_(o.sigmoid_())
             c_before, h_before = c_now, h_now
@@ -85,17 +87,16 @@ class _Recurrence(torch.autograd.Function):
         steps, hidden = ctx.steps, u.shape[2]
         d_gates, by_c, f = _slopes(gates, c, steps, hidden)
         d_h = d_h.clone()
-        first, last = d_gates[:, :, :3], d_gates[:, :, 3]
-        parts = (d_gates.flatten(2), first, last, d_h, by_c, f)
-        each = zip(*(reversed(torch.split(x, steps, 1)) for x in parts), strict=True)
+        ways = _by_step(steps, d_gates.flatten(2), *d_gates.unbind(2), d_h, by_c, f)
         dc_after = dh_after = None
-        for d_now, d_ifg, d_o, dh, slope, f_now in each:
+        for d_now, d_i, d_f, d_g, d_o, dh, slope, f_now in reversed(ways):
             if dh_after is not None:
                 dh[:, : dh_after.shape[1]].add_(dh_after)
             dc = dh * slope
             if dc_after is not None:
                 dc[:, : dc_after.shape[1]].add_(dc_after)
-            d_ifg.mul_(dc.unsqueeze(2))
+            for d in (d_i, d_f, d_g):
+                d.mul_(dc)
             d_o.mul_(dh)
             dh_after = torch.bmm(d_now, u)
             dc_after = dc.mul_(f_now)
@@ -118,6 +119,11 @@ def _slopes(
     torch.mul(i, 1 - g * g, out=found[:, :, 2])
     torch.mul(tanh, o - o * o, out=found[:, :, 3])
     return found, o * (1 - tanh * tanh), f
+
+
+def _by_step(steps: list[int], *tensors: Tensor) -> list[tuple[Tensor, ...]]:
+    """The parts of all tensors that belong to each step; tokens are the axis before the last."""
+    return list(zip(*(torch.split(x, steps, -2) for x in tensors), strict=True))
 
 
 def _before(x: Tensor, steps: list[int]) -> Tensor:
