@@ -44,5 +44,5 @@ def load(
     if contents.kind == "neural-tagger":
         from trellis.nn import tagger_files  # needs PyTorch
 
-        return tagger_files.from_contents(contents)
+        return tagger_files.from_contents(contents, features=features)
     return sequence_files.from_contents(contents, features, edge_features)

@@ -80,6 +80,18 @@ def test_functions_cannot_be_kept(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def endings(sequence):
+    return [[f"end={word[-1]}", "bias"] for word in sequence]
+
+
+def test_features_that_a_function_makes_are_given_again(tmp_path):
+    tagger, path = fitted(features=endings), tmp_path / "model.trellis"
+    tagger.save(path)
+    assert trellis.load(path, features=endings).predict(X) == tagger.predict(X)
+    with pytest.raises(InputError, match="features=function"):
+        trellis.load(path).predict(X)
+
+
 def changed(path, meta=None, tensors=None, without=()):
     """The same file with other contents, and a right checksum."""
     contents = native.read(path)

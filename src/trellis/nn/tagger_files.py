@@ -5,6 +5,7 @@ that a file merely declares are never allocated.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -75,11 +76,16 @@ def load(path: str | os.PathLike[str], device: Any = "cpu") -> NeuralTagger:
     return from_contents(native.read(path, kind=KIND), device)
 
 
-def from_contents(contents: Contents, device: Any = "cpu") -> NeuralTagger:
-    """The tagger, once all parts of the file are known to fit."""
+def from_contents(
+    contents: Contents, device: Any = "cpu", features: Callable[[Any], Any] | None = None
+) -> NeuralTagger:
+    """The tagger, once all parts of the file are known to fit.
+
+    ``features`` is the function that its linear part was trained with, if it was.
+    """
     where, path = choose_device(device), contents.tensors.path
     try:
-        return _build(contents, where)
+        return _build(contents, where, features)
     except FormatError as error:
         text = str(error)
         raise error if text.startswith(str(path)) else FormatError(f"{path}: {text}") from None
@@ -89,7 +95,7 @@ def from_contents(contents: Contents, device: Any = "cpu") -> NeuralTagger:
         raise FormatError(f"{path}: no network has such sizes: {error}") from None
 
 
-def _build(contents: Contents, device: torch.device) -> NeuralTagger:
+def _build(contents: Contents, device: torch.device, features: Any) -> NeuralTagger:
     meta, tensors = contents.meta, contents.tensors
     tagger = NeuralTagger(**_checked_parameters(meta["parameters"]))
     check_settings(tagger)
@@ -99,7 +105,7 @@ def _build(contents: Contents, device: torch.device) -> NeuralTagger:
     tagger.classes_ = as_array(tuple(sequence_files.stored_labels(classes)))
     tagger.columns_ = int(meta["columns"])
     tagger.history_ = [Progress(*entry) for entry in meta["history"]]
-    tagger.linear_ = _linear(contents) if "linear" in meta else None
+    tagger.linear_ = _linear(contents, features) if "linear" in meta else None
     tagger.features = None if tagger.linear_ is None else "crf"
     dim = None if meta["table_dim"] is None else as_integer(meta["table_dim"], "table_dim")
     own = (dim, [_strings(contents, n) for n in range(int(meta["vocabularies"]))])
@@ -115,12 +121,12 @@ def _build(contents: Contents, device: torch.device) -> NeuralTagger:
     return tagger
 
 
-def _linear(contents: Contents) -> CRF:
+def _linear(contents: Contents, features: Any) -> CRF:
     """The linear part, which is kept as a file of its own would be."""
     path, tensors = contents.tensors.path, contents.tensors
     own = {n.removeprefix(_LINEAR): a for n, a in tensors.items() if n.startswith(_LINEAR)}
     parts = Contents("crf", contents.meta["linear"], Tensors(path, own), contents.version)
-    model: CRF = sequence_files.from_contents(parts)
+    model: CRF = sequence_files.from_contents(parts, features)
     if not set(model.classes_.tolist()) <= set(contents.meta["classes"]):
         raise InputError("the linear part has labels of its own")
     return model
