@@ -14,7 +14,6 @@ from trellis.errors import InputError
 from trellis.features import Window
 from trellis.models.checkpoint import Checkpoint
 from trellis.nn.tagger_data import Epoch
-from trellis.nn.tagger_linear import fit_linear, linear_model, linear_scores
 
 COLOURS = ["red", "blue", "Green", "black"]
 THINGS = ["cat", "dog", "Tree", "house", "car"]
@@ -194,36 +193,44 @@ def test_vectors_begin_the_table(tmp_path):
     np.testing.assert_array_equal(found, vectors["unseen"])  # no batch has it
 
 
-def test_hybrid_begins_as_the_linear_model():
+@pytest.mark.parametrize("head", ["crf", "softmax"])
+def test_hybrid_is_the_product_of_both(head):
+    X, y = corpus(15)
+    tagger = small(features=Window(columns=()), epochs=2, head=head).fit(X, y)
+    alone = small(epochs=2, head=head).fit(X, y)
+    linear = trellis.CRF(Window(columns=()), l2=0.3, max_iter=100).fit(X, y)
+    tagger.alpha_ = 0.7
+    x = ["the", "red", "Unseen"]
+    (both,) = tagger.predict_kbest([x], 27)
+    (one,), (other,) = alone.predict_kbest([x], 27), linear.predict_kbest([x], 27)
+    p = {tuple(k.labels): k.probability for k in one}
+    q = {tuple(k.labels): k.probability for k in other}
+    product = {labels: p[labels] * q[labels] ** 0.7 for labels in p}
+    total = sum(product.values())
+    for labels, probability in both:
+        assert probability == pytest.approx(product[tuple(labels)] / total, rel=1e-4, abs=1e-9)
+
+
+def test_weight_of_the_linear_part_is_the_best_on_the_development_set():
     X, y = corpus()
-    tagger = small(features=Window(columns=()), epochs=1, learning_rate=0.0).fit(X, y)
-    others = corpus(20, seed=1)[0]
-    assert tagger.predict(others) == tagger.linear_.predict(others)
-    marginals = zip(
-        tagger.predict_marginals(others), tagger.linear_.predict_marginals(others), strict=True
-    )
-    for a, b in marginals:
-        np.testing.assert_allclose(a, b, atol=1e-5)
+    dev = corpus(20, seed=3)
+    tagger = small(features="crf", epochs=1).fit(X, y, dev=dev)
+    scores = {}
+    for alpha in (0.25, 0.5, 1.0, 2.0, 4.0, tagger.alpha_):
+        found = clone(tagger).set_params(features=None)
+        found.__dict__ |= {**tagger.__dict__, "alpha_": alpha}
+        scores[alpha] = trellis.metrics.span_f1(dev[1], found.predict(dev[0]))
+    assert scores[tagger.alpha_] == max(scores.values())
+    assert small(features="crf", epochs=1).fit(X, y).alpha_ == 1.0
 
 
-def test_training_data_are_scored_by_models_that_have_not_seen_them():
-    X = [["a"], ["b"], ["a"], ["b"], ["c"]] * 2
-    y = [["x"], ["y"], ["x"], ["y"], ["x"]] * 2
-    odd = ["once"]  # no other sequence has it
-    model = linear_model("crf", 1)
-    scores = fit_linear(model, [odd, *X], [["y"], *y], ["x", "y"])
-    assert scores.shape == (11, 2)
-    assert (scores.max(axis=1) == 0).all()
-    seen = linear_scores(model, [odd], ["x", "y"])[0]
-    assert seen[1] > seen[0]
-    assert scores[0, 1] - scores[0, 0] < seen[1] - seen[0]
-
-
-def test_a_label_that_a_fold_lacks_is_as_bad_as_the_worst():
-    X, y = [["a"], ["b"], ["c"], ["a"], ["b"]], [["x"], ["y"], ["z"], ["x"], ["y"]]
-    scores = fit_linear(linear_model(trellis.CRF(l2=0.1), 1), X, y, ["x", "y", "z"])
-    assert np.isfinite(scores).all()
-    assert scores[2, 2] == scores[2, :2].min()  # the model that scores it has seen no z
+def test_features_of_transitions_and_other_heads_are_refused():
+    X, y = corpus(5)
+    edges = trellis.CRF(lambda x: [["a"] for _ in x], edge_features=lambda x: [["e"] for _ in x])
+    with pytest.raises(InputError, match="features of transitions"):
+        small(features=edges, epochs=1).fit(X, y).predict(X)
+    with pytest.raises(InputError, match="memm"):
+        small(features="crf", head="memm").fit(X, y)
 
 
 def test_empty_sequences_are_labelled_with_nothing():

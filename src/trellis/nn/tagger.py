@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from torch import Tensor
 
 from trellis import metrics
 from trellis.data import tags
@@ -21,7 +20,6 @@ from trellis.models.crf import CRF
 from trellis.models.decoding import Chains, Decoding, as_array, check_not_empty, checked
 from trellis.models.labels import Label, constraints_for, encode
 from trellis.models.memm import by_step
-from trellis.nn.crf import CRF as Layer  # noqa: N811
 from trellis.nn.heads import MEMM
 from trellis.nn.tagger_build import (
     build_network,
@@ -31,7 +29,7 @@ from trellis.nn.tagger_build import (
     choose_device,
 )
 from trellis.nn.tagger_data import Corpus, Epoch, bucketed, make_corpus, words_of
-from trellis.nn.tagger_linear import fit_linear, linear_model, linear_scores
+from trellis.nn.tagger_linear import WEIGHTS, check_linear, linear_model, linear_scores
 from trellis.nn.tagger_network import Network
 from trellis.nn.tagger_run import Run, fingerprint_of
 from trellis.nn.tagger_training import Progress, Trainer
@@ -81,10 +79,10 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         With head="crf": a tagging scheme ("BIO", …) or pairs of labels that must not follow each
         other.
     features
-        "crf" adds α · w · φ(x, t, y), the scores of a `trellis.CRF`, to the emissions: a hybrid
-        that begins as the linear model and learns what that lacks. A `Window`, a `Spec`, a function
-        or a `CRF` says which features, and how it is fitted. Six CRFs are fitted before the first
-        epoch: see `trellis.nn.tagger_linear`.
+        "crf" adds α · w · φ(x, t, y) and α · A(y', y), the scores of a `trellis.CRF` that is fitted
+        on the same data: a hybrid of network and sparse features. α is chosen on the development
+        set, and is 1 without one. A `Window`, a `Spec`, a function or a `CRF` says which features,
+        and how they are fitted.
     dropout, word_dropout
         Share of the numbers that a sequence loses before and after the encoder (the same ones in
         all its steps), and a in the chance a / (a + n) that a word which occurs n times is taken
@@ -111,6 +109,8 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
     network_: Network
     linear_: CRF | None
     """The model of sparse features that has a part in the scores."""
+    alpha_: float
+    """The weight of its scores."""
     history_: list[Progress]
     columns_: int
     """How many columns a token has; 1 for a ``str``."""
@@ -219,7 +219,10 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         limits = constraints_for(self.constraints, known.classes)
         if limits is not None:
             limits.check(known, lengths)
-        self.linear_ = linear_model(self.features, self.n_jobs)
+        self.linear_, self.alpha_ = linear_model(self.features, self.head, self.n_jobs), WEIGHTS[0]
+        if self.linear_ is not None:
+            self.linear_.fit(X, y)
+            check_linear(self.linear_)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
@@ -229,32 +232,20 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
             self.network_ = self._build(encoder, device)
             corpus = make_corpus(words, lengths, encoder, device)
             corpus.tags = known.label.astype(np.int64)
-            corpus.linear = self._fit_linear(X, y, device)
             if known.allowed is not None:
                 corpus.allowed = torch.from_numpy(known.allowed).to(device)
-            run = Run(Trainer(self.network_, corpus, self, seed), self._dev_score(dev))
+            score = self._dev_score(dev)
+            run = Run(Trainer(self.network_, corpus, self, seed), score)
             self._take_up(run, checkpoint)
             run.to_end(callback, checkpoint)
+            if score is not None and self.linear_ is not None:
+                self.alpha_ = max(WEIGHTS, key=score)
         self.history_ = run.progress
 
     def _build(self, encoder: Any, device: torch.device) -> Network:
         labels = self.classes_.tolist()
-        network = build_network(self, encoder, labels, self.linear_ is not None)
+        network = build_network(self, encoder, labels)
         return network.to(device).eval()
-
-    def _fit_linear(self, X: Any, y: Any, device: torch.device) -> Tensor | None:
-        """Fit the linear part and begin with its transitions; its scores of the training data."""
-        if self.linear_ is None:
-            return None
-        scores = fit_linear(self.linear_, X, y, self.classes_.tolist())
-        head = self.network_.head
-        if isinstance(head, Layer):
-            matrix = torch.as_tensor(self.linear_.transition_scores(), dtype=torch.float32)
-            with torch.no_grad():
-                head.transitions.copy_(matrix)
-                head.start_transitions.zero_()
-                head.end_transitions.zero_()
-        return torch.from_numpy(scores).to(device)
 
     def _take_up(self, run: Run, checkpoint: Checkpoint | None) -> None:
         if checkpoint is None:
@@ -267,12 +258,14 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
             with checkpoint.naming():
                 run.restore(saved.arrays, saved.since_best)
 
-    def _dev_score(self, dev: Any) -> Callable[[], float] | None:
+    def _dev_score(self, dev: Any) -> Callable[..., float] | None:
+        """A function that scores the development set; of a hybrid, with any weight α."""
         if dev is None:
             return None
         full = [(x, list(own)) for x, own in zip(*dev, strict=True) if len(own)]
         X, y = [x for x, _ in full], [own for _, own in full]
         corpus = self._corpus(X)
+        linear = None if self.linear_ is None else linear_scores(self.linear_, X)
         labels = [str(label) for label in self.classes_]
         scheme = tags.detect(labels, otherwise="plain")
         name = self.scoring or ("accuracy" if scheme == "plain" else "span_f1")
@@ -280,8 +273,8 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         metric = getattr(metrics, name)
         true = [[str(label) for label in own] for own in y]
 
-        def score() -> float:
-            found = self._best_paths(corpus)
+        def score(alpha: float = WEIGHTS[0]) -> float:
+            found = self._best_paths(corpus, linear, alpha)
             return float(metric(true, [[str(v) for v in own] for own in found], **options))
 
         return score
@@ -306,9 +299,12 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         return found
 
     def transition_scores(self) -> NDArray[np.float64]:
-        """A(y', y) of the head, (labels, labels); zeros for a softmax."""
+        """A(y', y), (labels, labels); zeros for a softmax."""
         self._fitted()
-        return self._head_scores()[0]
+        matrix = self._head_scores()[0]
+        if self.linear_ is None:
+            return matrix
+        return matrix + self.alpha_ * self.linear_.transition_scores()
 
     def _fitted(self) -> None:
         if not hasattr(self, "network_"):
@@ -316,11 +312,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
 
     def _corpus(self, X: Any) -> Corpus:
         words, lengths = words_of(X, self.column)
-        corpus = make_corpus(words, lengths, self.network_.words, self.network_.device)
-        if self.linear_ is not None:
-            scores = linear_scores(self.linear_, X, self.classes_.tolist())
-            corpus.linear = torch.from_numpy(scores).to(corpus.device)
-        return corpus
+        return make_corpus(words, lengths, self.network_.words, self.network_.device)
 
     @torch.no_grad()
     def _emissions(self, corpus: Corpus) -> list[NDArray[np.float64]]:
@@ -347,16 +339,26 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         return matrix, start, end
 
     def _chains(self, X: Any) -> Chains:
-        return self._scored(self._corpus(X))
+        linear = None if self.linear_ is None else linear_scores(self.linear_, X)
+        return self._scored(self._corpus(X), linear, self.alpha_)
 
-    def _scored(self, corpus: Corpus) -> Chains:
-        chains = Chains(self._emissions(corpus), *self._head_scores())
+    def _scored(self, corpus: Corpus, linear: Any, alpha: float) -> Chains:
+        """Scores of the network, and alpha times those of the linear model."""
+        unary = self._emissions(corpus)
+        matrix, start, end = self._head_scores()
+        if linear is not None:
+            unary = [own + alpha * other for own, other in zip(unary, linear[0], strict=True)]
+            matrix = matrix + alpha * linear[1]
+        chains = Chains(unary, matrix, start, end)
         return by_step(chains) if isinstance(self.network_.head, MEMM) else chains
 
-    def _best_paths(self, corpus: Corpus) -> list[list[Label]]:
+    def _best_paths(
+        self, corpus: Corpus, linear: Any = None, alpha: float = 1.0
+    ) -> list[list[Label]]:
         """The best labels of sequences, none of them empty."""
         if self.network_.own_head:
-            paths: Any = chain.viterbi(*self._scored(corpus), n_jobs=self.n_jobs).labels
+            chains = self._scored(corpus, linear, alpha)
+            paths: Any = chain.viterbi(*chains, n_jobs=self.n_jobs).labels
         else:
             paths = self._decoded(corpus)
         return [self.classes_[np.asarray(path)].tolist() for path in paths]

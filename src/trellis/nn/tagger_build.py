@@ -121,11 +121,11 @@ def build_words(
     return ConcatWords(*made)
 
 
-def build_network(tagger: Any, words: WordEncoder, labels: list[Any], linear: bool) -> Network:
-    """The whole network for these labels, with or without scores of a linear model."""
+def build_network(tagger: Any, words: WordEncoder, labels: list[Any]) -> Network:
+    """The whole network for these labels."""
     encoder = ENCODERS[tagger.encoder](words.dim, tagger.hidden, tagger.layers, tagger.dropout)
     head = make_head(tagger.head, labels, tagger.constraints)
-    return Network(words, encoder, head, len(labels), tagger.dropout, linear)
+    return Network(words, encoder, head, len(labels), tagger.dropout)
 
 
 def check_watch(dev: Any, callback: Any, checkpoint: Any) -> None:

@@ -71,8 +71,6 @@ class Corpus:
     tags: Integers | None = None
     allowed: Tensor | None = None
     """(tokens, labels) which labels a token may have, if some are not known."""
-    linear: Tensor | None = None
-    """(tokens, labels) what a linear model says of them."""
 
     @property
     def tokens(self) -> int:
@@ -127,8 +125,6 @@ class Batch(NamedTuple):
     """(B,)."""
     tags: Tensor | None
     """(B, T), or (B, T, labels) of those that each token may have."""
-    linear: Tensor | None
-    """(N, labels)."""
     sequences: Integers
     """Which sequences they are, longest first."""
 
@@ -179,9 +175,9 @@ class Epoch:
         place = row * len(steps) + np.broadcast_to(steps, inside.shape)[inside]
         unique, word = self._forms(corpus.form[token])
         arrays = [word, place, row, unique, lengths]
-        if corpus.allowed is not None or corpus.linear is not None:
+        if corpus.allowed is not None:
             arrays.append(token)
-        if corpus.tags is not None and corpus.allowed is None:
+        elif corpus.tags is not None:
             tags = np.zeros(inside.size, np.int64)
             tags[place] = corpus.tags[token]
             arrays.append(tags)
@@ -195,19 +191,15 @@ class Epoch:
             table.index_select(0, unique)[:, :columns]
             for table, columns in zip(corpus.rows, part.columns, strict=True)
         )
-        token: Any = None
-        if corpus.allowed is not None or corpus.linear is not None:
-            token = others.pop(0)
-        linear = None if corpus.linear is None else corpus.linear.index_select(0, token)
         tags = None
         if corpus.allowed is not None:
             shape = (len(lengths), len(part.sizes), corpus.allowed.shape[1])
             tags = torch.ones(shape, dtype=torch.bool, device=corpus.device).view(-1, shape[2])
-            tags = tags.index_copy_(0, place, corpus.allowed.index_select(0, token)).view(shape)
+            tags = tags.index_copy_(0, place, corpus.allowed.index_select(0, others[0])).view(shape)
         elif corpus.tags is not None:
-            tags = others.pop(0).view(len(lengths), -1)
+            tags = others[0].view(len(lengths), -1)
         sizes = torch.from_numpy(part.sizes)
-        return Batch(rows, word, place, row, sizes, lengths, tags, linear, part.sequences)
+        return Batch(rows, word, place, row, sizes, lengths, tags, part.sequences)
 
 
 class _Part(NamedTuple):

@@ -23,6 +23,7 @@ from trellis.nn.tagger_build import build_words, check_settings, choose_device
 from trellis.nn.tagger_network import Network
 from trellis.nn.tagger_training import Progress, load_state
 from trellis.nn.words_tables import WordEmbedding
+from trellis.optim.result import number_at_least
 
 __all__ = ["KIND", "from_contents", "load", "save"]
 
@@ -53,6 +54,7 @@ def save(tagger: NeuralTagger, path: str | os.PathLike[str]) -> None:
     for n, strings in enumerate(vocabularies):
         tensors[f"words.{n}.bytes"], tensors[f"words.{n}.ends"] = native.pack_strings(strings)
     if tagger.linear_ is not None:
+        meta["alpha"] = tagger.alpha_
         meta["linear"], arrays = sequence_files.chain_parts(tagger.linear_, "crf")
         tensors |= {_LINEAR + name: array for name, array in arrays.items()}
     native.write(path, KIND, meta, tensors)
@@ -107,6 +109,7 @@ def _build(contents: Contents, device: torch.device, features: Any) -> NeuralTag
     tagger.history_ = [Progress(*entry) for entry in meta["history"]]
     tagger.linear_ = _linear(contents, features) if "linear" in meta else None
     tagger.features = None if tagger.linear_ is None else "crf"
+    tagger.alpha_ = number_at_least(meta.get("alpha", 1.0), 0.0, "alpha")
     dim = None if meta["table_dim"] is None else as_integer(meta["table_dim"], "table_dim")
     own = (dim, [_strings(contents, n) for n in range(int(meta["vocabularies"]))])
     with torch.device("meta"):
@@ -127,8 +130,8 @@ def _linear(contents: Contents, features: Any) -> CRF:
     own = {n.removeprefix(_LINEAR): a for n, a in tensors.items() if n.startswith(_LINEAR)}
     parts = Contents("crf", contents.meta["linear"], Tensors(path, own), contents.version)
     model: CRF = sequence_files.from_contents(parts, features)
-    if not set(model.classes_.tolist()) <= set(contents.meta["classes"]):
-        raise InputError("the linear part has labels of its own")
+    if model.classes_.tolist() != contents.meta["classes"] or model.features_.has_edges:
+        raise InputError("the linear part has other labels, or features of transitions")
     return model
 
 

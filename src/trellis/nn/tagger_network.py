@@ -18,7 +18,6 @@ __all__ = ["ENCODERS", "HEADS", "Network", "make_head"]
 
 ENCODERS = {"lstm": RecurrentEncoder, "cnn": ConvEncoder}
 HEADS = ("crf", "softmax", "memm")
-LINEAR_DROPOUT = 0.0
 
 
 class Network(nn.Module):
@@ -35,17 +34,11 @@ class Network(nn.Module):
         head: Any,
         labels: int,
         dropout: float = 0.0,
-        linear: bool = False,
     ) -> None:
         super().__init__()
         self.words, self.encoder, self.head = words, encoder, head
         self.output = nn.Linear(encoder.dim, labels)
         self.dropout = dropout
-        self.scale: nn.Parameter | None = None
-        if linear:
-            self.scale = nn.Parameter(torch.ones(labels))
-            nn.init.zeros_(self.output.weight)  # what is learned is what the linear part lacks
-            nn.init.zeros_(self.output.bias)
         self.own_head = isinstance(head, CRF | Softmax | MEMM)
 
     @property
@@ -60,8 +53,6 @@ class Network(nn.Module):
         x = self.words(*batch.rows).index_select(0, batch.word)
         h = self.encoder(self._dropped(x, batch), batch)
         e = self.output(self._dropped(h, batch))
-        if self.scale is not None and batch.linear is not None:
-            e = e + self.scale * self._sometimes(batch.linear, batch)
         e = e.float()
         grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy_(0, batch.place, e)
         return grid.view(*shape, e.shape[1])
@@ -75,13 +66,6 @@ class Network(nn.Module):
         steps = torch.arange(emissions.shape[1], device=emissions.device)
         value: Tensor = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
         return value
-
-    def _sometimes(self, linear: Tensor, batch: Batch) -> Tensor:
-        """In training some sequences have to do without the linear part."""
-        if not self.training or LINEAR_DROPOUT == 0:
-            return linear
-        kept = linear.new_empty(len(batch.lengths), 1).bernoulli_(1 - LINEAR_DROPOUT)
-        return linear * kept.index_select(0, batch.row)
 
     def _dropped(self, x: Tensor, batch: Batch) -> Tensor:
         """Variational dropout: all tokens of a sequence lose the same numbers."""
