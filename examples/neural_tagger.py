@@ -3,7 +3,7 @@
     linear CRF   p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)    features of the words
     softmax      p(y | x) = Πₜ exp(eₜ(yₜ)) / Zₜ                    scores of a network, step by step
     crf          p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z(x)    a choice of the whole
-    hybrid       the crf with eₜ(y) + w · φ(x, t, y)              network and features together
+    hybrid       p(y | x) ∝ p_crf(y | x) p_linear(y | x)^α        their product, α by the dev part
 
 Words alone, with a convolution over their characters (+chars), with vectors that FastText learned
 from text without labels (+vectors). The epoch is chosen on the development part, the figures are of

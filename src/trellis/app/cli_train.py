@@ -92,7 +92,7 @@ def train(
     layers: Annotated[int | None, _network("How many of them.")] = None,
     head: Annotated[str | None, _network("crf, softmax or memm.")] = None,
     hybrid: Annotated[
-        bool, _network("Add the weights of --features to what the network says.", "--hybrid")
+        bool, _network("A linear CRF of --features beside the network.", "--hybrid")
     ] = False,
     dropout: Annotated[float | None, _network("Share of inputs left out in training.")] = None,
     optimizer: Annotated[str | None, _network("adamw or sgd.")] = None,
