@@ -57,6 +57,7 @@ bench: $(VENV)/bench/installed  ## measure against the peers (minutes; a quiet m
 	$(VENV)/bench/bin/python benchmarks/crf_train.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/crf_tag.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/ctc.py $(ARGS)
+	$(VENV)/bench/bin/python benchmarks/neural.py $(ARGS)
 	$(VENV)/bench/bin/python benchmarks/graph.py $(ARGS)
 
 compat:  ## other libraries' own tests, and programs built on them, over our faces (minutes)

@@ -21,10 +21,10 @@ ROOMS = {
     "plots": 6,
     "models": 7,
     "embeddings": 7,
-    "loading": 8,
     "nn": 8,
-    "compat": 9,
-    "app": 10,
+    "loading": 9,
+    "compat": 10,
+    "app": 11,
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -39,6 +39,7 @@ _NAMES = {
     "HMM": "models.hmm",
     "LogisticRegression": "models.logistic",
     "MEMM": "models.memm",
+    "NeuralTagger": "nn.tagger",
     "SoftmaxRegression": "models.softmax",
     "TextClassifier": "embeddings.classifier",
     "Vectors": "embeddings.vectors",

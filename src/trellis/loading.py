@@ -22,8 +22,9 @@ def load(
 ) -> Any:
     """The model that a file holds; FormatError if the file is damaged or of another kind.
 
-    ``.trellis`` files give models and `Vectors`, fastText's ``.bin`` and ``.ftz`` give a `FastText`
-    or a `TextClassifier`, models of CRFsuite, CRF++ (as text) and Wapiti give a `CRF`. ``features``
+    ``.trellis`` files give models and `Vectors` (a `NeuralTagger` is put on the CPU), fastText's
+    ``.bin`` and ``.ftz`` give a `FastText` or a `TextClassifier`, models of CRFsuite, CRF++ (as
+    text) and Wapiti give a `CRF`. ``features``
     and ``edge_features`` are the functions that a sequence model was trained with, if it was: a
     file cannot hold them. ``encoding`` is that of names in the models of other programs.
     """
@@ -40,4 +41,8 @@ def load(
         return Vectors(words, matrix, unseen=unseen)
     if contents.kind in model_files.KINDS:
         return model_files.from_contents(contents)
+    if contents.kind == "neural-tagger":
+        from trellis.nn import tagger_files  # needs PyTorch
+
+        return tagger_files.from_contents(contents, features=features)
     return sequence_files.from_contents(contents, features, edge_features)

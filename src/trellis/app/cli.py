@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 import trellis
-from trellis.app import cli_words
+from trellis.app import cli_train, cli_words
 from trellis.app.cli_ctc import ctc
-from trellis.app.options import Jobs, Json, Quiet
+from trellis.app.options import Columns, Format, Jobs, Json, Label, Quiet, layout_of
 from trellis.errors import TrellisError
 
 __all__ = ["app", "main"]
@@ -34,23 +34,6 @@ app = typer.Typer(
 app.add_typer(ctc)
 
 Model = Annotated[Path, typer.Argument(help="A model that `trellis train` made.", metavar="MODEL")]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        help="conll, conllu, jsonl, markup, text or tokens; by default what the name or the first "
-        "line says.",
-    ),
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(help="Columns of conll files that make a token, from 0: 0,1.", metavar="LIST"),
-]
-Label = Annotated[
-    str | None,
-    typer.Option(
-        "--label", help="Column of the label: a number in conll (-1), a name in conllu (upos)."
-    ),
-]
 
 
 def _version(asked: bool) -> None:
@@ -68,112 +51,7 @@ def _main(
     pass
 
 
-@app.command()
-def train(
-    files: Annotated[list[Path], typer.Argument(help="Training data.", metavar="FILE")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path(
-        "model.trellis"
-    ),
-    dev: Annotated[Path | None, typer.Option(help="Development data, scored as it goes.")] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", "-m", help="crf, memm, hmm, sgd, perceptron, passive-aggressive, arow."
-        ),
-    ] = "crf",
-    format: Format = None,
-    columns: Columns = None,
-    label: Label = None,
-    template: Annotated[
-        Path | None, typer.Option(help="Features by a CRF++ template or Wapiti pattern file.")
-    ] = None,
-    features: Annotated[
-        str, typer.Option(help="auto, words, chunking, chunking-rich, ner, pos.")
-    ] = "auto",
-    gazetteer: Annotated[
-        list[str] | None,
-        typer.Option(help="A list of phrases, one a line; may be repeated.", metavar="NAME=FILE"),
-    ] = None,
-    l1: Annotated[float | None, typer.Option(help="Strength of the L1 penalty (0).")] = None,
-    l2: Annotated[float | None, typer.Option(help="Strength of the L2 penalty (1).")] = None,
-    tune: Annotated[
-        int, typer.Option(help="Try N pairs of l1 and l2 by cross-validation.", metavar="N")
-    ] = 0,
-    solver: Annotated[
-        str | None,
-        typer.Option(help="lbfgs, gradient, sgd, perceptron, passive-aggressive, arow."),
-    ] = None,
-    max_iter: Annotated[int | None, typer.Option(help="Most iterations.")] = None,
-    min_count: Annotated[
-        float | None, typer.Option(help="Drop features that occur less often with a label.")
-    ] = None,
-    states: Annotated[str | None, typer.Option(help="Weights of what was seen, or all.")] = None,
-    transitions: Annotated[str | None, typer.Option(help="seen, all or none.")] = None,
-    constraints: Annotated[
-        str | None,
-        typer.Option(help="Forbid what a tagging scheme forbids: auto, BIO, BILOU, BIOES ..."),
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option(help="Stop after so many scores on --dev without a better one.")
-    ] = None,
-    dev_every: Annotated[int, typer.Option(help="Iterations from one score to the next.")] = 5,
-    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
-    checkpoint_every: Annotated[
-        int | None,
-        typer.Option(
-            help="Save the state every N iterations; by default as often as takes 5 % of the time.",
-            metavar="N",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last saved state, if there is one.")
-    ] = False,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
-) -> None:
-    """Learn a model from files with labels.
-
-    **Examples**
-
-    `trellis train train.conll --dev dev.conll -o model.trellis`
-
-    `trellis train train.md --constraints auto --tune 8`
-
-    `trellis train train.conll --template crfpp.template --model perceptron`
-
-    `trellis train big.conll -o big.trellis --resume` (after it was stopped: ends in the same bits)
-    """
-    from trellis.app.train import Job, run
-
-    run(
-        Job(
-            files,
-            output,
-            dev=dev,
-            model=model,
-            format=format,
-            layout=_layout(columns, label),
-            template=template,
-            features=features,
-            gazetteers=_gazetteers(gazetteer or []),
-            l1=l1,
-            l2=l2,
-            solver=solver,
-            max_iter=max_iter,
-            min_count=min_count,
-            states=states,
-            transitions=transitions,
-            constraints=constraints,
-            patience=patience,
-            dev_every=dev_every,
-            jobs=jobs,
-            seed=seed,
-            tune=tune,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-            quiet=quiet,
-        )
-    )
+cli_train.register(app)
 
 
 @app.command()
@@ -219,7 +97,7 @@ def tag(
         model,
         files or [],
         format=format,
-        layout=_layout(columns, None),
+        layout=layout_of(columns, None),
         output=output,
         target=target,
         marginals=marginals,
@@ -255,7 +133,7 @@ def evaluate(
         model,
         data,
         format=format,
-        layout=_layout(columns, label),
+        layout=layout_of(columns, label),
         confusions=confusions,
         worst=worst,
         jobs=jobs,
@@ -309,7 +187,7 @@ def report(
         data,
         output,
         format=format,
-        layout=_layout(columns, label),
+        layout=layout_of(columns, label),
         jobs=jobs,
         quiet=quiet,
     )
@@ -351,7 +229,7 @@ def convert(
         source_format=source_format,
         target_format=target_format,
         scheme=scheme,
-        layout=_layout(columns, label),
+        layout=layout_of(columns, label),
         quiet=quiet,
     )
 
@@ -374,27 +252,6 @@ def demo(
     from trellis.app.demo import run
 
     run(output)
-
-
-def _layout(columns: str | None, label: str | None) -> Any:
-    from trellis.data.corpus import Layout
-
-    if columns is None:
-        return Layout(None, label)
-    try:
-        return Layout(tuple(int(n) for n in columns.split(",")), label)
-    except ValueError:
-        raise typer.BadParameter(f"--columns takes numbers such as 0,1, not {columns!r}") from None
-
-
-def _gazetteers(given: list[str]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for entry in given:
-        name, equals, path = entry.partition("=")
-        if not (name and equals and path):
-            raise typer.BadParameter(f"--gazetteer takes NAME=FILE, not {entry!r}")
-        found[name] = Path(path)
-    return found
 
 
 def main() -> None:

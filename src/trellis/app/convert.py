@@ -51,10 +51,13 @@ def run(
 
 
 def _convert_model(source: Path, target: Path, kind: str, quiet: bool) -> None:
-    from trellis.models.files import load, save
+    from trellis.app.models import count_weights, open_model
     from trellis.models.foreign import save_crfsuite
 
-    model = load(source)
-    (save_crfsuite if kind == "crfsuite" else save)(model, target)
-    labels, weights = len(model.classes_), getattr(model, "coef_", ())
-    say(f"{target}: {labels:,} labels, {len(weights):,} weights", quiet=quiet)
+    model = open_model(source)
+    if kind == "crfsuite":
+        save_crfsuite(model, target)
+    else:
+        model.save(target)
+    labels, weights = len(model.classes_), count_weights(model) or 0
+    say(f"{target}: {labels:,} labels, {weights:,} weights", quiet=quiet)

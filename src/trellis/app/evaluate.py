@@ -8,11 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis import metrics
-from trellis.app.tag import columns_of, spans_of
+from trellis.app.models import columns_of, open_model
+from trellis.app.tag import spans_of
 from trellis.app.terminal import show, show_json
 from trellis.data import corpus, tags
 from trellis.errors import FormatError
-from trellis.models.files import load
 
 __all__ = ["read_for", "run"]
 
@@ -29,8 +29,7 @@ def run(
     as_json: bool = False,
 ) -> None:
     """Print scores, confusions and the sentences that the model is most wrong about."""
-    found = load(model)
-    found.n_jobs = jobs
+    found = open_model(model, jobs)
     X, y = read_for(found, model, data, format, layout)
     predicted = found.predict(X)
     scheme = tags.detect([str(label) for label in found.classes_], otherwise="plain")

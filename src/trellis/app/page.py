@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from trellis.app.evaluate import read_for
+from trellis.app.models import open_model
 from trellis.app.report import report
 from trellis.app.terminal import check_writable, say
 from trellis.data import corpus
 from trellis.formats.atomic import replacing
-from trellis.models.files import load
 
 __all__ = ["run"]
 
@@ -24,8 +24,7 @@ def run(
 ) -> None:
     """Write the page."""
     check_writable(output, model, data)
-    found = load(model)
-    found.n_jobs = jobs
+    found = open_model(model, jobs)
     X, y = read_for(found, model, data, format, layout)
     page = report(found, X, y, title=model.name, source=data.name)
     with replacing(output) as file:

@@ -9,6 +9,7 @@ import numpy as np
 import trellis
 from trellis.app import html
 from trellis.app.html import Part
+from trellis.app.models import count_weights, linear_part
 from trellis.app.report_case import Case
 from trellis.app.report_sentences import examples, worst
 from trellis.metrics import Scores, accuracy, sequence_accuracy
@@ -20,6 +21,7 @@ _KINDS = {
     "CRF": "conditional random field",
     "MEMM": "maximum entropy Markov model",
     "HMM": "hidden Markov model",
+    "NeuralTagger": "network of words and characters",
 }
 # how much is shown at once
 _SCORES = 20
@@ -82,10 +84,10 @@ def _about(case: Case, source: str | None) -> str:
     if case.scheme != "plain":
         labels += f", {len(case.kinds):,} kinds of spans ({case.scheme})"
     facts["labels"] = labels
-    if hasattr(model, "features_"):
-        facts["features"] = f"{len(model.features_):,}"
-    if hasattr(model, "coef_"):
-        facts["weights"] = f"{len(model.coef_):,}"
+    if (linear := linear_part(model)) is not None:
+        facts["features"] = f"{len(linear.features_):,}"
+    if (weights := count_weights(model)) is not None:
+        facts["weights"] = f"{weights:,}"
     facts |= _training(model)
     listed = "".join(
         f"<div><dt>{html.text(name)}</dt><dd>{html.text(value)}</dd></div>"
@@ -103,7 +105,12 @@ def _training(model: Any) -> dict[str, str]:
         facts["solver"] = ", ".join([model.solver, *penalties])
     if hasattr(model, "smoothing"):
         facts["smoothing"] = f"{model.smoothing:g}, transitions {model.transition_smoothing:g}"
-    if getattr(model, "n_iter_", 0):
+    if hasattr(model, "network_"):
+        last = model.history_[-1]
+        facts["head"] = str(model.head)
+        facts["epochs"] = f"{model.n_iter_:,}, {last.tokens_per_second:,.0f} tokens/s"
+        facts["loss"] = html.number(last.loss, 4)
+    elif getattr(model, "n_iter_", 0):
         ended = "converged" if getattr(model, "converged_", False) else "not converged"
         facts["iterations"] = f"{model.n_iter_:,}, {ended}"
     if hasattr(model, "objective_") and np.isfinite(model.objective_):
@@ -201,14 +208,14 @@ def _commonest(words: Counter[str]) -> list[str]:
 
 def _learning(case: Case) -> Iterator[Part]:
     """Loss and development score after each iteration, where the model remembers them."""
-    charts = []
+    charts, unit = [], "epoch" if hasattr(case.model, "network_") else "iteration"
     for name, points in (
         ("loss", getattr(case.model, "losses_", None)),
         ("development score", getattr(case.model, "dev_scores_", None)),
     ):
         finite = [(n, value) for n, value in points or () if np.isfinite(value)]
         if len(finite) > 1:
-            drawing = curves({name: finite}, "iteration", name, size=(520.0, 300.0))
+            drawing = curves({name: finite}, unit, name, size=(520.0, 300.0))
             charts.append(html.figure(drawing, fits=True))
     if charts:
         yield "learning", "Learning curve", "", f'<div class="pair">{"".join(charts)}</div>'
@@ -219,6 +226,8 @@ def _transitions(case: Case) -> Iterator[Part]:
     if not hasattr(case.model, "transition_scores"):
         return
     matrix, what = np.asarray(case.model.transition_scores()), "weights"
+    if not matrix.any():  # a softmax has none
+        return
     if case.is_hmm:
         matrix, what = np.exp(matrix), "probabilities"
     shown = case.frequent(_TRANSITIONS)
@@ -232,10 +241,11 @@ def _transitions(case: Case) -> Iterator[Part]:
 
 def _features(case: Case) -> Iterator[Part]:
     """What speaks for each label, and against it; of an HMM, what a label shows."""
-    if not hasattr(case.model, "top_features"):
+    linear = linear_part(case.model)
+    if not hasattr(linear, "top_features"):
         return
     found: dict[str, list[tuple[str, float]]] = {}
-    for label, feature, weight in case.model.top_features(10 * sum(_FEATURES)):
+    for label, feature, weight in linear.top_features(10 * sum(_FEATURES)):
         if case.is_hmm:
             weight = np.exp(weight)
         found.setdefault(str(label), []).append((str(feature), float(weight)))

@@ -12,15 +12,14 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import numpy as np
 from rich.text import Text
 
+from trellis.app.models import columns_of, open_model
 from trellis.app.terminal import COLOURS, check_writable, console
 from trellis.data import corpus, files, markup, tags, text
 from trellis.data.corpus import Sequence
 from trellis.errors import InputError
-from trellis.features.extractor import TemplateFeatures
 from trellis.formats.atomic import replacing
-from trellis.models.files import load
 
-__all__ = ["OUTPUTS", "columns_of", "inline", "run", "spans_of"]
+__all__ = ["OUTPUTS", "inline", "run", "spans_of"]
 
 OUTPUTS = ("conll", "jsonl", "inline")
 _BATCH = 1 << 15  # tokens that are labelled at a time
@@ -61,9 +60,8 @@ def run(
     """Label files, or standard input, in order."""
     if target is not None:
         check_writable(target)
-    found = load(model)
+    found = open_model(model, jobs)
     width = columns_of(found, model)
-    found.n_jobs = jobs
     sources = [_source(path, format, width) for path in inputs or [Path("-")]]
     coloured = target is None and sys.stdout.isatty()
     write = _writer(found, _output(output, sources[0][1], coloured))
@@ -85,14 +83,6 @@ def run(
                 done += len(batch)
                 if size == 1:
                     file.flush()
-
-
-def columns_of(model: Any, path: Path) -> int:
-    """How many columns the tokens of a model have."""
-    features = getattr(model, "features_", None)
-    if not isinstance(features, TemplateFeatures):
-        raise InputError(f"{path}: a model of ready features, which no text file has: use Python")
-    return features.spec.columns
 
 
 def spans_of(labels: list[str], scheme: str) -> list[tags.Span]:

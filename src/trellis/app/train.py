@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trellis import features as presets
+from trellis.app import train_neural
 from trellis.app.terminal import (
     InterruptedWorkError,
     bar,
@@ -33,14 +34,19 @@ from trellis.optim.result import Progress
 
 __all__ = ["FEATURES", "MODELS", "Job", "run"]
 
-MODELS = ("crf", "memm", "hmm", "sgd", "perceptron", "passive-aggressive", "arow")
+MODELS = ("crf", "memm", "hmm", "neural", "sgd", "perceptron", "passive-aggressive", "arow")
 FEATURES = ("auto", "words", "chunking", "chunking-rich", "ner", "pos")
+_DEV_EVERY = 5  # iterations
 _ONLINE = ("l1", "l2", "tune", "solver")
 _NOT_FOR = {
     "hmm": (
         *_ONLINE,
         *("max_iter", "min_count", "states", "transitions", "constraints"),
         *("patience", "checkpoint_every", "resume"),
+    ),
+    "neural": (
+        *_ONLINE,
+        *("max_iter", "min_count", "states", "transitions", "dev_every", "template"),
     ),
     "sgd": ("l1", "solver"),
     **dict.fromkeys(("perceptron", "passive-aggressive", "arow"), _ONLINE),
@@ -69,18 +75,20 @@ class Job:
     transitions: str | None = None
     constraints: str | None = None
     patience: int | None = None
-    dev_every: int = 5
+    dev_every: int | None = None
     jobs: int | None = None
     seed: int = 0
     tune: int = 0
     checkpoint_every: int | None = None
     resume: bool = False
+    network: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What is asked of a network; ``hybrid`` gives it the features as well."""
     quiet: bool = False
 
 
 def run(job: Job) -> None:
     """Train a model and write it."""
-    read = [*job.files, job.dev, job.template, *job.gazetteers.values()]
+    read = [*job.files, job.dev, job.template, job.network.get("vectors"), *job.gazetteers.values()]
     check_writable(job.output, *(path for path in read if path is not None))
     _check(job)
     checkpoint = Checkpoint(
@@ -176,17 +184,20 @@ def _check(job: Job) -> None:
             raise InputError(f"--{name} must be at least {least}, not {value}")
     if job.patience is not None and job.dev is None:
         raise InputError("--patience needs a development set: --dev FILE")
+    train_neural.check(job)
     for option in _NOT_FOR.get(job.model, ()):
         value = getattr(job, option)
         if value is not None and value is not False and (option, value) != ("tune", 0):
             raise InputError(f"--{option.replace('_', '-')} is not for --model {job.model}")
-    if job.model != "hmm":
+    if job.model not in ("hmm", "neural"):
         check_parameters(_estimator(job, None, "BIO", job.dev is not None))
 
 
 def _estimator(job: Job, spec: Spec | None, scheme: str, has_dev: bool) -> Any:
     if job.model == "hmm":
         return HMM(spec, n_jobs=job.jobs, random_state=job.seed)
+    if job.model == "neural":
+        return train_neural.estimator(job, spec, scheme)
     settings = {
         name: value
         for name in ("l1", "l2", "solver", "max_iter", "min_count", "states", "transitions")
@@ -245,15 +256,11 @@ def _template(path: Path) -> Spec:
 def _fit(job: Job, model: Any, X: Any, y: Any, dev: Any, checkpoint: Checkpoint) -> None:
     if job.resume and not checkpoint.path.exists():
         say(f"{checkpoint.path} is not there: training begins at the beginning", quiet=job.quiet)
+    neural = job.model == "neural"
+    options = {} if neural else {"dev_every": job.dev_every or _DEV_EVERY}
     with bar("training", job.quiet) as show, interrupts(checkpoint.halt) as seen:
-        model.fit(
-            X,
-            y,
-            dev=dev,
-            dev_every=job.dev_every,
-            callback=_shown(model, show),
-            checkpoint=checkpoint,
-        )
+        each = train_neural.shown(model, show) if neural else _shown(model, show)
+        model.fit(X, y, dev=dev, callback=each, checkpoint=checkpoint, **options)
     if not checkpoint.stopped:
         return
     raise InterruptedWorkError(
@@ -305,7 +312,9 @@ def _shown(model: Any, show: Callable[[float | None, str], None]) -> Callable[[P
 
 def _summary(job: Job, model: Any, dev: Any, scheme: str) -> None:
     parts = []
-    if not isinstance(model, HMM):
+    if job.model == "neural":
+        parts.append(train_neural.summary(model))
+    elif job.model != "hmm":
         ended = "" if model.converged_ else ", not converged"
         parts.append(f"{model.n_iter_} iterations{ended}, loss {model.objective_:,.2f}")
     if dev is not None:

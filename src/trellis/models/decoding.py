@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import InfeasibleError, InputError
-from trellis.features.rows import Batch
 from trellis.inference import chain
 from trellis.models.labels import Label, encode
 from trellis.native import as_integer
@@ -222,11 +221,11 @@ def checked(X: Any) -> Any:
     return X if isinstance(X, list) else list(X)
 
 
-def check_not_empty(batch: Batch) -> None:
+def check_not_empty(lengths: NDArray[np.int64]) -> None:
     """Raise if there is no sequence, or one without positions."""
-    if not len(batch.lengths):
+    if not len(lengths):
         raise InputError("X is empty: at least one sequence is needed")
-    empty = np.flatnonzero(batch.lengths == 0)
+    empty = np.flatnonzero(lengths == 0)
     if empty.size:
         raise InputError(f"sequence {empty[0]} is empty")
 

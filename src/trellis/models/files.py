@@ -29,7 +29,7 @@ from trellis.models.memm import MEMM
 from trellis.models.softmax import SoftmaxRegression
 from trellis.native import resolve_jobs
 
-__all__ = ["foreign", "from_contents", "load", "save"]
+__all__ = ["chain_parts", "foreign", "from_contents", "load", "save", "stored_labels"]
 
 _KINDS: dict[str, type[Any]] = {
     "crf": CRF,
@@ -65,10 +65,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     if kind in _FIELDS:
         _save_field(model, kind, path)
         return
+    native.write(path, kind, *chain_parts(model, kind))
+
+
+def chain_parts(model: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a file holds of a fitted model of chains: meta and tensors."""
     feature_meta, feature_tensors = model.features_.to_parts()
     meta = {
         "parameters": _parameters(model),
-        "classes": _labels(model.classes_.tolist()),
+        "classes": stored_labels(model.classes_.tolist()),
         "features": {"kind": model.features_.kind, **feature_meta},
     }
     tensors = {f"features.{name}": array for name, array in feature_tensors.items()}
@@ -78,7 +83,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     else:
         meta["training"] = _training(model)
         tensors |= _linear_tensors(model)
-    native.write(path, kind, meta, tensors)
+    return meta, tensors
 
 
 def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> None:
@@ -87,7 +92,7 @@ def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> Non
         raise InputError("a model of joint features has a function in it, which no file can hold")
     meta = {
         "parameters": _parameters(model),
-        "classes": _labels(model.classes_.tolist()),
+        "classes": stored_labels(model.classes_.tolist()),
         "training": _training(model),
     }
     native.write(path, kind, meta, {"coef": model.coef_, "intercept": model.intercept_})
@@ -96,7 +101,7 @@ def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> Non
 def _save_field(model: FieldModel, kind: str, path: str | os.PathLike[str]) -> None:
     meta = {
         "parameters": _parameters(model),
-        "classes": _labels(model.classes_.tolist()),
+        "classes": stored_labels(model.classes_.tolist()),
         "training": _training(model),
     }
     tensors: dict[str, Any] = {"coef": model.coef_, "intercept": model.intercept_}
@@ -191,14 +196,15 @@ def _parameters(model: Any) -> dict[str, Any]:
         if isinstance(value, np.generic):
             value = value.item()
         if name == "constraints" and value is not None and not isinstance(value, str):
-            value = [_labels(pair) for pair in value]
+            value = [stored_labels(pair) for pair in value]
         if name == "label_weight" and value is not None:
-            value = [[*_labels([k]), float(v)] for k, v in value.items()]
+            value = [[*stored_labels([k]), float(v)] for k, v in value.items()]
         stored[name] = value
     return stored
 
 
-def _labels(labels: Any) -> list[Any]:
+def stored_labels(labels: Any) -> list[Any]:
+    """Labels as JSON can hold them."""
     for label in labels:
         if not isinstance(label, str | int | float | bool):
             raise InputError(f"a file can hold labels that are str or numbers, not {label!r}")
@@ -225,8 +231,8 @@ def _build(contents: Contents) -> Any:
     if not isinstance(classes, list) or not classes or len(set(classes)) != len(classes):
         raise InputError("classes must be a list of distinct labels")
     if contents.kind in _REGRESSIONS:
-        return _build_regression(model, _labels(classes), contents)
-    model.classes_ = as_array(tuple(_labels(classes)))
+        return _build_regression(model, stored_labels(classes), contents)
+    model.classes_ = as_array(tuple(stored_labels(classes)))
     if contents.kind in _FIELDS:
         return _build_field(model, contents)
     model.features_ = _features(contents)

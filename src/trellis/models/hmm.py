@@ -105,7 +105,7 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"max_iter must be at least 1, not {self.max_iter}")
         self.features_ = self._feature_map(X)
         batch = self.features_.learn(X)
-        check_not_empty(batch)
+        check_not_empty(batch.lengths)
         if batch.rows.value is not None and (batch.rows.value < 0).any():
             raise InputError("the values of features are counts in an HMM: none may be negative")
         weights = checked_weights(sample_weight, len(X))

@@ -140,7 +140,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
             else choose(self.features, self.edge_features, X)
         )
         batch = features.learn(X)
-        check_not_empty(batch)
+        check_not_empty(batch.lengths)
         known = self._encoded(y, batch, earlier)
         weights = checked_weights(sample_weight, len(X))
         layout = design(

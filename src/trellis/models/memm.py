@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from trellis.models.decoding import Chains
 from trellis.models.linear import LinearChainModel
 
-__all__ = ["MEMM"]
+__all__ = ["MEMM", "by_step"]
 
 
 class MEMM(LinearChainModel):
@@ -30,23 +30,27 @@ class MEMM(LinearChainModel):
     _by_step = True
 
     def _normalised(self, scores: Chains) -> Chains:
-        """Scores whose best path, marginals and Z are those of the products of local probabilities.
+        return by_step(scores)
 
-        log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]):
-        the normaliser depends on the label before alone, so it is taken off that label's own score.
-        """
-        unary = []
-        for i, u in enumerate(scores.unary):
-            shared = not isinstance(scores.transition, list)
-            matrices = scores.transition if shared else scores.transition[i]
-            out = u.copy()
-            out[0] -= _log_sum_exp(u[0] if scores.start is None else u[0] + scores.start)
-            if len(u) > 1:
-                after = _log_sum_exp(u[1:, None, :] + matrices)
-                dead = np.isneginf(after)  # nothing may follow this label
-                out[:-1] = np.where(dead, -np.inf, out[:-1] - np.where(dead, 0.0, after))
-            unary.append(out)
-        return scores._replace(unary=unary)
+
+def by_step(scores: Chains) -> Chains:
+    """Scores whose best path, marginals and Z are those of the products of local probabilities.
+
+    log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]): the
+    normaliser depends on the label before alone, so it is taken off that label's own score.
+    """
+    unary = []
+    for i, u in enumerate(scores.unary):
+        shared = not isinstance(scores.transition, list)
+        matrices = scores.transition if shared else scores.transition[i]
+        out = u.copy()
+        out[0] -= _log_sum_exp(u[0] if scores.start is None else u[0] + scores.start)
+        if len(u) > 1:
+            after = _log_sum_exp(u[1:, None, :] + matrices)
+            dead = np.isneginf(after)  # nothing may follow this label
+            out[:-1] = np.where(dead, -np.inf, out[:-1] - np.where(dead, 0.0, after))
+        unary.append(out)
+    return scores._replace(unary=unary)
 
 
 def _log_sum_exp(x: NDArray[np.float64]) -> Any:

@@ -240,6 +240,10 @@ class CRF(nn.Module):
         drawn = chain.sample(*scores, lengths=own, n=n, random_state=random_state)
         return [paths[:, :length].tolist() for paths, length in zip(drawn, own, strict=True)]
 
+    def scores(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of transitions (L, L), starts and ends (L,): -inf where the constraints forbid them."""
+        return self._scores()
+
     # ---- what they share
 
     def _looks(self) -> bool:

@@ -1,0 +1,53 @@
+"""Tokens in context: a recurrent network over the packed tokens of a batch, or convolutions."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from trellis.nn.lstm import bidirectional, reversal
+from trellis.nn.tagger_data import Batch
+
+__all__ = ["ConvEncoder", "RecurrentEncoder"]
+
+
+class RecurrentEncoder(nn.Module):
+    """hₜ = [LSTM→(x₁ … xₜ); LSTM←(x_T … xₜ)]: a bidirectional LSTM, ``dim`` = 2 · hidden wide."""
+
+    def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dim = 2 * hidden
+        self.lstm = nn.LSTM(
+            width, hidden, layers, bidirectional=True, dropout=dropout if layers > 1 else 0.0
+        )
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """Packed tokens (N, width) in, packed tokens (N, dim) out."""
+        if torch.is_grad_enabled() and x.device.type == "cpu":
+            back = reversal(batch.sizes, batch.row, batch.lengths)
+            return bidirectional(self.lstm, x, batch.sizes, back)
+        found: Tensor = self.lstm(PackedSequence(x, batch.sizes))[0].data
+        return found
+
+
+class ConvEncoder(nn.Module):
+    """hₜ ← relu(W [hₜ₋ₖ; hₜ; hₜ₊ₖ] + b) + hₜ, k = 1, 2, 4, … in layers one upon the other."""
+
+    def __init__(self, width: int, hidden: int, layers: int = 3, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dim = 2 * hidden
+        self.first = nn.Linear(width, self.dim)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(self.dim, self.dim, 3, padding=2**n, dilation=2**n) for n in range(layers)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """Packed tokens (N, width) in, packed tokens (N, dim) out."""
+        shape, place = (len(batch.lengths), len(batch.sizes)), batch.place
+        h = self.first(x).relu()
+        for convolution in self.convolutions:
+            # what lies behind the end of a sequence is 0 in each layer
+            grid = h.new_zeros(shape[0] * shape[1], self.dim).index_copy_(0, place, self.dropout(h))
+            wide = convolution(grid.view(*shape, self.dim).transpose(1, 2)).transpose(1, 2)
+            h = wide.reshape(-1, self.dim).index_select(0, place).relu() + h
+        return h

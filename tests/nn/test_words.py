@@ -1,0 +1,231 @@
+"""Encoders of words: against plain formulas, central differences, and themselves word by word."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trellis import FastText, Vectors
+from trellis.errors import InputError
+from trellis.nn.words import (
+    Charagram,
+    CharCNN,
+    CharRNN,
+    ConcatWords,
+    NGramEmbedding,
+    WordEmbedding,
+)
+
+COUNTS = {"the": 9, "cat": 3, "sat": 1, "Zürich": 2, "a": 5, "antidisestablishmentarianism": 1}
+TEXT = ["the", "cat", "the", "unseen", "a", "", "Zürich", "a"]
+MAKERS = {
+    "cnn": lambda: CharCNN(6, widths=(2, 3), filters=7),
+    "highway": lambda: CharCNN(6, widths=(3,), filters=5, highway=True),
+    "lstm": lambda: CharRNN(6, 4),
+    "gru": lambda: CharRNN(6, 4, cell="gru"),
+    "hashed": lambda: NGramEmbedding(5, minn=2, maxn=4, bucket=40),
+    "dictionary": lambda: NGramEmbedding(5, minn=2, maxn=4, ngrams="dictionary"),
+    "table": lambda: WordEmbedding(5),
+    "lowercase": lambda: WordEmbedding(5, lowercase=True),
+    "all": lambda: ConcatWords(WordEmbedding(3), ConcatWords(CharCNN(4), CharRNN(4, 3))),
+}
+
+
+def taught(kind):
+    torch.manual_seed(0)
+    made = MAKERS[kind]()
+    made.learn(COUNTS)
+    return made.double().eval()
+
+
+@pytest.fixture(params=list(MAKERS))
+def kind(request):
+    return request.param
+
+
+def test_unique_words_scattered_are_words_one_by_one(kind):
+    encoder = taught(kind)
+    together = encoder.encode(TEXT)
+    assert together.shape == (len(TEXT), encoder.dim)
+    for word, own in zip(TEXT, together, strict=True):
+        torch.testing.assert_close(encoder.encode([word])[0], own, atol=1e-12, rtol=1e-12)
+
+
+def test_padding_changes_nothing(kind):
+    encoder = taught(kind)
+    rows = encoder.rows(["cat", "the"])
+    wider = [torch.nn.functional.pad(own, (0, 5)) for own in rows]
+    torch.testing.assert_close(encoder(*rows), encoder(*wider), atol=1e-12, rtol=1e-12)
+
+
+def test_gradient_is_that_of_central_differences(kind):
+    encoder = taught(kind)
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(len(TEXT), encoder.dim, generator=generator, dtype=torch.float64)
+
+    def loss():
+        return (encoder.encode(TEXT) * weight).sum()
+
+    loss().backward()
+    checked = 0
+    for p in encoder.parameters():
+        flat, gradient = p.data.view(-1), p.grad.view(-1)
+        used = gradient.nonzero()[:, 0].tolist()
+        for i in used[:: max(1, len(used) // 8)]:
+            before, values = flat[i].item(), []
+            for step in (1e-6, -1e-6):
+                flat[i] = before + step
+                values.append(loss().item())
+            flat[i] = before
+            numeric = (values[0] - values[1]) / 2e-6
+            assert numeric == pytest.approx(gradient[i].item(), rel=1e-5, abs=1e-7)
+            checked += 1
+    assert checked >= 5
+
+
+def test_vocabularies_and_parameters_are_all_there_is(kind):
+    encoder, other = taught(kind), MAKERS[kind]()
+    other.restore(encoder.vocabularies())
+    other.double().load_state_dict(encoder.state_dict())
+    assert torch.equal(other.eval().encode(TEXT), encoder.encode(TEXT))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=6))
+def test_any_words_have_vectors(words):
+    encoder = ConcatWords(WordEmbedding(3), CharCNN(4, filters=3), CharRNN(4, 2))
+    encoder.learn(COUNTS)
+    found = encoder.encode(words)
+    assert found.shape == (len(words), encoder.dim)
+    assert torch.isfinite(found).all()
+
+
+# ---- against the formulas
+
+
+def test_cnn_is_the_largest_window():
+    encoder = taught("cnn")
+    ids = encoder.rows(["cat"])[0][0].tolist()
+    table = encoder.characters.weight.detach()
+    expected = []
+    for width, convolution in zip(encoder.widths, encoder.convolutions, strict=True):
+        padded = [*ids, *[0] * width]
+        for filter_ in convolution.weight.detach():  # (characters' width, window)
+            best = 0.0
+            for begin in range(len(ids)):
+                window = table[padded[begin : begin + width]]
+                best = max(best, float((window.t() * filter_).sum()))
+            expected.append(best)
+    np.testing.assert_allclose(encoder.encode(["cat"])[0].detach(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_rnn_is_a_bidirectional_network_on_one_word(cell):
+    encoder = taught(cell)
+    both = (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(6, 4, bidirectional=True).double()
+    state = dict(encoder.forwards.state_dict())
+    state |= {f"{n}_reverse": p for n, p in encoder.backwards.state_dict().items()}
+    both.load_state_dict(state)
+    for word in ("cat", "Zürich", ""):
+        ids = encoder.rows([word])[0][0]
+        states = both(encoder.characters(ids))[0]
+        expected = torch.cat([states[-1, :4], states[0, 4:]])
+        torch.testing.assert_close(encoder.encode([word])[0], expected)
+
+
+def test_long_words_keep_both_ends():
+    encoder = taught("cnn")
+    a, b = "x" * 40, "x" * 16 + "y" * 30 + "x" * 16
+    assert torch.equal(encoder.encode([a]), encoder.encode([b]))
+    assert not torch.equal(encoder.encode([a]), encoder.encode(["x" * 16 + "t" * 20]))
+
+
+@pytest.mark.parametrize("ngrams", ["hashed", "dictionary"])
+def test_ngrams_of_a_fasttext_model_give_its_vectors(ngrams):
+    text = [["the", "cat", "sat"], ["the", "dog", "sat"]] * 10
+    model = FastText(
+        8, min_count=1, epochs=1, bucket=100, ngrams=ngrams, n_jobs=1, random_state=0
+    ).fit(text)
+    encoder = NGramEmbedding(from_fasttext=model)
+    encoder.learn({"cat": 1})
+    words = ["cat", "sat", "catsat"]
+    expected = np.stack([model.vector(word) for word in words])
+    np.testing.assert_allclose(encoder.encode(words).detach(), expected, atol=1e-6)
+    other = NGramEmbedding(8, ngrams=ngrams, bucket=100)
+    other.restore(encoder.vocabularies())
+    other.load_state_dict(encoder.state_dict())
+    assert torch.equal(other.encode(words), encoder.encode(words))
+
+
+def test_charagram_is_another_name():
+    assert Charagram is NGramEmbedding
+
+
+# ---- tables of words
+
+
+def test_vectors_begin_the_table_and_lower_case_helps():
+    vectors = Vectors(["red", "blue"], [[1.0, 2.0], [3.0, 4.0]])
+    table = WordEmbedding(vectors=vectors)
+    table.learn({"Red": 2, "green": 1})
+    table.eval()
+    assert table.encode(["red", "Red", "BLUE"]).tolist() == [[1, 2], [1, 2], [3, 4]]
+    assert table.index["Red"] != table.index["red"]  # a row of its own, to be learned
+    assert torch.equal(table.encode(["never"])[0], table.unknown)
+
+
+def test_unknown_dropout_is_a_over_a_plus_n():
+    torch.manual_seed(0)
+    table = WordEmbedding(4, unknown_dropout=1.0)
+    table.learn({"often": 9, "once": 1})
+    with torch.no_grad():
+        table.unknown.fill_(7.0)
+    rows = table.rows(["often", "once"] * 4000)
+    dropped = (table.train()(*rows) == 7.0).all(dim=1).view(-1, 2).double().mean(dim=0)
+    np.testing.assert_allclose(dropped, [0.1, 0.5], atol=0.03)
+    assert not (table.eval()(*rows) == 7.0).any()
+
+
+def test_frozen_table_has_no_gradient():
+    table = WordEmbedding(3, trainable=False)
+    table.learn(COUNTS)
+    table.encode(TEXT).sum().backward()
+    assert table.table.weight.grad is None
+    assert table.unknown.grad is not None
+
+
+# ---- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: CharCNN(0), "char_dim"),
+        (lambda: CharCNN(widths=()), "widths"),
+        (lambda: CharCNN(widths=(3, 99)), "at most 8"),
+        (lambda: CharCNN(widths=(2, 3, 4), filters=2), "too few"),
+        (lambda: CharRNN(cell="transformer"), "transformer"),
+        (lambda: CharRNN(hidden=0), "hidden"),
+        (lambda: WordEmbedding(), "needs dim or vectors"),
+        (lambda: WordEmbedding(0), "at least 1"),
+        (lambda: WordEmbedding(3, vectors=Vectors(["a"], [[1.0, 2.0]])), "dim is 3"),
+        (lambda: WordEmbedding(vectors=[[1.0]]), "must be Vectors"),
+        (lambda: WordEmbedding(3, unknown_dropout=-1), "unknown_dropout"),
+        (lambda: NGramEmbedding(3, minn=4, maxn=3), "minn=4"),
+        (lambda: NGramEmbedding(3, bucket=0), "bucket=0"),
+        (lambda: NGramEmbedding(3, ngrams="bytes"), "bytes"),
+        (lambda: NGramEmbedding(from_fasttext="model.bin"), "must be a FastText"),
+        (lambda: ConcatWords(), "no encoders"),
+        (lambda: ConcatWords(torch.nn.Linear(2, 2)), "not an encoder"),
+        (lambda: taught("cnn").encode("word"), "list of str"),
+        (lambda: taught("cnn").encode(["a", 3]), "list of str"),
+        (lambda: WordEmbedding(2).restore([["a", "a"]]), "twice"),
+        (lambda: NGramEmbedding(2).restore([["ab"]]), "neither"),
+        (lambda: CharCNN(2).restore([["ab"]]), "single characters"),
+        (lambda: taught("all").restore([["a"]]), "1 vocabularies for 3"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(InputError, match=message):
+        make()
