@@ -346,7 +346,6 @@ class Tagger:
 # formats
 def make_cqdb(data: NDArray[np.uint8], ends: _Integers) -> NDArray[np.uint8]: ...
 def repeated(data: NDArray[np.uint8], begin: _Integers, size: _Integers) -> int: ...
-
 def split_weights(
     number: _Integers,
     weight: _Doubles,
@@ -367,7 +366,6 @@ class WeightReader:
     kept: int
     def __init__(self, indexed: bool, index: _Integers, weight: _Doubles) -> None: ...
     def feed(self, block: bytes) -> tuple[str, bytes]: ...
-
 
 # loglinear
 class Rows:
