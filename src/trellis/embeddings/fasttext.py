@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,10 @@ __all__ = ["FastText", "as_bytes"]
 
 FILE_LOSSES = {"negative": "ns", "hierarchical": "hs", "softmax": "softmax"}
 _NONE = np.zeros(0, np.int64)
+# What vectors of unseen words are looked up in, and of which table it was made; not part of a model,
+# so that copies and pickles of one stay small.
+_LOOKUPS: "WeakKeyDictionary[FastText, tuple[Any, SubwordRows]]" = WeakKeyDictionary()
+_INDEXES: "WeakKeyDictionary[FastText, tuple[Any, dict[str, int]]]" = WeakKeyDictionary()
 
 
 class FastText(Word2Vec):
@@ -201,7 +206,11 @@ class FastText(Word2Vec):
         return _core.subwords(word, self.minn, self.maxn) if self.maxn > 0 else []
 
     def _gram_index(self) -> dict[str, int]:
-        return {gram: i for i, gram in enumerate(self.ngrams_)}
+        made_of, index = _INDEXES.get(self, (None, None))
+        if index is None or made_of is not self.ngrams_:
+            index = {gram: i for i, gram in enumerate(self.ngrams_)}
+            _INDEXES[self] = self.ngrams_, index
+        return index
 
     def fit(self, source: Any, **options: Any) -> Self:
         """As `Word2Vec.fit`."""
@@ -233,7 +242,11 @@ class FastText(Word2Vec):
         return super().input_
 
     def _subwords(self) -> SubwordRows:
-        return SubwordRows(self._file())
+        made_of, rows = _LOOKUPS.get(self, (None, None))
+        if rows is None or made_of is not self._input:
+            rows = SubwordRows(self._file())
+            _LOOKUPS[self] = self._input, rows
+        return rows
 
     def _file(self) -> files.FastTextFile:
         if self.ngrams != "hashed":
