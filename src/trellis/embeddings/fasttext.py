@@ -24,8 +24,8 @@ __all__ = ["FastText", "as_bytes"]
 
 FILE_LOSSES = {"negative": "ns", "hierarchical": "hs", "softmax": "softmax"}
 _NONE = np.zeros(0, np.int64)
-# What vectors of unseen words are looked up in, and of which table it was made; not part of a model,
-# so that copies and pickles of one stay small.
+# What unseen words are looked up in, with the table that it was made of; not part of a model, so
+# that copies and pickles of one stay small.
 _LOOKUPS: "WeakKeyDictionary[FastText, tuple[Any, SubwordRows]]" = WeakKeyDictionary()
 _INDEXES: "WeakKeyDictionary[FastText, tuple[Any, dict[str, int]]]" = WeakKeyDictionary()
 
