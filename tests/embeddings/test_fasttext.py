@@ -160,3 +160,15 @@ def test_bad_words() -> None:
     model = FastText(4, **SMALL, **PLAIN).fit(topics(5))
     with pytest.raises(InputError, match="int"):
         model.vector(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ngrams", ["hashed", "dictionary"])
+def test_unseen_words_follow_what_is_learnt_later(ngrams: str) -> None:
+    text = [["the", "cat", "purrs"], ["the", "dog", "barks"]] * 50
+    settings = {"min_count": 1, "epochs": 2, "bucket": 500, "n_jobs": 1, "random_state": 0}
+    model = FastText(8, ngrams=ngrams, **settings).fit(text)
+    before = model.vector("purring")
+    model.partial_fit([["the", "purring", "bird"]] * 40)
+    assert not np.array_equal(model.vector("purring"), before)
+    for word in ("purring", "bird", "cat"):
+        np.testing.assert_allclose(model.vector(word), model.vectors_[word], atol=1e-6)
