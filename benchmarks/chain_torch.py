@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from timing import Case, Table, check_close, milliseconds, ratio, time_alternati
 SHAPES = ((32, 64, 20), (64, 256, 50), (16, 512, 128), (8, 4096, 9))  # B, T, L of BASELINES
 LARGEST_TENSOR = 4e9  # bytes; torch-struct holds several of its largest
 PEERS = ("pytorch-crf", "torch-struct")
-OURS = ("ours float32", "ours float64")
+OURS = ("layer", "layer, lengths", "functions")
 # two columns of one name would be one key in the JSON, hence the last one's space
 GAINS = ("/ pytorch-crf", "at minima", "/ torch-struct", "at minima ")
 
@@ -83,14 +84,14 @@ def ours_decode(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> 
 
 
 class TorchPeers:
-    """pytorch-crf and torch-struct on one batch, with the same parameters."""
+    """A layer with pytorch-crf's face, and torch-struct, on one batch with the same parameters."""
 
-    def __init__(self, crf: Crf, dtype: str) -> None:
+    def __init__(self, crf: Crf, dtype: str, module: str = "torchcrf") -> None:
         import torch
-        import torchcrf
 
         self.torch, self.dtype = torch, getattr(torch, dtype)
-        self.layer = torchcrf.CRF(len(crf.start), batch_first=True).to(self.dtype)
+        layer = importlib.import_module(module).CRF(len(crf.start), batch_first=True)
+        self.layer = layer.to(self.dtype)
         with torch.no_grad():
             self.layer.transitions.copy_(torch.from_numpy(crf.transition))
             self.layer.start_transitions.copy_(torch.from_numpy(crf.start))
@@ -112,14 +113,15 @@ class TorchPeers:
         loss.backward()
         return Gradients(loss.item(), *(leaf.grad.numpy() for leaf in leaves))
 
-    def crf_train(self) -> Gradients:
-        """pytorch-crf: loss and backward."""
-        return self._gradients(-self.layer(self.unary, self.labels, self.inside, reduction="sum"))
+    def crf_train(self, **steps: Any) -> Gradients:
+        """The layer: loss and backward, with a mask unless `steps` say which count."""
+        steps = steps or {"mask": self.inside}
+        return self._gradients(-self.layer(self.unary, self.labels, reduction="sum", **steps))
 
-    def crf_decode(self) -> list[list[int]]:
-        """pytorch-crf: best paths."""
+    def crf_decode(self, **steps: Any) -> list[list[int]]:
+        """The layer: best paths."""
         with self.torch.no_grad():
-            return self.layer.decode(self.unary, self.inside)
+            return self.layer.decode(self.unary, **(steps or {"mask": self.inside}))
 
     def struct(self) -> Any:
         """torch-struct takes edge scores (B, T-1, next, previous), so all is folded into them."""
@@ -170,6 +172,11 @@ def check_crf(chain: ModuleType | None, crf: Crf, with_struct: bool) -> None:
         edges = peers.struct()
         check_close("torch-struct best", edges.max.detach().squeeze(), best)
     for dtype, tolerance in ((np.float64, 1e-8), (np.float32, 1e-3)) if chain else ():
+        layer = TorchPeers(crf, dtype.__name__, "trellis.nn")
+        check_gradients(f"layer, {dtype.__name__}", layer.crf_train(), exact, tolerance)
+        for steps in ({}, {"lengths": layer.lengths}):
+            found = crf_path_scores(crf, layer.crf_decode(**steps))
+            check_close("best path of the layer", found, best, tolerance)
         scores = crf.scores(dtype)
         check_gradients(dtype.__name__, ours_train(chain, crf, scores), exact, tolerance)
         ours = ours_decode(chain, crf, scores)
@@ -201,8 +208,8 @@ def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
         ("B, T, L", "task", *PEERS, *OURS, *GAINS),
     )
     table.notes = [
-        "peers float32; lengths T/2..T; train: loss and all gradients; ratios to ours float32",
-        "ours: expected_counts, score and the observed counts subtracted in NumPy",
+        "float32; lengths T/2..T; train: loss and all gradients; ratios to our layer with a mask",
+        "functions: expected_counts, score and the observed counts subtracted in NumPy",
         "torch-struct: gold edges made outside the timing, argmax left as one-hot edges",
     ]
     for shape in SHAPES:
@@ -222,7 +229,7 @@ def add_shape(
     for task, cases in torch_cases(chain, crf, with_struct).items():
         times = time_alternating(cases, repeats, pause=0.02)
         table.keep(f"{shape} {task}", times)
-        ours = times.get("ours float32")
+        ours = times.get("layer")
         gains = (ratio(times.get(peer), ours, at) for peer in PEERS for at in ("median", "minimum"))
         shown = (milliseconds(times.get(name)) for name in (*PEERS, *OURS))
         table.add(", ".join(map(str, shape)), task, *shown, *gains)
@@ -235,8 +242,17 @@ def torch_cases(chain: ModuleType | None, crf: Crf, with_struct: bool) -> dict[s
     if with_struct:
         train.append(Case("torch-struct", peers.struct_train))
         decode.append(Case("torch-struct", peers.struct_argmax))
-    for dtype in (np.float32, np.float64) if chain else ():
-        scores, name = crf.scores(dtype), f"ours {dtype.__name__}"
-        train.append(Case(name, lambda scores=scores: ours_train(chain, crf, scores)))
-        decode.append(Case(name, lambda scores=scores: ours_decode(chain, crf, scores)))
+    if chain:
+        layer, scores = TorchPeers(crf, "float32", "trellis.nn"), crf.scores(np.float32)
+        steps = {"lengths": layer.lengths}
+        train += [
+            Case("layer", layer.crf_train),
+            Case("layer, lengths", lambda: layer.crf_train(**steps)),
+            Case("functions", lambda: ours_train(chain, crf, scores)),
+        ]
+        decode += [
+            Case("layer", layer.crf_decode),
+            Case("layer, lengths", lambda: layer.crf_decode(**steps)),
+            Case("functions", lambda: ours_decode(chain, crf, scores)),
+        ]
     return {"train": train, "decode": decode}
