@@ -12,6 +12,7 @@
 #include "grid_lines.hpp"
 #include "loglinear_rows.hpp"
 #include "nearest_kernels.hpp"
+#include "text_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
 #define TRELLIS_STRING(x) TRELLIS_STRING_OF(x)
@@ -45,6 +46,7 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       {grid::sweep<false>, grid::sweep<true>},
                       {embedding::sentence, embedding::cool, embedding::text, embedding::mean,
                        embedding::fill, embedding::step},
-                      {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids}};
+                      {kQueries, nearest_pack, nearest_many, nearest_few, assign_centroids},
+                      {text::add_rows, text::dots}};
 
 }  // namespace trellis::TRELLIS_ISA
