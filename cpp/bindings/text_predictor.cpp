@@ -6,6 +6,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -100,7 +101,9 @@ class Texts {
 
 // A predictor and the arrays that it reads.
 struct Predictor {
-  nb::object input, centroids, norm_codes, norms;
+  Bytes input;
+  std::optional<Floats> centroids, norms;
+  std::optional<Codes> norm_codes;
   TextPredictor core;
 };
 
@@ -166,13 +169,14 @@ void make(Predictor* self, nb::handle words, nb::handle labels, int minn, int ma
   const std::int64_t dim = size(output.shape(1));
   require(dim > 0 && size(output.shape(0)) == dictionary.labels(), "a row of output for each label");
   const TextMatrix matrix = matrix_of(input, dim, centroids, width, norm_codes, norms);
-  const auto kept_alive = [](const auto& array) { return array ? nb::cast(*array) : nb::none(); };
   new (self) Predictor{
-      nb::cast(input), kept_alive(centroids), kept_alive(norm_codes), kept_alive(norms),
+      input, centroids, norms, norm_codes,
       TextPredictor(std::move(dictionary), matrix, output.data(), loss_of(loss), label_counts)};
 }
 
-nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double threshold, int threads) {
+// Floats are what fastText answers.
+nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double threshold, int threads,
+              bool as_floats) {
   require(threads > 0, "threads must be positive");
   std::vector<TextPredictor::Answers> found;
   {
@@ -182,8 +186,10 @@ nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double 
   nb::list all;
   for (const TextPredictor::Answers& answers : found) {
     nb::list own;
-    for (const TextPredictor::Answer& answer : answers)
-      own.append(nb::make_tuple(answer.label, answer.p));
+    for (const TextPredictor::Answer& answer : answers) {
+      const double p = as_floats ? static_cast<double>(static_cast<float>(answer.p)) : answer.p;
+      own.append(nb::make_tuple(answer.label, p));
+    }
     all.append(std::move(own));
   }
   return all;
@@ -191,13 +197,13 @@ nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double 
 
 nb::list best_of_words(const Predictor& self, nb::handle texts, std::int64_t k, double threshold,
                        int threads) {
-  return best(self, Texts::of_words(texts), k, threshold, threads);
+  return best(self, Texts::of_words(texts), k, threshold, threads, false);
 }
 
 nb::list best_of_lines(const Predictor& self, nb::handle lines, const nb::bytes& prefix, std::int64_t k,
                        double threshold, int threads) {
   const std::string_view start(prefix.c_str(), prefix.size());
-  return best(self, Texts::of_lines(lines, self.core.dictionary(), start), k, threshold, threads);
+  return best(self, Texts::of_lines(lines, self.core.dictionary(), start), k, threshold, threads, true);
 }
 
 // The words of a line, its end among them, and the numbers of its labels.

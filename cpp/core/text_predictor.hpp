@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -31,7 +30,6 @@ class TextPredictor {
   struct Answer {
     std::int32_t label;
     double p;
-    double log_p;  // hierarchical only
   };
   using Answers = std::vector<Answer>;  // the best first
 
@@ -57,7 +55,7 @@ class TextPredictor {
     for (std::size_t y = 1; y < tree.begin.size(); ++y)
       longest = std::max(longest, tree.begin[y] - tree.begin[y - 1]);
     // what is added can make a step likelier than 1; and equal floats are compared by their labels
-    slack_ = static_cast<double>(longest) * kAdded + 1e-6;
+    slack_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
   }
 
   const TextDictionary& dictionary() const { return dictionary_; }
@@ -93,7 +91,7 @@ class TextPredictor {
 
   struct Step {
     std::int32_t node;
-    double log_p;
+    double p;
   };
   struct Memory {
     TextDictionary::Scratch scratch;
@@ -172,32 +170,31 @@ class TextPredictor {
       for (double& s : memory.score) s = 1.0 / (1.0 + std::exp(-s));
     }
     for (std::size_t y = 0; y < size; ++y)
-      offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded, 0.0}, k, least, found);
+      offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, found);
   }
 
   // Down the tree, the likelier side first; a node that cannot lead to one of the best k is left.
   void search(std::int64_t k, double least, Memory& memory, Answers& found) const {
     const auto labels = static_cast<std::int32_t>(dictionary_.labels());
     const auto dot = kernels().text.dots;
-    const double floor = least > 0.0 ? std::log(least) : -std::numeric_limits<double>::infinity();
     std::vector<Step>& steps = memory.steps;
-    steps.assign(1, {labels > 1 ? 2 * labels - 2 : 0, 0.0});
+    steps.assign(1, {labels > 1 ? 2 * labels - 2 : 0, 1.0});
     while (!steps.empty()) {
-      const auto [node, log_p] = steps.back();
+      const auto [node, p] = steps.back();
       steps.pop_back();
       const bool full = static_cast<std::int64_t>(found.size()) == k;
-      if (log_p + slack_ < (full ? std::max(floor, found.front().log_p) : floor)) continue;
+      if (p * slack_ < (full ? found.front().p : least)) continue;
       if (node < labels) {
-        offer({node, std::exp(log_p), log_p}, k, least, found);
+        offer({node, p}, k, least, found);
         continue;
       }
       const auto inner = static_cast<std::size_t>(node - labels);
       double score = 0.0;
       dot(output_.data() + inner * static_cast<std::size_t>(stride_), stride_, 1, memory.hidden.data(),
           &score);
-      const double right = 1.0 / (1.0 + std::exp(-score)), left = 1.0 / (1.0 + std::exp(score));
-      Step sides[2] = {{child_[2 * inner], log_p + std::log(left + kAdded)},
-                       {child_[2 * inner + 1], log_p + std::log(right + kAdded)}};
+      const double right = 1.0 / (1.0 + std::exp(-score)), left = 1.0 - right;
+      Step sides[2] = {{child_[2 * inner], p * (left + kAdded)},
+                       {child_[2 * inner + 1], p * (right + kAdded)}};
       if (left > right) std::swap(sides[0], sides[1]);
       steps.insert(steps.end(), {sides[0], sides[1]});
     }
@@ -209,7 +206,7 @@ class TextPredictor {
   std::int64_t stride_;        // of output_: dim, rounded up
   std::vector<float> output_;  // (labels, stride)
   std::vector<std::int32_t> child_;
-  double slack_ = 0.0;
+  double slack_ = 1.0;  // by which the rest of a way may raise p, at the most
 };
 
 }  // namespace trellis

@@ -177,7 +177,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         if type(k) is not int or type(threshold) is not float or not (k > 0 and threshold >= 0.0):
             check_number(_Given(k=k), "k", 1)
             check_number(_Given(threshold=threshold), "threshold", 0.0)
-        if isinstance(texts, str) or not isinstance(texts, Iterable):
+        if type(texts) is not list and (isinstance(texts, str) or not isinstance(texts, Iterable)):
             raise InputError(f"texts is {type(texts).__name__}: predict takes a list of texts")
         words = [text.split() if isinstance(text, str) else text for text in texts]
         found = self._predictor().best(words, k, threshold, self.n_jobs)

@@ -30,6 +30,7 @@ __all__ = ["_FastText"]
 
 Path: TypeAlias = str | os.PathLike[str]
 Floats: TypeAlias = NDArray[np.float32]
+_NUMBERS = (int, float, np.number)
 _MADE = ("_rows", "_predictor", "_vectors", "_label_index", "words", "labels")
 
 
@@ -249,12 +250,13 @@ class _FastText:
         if isinstance(text, str):
             (own,) = self._best([one_line(text, "predict")], k, threshold)
             labels = tuple([_decoded(names[i], on_unicode_error) for i, _ in own])
-            return labels, _chances(own).astype(np.float64)
+            return labels, np.array([p for _, p in own])
         if not isinstance(text, list):
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of them")
         found = self._best([one_line(line, "predict") for line in text], k, threshold)
         names = [_decoded(name, on_unicode_error) for name in names]
-        return [[names[i] for i, _ in own] for own in found], [_chances(own) for own in found]
+        chances = [np.array([p for _, p in own], np.float32) for own in found]
+        return [[names[i] for i, _ in own] for own in found], chances
 
     def _best(self, lines: list[bytes], k: int, threshold: float) -> Answers:
         if self._file.args.model != "supervised":
@@ -262,7 +264,7 @@ class _FastText:
         k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:
             raise InputError(f"k is {k}: it needs to be 1 or higher, or -1 for all labels")
-        if not isinstance(threshold, int | float | np.number) or np.isnan(threshold):
+        if not isinstance(threshold, _NUMBERS) or threshold != threshold:  # noqa: PLR0124
             raise InputError(f"threshold is {threshold!r}: must be a number")
         prefix = encoded(self.label, "label")
         return self._predictor.best_of_lines(lines, prefix, k, float(threshold))
@@ -310,7 +312,7 @@ class _FastText:
         ]
         answers = self._best([lines[i] for i in kept], k, threshold)
         for i, own in zip(kept, answers, strict=True):
-            counts.add(gold[i], [(label, float(np.float32(p))) for label, p in own])
+            counts.add(gold[i], own)
         return counts
 
     # ---- files and codes
@@ -346,10 +348,6 @@ class _FastText:
         dsub = min(dsub, self.get_dimension())
         coded = quantized(self._file, cutoff, dsub, qnorm, qout, 0, learn if retrain else None)
         self._use(coded)
-
-
-def _chances(answers: list[tuple[int, float]]) -> Floats:
-    return np.array([p for _, p in answers], np.float32)
 
 
 def _decoded(token: bytes, errors: str) -> str:
