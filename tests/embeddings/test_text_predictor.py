@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def ways(counts: Any) -> list[list[tuple[int, bool]]]:
     """The nodes on the way to each label, and whether it goes right there."""
     begin, node, right, _ = _core.huffman(counts)
     pairs = list(zip(node.tolist(), right.tolist(), strict=True))
-    return [pairs[a:b] for a, b in zip(begin, begin[1:], strict=False)]
+    return [pairs[a:b] for a, b in pairwise(begin)]
 
 
 def probabilities(file: FastTextFile, words: list[str]) -> Any:

@@ -41,10 +41,11 @@ class Predictor:
     def __init__(self, file: FastTextFile) -> None:
         self.file = file
         args, output = file.args, file.output
-        if args.model != "supervised":  # lines can be cut, but there is nothing to predict
-            args, output = args._replace(loss="softmax"), np.zeros((len(file.labels), args.dim))
         if isinstance(output, QuantizedMatrix):
             output = output.rows()
+        if args.model != "supervised":  # lines can be cut, but there is nothing to predict
+            args = args._replace(loss="softmax")
+            output = np.zeros((len(file.labels), args.dim), np.float32)
         self._core = _core.TextPredictor(
             file.words,
             file.labels,
@@ -53,7 +54,7 @@ class Predictor:
             word_ngrams=args.word_ngrams,
             bucket=args.bucket,
             kept=None if file.prune is None else file.prune[np.argsort(file.prune[:, 1]), 0],
-            output=np.require(output, np.float32, "CA"),
+            output=_aligned(output),
             loss=args.loss,
             label_counts=np.asarray(file.label_counts, np.int64),
             **_parts(file.input),
@@ -104,8 +105,12 @@ def _parts(matrix: NDArray[np.float32] | QuantizedMatrix) -> dict[str, Any]:
     norms = matrix.norm_quantizer
     return {
         "input": np.ascontiguousarray(matrix.codes),
-        "centroids": np.require(matrix.quantizer.centroids, np.float32, "CA"),
+        "centroids": _aligned(matrix.quantizer.centroids),
         "width": matrix.quantizer.dsub,
         "norm_codes": matrix.norm_codes,
-        "norms": None if norms is None else np.require(norms.centroids, np.float32, "CA"),
+        "norms": None if norms is None else _aligned(norms.centroids),
     }
+
+
+def _aligned(floats: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.require(floats, np.float32, ["C", "A"])

@@ -254,9 +254,9 @@ class _FastText:
         if not isinstance(text, list):
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of them")
         found = self._best([one_line(line, "predict") for line in text], k, threshold)
-        names = [_decoded(name, on_unicode_error) for name in names]
+        lists = [[_decoded(names[i], on_unicode_error) for i, _ in own] for own in found]
         chances = [np.array([p for _, p in own], np.float32) for own in found]
-        return [[names[i] for i, _ in own] for own in found], chances
+        return lists, chances
 
     def _best(self, lines: list[bytes], k: int, threshold: float) -> Answers:
         if self._file.args.model != "supervised":
@@ -264,7 +264,7 @@ class _FastText:
         k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:
             raise InputError(f"k is {k}: it needs to be 1 or higher, or -1 for all labels")
-        if not isinstance(threshold, _NUMBERS) or threshold != threshold:  # noqa: PLR0124
+        if not isinstance(threshold, _NUMBERS) or threshold != threshold:  # NaN
             raise InputError(f"threshold is {threshold!r}: must be a number")
         prefix = encoded(self.label, "label")
         return self._predictor.best_of_lines(lines, prefix, k, float(threshold))
