@@ -40,6 +40,7 @@ class Predictor:
 
     def __init__(self, file: FastTextFile) -> None:
         self.file = file
+        self._labels = len(file.labels)
         args, output = file.args, file.output
         if isinstance(output, QuantizedMatrix):
             output = output.rows()
@@ -72,7 +73,8 @@ class Predictor:
     ) -> Answers:
         """The k likeliest labels of texts in words, to each of which ``</s>`` is added."""
         try:
-            return self._core.best(texts, *self._asked(k, threshold, len(texts), n_jobs))
+            threads = _threads(len(texts), n_jobs)
+            return self._core.best(texts, min(k, self._labels), threshold, threads)
         except ValueError as error:
             raise InputError(str(error)) from None
 
@@ -80,7 +82,8 @@ class Predictor:
         self, lines: list[bytes], prefix: bytes, k: int, threshold: float = 0.0
     ) -> Answers:
         """The k likeliest labels of lines as fastText reads them, to the first that ends."""
-        return self._core.best_of_lines(lines, prefix, *self._asked(k, threshold, len(lines), None))
+        k, threads = min(k, self._labels), _threads(len(lines), None)
+        return self._core.best_of_lines(lines, prefix, k, threshold, threads)
 
     def split(self, line: bytes, prefix: bytes) -> tuple[list[bytes], list[int]]:
         """Words, the end of the line among them, and numbers of labels."""
@@ -90,10 +93,9 @@ class Predictor:
         """The mean of a line's rows, and how many they are."""
         return self._core.mean(line, prefix)
 
-    def _asked(
-        self, k: int, threshold: float, texts: int, n_jobs: int | None
-    ) -> tuple[int, float, int]:
-        return min(k, len(self.file.labels)), threshold, 1 if texts < _FEW else resolve_jobs(n_jobs)
+
+def _threads(texts: int, n_jobs: int | None) -> int:
+    return 1 if texts < _FEW else resolve_jobs(n_jobs)
 
 
 def _parts(matrix: NDArray[np.float32] | QuantizedMatrix) -> dict[str, Any]:

@@ -261,7 +261,8 @@ class _FastText:
     def _best(self, lines: list[bytes], k: int, threshold: float) -> Answers:
         if self._file.args.model != "supervised":
             raise InputError("Model needs to be supervised for prediction!")
-        k = len(self._file.labels) if k == -1 else as_integer(k, "k")
+        if type(k) is not int or k == -1:
+            k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:
             raise InputError(f"k is {k}: it needs to be 1 or higher, or -1 for all labels")
         if not isinstance(threshold, _NUMBERS) or threshold != threshold:  # NaN
