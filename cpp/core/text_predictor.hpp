@@ -74,6 +74,11 @@ class TextPredictor {
     constexpr std::int64_t kTask = 32;
     const auto count = static_cast<std::int64_t>(texts.size());
     std::vector<Answers> found(texts.size());
+    if (count == 1) {  // in a microsecond or two, which the pool would add to
+      Memory memory;
+      best(texts[0], k, threshold, memory, found[0]);
+      return found;
+    }
     parallel_for((count + kTask - 1) / kTask, threads, [&] {
       return [&, memory = Memory()](std::int64_t task) mutable {
         const std::int64_t end = std::min(count, (task + 1) * kTask);
@@ -86,8 +91,8 @@ class TextPredictor {
   }
 
  private:
-  static constexpr double kAdded = 1e-5;  // by fastText, to what it takes the logarithm of
-  static constexpr std::size_t kRows = 1024;
+  static constexpr double kAdded = 1e-5;      // by fastText, to what it takes the logarithm of
+  static constexpr std::int64_t kRows = 256;  // that are added at a time
 
   struct Step {
     std::int32_t node;
@@ -95,7 +100,6 @@ class TextPredictor {
   };
   struct Memory {
     TextDictionary::Scratch scratch;
-    std::vector<std::int64_t> ids;
     std::vector<float> mean;
     std::vector<double> hidden, score, none, p;
     std::vector<Step> steps;
@@ -104,18 +108,13 @@ class TextPredictor {
   std::int64_t mean(const TextWords& words, Memory& memory, float* out) const {
     const auto add = kernels().text.add_rows;
     std::fill_n(out, input_.dim, 0.0f);
+    std::int64_t ids[kRows];  // a long text takes no more memory
     std::int64_t count = 0;
-    const auto flush = [&] {
-      add(input_, memory.ids.data(), static_cast<std::int64_t>(memory.ids.size()), out);
-      count += static_cast<std::int64_t>(memory.ids.size());
-      memory.ids.clear();
-    };
-    memory.ids.reserve(kRows);
     dictionary_.for_each_row(words.data(), words.size(), memory.scratch, [&](std::int64_t row) {
-      memory.ids.push_back(row);
-      if (memory.ids.size() == kRows) flush();  // a long text takes no more memory
+      ids[count++ % kRows] = row;
+      if (count % kRows == 0) add(input_, ids, kRows, out);
     });
-    flush();
+    add(input_, ids, count % kRows, out);
     if (count > 0) {
       for (std::int64_t j = 0; j < input_.dim; ++j) out[j] /= static_cast<float>(count);
     }
