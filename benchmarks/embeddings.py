@@ -32,9 +32,10 @@ from typing import Any
 import numpy as np
 from crf_data import DATA
 from sections import run_sections
-from timing import Table
+from timing import Table, check_close
 
 from trellis import FastText, TextClassifier, Vectors, Word2Vec
+from trellis.compat import fasttext as compat
 from trellis.embeddings import sources
 from trellis.embeddings.vocabulary import Vocabulary
 
@@ -221,6 +222,48 @@ def supervised(quick: bool) -> list[Table]:
     return [table]
 
 
+def prediction(quick: bool) -> list[Table]:
+    """Microseconds a text, one at a time and in a list of 1,000, with fastText's language model."""
+    folder = DATA / "models" / "fasttext"
+    path = folder / "lid.176.ftz"
+    cases = json.loads((folder / "expected.json").read_text())[path.name]["predictions"]
+    texts = ([case["text"] for case in cases] * 1000)[:1000]
+    face, model = compat.load_model(path), TextClassifier.load(path)
+    calls = {
+        "TextClassifier": (lambda: [model.predict([text]) for text in texts], model.predict),
+        "the face": (lambda: [face.predict(text) for text in texts], face.predict),
+    }
+    found: dict[str, list[float]] = {}
+    for _ in range(3 if quick else 7):
+        fast = peer(kind="prediction", model=path, texts=texts, turns=5)
+        for name in ("alone", "list"):
+            found.setdefault(f"fastText {name}", []).append(1e6 * fast[name])
+        for name, (alone, many) in calls.items():
+            for way, call in (("alone", alone), ("list", lambda many=many: many(texts))):
+                least = min(_seconds(call) for _ in range(5))
+                found.setdefault(f"{name} {way}", []).append(1e6 * least / len(texts))
+    for text, (p, label) in zip(texts, fast["answers"], strict=True):
+        (own,), (chance,) = face.predict(text)
+        check_close(f"{label} for {text!r}", chance if own == label else np.nan, p, 1e-6)
+    table = Table(
+        f"labels of texts, µs a text, {path.name}, {len(cases)} texts in turn",
+        ("side", "one at a time", "list of 1,000", "fastText / ours, one", "list"),
+    )
+    median = {name: statistics.median(values) for name, values in found.items()}
+    for side in (*calls, "fastText"):
+        own = [median[f"{side} {way}"] for way in ("alone", "list")]
+        theirs = [median[f"fastText {way}"] for way in ("alone", "list")]
+        table.add(side, *own, *(b / a for a, b in zip(own, theirs, strict=True)))
+    table.notes.append(f"least: { ({n: round(min(v), 1) for n, v in found.items()}) }")
+    return [table]
+
+
+def _seconds(call: Any) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
 def intents(split: str) -> Path:
     """The queries in fastText's form, in one random order."""
     from trellis.data import files
@@ -291,6 +334,7 @@ if __name__ == "__main__":
             "vocabulary": vocabulary,
             **{kind: partial(speed, kind) for kind in KINDS},
             "supervised": supervised,
+            "prediction": prediction,
             "costs": costs,
             "train": train,
             "quality": quality,

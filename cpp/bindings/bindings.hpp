@@ -21,3 +21,4 @@ void bind_nearest(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_tagger(nanobind::module_& m);
+void bind_text_predictor(nanobind::module_& m);

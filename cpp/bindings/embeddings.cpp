@@ -73,17 +73,6 @@ Numpy<std::uint32_t> word_hashes(nb::handle words) {
   return to_array(std::move(hash));
 }
 
-// Buckets of the runs of 2 .. longest words of one text, by the words' hashes.
-Numpy<std::int32_t> word_ngram_ids(
-    const nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig>& hashes, int longest,
-    std::int64_t buckets) {
-  require(buckets > 0 && buckets <= std::numeric_limits<std::int32_t>::max(), "bucket must be positive");
-  std::vector<std::int32_t> bucket;
-  for_each_word_ngram(hashes.data(), static_cast<std::int64_t>(hashes.shape(0)), longest,
-                      static_cast<std::uint64_t>(buckets), [&](std::int32_t b) { bucket.push_back(b); });
-  return to_array(std::move(bucket));
-}
-
 void make_corpus(Corpus* self, int threads, bool end_words, std::int64_t memory) {
   require(threads > 0 && threads <= 1024, "threads must be positive");
   new (self) Corpus(threads, end_words, memory);
@@ -153,7 +142,6 @@ void bind_embeddings(nb::module_& m) {
         nb::arg("bucket"));
   m.def("subwords", &subwords, nb::arg("word"), nb::arg("minn"), nb::arg("maxn"));
   m.def("word_hashes", &word_hashes, nb::arg("words"));
-  m.def("word_ngram_ids", &word_ngram_ids, nb::arg("hashes"), nb::arg("longest"), nb::arg("bucket"));
   nb::class_<Corpus>(m, "Corpus")
       .def("__init__", &make_corpus, nb::arg("threads"), nb::arg("end_words") = false,
            nb::arg("memory") = std::int64_t{1} << 25)

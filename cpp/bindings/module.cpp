@@ -45,4 +45,5 @@ NB_MODULE(_core, m) {
   bind_nearest(m);
   bind_optim(m);
   bind_tagger(m);
+  bind_text_predictor(m);
 }

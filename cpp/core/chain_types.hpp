@@ -13,6 +13,7 @@
 #include "grid_types.hpp"
 #include "loglinear_types.hpp"
 #include "nearest_types.hpp"
+#include "text_types.hpp"
 
 namespace trellis {
 
@@ -143,6 +144,7 @@ struct Kernels {
   GridKernels grid;
   EmbeddingKernels embedding;
   NearestKernels nearest;
+  TextKernels text;
 
   template <class T>
   const ChainKernels<T>& chain() const {

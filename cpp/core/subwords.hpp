@@ -9,15 +9,31 @@
 
 namespace trellis {
 
-// fastText widens each byte from a signed char, which changes the hash of all that is not ASCII.
-inline std::uint32_t subword_hash(std::string_view text) {
-  std::uint32_t h = 2166136261u;
-  for (const char c : text) {
-    h ^= static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<signed char>(c)));
-    h *= 16777619u;
+// The hash of a string, then of a longer one that begins at the same place, and so on: each byte is read
+// once. fastText widens bytes from signed char, which changes the hash of all that is not ASCII.
+class GrowingHash {
+ public:
+  std::uint32_t operator()(std::string_view text) {
+    if (text.data() != begin_ || text.size() < size_) {
+      begin_ = text.data();
+      size_ = 0;
+      hash_ = 2166136261u;
+    }
+    for (; size_ < text.size(); ++size_) {
+      hash_ ^=
+          static_cast<std::uint32_t>(static_cast<std::int32_t>(static_cast<signed char>(text[size_])));
+      hash_ *= 16777619u;
+    }
+    return hash_;
   }
-  return h;
-}
+
+ private:
+  const char* begin_ = nullptr;
+  std::size_t size_ = 0;
+  std::uint32_t hash_ = 2166136261u;
+};
+
+inline std::uint32_t subword_hash(std::string_view text) { return GrowingHash()(text); }
 
 inline bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 

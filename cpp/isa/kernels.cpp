@@ -13,6 +13,7 @@
 #include "loglinear_rows.hpp"
 #include "nearest_coarse.hpp"
 #include "nearest_kernels.hpp"
+#include "text_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
 #define TRELLIS_STRING(x) TRELLIS_STRING_OF(x)
@@ -47,6 +48,7 @@ const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
                       {embedding::sentence, embedding::cool, embedding::text, embedding::mean,
                        embedding::fill, embedding::step},
                       {kQueries, nearest_pack, nearest_many, nearest_few, nearest_coarse, coarsen,
-                       assign_centroids}};
+                       assign_centroids},
+                      {text::add_rows, text::dots}};
 
 }  // namespace trellis::TRELLIS_ISA

@@ -487,7 +487,35 @@ def subword_ids(
 ) -> tuple[_Integers, NDArray[np.int32]]: ...
 def subwords(word: str | bytes, minn: int, maxn: int) -> list[str]: ...
 def word_hashes(words: list[str] | list[bytes]) -> NDArray[np.uint32]: ...
-def word_ngram_ids(hashes: NDArray[np.uint32], longest: int, bucket: int) -> NDArray[np.int32]: ...
+
+# labels of texts
+class TextPredictor:
+    def __init__(
+        self,
+        words: list[bytes],
+        labels: list[bytes],
+        minn: int,
+        maxn: int,
+        word_ngrams: int,
+        bucket: int,
+        kept: Any,
+        input: NDArray[np.uint8],
+        centroids: NDArray[np.float32] | None,
+        width: int,
+        norm_codes: NDArray[np.uint8] | None,
+        norms: NDArray[np.float32] | None,
+        output: NDArray[np.float32],
+        loss: str,
+        label_counts: Any,
+    ) -> None: ...
+    def best(
+        self, texts: Any, k: int, threshold: float, threads: int
+    ) -> list[list[tuple[int, float]]]: ...
+    def best_of_lines(
+        self, lines: list[bytes], prefix: bytes, k: int, threshold: float, threads: int
+    ) -> list[list[tuple[int, float]]]: ...
+    def split(self, line: bytes, prefix: bytes) -> tuple[list[bytes], list[int]]: ...
+    def mean(self, line: bytes, prefix: bytes) -> tuple[NDArray[np.float32], int]: ...
 
 # training of embeddings
 class Corpus:

@@ -128,18 +128,6 @@ def test_subwords(word: str, minn: int, maxn: int, bucket: int) -> None:
     assert _core.word_hashes([word]).tolist() == [fnv(word.encode())]
 
 
-def test_word_ngrams() -> None:
-    words = ["one", "twö", "three", "four"]
-    signed = [h - 2**32 if h >= 2**31 else h for h in map(fnv, map(str.encode, words))]
-    expected = []
-    for i in range(4):
-        h = signed[i] % 2**64
-        for j in range(i + 1, min(4, i + 3)):
-            h = (h * 116049371 + signed[j]) % 2**64
-            expected.append(h % 1000)
-    assert _core.word_ngram_ids(_core.word_hashes(words), 3, 1000).tolist() == expected
-
-
 @pytest.mark.skipif(not EXPECTED.exists(), reason="shared data are not here")
 def test_subwords_are_fasttexts() -> None:
     for name, model in json.loads(EXPECTED.read_text()).items():

@@ -36,7 +36,6 @@ from trellis.native import resolve_jobs
 __all__ = ["Prediction", "Scores", "TextClassifier"]
 
 _FILE_LOSSES = {"negative": "ns", "hierarchical": "hs", "softmax": "softmax", "ova": "ova"}
-_END = "</s>"
 _NOT_STORED = ("n_jobs", "random_state")
 
 Text: TypeAlias = str | Sequence[str]
@@ -175,13 +174,15 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         hierarchical softmax). A text of which nothing is known has no labels.
         """
         self._fitted()
-        check_number(_Given(k=k, threshold=threshold), "k", 1)
-        check_number(_Given(k=k, threshold=threshold), "threshold", 0.0)
-        if isinstance(texts, str) or not isinstance(texts, Iterable):
+        if type(k) is not int or type(threshold) is not float or not (k > 0 and threshold >= 0.0):
+            check_number(_Given(k=k), "k", 1)
+            check_number(_Given(threshold=threshold), "threshold", 0.0)
+        if type(texts) is not list and (isinstance(texts, str) or not isinstance(texts, Iterable)):
             raise InputError(f"texts is {type(texts).__name__}: predict takes a list of texts")
-        lines = [as_bytes(_words(text, i)) for i, text in enumerate(texts)]
-        found = self._predictor().best([[*line, _END.encode()] for line in lines], k, threshold)
-        return [[Prediction(self.labels_[i], p) for i, p in own] for own in found]
+        words = [text.split() if isinstance(text, str) else text for text in texts]
+        found = self._predictor().best(words, k, threshold, self.n_jobs)
+        names = self.labels_
+        return [[Prediction(names[i], p) for i, p in own] for own in found]
 
     def test(self, source: Any, y: Any = None, k: int = 1, threshold: float = 0.0) -> Scores:
         """Precision and recall of `predict`, on texts as for `fit`."""
@@ -286,7 +287,7 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         model.counts_, model.label_counts_ = np.array(file.counts), np.array(file.label_counts)
         model.n_tokens_, model.losses_, model.words_per_second_ = file.n_tokens, [], 0.0
         model._input, model._output = file.input, file.output
-        model._ready, model._source = Predictor(file), file
+        model._source = file
         return model
 
     # ---- training

@@ -1,114 +1,118 @@
 """p(label | text) from a fastText model: the mean h of a text's rows, and the loss's own way.
 
 softmax: exp(wᵧ·h) / Σ exp(w·h)      tree: Π σ(±w·h)      negative sampling, ova: σ(wᵧ·h)
+
+The core does it; fastText adds 1e-5 to every probability that it takes the logarithm of, and so do
+we. A threshold is for what they were before. Equal ones, as floats, come in the order of labels.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import expit, softmax
 
 from trellis import _core
-from trellis.embeddings.subword_rows import SubwordRows
+from trellis.errors import InputError
 from trellis.formats.fasttext import FastTextFile
 from trellis.formats.quantization import QuantizedMatrix
+from trellis.native import resolve_jobs
 
 __all__ = ["Predictor"]
 
-_TEXTS = 4096  # at a time
-_ADDED = 1e-5  # by fastText, to every probability it takes the logarithm of
+_FEW = 64  # texts that take less time than other threads need to wake up
 
-Texts = Sequence[Sequence[bytes]]
-Floats = NDArray[np.float64]
+Answers: TypeAlias = list[list[tuple[int, float]]]
+"""(label, probability) of each text, the best first."""
 
 
 class Predictor:
-    """Labels of texts, whose words are bytes and end with ``</s>``."""
+    """Labels of texts: lists of words, or lines as bytes, from which labels are left out.
+
+    >>> from trellis.formats.fasttext import Args
+    >>> rows = np.array([[2.0, 0.0], [0.0, 2.0]], np.float32)
+    >>> args = Args(dim=2, minn=0, maxn=0, bucket=0, model="supervised", loss="softmax")
+    >>> counts = np.array([2, 1])
+    >>> file = FastTextFile(args, [b"a", b"b"], counts, [b"A", b"B"], counts, 3, rows, rows)
+    >>> [[(label, round(p, 3)) for label, p in own] for own in Predictor(file).best([["a"]], 2)]
+    [[(0, 0.982), (1, 0.018)]]
+    """
 
     def __init__(self, file: FastTextFile) -> None:
-        self.rows = SubwordRows(file)
         self.file = file
-        output = file.output
+        self._labels = len(file.labels)
+        args, output = file.args, file.output
         if isinstance(output, QuantizedMatrix):
-            output = output.rows(np.arange(output.shape[0]))
-        self._output = np.asarray(output, np.float64)
-        self._sides: Any = None
+            output = output.rows()
+        if args.model != "supervised":  # lines can be cut, but there is nothing to predict
+            args = args._replace(loss="softmax")
+            output = np.zeros((len(file.labels), args.dim), np.float32)
+        self._core = _core.TextPredictor(
+            file.words,
+            file.labels,
+            minn=args.minn,
+            maxn=args.maxn,
+            word_ngrams=args.word_ngrams,
+            bucket=args.bucket,
+            kept=None if file.prune is None else file.prune[np.argsort(file.prune[:, 1]), 0],
+            output=_aligned(output),
+            loss=args.loss,
+            label_counts=np.asarray(file.label_counts, np.int64),
+            **_parts(file.input),
+        )
 
-    def best(self, texts: Texts, k: int, threshold: float) -> list[list[tuple[int, float]]]:
-        """The k likeliest labels of each text, and their probabilities.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Predictor, (self.file,)
 
-        The threshold is for what they were before fastText added to them.
-        """
-        found: list[list[tuple[int, float]]] = []
-        least = threshold + _ADDED
-        for begin in range(0, len(texts), _TEXTS):
-            hidden, known = self.hidden(texts[begin : begin + _TEXTS])
-            p = self.probabilities(hidden)
-            k = min(k, p.shape[1])
-            # as floats of fastText: what differs less may come in another order in another batch
-            single = -p.astype(np.float32)
-            top = np.argsort(single, axis=1, kind="stable")[:, :k] if k > 1 else _least(single)
-            for own, probabilities, has in zip(
-                top, np.take_along_axis(p, top, 1), known, strict=True
-            ):
-                pairs = zip(own.tolist(), probabilities.tolist(), strict=True)
-                found.append([(i, q) for i, q in pairs if has and q >= least])
-        return found
+    def best(
+        self,
+        texts: Sequence[Sequence[str]],
+        k: int,
+        threshold: float = 0.0,
+        n_jobs: int | None = None,
+    ) -> Answers:
+        """The k likeliest labels of texts in words, to each of which ``</s>`` is added."""
+        try:
+            threads = _threads(len(texts), n_jobs)
+            return self._core.best(texts, min(k, self._labels), threshold, threads)
+        except ValueError as error:
+            raise InputError(str(error)) from None
 
-    def probabilities(self, hidden: Floats) -> Floats:
-        """A row for each hidden vector: labels' probabilities, as fastText states them."""
-        scores = hidden @ self._output.T
-        p: Floats
-        if self.file.args.loss == "softmax":
-            p = softmax(scores, axis=1) + _ADDED
-        elif self.file.args.loss == "hs":
-            left, right = self._tree()
-            steps = np.log(expit(-scores) + _ADDED) @ left + np.log(expit(scores) + _ADDED) @ right
-            p = np.exp(steps)
-        else:
-            p = expit(scores) + _ADDED
-        return p
+    def best_of_lines(
+        self, lines: list[bytes], prefix: bytes, k: int, threshold: float = 0.0
+    ) -> Answers:
+        """The k likeliest labels of lines as fastText reads them, to the first that ends."""
+        k, threads = min(k, self._labels), _threads(len(lines), None)
+        return self._core.best_of_lines(lines, prefix, k, threshold, threads)
 
-    def hidden(self, texts: Texts) -> tuple[Floats, NDArray[np.bool_]]:
-        """The mean of each text's rows, and whether it has any."""
-        ids = list(self.ids(texts))
-        counts = np.array([len(own) for own in ids], np.int64)
-        begin = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.concatenate(ids) if ids else np.empty(0, np.int64)
-        return self.rows.means(begin, rows).astype(np.float64), counts > 0
+    def split(self, line: bytes, prefix: bytes) -> tuple[list[bytes], list[int]]:
+        """Words, the end of the line among them, and numbers of labels."""
+        return self._core.split(line, prefix)
 
-    def ids(self, texts: Texts) -> Iterator[NDArray[np.int64]]:
-        """The input rows of each text: of its words, their characters and runs of them."""
-        args = self.file.args
-        words = [word for text in texts for word in text]
-        begin, ids = self.rows.ids(words)
-        hashes = _core.word_hashes(words) if args.word_ngrams > 1 else None
-        first = 0
-        for text in texts:
-            last = first + len(text)
-            own = ids[begin[first] : begin[last]]
-            if hashes is not None and args.bucket:
-                grams = _core.word_ngram_ids(hashes[first:last], args.word_ngrams, args.bucket)
-                own = np.concatenate([own, self.rows.bucket_rows(grams)[0]])
-            yield own
-            first = last
-
-    def _tree(self) -> tuple[Any, Any]:
-        """(nodes, labels): 1 where the way to a label goes left, and right, at a node."""
-        if self._sides is None:
-            begin, node, right, _ = _core.huffman(np.asarray(self.file.label_counts, np.int64))
-            label = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
-            shape = (len(self._output), len(begin) - 1)
-            self._sides = tuple(
-                sparse.csr_array((np.ones(m.sum()), (node[m], label[m])), shape=shape).toarray()
-                for m in (right == 0, right == 1)
-            )
-        sides: tuple[Any, Any] = self._sides
-        return sides
+    def mean(self, line: bytes, prefix: bytes) -> tuple[NDArray[np.float32], int]:
+        """The mean of a line's rows, and how many they are."""
+        return self._core.mean(line, prefix)
 
 
-def _least(rows: NDArray[np.float32]) -> NDArray[np.intp]:
-    return rows.argmin(axis=1)[:, None] if rows.shape[1] else np.empty((len(rows), 0), np.intp)
+def _threads(texts: int, n_jobs: int | None) -> int:
+    return 1 if texts < _FEW else resolve_jobs(n_jobs)
+
+
+def _parts(matrix: NDArray[np.float32] | QuantizedMatrix) -> dict[str, Any]:
+    """A matrix as the core takes it: codes, or the bytes of floats, which a file may not align."""
+    if not isinstance(matrix, QuantizedMatrix):
+        floats = matrix if matrix.strides[1] == 4 else np.ascontiguousarray(matrix)
+        absent = dict.fromkeys(("centroids", "norm_codes", "norms"))
+        return {"input": floats.view(np.uint8), "width": 0, **absent}
+    norms = matrix.norm_quantizer
+    return {
+        "input": np.ascontiguousarray(matrix.codes),
+        "centroids": _aligned(matrix.quantizer.centroids),
+        "width": matrix.quantizer.dsub,
+        "norm_codes": matrix.norm_codes,
+        "norms": None if norms is None else _aligned(norms.centroids),
+    }
+
+
+def _aligned(floats: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.require(floats, np.float32, ["C", "A"])

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from trellis import _core
 from trellis.compat.fasttext.arguments import NAMES, of_file
-from trellis.compat.fasttext.lines import END, encoded, one_line, tokens
+from trellis.compat.fasttext.lines import encoded, one_line
 from trellis.compat.fasttext.meter import Counts, Meter
 from trellis.embeddings.compression import quantized
 from trellis.embeddings.geometry import unit_rows
-from trellis.embeddings.prediction import Predictor
+from trellis.embeddings.prediction import Answers, Predictor
 from trellis.embeddings.subword_rows import SubwordRows
 from trellis.embeddings.text_training import retrained
 from trellis.embeddings.training import Schedule
@@ -30,6 +30,7 @@ __all__ = ["_FastText"]
 
 Path: TypeAlias = str | os.PathLike[str]
 Floats: TypeAlias = NDArray[np.float32]
+_NUMBERS = (int, float, np.number)
 _MADE = ("_rows", "_predictor", "_vectors", "_label_index", "words", "labels")
 
 
@@ -73,14 +74,11 @@ class _FastText:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        if self._file.args.model != "supervised":
-            raise InputError("Model needs to be supervised for prediction!")
         return Predictor(self._file)
 
     @cached_property
     def _rows(self) -> SubwordRows:
-        supervised = self._file.args.model == "supervised"
-        return self._predictor.rows if supervised else SubwordRows(self._file)
+        return SubwordRows(self._file)
 
     @cached_property
     def _vectors(self) -> Vectors:
@@ -120,9 +118,7 @@ class _FastText:
         """The mean of a line's rows, or of its words' directions if the model has no labels."""
         line = one_line(text, "get_sentence_vector")
         if self._file.args.model == "supervised":
-            hidden, _ = self._predictor.hidden([self._split(line)[0]])
-            mean: Floats = hidden[0].astype(np.float32)
-            return mean
+            return self._predictor.mean(line, encoded(self.label, "label"))[0]
         units = unit_rows(self._rows.vectors(line.split()))
         units = units[units.any(axis=1)]
         return units.mean(axis=0) if len(units) else np.zeros(self.get_dimension(), np.float32)
@@ -250,28 +246,29 @@ class _FastText:
         on_unicode_error: str = "strict",
     ) -> tuple[Any, Any]:
         """The k likeliest labels of a line and their probabilities; lists of both for a list."""
-        lines = [text] if isinstance(text, str) else text
-        if not isinstance(lines, list):
-            raise InputError(f"text is {type(text).__name__}: must be a str or a list of them")
-        words = [self._split(one_line(line, "predict"))[0] for line in lines]
-        found = self._best(words, k, threshold)
         names = self._file.labels
-        labels = [[_decoded(names[i], on_unicode_error) for i, _ in own] for own in found]
-        chances = [np.array([p for _, p in own], np.float32) for own in found]
         if isinstance(text, str):
-            return tuple(labels[0]), chances[0].astype(np.float64)
-        return labels, chances
+            (own,) = self._best([one_line(text, "predict")], k, threshold)
+            labels = tuple([_decoded(names[i], on_unicode_error) for i, _ in own])
+            return labels, np.array([p for _, p in own])
+        if not isinstance(text, list):
+            raise InputError(f"text is {type(text).__name__}: must be a str or a list of them")
+        found = self._best([one_line(line, "predict") for line in text], k, threshold)
+        lists = [[_decoded(names[i], on_unicode_error) for i, _ in own] for own in found]
+        chances = [np.array([p for _, p in own], np.float32) for own in found]
+        return lists, chances
 
-    def _best(
-        self, texts: Sequence[Sequence[bytes]], k: int, threshold: float
-    ) -> list[list[tuple[int, float]]]:
-        predictor = self._predictor
-        k = len(self._file.labels) if k == -1 else as_integer(k, "k")
+    def _best(self, lines: list[bytes], k: int, threshold: float) -> Answers:
+        if self._file.args.model != "supervised":
+            raise InputError("Model needs to be supervised for prediction!")
+        if type(k) is not int or k == -1:
+            k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:
             raise InputError(f"k is {k}: it needs to be 1 or higher, or -1 for all labels")
-        if not isinstance(threshold, int | float | np.number) or np.isnan(threshold):
+        if not isinstance(threshold, _NUMBERS) or threshold != threshold:  # NaN
             raise InputError(f"threshold is {threshold!r}: must be a number")
-        return predictor.best(texts, k, float(threshold))
+        prefix = encoded(self.label, "label")
+        return self._predictor.best_of_lines(lines, prefix, k, float(threshold))
 
     def get_line(self, text: str | list[str], on_unicode_error: str = "strict") -> Any:
         """Words and known labels of a line, or lists of both for a list of lines."""
@@ -283,18 +280,7 @@ class _FastText:
         return tuple([_decoded(t, on_unicode_error) for t in own] for own in (words, names))
 
     def _split(self, line: bytes) -> tuple[list[bytes], list[int]]:
-        """Words, the end of the line among them, and numbers of labels."""
-        words: list[bytes] = []
-        labels: list[int] = []
-        prefix, index, known = encoded(self.label, "label"), self._label_index, self._rows.index
-        for token in tokens(line):
-            if token in index:
-                labels.append(index[token])
-            elif not token.startswith(prefix) or token in known:
-                words.append(token)
-            if token == END:
-                break
-        return words, labels
+        return self._predictor.split(line, encoded(self.label, "label"))
 
     def test(self, path: Path, k: int = 1, threshold: float = 0.0) -> tuple[int, float, float]:
         """How many lines of a file have labels, precision and recall."""
@@ -314,22 +300,21 @@ class _FastText:
         return Meter(self._count(path, k, 0.0), names)
 
     def _count(self, path: Path, k: int, threshold: float) -> Counts:
-        counts = Counts(len(self._predictor.file.labels))
+        counts = Counts(len(self._file.labels))
         try:
             with open(path, "rb") as file:
-                lines = [self._split(line) for line in file]
+                lines = list(file)
         except OSError as error:
             raise InputError(f"test file {path} cannot be opened: {error}") from None
-        pairs = [(words, labels) for words, labels in lines if labels and self._has_rows(words)]
-        answers = self._best([words for words, _ in pairs], k, threshold)
-        for (_, labels), own in zip(pairs, answers, strict=True):
-            counts.add(labels, [(label, float(np.float32(p))) for label, p in own])
+        prefix = encoded(self.label, "label")
+        gold = [self._predictor.split(line, prefix)[1] for line in lines]
+        kept = [
+            i for i, own in enumerate(gold) if own and self._predictor.mean(lines[i], prefix)[1]
+        ]
+        answers = self._best([lines[i] for i in kept], k, threshold)
+        for i, own in zip(kept, answers, strict=True):
+            counts.add(gold[i], own)
         return counts
-
-    def _has_rows(self, words: list[bytes]) -> bool:
-        if any(word in self._rows.index for word in words):
-            return True
-        return len(next(self._predictor.ids([words]))) > 0
 
     # ---- files and codes
 
