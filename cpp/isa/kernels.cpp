@@ -33,22 +33,22 @@ constexpr CtcScores<T> ctc_scores() {
 }
 
 extern const Kernels kernels;
-const Kernels kernels{TRELLIS_STRING(TRELLIS_ISA),
-                      chain_kernels<float>(),
-                      chain_kernels<double>(),
-                      {score_rows, score_ids, add_rows, sparse_marginals, softmax},
-                      {{false, ctc::forward, ctc::finish, ctc::backward},
-                       {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
-                       ctc_scores<float>(),
-                       ctc_scores<double>(),
-                       {ctc::best_forward<float>, ctc::argmax<float>},
-                       {ctc::best_forward<double>, ctc::argmax<double>},
-                       ctc::log_add_masses},
-                      {grid::sweep<false>, grid::sweep<true>},
-                      {embedding::sentence, embedding::cool, embedding::text, embedding::mean,
-                       embedding::fill, embedding::step},
-                      {kQueries, nearest_pack, nearest_many, nearest_few, nearest_coarse, coarsen,
-                       assign_centroids},
-                      {text::add_rows, text::dots}};
+const Kernels kernels{
+    TRELLIS_STRING(TRELLIS_ISA),
+    chain_kernels<float>(),
+    chain_kernels<double>(),
+    {score_rows, score_ids, add_rows, sparse_marginals, softmax},
+    {{false, ctc::forward, ctc::finish, ctc::backward},
+     {true, ctc::log_forward, ctc::log_finish, ctc::log_backward},
+     ctc_scores<float>(),
+     ctc_scores<double>(),
+     {ctc::best_forward<float>, ctc::argmax<float>},
+     {ctc::best_forward<double>, ctc::argmax<double>},
+     ctc::log_add_masses},
+    {grid::sweep<false>, grid::sweep<true>},
+    {embedding::sentence, embedding::cool, embedding::text, embedding::mean, embedding::fill,
+     embedding::step},
+    {kQueries, nearest_pack, nearest_many, nearest_few, nearest_coarse, coarsen, assign_centroids},
+    {text::add_rows, text::dots}};
 
 }  // namespace trellis::TRELLIS_ISA
