@@ -311,10 +311,11 @@ def costs(quick: bool) -> list[Table]:
         with open(whole, "rb") as file:
             path.write_bytes(file.read(int(part * size)))
         code = (
-            "import resource, sys; from trellis import Word2Vec; "
+            "from trellis import Word2Vec; "
             f"m = Word2Vec(epochs=1, n_jobs={THREADS}, random_state=1, min_count={least}); "
             f"m.fit({str(path)!r}); "
-            "peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024; "
+            "own = next(line for line in open('/proc/self/status') if 'VmHWM' in line); "
+            "peak = int(own.split()[1]) * 1024; "
             "tables = m._input.nbytes + m._output.nbytes; "
             "print(m.n_tokens_, len(m.words_), m.words_per_second_, peak - tables)"
         )

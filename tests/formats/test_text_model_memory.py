@@ -16,8 +16,9 @@ LABELS = 10
 PEAK = """
 import resource, sys
 import trellis
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def peak():  # not ru_maxrss: a child inherits the maximum of the process that started it
+    own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+    return int(own.split()[1]) * 1024
 trellis.load(sys.argv[1])  # what the first use of anything takes is not the file's
 before = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 model = trellis.load(sys.argv[2])

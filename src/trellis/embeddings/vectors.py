@@ -88,6 +88,10 @@ class Vectors(Keyed):
             raise InputError(f"the word {again!r} is given twice")
         self.unseen = unseen
         self.n_jobs = n_jobs
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is made of the matrix for searches is made again."""
         self._rows: tuple[Floats, Floats] | None = None
         self._coarse: tuple[NDArray[np.int8], Floats, Floats] | None = None
         self._asked = 0

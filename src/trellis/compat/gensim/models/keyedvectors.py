@@ -59,7 +59,8 @@ class KeyedVectors(Vectors):
     def _start(self, words: list[str], matrix: Floats, unseen: Any) -> None:
         self.words, self.index = list(words), {word: row for row, word in enumerate(words)}
         self.matrix, self._store = matrix, matrix
-        self.unseen, self.n_jobs, self._rows = unseen, None, None
+        self.unseen, self.n_jobs = unseen, None
+        self._forget()
         self.expandos: dict[str, NDArray[Any]] = {}
 
     def __str__(self) -> str:
@@ -116,14 +117,15 @@ class KeyedVectors(Vectors):
             self._store = np.empty((room, self.vector_size), np.float32)
             self._store[:count] = self.matrix
         self._store[count : count + len(rows)] = rows
-        self.matrix, self._rows = self._store[: count + len(rows)], None
+        self.matrix = self._store[: count + len(rows)]
+        self._forget()
         self.words.extend(names)
         self.index.update(zip(names, range(count, count + len(names)), strict=True))
 
     def _writable(self) -> Floats:
         if not self.matrix.flags.writeable:
             self._store = self.matrix = np.array(self.matrix)
-        self._rows = None
+        self._forget()
         return self.matrix
 
     def unit_normalize_all(self) -> None:
@@ -158,7 +160,7 @@ class KeyedVectors(Vectors):
     def fill_norms(self, force: bool = False) -> None:
         """Make lengths anew; needed where ``vectors`` was written to."""
         if force:
-            self._rows = None
+            self._forget()
 
     def get_vecattr(self, key: Key, attr: str) -> Any:
         """An attribute of a word."""
