@@ -20,8 +20,11 @@ std::mt19937 generator(1);
 std::string random_text(int lines) {
   std::string text;
   for (int i = 0; i < lines; ++i) {
-    for (int j = 0; j < 12; ++j)
-      text += "w" + std::to_string(generator() % 40 * (generator() % 3)) + " ";
+    for (int j = 0; j < 12; ++j) {
+      text += 'w';  // piece by piece: GCC 12 warns of a sum of strings
+      text += std::to_string(generator() % 40 * (generator() % 3));
+      text += ' ';
+    }
     text.back() = '\n';
   }
   return text;
