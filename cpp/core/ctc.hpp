@@ -40,7 +40,9 @@ class Ctc {
   void forward(T* loss, T* log_norm, T* kept) const {
     // Rows first: two threads that write to one cache line wait for each other.
     std::vector<double> norm(x_.logits ? static_cast<std::size_t>(x_.frames * x_.count) : 0);
-    const auto norms_of = [&](std::int64_t b) { return x_.logits ? &norm[b * x_.frames] : nullptr; };
+    const auto norms_of = [&](std::int64_t b) {
+      return x_.logits ? norm.data() + b * x_.frames : nullptr;
+    };
     if (keeps()) {
       each_frame<false>([&](std::int64_t t, std::int64_t b) {
         norms_of(b)[t] = scores_.log_norm(input(t, b), x_.vocabulary);
