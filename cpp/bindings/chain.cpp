@@ -12,16 +12,13 @@
 #include "bindings.hpp"
 #include "chain_batch.hpp"
 #include "dispatch.hpp"
+#include "views.hpp"
 
 namespace nb = nanobind;
 
 namespace trellis {
 namespace {
 
-template <class T, std::size_t N>
-using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-template <class T, std::size_t N>
-using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 using Integers = In<std::int64_t, 1>;
 
 // The arrays of one batch, kept alive while the calls run.

@@ -9,16 +9,13 @@
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "dispatch.hpp"
+#include "views.hpp"
 
 namespace nb = nanobind;
 
 namespace trellis {
 namespace {
 
-template <class T, int N>
-using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-template <class T, int N>
-using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Frames = nb::ndarray<T, nb::ndim<3>, nb::device::cpu>;  // (T, B, V), the last axis contiguous
 

@@ -11,6 +11,7 @@
 #include "ctc_prefix.hpp"
 #include "dispatch.hpp"
 #include "thread_pool.hpp"
+#include "views.hpp"
 
 namespace nb = nanobind;
 
@@ -19,10 +20,6 @@ namespace {
 
 template <class T>
 using Batch = nb::ndarray<const T, nb::ndim<3>, nb::device::cpu>;  // (B, T, V), V contiguous
-template <class T, int N>
-using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-template <class T, int N>
-using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 
 template <class A>
 std::int64_t size(const A& array, int axis) {

@@ -18,14 +18,13 @@
 #include "name_cuts.hpp"
 #include "python_text.hpp"
 #include "thread_pool.hpp"
+#include "views.hpp"
 
 namespace nb = nanobind;
 
 namespace trellis {
 namespace {
 
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Part = std::tuple<std::int64_t, int, int>;  // offset, field, origin
 using TemplateArgument = std::tuple<std::uint32_t, bool, std::vector<Part>>;
 using FieldArgument = std::tuple<int, std::string, std::int64_t>;

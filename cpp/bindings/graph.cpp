@@ -12,16 +12,13 @@
 #include "graph_belief.hpp"
 #include "graph_exact.hpp"
 #include "graph_local.hpp"
+#include "views.hpp"
 
 namespace nb = nanobind;
 
 namespace trellis::graph {
 namespace {
 
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Doubles = In<double>;
 using MaybeOut = std::optional<Out<double>>;
 
@@ -213,8 +210,8 @@ class GraphCore {
 void bind_graph(nb::module_& m) {
   using trellis::graph::GraphCore;
   nb::class_<GraphCore>(m, "Graph")
-      .def(nb::init<trellis::graph::In<std::int64_t>, trellis::graph::In<std::int64_t>,
-                    trellis::graph::In<std::int64_t>, trellis::graph::In<std::int64_t>>(),
+      .def(nb::init<trellis::In<std::int64_t>, trellis::In<std::int64_t>, trellis::In<std::int64_t>,
+                    trellis::In<std::int64_t>>(),
            nb::arg("cardinality"), nb::arg("begin"), nb::arg("scope"), nb::arg("table"))
       .def("plan", &GraphCore::plan, nb::arg("most_entries"))
       .def("exact", &GraphCore::exact, nb::arg("tables"), nb::arg("log_z"), nb::arg("variable").none(),

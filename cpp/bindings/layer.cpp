@@ -14,16 +14,12 @@
 #include "bindings.hpp"
 #include "chain_batch.hpp"
 #include "dispatch.hpp"
+#include "views.hpp"
 
 namespace nb = nanobind;
 
 namespace trellis {
 namespace {
-
-template <class T, std::size_t N>
-using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
-template <class T, std::size_t N>
-using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 
 enum class Look { plain, scattered, wrong };  // what layer.py knows as 0, 1, 2
 

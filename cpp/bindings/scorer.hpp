@@ -13,13 +13,9 @@
 #include "dispatch.hpp"
 #include "loglinear.hpp"
 #include "thread_pool.hpp"
+#include "views.hpp"
 
 namespace trellis {
-
-template <class T, std::size_t N = 1>
-using In = nanobind::ndarray<const T, nanobind::ndim<N>, nanobind::c_contig, nanobind::device::cpu>;
-template <class T, std::size_t N = 1>
-using Out = nanobind::ndarray<T, nanobind::ndim<N>, nanobind::c_contig, nanobind::device::cpu>;
 
 template <class T>
 std::int64_t size_of(const T& array) {

@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,15 @@ from trellis.models.memm import MEMM
 from trellis.models.softmax import SoftmaxRegression
 from trellis.native import resolve_jobs
 
-__all__ = ["chain_parts", "foreign", "from_contents", "load", "save", "stored_labels"]
+__all__ = [
+    "chain_parts",
+    "foreign",
+    "from_contents",
+    "load",
+    "save",
+    "stored_labels",
+    "stored_parameters",
+]
 
 _KINDS: dict[str, type[Any]] = {
     "crf": CRF,
@@ -72,7 +80,7 @@ def chain_parts(model: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a file holds of a fitted model of chains: meta and tensors."""
     feature_meta, feature_tensors = model.features_.to_parts()
     meta = {
-        "parameters": _parameters(model),
+        "parameters": stored_parameters(model, _NOT_STORED),
         "classes": stored_labels(model.classes_.tolist()),
         "features": {"kind": model.features_.kind, **feature_meta},
     }
@@ -91,7 +99,7 @@ def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> Non
     if model.get_params().get("features") is not None:
         raise InputError("a model of joint features has a function in it, which no file can hold")
     meta = {
-        "parameters": _parameters(model),
+        "parameters": stored_parameters(model, _NOT_STORED),
         "classes": stored_labels(model.classes_.tolist()),
         "training": _training(model),
     }
@@ -100,7 +108,7 @@ def _save_regression(model: Any, kind: str, path: str | os.PathLike[str]) -> Non
 
 def _save_field(model: FieldModel, kind: str, path: str | os.PathLike[str]) -> None:
     meta = {
-        "parameters": _parameters(model),
+        "parameters": stored_parameters(model, _NOT_STORED),
         "classes": stored_labels(model.classes_.tolist()),
         "training": _training(model),
     }
@@ -188,10 +196,11 @@ def _set_training(model: Any, training: Any) -> None:
             setattr(model, f"{name}_", entries)
 
 
-def _parameters(model: Any) -> dict[str, Any]:
+def stored_parameters(model: Any, left_out: Sequence[str]) -> dict[str, Any]:
+    """The arguments of an estimator as JSON can hold them, but for some."""
     stored = {}
     for name, value in model.get_params(deep=False).items():
-        if name in _NOT_STORED or isinstance(value, np.random.Generator | np.random.RandomState):
+        if name in left_out or isinstance(value, np.random.Generator | np.random.RandomState):
             continue
         if isinstance(value, np.generic):
             value = value.item()
@@ -199,7 +208,7 @@ def _parameters(model: Any) -> dict[str, Any]:
             value = [stored_labels(pair) for pair in value]
         if name == "label_weight" and value is not None:
             value = [[*stored_labels([k]), float(v)] for k, v in value.items()]
-        stored[name] = value
+        stored[name] = list(value) if isinstance(value, tuple) else value
     return stored
 
 

@@ -54,6 +54,8 @@ def encode(y: Any, lengths: NDArray[np.int64], classes: Sequence[Label] | None =
     if any(isinstance(v, np.generic) for v in distinct):
         flat = [v.item() if isinstance(v, np.generic) else v for v in flat]
         distinct = {v.item() if isinstance(v, np.generic) else v for v in distinct}
+    if any(v != v for v in distinct):  # NaN alone differs from itself
+        _raise_nan(y)
     if classes is None:
         classes = _sorted(distinct)
     index = {label: n for n, label in enumerate(classes)}
@@ -107,6 +109,11 @@ def _sorted(labels: set[Any]) -> list[Any]:
 
 def _where(y: Any, wanted: Any) -> tuple[int, int]:
     return next((i, t) for i, own in enumerate(y) for t, v in enumerate(own) if wanted(v))
+
+
+def _raise_nan(y: Any) -> None:
+    i, t = _where(y, lambda v: any(x != x for x in (v if isinstance(v, _SETS) else (v,))))
+    raise InputError(f"sequence {i}, position {t}: nan is no label; None means unknown")
 
 
 def _raise_unknown(y: Any, unknown: set[Any], classes: Sequence[Label]) -> None:

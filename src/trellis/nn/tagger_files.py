@@ -39,7 +39,7 @@ def save(tagger: NeuralTagger, path: str | os.PathLike[str]) -> None:
         raise InputError("a head that was given as a function cannot be kept in a file")
     network = tagger.network_
     meta: dict[str, Any] = {
-        "parameters": _parameters(tagger),
+        "parameters": sequence_files.stored_parameters(tagger, _NOT_STORED),
         "classes": sequence_files.stored_labels(tagger.classes_.tolist()),
         "columns": tagger.columns_,
         "history": [list(progress) for progress in tagger.history_],
@@ -58,19 +58,6 @@ def save(tagger: NeuralTagger, path: str | os.PathLike[str]) -> None:
         meta["linear"], arrays = sequence_files.chain_parts(tagger.linear_, "crf")
         tensors |= {_LINEAR + name: array for name, array in arrays.items()}
     native.write(path, KIND, meta, tensors)
-
-
-def _parameters(tagger: NeuralTagger) -> dict[str, Any]:
-    stored = {}
-    for name, value in tagger.get_params(deep=False).items():
-        if name in _NOT_STORED or isinstance(value, np.random.Generator | np.random.RandomState):
-            continue
-        if isinstance(value, np.generic):
-            value = value.item()
-        if name == "constraints" and value is not None and not isinstance(value, str):
-            value = [sequence_files.stored_labels(pair) for pair in value]
-        stored[name] = list(value) if isinstance(value, tuple) else value
-    return stored
 
 
 def load(path: str | os.PathLike[str], device: Any = "cpu") -> NeuralTagger:

@@ -1,5 +1,6 @@
 """What all encoders of words have in common, and several of them side by side."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,27 +12,27 @@ from trellis.errors import InputError
 __all__ = ["ConcatWords", "WordEncoder"]
 
 
-class WordEncoder(nn.Module):
+class WordEncoder(nn.Module, ABC):
     """From words to vectors: integers of each word once, then a network over the integers."""
 
     dim: int
     """How wide the vectors are."""
 
+    @abstractmethod
     def learn(self, counts: Mapping[str, int]) -> None:
         """Take in the words of the training data, with how often each occurs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rows(self, words: Sequence[str]) -> tuple[Tensor, ...]:
         """Integers (words, k) that `forward` takes; 0 is padding, and columns of it may be cut."""
-        raise NotImplementedError
 
+    @abstractmethod
     def vocabularies(self) -> list[list[str]]:
         """The strings that were learned: all that a file needs besides the parameters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restore(self, vocabularies: Sequence[list[str]]) -> None:
         """Take up what `vocabularies` gave, with parameters of the right shapes."""
-        raise NotImplementedError
 
     def encode(self, words: Sequence[str]) -> Tensor:
         """The vectors of any words, (words, dim): each unique word is encoded once."""

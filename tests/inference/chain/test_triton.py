@@ -1,106 +1,31 @@
-"""The GPU kernels of the chain in Triton's interpreter: small odd sizes, NaN in new memory.
-
-With TRITON_INTERPRET=0 the same tests run on a card.
-"""
+"""The GPU kernels of the chain in Triton's interpreter: small odd sizes, NaN in new memory."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
-triton = pytest.importorskip("triton", reason="Triton is not installed")
-
-from brute import enumerate_chain  # noqa: E402
-from cases import REGIMES, make_case  # noqa: E402
-
-from trellis.inference import chain  # noqa: E402
-from trellis.inference.chain import triton as engine  # noqa: E402
-
-INTERPRETED = triton.knobs.runtime.interpret
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETED or torch.cuda.is_available()), reason="neither interpreter nor card"
+from brute import enumerate_chain
+from cases import REGIMES, make_case
+from triton_problems import (
+    DEVICE,
+    INF,
+    NEEDED,
+    TOLERANCE,
+    Problem,
+    nan_in_new_memory,
+    problem,
+    torch,
 )
-DEVICE = "cpu" if INTERPRETED else "cuda"
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
-INF = float("inf")
 
+from trellis.inference import chain
+from trellis.inference.chain import triton as engine
 
-@pytest.fixture(autouse=True)
-def _nan_in_new_memory() -> Iterator[None]:
-    """What is read before it is written shows as NaN, or as a huge integer."""
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(1).isnan().all()
-    yield
-    torch.use_deterministic_algorithms(False)
+__all__ = ["nan_in_new_memory"]  # a fixture of every test
 
-
-class Problem(NamedTuple):
-    """A padded batch; what is behind the lengths must not matter."""
-
-    emissions: Any
-    transitions: Any
-    start: Any
-    end: Any
-    lengths: Any
-    tags: Any
-    weight: Any
-
-    @property
-    def scores(self) -> tuple[Any, ...]:
-        return self[:5]
-
-    def row(self, b: int) -> dict[str, np.ndarray]:
-        """One sequence for the engine of the CPU, in float64."""
-        own = int(self.lengths[b])
-        positional = self.transitions.dim() > 2
-        parts = {
-            "unary": self.emissions[b, :own],
-            "transition": self.transitions[b, : own - 1] if positional else self.transitions,
-            "start": self.start,
-            "end": self.end,
-        }
-        return {name: part.double().cpu().numpy() for name, part in parts.items()}
-
-
-def problem(
-    lengths: list[int],
-    labels: int,
-    dtype: Any = torch.float64,
-    *,
-    seed: int = 0,
-    scale: float = 2.0,
-    positional: bool = False,
-    forbidden: float = 0.0,
-) -> Problem:
-    """Normal scores; label 0 all the way is always allowed. Poison behind the lengths."""
-    rng = np.random.default_rng(seed)
-    rows, steps = len(lengths), max(lengths) + 1
-
-    def draw(*shape: int) -> np.ndarray:
-        x = rng.normal(0.0, scale, shape)
-        x[rng.random(shape) < forbidden] = -INF
-        x[..., 0] = np.where(x[..., 0] == -INF, 0.0, x[..., 0])
-        return x
-
-    behind = np.arange(steps) >= np.array(lengths)[:, None]
-    emissions = draw(rows, steps, labels)
-    emissions[behind] = np.nan
-    transitions = draw(*((rows, steps - 1) if positional else ()), labels, labels)
-    if positional:
-        transitions[behind[:, 1:]] = np.nan
-    tags = np.where(behind, -100, rng.integers(labels, size=(rows, steps)))
-    parts = [emissions, transitions, draw(labels), draw(labels)]
-    tensors = [torch.from_numpy(part).to(DEVICE, dtype) for part in parts]
-    whole = [torch.tensor(x, device=DEVICE) for x in (lengths, tags)]
-    weight = torch.from_numpy(rng.normal(size=rows)).to(DEVICE, dtype)
-    return Problem(*tensors, *whole, weight)
+pytestmark = NEEDED
 
 
 def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
@@ -436,45 +361,3 @@ def test_a_mask_in_place_of_lengths() -> None:
     assert found.found.tolist() == right.found.tolist() == [[4, 2, 3], [0, 0, 0]]
     mask[2, 1] = False
     assert engine.forward(*p[:4], None, p.tags, mask).found.tolist() == [[4, 2, 2], [0, 0, 1]]
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize(("labels", "scale"), [(1, 2.0), (3, 2.0), (20, 2.0), (5, 300.0)])
-def test_gradients_whose_weights_come_later(labels: int, scale: float, dtype: Any) -> None:
-    p = problem([6, 1, 4], labels, dtype, seed=labels, scale=scale, forbidden=0.1)
-    emissions, transitions, _, end, lengths = p.scores
-    value, alpha, _ = engine.forward(*p.scores, p.tags)
-    unit = engine.unit_gradient(emissions, transitions, end, lengths, p.tags, alpha)
-    found = engine.weigh(*unit, p.weight)
-    due = engine.backward(*p.scores, p.tags, alpha, p.weight)
-    for got, right in zip(found, due, strict=True):
-        torch.testing.assert_close(got, right, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-    assert not torch.isnan(value).any()
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("masked", [False, True])
-def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
-    from trellis.nn import chain_ops
-
-    p = problem([6, 1, 4], 5, dtype)
-    leaves = [x.clone().requires_grad_() for x in p[:4]]
-    steps = torch.arange(p.emissions.shape[1], device=DEVICE)
-    mask = steps < p.lengths[:, None] if masked else None
-    lengths = None if masked else p.lengths
-    value, found = chain_ops.on_card(*leaves, lengths, p.tags, mask)
-    assert found.tolist() == [p.lengths.tolist(), [0, 0, 0]]
-    weight = p.weight.to(value.dtype)
-    gradients = torch.autograd.grad(value, leaves, weight, retain_graph=True)
-    again = torch.autograd.grad(value, leaves, weight)
-    due = engine.backward(*p.scores, p.tags, engine.forward(*p.scores, p.tags).alpha, weight)
-    tolerance = TOLERANCE.get(dtype, 2e-2)
-    for leaf, got, same, right in zip(leaves, gradients, again, due, strict=True):
-        assert got.dtype == leaf.dtype
-        assert torch.equal(got, same)
-        torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
-    once = chain_ops.on_card(*leaves, lengths, p.tags, mask)[0]
-    with pytest.raises(RuntimeError, match="differentiated once more"):
-        torch.autograd.grad(once, leaves, weight, create_graph=True)
-    with torch.no_grad():
-        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask)[0].requires_grad

@@ -1,0 +1,55 @@
+"""The GPU kernels of the chain under autograd: gradients that are made with the values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from triton_problems import DEVICE, NEEDED, TOLERANCE, nan_in_new_memory, problem, torch
+
+from trellis.inference.chain import triton as engine
+from trellis.nn import chain_ops
+
+__all__ = ["nan_in_new_memory"]  # a fixture of every test
+
+pytestmark = NEEDED
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(("labels", "scale"), [(1, 2.0), (3, 2.0), (20, 2.0), (5, 300.0)])
+def test_gradients_whose_weights_come_later(labels: int, scale: float, dtype: Any) -> None:
+    p = problem([6, 1, 4], labels, dtype, seed=labels, scale=scale, forbidden=0.1)
+    emissions, transitions, _, end, lengths = p.scores
+    value, alpha, _ = engine.forward(*p.scores, p.tags)
+    unit = engine.unit_gradient(emissions, transitions, end, lengths, p.tags, alpha)
+    found = engine.weigh(*unit, p.weight)
+    due = engine.backward(*p.scores, p.tags, alpha, p.weight)
+    for got, right in zip(found, due, strict=True):
+        torch.testing.assert_close(got, right, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    assert not torch.isnan(value).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("masked", [False, True])
+def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
+    p = problem([6, 1, 4], 5, dtype)
+    leaves = [x.clone().requires_grad_() for x in p[:4]]
+    steps = torch.arange(p.emissions.shape[1], device=DEVICE)
+    mask = steps < p.lengths[:, None] if masked else None
+    lengths = None if masked else p.lengths
+    value, found = chain_ops.on_card(*leaves, lengths, p.tags, mask)
+    assert found.tolist() == [p.lengths.tolist(), [0, 0, 0]]
+    weight = p.weight.to(value.dtype)
+    gradients = torch.autograd.grad(value, leaves, weight, retain_graph=True)
+    again = torch.autograd.grad(value, leaves, weight)
+    due = engine.backward(*p.scores, p.tags, engine.forward(*p.scores, p.tags).alpha, weight)
+    tolerance = TOLERANCE.get(dtype, 2e-2)
+    for leaf, got, same, right in zip(leaves, gradients, again, due, strict=True):
+        assert got.dtype == leaf.dtype
+        assert torch.equal(got, same)
+        torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
+    once = chain_ops.on_card(*leaves, lengths, p.tags, mask)[0]
+    with pytest.raises(RuntimeError, match="differentiated once more"):
+        torch.autograd.grad(once, leaves, weight, create_graph=True)
+    with torch.no_grad():
+        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask)[0].requires_grad
