@@ -30,23 +30,29 @@ def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
         kernel[(programs,)](*args, **meta)
         return
     device = torch.cuda.current_device()
-    key = (
-        kernel,
-        device,
-        *[(a.dtype, a.data_ptr() % 16) if isinstance(a, Tensor) else a for a in args],
-        *meta.values(),
-    )
-    found = _forms.get(key)
+    key: list[Any] = [id(kernel), device]  # kernels live as long as their modules
+    values: list[Any] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            at = a.data_ptr()
+            values.append(at)  # Triton asks the driver about a tensor, but trusts a number
+            key += (a.dtype, at % 16)
+        else:
+            values.append(a)
+            key.append(a)
+    key += meta.values()
+    found = _forms.get(tuple(key))
     if found is None:
         if len(_forms) >= _MOST:
             _forms.clear()
         compiled = kernel[(programs,)](*args, **meta)
         constants = [meta[name] for name in kernel.arg_names[len(args) :]]
-        _forms[key] = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
+        form = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
+        _forms[tuple(key)] = form
         return
     run, function, packed, *constants = found
     stream = triton.runtime.driver.active.get_current_stream(device)
-    run(programs, 1, 1, stream, function, packed, None, None, None, *args, *constants)
+    run(programs, 1, 1, stream, function, packed, None, None, None, *values, *constants)
 
 
 def power_of_two(size: int) -> int:

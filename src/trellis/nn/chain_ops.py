@@ -16,8 +16,10 @@ from torch import Tensor
 from trellis.errors import InfeasibleError
 from trellis.inference import chain
 from trellis.inference.chain import layer
+from trellis.nn.fetch import Fetch
 
 __all__ = [
+    "Seen",
     "best_path",
     "chain_gradient",
     "chain_value",
@@ -287,38 +289,57 @@ def log_partition(
 
 
 class _OnCard(torch.autograd.Function):
-    """Values, what was found out about the rows on the way, and the gradient of each value.
+    """The values of all rows, or their sum; and the gradient of each of them.
 
     The gradient is made at once: PyTorch calls `backward` on a thread of its own, where Python is
-    several times as slow, so that little may be left to do there.
+    several times as slow, so that little may be left to do there. Of a sum it is one product.
     """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        *given, wanted = inputs
+        *given, seen, wanted = inputs
         found = kernels().forward(*given)
+        if seen.looks:
+            seen.marks = Fetch(found.found)
+        value = found.value.sum() if seen.summed else found.value
         if wanted:
             emissions, transitions, _, end, _, tags, _ = given
             scores = (emissions, transitions, end)
-            unit = kernels().unit_gradient(*scores, found.found[0], tags, found.alpha)
-            ctx.save_for_backward(*unit)
+            unit, sums = kernels().unit_gradient(*scores, found.found[0], tags, found.alpha)
+            rest = kernels().shared_gradients(sums) if seen.summed else (sums,)
+            ctx.save_for_backward(unit, *rest)
             ctx.types = [x.dtype for x in given[:4]]
+            ctx.summed = seen.summed
             ctx.mark_non_differentiable(found.found)
             ctx.set_materialize_grads(False)
-        return found.value, found.found
+        return value, found.found
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
         if weight is None:
-            return (None,) * 8
+            return (None,) * 9
         if torch.is_grad_enabled():
             _refuse(ctx)
-        found = kernels().weigh(*ctx.saved_tensors, weight)
+        if ctx.summed:
+            found: Any = torch._foreach_mul(ctx.saved_tensors, weight)
+        else:
+            found = kernels().weigh(*ctx.saved_tensors, weight)
         wide = weight.dtype
         each = (
             x if dtype is wide else x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)
         )
-        return (*each, None, None, None, None)
+        return (*each, None, None, None, None, None)
+
+
+class Seen:
+    """What is asked about the rows of a batch, and what is found on the way to their values."""
+
+    def __init__(self, *, summed: bool, looks: bool) -> None:
+        self.summed, self.looks = summed, looks
+        self.lengths: Tensor
+        """(B,)"""
+        self.marks: Fetch
+        """(2, B) the lengths, and what is wrong with each row; only if it ``looks``."""
 
 
 def on_card(
@@ -329,14 +350,17 @@ def on_card(
     lengths: Tensor | None,
     tags: Tensor | None,
     mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Log p of tags that nobody has looked at yet, and what is to be known of the rows (2, B)."""
+    seen: Seen,
+) -> Tensor:
+    """Log p of tags that nobody has looked at yet: of each row, or summed."""
     scores = (emissions, transitions, start, end)
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
-    found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
-        *scores, lengths, tags, mask, wanted
+    value, found = _OnCard.apply(  # type: ignore[no-untyped-call]
+        *scores, lengths, tags, mask, seen, wanted
     )
-    return found
+    seen.lengths = found[0]
+    number: Tensor = value
+    return number
 
 
 def marginals(

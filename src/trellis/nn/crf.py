@@ -12,7 +12,7 @@ from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.native import as_integer
 from trellis.nn import reference
-from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
+from trellis.nn.chain_ops import Seen, best_path, log_partition, marginals, on_card
 from trellis.nn.steps import (
     Steps,
     check_emissions,
@@ -137,8 +137,7 @@ class CRF(nn.Module):
         check_tensor(tags, "tags")
         given = (emissions, mask, lengths, transitions)
         if tags.dtype != torch.bool:
-            value, steps = self._log_prob(*given, tags)
-            return _reduced(value, reduction, steps)
+            return self._log_prob(*given, tags, reduction)
         e, steps, scores = self._prepared(*given)
         allowed = check_allowed(tags, emissions, self.batch_first)
         known = e.masked_fill(~steps.front(allowed), -torch.inf)
@@ -259,24 +258,26 @@ class CRF(nn.Module):
         lengths: Any,
         transitions: Tensor | None,
         tags: Tensor,
-    ) -> tuple[Tensor, Steps]:
-        """Log p(tags | emissions) of each row, and the steps that counted."""
+        reduction: str,
+    ) -> Tensor:
+        """Log p(tags | emissions), reduced."""
         e = check_emissions(emissions, self.num_tags, self.batch_first)
         own = check_tags(self._rows_first(tags), e)
         looks = self._looks()
         eager = e.is_cuda and transitions is None and not torch.compiler.is_compiling()
         if eager and (looks or mask is None):
             # as if the steps that count came first: then it is looked up whether they do
-            seen = self._mask(mask)
-            counts = lengths_of(e, seen, lengths)
-            value, found = on_card(e, *self._scores(), counts, own, seen)
-            if not looks:
-                return value, Steps(found[0], None)
-            steps = seen_steps(found, seen, own, e.shape[1], self.num_tags)
+            grid = self._mask(mask)
+            seen = Seen(summed=reduction != "none", looks=looks)
+            value = on_card(e, *self._scores(), lengths_of(e, grid, lengths), own, grid, seen)
+            steps = Steps(seen.lengths, None)
+            if looks:
+                steps = seen_steps(seen.lengths, seen.marks, grid, own, self.num_tags, e.shape[1])
             if steps.order is None:
-                return value, steps
+                return _reduced(value, reduction, steps)
         e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own)
-        return log_partition(e, *scores, steps.lengths, steps.front(own)), steps
+        value = log_partition(e, *scores, steps.lengths, steps.front(own))
+        return _reduced(value, reduction, steps)
 
     def _mask(self, mask: Tensor | None) -> Tensor | None:
         if mask is None:
@@ -327,12 +328,13 @@ class CRF(nn.Module):
 
 
 def _reduced(value: Tensor, reduction: str, steps: Steps) -> Tensor:
+    """Of rows, or of their sum where that is known already."""
     if reduction == "none":
         return value
-    if reduction == "mean":
-        return value.mean()
-    total = value.sum()
-    return total if reduction == "sum" else total / steps.lengths.sum()
+    total = value if value.dim() == 0 else value.sum()
+    if reduction == "sum":
+        return total
+    return total / (len(steps.lengths) if reduction == "mean" else steps.lengths.sum())
 
 
 def check_allowed(allowed: Tensor, emissions: Tensor, batch_first: bool) -> Tensor:

@@ -21,7 +21,15 @@ from torch import Tensor, nn
 
 from trellis.errors import InputError
 from trellis.native import as_integer
-from trellis.nn.ctc_ops import ctc_gradient, ctc_value, differentiable_value, kernels, number
+from trellis.nn.ctc_ops import (
+    ctc_gradient,
+    ctc_value,
+    differentiable_value,
+    kernels,
+    number,
+    reduced,
+)
+from trellis.nn.fetch import Fetch
 from trellis.nn.steps import check_tensor, integers
 
 __all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
@@ -93,18 +101,18 @@ def ctc_loss(
         raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
     x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
     seen = _look(x, blank) if validate else None
-    loss = _value(x, blank, from_logits, entropy, None if seen is None else seen.links)
+    plain = x.frames.is_cuda and not (label_smoothing or zero_infinity)
+    now = reduction if plain else "none"
+    loss = _value(x, blank, from_logits, entropy, None if seen is None else seen.links, now)
     if seen is not None:
         seen.finish()
     if validate and not loss.is_cuda and not torch.compiler.is_compiling():
         _check_numbers(x, loss)
     if label_smoothing or zero_infinity:
         loss = _adjusted(loss, x, from_logits, label_smoothing, zero_infinity)
-    if reduction == "mean":
-        return (loss / x.target_lengths.clamp(min=1)).mean()
-    if reduction == "sum":
-        return loss.sum()
-    return loss.squeeze(0) if x.single else loss
+    if not plain:
+        loss = reduced(loss, reduction, x.target_lengths)
+    return loss.squeeze(0) if x.single and loss.dim() else loss
 
 
 def ctc_posterior(
@@ -308,13 +316,10 @@ def _look(x: _Batch, blank: int) -> _Seen | None:
     if torch.cuda.is_current_stream_capturing():
         return None
     wrong, links = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)
-    found = wrong.to("cpu", non_blocking=True)
-    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    done.record(torch.cuda.current_stream(wrong.device))
+    found = Fetch(wrong)
 
     def finish() -> None:
-        done.synchronize()  # the card is at work on the loss meanwhile
-        marks = found.numpy()
+        marks = found.array()  # the card is at work on the loss meanwhile
         if marks.any():
             raise InputError(_mistake(x, blank, int(marks.argmax())))
 
@@ -348,11 +353,11 @@ def _mistake(x: _Batch, blank: int, row: int) -> str:
 
 
 def _value(
-    x: _Batch, blank: int, logits: bool, entropy: float, links: Tensor | None = None
+    x: _Batch, blank: int, logits: bool, entropy: float, links: Tensor | None, reduction: str
 ) -> Tensor:
-    """The loss of each row, less the entropy of its alignments."""
+    """The loss of each row, less the entropy of its alignments; on a card it may be reduced."""
     fused = entropy if x.frames.is_cuda else 0.0
-    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused, links)
+    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused, links, reduction)
     return loss - entropy * _alignment_entropy(x, blank, logits) if entropy != fused else loss
 
 

@@ -14,7 +14,14 @@ from torch import Tensor
 from trellis.errors import InputError
 from trellis.inference.ctc import cpu
 
-__all__ = ["ctc_gradient", "ctc_value", "differentiable_value", "kernels", "number"]
+__all__ = [
+    "ctc_gradient",
+    "ctc_value",
+    "differentiable_value",
+    "kernels",
+    "number",
+    "reduced",
+]
 
 
 def kernels() -> Any:
@@ -163,38 +170,44 @@ def _worth_it(input: Tensor) -> bool:
 
 
 class _Eager(torch.autograd.Function):
-    """ctc_value without the operator, and for a small input on a card with its gradient.
-
-    PyTorch calls `backward` on a thread of its own, where Python is several times as slow: for a
-    small batch that takes longer than the kernels do.
-    """
+    """ctc_value without the operator."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-        *given, links = inputs
-        found = _value(*given)
-        ctx.at_once = given[6] and _worth_it(given[0])
-        if ctx.at_once:
-            loss, log_norm, kept = found
-            unit = kernels().backward(*given[:6], log_norm, kept, loss, None, links)
-            ctx.save_for_backward(unit)
-            ctx.mark_non_differentiable(log_norm, kept)
-            ctx.set_materialize_grads(False)
-            return found
+        found = _value(*inputs)
         _keep(ctx, inputs, found)
         ctx.operator = False
         return found
 
     @staticmethod
     def backward(ctx: Any, *weights: Any) -> tuple[Any, ...]:
-        if not ctx.at_once:
-            return (*_backward(ctx, *weights), None)
-        weight = weights[0]
-        if weight is None:
-            return (None,) * 9
+        return _backward(ctx, *weights)
+
+
+class _AtOnce(torch.autograd.Function):
+    """Losses of a small input on a card, or Σ_b share_b loss_b, with the gradient of each.
+
+    PyTorch calls `backward` on a thread of its own, where Python is several times as slow: for a
+    small batch that takes longer than the kernels do. So a product is all that is left for it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        *given, links, share, summed = inputs
+        loss, log_norm, kept = _value(*given)
+        unit = kernels().backward(*given[:6], log_norm, kept, loss, share, links)
+        ctx.save_for_backward(unit)
+        ctx.summed = summed
+        if not summed:
+            return loss
+        return loss.sum() if share is None else torch.dot(loss, share)
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
             _refuse(ctx)
-        return (ctx.saved_tensors[0] * weight.unsqueeze(1), *(None,) * 8)
+        (unit,) = ctx.saved_tensors
+        return (unit * (weight if ctx.summed else weight.unsqueeze(1)), *(None,) * 10)
 
 
 def differentiable_value(
@@ -206,11 +219,31 @@ def differentiable_value(
     logits: bool,
     entropy: float,
     links: Tensor | None = None,
+    reduction: str = "none",
 ) -> Tensor:
-    """The loss of each row; `links` are what the card's engine has found in a look at them."""
+    """The loss of each row, or what the reduction makes of them.
+
+    `links` are what the card's engine has found in a look at the targets.
+    """
     gradient = torch.is_grad_enabled() and input.requires_grad
     args = (input, targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
     plain = type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
-    found: Any = _Eager.apply(*args, links) if plain else ctc_value(*args)  # type: ignore[no-untyped-call]
-    loss: Tensor = found[0]
-    return loss
+    if plain and gradient and _worth_it(input):
+        share = _shares(target_lengths, number(input)) if reduction == "mean" else None
+        summed = reduction != "none"
+        found: Tensor = _AtOnce.apply(*args, links, share, summed)  # type: ignore[no-untyped-call]
+        return found
+    whole: Any = _Eager.apply(*args) if plain else ctc_value(*args)  # type: ignore[no-untyped-call]
+    return reduced(whole[0], reduction, target_lengths)
+
+
+def _shares(lengths: Tensor, dtype: torch.dtype) -> Tensor:
+    """What each row is of the mean over rows of the losses a label."""
+    return lengths.clamp(min=1).to(dtype).mul_(len(lengths)).reciprocal_()
+
+
+def reduced(loss: Tensor, reduction: str, target_lengths: Tensor) -> Tensor:
+    """Of the losses of all rows: as they are, their sum, or the mean of each a label."""
+    if reduction == "mean":
+        return (loss / target_lengths.clamp(min=1)).mean()
+    return loss.sum() if reduction == "sum" else loss

@@ -37,8 +37,10 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
     steps = torch.arange(p.emissions.shape[1], device=DEVICE)
     mask = steps < p.lengths[:, None] if masked else None
     lengths = None if masked else p.lengths
-    value, found = chain_ops.on_card(*leaves, lengths, p.tags, mask)
-    assert found.tolist() == [p.lengths.tolist(), [0, 0, 0]]
+    seen = chain_ops.Seen(summed=False, looks=True)
+    value = chain_ops.on_card(*leaves, lengths, p.tags, mask, seen)
+    assert seen.marks.array().tolist() == [p.lengths.tolist(), [0, 0, 0]]
+    assert torch.equal(seen.lengths, p.lengths)
     weight = p.weight.to(value.dtype)
     gradients = torch.autograd.grad(value, leaves, weight, retain_graph=True)
     again = torch.autograd.grad(value, leaves, weight)
@@ -48,8 +50,26 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
         assert got.dtype == leaf.dtype
         assert torch.equal(got, same)
         torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
-    once = chain_ops.on_card(*leaves, lengths, p.tags, mask)[0]
+    once = chain_ops.on_card(*leaves, lengths, p.tags, mask, seen)
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(once, leaves, weight, create_graph=True)
     with torch.no_grad():
-        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask)[0].requires_grad
+        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask, seen).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_sums_of_rows(dtype: Any) -> None:
+    p = problem([6, 1, 4], 5, dtype)
+    leaves = [x.clone().requires_grad_() for x in p[:4]]
+    rest = (p.lengths, p.tags, None)
+    rows = chain_ops.on_card(*leaves, *rest, chain_ops.Seen(summed=False, looks=False))
+    total = chain_ops.on_card(*leaves, *rest, chain_ops.Seen(summed=True, looks=False))
+    torch.testing.assert_close(total, rows.sum())
+    tolerance = TOLERANCE.get(dtype, 2e-2)
+    due = torch.autograd.grad(3.0 * rows.sum(), leaves)
+    for leaf, got, right in zip(leaves, torch.autograd.grad(3.0 * total, leaves), due, strict=True):
+        assert got.dtype == leaf.dtype
+        torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
+    again = chain_ops.on_card(*leaves, *rest, chain_ops.Seen(summed=True, looks=False))
+    with pytest.raises(RuntimeError, match="differentiated once more"):
+        torch.autograd.grad(again, leaves, create_graph=True)

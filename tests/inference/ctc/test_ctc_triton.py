@@ -252,3 +252,27 @@ def test_gradients_whose_weights_come_later(shape, monkeypatch):  # type: ignore
     assert torch.equal(torch.autograd.grad(loss, x, weight, retain_graph=True)[0], found)
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(loss, x, weight, create_graph=True)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_reductions_with_their_gradient(reduction, monkeypatch):  # type: ignore[no-untyped-def]
+    """The shares of rows are part of the gradient that is made with the loss."""
+    from trellis.nn import ctc_ops
+
+    logits, *rows = drawn(SHAPES[1])
+    monkeypatch.setattr(ctc_ops, "_value", engine.forward)
+    x = logits.requires_grad_()
+    found = []
+    for at_once in (True, False):
+        monkeypatch.setattr(ctc_ops, "_worth_it", lambda input, now=at_once: now)
+        monkeypatch.setattr(
+            ctc_ops,
+            "_gradient",
+            lambda x, t, n, s, norm, kept, loss, w, blank, logits: engine.backward(
+                x, t, n, s, blank, logits, norm, kept, loss, w
+            ),
+        )
+        loss = ctc_ops.differentiable_value(x, *rows, 0, True, 0.0, None, reduction)
+        found.append((loss.detach(), torch.autograd.grad(2.0 * loss, x)[0]))
+    for got, right in zip(*found, strict=True):
+        torch.testing.assert_close(got, right)

@@ -16,6 +16,7 @@ For `trellis.nn`, which checks what it passes. All take
 """
 
 from functools import cache
+from math import isqrt
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +27,16 @@ from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton_steps import steps_kernel
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["Forward", "backward", "forward", "look", "unit_gradient", "viterbi", "weigh"]
+__all__ = [
+    "Forward",
+    "backward",
+    "forward",
+    "look",
+    "shared_gradients",
+    "unit_gradient",
+    "viterbi",
+    "weigh",
+]
 
 # Warps of a program by block of labels (the next power of two): 32 lanes share the labels of a row,
 # so a second warp pays only where one has not enough registers for the transitions.
@@ -141,14 +151,19 @@ def unit_gradient(
     return d_emissions, _walk_back(*given).t()
 
 
+def shared_gradients(sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of transitions, start and end, from the columns that `unit_gradient` has made."""
+    labels = isqrt(len(sums) + 1) - 1  # there are labels² + 2 labels numbers of a row
+    return _parts(sums.sum(1), labels)
+
+
 def weigh(unit: Tensor, sums: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """As `backward`, of what `unit_gradient` has made.
 
     A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
     there a launch of our own takes five times as long.
     """
-    total = (sums * weight).sum(1)
-    return unit * weight.view(-1, 1, 1), *_parts(total, unit.shape[2])
+    return unit * weight.view(-1, 1, 1), *shared_gradients(sums * weight)
 
 
 def _walk_back(
