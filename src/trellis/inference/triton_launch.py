@@ -20,35 +20,28 @@ _KNOWN = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6
 _forms: dict[Any, tuple[Any, ...]] = {}
 
 
-def launch(kernel: Any, programs: int, *args: Any, **meta: Any) -> None:
-    """``kernel[(programs,)](*args, **meta)``, with the look-up done once.
+def launch(kernel: Any, programs: int, args: tuple[Any, ...], plan: dict[str, Any]) -> None:
+    """``kernel[(programs,)](*args, **plan)``, with the look-up done once.
 
-    `args` are all arguments in front of the kernel's constants; the constants and Triton's options
-    are in `meta`, always in the same order.
+    `args` are tensors and integers, all arguments in front of the kernel's constants. The constants
+    and Triton's options are the `plan`, which must be kept: it is known again by its identity.
     """
     if not (_KNOWN and isinstance(kernel, triton.JITFunction)):  # another Triton, its interpreter
-        kernel[(programs,)](*args, **meta)
+        kernel[(programs,)](*args, **plan)
         return
     device = torch.cuda.current_device()
-    key: list[Any] = [id(kernel), device]  # kernels live as long as their modules
-    values: list[Any] = []
-    for a in args:
-        if isinstance(a, Tensor):
-            at = a.data_ptr()
-            values.append(at)  # Triton asks the driver about a tensor, but trusts a number
-            key += (a.dtype, at % 16)
-        else:
-            values.append(a)
-            key.append(a)
-    key += meta.values()
-    found = _forms.get(tuple(key))
+    # Triton asks the driver about a tensor, but trusts an address
+    values = [a if type(a) is int else a.data_ptr() for a in args]
+    kinds = [a if type(a) is int else a.dtype for a in args]
+    places = [v % 16 for v, a in zip(values, args, strict=True) if type(a) is not int]
+    key = (id(kernel), id(plan), device, *kinds, *places)
+    found = _forms.get(key)
     if found is None:
         if len(_forms) >= _MOST:
             _forms.clear()
-        compiled = kernel[(programs,)](*args, **meta)
-        constants = [meta[name] for name in kernel.arg_names[len(args) :]]
-        form = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
-        _forms[tuple(key)] = form
+        compiled = kernel[(programs,)](*args, **plan)
+        constants = [plan[name] for name in kernel.arg_names[len(args) :]]
+        _forms[key] = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
         return
     run, function, packed, *constants = found
     stream = triton.runtime.driver.active.get_current_stream(device)

@@ -16,10 +16,8 @@ from torch import Tensor
 from trellis.errors import InfeasibleError
 from trellis.inference import chain
 from trellis.inference.chain import layer
-from trellis.nn.fetch import Fetch
 
 __all__ = [
-    "Seen",
     "best_path",
     "chain_gradient",
     "chain_value",
@@ -297,21 +295,23 @@ class _OnCard(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        *given, seen, wanted = inputs
+        *given, summed, wanted = inputs
         found = kernels().forward(*given)
-        if seen.looks:
-            seen.marks = Fetch(found.found)
-        value = found.value.sum() if seen.summed else found.value
-        if wanted:
-            emissions, transitions, _, end, _, tags, _ = given
-            scores = (emissions, transitions, end)
-            unit, sums = kernels().unit_gradient(*scores, found.found[0], tags, found.alpha)
-            rest = kernels().shared_gradients(sums) if seen.summed else (sums,)
-            ctx.save_for_backward(unit, *rest)
-            ctx.types = [x.dtype for x in given[:4]]
-            ctx.summed = seen.summed
-            ctx.mark_non_differentiable(found.found)
-            ctx.set_materialize_grads(False)
+        if not wanted:
+            return found.value.sum() if summed else found.value, found.found
+        emissions, transitions, _, end, _, tags, _ = given
+        scores = (emissions, transitions, end, found.found[0], tags)
+        unit, columns = kernels().unit_gradient(*scores, found.alpha, found.value)
+        if summed:
+            *shared, value = kernels().totals(columns)
+            ctx.save_for_backward(unit, *shared)
+        else:
+            value = found.value
+            ctx.save_for_backward(unit, columns)
+        ctx.types = [x.dtype for x in given[:4]]
+        ctx.summed = summed
+        ctx.mark_non_differentiable(found.found)
+        ctx.set_materialize_grads(False)
         return value, found.found
 
     @staticmethod
@@ -331,17 +331,6 @@ class _OnCard(torch.autograd.Function):
         return (*each, None, None, None, None, None)
 
 
-class Seen:
-    """What is asked about the rows of a batch, and what is found on the way to their values."""
-
-    def __init__(self, *, summed: bool, looks: bool) -> None:
-        self.summed, self.looks = summed, looks
-        self.lengths: Tensor
-        """(B,)"""
-        self.marks: Fetch
-        """(2, B) the lengths, and what is wrong with each row; only if it ``looks``."""
-
-
 def on_card(
     emissions: Tensor,
     transitions: Tensor,
@@ -350,17 +339,18 @@ def on_card(
     lengths: Tensor | None,
     tags: Tensor | None,
     mask: Tensor | None,
-    seen: Seen,
-) -> Tensor:
-    """Log p of tags that nobody has looked at yet: of each row, or summed."""
+    summed: bool,
+) -> tuple[Tensor, Tensor]:
+    """Log p of tags that nobody has looked at yet, and what is to be known of the rows (2, B).
+
+    The values of all rows, or their sum; then lengths, and what is wrong with each row.
+    """
     scores = (emissions, transitions, start, end)
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
-    value, found = _OnCard.apply(  # type: ignore[no-untyped-call]
-        *scores, lengths, tags, mask, seen, wanted
+    found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
+        *scores, lengths, tags, mask, summed, wanted
     )
-    seen.lengths = found[0]
-    number: Tensor = value
-    return number
+    return found
 
 
 def marginals(

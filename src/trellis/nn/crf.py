@@ -12,7 +12,7 @@ from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.native import as_integer
 from trellis.nn import reference
-from trellis.nn.chain_ops import Seen, best_path, log_partition, marginals, on_card
+from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
 from trellis.nn.steps import (
     Steps,
     check_emissions,
@@ -268,11 +268,11 @@ class CRF(nn.Module):
         if eager and (looks or mask is None):
             # as if the steps that count came first: then it is looked up whether they do
             grid = self._mask(mask)
-            seen = Seen(summed=reduction != "none", looks=looks)
-            value = on_card(e, *self._scores(), lengths_of(e, grid, lengths), own, grid, seen)
-            steps = Steps(seen.lengths, None)
+            counts, summed = lengths_of(e, grid, lengths), reduction != "none"
+            value, found = on_card(e, *self._scores(), counts, own, grid, summed)
+            steps = Steps(found[0], None)
             if looks:
-                steps = seen_steps(seen.lengths, seen.marks, grid, own, self.num_tags, e.shape[1])
+                steps = seen_steps(found, grid, own, e.shape[1], self.num_tags)
             if steps.order is None:
                 return _reduced(value, reduction, steps)
         e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own)

@@ -29,7 +29,6 @@ from trellis.nn.ctc_ops import (
     number,
     reduced,
 )
-from trellis.nn.fetch import Fetch
 from trellis.nn.steps import check_tensor, integers
 
 __all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
@@ -316,10 +315,9 @@ def _look(x: _Batch, blank: int) -> _Seen | None:
     if torch.cuda.is_current_stream_capturing():
         return None
     wrong, links = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)
-    found = Fetch(wrong)
 
     def finish() -> None:
-        marks = found.array()  # the card is at work on the loss meanwhile
+        marks = wrong.cpu().numpy()  # by now the card has the rest to do as well
         if marks.any():
             raise InputError(_mistake(x, blank, int(marks.argmax())))
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from trellis.errors import InputError
 from trellis.inference.chain import layer
-from trellis.nn.fetch import Fetch
 
 __all__ = [
     "Steps",
@@ -91,7 +90,7 @@ def steps_of(
     if validate and emissions.is_cuda and not (mask is None and lengths is None and tags is None):
         engine = import_module("trellis.inference.chain.triton")
         marks = engine.look(emissions, mask, found, tags)
-        return seen_steps(marks[0], Fetch(marks), mask, tags, labels, width)
+        return seen_steps(marks, mask, tags, width, labels)
     if validate and not emissions.is_cuda:
         seen = _look(mask, found, tags, emissions)
         if seen is not None:
@@ -140,10 +139,10 @@ def _known(lengths: Tensor | None) -> Tensor:
 
 
 def seen_steps(
-    own: Tensor, marks: Fetch, mask: Tensor | None, tags: Tensor | None, labels: int, width: int
+    found: Tensor, mask: Tensor | None, tags: Tensor | None, width: int, labels: int
 ) -> Steps:
-    """From lengths, and what a kernel has found wrong with a mask and tags; waits for it."""
-    most = int(marks.array()[1].max())
+    """From lengths and marks (2, B) that a kernel has made of a mask and tags; waits for it."""
+    own, most = found[0], int(found.cpu().numpy()[1].max())
     if most > 1:
         _check_lengths(own, width)
         t = torch.arange(width, device=own.device)

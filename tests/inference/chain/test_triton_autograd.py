@@ -21,7 +21,7 @@ def test_gradients_whose_weights_come_later(labels: int, scale: float, dtype: An
     p = problem([6, 1, 4], labels, dtype, seed=labels, scale=scale, forbidden=0.1)
     emissions, transitions, _, end, lengths = p.scores
     value, alpha, _ = engine.forward(*p.scores, p.tags)
-    unit = engine.unit_gradient(emissions, transitions, end, lengths, p.tags, alpha)
+    unit = engine.unit_gradient(emissions, transitions, end, lengths, p.tags, alpha, value)
     found = engine.weigh(*unit, p.weight)
     due = engine.backward(*p.scores, p.tags, alpha, p.weight)
     for got, right in zip(found, due, strict=True):
@@ -37,10 +37,8 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
     steps = torch.arange(p.emissions.shape[1], device=DEVICE)
     mask = steps < p.lengths[:, None] if masked else None
     lengths = None if masked else p.lengths
-    seen = chain_ops.Seen(summed=False, looks=True)
-    value = chain_ops.on_card(*leaves, lengths, p.tags, mask, seen)
-    assert seen.marks.array().tolist() == [p.lengths.tolist(), [0, 0, 0]]
-    assert torch.equal(seen.lengths, p.lengths)
+    value, found = chain_ops.on_card(*leaves, lengths, p.tags, mask, False)
+    assert found.tolist() == [p.lengths.tolist(), [0, 0, 0]]
     weight = p.weight.to(value.dtype)
     gradients = torch.autograd.grad(value, leaves, weight, retain_graph=True)
     again = torch.autograd.grad(value, leaves, weight)
@@ -50,11 +48,11 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
         assert got.dtype == leaf.dtype
         assert torch.equal(got, same)
         torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
-    once = chain_ops.on_card(*leaves, lengths, p.tags, mask, seen)
+    once = chain_ops.on_card(*leaves, lengths, p.tags, mask, False)[0]
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(once, leaves, weight, create_graph=True)
     with torch.no_grad():
-        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask, seen).requires_grad
+        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask, False)[0].requires_grad
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
@@ -62,14 +60,14 @@ def test_sums_of_rows(dtype: Any) -> None:
     p = problem([6, 1, 4], 5, dtype)
     leaves = [x.clone().requires_grad_() for x in p[:4]]
     rest = (p.lengths, p.tags, None)
-    rows = chain_ops.on_card(*leaves, *rest, chain_ops.Seen(summed=False, looks=False))
-    total = chain_ops.on_card(*leaves, *rest, chain_ops.Seen(summed=True, looks=False))
+    rows = chain_ops.on_card(*leaves, *rest, False)[0]
+    total = chain_ops.on_card(*leaves, *rest, True)[0]
     torch.testing.assert_close(total, rows.sum())
     tolerance = TOLERANCE.get(dtype, 2e-2)
     due = torch.autograd.grad(3.0 * rows.sum(), leaves)
     for leaf, got, right in zip(leaves, torch.autograd.grad(3.0 * total, leaves), due, strict=True):
         assert got.dtype == leaf.dtype
         torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
-    again = chain_ops.on_card(*leaves, *rest, chain_ops.Seen(summed=True, looks=False))
+    again = chain_ops.on_card(*leaves, *rest, True)[0]
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(again, leaves, create_graph=True)

@@ -32,7 +32,7 @@ __all__ = [
     "backward",
     "forward",
     "look",
-    "shared_gradients",
+    "totals",
     "unit_gradient",
     "viterbi",
     "weigh",
@@ -87,13 +87,14 @@ def forward(
     shared = transitions.dim() == 2
     transitions = transitions.contiguous() if shared else transitions
     with on_device(emissions):
-        launch(
-            kernels.forward_kernel, rows, emissions, *emissions.stride(), transitions,
-            *_strides(transitions), start.contiguous(), end.contiguous(),
-            *_grids(mask, lengths, tags, found), found, value, alpha, rows, steps, labels,
-            **_plan(number, labels, shared, "forward", _BYTES),
-            masked=mask is not None, tagged=tags is not None,
+        args = (
+            emissions, *emissions.stride(), transitions, *_strides(transitions),
+            start.contiguous(), end.contiguous(), *_grids(mask, lengths, tags, found), found,
+            value, alpha, rows, steps, labels,
         )  # fmt: skip
+        flags = ("masked", mask is not None), ("tagged", tags is not None)
+        plan = _plan(number, labels, shared, "forward", _BYTES, flags)
+        launch(kernels.forward_kernel, rows, args, plan)
     return Forward(value, alpha, found)
 
 
@@ -128,7 +129,7 @@ def backward(
     sums = _walk_back(
         emissions, transitions, end, lengths, tags, alpha, weight, d_emissions, d_transitions
     )
-    found = _parts(sums.sum(0).to(start.dtype), emissions.shape[2])
+    found = _parts(sums.sum(0).to(start.dtype), emissions.shape[2], shared)
     return d_emissions, found[0].contiguous() if shared else d_transitions, *found[1:]
 
 
@@ -139,31 +140,37 @@ def unit_gradient(
     lengths: Tensor,
     tags: Tensor | None,
     alpha: Tensor,
+    value: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """What `weigh` makes gradients of, once the weights of the rows are known.
 
-    The gradient of each value with respect to the emissions, in the type that is computed in, and
-    that with respect to all shared scores, a column a row of the batch. Lengths and tags may be
-    impossible: the row is then of no use, and nothing outside of it is touched.
+    The gradient of each value with respect to the emissions, in the type that is computed in; and
+    a column a row of the batch with that with respect to all shared scores, and the value itself.
+    Lengths and tags may be impossible: the row is then of no use, and nothing outside of it is
+    touched.
     """
     d_emissions = torch.empty_like(alpha)
-    given = (emissions, transitions, end, lengths, tags, alpha, None, d_emissions, alpha)
+    given = (emissions, transitions, end, lengths, tags, alpha, None, d_emissions, value)
     return d_emissions, _walk_back(*given).t()
 
 
-def shared_gradients(sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of transitions, start and end, from the columns that `unit_gradient` has made."""
-    labels = isqrt(len(sums) + 1) - 1  # there are labels² + 2 labels numbers of a row
-    return _parts(sums.sum(1), labels)
+def totals(columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums over the rows of a batch, of what `unit_gradient` has made.
+
+    Of their gradients with respect to transitions, start and end, and of their values.
+    """
+    labels = isqrt(len(columns)) - 1  # there are labels² + 2 labels + 1 numbers of a row
+    total = columns.sum(1)
+    return *_parts(total, labels, True), total[-1]
 
 
-def weigh(unit: Tensor, sums: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def weigh(unit: Tensor, columns: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """As `backward`, of what `unit_gradient` has made.
 
     A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
     there a launch of our own takes five times as long.
     """
-    return unit * weight.view(-1, 1, 1), *shared_gradients(sums * weight)
+    return unit * weight.view(-1, 1, 1), *totals(columns * weight)[:3]
 
 
 def _walk_back(
@@ -175,32 +182,42 @@ def _walk_back(
     alpha: Tensor,
     weight: Tensor | None,
     d_emissions: Tensor,
-    d_transitions: Tensor,
+    other: Tensor,
 ) -> Tensor:
-    """Launch the backward kernel and return its sums, a row each; without weights they are 1."""
+    """Launch the backward kernel and return its sums, a row each.
+
+    ``other`` are the gradients of transitions that are not shared; without weights, the values.
+    """
     rows, steps, labels = emissions.shape
-    shared = transitions.dim() == 2
+    shared, weighted = transitions.dim() == 2, weight is not None
     # with the later label first, as the kernel walks: its registers follow the layout of this load
     held = transitions.t().contiguous().t() if shared else transitions
-    sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
+    width = (2 + labels if shared else 2) * labels
+    sums = alpha.new_empty((rows, width if weighted else width + 1))
     scratch = alpha.new_empty((rows, 3, labels))
     with on_device(emissions):
-        launch(
-            kernels.backward_kernel, rows, emissions, *emissions.stride(), held, *_strides(held),
+        args = (
+            emissions, *emissions.stride(), held, *_strides(held),
             end.contiguous(), lengths.contiguous(),
             *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha,
-            *((alpha, 0) if weight is None else (weight, weight.stride(0))), d_emissions,
-            d_transitions, sums, scratch, steps, labels,
-            **_plan(alpha.dtype, labels, shared, "backward", _BYTES),
-            shared=shared, tagged=tags is not None, weighted=weight is not None,
+            *((other, 1) if weight is None else (weight, weight.stride(0))), d_emissions,
+            other, sums, scratch, steps, labels,
         )  # fmt: skip
+        flags = ("shared", shared), ("tagged", tags is not None), ("weighted", weighted)
+        plan = _plan(alpha.dtype, labels, shared, "backward", _BYTES, flags)
+        launch(kernels.backward_kernel, rows, args, plan)
     return sums
 
 
-def _parts(total: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of sums over the batch: transitions, which come with the later label first, start and end."""
-    d_start, d_end, rest = torch.split(total, [labels, labels, len(total) - 2 * labels])
-    return rest.view(len(rest) // labels, labels).t(), d_start, d_end
+def _parts(total: Tensor, labels: int, shared: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Of sums over the batch: transitions, which come with the later label first, start and end.
+
+    Views by their strides: each operator less is a tenth of the time that a small batch takes.
+    """
+    square = (labels, labels) if shared else (0, labels)
+    d_transitions = total.as_strided(square, (1, labels), 2 * labels)
+    d_start = total.as_strided((labels,), (1,), 0)
+    return d_transitions, d_start, total.as_strided((labels,), (1,), labels)
 
 
 def viterbi(
@@ -223,15 +240,14 @@ def viterbi(
     if transitions.dim() == 2:
         transitions, flipped = transitions.contiguous(), transitions.t().contiguous().t()
     with on_device(emissions):
-        launch(
-            kernels.viterbi_kernel, rows, emissions, *emissions.stride(), transitions,
-            *_strides(transitions), start.contiguous(), end, lengths, score, best, steps, labels,
-            **_plan(_accurate(emissions), labels, transitions.dim() == 2, "best", _BYTES),
+        args = (
+            emissions, *emissions.stride(), transitions, *_strides(transitions),
+            start.contiguous(), end, lengths, score, best, steps, labels,
         )  # fmt: skip
-        launch(
-            kernels.trace_kernel, rows, best, flipped, *_strides(flipped), end, lengths, path,
-            steps, labels, block=_block(labels), num_warps=1,
-        )  # fmt: skip
+        plan = _plan(best.dtype, labels, transitions.dim() == 2, "best", _BYTES)
+        launch(kernels.viterbi_kernel, rows, args, plan)
+        args = (best, flipped, *_strides(flipped), end, lengths, path, steps, labels)
+        launch(kernels.trace_kernel, rows, args, _one_warp(("block", _block(labels))))
     return path, score
 
 
@@ -252,10 +268,9 @@ def look(
     rows, steps, labels = emissions.shape
     found = torch.empty((2, rows), dtype=torch.int64, device=emissions.device)
     with on_device(emissions):
-        launch(
-            steps_kernel, rows, *_grids(mask, lengths, tags, found), found, rows, steps, labels,
-            masked=mask is not None, tagged=tags is not None, num_warps=1,
-        )  # fmt: skip
+        args = (*_grids(mask, lengths, tags, found), found, rows, steps, labels)
+        plan = _one_warp(("masked", mask is not None), ("tagged", tags is not None))
+        launch(steps_kernel, rows, args, plan)
     return found
 
 
@@ -282,7 +297,19 @@ def _block(labels: int) -> int:
 
 
 @cache
-def _plan(number: torch.dtype, labels: int, shared: bool, way: str, most: int) -> dict[str, Any]:
+def _one_warp(*constants: tuple[str, int]) -> dict[str, Any]:
+    return {**dict(constants), "num_warps": 1}
+
+
+@cache
+def _plan(
+    number: torch.dtype,
+    labels: int,
+    shared: bool,
+    way: str,
+    most: int,
+    flags: tuple[tuple[str, bool], ...] = (),
+) -> dict[str, Any]:
     """How a kernel is built: its number type, its tiles, and whether it keeps the transitions."""
     block = _block(labels)
     held = shared and block * block * number.itemsize <= most
@@ -293,6 +320,7 @@ def _plan(number: torch.dtype, labels: int, shared: bool, way: str, most: int) -
         "block": block if held else 16,
         "tile": min(block, 32 if count <= 2 else 64),
         "held": held,
+        **dict(flags),
         "num_warps": count,
         "enable_fp_fusion": True,
     }

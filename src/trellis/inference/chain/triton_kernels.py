@@ -87,23 +87,26 @@ def backward_kernel(
     """The gradient of a row, times its weight.
 
     What is of the row alone goes to its place, the rest into its block of `sums`: start, end and,
-    if all positions share them, transitions, of which the later label comes first.
+    if all positions share them, transitions, of which the later label comes first. Without weights
+    the values of the rows take their place, and each is put behind the sums of its row.
     """
     row = tl.program_id(0).to(tl.int64)
     length = row_length(lengths, row, steps)
-    weight = tl.full([], 1.0, dtype)
-    if weighted:
-        weight = tl.load(weights + row * w_row).to(dtype)
+    given = tl.load(weights + row * w_row).to(dtype)
+    weight = given if weighted else tl.full([], 1.0, dtype)
     if tagged:  # from here on it is the gradient of -log p
         weight = -weight
     emissions += row * e_row
     transitions += row * a_row
     tags += row * t_row
     scratch += row * 3 * labels
-    sums += row * (2 + (labels if shared else 0)) * labels
+    width = (2 + (labels if shared else 0)) * labels
+    sums += row * (width if weighted else width + 1)
     d_transitions += row * (steps - 1) * labels * labels
     d_emissions += row * steps * labels
     alpha += row * steps * labels
+    if not weighted:
+        tl.store(sums + width, given)
     if shared:
         fill(sums, 2 * labels, (2 + labels) * labels, 0.0)
         tl.debug_barrier()

@@ -12,6 +12,7 @@ All sums are made in a fixed order, so that the same input gives the same bits. 
 are threads; they exchange through shared memory, once a step.
 """
 
+from functools import cache
 from math import gcd
 
 import torch
@@ -61,16 +62,15 @@ def forward(
     weight = loss.new_full((1,), entropy, dtype=torch.float64) if entropy else loss
     args = (targets.contiguous(), input_lengths, target_lengths)
     with on_device(input):
-        programs, tiles = _tiles(input, width)
-        launch(
-            kernels.score_frames, programs, input, *args, log_norm, scores, states,
-            *input.stride()[:2], frames, rows, width - 1, blank,
-            LOGITS=logits, KEEP=gradient, ALIGN=_aligned(input), **tiles,
-        )  # fmt: skip
-        walk = {"KEEP": gradient, "ENTROPY": entropy != 0.0, **_lanes(width)}
-        kept_at = (states, powers, heats)
-        launch(walk_in, 2 * rows, scores, *args, *kept_at, frames, width - 1, **walk)
-        launch(walk_out, 2 * rows, scores, *args, *kept_at, loss, weight, frames, width - 1, **walk)
+        own = (("LOGITS", logits), ("KEEP", gradient), ("ALIGN", _aligned(input)))
+        programs, plan = _tiles(*input.shape, width, own)
+        sizes = (*input.stride()[:2], frames, rows, width - 1, blank)
+        given = (input, *args, log_norm, scores, states, *sizes)
+        launch(kernels.score_frames, programs, given, plan)
+        plan = _lanes(width, (("KEEP", gradient), ("ENTROPY", entropy != 0.0)))
+        given = (scores, *args, states, powers, heats)
+        launch(walk_in, 2 * rows, (*given, frames, width - 1), plan)
+        launch(walk_out, 2 * rows, (*given, loss, weight, frames, width - 1), plan)
     return loss, log_norm, states if gradient else new(0, dtype=number)
 
 
@@ -99,13 +99,14 @@ def backward(
     if links is None:
         links = look(targets, input_lengths, target_lengths, frames, classes, blank)[1]
     with on_device(input):
-        programs, tiles = _tiles(input, width)
-        launch(
-            kernels.write_gradient, programs, input, targets, input_lengths, target_lengths, links,
-            log_norm, alpha, loss, *((loss, 0) if weight is None else (weight, weight.stride(0))),
+        flags = (("LOGITS", logits), ("WEIGHTED", weight is not None))
+        programs, plan = _tiles(*input.shape, width, (*flags, ("ALIGN", _aligned(input, out))))
+        args = (
+            input, targets, input_lengths, target_lengths, links, log_norm, alpha, loss,
+            *((loss, 0) if weight is None else (weight, weight.stride(0))),
             out, *input.stride()[:2], *out.stride()[:2], frames, rows, width - 1, blank,
-            LOGITS=logits, WEIGHTED=weight is not None, ALIGN=_aligned(input, out), **tiles,
         )  # fmt: skip
+        launch(kernels.write_gradient, programs, args, plan)
     return gradient if out is gradient else gradient.copy_(out)
 
 
@@ -126,12 +127,10 @@ def look(
     targets = targets.contiguous()
     wrong = targets.new_empty(rows, dtype=torch.int32)
     links = targets.new_empty((rows, 2, longest + 1), dtype=torch.int32)
-    lanes = _lanes(longest + 1)["P"]
     with on_device(targets):
-        launch(
-            kernels.look_at_targets, rows, targets, input_lengths, target_lengths, wrong, links,
-            frames, longest, classes, blank, P=lanes, BLOCK=max(1, 4096 // lanes),
-        )  # fmt: skip
+        args = (targets, input_lengths, target_lengths, wrong, links)
+        plan = _pairs(longest + 1)
+        launch(kernels.look_at_targets, rows, (*args, frames, longest, classes, blank), plan)
     return wrong, links
 
 
@@ -144,16 +143,36 @@ def _aligned(*tensors: Tensor) -> int:
     return gcd(16, *(stride for tensor in tensors for stride in tensor.stride()[:2]))
 
 
-def _tiles(input: Tensor, width: int) -> tuple[int, dict[str, int]]:
-    """Programs and tile sizes of the kernels that are parallel over frames."""
-    frames, rows, classes = input.shape
+Constants = tuple[tuple[str, int], ...]
+
+
+@cache
+def _tiles(
+    frames: int, rows: int, classes: int, width: int, constants: Constants
+) -> tuple[int, dict[str, int]]:
+    """Programs, and the plan of a kernel that is parallel over frames."""
     columns = min(power_of_two(classes), _TILE)
     tall = min(_TILE // columns, power_of_two(frames), 32)
     labels = min(power_of_two(width), _TILE // tall)
+    return -(-frames // tall) * rows, _frames(classes, tall, columns, labels, constants)
+
+
+@cache
+def _frames(
+    classes: int, tall: int, columns: int, labels: int, constants: Constants
+) -> dict[str, int]:
     sizes = {"V": classes, "ROWS": tall, "COLUMNS": columns, "LABELS": labels}
-    return -(-frames // tall) * rows, {**sizes, "num_warps": _WARPS}
+    return {**sizes, **dict(constants), "num_warps": _WARPS}
 
 
-def _lanes(width: int) -> dict[str, int]:
+@cache
+def _lanes(width: int, constants: Constants = ()) -> dict[str, int]:
+    """The plan of a walk."""
     lanes = max(power_of_two(width), 32)
-    return {"P": lanes, "num_warps": min(lanes // 32, _MOST_WARPS)}
+    return {"P": lanes, **dict(constants), "num_warps": min(lanes // 32, _MOST_WARPS)}
+
+
+@cache
+def _pairs(width: int) -> dict[str, int]:
+    lanes = _lanes(width)["P"]
+    return {"P": lanes, "BLOCK": max(1, 4096 // lanes)}
