@@ -13,6 +13,8 @@ __all__ = ["ConvEncoder", "RecurrentEncoder"]
 class RecurrentEncoder(nn.Module):
     """hₜ = [LSTM→(x₁ … xₜ); LSTM←(x_T … xₜ)]: a bidirectional LSTM, ``dim`` = 2 · hidden wide."""
 
+    skips_padding = False
+
     def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
         self.dim = 2 * hidden
@@ -31,6 +33,8 @@ class RecurrentEncoder(nn.Module):
 
 class ConvEncoder(nn.Module):
     """hₜ ← relu(W [hₜ₋ₖ; hₜ; hₜ₊ₖ] + b) + hₜ, k = 1, 2, 4, … in layers one upon the other."""
+
+    skips_padding = False
 
     def __init__(self, width: int, hidden: int, layers: int = 3, dropout: float = 0.0) -> None:
         super().__init__()

@@ -10,7 +10,6 @@ cuDNN launches for each step of a batch that is ragged takes longer than the ste
 
 from functools import cache
 
-import numpy as np
 import torch
 import triton
 import triton.language as tl
@@ -18,47 +17,48 @@ from torch import Tensor
 
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["backward", "forward"]
+__all__ = ["MOST", "Engine"]
 
+MOST = 256
+"""Up to this many hidden units it is no slower than cuDNN: U of more does not stay in a cache."""
 _TILE = 2048  # numbers of U that a program holds at once, of each gate
 _VARYING = ["H", "rows", "steps"]
 
 
-def forward(gates: Tensor, u: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """h, c and the h before of both directions (N, 2 · hidden), of packed sequences.
+class Engine:
+    """The two ways over packed sequences: all that the kernels read of a batch is its `walk`.
 
-    ``gates`` (N, 8 · hidden) are W x + b: input, forget, cell and output of one direction, then of
-    the other; they become what their nonlinearities make of them. ``u`` is (2, 4 · hidden, hidden).
-    ``sizes`` on the CPU say how many sequences go as far as each step.
+    ``walk`` (steps + rows,) says where the tokens of each step begin, then how many of the steps
+    each sequence has. Tokens that no sequence comes to are padding: they stay 0.
     """
-    hidden = u.shape[2]
-    h, c, before = (gates.new_empty(len(gates), 2 * hidden) for _ in range(3))
-    rows, walk = _walk(sizes, gates)
-    with on_device(gates):
-        turned = u.transpose(1, 2).contiguous()
-        args = (gates, turned, h, c, before, walk, hidden, rows, len(sizes))
-        launch(_forward_kernel, 2 * rows, args, _plan(hidden))
-    return h, c, before
 
+    def __init__(self, walk: Tensor, rows: int) -> None:
+        self.walk, self.rows, self.steps = walk, rows, len(walk) - rows
 
-def backward(d_h: Tensor, gates: Tensor, c: Tensor, u: Tensor, sizes: Tensor) -> Tensor:
-    """The gradient with respect to W x + b, from what `forward` has made of it, and its c."""
-    hidden = u.shape[2]
-    d_gates = torch.empty_like(gates)
-    rows, walk = _walk(sizes, gates)
-    with on_device(gates):
-        given = (d_h.contiguous(), gates, u.contiguous(), c, d_gates, walk)
-        launch(_backward_kernel, 2 * rows, (*given, hidden, rows, len(sizes)), _plan(hidden))
-    return d_gates
+    def forward(self, gates: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """h, c and the h before of both directions (N, 2 · hidden).
 
+        ``gates`` (N, 8 · hidden) are W x + b: input, forget, cell and output of one direction, then
+        of the other; they become what their nonlinearities make of them. ``u`` is
+        (2, 4 · hidden, hidden).
+        """
+        hidden = u.shape[2]
+        h, c, before = (gates.new_zeros(len(gates), 2 * hidden) for _ in range(3))
+        with on_device(gates):
+            turned = u.transpose(1, 2).contiguous()
+            args = (gates, turned, h, c, before, self.walk, hidden, self.rows, self.steps)
+            launch(_forward_kernel, 2 * self.rows, args, _plan(hidden))
+        return h, c, before
 
-def _walk(sizes: Tensor, like: Tensor) -> tuple[int, Tensor]:
-    """How many sequences there are; where each step begins, then how long each sequence is."""
-    each = sizes.numpy()
-    rows = int(each[0])
-    lengths = np.searchsorted(-each, -np.arange(rows), side="left")  # steps larger than the row
-    begins = np.cumsum(each) - each
-    return rows, torch.from_numpy(np.concatenate([begins, lengths])).to(like.device)
+    def backward(self, d_h: Tensor, gates: Tensor, c: Tensor, u: Tensor) -> Tensor:
+        """The gradient with respect to W x + b, from what `forward` has made of it, and its c."""
+        hidden = u.shape[2]
+        d_gates = torch.zeros_like(gates)
+        with on_device(gates):
+            given = (d_h.contiguous(), gates, u.contiguous(), c, d_gates, self.walk)
+            args = (*given, hidden, self.rows, self.steps)
+            launch(_backward_kernel, 2 * self.rows, args, _plan(hidden))
+        return d_gates
 
 
 @cache

@@ -18,10 +18,11 @@ from trellis.errors import InputError
 from trellis.features.rows import lengths_of
 from trellis.nn.words_base import WordEncoder
 
-__all__ = ["Batch", "Corpus", "Epoch", "bucketed", "make_corpus", "words_of"]
+__all__ = ["Batch", "Corpus", "Epoch", "Padded", "bucketed", "make_corpus", "words_of"]
 
 Integers = NDArray[np.int64]
 _MOVED = 64  # batches that go to the device at a time
+_ROUND = 16  # what the steps of a padded batch are a multiple of
 
 
 def words_of(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
@@ -77,6 +78,11 @@ class Corpus:
         """Of all sequences."""
         return len(self.form)
 
+    def rows_of(self, unique: Tensor, columns: list[int]) -> tuple[Tensor, ...]:
+        """Those of some words, for each encoder, up to a column."""
+        each = zip(self.rows, columns, strict=True)
+        return tuple(table.index_select(0, unique)[:, :most] for table, most in each)
+
 
 def make_corpus(
     words: Sequence[str], lengths: Integers, encoder: WordEncoder, device: torch.device
@@ -123,8 +129,12 @@ class Batch(NamedTuple):
     """(T,) how many sequences go as far as each step; always on the CPU."""
     lengths: Tensor
     """(B,)."""
+    walk: Tensor
+    """(T + B,) where the tokens of each step begin, then the lengths."""
     tags: Tensor | None
     """(B, T), or (B, T, labels) of those that each token may have."""
+    tokens: int | Tensor
+    """N; of a padded batch only so many of the tokens are real."""
     sequences: Integers
     """Which sequences they are, longest first."""
 
@@ -140,57 +150,63 @@ class Epoch:
         return len(self.parts)
 
     def __iter__(self) -> Iterator[Batch]:
+        for part, own in self._parts(None):
+            yield self._batch(part, own)
+
+    def padded(self, rows: int) -> "Iterator[Batch | Padded]":
+        """The same, those of so many sequences padded to sizes that others have as well."""
+        for part, own in self._parts(rows):
+            yield self._batch(part, own) if part.room is None else Padded(own[0], part.room)
+
+    def _parts(self, rows: int | None) -> "Iterator[tuple[_Part, list[Tensor]]]":
         for begin in range(0, len(self.parts), _MOVED):
-            made = [self._part(part) for part in self.parts[begin : begin + _MOVED]]
+            made = [self._part(part, rows) for part in self.parts[begin : begin + _MOVED]]
             arrays = iter(self._moved([array for part in made for array in part.arrays]))
             for part in made:
-                yield self._batch(part, [next(arrays) for _ in part.arrays])
+                yield part, [next(arrays) for _ in part.arrays]
 
     def _moved(self, arrays: list[Integers]) -> list[Tensor]:
-        """The same integers on the device, in one copy; each begins at a multiple of 16 bytes."""
-        sizes = [len(array) + len(array) % 2 for array in arrays]
-        joined = np.zeros(sum(sizes), np.int64)
-        begin = 0
-        for array, size in zip(arrays, sizes, strict=True):
-            joined[begin : begin + len(array)] = array
-            begin += size
+        """The same integers on the device, in one copy."""
+        joined, sizes = _joined(arrays)
         there = torch.from_numpy(joined)
         if self.corpus.device.type == "cuda":
             there = there.pin_memory().to(self.corpus.device, non_blocking=True)
-        parts = torch.split(there, sizes)
-        return [
-            part[: len(array)] if len(array) % 2 else part
-            for part, array in zip(parts, arrays, strict=True)
-        ]
+        return _split(there, sizes)
 
-    def _part(self, sequences: Integers) -> "_Part":
+    def _part(self, sequences: Integers, padded: int | None) -> "_Part":
         corpus = self.corpus
         lengths = corpus.lengths[sequences]
         order = np.argsort(-lengths, kind="stable")
         sequences, lengths = sequences[order], lengths[order]
-        steps = np.arange(int(lengths[0]))[:, None]
+        longest = int(lengths[0])
+        room = None
+        if len(lengths) == padded and corpus.tags is not None:
+            room = Room(len(lengths), -(-longest // _ROUND) * _ROUND)
+        steps = np.arange(longest)[:, None]
         inside = steps < lengths
         token = (corpus.begin[sequences] + steps)[inside]
         row = np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside]
-        place = row * len(steps) + np.broadcast_to(steps, inside.shape)[inside]
+        width = longest if room is None else room.width
+        place = row * width + np.broadcast_to(steps, inside.shape)[inside]
         unique, word = self._forms(corpus.form[token])
-        arrays = [word, place, row, unique, lengths]
+        sizes = inside.sum(axis=1)
+        walk = np.concatenate([np.cumsum(sizes) - sizes, lengths])
+        arrays = [word, place, row, unique, lengths, walk]
         if corpus.allowed is not None:
             arrays.append(token)
         elif corpus.tags is not None:
-            tags = np.zeros(inside.size, np.int64)
+            tags = np.zeros(len(lengths) * width, np.int64)
             tags[place] = corpus.tags[token]
             arrays.append(tags)
+        if room is not None:
+            arrays = [room.filled(arrays)]
         columns = [int(used[unique].max()) for used in corpus.used]
-        return _Part(sequences, arrays, inside.sum(axis=1), columns)
+        return _Part(sequences, arrays, sizes, columns, room)
 
     def _batch(self, part: "_Part", own: list[Tensor]) -> Batch:
         corpus = self.corpus
-        word, place, row, unique, lengths, *others = own
-        rows = tuple(
-            table.index_select(0, unique)[:, :columns]
-            for table, columns in zip(corpus.rows, part.columns, strict=True)
-        )
+        word, place, row, unique, lengths, walk, *others = own
+        rows = corpus.rows_of(unique, part.columns)
         tags = None
         if corpus.allowed is not None:
             shape = (len(lengths), len(part.sizes), corpus.allowed.shape[1])
@@ -199,7 +215,73 @@ class Epoch:
         elif corpus.tags is not None:
             tags = others[0].view(len(lengths), -1)
         sizes = torch.from_numpy(part.sizes)
-        return Batch(rows, word, place, row, sizes, lengths, tags, part.sequences)
+        given = (rows, word, place, row, sizes, lengths, walk, tags)
+        return Batch(*given, len(word), part.sequences)
+
+
+class Room(NamedTuple):
+    """The sizes of a padded batch, which are those of all that is computed from it."""
+
+    rows: int
+    width: int
+    """The steps of each sequence, with its padding."""
+
+    def filled(self, arrays: list[Integers]) -> Integers:
+        """All of a batch in one array, whose places depend on the room alone.
+
+        Padding takes the places that are left over, so that each place has one token.
+        """
+        word, place, row, unique, lengths, walk, tags = arrays
+        free = np.ones(self.rows * self.width, np.bool_)
+        free[place] = False
+        whole = np.concatenate([place, np.flatnonzero(free)])
+        steps = len(walk) - len(lengths)
+        begins = np.concatenate([walk[:steps], np.zeros(self.width - steps, np.int64), lengths])
+        given = [word, whole, row, unique, lengths, begins, tags, np.array([len(word)])]
+        wide = [np.zeros(size, np.int64) for size in self.sizes]
+        for array, own in zip(wide, given, strict=True):
+            array[: len(own)] = own
+        return _joined(wide)[0]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Of words, places, rows, unique words, lengths, walk, tags, and the number of tokens."""
+        area = self.rows * self.width
+        return [area, area, area, area, self.rows, self.width + self.rows, area, 1]
+
+
+class Padded(NamedTuple):
+    """A batch in one tensor, of a size that others have as well."""
+
+    integers: Tensor
+    room: Room
+
+    def batch(self, corpus: Corpus) -> Batch:
+        """As the network reads it: parts of the integers, and rows of words."""
+        word, place, row, unique, lengths, walk, tags, count = _split(
+            self.integers, self.room.sizes
+        )
+        rows = corpus.rows_of(unique, [table.shape[1] for table in corpus.rows])
+        sizes = torch.empty(self.room.width, dtype=torch.int64)  # only their number is known
+        given = (rows, word, place, row, sizes, lengths, walk, tags.view(self.room))
+        return Batch(*given, count[0], np.empty(0, np.int64))
+
+
+def _joined(arrays: list[Integers]) -> tuple[Integers, list[int]]:
+    """One after the other, and their sizes; each begins at a multiple of 16 bytes."""
+    sizes = [len(array) for array in arrays]
+    joined = np.zeros(sum(size + size % 2 for size in sizes), np.int64)
+    begin = 0
+    for array, size in zip(arrays, sizes, strict=True):
+        joined[begin : begin + size] = array
+        begin += size + size % 2
+    return joined, sizes
+
+
+def _split(joined: Tensor, sizes: list[int]) -> list[Tensor]:
+    """What `_joined` has put together."""
+    parts = torch.split(joined, [size + size % 2 for size in sizes])
+    return [part[:size] if size % 2 else part for part, size in zip(parts, sizes, strict=True)]
 
 
 class _Part(NamedTuple):
@@ -209,6 +291,7 @@ class _Part(NamedTuple):
     arrays: list[Integers]
     sizes: Integers
     columns: list[int]
+    room: Room | None
 
 
 class _Unique:

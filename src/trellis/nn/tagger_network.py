@@ -47,6 +47,11 @@ class Network(nn.Module):
         found: torch.device = self.output.weight.device
         return found
 
+    @property
+    def fixed_sizes(self) -> bool:
+        """Whether padding in a batch changes nothing, and sizes say all that must be known of it."""
+        return self.own_head and self.encoder.skips_padding
+
     def forward(self, batch: Batch) -> Tensor:
         """Emissions (B, T, labels); 0 behind the end of a sequence."""
         shape = (len(batch.lengths), len(batch.sizes))

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trellis.errors import InputError
-from trellis.nn.tagger_data import Corpus, Epoch, bucketed
+from trellis.nn.tagger_data import Batch, Corpus, Epoch, Padded, bucketed
+from trellis.nn.tagger_graph import Graphs
 from trellis.nn.tagger_network import Network
 from trellis.nn.tagger_optim import LazyRows, clip
 
@@ -53,33 +54,58 @@ class Trainer:
         if self.precision is not None and corpus.device.type != "cuda":
             raise InputError(f"precision={settings.precision!r} is for a card, not for the CPU")
         self.scaler = torch.amp.GradScaler(enabled=self.precision is torch.float16)
+        self.total = torch.zeros((), device=corpus.device)
+        """The loss of an epoch so far."""
+        self.graphs = None
+        if self._may_be_captured():
+            self.graphs = Graphs(corpus, self._step, self._forget)
+
+    def _may_be_captured(self) -> bool:
+        """Whether nothing in a step waits for the card, or depends on more than sizes."""
+        plain = self.precision is not torch.float16 and self.settings.optimizer == "adamw"
+        on_card = self.corpus.device.type == "cuda" and self.corpus.allowed is None
+        return on_card and plain and self.network.fixed_sizes
 
     def epoch(self, number: int) -> tuple[float, float]:
         """Train on all sequences once; the loss a token, and how many seconds it took."""
         began = time.perf_counter()
         torch.manual_seed((self.seed << 16) + number)  # an epoch depends on its number alone
         generator = np.random.default_rng([self.seed, number])
-        parts = bucketed(self.corpus.lengths, self.settings.batch_size, generator)
+        size = self.settings.batch_size
+        parts = bucketed(self.corpus.lengths, size, generator)
         batches = Epoch(self.corpus, parts)
-        total = torch.zeros((), device=self.corpus.device)
+        self.total.zero_()
         self.network.train()
         small = self.corpus.tokens < _SMALL * len(parts) and self.corpus.device.type == "cpu"
         # on a card the way back would run on a thread of its own, and waking that takes longer
-        with torch.autograd.set_multithreading_enabled(False), _threads(1 if small else None):
-            for n, batch in enumerate(batches):
+        with (
+            torch.autograd.set_multithreading_enabled(False),
+            _threads(1 if small else None),
+            _beside(self.graphs),
+        ):
+            for n, batch in enumerate(batches.padded(size) if self.graphs else batches):
                 self._set_rate(number - 1 + n / len(batches))
-                total += self._step(batch)
+                if self.graphs and isinstance(batch, Padded):
+                    self.graphs(batch)
+                else:
+                    self._step(batch)
         self.network.eval()
-        loss = float(total) / self.corpus.tokens  # the only time that the device is waited for
+        self._forget()
+        loss = float(self.total) / self.corpus.tokens  # the only time that the device is waited for
         return loss, time.perf_counter() - began
 
-    def _step(self, batch: Any) -> Tensor:
+    def _forget(self) -> None:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
+
+    def _step(self, batch: Batch) -> None:
+        self._forget()
         half = self.precision
-        with nullcontext() if half is None else torch.autocast("cuda", dtype=half):
+        # casts that a graph remembers would be those of old weights
+        cast = torch.autocast("cuda", dtype=half, cache_enabled=False) if half else nullcontext()
+        with cast:
             loss = -self.network.log_likelihood(batch)
-        self.scaler.scale(loss / len(batch.word)).backward()  # type: ignore[no-untyped-call]
+        self.scaler.scale(loss / batch.tokens).backward()  # type: ignore[no-untyped-call]
         if self.settings.clip:
             for optimizer in self.optimizers:
                 self.scaler.unscale_(optimizer)
@@ -87,13 +113,17 @@ class Trainer:
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
         self.scaler.update()
-        return loss.detach()
+        self.total += loss.detach()
 
     def _set_rate(self, epochs: float) -> None:
         share = schedule(self.settings.schedule, epochs, self.settings.epochs)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.settings.learning_rate * share
+                rate = self.settings.learning_rate * share
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(rate)
+                else:
+                    group["lr"] = rate
 
     @property
     def rate(self) -> float:
@@ -134,6 +164,19 @@ def _threads(count: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _beside(graphs: Graphs | None) -> Iterator[None]:
+    """On the stream that graphs are captured on: PyTorch's first one cannot be captured."""
+    if graphs is None:
+        yield
+        return
+    usual = torch.cuda.current_stream(graphs.corpus.device)
+    graphs.stream.wait_stream(usual)
+    with torch.cuda.stream(graphs.stream):
+        yield
+    usual.wait_stream(graphs.stream)
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
@@ -181,7 +224,11 @@ def _optimizers(network: Network, parameters: list[Tensor], settings: Any) -> li
         made: list[Any] = [torch.optim.SGD(dense, momentum=0.9, foreach=True, **options)]
         # rows that are rarely touched must not go on by momentum
         return made + ([torch.optim.SGD(tables, lr=settings.learning_rate)] if tables else [])
-    made = [torch.optim.AdamW(dense, fused=True, **options)]
+    if network.device.type == "cuda":  # a graph reads the rate where it lies
+        options["lr"] = torch.tensor(settings.learning_rate, device=network.device)
+    made = [
+        torch.optim.AdamW(dense, fused=True, capturable=network.device.type == "cuda", **options)
+    ]
     return made + ([LazyRows(tables, **options)] if tables else [])
 
 
