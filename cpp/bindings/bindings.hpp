@@ -16,6 +16,7 @@ void bind_grid(nanobind::module_& m);
 void bind_layer(nanobind::module_& m);
 void bind_formats(nanobind::module_& m);
 void bind_loglinear(nanobind::module_& m);
+void bind_lstm(nanobind::module_& m);
 void bind_ngram(nanobind::module_& m);
 void bind_nearest(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);

@@ -40,6 +40,7 @@ NB_MODULE(_core, m) {
   bind_vocabulary(m);
   bind_formats(m);
   bind_loglinear(m);
+  bind_lstm(m);
   bind_ngram(m);
   bind_ctc_words(m);
   bind_nearest(m);

@@ -12,6 +12,7 @@
 #include "embedding_types.hpp"
 #include "grid_types.hpp"
 #include "loglinear_types.hpp"
+#include "lstm_types.hpp"
 #include "nearest_types.hpp"
 #include "text_types.hpp"
 
@@ -145,6 +146,7 @@ struct Kernels {
   EmbeddingKernels embedding;
   NearestKernels nearest;
   TextKernels text;
+  LstmKernels lstm;
 
   template <class T>
   const ChainKernels<T>& chain() const {

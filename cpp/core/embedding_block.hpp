@@ -48,23 +48,6 @@ TRELLIS_INLINE FloatVec lane_sums(FloatVec* v) {
   }
 }
 
-// e^x for |x| <= 87, within 2e-7.
-TRELLIS_INLINE FloatVec float_exp(FloatVec x) {
-  constexpr float q[] = {0x1p-1f, 0x1.5554d8p-3f, 0x1.5554e4p-5f, 0x1.121072p-7f, 0x1.6d4926p-10f};
-  const FloatVec shifter =
-      float_splat(0x1.8p23f);  // adding it rounds to an integer kept in the low bits
-  const FloatVec shifted = x * 1.44269504f + shifter;
-  const FloatVec k = shifted - shifter;
-  const FloatVec r = (x - k * 0.693145752f) - k * 1.42860677e-6f;
-  const FloatVec p = 1.0f + r + r * r * (q[0] + r * (q[1] + r * (q[2] + r * (q[3] + r * q[4]))));
-  return p * reinterpret_cast<FloatVec>((reinterpret_cast<FloatMask>(shifted) << 23) + (127 << 23));
-}
-TRELLIS_INLINE FloatVec float_clamp(FloatVec x, float bound) {
-  x = x < -bound ? float_splat(-bound) : x;
-  return x > bound ? float_splat(bound) : x;
-}
-TRELLIS_INLINE FloatVec sigmoid(FloatVec x) { return 1.0f / (1.0f + float_exp(-float_clamp(x, 30.0f))); }
-
 // ln(1 + e^x)
 TRELLIS_INLINE double softplus(double x) {
   return (x > 0.0 ? x : 0.0) + std::log1p(std::exp(x > 0.0 ? -x : x));

@@ -11,6 +11,7 @@
 #include "embedding_walk.hpp"
 #include "grid_lines.hpp"
 #include "loglinear_rows.hpp"
+#include "lstm_walk.hpp"
 #include "nearest_coarse.hpp"
 #include "nearest_kernels.hpp"
 #include "text_rows.hpp"
@@ -49,6 +50,7 @@ const Kernels kernels{
     {embedding::sentence, embedding::cool, embedding::text, embedding::mean, embedding::fill,
      embedding::step},
     {kQueries, nearest_pack, nearest_many, nearest_few, nearest_coarse, coarsen, assign_centroids},
-    {text::add_rows, text::dots}};
+    {text::add_rows, text::dots},
+    {lstm::pack_forward, lstm::pack_backward, lstm::forward, lstm::backward}};
 
 }  // namespace trellis::TRELLIS_ISA

@@ -4,6 +4,7 @@
 
 #include "check.hpp"
 #include "simd.hpp"
+#include "simd_float.hpp"
 
 using namespace trellis::TRELLIS_ISA;
 
@@ -67,6 +68,51 @@ void test_partial() {
   }
 }
 
+// The worst error of a function of floats, in units of the last place of what is wanted.
+template <class Own, class Wanted>
+double worst_ulps(const Own& own, const Wanted& wanted, float bound) {
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<float> wide(-bound, bound), narrow(-1.0f, 1.0f), power(-30.0f, 0.0f);
+  double worst = 0.0;
+  for (int i = 0; i < 300'000; ++i) {
+    const float x = i % 3 == 0   ? wide(random)
+                    : i % 3 == 1 ? narrow(random)
+                                 : std::pow(10.0f, power(random)) * narrow(random);
+    const double want = wanted(static_cast<double>(x)), got = own(float_splat(x))[kFloatWidth - 1];
+    const float size = std::fabs(static_cast<float>(want));
+    const double ulp = std::nextafter(size, INFINITY) - size;
+    worst = std::fmax(worst, std::fabs(got - want) / ulp);
+  }
+  return worst;
+}
+
+void test_sigmoid_and_tanh() {
+  const auto own_sigmoid = [](FloatVec x) { return sigmoid(x); };
+  const auto own_tanh = [](FloatVec x) { return tanh(x); };
+  CHECK(worst_ulps(own_sigmoid, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }, 87.0f) < 3.0);
+  CHECK(worst_ulps(own_tanh, [](double x) { return std::tanh(x); }, 20.0f) < 3.0);
+  for (const float x : {1e3f, INFINITY}) {
+    CHECK(sigmoid(float_splat(x))[0] == 1.0f);
+    CHECK(sigmoid(float_splat(-x))[0] < 1e-37f);
+    CHECK(tanh(float_splat(x))[0] == 1.0f);
+    CHECK(tanh(float_splat(-x))[0] == -1.0f);
+  }
+  CHECK(sigmoid(float_splat(0.0f))[0] == 0.5f);
+  CHECK(tanh(float_splat(0.0f))[0] == 0.0f);
+  CHECK(std::isnan(sigmoid(float_splat(NAN))[0]) && std::isnan(tanh(float_splat(NAN))[0]));
+}
+
+void test_partial_floats() {
+  for (int n = 0; n <= kFloatWidth; ++n) {
+    std::vector<float> from(static_cast<std::size_t>(n)), to(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) from[static_cast<std::size_t>(i)] = static_cast<float>(i + 1);
+    const FloatVec v = float_load_first(from.data(), n);
+    for (int i = 0; i < kFloatWidth; ++i) CHECK(v[i] == (i < n ? static_cast<float>(i + 1) : 0.0f));
+    float_store_first(to.data(), v, n);
+    CHECK(to == from);
+  }
+}
+
 void test_reductions() {
   Vec v = splat(0.0);
   for (int i = 0; i < kWidth; ++i) v[i] = i == 1 ? 9.0 : -i;
@@ -88,6 +134,8 @@ int main() {
   test_log();
   test_partial<float>();
   test_partial<double>();
+  test_partial_floats();
+  test_sigmoid_and_tanh();
   test_reductions();
   return failures() != 0;
 }

@@ -45,6 +45,24 @@ def layer_best(
     score: _Doubles,
     threads: int,
 ) -> bool: ...
+def lstm_forward(
+    gates: NDArray[np.float32],
+    u: NDArray[np.float32],
+    sizes: _Integers,
+    h: NDArray[np.float32],
+    c: NDArray[np.float32],
+    before: NDArray[np.float32],
+    threads: int,
+) -> None: ...
+def lstm_backward(
+    d_h: NDArray[np.float32],
+    activations: NDArray[np.float32],
+    c: NDArray[np.float32],
+    u: NDArray[np.float32],
+    sizes: _Integers,
+    d_gates: NDArray[np.float32],
+    threads: int,
+) -> None: ...
 
 class ChainFloat64:
     def __init__(

@@ -1,10 +1,8 @@
 """Tokens in context: a recurrent network over the packed tokens of a batch, or convolutions."""
 
-import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
-from trellis.nn.lstm import bidirectional, reversal
+from trellis.nn.lstm import bidirectional
 from trellis.nn.tagger_data import Batch
 
 __all__ = ["ConvEncoder", "RecurrentEncoder"]
@@ -24,11 +22,7 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """Packed tokens (N, width) in, packed tokens (N, dim) out."""
-        if torch.is_grad_enabled() and x.device.type == "cpu":
-            back = reversal(batch.sizes, batch.row, batch.lengths)
-            return bidirectional(self.lstm, x, batch.sizes, back)
-        found: Tensor = self.lstm(PackedSequence(x, batch.sizes))[0].data
-        return found
+        return bidirectional(self.lstm, x, batch.sizes)
 
 
 class ConvEncoder(nn.Module):
