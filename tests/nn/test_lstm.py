@@ -183,10 +183,10 @@ def test_a_second_derivative_is_refused():
 def test_impossible_sizes_are_refused(sizes, why):
     gates, u, wrong = torch.zeros(5, 16), torch.zeros(2, 8, 2), torch.tensor(sizes).long()
     with pytest.raises(ValueError, match=why):
-        lstm_native.forward(gates, u, wrong)
+        lstm_native.Engine(wrong).forward(gates, u)
     h = torch.zeros(5, 4)
     with pytest.raises(ValueError, match=why):
-        lstm_native.backward(h, gates, h, u, wrong)
+        lstm_native.Engine(wrong).backward(h, gates, h, u)
 
 
 def test_shapes_that_do_not_fit_are_refused():

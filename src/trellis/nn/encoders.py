@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from trellis.nn.lstm import bidirectional
+from trellis.nn.lstm import bidirectional, runs_on_card
 from trellis.nn.tagger_data import Batch
 
 __all__ = ["ConvEncoder", "RecurrentEncoder"]
@@ -10,8 +10,6 @@ __all__ = ["ConvEncoder", "RecurrentEncoder"]
 
 class RecurrentEncoder(nn.Module):
     """hₜ = [LSTM→(x₁ … xₜ); LSTM←(x_T … xₜ)]: a bidirectional LSTM, ``dim`` = 2 · hidden wide."""
-
-    skips_padding = False
 
     def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
@@ -22,13 +20,18 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         """Packed tokens (N, width) in, packed tokens (N, dim) out."""
-        return bidirectional(self.lstm, x, batch.sizes)
+        return bidirectional(self.lstm, x, batch.sizes, batch.walk, len(batch.lengths))
+
+    @property
+    def skips_padding(self) -> bool:
+        """Whether tokens that no sequence comes to are left alone."""
+        return runs_on_card(self.lstm)
 
 
 class ConvEncoder(nn.Module):
     """hₜ ← relu(W [hₜ₋ₖ; hₜ; hₜ₊ₖ] + b) + hₜ, k = 1, 2, 4, … in layers one upon the other."""
 
-    skips_padding = False
+    skips_padding = False  # they would be neighbours of others
 
     def __init__(self, width: int, hidden: int, layers: int = 3, dropout: float = 0.0) -> None:
         super().__init__()

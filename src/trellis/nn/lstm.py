@@ -8,6 +8,7 @@ The same numbers as ``torch.nn.LSTM``, whose parameters it takes. W x + b of all
 directions is one product; an engine does the rest, step by step, and the way back.
 """
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -17,17 +18,23 @@ from torch.nn.utils.rnn import PackedSequence
 
 from trellis.nn import lstm_native
 
-__all__ = ["bidirectional"]
+__all__ = ["bidirectional", "runs_on_card"]
+
+_MOST = 320  # hidden units; U of more does not stay in the caches of a card
 
 
-def bidirectional(lstm: nn.LSTM, x: Tensor, sizes: Tensor) -> Tensor:
+def bidirectional(
+    lstm: nn.LSTM, x: Tensor, sizes: Tensor, walk: Tensor | None = None, rows: int = 0
+) -> Tensor:
     """What ``lstm(PackedSequence(x, sizes))`` gives, (N, 2 · hidden); ``lstm`` is bidirectional.
+
+    On a card ``walk`` and ``rows`` say what sizes do, as `lstm_triton.Engine` reads it there.
 
     >>> lstm, x = nn.LSTM(3, 4, bidirectional=True), torch.ones(5, 3)
     >>> bidirectional(lstm, x, torch.tensor([2, 2, 1])).shape  # sequences of 3 and 2 tokens
     torch.Size([5, 8])
     """
-    engine = _engine(x)
+    engine = _engine(lstm, x, sizes, walk, rows)
     if engine is None:
         found: Tensor = lstm(PackedSequence(x, sizes))[0].data
         return found
@@ -38,33 +45,43 @@ def bidirectional(lstm: nn.LSTM, x: Tensor, sizes: Tensor) -> Tensor:
             [getattr(lstm, f"{name}_l{layer}{way}") for way in ("", "_reverse")]
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        gates = torch.addmm(torch.cat(b) + torch.cat(b2), x, torch.cat(w).t())
-        x = _Recurrence.apply(gates, torch.stack(u), sizes, engine)  # type: ignore[no-untyped-call]
+        gates = torch.addmm(torch.cat(b) + torch.cat(b2), x, torch.cat(w).t()).float()
+        x = _Recurrence.apply(gates, torch.stack(u), engine)  # type: ignore[no-untyped-call]
     return x
 
 
-def _engine(x: Tensor) -> Any:
-    """What has ``forward`` and ``backward`` as `lstm_native` for such tensors; None: nn.LSTM."""
-    if torch.compiler.is_compiling() or x.dtype != torch.float32:
+def runs_on_card(lstm: nn.LSTM) -> bool:
+    """Whether our kernels take it: others are cuDNN's."""
+    weight: Tensor = lstm.weight_hh_l0  # type: ignore[assignment]
+    return weight.is_cuda and weight.dtype == torch.float32 and lstm.hidden_size <= _MOST
+
+
+def _engine(lstm: nn.LSTM, x: Tensor, sizes: Tensor, walk: Tensor | None, rows: int) -> Any:
+    """What does the recurrence over such tensors; None: nn.LSTM."""
+    if torch.compiler.is_compiling():
         return None
-    return lstm_native if x.device.type == "cpu" else None
+    if x.device.type == "cpu":
+        return lstm_native.Engine(sizes) if x.dtype == torch.float32 else None
+    if walk is None or not runs_on_card(lstm):
+        return None
+    return import_module("trellis.nn.lstm_triton").Engine(walk, rows)  # needs Triton
 
 
 class _Recurrence(torch.autograd.Function):
     """h from W x + b of all tokens (N, 8 · hidden), which is overwritten, and U of both ways."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, u: Tensor, sizes: Tensor, engine: Any) -> Tensor:
+    def forward(ctx: Any, gates: Tensor, u: Tensor, engine: Any) -> Tensor:
         h: Tensor
-        h, c, before = engine.forward(gates, u, sizes)
-        ctx.save_for_backward(gates, c, before, u, sizes)
+        h, c, before = engine.forward(gates, u)
+        ctx.save_for_backward(gates, c, before, u)
         ctx.engine = engine
         return h
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        activations, c, before, u, sizes = ctx.saved_tensors
-        d_gates = ctx.engine.backward(d_h.contiguous(), activations, c, u, sizes)
+    def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, None]:
+        activations, c, before, u = ctx.saved_tensors
+        d_gates = ctx.engine.backward(d_h.contiguous(), activations, c, u)
         d_both, h_both = (x.view(len(x), 2, -1).transpose(0, 1) for x in (d_gates, before))
-        return d_gates, torch.bmm(d_both.transpose(1, 2), h_both), None, None
+        return d_gates, torch.bmm(d_both.transpose(1, 2), h_both), None

@@ -17,10 +17,8 @@ from torch import Tensor
 
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["MOST", "Engine"]
+__all__ = ["Engine"]
 
-MOST = 256
-"""Up to this many hidden units it is no slower than cuDNN: U of more does not stay in a cache."""
 _TILE = 2048  # numbers of U that a program holds at once, of each gate
 _VARYING = ["H", "rows", "steps"]
 
@@ -55,7 +53,7 @@ class Engine:
         hidden = u.shape[2]
         d_gates = torch.zeros_like(gates)
         with on_device(gates):
-            given = (d_h.contiguous(), gates, u.contiguous(), c, d_gates, self.walk)
+            given = (d_h, gates, u.contiguous(), c, d_gates, self.walk)
             args = (*given, hidden, self.rows, self.steps)
             launch(_backward_kernel, 2 * self.rows, args, _plan(hidden))
         return d_gates

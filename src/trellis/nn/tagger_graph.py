@@ -35,7 +35,7 @@ class Graphs:
         self, corpus: Corpus, step: Callable[[Batch], Any], forget: Callable[[], None]
     ) -> None:
         self.corpus, self.step, self.forget = corpus, step, forget
-        self.stream = torch.cuda.Stream(corpus.device)
+        self.stream = torch.cuda.Stream(corpus.device)  # type: ignore[no-untyped-call]
         self._made: dict[Room, _Graph | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._works = True

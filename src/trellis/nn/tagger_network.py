@@ -49,8 +49,9 @@ class Network(nn.Module):
 
     @property
     def fixed_sizes(self) -> bool:
-        """Whether padding in a batch changes nothing, and sizes say all that must be known of it."""
-        return self.own_head and self.encoder.skips_padding
+        """Whether padding in a batch changes nothing, and its sizes say all about it."""
+        skips: bool = self.encoder.skips_padding
+        return self.own_head and skips
 
     def forward(self, batch: Batch) -> Tensor:
         """Emissions (B, T, labels); 0 behind the end of a sequence."""

@@ -85,10 +85,10 @@ class Trainer:
         ):
             for n, batch in enumerate(batches.padded(size) if self.graphs else batches):
                 self._set_rate(number - 1 + n / len(batches))
-                if self.graphs and isinstance(batch, Padded):
-                    self.graphs(batch)
-                else:
+                if not isinstance(batch, Padded):
                     self._step(batch)
+                elif self.graphs:
+                    self.graphs(batch)
         self.network.eval()
         self._forget()
         loss = float(self.total) / self.corpus.tokens  # the only time that the device is waited for
@@ -230,6 +230,13 @@ def _optimizers(network: Network, parameters: list[Tensor], settings: Any) -> li
         torch.optim.AdamW(dense, fused=True, capturable=network.device.type == "cuda", **options)
     ]
     return made + ([LazyRows(tables, **options)] if tables else [])
+
+
+def _for_graphs(device: torch.device, options: dict[str, Any]) -> dict[str, Any]:
+    """A CUDA graph reads the rate of each step where it lies."""
+    if device.type != "cuda":
+        return options
+    return {**options, "lr": torch.tensor(options["lr"], device=device), "capturable": True}
 
 
 def schedule(name: str, epochs: float, most: int) -> float:
