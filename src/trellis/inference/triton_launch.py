@@ -6,6 +6,7 @@ longer than a small batch takes on the card; here the form is remembered by what
 
 # mypy: allow-untyped-calls
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -13,22 +14,23 @@ import torch
 import triton
 from torch import Tensor
 
-__all__ = ["launch", "on_device", "power_of_two"]
+__all__ = ["launch", "launch_again", "on_device", "power_of_two"]
 
 _MOST = 4096  # compiled forms are few, but sizes that differ are remembered one by one
 _KNOWN = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)
 _forms: dict[Any, tuple[Any, ...]] = {}
 
 
-def launch(kernel: Any, programs: int, args: tuple[Any, ...], plan: dict[str, Any]) -> None:
+def launch(kernel: Any, programs: int, args: tuple[Any, ...], plan: dict[str, Any]) -> Any:
     """``kernel[(programs,)](*args, **plan)``, with the look-up done once.
 
     `args` are tensors and integers, all arguments in front of the kernel's constants. The constants
     and Triton's options are the `plan`, which must be kept: it is known again by its identity.
+    Returns what `launch_again` takes, or None where Triton must look again.
     """
     if not (_KNOWN and isinstance(kernel, triton.JITFunction)):  # another Triton, its interpreter
         kernel[(programs,)](*args, **plan)
-        return
+        return None
     device = torch.cuda.current_device()
     # Triton asks the driver about a tensor, but trusts an address
     values = [a if type(a) is int else a.data_ptr() for a in args]
@@ -41,10 +43,20 @@ def launch(kernel: Any, programs: int, args: tuple[Any, ...], plan: dict[str, An
             _forms.clear()
         compiled = kernel[(programs,)](*args, **plan)
         constants = [plan[name] for name in kernel.arg_names[len(args) :]]
-        _forms[key] = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
-        return
-    run, function, packed, *constants = found
-    stream = triton.runtime.driver.active.get_current_stream(device)
+        form = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
+        _forms[key] = found = form
+    else:
+        launch_again(found, programs, values)
+    return found
+
+
+def launch_again(form: Any, programs: int, values: Sequence[int]) -> None:
+    """Launch what `launch` has compiled, on arguments of the same kinds, given by their addresses.
+
+    Integers must be those of then, and addresses aligned as they were, if the kernel minds either.
+    """
+    run, function, packed, *constants = form
+    stream = triton.runtime.driver.active.get_current_stream(torch.cuda.current_device())
     run(programs, 1, 1, stream, function, packed, None, None, None, *values, *constants)
 
 

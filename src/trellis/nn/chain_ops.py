@@ -34,6 +34,12 @@ def kernels() -> Any:
     return import_module("trellis.inference.chain.triton")  # needs a card, or the interpreter
 
 
+@cache
+def layer_kernels() -> Any:
+    """That of values with their gradients."""
+    return import_module("trellis.inference.chain.triton_layer")
+
+
 def _arrays(*tensors: Tensor) -> list[Any]:
     """NumPy views of CPU tensors; half precision has none, and is computed in float32 anyway."""
     wide = (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors)
@@ -296,23 +302,22 @@ class _OnCard(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         *given, summed, wanted = inputs
-        found = kernels().forward(*given)
         if not wanted:
+            found = kernels().forward(*given)
             return found.value.sum() if summed else found.value, found.found
-        emissions, transitions, _, end, _, tags, _ = given
-        scores = (emissions, transitions, end, found.found[0], tags)
-        unit, columns = kernels().unit_gradient(*scores, found.alpha, found.value)
+        unit, columns, seen = layer_kernels().values_and_gradients(*given)
         if summed:
-            *shared, value = kernels().totals(columns)
+            *shared, value = layer_kernels().totals(columns)
             ctx.save_for_backward(unit, *shared)
         else:
-            value = found.value
+            columns = columns.clone()  # the rest of its memory need not be kept
+            value = columns[-1]
             ctx.save_for_backward(unit, columns)
         ctx.types = [x.dtype for x in given[:4]]
         ctx.summed = summed
-        ctx.mark_non_differentiable(found.found)
+        ctx.mark_non_differentiable(seen)
         ctx.set_materialize_grads(False)
-        return value, found.found
+        return value, seen
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
@@ -323,7 +328,7 @@ class _OnCard(torch.autograd.Function):
         if ctx.summed:
             found: Any = torch._foreach_mul(ctx.saved_tensors, weight)
         else:
-            found = kernels().weigh(*ctx.saved_tensors, weight)
+            found = layer_kernels().weigh(*ctx.saved_tensors, weight)
         wide = weight.dtype
         each = (
             x if dtype is wide else x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)
@@ -337,7 +342,7 @@ def on_card(
     start: Tensor,
     end: Tensor,
     lengths: Tensor | None,
-    tags: Tensor | None,
+    tags: Tensor,
     mask: Tensor | None,
     summed: bool,
 ) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ precision is computed in float32; the gradient with respect to log-probabilities
 the same bits on every device. On a GPU a path less likely than e^-90,000,000 counts as impossible.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import log
 from typing import NamedTuple, TypeAlias
 
@@ -28,6 +28,8 @@ from trellis.nn.ctc_ops import (
     kernels,
     number,
     reduced,
+    small_on_card,
+    value_at_once,
 )
 from trellis.nn.steps import check_tensor, integers
 
@@ -99,17 +101,23 @@ def ctc_loss(
     if not 0.0 <= label_smoothing <= 1.0:
         raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
     x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
-    seen = _look(x, blank) if validate else None
-    plain = x.frames.is_cuda and not (label_smoothing or zero_infinity)
-    now = reduction if plain else "none"
-    loss = _value(x, blank, from_logits, entropy, None if seen is None else seen.links, now)
-    if seen is not None:
-        seen.finish()
+    adjusted = label_smoothing or zero_infinity
+    if small_on_card(x.frames, x.targets):
+        now = "none" if adjusted else reduction
+        loss, wrong = value_at_once(x.frames, *x.rows, blank, from_logits, entropy, now)
+        if validate:
+            _raise_if(wrong, x, blank)
+    else:
+        now = "none"
+        found = _look(x, blank) if validate else None
+        loss = _value(x, blank, from_logits, entropy)
+        if found is not None:
+            _raise_if(found, x, blank)
     if validate and not loss.is_cuda and not torch.compiler.is_compiling():
         _check_numbers(x, loss)
-    if label_smoothing or zero_infinity:
+    if adjusted:
         loss = _adjusted(loss, x, from_logits, label_smoothing, zero_infinity)
-    if not plain:
+    if now != reduction:
         loss = reduced(loss, reduction, x.target_lengths)
     return loss.squeeze(0) if x.single and loss.dim() else loss
 
@@ -135,13 +143,13 @@ def ctc_posterior(
     """
     x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
     with torch.no_grad():
-        seen = _look(x, blank) if validate else None
+        found = _look(x, blank) if validate else None
         frames = x.frames.to(number(x.frames))
         loss, log_norm, kept = ctc_value(frames, *x.rows, blank, False, True, 0.0)
         parts = (log_norm, kept, loss, torch.full_like(loss, -1.0))
         share: Tensor = ctc_gradient(frames, *x.rows, *parts, blank, False)
-        if seen is not None:
-            seen.finish()
+        if found is not None:
+            _raise_if(found, x, blank)
     return share.squeeze(1) if x.single else share
 
 
@@ -299,29 +307,21 @@ def _widest(sizes: Tensor, total: int) -> int:
     return int(most)
 
 
-class _Seen(NamedTuple):
-    """What a look at the targets has found on a card."""
-
-    links: Tensor
-    """Where labels occur again, which the gradient needs as well."""
-    finish: Callable[[], None]
-    """Waits for the look and raises for the first mistake."""
-
-
-def _look(x: _Batch, blank: int) -> _Seen | None:
+def _look(x: _Batch, blank: int) -> Tensor | None:
     """Start a look at the targets on the card. The CPU's engine has a check of its own."""
     if torch.compiler.is_compiling() or not x.frames.is_cuda:
         return None
+    wrong: Tensor = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0]
+    return wrong
+
+
+def _raise_if(wrong: Tensor, x: _Batch, blank: int) -> None:
+    """Wait for what a look has found, and raise for the first mistake; a graph never waits."""
     if torch.cuda.is_current_stream_capturing():
-        return None
-    wrong, links = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)
-
-    def finish() -> None:
-        marks = wrong.cpu().numpy()  # by now the card has the rest to do as well
-        if marks.any():
-            raise InputError(_mistake(x, blank, int(marks.argmax())))
-
-    return _Seen(links, finish)
+        return
+    marks = wrong.cpu().numpy()  # by now the card has the rest to do as well
+    if marks.any():
+        raise InputError(_mistake(x, blank, int(marks.argmax())))
 
 
 def _check_numbers(x: _Batch, loss: Tensor) -> None:
@@ -350,12 +350,10 @@ def _mistake(x: _Batch, blank: int, row: int) -> str:
     return f"{where} {labels[i]}: must be 0 to {classes - 1}"
 
 
-def _value(
-    x: _Batch, blank: int, logits: bool, entropy: float, links: Tensor | None, reduction: str
-) -> Tensor:
-    """The loss of each row, less the entropy of its alignments; on a card it may be reduced."""
+def _value(x: _Batch, blank: int, logits: bool, entropy: float) -> Tensor:
+    """The loss of each row, less the entropy of its alignments."""
     fused = entropy if x.frames.is_cuda else 0.0
-    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused, links, reduction)
+    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused)
     return loss - entropy * _alignment_entropy(x, blank, logits) if entropy != fused else loss
 
 

@@ -19,8 +19,11 @@ __all__ = [
     "ctc_value",
     "differentiable_value",
     "kernels",
+    "layer_kernels",
     "number",
     "reduced",
+    "small_on_card",
+    "value_at_once",
 ]
 
 
@@ -164,11 +167,6 @@ def _refuse(ctx: Any, *gradients: Any) -> Any:
 ctc_gradient.register_autograd(_refuse, setup_context=_keep_nothing)
 
 
-def _worth_it(input: Tensor) -> bool:
-    """Whether the gradient is made at once; half precision waits, as the weight scales it first."""
-    return input.is_cuda and input.dtype == number(input) and input.numel() <= 2**22
-
-
 class _Eager(torch.autograd.Function):
     """ctc_value without the operator."""
 
@@ -185,29 +183,74 @@ class _Eager(torch.autograd.Function):
 
 
 class _AtOnce(torch.autograd.Function):
-    """Losses of a small input on a card, or Σ_b share_b loss_b, with the gradient of each.
+    """Losses of a small input on a card, or Σ_b share_b loss_b, with their gradient.
 
     PyTorch calls `backward` on a thread of its own, where Python is several times as slow: for a
     small batch that takes longer than the kernels do. So a product is all that is left for it.
     """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        *given, links, share, summed = inputs
-        loss, log_norm, kept = _value(*given)
-        unit = kernels().backward(*given[:6], log_norm, kept, loss, share, links)
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        *given, share, summed = inputs
+        loss, unit, wrong = layer_kernels().losses_and_gradient(*given, share)
         ctx.save_for_backward(unit)
         ctx.summed = summed
-        if not summed:
-            return loss
-        return loss.sum() if share is None else torch.dot(loss, share)
+        ctx.mark_non_differentiable(wrong)
+        ctx.set_materialize_grads(False)
+        if summed:
+            loss = loss.sum() if share is None else torch.dot(loss, share)
+        return loss, wrong
 
     @staticmethod
-    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
+        if weight is None:
+            return (None,) * 9
         if torch.is_grad_enabled():
             _refuse(ctx)
         (unit,) = ctx.saved_tensors
-        return (unit * (weight if ctx.summed else weight.unsqueeze(1)), *(None,) * 10)
+        return (unit * (weight if ctx.summed else weight.unsqueeze(1)), *(None,) * 8)
+
+
+def layer_kernels() -> Any:
+    """The GPU engine of losses with their gradient."""
+    return import_module("trellis.inference.ctc.triton_layer")
+
+
+def small_on_card(input: Tensor, targets: Tensor) -> bool:
+    """Whether the gradient is best made at once; half precision waits for what scales it."""
+    return (
+        input.is_cuda
+        and input.requires_grad
+        and torch.is_grad_enabled()
+        and type(input) in (Tensor, torch.nn.Parameter)
+        and input.dtype == number(input)
+        and input.numel() <= 2**22
+        and input.stride(2) == 1
+        and targets.is_contiguous()
+        and not torch.compiler.is_compiling()
+    )
+
+
+def value_at_once(
+    input: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int,
+    logits: bool,
+    entropy: float,
+    reduction: str,
+) -> tuple[Tensor, Tensor]:
+    """What the reduction makes of the losses, and which rows have a mistake.
+
+    The gradient of a row that has one is of no use, and neither is its loss.
+    """
+    share = _shares(target_lengths, number(input)) if reduction == "mean" else None
+    given = (input, targets, input_lengths, target_lengths, blank, logits, entropy, share)
+    found: tuple[Tensor, Tensor] = _AtOnce.apply(  # type: ignore[no-untyped-call]
+        *given, reduction != "none"
+    )
+    return found
 
 
 def differentiable_value(
@@ -218,23 +261,14 @@ def differentiable_value(
     blank: int,
     logits: bool,
     entropy: float,
-    links: Tensor | None = None,
-    reduction: str = "none",
 ) -> Tensor:
-    """The loss of each row, or what the reduction makes of them.
-
-    `links` are what the card's engine has found in a look at the targets.
-    """
+    """The loss of each row."""
     gradient = torch.is_grad_enabled() and input.requires_grad
     args = (input, targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
     plain = type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
-    if plain and gradient and _worth_it(input):
-        share = _shares(target_lengths, number(input)) if reduction == "mean" else None
-        summed = reduction != "none"
-        found: Tensor = _AtOnce.apply(*args, links, share, summed)  # type: ignore[no-untyped-call]
-        return found
-    whole: Any = _Eager.apply(*args) if plain else ctc_value(*args)  # type: ignore[no-untyped-call]
-    return reduced(whole[0], reduction, target_lengths)
+    found: Any = _Eager.apply(*args) if plain else ctc_value(*args)  # type: ignore[no-untyped-call]
+    loss: Tensor = found[0]
+    return loss
 
 
 def _shares(lengths: Tensor, dtype: torch.dtype) -> Tensor:

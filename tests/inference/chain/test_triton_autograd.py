@@ -8,6 +8,7 @@ import pytest
 from triton_problems import DEVICE, NEEDED, TOLERANCE, nan_in_new_memory, problem, torch
 
 from trellis.inference.chain import triton as engine
+from trellis.inference.chain import triton_layer as layer
 from trellis.nn import chain_ops
 
 __all__ = ["nan_in_new_memory"]  # a fixture of every test
@@ -19,10 +20,10 @@ pytestmark = NEEDED
 @pytest.mark.parametrize(("labels", "scale"), [(1, 2.0), (3, 2.0), (20, 2.0), (5, 300.0)])
 def test_gradients_whose_weights_come_later(labels: int, scale: float, dtype: Any) -> None:
     p = problem([6, 1, 4], labels, dtype, seed=labels, scale=scale, forbidden=0.1)
-    emissions, transitions, _, end, lengths = p.scores
     value, alpha, _ = engine.forward(*p.scores, p.tags)
-    unit = engine.unit_gradient(emissions, transitions, end, lengths, p.tags, alpha, value)
-    found = engine.weigh(*unit, p.weight)
+    unit, columns, _ = layer.values_and_gradients(*p.scores, p.tags, None)
+    assert torch.equal(columns[-1], value)
+    found = layer.weigh(unit, columns, p.weight)
     due = engine.backward(*p.scores, p.tags, alpha, p.weight)
     for got, right in zip(found, due, strict=True):
         torch.testing.assert_close(got, right, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])

@@ -33,7 +33,8 @@ def _nan_in_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def filled(make):  # type: ignore[no-untyped-def]
         def new(*args, **kwargs):  # type: ignore[no-untyped-def]
             tensor = make(*args, **kwargs)
-            return tensor.fill_(torch.nan if tensor.is_floating_point() else 2**30)
+            odd = 255 if tensor.dtype == torch.uint8 else 2**30
+            return tensor.fill_(torch.nan if tensor.is_floating_point() else odd)
 
         return new
 
@@ -230,49 +231,50 @@ def test_check():  # type: ignore[no-untyped-def]
     assert wrong.tolist() == [0] * 5 + [1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("logits", [True, False])
 @pytest.mark.parametrize("shape", SHAPES[:2])
-def test_gradients_whose_weights_come_later(shape, monkeypatch):  # type: ignore[no-untyped-def]
+def test_losses_with_their_gradient(shape, logits, reduction):  # type: ignore[no-untyped-def]
     """As PyTorch runs it for a small batch on a card, here with the engine on the CPU."""
     from trellis.nn import ctc_ops
 
-    logits, *rows = drawn(shape)
-    frames, _, classes, _ = shape
-    wrong, links = engine.look(*rows, frames, classes, 0)
+    scores, *rows = drawn(shape)
+    x = (scores if logits else scores.log_softmax(-1)).detach().requires_grad_()
+    loss, wrong = ctc_ops.value_at_once(x, *rows, 0, logits, 0.0, reduction)
     assert not wrong.any()
-    monkeypatch.setattr(ctc_ops, "_worth_it", lambda input: True)
-    monkeypatch.setattr(ctc_ops, "_value", engine.forward)
-    x = logits.requires_grad_()
-    loss = ctc_ops.differentiable_value(x, *rows, 0, True, 0.0, links)
-    weight = torch.arange(1, len(loss) + 1).double()
-    found = torch.autograd.grad(loss, x, weight, retain_graph=True)[0]
-    parts = engine.forward(x.detach(), *rows, 0, True)
-    given = (parts[1], parts[2], parts[0])
-    due = engine.backward(x.detach(), *rows, 0, True, *given, weight)
-    torch.testing.assert_close(found, due)
-    assert torch.equal(torch.autograd.grad(loss, x, weight, retain_graph=True)[0], found)
-    with pytest.raises(RuntimeError, match="differentiated once more"):
-        torch.autograd.grad(loss, x, weight, create_graph=True)
-
-
-@pytest.mark.parametrize("reduction", ["sum", "mean"])
-def test_reductions_with_their_gradient(reduction, monkeypatch):  # type: ignore[no-untyped-def]
-    """The shares of rows are part of the gradient that is made with the loss."""
-    from trellis.nn import ctc_ops
-
-    logits, *rows = drawn(SHAPES[1])
-    monkeypatch.setattr(ctc_ops, "_value", engine.forward)
-    x = logits.requires_grad_()
-    found = []
-    for at_once in (True, False):
-        monkeypatch.setattr(ctc_ops, "_worth_it", lambda input, now=at_once: now)
-        monkeypatch.setattr(
-            ctc_ops,
-            "_gradient",
-            lambda x, t, n, s, norm, kept, loss, w, blank, logits: engine.backward(
-                x, t, n, s, blank, logits, norm, kept, loss, w
-            ),
+    parts = engine.forward(x.detach(), *rows, 0, logits)
+    torch.testing.assert_close(loss.detach(), ctc_ops.reduced(parts[0], reduction, rows[2]))
+    count = len(parts[0])
+    weight = torch.arange(1, count + 1).double()
+    if reduction != "none":
+        weight = (
+            3.0
+            * (
+                torch.ones(count) if reduction == "sum" else 1 / rows[2].clamp(min=1) / count
+            ).double()
         )
-        loss = ctc_ops.differentiable_value(x, *rows, 0, True, 0.0, None, reduction)
-        found.append((loss.detach(), torch.autograd.grad(2.0 * loss, x)[0]))
-    for got, right in zip(*found, strict=True):
-        torch.testing.assert_close(got, right)
+    due = engine.backward(x.detach(), *rows, 0, logits, parts[1], parts[2], parts[0], weight)
+    own = weight.to(loss.dtype) if reduction == "none" else torch.tensor(3.0, dtype=loss.dtype)
+    found = torch.autograd.grad(loss, x, own, retain_graph=True)[0]
+    torch.testing.assert_close(found, due)
+    assert torch.equal(torch.autograd.grad(loss, x, own, retain_graph=True)[0], found)
+    with pytest.raises(RuntimeError, match="differentiated once more"):
+        torch.autograd.grad(loss, x, own, create_graph=True)
+
+
+def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
+    from trellis.inference.ctc.triton_layer import losses_and_gradient
+
+    scores, targets, ends, sizes = drawn(SHAPES[1])
+    x = scores.detach()
+    given = (x, targets, ends, sizes, 0, True)
+    loss, gradient, wrong = losses_and_gradient(*given, 0.5, None)
+    parts = engine.forward(*given, entropy=0.5)
+    due = engine.backward(*given, parts[1], parts[2], parts[0], None)
+    assert not wrong.any()
+    torch.testing.assert_close(loss, parts[0])
+    torch.testing.assert_close(gradient, due)
+    targets = targets.clone()
+    targets[-1, 0] = 0  # a blank
+    wrong = losses_and_gradient(x, targets, ends, sizes, 0, True, 0.0, None)[2]
+    assert wrong.nonzero().tolist() == [[len(wrong) - 1]]

@@ -16,7 +16,6 @@ For `trellis.nn`, which checks what it passes. All take
 """
 
 from functools import cache
-from math import isqrt
 from typing import Any, NamedTuple
 
 import torch
@@ -27,16 +26,7 @@ from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton_steps import steps_kernel
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = [
-    "Forward",
-    "backward",
-    "forward",
-    "look",
-    "totals",
-    "unit_gradient",
-    "viterbi",
-    "weigh",
-]
+__all__ = ["BYTES", "Forward", "accurate", "backward", "forward", "look", "plan", "viterbi"]
 
 # Warps of a program by block of labels (the next power of two): 32 lanes share the labels of a row,
 # so a second warp pays only where one has not enough registers for the transitions.
@@ -45,7 +35,7 @@ _WARPS = {
     "backward": {16: 1, 32: 1, 64: 2, 128: 8},
     "best": {16: 1, 32: 1, 64: 1, 128: 8},
 }
-_BYTES = 128 * 128 * 4  # of transitions that a program can keep in registers
+BYTES = 128 * 128 * 4  # of transitions that a program can keep in registers
 
 
 class Forward(NamedTuple):
@@ -80,7 +70,7 @@ def forward(
     tensor([8.])
     """
     rows, steps, labels = emissions.shape
-    number = _accurate(emissions)
+    number = accurate(emissions)
     value = emissions.new_empty(rows, dtype=number)
     alpha = emissions.new_empty((rows, steps, labels), dtype=number)
     found = emissions.new_empty((2, rows), dtype=torch.int64)
@@ -90,11 +80,11 @@ def forward(
         args = (
             emissions, *emissions.stride(), transitions, *_strides(transitions),
             start.contiguous(), end.contiguous(), *_grids(mask, lengths, tags, found), found,
-            value, alpha, rows, steps, labels,
+            value, alpha, alpha, rows, steps, labels,
         )  # fmt: skip
-        flags = ("masked", mask is not None), ("tagged", tags is not None)
-        plan = _plan(number, labels, shared, "forward", _BYTES, flags)
-        launch(kernels.forward_kernel, rows, args, plan)
+        flags = ("masked", mask is not None), ("tagged", tags is not None), ("flip", False)
+        how = plan(number, labels, shared, "forward", BYTES, flags)
+        launch(kernels.forward_kernel, rows, args, how)
     return Forward(value, alpha, found)
 
 
@@ -121,103 +111,32 @@ def backward(
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
+    rows, steps, labels = emissions.shape
     d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
     shared = transitions.dim() == 2
-    d_transitions = alpha
-    if not shared:
+    d_transitions, held = alpha, transitions
+    if shared:
+        # with the later label first, as the kernel walks: its registers follow this load's layout
+        held = transitions.t().contiguous().t()
+    else:
         d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
-    sums = _walk_back(
-        emissions, transitions, end, lengths, tags, alpha, weight, d_emissions, d_transitions
-    )
-    found = _parts(sums.sum(0).to(start.dtype), emissions.shape[2], shared)
-    return d_emissions, found[0].contiguous() if shared else d_transitions, *found[1:]
-
-
-def unit_gradient(
-    emissions: Tensor,
-    transitions: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    tags: Tensor | None,
-    alpha: Tensor,
-    value: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """What `weigh` makes gradients of, once the weights of the rows are known.
-
-    The gradient of each value with respect to the emissions, in the type that is computed in; and
-    a column a row of the batch with that with respect to all shared scores, and the value itself.
-    Lengths and tags may be impossible: the row is then of no use, and nothing outside of it is
-    touched.
-    """
-    d_emissions = torch.empty_like(alpha)
-    given = (emissions, transitions, end, lengths, tags, alpha, None, d_emissions, value)
-    return d_emissions, _walk_back(*given).t()
-
-
-def totals(columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums over the rows of a batch, of what `unit_gradient` has made.
-
-    Of their gradients with respect to transitions, start and end, and of their values.
-    """
-    labels = isqrt(len(columns)) - 1  # there are labels² + 2 labels + 1 numbers of a row
-    total = columns.sum(1)
-    return *_parts(total, labels, True), total[-1]
-
-
-def weigh(unit: Tensor, columns: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As `backward`, of what `unit_gradient` has made.
-
-    A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
-    there a launch of our own takes five times as long.
-    """
-    return unit * weight.view(-1, 1, 1), *totals(columns * weight)[:3]
-
-
-def _walk_back(
-    emissions: Tensor,
-    transitions: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    tags: Tensor | None,
-    alpha: Tensor,
-    weight: Tensor | None,
-    d_emissions: Tensor,
-    other: Tensor,
-) -> Tensor:
-    """Launch the backward kernel and return its sums, a row each.
-
-    ``other`` are the gradients of transitions that are not shared; without weights, the values.
-    """
-    rows, steps, labels = emissions.shape
-    shared, weighted = transitions.dim() == 2, weight is not None
-    # with the later label first, as the kernel walks: its registers follow the layout of this load
-    held = transitions.t().contiguous().t() if shared else transitions
-    width = (2 + labels if shared else 2) * labels
-    sums = alpha.new_empty((rows, width if weighted else width + 1))
+    sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
     scratch = alpha.new_empty((rows, 3, labels))
     with on_device(emissions):
         args = (
             emissions, *emissions.stride(), held, *_strides(held),
             end.contiguous(), lengths.contiguous(),
             *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha,
-            *((other, 1) if weight is None else (weight, weight.stride(0))), d_emissions,
-            other, sums, scratch, steps, labels,
+            weight, weight.stride(0), d_emissions, d_transitions, sums, scratch, steps, labels,
         )  # fmt: skip
-        flags = ("shared", shared), ("tagged", tags is not None), ("weighted", weighted)
-        plan = _plan(alpha.dtype, labels, shared, "backward", _BYTES, flags)
-        launch(kernels.backward_kernel, rows, args, plan)
-    return sums
-
-
-def _parts(total: Tensor, labels: int, shared: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Of sums over the batch: transitions, which come with the later label first, start and end.
-
-    Views by their strides: each operator less is a tenth of the time that a small batch takes.
-    """
-    square = (labels, labels) if shared else (0, labels)
-    d_transitions = total.as_strided(square, (1, labels), 2 * labels)
-    d_start = total.as_strided((labels,), (1,), 0)
-    return d_transitions, d_start, total.as_strided((labels,), (1,), labels)
+        flags = ("shared", shared), ("tagged", tags is not None), ("weighted", True)
+        how = plan(alpha.dtype, labels, shared, "backward", BYTES, flags)
+        launch(kernels.backward_kernel, rows, args, how)
+    total = sums.sum(0).to(start.dtype)
+    d_start, d_end, rest = torch.split(total, [labels, labels, len(total) - 2 * labels])
+    if shared:
+        d_transitions = rest.view(labels, labels).t().contiguous()
+    return d_emissions, d_transitions, d_start, d_end
 
 
 def viterbi(
@@ -233,8 +152,8 @@ def viterbi(
     (tensor([[1, 1]]), tensor([2.]))
     """
     rows, steps, labels = emissions.shape
-    score = emissions.new_empty(rows, dtype=_accurate(emissions))
-    best = emissions.new_empty((rows, steps, labels), dtype=_accurate(emissions))
+    score = emissions.new_empty(rows, dtype=accurate(emissions))
+    best = emissions.new_empty((rows, steps, labels), dtype=accurate(emissions))
     path = torch.empty((rows, steps), dtype=torch.int64, device=emissions.device)
     end, lengths, flipped = end.contiguous(), lengths.contiguous(), transitions
     if transitions.dim() == 2:
@@ -244,8 +163,8 @@ def viterbi(
             emissions, *emissions.stride(), transitions, *_strides(transitions),
             start.contiguous(), end, lengths, score, best, steps, labels,
         )  # fmt: skip
-        plan = _plan(best.dtype, labels, transitions.dim() == 2, "best", _BYTES)
-        launch(kernels.viterbi_kernel, rows, args, plan)
+        how = plan(best.dtype, labels, transitions.dim() == 2, "best", BYTES)
+        launch(kernels.viterbi_kernel, rows, args, how)
         args = (best, flipped, *_strides(flipped), end, lengths, path, steps, labels)
         launch(kernels.trace_kernel, rows, args, _one_warp(("block", _block(labels))))
     return path, score
@@ -269,8 +188,8 @@ def look(
     found = torch.empty((2, rows), dtype=torch.int64, device=emissions.device)
     with on_device(emissions):
         args = (*_grids(mask, lengths, tags, found), found, rows, steps, labels)
-        plan = _one_warp(("masked", mask is not None), ("tagged", tags is not None))
-        launch(steps_kernel, rows, args, plan)
+        how = _one_warp(("masked", mask is not None), ("tagged", tags is not None))
+        launch(steps_kernel, rows, args, how)
     return found
 
 
@@ -283,7 +202,8 @@ def _grids(
     return (other if lengths is None else lengths.contiguous(), *m, *t)
 
 
-def _accurate(emissions: Tensor) -> torch.dtype:
+def accurate(emissions: Tensor) -> torch.dtype:
+    """The type that is computed in."""
     return torch.float64 if emissions.dtype == torch.float64 else torch.float32
 
 
@@ -302,7 +222,7 @@ def _one_warp(*constants: tuple[str, int]) -> dict[str, Any]:
 
 
 @cache
-def _plan(
+def plan(
     number: torch.dtype,
     labels: int,
     shared: bool,

@@ -16,6 +16,7 @@ from trellis.inference.chain.triton_parts import (
     count_tags,
     fill,
     finite,
+    flip_share,
     load_if,
     path_score,
     row_length,
@@ -29,7 +30,17 @@ __all__ = ["backward_kernel", "forward_kernel", "trace_kernel", "viterbi_kernel"
 _SIZES = ["rows", "steps", "labels"]
 _OTHERS = [
     *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "value"),
-    *("alpha", "weights", "d_emissions", "d_transitions", "sums", "scratch", "best", "path"),
+    *(
+        "alpha",
+        "flipped",
+        "weights",
+        "d_emissions",
+        "d_transitions",
+        "sums",
+        "scratch",
+        "best",
+        "path",
+    ),
     *("m_row", "m_step", "t_row", "t_step"),
     *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
 ]
@@ -39,11 +50,15 @@ _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_O
 @_kernel
 def forward_kernel(
     emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, start, end,
-    lengths, mask, m_row, m_step, tags, t_row, t_step, found, value, alpha, rows, steps, labels,
+    lengths, mask, m_row, m_step, tags, t_row, t_step, found, value, alpha, flipped, rows, steps,
+    labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    masked: tl.constexpr, tagged: tl.constexpr,
+    masked: tl.constexpr, tagged: tl.constexpr, flip: tl.constexpr,
 ):  # fmt: skip
-    """Log Z, or log p of the tags if there are any; α in one of two forms."""
+    """Log Z, or log p of the tags if there are any; α in one of two forms.
+
+    With `flip`, the transitions are also written with the later label first, for the way back.
+    """
     row = tl.program_id(0).to(tl.int64)
     tags += row * t_row
     there = look_at_row(
@@ -54,6 +69,8 @@ def forward_kernel(
     emissions += row * e_row
     transitions += row * a_row
     alpha += row * steps * labels
+    if flip:
+        flip_share(transitions, a_from, a_to, flipped, rows, labels)
     log_z = tl.full([], 0.0, tl.float64)
     sure = False
     if held:

@@ -64,6 +64,21 @@ def fill(pointer, begin, stop, value):
 
 
 @triton.jit
+def flip_share(transitions, a_from, a_to, flipped, rows, labels):
+    """Each row writes its share of the transitions, with the later label first."""
+    share = (labels * labels + rows - 1) // rows
+    begin = tl.program_id(0) * share
+    stop = tl.minimum(begin + share, labels * labels)
+    at = tl.arange(0, 128)
+    for base in range(begin, stop, 128):
+        cell = base + at
+        before = cell // labels
+        after = cell % labels
+        found = tl.load(transitions + before * a_from + after * a_to, cell < stop)
+        tl.store(flipped + after * labels + before, found, cell < stop)
+
+
+@triton.jit
 def path_score(
     emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, tags, t_step, length,
     labels,

@@ -22,7 +22,7 @@ from trellis.inference.ctc import triton_kernels as kernels
 from trellis.inference.ctc.triton_walks import walk_in, walk_out
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
-__all__ = ["backward", "forward", "look"]
+__all__ = ["aligned", "backward", "forward", "lanes", "look", "pairs", "tiles"]
 
 _TILE = 1024  # elements that a program works on at once, 8 a thread
 _WARPS = 4  # of the kernels that are parallel over frames
@@ -62,12 +62,12 @@ def forward(
     weight = loss.new_full((1,), entropy, dtype=torch.float64) if entropy else loss
     args = (targets.contiguous(), input_lengths, target_lengths)
     with on_device(input):
-        own = (("LOGITS", logits), ("KEEP", gradient), ("ALIGN", _aligned(input)))
-        programs, plan = _tiles(*input.shape, width, own)
+        own = (("LOGITS", logits), ("KEEP", gradient), ("ALIGN", aligned(input)))
+        programs, plan = tiles(*input.shape, width, own)
         sizes = (*input.stride()[:2], frames, rows, width - 1, blank)
         given = (input, *args, log_norm, scores, states, *sizes)
         launch(kernels.score_frames, programs, given, plan)
-        plan = _lanes(width, (("KEEP", gradient), ("ENTROPY", entropy != 0.0)))
+        plan = lanes(width, (("KEEP", gradient), ("ENTROPY", entropy != 0.0)))
         given = (scores, *args, states, powers, heats)
         launch(walk_in, 2 * rows, (*given, frames, width - 1), plan)
         launch(walk_out, 2 * rows, (*given, loss, weight, frames, width - 1), plan)
@@ -100,7 +100,7 @@ def backward(
         links = look(targets, input_lengths, target_lengths, frames, classes, blank)[1]
     with on_device(input):
         flags = (("LOGITS", logits), ("WEIGHTED", weight is not None))
-        programs, plan = _tiles(*input.shape, width, (*flags, ("ALIGN", _aligned(input, out))))
+        programs, plan = tiles(*input.shape, width, (*flags, ("ALIGN", aligned(input, out))))
         args = (
             input, targets, input_lengths, target_lengths, links, log_norm, alpha, loss,
             *((loss, 0) if weight is None else (weight, weight.stride(0))),
@@ -129,7 +129,7 @@ def look(
     links = targets.new_empty((rows, 2, longest + 1), dtype=torch.int32)
     with on_device(targets):
         args = (targets, input_lengths, target_lengths, wrong, links)
-        plan = _pairs(longest + 1)
+        plan = pairs(longest + 1)
         launch(kernels.look_at_targets, rows, (*args, frames, longest, classes, blank), plan)
     return wrong, links
 
@@ -138,7 +138,7 @@ def _with_close_classes(input: Tensor) -> Tensor:
     return input if input.stride(2) == 1 else input.contiguous()
 
 
-def _aligned(*tensors: Tensor) -> int:
+def aligned(*tensors: Tensor) -> int:
     """A power of two that divides where all frames begin: what the loads may take at once."""
     return gcd(16, *(stride for tensor in tensors for stride in tensor.stride()[:2]))
 
@@ -147,7 +147,7 @@ Constants = tuple[tuple[str, int], ...]
 
 
 @cache
-def _tiles(
+def tiles(
     frames: int, rows: int, classes: int, width: int, constants: Constants
 ) -> tuple[int, dict[str, int]]:
     """Programs, and the plan of a kernel that is parallel over frames."""
@@ -166,13 +166,14 @@ def _frames(
 
 
 @cache
-def _lanes(width: int, constants: Constants = ()) -> dict[str, int]:
+def lanes(width: int, constants: Constants = ()) -> dict[str, int]:
     """The plan of a walk."""
-    lanes = max(power_of_two(width), 32)
-    return {"P": lanes, **dict(constants), "num_warps": min(lanes // 32, _MOST_WARPS)}
+    count = max(power_of_two(width), 32)
+    return {"P": count, **dict(constants), "num_warps": min(count // 32, _MOST_WARPS)}
 
 
 @cache
-def _pairs(width: int) -> dict[str, int]:
-    lanes = _lanes(width)["P"]
-    return {"P": lanes, "BLOCK": max(1, 4096 // lanes)}
+def pairs(width: int) -> dict[str, int]:
+    """The plan of a kernel that compares all labels of a target with each other."""
+    count = lanes(width)["P"]
+    return {"P": count, "BLOCK": max(1, 4096 // count)}
