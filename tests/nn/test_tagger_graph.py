@@ -26,6 +26,7 @@ def tagger(**settings):
     return NeuralTagger(**{**SMALL, "batch_size": 4, "epochs": 2, **settings})
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="the card's kernels are for CUDA tensors")
 def test_padding_changes_nothing(monkeypatch):
     model = tagger(dropout=0.0, word_dropout=0.0, device="cpu").fit(X, Y)
     network = model.network_
@@ -97,19 +98,4 @@ def test_graphs_are_made_and_used(monkeypatch):
 
     monkeypatch.setattr(tagger_graph.Graphs, "_captured", watched)
     tagger(device="cuda").fit(X, Y)
-    assert len(made) == 1
-    assert made[0] is not None
-
-
-@ON_CARD
-def test_what_cannot_be_captured_goes_on_without(monkeypatch):
-    forward = Network.log_likelihood
-
-    def waits(self, batch):
-        value = forward(self, batch)
-        float(value)
-        return value
-
-    monkeypatch.setattr(Network, "log_likelihood", waits)
-    model = tagger(device="cuda").fit(X, Y)
-    assert np.isfinite([entry.loss for entry in model.history_]).all()
+    assert [graph.integers.is_cuda for graph in made] == [True]

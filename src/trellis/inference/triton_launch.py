@@ -26,7 +26,7 @@ def launch(kernel: Any, programs: int, args: tuple[Any, ...], plan: dict[str, An
 
     `args` are tensors and integers, all arguments in front of the kernel's constants. The constants
     and Triton's options are the `plan`, which must be kept: it is known again by its identity.
-    Returns what `launch_again` takes, or None where Triton must look again.
+    Returns one of the forms that `launch_again` takes, or None where Triton must look again.
     """
     if not (_KNOWN and isinstance(kernel, triton.JITFunction)):  # another Triton, its interpreter
         kernel[(programs,)](*args, **plan)
@@ -43,21 +43,32 @@ def launch(kernel: Any, programs: int, args: tuple[Any, ...], plan: dict[str, An
             _forms.clear()
         compiled = kernel[(programs,)](*args, **plan)
         constants = [plan[name] for name in kernel.arg_names[len(args) :]]
-        form = (compiled.run, compiled.function, compiled.packed_metadata, *constants)
-        _forms[key] = found = form
+        _forms[key] = found = (*_entry(compiled), constants)
     else:
-        launch_again(found, programs, values)
+        launch_again([found], [(programs, values)])
     return found
 
 
-def launch_again(form: Any, programs: int, values: Sequence[int]) -> None:
-    """Launch what `launch` has compiled, on arguments of the same kinds, given by their addresses.
+def launch_again(forms: Sequence[Any], calls: Sequence[tuple[int, Sequence[int]]]) -> None:
+    """Launch what `launch` has compiled: programs and arguments of each, one after the other.
 
-    Integers must be those of then, and addresses aligned as they were, if the kernel minds either.
+    Arguments are of the same kinds as then, tensors given by their addresses. Integers must be the
+    same, and addresses aligned alike, if the kernel minds either.
     """
-    run, function, packed, *constants = form
     stream = triton.runtime.driver.active.get_current_stream(torch.cuda.current_device())
-    run(programs, 1, 1, stream, function, packed, None, None, None, *values, *constants)
+    for (run, given, constants), (programs, values) in zip(forms, calls, strict=True):
+        run(programs, 1, 1, stream, *given, *values, *constants)
+
+
+def _entry(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What launches a compiled kernel, and what it takes between the stream and the arguments."""
+    run = compiled.run
+    hooks = (compiled.packed_metadata, None, None, None)
+    if getattr(run, "global_scratch_size", 1) or getattr(run, "profile_scratch_size", 1):
+        return run, (compiled.function, *hooks)
+    # past a function in Python that sees to scratch memory, of which this kernel has none
+    options = (run.launch_cooperative_grid, run.launch_pdl, None, None)
+    return run.launch, (compiled.function, *options, *hooks)
 
 
 def power_of_two(size: int) -> int:

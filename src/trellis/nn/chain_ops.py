@@ -351,7 +351,9 @@ def on_card(
     The values of all rows, or their sum; then lengths, and what is wrong with each row.
     """
     scores = (emissions, transitions, start, end)
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
+    wanted = torch.is_grad_enabled() and (
+        emissions.requires_grad or any(x.requires_grad for x in scores)
+    )
     found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
         *scores, lengths, tags, mask, summed, wanted
     )

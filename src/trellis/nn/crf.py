@@ -143,7 +143,7 @@ class CRF(nn.Module):
         known = e.masked_fill(~steps.front(allowed), -torch.inf)
         inside = log_partition(known, *scores, steps.lengths)
         value = inside - log_partition(e, *scores, steps.lengths)
-        return _reduced(value, reduction, steps)
+        return _reduced(value, reduction, steps.lengths)
 
     def log_partition(
         self,
@@ -263,21 +263,19 @@ class CRF(nn.Module):
         """Log p(tags | emissions), reduced."""
         e = check_emissions(emissions, self.num_tags, self.batch_first)
         own = check_tags(self._rows_first(tags), e)
-        looks = self._looks()
+        looks, steps = self._looks(), None
         eager = e.is_cuda and transitions is None and not torch.compiler.is_compiling()
         if eager and (looks or mask is None):
             # as if the steps that count came first: then it is looked up whether they do
             grid = self._mask(mask)
             counts, summed = lengths_of(e, grid, lengths), reduction != "none"
             value, found = on_card(e, *self._scores(), counts, own, grid, summed)
-            steps = Steps(found[0], None)
-            if looks:
-                steps = seen_steps(found, grid, own, e.shape[1], self.num_tags)
-            if steps.order is None:
-                return _reduced(value, reduction, steps)
-        e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own)
+            if not looks or not any(found.tolist()[1]):
+                return _reduced(value, reduction, found[0] if reduction == "token_mean" else own)
+            steps = seen_steps(found, grid, own, e.shape[1], self.num_tags)
+        e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own, steps)
         value = log_partition(e, *scores, steps.lengths, steps.front(own))
-        return _reduced(value, reduction, steps)
+        return _reduced(value, reduction, steps.lengths)
 
     def _mask(self, mask: Tensor | None) -> Tensor | None:
         if mask is None:
@@ -292,10 +290,12 @@ class CRF(nn.Module):
         lengths: Any,
         transitions: Tensor | None,
         tags: Tensor | None = None,
+        steps: Steps | None = None,
     ) -> tuple[Tensor, Steps, tuple[Tensor, Tensor, Tensor]]:
         """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
         e = check_emissions(emissions, self.num_tags, self.batch_first)
-        steps = steps_of(e, self._mask(mask), lengths, tags, self._looks())
+        if steps is None:
+            steps = steps_of(e, self._mask(mask), lengths, tags, self._looks())
         pairs, start, end = self._scores()
         if transitions is not None:
             check_tensor(transitions, "transitions")
@@ -327,14 +327,14 @@ class CRF(nn.Module):
         return arrays, steps.lengths.cpu().numpy()
 
 
-def _reduced(value: Tensor, reduction: str, steps: Steps) -> Tensor:
+def _reduced(value: Tensor, reduction: str, lengths: Tensor) -> Tensor:
     """Of rows, or of their sum where that is known already."""
     if reduction == "none":
         return value
     total = value if value.dim() == 0 else value.sum()
     if reduction == "sum":
         return total
-    return total / (len(steps.lengths) if reduction == "mean" else steps.lengths.sum())
+    return total / (len(lengths) if reduction == "mean" else lengths.sum())
 
 
 def check_allowed(allowed: Tensor, emissions: Tensor, batch_first: bool) -> Tensor:

@@ -319,9 +319,9 @@ def _raise_if(wrong: Tensor, x: _Batch, blank: int) -> None:
     """Wait for what a look has found, and raise for the first mistake; a graph never waits."""
     if torch.cuda.is_current_stream_capturing():
         return
-    marks = wrong.cpu().numpy()  # by now the card has the rest to do as well
-    if marks.any():
-        raise InputError(_mistake(x, blank, int(marks.argmax())))
+    marks = wrong.tolist()  # by now the card has the rest to do as well
+    if any(marks):
+        raise InputError(_mistake(x, blank, marks.index(1)))
 
 
 def _check_numbers(x: _Batch, loss: Tensor) -> None:

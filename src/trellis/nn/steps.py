@@ -69,6 +69,8 @@ def integers(value: Any, name: str, device: torch.device | None = None) -> Tenso
     >>> integers([3, 1], "lengths")
     tensor([3, 1])
     """
+    if isinstance(value, Tensor) and value.dtype is torch.int64 and device in (None, value.device):
+        return value
     try:
         found = torch.as_tensor(value, device=device)
     except (TypeError, ValueError, RuntimeError):
@@ -142,7 +144,7 @@ def seen_steps(
     found: Tensor, mask: Tensor | None, tags: Tensor | None, width: int, labels: int
 ) -> Steps:
     """From lengths and marks (2, B) that a kernel has made of a mask and tags; waits for it."""
-    own, most = found[0], int(found.cpu().numpy()[1].max())
+    own, most = found[0], max(found.tolist()[1])
     if most > 1:
         _check_lengths(own, width)
         t = torch.arange(width, device=own.device)
@@ -192,6 +194,8 @@ def check_emissions(emissions: Tensor, num_tags: int, batch_first: bool) -> Tens
 def check_tags(tags: Tensor, emissions: Tensor) -> Tensor:
     """Tags (B, T) as integers of 64 bits; what they are is looked at with the steps."""
     _check_grid(tags, "tags", emissions)
+    if tags.dtype is torch.int64:
+        return tags
     if tags.is_floating_point() or tags.is_complex():
         raise InputError(f"tags must be integers, not {tags.dtype}")
     return tags.to(torch.int64)
@@ -199,9 +203,9 @@ def check_tags(tags: Tensor, emissions: Tensor) -> Tensor:
 
 def _check_grid(grid: Tensor, name: str, emissions: Tensor) -> None:
     """Something of each step."""
-    due = tuple(emissions.shape[:2])
+    due = emissions.shape[:2]
     if grid.shape != due:
-        raise InputError(f"{name} of shape {tuple(grid.shape)} for emissions of {due} steps")
+        raise InputError(f"{name} of shape {tuple(grid.shape)} for emissions of {tuple(due)} steps")
     if grid.device != emissions.device:
         raise InputError(f"{name} on {grid.device} for emissions on {emissions.device}")
 

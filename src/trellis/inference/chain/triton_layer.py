@@ -137,8 +137,7 @@ class _Step:
             there, back = self._arguments(
                 *[x.data_ptr() for x in given], *[at + size * begin for begin in begins[:-1]]
             )
-            launch_again(self.forms[0], rows, there)
-            launch_again(self.forms[1], rows, back)
+            launch_again(self.forms, ((rows, there), (rows, back)))
         columns = work.as_strided((self.width, rows), (1, self.width), begins[1])
         return unit, columns, found
 

@@ -108,16 +108,19 @@ class _Step:
         given = (input, targets, ends, sizes, loss if share is None else share, self.weight)
         tensors = (*given, gradient, loss, wrong)
         places = [x.data_ptr() for x in tensors]
-        if self.forms and not any(place % 16 for place in places):
+        bits = 0
+        for place in places:
+            bits |= place
+        if self.forms and bits % 16 == 0:
             at = work.data_ptr()
-            calls = self._arguments(*places, *[at + begin for begin, _ in self.parts])
-            for form, (programs, args) in zip(self.forms, calls, strict=True):
-                launch_again(form, programs, args)
+            launch_again(
+                self.forms, self._arguments(*places, *[at + begin for begin, _ in self.parts])
+            )
             return loss, gradient, wrong
         parts = (work[begin:-64].view(dtype) for begin, dtype in self.parts)
         steps = zip(_KERNELS, self._arguments(*tensors, *parts), self.plans, strict=True)
         forms = [launch(kernel, *call, plan) for kernel, call, plan in steps]
-        if all(forms) and not any(place % 16 for place in places):
+        if all(forms) and bits % 16 == 0:
             self.forms = forms
         return loss, gradient, wrong
 
