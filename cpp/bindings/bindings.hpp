@@ -19,6 +19,7 @@ void bind_loglinear(nanobind::module_& m);
 void bind_lstm(nanobind::module_& m);
 void bind_ngram(nanobind::module_& m);
 void bind_nearest(nanobind::module_& m);
+void bind_network(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
 void bind_tagger(nanobind::module_& m);

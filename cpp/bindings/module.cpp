@@ -44,6 +44,7 @@ NB_MODULE(_core, m) {
   bind_ngram(m);
   bind_ctc_words(m);
   bind_nearest(m);
+  bind_network(m);
   bind_optim(m);
   bind_tagger(m);
   bind_text_predictor(m);

@@ -14,6 +14,7 @@
 #include "loglinear_types.hpp"
 #include "lstm_types.hpp"
 #include "nearest_types.hpp"
+#include "network_types.hpp"
 #include "text_types.hpp"
 
 namespace trellis {
@@ -147,6 +148,7 @@ struct Kernels {
   NearestKernels nearest;
   TextKernels text;
   LstmKernels lstm;
+  NetworkKernels network;
 
   template <class T>
   const ChainKernels<T>& chain() const {

@@ -14,6 +14,7 @@
 #include "lstm_walk.hpp"
 #include "nearest_coarse.hpp"
 #include "nearest_kernels.hpp"
+#include "network_rows.hpp"
 #include "text_rows.hpp"
 
 #define TRELLIS_STRING_OF(x) #x
@@ -51,6 +52,7 @@ const Kernels kernels{
      embedding::step},
     {kQueries, nearest_pack, nearest_many, nearest_few, nearest_coarse, coarsen, assign_centroids},
     {text::add_rows, text::dots},
-    {lstm::pack_forward, lstm::pack_backward, lstm::forward, lstm::backward}};
+    {lstm::pack_forward, lstm::pack_backward, lstm::forward, lstm::backward},
+    {network::largest, network::adam}};
 
 }  // namespace trellis::TRELLIS_ISA

@@ -63,6 +63,31 @@ def lstm_backward(
     d_gates: NDArray[np.float32],
     threads: int,
 ) -> None: ...
+def largest_windows(
+    ids: _Integers,
+    table: NDArray[np.float32],
+    best: NDArray[np.float32],
+    where: NDArray[np.int32],
+) -> None: ...
+def largest_windows_backward(
+    ids: _Integers,
+    where: NDArray[np.int32],
+    d_best: NDArray[np.float32],
+    d_table: NDArray[np.float32],
+) -> None: ...
+def adam_rows(
+    w: NDArray[np.float32],
+    m: NDArray[np.float32],
+    v: NDArray[np.float32],
+    ids: _Integers,
+    g: NDArray[np.float32],
+    beta1: float,
+    beta2: float,
+    decay: float,
+    size: float,
+    scale: float,
+    epsilon: float,
+) -> None: ...
 
 class ChainFloat64:
     def __init__(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import PackedSequence
 
-from trellis import _core, native
+from trellis import _core
 from trellis.nn import lstm as module
 from trellis.nn import lstm_native
 from trellis.nn.lstm import bidirectional
@@ -24,20 +24,6 @@ def one_thread_of_pytorch():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture
-def each_isa():
-    """Iterates over the instruction sets, each in use while it is the current one."""
-
-    def switch():
-        for name in native.available_isas():
-            native.use_isa(name)
-            yield name
-
-    before = native.isa()
-    yield switch
-    native.use_isa(before)
 
 
 def sizes_of(lengths):

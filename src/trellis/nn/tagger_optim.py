@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trellis import _core
+
 __all__ = ["LazyRows", "clip"]
 
 
@@ -46,19 +48,13 @@ class LazyRows(torch.optim.Optimizer):
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
         state["step"] += 1
         step = int(state["step"])
-        grad = grad.coalesce()
-        rows, g = grad.indices()[0], grad.values()
-        if not len(rows):
-            return
+        w, m, v = (x.detach().numpy() for x in (p, state["exp_avg"], state["exp_avg_sq"]))
         beta1, beta2 = group["betas"]
-        m = state["exp_avg"].index_select(0, rows).lerp_(g, 1 - beta1)
-        v = state["exp_avg_sq"].index_select(0, rows).mul_(beta2).addcmul_(g, g, value=1 - beta2)
-        state["exp_avg"].index_copy_(0, rows, m)
-        state["exp_avg_sq"].index_copy_(0, rows, v)
-        size = group["lr"] / (1 - beta1**step)
-        scale = v.sqrt_().mul_((1 - beta2**step) ** -0.5).add_(group["eps"])
-        w = p.index_select(0, rows).mul_(1 - group["lr"] * group["weight_decay"])
-        p.index_copy_(0, rows, w.addcdiv_(m, scale, value=-size))
+        # as they are: the core adds up the gradients of a row that is there twice
+        rows, g = grad._indices()[0].numpy(), grad._values().contiguous().numpy()
+        decay = 1 - group["lr"] * group["weight_decay"]
+        size, scale = group["lr"] / (1 - beta1**step), (1 - beta2**step) ** -0.5
+        _core.adam_rows(w, m, v, rows, g, beta1, beta2, decay, size, scale, group["eps"])
 
 
 @torch.no_grad()
@@ -67,4 +63,5 @@ def clip(parameters: Iterable[Tensor], most: float) -> None:
     grads = [p.grad for p in parameters if p.grad is not None]
     values = [g._values() if g.is_sparse else g for g in grads]
     norm = torch.stack(torch._foreach_norm(values)).norm()
-    torch._foreach_mul_(values, (most / (norm + 1e-6)).clamp(max=1.0))
+    if norm.is_cuda or float(norm) + 1e-6 > most:
+        torch._foreach_mul_(values, (most / (norm + 1e-6)).clamp(max=1.0))

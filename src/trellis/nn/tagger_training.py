@@ -95,8 +95,8 @@ class Trainer:
         return loss, time.perf_counter() - began
 
     def _forget(self) -> None:
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        for p in self.named.values():  # zero_grad without its hooks, once for all
+            p.grad = None
 
     def _step(self, batch: Batch) -> None:
         self._forget()

@@ -1,13 +1,16 @@
 """Words from their characters: convolutions (CharCNN), and a recurrent network (CharRNN)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from trellis import _core
 from trellis.errors import InputError
 from trellis.native import as_integer
 from trellis.nn.words_base import WordEncoder
@@ -103,14 +106,13 @@ class CharCNN(_Characters):
 
     def forward(self, rows: Tensor) -> Tensor:
         """(words, dim) of characters (words, longest)."""
-        given = self.dropout(self.characters.weight[1:])
-        characters = functional.pad(given, (0, 0, 1, 0))  # padding is 0, and stays so
-        # a window for each column; those of padding alone are 0, as the max is at least
-        wide = functional.pad(rows, (0, max(self.widths) - 1))
-        best = [
-            _largest(wide, rows.shape[1], torch.einsum("ce,fek->kcf", characters, own.weight))
-            for own in self.convolutions
-        ]
+        characters = self.dropout(self.characters.weight)
+        best = []
+        for own, width in zip(self.convolutions, self.widths, strict=True):
+            # what each filter gives each character at each place of a window
+            weight: Any = own.weight
+            flat = characters @ weight.permute(1, 2, 0).flatten(1)
+            best.append(_largest(rows, flat.view(len(flat), width, -1)))
         v = (best[0] if len(best) == 1 else torch.cat(best, dim=1)).relu()
         if self.highway is None:
             return v
@@ -118,20 +120,48 @@ class CharCNN(_Characters):
         return torch.lerp(v, other.relu(), gate.sigmoid())
 
 
-def _largest(ids: Tensor, windows: int, table: Tensor) -> Tensor:
-    """maxₜ Σₖ table[k, idsₜ₊ₖ], (words, filters): what a filter gives each character is looked up.
+def _largest(ids: Tensor, table: Tensor) -> Tensor:
+    """maxₜ Σₖ table[idsₜ₊ₖ, k], (words, filters); padding, and what is behind the end, adds 0.
 
     The gradient is that of the best window alone, so only the best window is recorded for it.
     """
+    if table.device.type == "cpu" and table.dtype == torch.float32:
+        found: Tensor = _Largest.apply(ids, table)  # type: ignore[no-untyped-call]
+        return found
+    windows, width = ids.shape[1], table.shape[1]
+    ids = functional.pad(ids, (0, width - 1))
+    tables = functional.pad(table[1:], (0, 0, 0, 0, 1, 0)).unbind(1)
     with torch.no_grad():
-        scores = functional.embedding(ids[:, :windows], table[0])
-        for k in range(1, len(table)):
-            scores += functional.embedding(ids[:, k : k + windows], table[k])
+        scores = functional.embedding(ids[:, :windows], tables[0])
+        for k in range(1, width):
+            scores += functional.embedding(ids[:, k : k + windows], tables[k])
         best = scores.max(dim=1).indices  # argmax is slower where the memory is not contiguous
-    found = table[0].gather(0, ids.gather(1, best))
-    for k in range(1, len(table)):
-        found = found + table[k].gather(0, ids.gather(1, best + k))
+    found = tables[0].gather(0, ids.gather(1, best))
+    for k in range(1, width):
+        found = found + tables[k].gather(0, ids.gather(1, best + k))
     return found
+
+
+class _Largest(torch.autograd.Function):
+    """The same in the native core: one pass over the characters, nothing kept of other windows."""
+
+    @staticmethod
+    def forward(ctx: Any, ids: Tensor, table: Tensor) -> Tensor:
+        ids = ids.contiguous()
+        best = table.new_empty(len(ids), table.shape[2])
+        where = torch.empty_like(best, dtype=torch.int32)
+        _core.largest_windows(ids.numpy(), table.detach().numpy(), best.numpy(), where.numpy())
+        ctx.save_for_backward(ids, where)
+        ctx.shape = table.shape
+        return best
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_best: Tensor) -> tuple[None, Tensor]:
+        ids, where = ctx.saved_tensors
+        d_table, d = d_best.new_zeros(ctx.shape), d_best.contiguous()
+        _core.largest_windows_backward(ids.numpy(), where.numpy(), d.numpy(), d_table.numpy())
+        return None, d_table
 
 
 class CharRNN(_Characters):

@@ -1,0 +1,141 @@
+"""Windows of characters and Adam on rows in the native core, against PyTorch in float64."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trellis import _core
+from trellis.nn.words_chars import _largest
+
+
+def windows(words, longest, characters, width, filters, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, characters, (words, longest), generator=generator)
+    return ids, torch.randn(characters, width, filters, generator=generator)
+
+
+def check_windows(ids, table, isas=("",)):
+    """Values and gradients are those of the operations of PyTorch on doubles."""
+    exact = table.double().requires_grad_()
+    wanted = _largest(ids, exact)
+    weight = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(1))
+    (slope,) = torch.autograd.grad((wanted * weight).sum(), exact)
+    for _ in isas:
+        own = table.clone().requires_grad_()
+        found = _largest(ids, own)
+        assert type(found.grad_fn).__name__ == "_LargestBackward"  # not the same operations
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-6, atol=1e-6)
+        (gradient,) = torch.autograd.grad((found * weight).sum(), own)
+        torch.testing.assert_close(gradient.double(), slope, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("filters", [1, 3, 8, 17, 50])
+@pytest.mark.parametrize("width", [1, 2, 3, 8])
+def test_windows_are_pytorchs(width, filters, each_isa):
+    check_windows(*windows(20, 9, 12, width, filters), each_isa())
+
+
+@settings(deadline=None, max_examples=40)
+@given(*(st.integers(1, most) for most in (6, 5, 6, 8, 20)))
+def test_windows_of_any_shape(words, longest, characters, width, filters):
+    check_windows(*windows(words, longest, characters, width, filters))
+
+
+def test_a_part_of_larger_rows():
+    ids, table = windows(6, 9, 8, 3, 5)
+    assert not ids[:, :4].is_contiguous()
+    check_windows(ids[:, :4], table)
+
+
+def test_padding_adds_nothing_and_learns_nothing():
+    ids, table = windows(4, 5, 3, 2, 6)
+    ids[1], ids[2, 2:] = 0, 0
+    table.requires_grad_()
+    found = _largest(ids, table)
+    assert (found[1] == 0.0).all()
+    assert (torch.autograd.grad(found.sum(), table)[0][0] == 0.0).all()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_windows_with_nan_are_nan(place, each_isa):
+    ids, table = torch.tensor([[1, 2, 3]]), torch.ones(4, 1, 20)
+    table[place + 1, 0, 7] = torch.nan
+    for _ in each_isa():
+        found = _largest(ids, table)[0]
+        assert found.isnan().nonzero().tolist() == [[7]]
+
+
+def test_windows_that_are_refused():
+    ids, table = np.array([[0, 1, 3]]), np.zeros((4, 2, 5), np.float32)
+    best, where = np.zeros((1, 5), np.float32), np.zeros((1, 5), np.int32)
+    _core.largest_windows(ids, table, best, where)
+    for wrong, why in [
+        ((ids + 1, table, best, where), "row 4 is not in a table of 4"),
+        ((ids - 1, table, best, where), "row -1 is not in a table of 4"),
+        ((ids[:, :0], table, best, where), "some characters"),
+        ((ids, table[:, :0], best, where), "some characters"),
+        ((ids, table, best[:, :4].copy(), where), r"\(words, filters\)"),
+        ((ids, table, best, np.zeros((2, 5), np.int32)), r"\(words, filters\)"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            _core.largest_windows(*wrong)
+    _core.largest_windows_backward(ids, where, best, table)
+    for wrong, why in [
+        ((ids + 1, where, best, table), "row 4 is not in a table of 4"),
+        ((ids, where + 3, best, table), "window 3 is not in a row of 3"),
+        ((ids, where - 1, best, table), "window -1 is not in a row of 3"),
+        ((ids, where, np.zeros((2, 5), np.float32), table), r"\(words, filters\)"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            _core.largest_windows_backward(*wrong)
+
+
+# ---- Adam
+
+
+def adam_in_doubles(w, m, v, ids, g, beta1, beta2, decay, size, scale, epsilon):
+    w, m, v = (x.astype(float) for x in (w, m, v))
+    for row in sorted(set(ids.tolist())):
+        slope = g[ids == row].astype(float).sum(axis=0)
+        m[row] = beta1 * m[row] + (1 - beta1) * slope
+        v[row] = beta2 * v[row] + (1 - beta2) * slope**2
+        w[row] = decay * w[row] - size * m[row] / (np.sqrt(v[row]) * scale + epsilon)
+    return w, m, v
+
+
+@pytest.mark.parametrize("columns", [1, 5, 16, 33])
+def test_rows_are_those_of_adam(columns, each_isa):
+    generator = np.random.default_rng(0)
+    w, m, g = (generator.normal(size=(n, columns)).astype(np.float32) for n in (7, 7, 6))
+    v, ids = m**2, np.array([3, 0, 3, 6, 3, 1])
+    numbers = (0.9, 0.999, 0.99, 0.05, 1.7, 1e-8)
+    wanted = adam_in_doubles(w, m, v, ids, g, *numbers)
+    for _ in each_isa():
+        found = [x.copy() for x in (w, m, v)]
+        _core.adam_rows(*found, ids, g, *numbers)
+        for own, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(own, other, rtol=2e-6, atol=2e-6)
+        for own, before in zip(found, (w, m, v), strict=True):
+            assert np.array_equal(own[[2, 4, 5]], before[[2, 4, 5]])
+
+
+def test_rows_that_are_refused():
+    def zeros(*shape):
+        return np.zeros(shape, np.float32)
+
+    numbers = (0.9, 0.999, 1.0, 0.1, 1.0, 1e-8)
+    tables, ids, g = [zeros(3, 2) for _ in range(3)], np.array([0, 2]), zeros(2, 2)
+    _core.adam_rows(*tables, ids, g, *numbers)
+    w, m, v = tables
+    for wrong, why in [
+        ((w, m, v, ids + 1, g), "row 3 is not in a table of 3"),
+        ((w, m, v, ids - 1, g), "row -1 is not in a table of 3"),
+        ((w, m, v, ids, zeros(1, 2)), "one gradient a row"),
+        ((w, m, v, ids, zeros(2, 3)), "one gradient a row"),
+        ((w, zeros(2, 2), v, ids, g), "the shape of the weights"),
+        ((w, m, zeros(3, 1), ids, g), "the shape of the weights"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            _core.adam_rows(*wrong, *numbers)
