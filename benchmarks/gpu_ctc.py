@@ -20,7 +20,7 @@ from timing import Table
 from torch import Tensor
 from torch.nn import functional
 
-REPEATS = 25
+REPEATS = 100
 PAUSE = 0.3  # s: OpenMP's threads wait awake for 0.2 s
 BANDWIDTH = 4.3e12  # bytes/s of a copy on an H200
 STEP = 0.15e-6  # s of a step of the walks with 256 lanes, expected from the machine code

@@ -23,6 +23,7 @@ __all__ = ["Batch", "Corpus", "Epoch", "Padded", "bucketed", "make_corpus", "wor
 Integers = NDArray[np.int64]
 _MOVED = 64  # batches that go to the device at a time
 _ROUND = 16  # what the steps of a padded batch are a multiple of
+_ROOM = 8192  # tokens; a larger batch keeps a card busy, and its padding would be large too
 
 
 def words_of(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
@@ -180,8 +181,9 @@ class Epoch:
         sequences, lengths = sequences[order], lengths[order]
         longest = int(lengths[0])
         room = None
-        if len(lengths) == padded and corpus.tags is not None:
-            room = Room(len(lengths), -(-longest // _ROUND) * _ROUND)
+        width = -(-longest // _ROUND) * _ROUND
+        if len(lengths) == padded and corpus.tags is not None and padded * width <= _ROOM:
+            room = Room(padded, width)
         steps = np.arange(longest)[:, None]
         inside = steps < lengths
         token = (corpus.begin[sequences] + steps)[inside]
