@@ -109,10 +109,9 @@ def ctc_loss(
             _raise_if(wrong, x, blank)
     else:
         now = "none"
-        found = _look(x, blank) if validate else None
+        if validate:
+            _look(x, blank)
         loss = _value(x, blank, from_logits, entropy)
-        if found is not None:
-            _raise_if(found, x, blank)
     if validate and not loss.is_cuda and not torch.compiler.is_compiling():
         _check_numbers(x, loss)
     if adjusted:
@@ -143,13 +142,12 @@ def ctc_posterior(
     """
     x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
     with torch.no_grad():
-        found = _look(x, blank) if validate else None
+        if validate:
+            _look(x, blank)
         frames = x.frames.to(number(x.frames))
         loss, log_norm, kept = ctc_value(frames, *x.rows, blank, False, True, 0.0)
         parts = (log_norm, kept, loss, torch.full_like(loss, -1.0))
         share: Tensor = ctc_gradient(frames, *x.rows, *parts, blank, False)
-        if found is not None:
-            _raise_if(found, x, blank)
     return share.squeeze(1) if x.single else share
 
 
@@ -307,19 +305,21 @@ def _widest(sizes: Tensor, total: int) -> int:
     return int(most)
 
 
-def _look(x: _Batch, blank: int) -> Tensor | None:
-    """Start a look at the targets on the card. The CPU's engine has a check of its own."""
+def _look(x: _Batch, blank: int) -> None:
+    """Raise for the first mistake in targets on a card. The CPU's engine has a check of its own.
+
+    It is waited for at once: later the card would have run out of work by the time that it is seen.
+    """
     if torch.compiler.is_compiling() or not x.frames.is_cuda:
-        return None
-    wrong: Tensor = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0]
-    return wrong
+        return
+    _raise_if(kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0], x, blank)
 
 
 def _raise_if(wrong: Tensor, x: _Batch, blank: int) -> None:
     """Wait for what a look has found, and raise for the first mistake; a graph never waits."""
     if torch.cuda.is_current_stream_capturing():
         return
-    marks = wrong.tolist()  # by now the card has the rest to do as well
+    marks = wrong.tolist()
     if any(marks):
         raise InputError(_mistake(x, blank, marks.index(1)))
 
