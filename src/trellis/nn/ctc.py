@@ -257,9 +257,15 @@ def _prepare(
     ends = _lengths(input_lengths, "input_lengths", rows)
     sizes = _lengths(target_lengths, "target_lengths", rows)
     padded, sizes = _padded(targets, sizes, rows, frames.shape[0])
-    ends = ends.to(frames.device, torch.int64, non_blocking=True)
-    sizes = sizes.to(frames.device, torch.int64, non_blocking=True)
-    return _Batch(frames, padded.to(torch.int64), ends, sizes, single)
+    padded, ends, sizes = (_whole(x, frames.device) for x in (padded, ends, sizes))
+    return _Batch(frames, padded, ends, sizes, single)
+
+
+def _whole(x: Tensor, device: torch.device) -> Tensor:
+    """As integers of 64 bits on the device."""
+    if x.dtype is torch.int64 and x.device == device:
+        return x
+    return x.to(device, torch.int64, non_blocking=True)
 
 
 def _lengths(lengths: Lengths, name: str, rows: int) -> Tensor:

@@ -5,6 +5,7 @@ registered with `torch.library`, so that autograd and `torch.compile` know them.
 past the operators: their way through Python takes longer than a batch of short sequences.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 
+@cache
 def kernels() -> Any:
     """The GPU engine, which cannot be imported without Triton."""
     return import_module("trellis.inference.ctc.triton")
@@ -211,6 +213,7 @@ class _AtOnce(torch.autograd.Function):
         return (unit * (weight if ctx.summed else weight.unsqueeze(1)), *(None,) * 8)
 
 
+@cache
 def layer_kernels() -> Any:
     """The GPU engine of losses with their gradient."""
     return import_module("trellis.inference.ctc.triton_layer")
