@@ -46,9 +46,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "skipgram": {},
     "skipgram-own": {"shared_negatives": False},  # negatives of each pair's own
     "cbow": {"architecture": "cbow"},
-    # gensim's threads each count their own part of a file against the whole of it, so with two of
-    # them and five epochs its rate ends at a tenth of the first
-    "cbow-tenth": {"architecture": "cbow", "min_alpha": 0.005},
     "skipgram-hs": {"loss": "hierarchical"},
     "subwords": {},
 }
@@ -56,11 +53,10 @@ TOOLS = {  # of the speeds
     "skipgram": ("gensim", "fasttext", "word2vec.c"),
     "skipgram-own": ("gensim",),
     "cbow": ("gensim", "fasttext", "word2vec.c"),
-    "cbow-tenth": (),
     "skipgram-hs": ("gensim", "fasttext", "word2vec.c"),
     "subwords": ("gensim", "fasttext"),
 }
-PEERS_KIND = {"skipgram-own": "skipgram", "cbow-tenth": "cbow"}  # peers have no other
+PEERS_KIND = {"skipgram-own": "skipgram"}  # peers have no other
 TRAININGS = [  # of the quality: the model, and who trains it
     *((kind, "ours") for kind in KINDS),
     *((kind, "gensim") for kind in KINDS if kind not in PEERS_KIND),

@@ -86,7 +86,8 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
     min_count, max_vocabulary
         Rarer words, and all beyond so many, are as if they were not in the text.
     alpha, min_alpha
-        The learning rate, at first and at last; None is 0.025 for skip-gram, 0.05 for CBOW.
+        The learning rate, at first and at last. None is 0.025 for skip-gram and 0.05 for CBOW;
+        at last 0.0001 for skip-gram, and for CBOW, which then learns more, a tenth of the first.
     n_jobs
         Threads. They change the tables without locks: the same ``random_state`` gives the same bits
         for one thread only.
@@ -120,7 +121,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         min_count: int = 5,
         max_vocabulary: int | None = None,
         alpha: float | None = None,
-        min_alpha: float = 1e-4,
+        min_alpha: float | None = None,
         epochs: int = 5,
         shrink_windows: bool = True,
         n_jobs: int | None = None,
@@ -202,7 +203,10 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         Vocabulary(self.words_, self.counts_).number(corpus)
         alpha = _ALPHA[self.architecture] if self.alpha is None else self.alpha
-        schedule = Schedule(alpha, min(self.min_alpha, alpha), self.epochs)
+        last = self.min_alpha
+        if last is None:
+            last = 0.1 * alpha if self.architecture == "cbow" else 1e-4
+        schedule = Schedule(alpha, min(last, alpha), self.epochs)
         threads = resolve_jobs(self.n_jobs)
         history = train(self._trainer(rows).sentences, corpus, schedule, seed, threads, callback)
         self.losses_ = [*self.losses_, *history.losses]
@@ -290,13 +294,11 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
             ("epochs", 1, 1 << 20),
             ("exponent", -10.0, 10.0),
             ("sample", 0.0, np.inf),
-            ("min_alpha", 0.0, np.inf),
         ):
             check_number(self, name, least, most)
-        if self.max_vocabulary is not None:
-            check_number(self, "max_vocabulary", 1)
-        if self.alpha is not None:
-            check_number(self, "alpha", 0.0)
+        for name, least in (("max_vocabulary", 1), ("alpha", 0.0), ("min_alpha", 0.0)):
+            if getattr(self, name) is not None:
+                check_number(self, name, least)
         check_choice(self, "architecture", ARCHITECTURES)
         check_choice(self, "loss", LOSSES)
         for name in ("shared_negatives", "shrink_windows"):
