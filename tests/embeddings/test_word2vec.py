@@ -347,3 +347,29 @@ def test_not_fitted(tmp_path: Path) -> None:
         _ = Word2Vec().vectors_
     with pytest.raises(NotFittedError):
         Word2Vec().save(tmp_path / "m.trellis")
+
+
+@pytest.mark.parametrize(
+    ("settings", "last"),
+    [
+        ({}, 0.0025),
+        ({"architecture": "cbow"}, 0.005),
+        ({"architecture": "cbow", "alpha": 0.1}, 0.01),
+        ({"loss": "hierarchical"}, 1e-4),
+        ({"min_alpha": 0.02}, 0.02),
+        ({"min_alpha": 0.5}, 0.025),
+    ],
+)
+def test_the_last_rate(settings: dict[str, Any], last: float, monkeypatch: Any) -> None:
+    from trellis.embeddings import word2vec as module
+
+    seen = []
+
+    def train(sentences: Any, corpus: Any, schedule: Any, *rest: Any) -> Any:
+        seen.append(schedule)
+        return own(sentences, corpus, schedule, *rest)
+
+    own = module.train
+    monkeypatch.setattr(module, "train", train)
+    Word2Vec(2, min_count=1, epochs=1, n_jobs=1, random_state=0, **settings).fit([["a", "b"]])
+    assert seen[0][1] == pytest.approx(last)

@@ -208,3 +208,18 @@ def test_results_are_written_into_what_was_given_or_not_at_all():
     h = [np.zeros((2, 2), np.float32) for _ in range(3)]
     with pytest.raises(TypeError):
         _core.lstm_forward(gates, u, sizes, *h, 1)  # doubles would be converted to a copy
+
+
+@pytest.mark.parametrize("options", [{"bias": False}, {"proj_size": 2}])
+def test_other_networks_take_pytorchs(options):
+    lstm = torch.nn.LSTM(3, 4, bidirectional=True, **options)
+    x, sizes = torch.randn(5, 3), torch.tensor([2, 2, 1])
+    assert torch.equal(bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data)
+
+
+def test_without_triton_a_card_has_cudnn(monkeypatch):
+    module._triton.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "trellis.nn.lstm_triton", None)
+    assert module._triton() is None
+    assert not module.runs_on_card(torch.nn.LSTM(3, 4, bidirectional=True))
+    module._triton.cache_clear()

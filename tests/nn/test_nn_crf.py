@@ -392,3 +392,12 @@ def test_the_step_is_named_as_it_was_before_the_mask() -> None:
 def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         CRF(**arguments)  # type: ignore[arg-type]
+
+
+def test_a_layer_elsewhere_is_named():
+    crf = CRF(3, batch_first=True)
+    emissions = torch.zeros(1, 2, 3, device="meta")
+    with pytest.raises(InputError, match="emissions are on meta, but the layer is on cpu"):
+        crf(emissions, torch.zeros(1, 2, dtype=torch.long, device="meta"))
+    with pytest.raises(InputError, match="emissions are on meta"):
+        crf.decode(emissions)

@@ -229,3 +229,11 @@ def test_frozen_table_has_no_gradient():
 def test_bad_input(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_characters_can_be_exported():
+    cnn = CharCNN(filters=4)
+    cnn.learn({"some": 1, "words": 1})
+    (rows,) = cnn.rows(["some", "words"])
+    program = torch.export.export(cnn.eval(), (rows,))
+    torch.testing.assert_close(program.module()(rows), cnn(rows))

@@ -75,7 +75,7 @@ class FastText(Word2Vec):
         min_count: int = 5,
         max_vocabulary: int | None = None,
         alpha: float | None = None,
-        min_alpha: float | None = None,
+        min_alpha: float | None = 1e-4,
         epochs: int = 5,
         shrink_windows: bool = True,
         minn: int = 3,

@@ -87,7 +87,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         Rarer words, and all beyond so many, are as if they were not in the text.
     alpha, min_alpha
         The learning rate, at first and at last. None is 0.025 for skip-gram and 0.05 for CBOW;
-        at last 0.0001 for skip-gram, and for CBOW, which then learns more, a tenth of the first.
+        at last a tenth of the first with negative sampling, 0.0001 with the other losses.
     n_jobs
         Threads. They change the tables without locks: the same ``random_state`` gives the same bits
         for one thread only.
@@ -205,7 +205,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         alpha = _ALPHA[self.architecture] if self.alpha is None else self.alpha
         last = self.min_alpha
         if last is None:
-            last = 0.1 * alpha if self.architecture == "cbow" else 1e-4
+            last = 0.1 * alpha if self.loss == "negative" else 1e-4
         schedule = Schedule(alpha, min(last, alpha), self.epochs)
         threads = resolve_jobs(self.n_jobs)
         history = train(self._trainer(rows).sentences, corpus, schedule, seed, threads, callback)

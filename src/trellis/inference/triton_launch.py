@@ -6,7 +6,7 @@ longer than a small batch takes on the card; here the form is remembered by what
 
 # mypy: allow-untyped-calls
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,10 +14,11 @@ import torch
 import triton
 from torch import Tensor
 
-__all__ = ["launch", "launch_again", "on_device", "power_of_two"]
+__all__ = ["launch", "launch_again", "on_device", "power_of_two", "remembered"]
 
 _MOST = 4096  # compiled forms are few, but sizes that differ are remembered one by one
-_KNOWN = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)
+_VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
+_KNOWN = _VERSION >= (3, 6)
 _forms: dict[Any, tuple[Any, ...]] = {}
 
 
@@ -64,11 +65,22 @@ def _entry(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
     """What launches a compiled kernel, and what it takes between the stream and the arguments."""
     run = compiled.run
     hooks = (compiled.packed_metadata, None, None, None)
-    if getattr(run, "global_scratch_size", 1) or getattr(run, "profile_scratch_size", 1):
+    scratch = ("global_scratch_size", "profile_scratch_size")
+    if _VERSION != (3, 6) or any(getattr(run, name, 1) for name in scratch):
         return run, (compiled.function, *hooks)
     # past a function in Python that sees to scratch memory, of which this kernel has none
     options = (run.launch_cooperative_grid, run.launch_pdl, None, None)
     return run.launch, (compiled.function, *options, *hooks)
+
+
+def remembered(steps: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+    """What was made for a key, made now if it is new; of very many keys all are forgotten."""
+    step = steps.get(key)
+    if step is None:
+        if len(steps) >= _MOST:
+            steps.clear()
+        step = steps[key] = make()
+    return step
 
 
 def power_of_two(size: int) -> int:

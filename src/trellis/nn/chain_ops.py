@@ -310,8 +310,7 @@ class _OnCard(torch.autograd.Function):
             *shared, value = layer_kernels().totals(columns)
             ctx.save_for_backward(unit, *shared)
         else:
-            columns = columns.clone()  # the rest of its memory need not be kept
-            value = columns[-1]
+            value, columns = columns[-1].clone(), columns.clone()  # not all the memory between
             ctx.save_for_backward(unit, columns)
         ctx.types = [x.dtype for x in given[:4]]
         ctx.summed = summed

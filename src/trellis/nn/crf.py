@@ -248,6 +248,14 @@ class CRF(nn.Module):
     def _looks(self) -> bool:
         return self.validate and not torch.compiler.is_compiling()
 
+    def _checked(self, emissions: Tensor) -> Tensor:
+        """Emissions as (B, T, L), where the layer is: kernels take addresses for what they are."""
+        e = check_emissions(emissions, self.num_tags, self.batch_first)
+        own = self.start_transitions.device
+        if e.device != own:
+            raise InputError(f"emissions are on {e.device}, but the layer is on {own}")
+        return e
+
     def _rows_first(self, x: Tensor) -> Tensor:
         return x if self.batch_first else x.transpose(0, 1)
 
@@ -261,7 +269,7 @@ class CRF(nn.Module):
         reduction: str,
     ) -> Tensor:
         """Log p(tags | emissions), reduced."""
-        e = check_emissions(emissions, self.num_tags, self.batch_first)
+        e = self._checked(emissions)
         own = check_tags(self._rows_first(tags), e)
         looks, steps = self._looks(), None
         eager = e.is_cuda and transitions is None and not torch.compiler.is_compiling()
@@ -293,7 +301,7 @@ class CRF(nn.Module):
         steps: Steps | None = None,
     ) -> tuple[Tensor, Steps, tuple[Tensor, Tensor, Tensor]]:
         """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
-        e = check_emissions(emissions, self.num_tags, self.batch_first)
+        e = self._checked(emissions)
         if steps is None:
             steps = steps_of(e, self._mask(mask), lengths, tags, self._looks())
         pairs, start, end = self._scores()

@@ -262,10 +262,10 @@ def _prepare(
 
 
 def _whole(x: Tensor, device: torch.device) -> Tensor:
-    """As integers of 64 bits on the device."""
-    if x.dtype is torch.int64 and x.device == device:
+    """As integers of 64 bits on the device, one after the other."""
+    if x.dtype is torch.int64 and x.device == device and x.is_contiguous():
         return x
-    return x.to(device, torch.int64, non_blocking=True)
+    return x.to(device, torch.int64, non_blocking=True).contiguous()
 
 
 def _lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
@@ -317,6 +317,8 @@ def _look(x: _Batch, blank: int) -> None:
     It is waited for at once: later the card would have run out of work by the time that it is seen.
     """
     if torch.compiler.is_compiling() or not x.frames.is_cuda:
+        return
+    if torch.cuda.is_current_stream_capturing():
         return
     _raise_if(kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0], x, blank)
 

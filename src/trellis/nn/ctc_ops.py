@@ -20,7 +20,6 @@ __all__ = [
     "ctc_value",
     "differentiable_value",
     "kernels",
-    "layer_kernels",
     "number",
     "reduced",
     "small_on_card",

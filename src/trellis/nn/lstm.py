@@ -8,6 +8,7 @@ The same numbers as ``torch.nn.LSTM``, whose parameters it takes. W x + b of all
 directions is one product; an engine does the rest, step by step, and the way back.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -53,18 +54,33 @@ def bidirectional(
 def runs_on_card(lstm: nn.LSTM) -> bool:
     """Whether our kernels take it: others are cuDNN's."""
     weight: Tensor = lstm.weight_hh_l0  # type: ignore[assignment]
+    if not _plain(lstm) or _triton() is None:
+        return False
     return weight.is_cuda and weight.dtype == torch.float32 and lstm.hidden_size <= _MOST
 
 
 def _engine(lstm: nn.LSTM, x: Tensor, sizes: Tensor, walk: Tensor | None, rows: int) -> Any:
     """What does the recurrence over such tensors; None: nn.LSTM."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not _plain(lstm):
         return None
     if x.device.type == "cpu":
         return lstm_native.Engine(sizes) if x.dtype == torch.float32 else None
     if walk is None or not runs_on_card(lstm):
         return None
-    return import_module("trellis.nn.lstm_triton").Engine(walk, rows)  # needs Triton
+    return _triton().Engine(walk, rows)
+
+
+def _plain(lstm: nn.LSTM) -> bool:
+    return lstm.bias and not lstm.proj_size
+
+
+@cache
+def _triton() -> Any:
+    """The engine of the card, or None where there is no Triton: cuDNN's is as good, but slower."""
+    try:
+        return import_module("trellis.nn.lstm_triton")
+    except ImportError:
+        return None
 
 
 class _Recurrence(torch.autograd.Function):
@@ -73,7 +89,7 @@ class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gates: Tensor, u: Tensor, engine: Any) -> Tensor:
         h: Tensor
-        h, c, before = engine.forward(gates, u)
+        h, c, before = engine.forward(gates, u)  # a product's result, which nobody else needs
         ctx.save_for_backward(gates, c, before, u)
         ctx.engine = engine
         return h

@@ -182,7 +182,8 @@ class Epoch:
         longest = int(lengths[0])
         room = None
         width = -(-longest // _ROUND) * _ROUND
-        if len(lengths) == padded and corpus.tags is not None and padded * width <= _ROOM:
+        labelled = corpus.tags is not None and corpus.allowed is None
+        if len(lengths) == padded and labelled and padded * width <= _ROOM:
             room = Room(padded, width)
         steps = np.arange(longest)[:, None]
         inside = steps < lengths
@@ -264,7 +265,7 @@ class Padded(NamedTuple):
             self.integers, self.room.sizes
         )
         rows = corpus.rows_of(unique, [table.shape[1] for table in corpus.rows])
-        sizes = torch.empty(self.room.width, dtype=torch.int64)  # only their number is known
+        sizes = torch.zeros(self.room.width, dtype=torch.int64)  # only their number is known
         given = (rows, word, place, row, sizes, lengths, walk, tags.view(self.room))
         return Batch(*given, count[0], np.empty(0, np.int64))
 

@@ -22,40 +22,44 @@ class _Graph(NamedTuple):
 
 
 class Graphs:
-    """Runs ``step(batch)`` for padded batches, from the second of a size on by a graph.
+    """Runs a step for padded batches, from the second of a size on by a graph.
 
-    ``step`` must leave nothing behind but changes of tensors that were there before it, and never
+    A step must leave nothing behind but changes of tensors that were there before it, and never
     wait for the card. ``forget`` drops what would be kept from one step to the next.
     """
 
-    def __init__(
-        self, corpus: Corpus, step: Callable[[Batch], Any], forget: Callable[[], None]
-    ) -> None:
-        self.corpus, self.step, self.forget = corpus, step, forget
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
         self.stream = torch.cuda.Stream(corpus.device)  # type: ignore[no-untyped-call]
         self._made: dict[Room, _Graph | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, given: Padded) -> None:
+    def __call__(
+        self, given: Padded, step: Callable[[Batch], Any], forget: Callable[[], None]
+    ) -> None:
         """Make the step of a batch."""
         room = given.room
         if room not in self._made:  # the first of its size, which compiles what is not compiled yet
             self._made[room] = None
-            self.step(given.batch(self.corpus))
+            step(given.batch(self.corpus))
             return
         graph = self._made[room]
         if graph is None:
-            graph = self._made[room] = self._captured(given)
+            graph = self._made[room] = self._captured(given, step, forget)
         graph.integers.copy_(given.integers)
         graph.replay()
 
-    def _captured(self, given: Padded) -> _Graph:
+    def _captured(
+        self, given: Padded, step: Callable[[Batch], Any], forget: Callable[[], None]
+    ) -> _Graph:
         integers = given.integers.clone()
         graph = torch.cuda.CUDAGraph()
-        self.forget()
+        forget()
         torch.cuda.synchronize(self.corpus.device)
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-        self.step(Padded(integers, given.room).batch(self.corpus))
-        graph.capture_end()
-        self.forget()
+        try:
+            step(Padded(integers, given.room).batch(self.corpus))
+        finally:
+            graph.capture_end()
+            forget()
         return _Graph(graph.replay, integers)

@@ -50,8 +50,9 @@ class Network(nn.Module):
     @property
     def fixed_sizes(self) -> bool:
         """Whether padding in a batch changes nothing, and its sizes say all about it."""
-        skips: bool = self.encoder.skips_padding
-        return self.own_head and skips
+        head, skips = self.head, bool(self.encoder.skips_padding)
+        waits = type(head) is CRF and head.validate  # it looks at what a graph will not show it
+        return skips and type(head) in (CRF, Softmax, MEMM) and not waits
 
     def forward(self, batch: Batch) -> Tensor:
         """Emissions (B, T, labels); 0 behind the end of a sequence."""

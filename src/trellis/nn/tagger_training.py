@@ -54,11 +54,11 @@ class Trainer:
         if self.precision is not None and corpus.device.type != "cuda":
             raise InputError(f"precision={settings.precision!r} is for a card, not for the CPU")
         self.scaler = torch.amp.GradScaler(enabled=self.precision is torch.float16)
+        self.rate = 0.0
+        """The learning rate of the last step."""
         self.total = torch.zeros((), device=corpus.device)
         """The loss of an epoch so far."""
-        self.graphs = None
-        if self._may_be_captured():
-            self.graphs = Graphs(corpus, self._step, self._forget)
+        self.graphs = Graphs(corpus) if self._may_be_captured() else None
 
     def _may_be_captured(self) -> bool:
         """Whether nothing in a step waits for the card, or depends on more than sizes."""
@@ -88,7 +88,7 @@ class Trainer:
                 if not isinstance(batch, Padded):
                     self._step(batch)
                 elif self.graphs:
-                    self.graphs(batch)
+                    self.graphs(batch, self._step, self._forget)
         self.network.eval()
         self._forget()
         loss = float(self.total) / self.corpus.tokens  # the only time that the device is waited for
@@ -117,18 +117,13 @@ class Trainer:
 
     def _set_rate(self, epochs: float) -> None:
         share = schedule(self.settings.schedule, epochs, self.settings.epochs)
+        self.rate = self.settings.learning_rate * share
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                rate = self.settings.learning_rate * share
                 if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(rate)
+                    group["lr"].fill_(self.rate)
                 else:
-                    group["lr"] = rate
-
-    @property
-    def rate(self) -> float:
-        """The learning rate of the last step."""
-        return float(self.optimizers[0].param_groups[0]["lr"])
+                    group["lr"] = self.rate
 
     # ---- what a checkpoint holds
 
@@ -146,6 +141,8 @@ class Trainer:
     def restore(self, arrays: Arrays) -> None:
         """Take up what `to_arrays` gave."""
         load_state(self.network, arrays)
+        if self.graphs:  # they would go on with what the optimisers knew before
+            self.graphs = Graphs(self.corpus)
         if self.scaler.is_enabled():
             self.scaler = torch.amp.GradScaler(init_scale=float(arrays["scale"]))
         for optimizer in self.optimizers:
@@ -174,9 +171,11 @@ def _beside(graphs: Graphs | None) -> Iterator[None]:
         return
     usual = torch.cuda.current_stream(graphs.corpus.device)
     graphs.stream.wait_stream(usual)
-    with torch.cuda.stream(graphs.stream):
-        yield
-    usual.wait_stream(graphs.stream)
+    try:
+        with torch.cuda.stream(graphs.stream):
+            yield
+    finally:
+        usual.wait_stream(graphs.stream)
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
@@ -224,11 +223,7 @@ def _optimizers(network: Network, parameters: list[Tensor], settings: Any) -> li
         made: list[Any] = [torch.optim.SGD(dense, momentum=0.9, foreach=True, **options)]
         # rows that are rarely touched must not go on by momentum
         return made + ([torch.optim.SGD(tables, lr=settings.learning_rate)] if tables else [])
-    if network.device.type == "cuda":  # a graph reads the rate where it lies
-        options["lr"] = torch.tensor(settings.learning_rate, device=network.device)
-    made = [
-        torch.optim.AdamW(dense, fused=True, capturable=network.device.type == "cuda", **options)
-    ]
+    made = [torch.optim.AdamW(dense, fused=True, **_for_graphs(network.device, options))]
     return made + ([LazyRows(tables, **options)] if tables else [])
 
 

@@ -125,7 +125,8 @@ def _largest(ids: Tensor, table: Tensor) -> Tensor:
 
     The gradient is that of the best window alone, so only the best window is recorded for it.
     """
-    if table.device.type == "cpu" and table.dtype == torch.float32:
+    native = table.device.type == "cpu" and table.dtype == torch.float32
+    if native and not torch.compiler.is_compiling():
         found: Tensor = _Largest.apply(ids, table)  # type: ignore[no-untyped-call]
         return found
     windows, width = ids.shape[1], table.shape[1]

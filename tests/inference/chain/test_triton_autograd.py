@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from triton_problems import DEVICE, NEEDED, TOLERANCE, nan_in_new_memory, problem, torch
+from prepared_launches import remember
+from triton_problems import (
+    DEVICE,
+    INTERPRETED,
+    NEEDED,
+    TOLERANCE,
+    nan_in_new_memory,
+    problem,
+    torch,
+)
 
 from trellis.inference.chain import triton as engine
 from trellis.inference.chain import triton_layer as layer
@@ -72,3 +81,46 @@ def test_sums_of_rows(dtype: Any) -> None:
     again = chain_ops.on_card(*leaves, *rest, True)[0]
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(again, leaves, create_graph=True)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="a card launches by address anyway")
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = remember(layer, monkeypatch)
+    for seed in range(3):
+        p = problem([6, 1, 4], 5, dtype, seed=seed)
+        steps = torch.arange(p.emissions.shape[1])
+        mask = steps < p.lengths[:, None] if masked else None
+        rest = (None if masked else p.lengths, p.tags, mask)
+        found = layer.values_and_gradients(*p[:4], *rest)
+        value, alpha, _ = engine.forward(*p.scores, p.tags)
+        ones = torch.ones_like(value)
+        due = engine.backward(*p.scores, p.tags, alpha, ones)
+        torch.testing.assert_close(found[1][-1], value)
+        for got, right in zip(layer.weigh(*found[:2], ones), due, strict=True):
+            tolerance = TOLERANCE.get(dtype, 2e-2)
+            torch.testing.assert_close(got.to(right.dtype), right, rtol=tolerance, atol=tolerance)
+    assert len(made) == 2  # later batches of the shape are launched again
+    other = torch.stack([p.emissions] * 2, dim=2)[:, :, 0]  # other strides need another form
+    again = layer.values_and_gradients(other, *p[1:4], *rest)
+    torch.testing.assert_close(again[0], found[0])
+    start = p.start.to(torch.float16 if dtype != torch.float16 else torch.float32)  # and types
+    layer.values_and_gradients(p.emissions, p.transitions, start, p.end, *rest)
+    assert len(made) == 6
+
+
+def test_a_value_may_be_changed_in_place() -> None:
+    p = problem([6, 1, 4], 5, torch.float64)
+    leaves = [x.clone().requires_grad_() for x in p[:4]]
+    found = []
+    for summed in (True, False):
+        for changed in (False, True):
+            value = chain_ops.on_card(*leaves, p.lengths, p.tags, None, summed)[0]
+            if changed:
+                value.detach().neg_()
+                value *= 1.0
+            found.append(torch.autograd.grad(value.sum(), leaves))
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            torch.testing.assert_close(a, b)

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from prepared_launches import remember  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from trellis.inference.ctc import triton as engine  # noqa: E402
@@ -278,3 +279,39 @@ def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
     targets[-1, 0] = 0  # a blank
     wrong = losses_and_gradient(x, targets, ends, sizes, 0, True, 0.0, None)[2]
     assert wrong.nonzero().tolist() == [[len(wrong) - 1]]
+
+
+@pytest.mark.parametrize("entropy", [0.0, 0.3])
+def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def]
+    """By address, as on a card, and of inputs that are parts of others."""
+    from trellis.inference.ctc import triton_layer as layer
+
+    made = remember(layer, monkeypatch)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        scores, targets, ends, sizes = drawn(SHAPES[1])
+        x = (scores + torch.randn_like(scores)).detach()
+        share = torch.rand(len(ends)).to(x.dtype)
+        found = layer.losses_and_gradient(x, targets, ends, sizes, 0, True, entropy, share)
+        parts = engine.forward(x, targets, ends, sizes, 0, True, entropy=entropy)
+        given = (x, targets, ends, sizes, 0, True, parts[1], parts[2], parts[0], share)
+        torch.testing.assert_close(found[0], parts[0])
+        torch.testing.assert_close(found[1], engine.backward(*given))
+    assert len(made) == 5
+    large = torch.randn(x.shape[0], 2 * x.shape[1], x.shape[2] + 3, dtype=x.dtype)
+    large[:, : x.shape[1], : x.shape[2]] = x
+    part = large[:, : x.shape[1], : x.shape[2]]
+    turned = x.transpose(0, 1).contiguous().transpose(0, 1)
+    for other in (part, turned):
+        for _ in range(2):
+            again = layer.losses_and_gradient(other, *given[1:4], 0, True, entropy, share)
+            torch.testing.assert_close(again[0], found[0])
+            torch.testing.assert_close(again[1], found[1])
+
+
+def test_lengths_that_are_columns():  # type: ignore[no-untyped-def]
+    from trellis.nn.ctc import _whole
+
+    table = torch.arange(6).view(3, 2)
+    assert _whole(table[:, 0], table.device).is_contiguous()
+    assert _whole(table[0, :1].expand(3), table.device).tolist() == [0, 0, 0]

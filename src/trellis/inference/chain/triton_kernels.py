@@ -30,17 +30,8 @@ __all__ = ["backward_kernel", "forward_kernel", "trace_kernel", "viterbi_kernel"
 _SIZES = ["rows", "steps", "labels"]
 _OTHERS = [
     *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "value"),
-    *(
-        "alpha",
-        "flipped",
-        "weights",
-        "d_emissions",
-        "d_transitions",
-        "sums",
-        "scratch",
-        "best",
-        "path",
-    ),
+    *("alpha", "flipped", "weights", "d_emissions", "d_transitions", "sums", "scratch"),
+    *("best", "path"),
     *("m_row", "m_step", "t_row", "t_step"),
     *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
 ]

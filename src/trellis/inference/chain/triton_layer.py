@@ -12,11 +12,10 @@ from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton import BYTES, accurate, plan
-from trellis.inference.triton_launch import launch, launch_again, on_device
+from trellis.inference.triton_launch import launch, launch_again, on_device, remembered
 
 __all__ = ["totals", "values_and_gradients", "weigh"]
 
-_MOST = 1024  # shapes that are remembered
 _ALIGNED = 16  # numbers: each part of the memory begins at a multiple of so many
 _prepared: dict[Any, "_Step"] = {}
 
@@ -52,15 +51,13 @@ def values_and_gradients(
         emissions.stride(),
         emissions.dtype,
         transitions.dtype,
+        start.dtype,
+        end.dtype,
         tags.stride(),
         grid,
         emissions.device,
     )
-    step = _prepared.get(key)
-    if step is None:
-        if len(_prepared) >= _MOST:
-            _prepared.clear()
-        step = _prepared[key] = _Step(emissions, tags, mask)
+    step: _Step = remembered(_prepared, key, lambda: _Step(emissions, tags, mask))
     given = (transitions.contiguous(), start.contiguous(), end.contiguous())
     with on_device(emissions):
         return step(emissions, *given, lengths, tags, mask)
@@ -76,7 +73,8 @@ def totals(columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     total = columns.sum(1)
     d_transitions = total.as_strided((labels, labels), (1, labels), 2 * labels)
     d_start = total.as_strided((labels,), (1,), 0)
-    return d_transitions, d_start, total.as_strided((labels,), (1,), labels), total[-1]
+    # a tensor of its own to autograd: the value may be changed in place, what is kept may not
+    return d_transitions, d_start, total.as_strided((labels,), (1,), labels), total[-1].data
 
 
 def weigh(unit: Tensor, columns: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

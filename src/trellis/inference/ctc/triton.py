@@ -12,7 +12,7 @@ All sums are made in a fixed order, so that the same input gives the same bits. 
 are threads; they exchange through shared memory, once a step.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from math import gcd
 
 import torch
@@ -85,19 +85,17 @@ def backward(
     alpha: Tensor,
     loss: Tensor,
     weight: Tensor | None,
-    links: Tensor | None = None,
 ) -> Tensor:
     """(T, B, V): weight[b] · d loss[b] / d input, in the type of the input; no weights are ones.
 
-    0 behind the lengths, and in rows whose loss is infinite. `links` are those of `look`.
+    0 behind the lengths, and in rows whose loss is infinite.
     """
     frames, rows, classes = input.shape
     width = targets.shape[1] + 1
     gradient = torch.empty_like(input)
     input, out = _with_close_classes(input), _with_close_classes(gradient)
     targets = targets.contiguous()
-    if links is None:
-        links = look(targets, input_lengths, target_lengths, frames, classes, blank)[1]
+    links = look(targets, input_lengths, target_lengths, frames, classes, blank)[1]
     with on_device(input):
         flags = (("LOGITS", logits), ("WEIGHTED", weight is not None))
         programs, plan = tiles(*input.shape, width, (*flags, ("ALIGN", aligned(input, out))))
@@ -146,7 +144,7 @@ def aligned(*tensors: Tensor) -> int:
 Constants = tuple[tuple[str, int], ...]
 
 
-@cache
+@lru_cache(maxsize=4096)
 def tiles(
     frames: int, rows: int, classes: int, width: int, constants: Constants
 ) -> tuple[int, dict[str, int]]:

@@ -12,11 +12,10 @@ from torch import Tensor
 from trellis.inference.ctc import triton_kernels as kernels
 from trellis.inference.ctc.triton import aligned, lanes, pairs, tiles
 from trellis.inference.ctc.triton_walks import walk_in, walk_out
-from trellis.inference.triton_launch import launch, launch_again, on_device
+from trellis.inference.triton_launch import launch, launch_again, on_device, remembered
 
 __all__ = ["losses_and_gradient"]
 
-_MOST = 1024  # shapes that are remembered
 _prepared: dict[Any, "_Step"] = {}
 
 
@@ -49,30 +48,27 @@ def losses_and_gradient(
         targets.shape,
         blank,
         logits,
-        entropy,
+        entropy != 0.0,
         share is not None,
         input.device,
     )
-    step = _prepared.get(key)
-    if step is None:
-        if len(_prepared) >= _MOST:
-            _prepared.clear()
-        step = _prepared[key] = _Step(input, targets, blank, logits, entropy, share is not None)
+    own = (input, targets, blank, logits, entropy != 0.0, share is not None)
+    step: _Step = remembered(_prepared, key, lambda: _Step(*own))
     with on_device(input):
-        return step(input, targets, input_lengths, target_lengths, share)
+        return step(input, targets, input_lengths, target_lengths, share, entropy)
 
 
 class _Step:
     """All launches for batches of one shape."""
 
     def __init__(
-        self, input: Tensor, targets: Tensor, blank: int, logits: bool, entropy: float, shares: bool
+        self, input: Tensor, targets: Tensor, blank: int, logits: bool, entropy: bool, shares: bool
     ) -> None:
-        self.shape, self.blank, self.dtype = input.shape, blank, input.dtype
+        self.shape, self.blank = input.shape, blank
         frames, rows, classes = input.shape
         width = targets.shape[1] + 1
-        self.width, self.strides = width, input.stride()[:2]
-        self.weight = torch.full((1,), entropy, dtype=torch.float64, device=input.device)
+        like = torch.empty_like(input)  # of an input that is not dense it is laid out otherwise
+        self.width, self.strides, self.out_strides = width, input.stride()[:2], like.stride()[:2]
         whole, small = torch.int32, input.dtype
         kept = rows * (frames + 2) * 2 * width
         self.parts: list[tuple[int, torch.dtype]] = []  # where they begin, in bytes
@@ -90,22 +86,29 @@ class _Step:
         self.bytes = begin + 64
         flags = (("LOGITS", logits), ("KEEP", True), ("ALIGN", aligned(input)))
         self.programs, score = tiles(frames, rows, classes, width, flags)
-        flags = (("LOGITS", logits), ("WEIGHTED", shares), ("ALIGN", aligned(input)))
-        walk = lanes(width, (("KEEP", True), ("ENTROPY", entropy != 0.0)))
+        flags = (("LOGITS", logits), ("WEIGHTED", shares), ("ALIGN", aligned(input, like)))
+        walk = lanes(width, (("KEEP", True), ("ENTROPY", entropy)))
         write = tiles(frames, rows, classes, width, flags)[1]
         self.plans = (pairs(width), score, walk, walk, write)
         self.forms: list[Any] = []
 
     def __call__(
-        self, input: Tensor, targets: Tensor, ends: Tensor, sizes: Tensor, share: Tensor | None
+        self,
+        input: Tensor,
+        targets: Tensor,
+        ends: Tensor,
+        sizes: Tensor,
+        share: Tensor | None,
+        entropy: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `losses_and_gradient`."""
         rows = self.shape[1]
-        gradient = torch.empty_like(input)  # in the order of the input's memory
+        gradient = torch.empty_like(input)
         loss = input.new_empty(rows)
         wrong = input.new_empty(rows, dtype=torch.int32)
         work = input.new_empty(self.bytes, dtype=torch.uint8)
-        given = (input, targets, ends, sizes, loss if share is None else share, self.weight)
+        weight = loss.new_full((1,), entropy, dtype=torch.float64) if entropy else loss
+        given = (input, targets, ends, sizes, loss if share is None else share, weight)
         tensors = (*given, gradient, loss, wrong)
         places = [x.data_ptr() for x in tensors]
         bits = 0
@@ -135,7 +138,9 @@ class _Step:
         look = (*batch, wrong, links, frames, most, classes, blank)
         own = (*self.strides, frames, rows, most, blank)
         score = (x, *batch, log_norm, scores, states, *own)
-        write = (x, *batch, links, log_norm, states, loss, share, 1, gradient, *self.strides, *own)
+        kept_by = (links, log_norm, states, loss, share, 1)
+        places = (*self.strides, *self.out_strides, frames, rows, most, blank)
+        write = (x, *batch, *kept_by, gradient, *places)
         return [
             (rows, look),
             (self.programs, score),
