@@ -92,8 +92,8 @@ def test_graphs_are_made_and_used(monkeypatch):
     made = []
     capture = tagger_graph.Graphs._captured
 
-    def watched(self, given):
-        made.append(capture(self, given))
+    def watched(*given):
+        made.append(capture(*given))
         return made[-1]
 
     monkeypatch.setattr(tagger_graph.Graphs, "_captured", watched)
