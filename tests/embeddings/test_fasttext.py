@@ -82,7 +82,7 @@ def test_unseen_words_lie_near_their_like() -> None:
 
 def test_no_ngrams_is_word2vec() -> None:
     plain = Word2Vec(8, **PLAIN).fit(topics(50))
-    without = FastText(8, maxn=0, **PLAIN).fit(topics(50))
+    without = FastText(8, maxn=0, min_alpha=None, **PLAIN).fit(topics(50))
     assert np.array_equal(plain.input_, without.input_)
     assert np.array_equal(plain.vectors_.matrix, without.vectors_.matrix)
     assert (without.vector("never") == 0).all()

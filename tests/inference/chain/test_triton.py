@@ -102,7 +102,7 @@ def test_equal_to_the_cpu(labels: int, dtype: Any) -> None:
 )
 def test_in_log_space(labels: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept in registers, as with more labels; 70 are two tiles, 130 three."""
-    monkeypatch.setattr(engine, "_BYTES", 0)
+    monkeypatch.setattr(engine, "BYTES", 0)
     p = problem([5, 1, 2], labels, dtype, seed=labels, forbidden=0.2)
     assert not any(scaled(p))
     require_equal(computed(p, tagged=True), expected(p, tagged=True), TOLERANCE[dtype])
@@ -163,7 +163,7 @@ def test_equal_to_enumeration(regime: str) -> None:
 @pytest.mark.parametrize("log_space", [False, True])
 def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if log_space:
-        monkeypatch.setattr(engine, "_BYTES", 0)
+        monkeypatch.setattr(engine, "BYTES", 0)
     p = problem([4, 5, 1], 3, torch.float32)
     p.emissions[0, 2] = -INF
     p.emissions[2, 0] = -INF

@@ -287,7 +287,7 @@ def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def
     from trellis.inference.ctc import triton_layer as layer
 
     made = remember(layer, monkeypatch)
-    for seed in range(3):
+    for seed in range(2):
         torch.manual_seed(seed)
         scores, targets, ends, sizes = drawn(SHAPES[1])
         x = (scores + torch.randn_like(scores)).detach()
@@ -302,11 +302,10 @@ def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def
     large[:, : x.shape[1], : x.shape[2]] = x
     part = large[:, : x.shape[1], : x.shape[2]]
     turned = x.transpose(0, 1).contiguous().transpose(0, 1)
-    for other in (part, turned):
-        for _ in range(2):
-            again = layer.losses_and_gradient(other, *given[1:4], 0, True, entropy, share)
-            torch.testing.assert_close(again[0], found[0])
-            torch.testing.assert_close(again[1], found[1])
+    for other in (part, part, turned):
+        again = layer.losses_and_gradient(other, *given[1:4], 0, True, entropy, share)
+        torch.testing.assert_close(again[0], found[0])
+        torch.testing.assert_close(again[1], found[1])
 
 
 def test_lengths_that_are_columns():  # type: ignore[no-untyped-def]
