@@ -16,6 +16,7 @@ from torch import Tensor
 from trellis.errors import InfeasibleError
 from trellis.inference import chain
 from trellis.inference.chain import layer
+from trellis.inference.marks import Marks
 
 __all__ = [
     "best_path",
@@ -301,7 +302,7 @@ class _OnCard(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        *given, summed, wanted = inputs
+        *given, summed, wanted = inputs  # tensors, then marks
         if not wanted:
             found = kernels().forward(*given)
             return found.value.sum() if summed else found.value, found.found
@@ -321,7 +322,7 @@ class _OnCard(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
         if weight is None:
-            return (None,) * 9
+            return (None,) * 10
         if torch.is_grad_enabled():
             _refuse(ctx)
         if ctx.summed:
@@ -332,7 +333,7 @@ class _OnCard(torch.autograd.Function):
         each = (
             x if dtype is wide else x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)
         )
-        return (*each, None, None, None, None, None)
+        return (*each, None, None, None, None, None, None)
 
 
 def on_card(
@@ -344,17 +345,19 @@ def on_card(
     tags: Tensor,
     mask: Tensor | None,
     summed: bool,
+    marks: Marks | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Log p of tags that nobody has looked at yet, and what is to be known of the rows (2, B).
 
-    The values of all rows, or their sum; then lengths, and what is wrong with each row.
+    The values of all rows, or their sum; then lengths, and what is wrong with each row. The marks
+    say the latter too, and sooner.
     """
     scores = (emissions, transitions, start, end)
     wanted = torch.is_grad_enabled() and (
         emissions.requires_grad or any(x.requires_grad for x in scores)
     )
     found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
-        *scores, lengths, tags, mask, summed, wanted
+        *scores, lengths, tags, mask, marks, summed, wanted
     )
     return found
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from trellis.data import tags as schemes
 from trellis.errors import InputError
 from trellis.inference import chain
+from trellis.inference.marks import Marks
 from trellis.native import as_integer
 from trellis.nn import reference
 from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
@@ -277,8 +278,9 @@ class CRF(nn.Module):
             # as if the steps that count came first: then it is looked up whether they do
             grid = self._mask(mask)
             counts, summed = lengths_of(e, grid, lengths), reduction != "none"
-            value, found = on_card(e, *self._scores(), counts, own, grid, summed)
-            if not looks or not any(found.tolist()[1]):
+            marks = Marks.of(len(e), e.device) if looks else None
+            value, found = on_card(e, *self._scores(), counts, own, grid, summed, marks)
+            if marks is None or not any(marks.wait()):
                 return _reduced(value, reduction, found[0] if reduction == "token_mean" else own)
             steps = seen_steps(found, grid, own, e.shape[1], self.num_tags)
         e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own, steps)

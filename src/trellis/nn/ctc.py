@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.errors import InputError
+from trellis.inference.marks import Marks
 from trellis.native import as_integer
 from trellis.nn.ctc_ops import (
     ctc_gradient,
@@ -104,9 +105,11 @@ def ctc_loss(
     adjusted = label_smoothing or zero_infinity
     if small_on_card(x.frames, x.targets):
         now = "none" if adjusted else reduction
-        loss, wrong = value_at_once(x.frames, *x.rows, blank, from_logits, entropy, now)
-        if validate:
-            _raise_if(wrong, x, blank)
+        looks = validate and not torch.cuda.is_current_stream_capturing()  # a graph never waits
+        marks = Marks.of(x.frames.shape[1], x.frames.device) if looks else None
+        loss = value_at_once(x.frames, *x.rows, blank, from_logits, entropy, now, marks)
+        if marks is not None:
+            _raise_if(marks.wait(), x, blank)
     else:
         now = "none"
         if validate:
@@ -320,14 +323,12 @@ def _look(x: _Batch, blank: int) -> None:
         return
     if torch.cuda.is_current_stream_capturing():
         return
-    _raise_if(kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0], x, blank)
+    wrong = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0]
+    _raise_if(wrong.tolist(), x, blank)
 
 
-def _raise_if(wrong: Tensor, x: _Batch, blank: int) -> None:
-    """Wait for what a look has found, and raise for the first mistake; a graph never waits."""
-    if torch.cuda.is_current_stream_capturing():
-        return
-    marks = wrong.tolist()
+def _raise_if(marks: list[int], x: _Batch, blank: int) -> None:
+    """Raise for the first mistake that a look has found."""
     if any(marks):
         raise InputError(_mistake(x, blank, marks.index(1)))
 

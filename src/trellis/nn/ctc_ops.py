@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trellis.errors import InputError
 from trellis.inference.ctc import cpu
+from trellis.inference.marks import Marks
 
 __all__ = [
     "ctc_gradient",
@@ -184,32 +185,26 @@ class _Eager(torch.autograd.Function):
 
 
 class _AtOnce(torch.autograd.Function):
-    """Losses of a small input on a card, or Σ_b share_b loss_b, with their gradient.
+    """The loss of a small input on a card with its gradient.
 
     PyTorch calls `backward` on a thread of its own, where Python is several times as slow: for a
     small batch that takes longer than the kernels do. So a product is all that is left for it.
     """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        *given, share, summed = inputs
-        loss, unit, wrong = layer_kernels().losses_and_gradient(*given, share)
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        loss: Tensor
+        loss, unit = layer_kernels().loss_and_gradient(*inputs)
         ctx.save_for_backward(unit)
-        ctx.summed = summed
-        ctx.mark_non_differentiable(wrong)
-        ctx.set_materialize_grads(False)
-        if summed:
-            loss = loss.sum() if share is None else torch.dot(loss, share)
-        return loss, wrong
+        return loss
 
     @staticmethod
-    def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
-        if weight is None:
-            return (None,) * 9
+    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
             _refuse(ctx)
         (unit,) = ctx.saved_tensors
-        return (unit * (weight if ctx.summed else weight.unsqueeze(1)), *(None,) * 8)
+        found = unit * (weight.unsqueeze(1) if weight.dim() else weight)
+        return found, None, None, None, None, None, None, None, None
 
 
 @cache
@@ -242,15 +237,15 @@ def value_at_once(
     logits: bool,
     entropy: float,
     reduction: str,
-) -> tuple[Tensor, Tensor]:
-    """What the reduction makes of the losses, and which rows have a mistake.
+    marks: Marks | None,
+) -> Tensor:
+    """What the reduction makes of the losses; rows that have a mistake are marked.
 
-    The gradient of a row that has one is of no use, and neither is its loss.
+    The gradient of such a row is of no use, and neither is its loss.
     """
-    share = _shares(target_lengths, number(input)) if reduction == "mean" else None
-    given = (input, targets, input_lengths, target_lengths, blank, logits, entropy, share)
-    found: tuple[Tensor, Tensor] = _AtOnce.apply(  # type: ignore[no-untyped-call]
-        *given, reduction != "none"
+    rows = (targets, input_lengths, target_lengths)
+    found: Tensor = _AtOnce.apply(  # type: ignore[no-untyped-call]
+        input, *rows, blank, logits, entropy, reduction, marks
     )
     return found
 
@@ -271,11 +266,6 @@ def differentiable_value(
     found: Any = _Eager.apply(*args) if plain else ctc_value(*args)  # type: ignore[no-untyped-call]
     loss: Tensor = found[0]
     return loss
-
-
-def _shares(lengths: Tensor, dtype: torch.dtype) -> Tensor:
-    """What each row is of the mean over rows of the losses a label."""
-    return lengths.clamp(min=1).to(dtype).mul_(len(lengths)).reciprocal_()
 
 
 def reduced(loss: Tensor, reduction: str, target_lengths: Tensor) -> Tensor:

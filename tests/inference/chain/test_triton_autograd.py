@@ -18,6 +18,7 @@ from triton_problems import (
 
 from trellis.inference.chain import triton as engine
 from trellis.inference.chain import triton_layer as layer
+from trellis.inference.marks import Marks
 from trellis.nn import chain_ops
 
 __all__ = ["nan_in_new_memory"]  # a fixture of every test
@@ -47,7 +48,9 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
     steps = torch.arange(p.emissions.shape[1], device=DEVICE)
     mask = steps < p.lengths[:, None] if masked else None
     lengths = None if masked else p.lengths
-    value, found = chain_ops.on_card(*leaves, lengths, p.tags, mask, False)
+    marks = Marks.of(3, p.emissions.device)
+    value, found = chain_ops.on_card(*leaves, lengths, p.tags, mask, False, marks)
+    assert marks.wait() == [0, 0, 0]
     assert found.tolist() == [p.lengths.tolist(), [0, 0, 0]]
     weight = p.weight.to(value.dtype)
     gradients = torch.autograd.grad(value, leaves, weight, retain_graph=True)
@@ -62,6 +65,9 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(once, leaves, weight, create_graph=True)
     with torch.no_grad():
+        marks = Marks.of(3, p.emissions.device)
+        chain_ops.on_card(*leaves, lengths, p.tags, mask, False, marks)
+        assert marks.wait() == [0, 0, 0]
         assert not chain_ops.on_card(*leaves, lengths, p.tags, mask, False)[0].requires_grad
 
 
@@ -93,7 +99,9 @@ def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyP
         steps = torch.arange(p.emissions.shape[1])
         mask = steps < p.lengths[:, None] if masked else None
         rest = (None if masked else p.lengths, p.tags, mask)
-        found = layer.values_and_gradients(*p[:4], *rest)
+        marks = Marks.of(3, p.emissions.device)
+        found = layer.values_and_gradients(*p[:4], *rest, marks)
+        assert marks.wait() == [0, 0, 0]
         value, alpha, _ = engine.forward(*p.scores, p.tags)
         ones = torch.ones_like(value)
         due = engine.backward(*p.scores, p.tags, alpha, ones)
@@ -103,6 +111,11 @@ def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyP
             torch.testing.assert_close(got.to(right.dtype), right, rtol=tolerance, atol=tolerance)
     assert len(made) == 2  # later batches of the shape are launched again
     other = torch.stack([p.emissions] * 2, dim=2)[:, :, 0]  # other strides need another form
+    wrong = p.tags.clone()
+    wrong[2, 1] = 5
+    marks = Marks.of(3, p.emissions.device)
+    again = layer.values_and_gradients(*p[:4], rest[0], wrong, mask, marks)
+    assert marks.wait() == [0, 0, 4] == again[2][1].tolist()
     again = layer.values_and_gradients(other, *p[1:4], *rest)
     torch.testing.assert_close(again[0], found[0])
     start = p.start.to(torch.float16 if dtype != torch.float16 else torch.float32)  # and types

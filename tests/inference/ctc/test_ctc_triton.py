@@ -13,6 +13,8 @@ from prepared_launches import remember  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from trellis.inference.ctc import triton as engine  # noqa: E402
+from trellis.inference.ctc import triton_kernels as kernels  # noqa: E402
+from trellis.inference.marks import Marks  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(
@@ -241,8 +243,9 @@ def test_losses_with_their_gradient(shape, logits, reduction):  # type: ignore[n
 
     scores, *rows = drawn(shape)
     x = (scores if logits else scores.log_softmax(-1)).detach().requires_grad_()
-    loss, wrong = ctc_ops.value_at_once(x, *rows, 0, logits, 0.0, reduction)
-    assert not wrong.any()
+    marks = Marks.of(len(rows[1]), x.device)
+    loss = ctc_ops.value_at_once(x, *rows, 0, logits, 0.0, reduction, marks)
+    assert not any(marks.wait())
     parts = engine.forward(x.detach(), *rows, 0, logits)
     torch.testing.assert_close(loss.detach(), ctc_ops.reduced(parts[0], reduction, rows[2]))
     count = len(parts[0])
@@ -264,21 +267,55 @@ def test_losses_with_their_gradient(shape, logits, reduction):  # type: ignore[n
 
 
 def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
-    from trellis.inference.ctc.triton_layer import losses_and_gradient
+    from trellis.inference.ctc.triton_layer import loss_and_gradient
 
     scores, targets, ends, sizes = drawn(SHAPES[1])
     x = scores.detach()
     given = (x, targets, ends, sizes, 0, True)
-    loss, gradient, wrong = losses_and_gradient(*given, 0.5, None)
+    marks = Marks.of(len(ends), x.device)
+    loss, gradient = loss_and_gradient(*given, 0.5, "none", marks)
     parts = engine.forward(*given, entropy=0.5)
     due = engine.backward(*given, parts[1], parts[2], parts[0], None)
-    assert not wrong.any()
+    assert marks.wait() == [0] * len(ends)
     torch.testing.assert_close(loss, parts[0])
     torch.testing.assert_close(gradient, due)
     targets = targets.clone()
     targets[-1, 0] = 0  # a blank
-    wrong = losses_and_gradient(x, targets, ends, sizes, 0, True, 0.0, None)[2]
-    assert wrong.nonzero().tolist() == [[len(wrong) - 1]]
+    marks = Marks.of(len(ends), x.device)
+    loss_and_gradient(x, targets, ends, sizes, 0, True, 0.0, "mean", marks)
+    assert marks.wait() == [0] * (len(ends) - 1) + [1]
+
+
+@pytest.mark.parametrize("mean", [False, True])
+def test_sums_of_many_rows(mean):  # type: ignore[no-untyped-def]
+    """More than are added at once, empty targets among them."""
+    torch.manual_seed(4)
+    loss, sizes, total = torch.rand(600).double(), torch.randint(0, 9, (600,)), torch.zeros(())
+    kernels._sum_losses[(1,)](loss, sizes, total, 600, 8, MEAN=mean)
+    due = (loss / sizes.clamp(min=1)).mean() if mean else loss.sum()
+    torch.testing.assert_close(total, due.float())
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_sums_with_a_row_without_a_path(reduction):  # type: ignore[no-untyped-def]
+    from trellis.inference.ctc.triton_layer import loss_and_gradient
+
+    x = torch.randn(2, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    # a label twice needs three frames
+    rows = (torch.tensor([[1, 1], [2, 1]]), torch.tensor([2, 2]), torch.tensor([2, 2]))
+    loss, gradient = loss_and_gradient(x, *rows, 0, True, 0.0, reduction)
+    assert loss == float("inf")
+    assert not gradient[:, 0].any()
+    assert gradient[:, 1].any()
+
+
+def test_empty_targets_alone():  # type: ignore[no-untyped-def]
+    from trellis.inference.ctc.triton_layer import loss_and_gradient
+
+    x = torch.zeros(2, 1, 2)
+    rows = (torch.empty(1, 0, dtype=torch.int64), torch.tensor([2]), torch.tensor([0]))
+    loss, _ = loss_and_gradient(x, *rows, 0, True, 0.0, "mean")
+    torch.testing.assert_close(loss.neg().exp(), torch.tensor(0.25))
 
 
 @pytest.mark.parametrize("entropy", [0.0, 0.3])
@@ -291,19 +328,21 @@ def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def
         torch.manual_seed(seed)
         scores, targets, ends, sizes = drawn(SHAPES[1])
         x = (scores + torch.randn_like(scores)).detach()
-        share = torch.rand(len(ends)).to(x.dtype)
-        found = layer.losses_and_gradient(x, targets, ends, sizes, 0, True, entropy, share)
+        marks = Marks.of(len(ends), x.device)
+        found = layer.loss_and_gradient(x, targets, ends, sizes, 0, True, entropy, "mean", marks)
+        assert not any(marks.wait())
         parts = engine.forward(x, targets, ends, sizes, 0, True, entropy=entropy)
+        share = (1 / sizes.clamp(min=1) / len(sizes)).to(x.dtype)
         given = (x, targets, ends, sizes, 0, True, parts[1], parts[2], parts[0], share)
-        torch.testing.assert_close(found[0], parts[0])
+        torch.testing.assert_close(found[0], parts[0] @ share)
         torch.testing.assert_close(found[1], engine.backward(*given))
-    assert len(made) == 5
+    assert len(made) == 4
     large = torch.randn(x.shape[0], 2 * x.shape[1], x.shape[2] + 3, dtype=x.dtype)
     large[:, : x.shape[1], : x.shape[2]] = x
     part = large[:, : x.shape[1], : x.shape[2]]
     turned = x.transpose(0, 1).contiguous().transpose(0, 1)
     for other in (part, part, turned):
-        again = layer.losses_and_gradient(other, *given[1:4], 0, True, entropy, share)
+        again = layer.loss_and_gradient(other, *given[1:4], 0, True, entropy, "mean")
         torch.testing.assert_close(again[0], found[0])
         torch.testing.assert_close(again[1], found[1])
 

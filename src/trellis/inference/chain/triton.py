@@ -24,6 +24,7 @@ from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton_steps import steps_kernel
+from trellis.inference.marks import Marks
 from trellis.inference.triton_launch import launch, on_device, power_of_two
 
 __all__ = ["BYTES", "Forward", "accurate", "backward", "forward", "look", "plan", "viterbi"]
@@ -57,12 +58,14 @@ def forward(
     lengths: Tensor | None,
     tags: Tensor | None = None,
     mask: Tensor | None = None,
+    marks: Marks | None = None,
 ) -> Forward:
     """Log Z of each row, or log p of its tags ``(B, T)`` if given.
 
     Without a path log Z is -inf, and so is log p where the tags are forbidden. A mask ``(B, T)``
     may take the place of lengths; its steps that count must come first, and where they do not, or
-    where something else is wrong with a row, `found` says so, and the rest is of no use.
+    where something else is wrong with a row, `found` says so, and the rest is of no use. The same
+    goes to the `marks`, for those who cannot wait.
 
     >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
     >>> zero = torch.zeros(2)
@@ -80,9 +83,10 @@ def forward(
         args = (
             emissions, *emissions.stride(), transitions, *_strides(transitions),
             start.contiguous(), end.contiguous(), *_grids(mask, lengths, tags, found), found,
-            value, alpha, alpha, rows, steps, labels,
+            found if marks is None else marks.memory, value, alpha, alpha, rows, steps, labels,
         )  # fmt: skip
-        flags = ("masked", mask is not None), ("tagged", tags is not None), ("flip", False)
+        grids = ("masked", mask is not None), ("tagged", tags is not None)
+        flags = (*grids, ("marked", marks is not None), ("flip", False))
         how = plan(number, labels, shared, "forward", BYTES, flags)
         launch(kernels.forward_kernel, rows, args, how)
     return Forward(value, alpha, found)

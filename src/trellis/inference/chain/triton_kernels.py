@@ -29,8 +29,8 @@ __all__ = ["backward_kernel", "forward_kernel", "trace_kernel", "viterbi_kernel"
 # Sizes do not compile a kernel again, and registers are laid out alike for all alignments.
 _SIZES = ["rows", "steps", "labels"]
 _OTHERS = [
-    *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "value"),
-    *("alpha", "flipped", "weights", "d_emissions", "d_transitions", "sums", "scratch"),
+    *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "marks"),
+    *("value", "alpha", "flipped", "weights", "d_emissions", "d_transitions", "sums", "scratch"),
     *("best", "path"),
     *("m_row", "m_step", "t_row", "t_step"),
     *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
@@ -41,10 +41,10 @@ _kernel = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_O
 @_kernel
 def forward_kernel(
     emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, start, end,
-    lengths, mask, m_row, m_step, tags, t_row, t_step, found, value, alpha, flipped, rows, steps,
-    labels,
+    lengths, mask, m_row, m_step, tags, t_row, t_step, found, marks, value, alpha, flipped, rows,
+    steps, labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    masked: tl.constexpr, tagged: tl.constexpr, flip: tl.constexpr,
+    masked: tl.constexpr, tagged: tl.constexpr, marked: tl.constexpr, flip: tl.constexpr,
 ):  # fmt: skip
     """Log Z, or log p of the tags if there are any; α in one of two forms.
 
@@ -53,8 +53,8 @@ def forward_kernel(
     row = tl.program_id(0).to(tl.int64)
     tags += row * t_row
     there = look_at_row(
-        mask + row * m_row, m_step, lengths + row, tags, t_step, found + row, rows, steps, labels,
-        masked, tagged,
+        mask + row * m_row, m_step, lengths + row, tags, t_step, found + row, marks + row, rows,
+        steps, labels, masked, tagged, marked,
     )  # fmt: skip
     length = tl.minimum(tl.maximum(there, 1), steps).to(tl.int32)  # nothing outside is touched
     emissions += row * e_row

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton import BYTES, accurate, plan
+from trellis.inference.marks import Marks
 from trellis.inference.triton_launch import launch, launch_again, on_device, remembered
 
 __all__ = ["totals", "values_and_gradients", "weigh"]
@@ -28,13 +29,15 @@ def values_and_gradients(
     lengths: Tensor | None,
     tags: Tensor,
     mask: Tensor | None,
+    marks: Marks | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Log p of the tags of each row, its gradient, and what was found on the way.
 
     As in `triton.forward`, with transitions that all positions share. The gradient of each value
     with respect to the emissions, in the type that is computed in; a column a row of the batch with
     that with respect to all shared scores, and the value itself; and lengths and mistakes (2, B).
-    Where a row has one, it is of no use, and nothing outside of it is touched.
+    Where a row has one, it is of no use, and nothing outside of it is touched. Mistakes go to the
+    marks as well.
 
     >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
     >>> given = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, torch.tensor([2]), tags, None)
@@ -55,12 +58,13 @@ def values_and_gradients(
         end.dtype,
         tags.stride(),
         grid,
+        marks is None,
         emissions.device,
     )
-    step: _Step = remembered(_prepared, key, lambda: _Step(emissions, tags, mask))
+    step: _Step = remembered(_prepared, key, lambda: _Step(emissions, tags, mask, marks))
     given = (transitions.contiguous(), start.contiguous(), end.contiguous())
     with on_device(emissions):
-        return step(emissions, *given, lengths, tags, mask)
+        return step(emissions, *given, lengths, tags, mask, marks)
 
 
 def totals(columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -89,7 +93,9 @@ def weigh(unit: Tensor, columns: Tensor, weight: Tensor) -> tuple[Tensor, Tensor
 class _Step:
     """Both walks over batches of one shape."""
 
-    def __init__(self, emissions: Tensor, tags: Tensor, mask: Tensor | None) -> None:
+    def __init__(
+        self, emissions: Tensor, tags: Tensor, mask: Tensor | None, marks: Marks | None
+    ) -> None:
         self.shape, self.number = emissions.shape, accurate(emissions)
         rows, steps, labels = self.shape
         self.e_strides, self.t_strides = emissions.stride(), tags.stride()
@@ -100,8 +106,8 @@ class _Step:
         for size in sizes:
             self.begins.append(self.begins[-1] + -(-size // _ALIGNED) * _ALIGNED)
         common = (self.number, labels, True)
-        flags = (("masked", mask is not None), ("tagged", True), ("flip", True))
-        self.forward_plan = plan(*common, "forward", BYTES, flags)
+        there = (("masked", mask is not None), ("tagged", True), ("marked", marks is not None))
+        self.forward_plan = plan(*common, "forward", BYTES, (*there, ("flip", True)))
         flags = (("shared", True), ("tagged", True), ("weighted", False))
         self.backward_plan = plan(*common, "backward", BYTES, flags)
         self.forms: Any = None
@@ -115,6 +121,7 @@ class _Step:
         lengths: Tensor | None,
         tags: Tensor,
         mask: Tensor | None,
+        marks: Marks | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As `values_and_gradients`."""
         rows, begins = self.shape[0], self.begins
@@ -123,7 +130,8 @@ class _Step:
         found = e.new_empty((2, rows), dtype=torch.int64)
         # what there is not is not read, but must be of the right kind
         own = found if lengths is None else lengths.contiguous()
-        given = (e, a, start, end, own, found if mask is None else mask, tags, found, unit)
+        told = found if marks is None else marks.memory
+        given = (e, a, start, end, own, found if mask is None else mask, tags, found, told, unit)
         if self.forms is None:
             parts = [work[begin:] for begin in begins[:-1]]
             there, back = self._arguments(*given, *parts)
@@ -141,12 +149,12 @@ class _Step:
 
     def _arguments(self, *given: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Of the two kernels, of tensors or of where they lie."""
-        e, a, start, end, lengths, mask, tags, found, unit, *parts = given
+        e, a, start, end, lengths, mask, tags, found, marks, unit, *parts = given
         alpha, columns, scratch, flipped, value = parts
         rows, steps, labels = self.shape
         there = (
             e, *self.e_strides, a, 0, 0, labels, 1, start, end, lengths, mask, *self.m_strides,
-            tags, *self.t_strides, found, value, alpha, flipped, rows, steps, labels,
+            tags, *self.t_strides, found, marks, value, alpha, flipped, rows, steps, labels,
         )  # fmt: skip
         back = (
             e, *self.e_strides, flipped, 0, 0, 1, labels, end, found, tags, *self.t_strides, alpha,

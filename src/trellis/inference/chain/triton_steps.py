@@ -10,12 +10,13 @@ __all__ = ["look_at_row", "steps_kernel"]
 
 @triton.jit
 def look_at_row(
-    mask, m_step, lengths, tags, t_step, found, rows, steps, labels,
-    masked: tl.constexpr, tagged: tl.constexpr,
+    mask, m_step, lengths, tags, t_step, found, mark, rows, steps, labels,
+    masked: tl.constexpr, tagged: tl.constexpr, marked: tl.constexpr,
 ):  # fmt: skip
     """The length of a row; it goes to ``found[0]``, and what is wrong with the row to ``found[1]``.
 
-    1: steps between others do not count. 2: the length is impossible. 4: a tag is.
+    1: steps between others do not count. 2: the length is impossible. 4: a tag is. What is
+    `marked` is also told to the host, which waits for it.
     """
     at = tl.arange(0, 256)
     end = steps.to(tl.int64)
@@ -42,6 +43,8 @@ def look_at_row(
     status += tl.where((length < 1) | (length > steps), 2, 0)
     tl.store(found, length)
     tl.store(found + rows, status)
+    if marked:
+        tl.store(mark, status, cache_modifier=".wt")
     return length
 
 
@@ -53,6 +56,6 @@ def steps_kernel(
     """`look_at_row` of each row, where nothing else is to be done with it."""
     row = tl.program_id(0).to(tl.int64)
     look_at_row(
-        mask + row * m_row, m_step, lengths + row, tags + row * t_row, t_step, found + row, rows,
-        steps, labels, masked, tagged,
+        mask + row * m_row, m_step, lengths + row, tags + row * t_row, t_step, found + row, found,
+        rows, steps, labels, masked, tagged, False,
     )  # fmt: skip

@@ -63,9 +63,10 @@ def forward(
     args = (targets.contiguous(), input_lengths, target_lengths)
     with on_device(input):
         own = (("LOGITS", logits), ("KEEP", gradient), ("ALIGN", aligned(input)))
-        programs, plan = tiles(*input.shape, width, own)
+        programs, plan = tiles(*input.shape, width, (*own, ("P", 0), ("BLOCK", 0)))
         sizes = (*input.stride()[:2], frames, rows, width - 1, blank)
-        given = (input, *args, log_norm, scores, states, *sizes)
+        unused = (targets, targets)  # it does not look at them
+        given = (input, *args, *unused, log_norm, scores, states, *sizes)
         launch(kernels.score_frames, programs, given, plan)
         plan = lanes(width, (("KEEP", gradient), ("ENTROPY", entropy != 0.0)))
         given = (scores, *args, states, powers, heats)
@@ -97,12 +98,13 @@ def backward(
     targets = targets.contiguous()
     links = look(targets, input_lengths, target_lengths, frames, classes, blank)[1]
     with on_device(input):
-        flags = (("LOGITS", logits), ("WEIGHTED", weight is not None))
-        programs, plan = tiles(*input.shape, width, (*flags, ("ALIGN", aligned(input, out))))
+        flags = (("LOGITS", logits), ("WEIGHTED", weight is not None), ("SUMMED", False))
+        own = (*flags, ("MEAN", False), ("ALIGN", aligned(input, out)))
+        programs, plan = tiles(*input.shape, width, own)
         args = (
             input, targets, input_lengths, target_lengths, links, log_norm, alpha, loss,
             *((loss, 0) if weight is None else (weight, weight.stride(0))),
-            out, *input.stride()[:2], *out.stride()[:2], frames, rows, width - 1, blank,
+            out, loss, *input.stride()[:2], *out.stride()[:2], frames, rows, width - 1, blank,
         )  # fmt: skip
         launch(kernels.write_gradient, programs, args, plan)
     return gradient if out is gradient else gradient.copy_(out)

@@ -63,12 +63,46 @@ def _log_norm(row, live, like: tl.constexpr, V: tl.constexpr, R: tl.constexpr, C
     return highest.to(tl.float64) + tl.log2(total).to(tl.float64) * LN2
 
 
+@triton.jit
+def _look(
+    targets, input_lengths, target_lengths, wrong, links, b, T, S, V, blank,
+    P: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`look_at_targets` of row b."""
+    frames = tl.load(input_lengths + b)
+    labels = tl.load(target_lengths + b)
+    bad = ((frames < 0) | (frames > T) | (labels < 0) | (labels > S)).to(tl.int32)
+    s = length(target_lengths, b, S)
+    targets += b * S
+    links += b * 2 * (S + 1)
+    i = tl.arange(0, P)[:, None]
+    own = tl.load(targets + i, mask=i < s, other=-1)
+    amiss = (i < s) & ((own < 0) | (own >= V) | (own == blank))
+    bad = tl.maximum(bad, tl.max(tl.max(amiss.to(tl.int32), 1), 0))
+    tl.store(wrong + b, bad, cache_modifier=".wt")  # it may be memory of the host
+    following = tl.full([P], S, tl.int32)
+    earlier = tl.zeros([P], tl.int32)
+    count = tl.zeros([P], tl.int32)
+    for start in range(0, s, BLOCK):
+        j = start + tl.arange(0, BLOCK)[None, :]
+        same = (own == tl.load(targets + j, mask=j < s, other=-2)) & (j < s)
+        following = tl.minimum(following, tl.min(tl.where(same & (j > i), j, S), 1))
+        earlier += tl.sum((same & (j < i)).to(tl.int32), 1)
+        count += tl.sum(same.to(tl.int32), 1)
+    i = tl.arange(0, P)
+    tl.store(links + i, tl.where((earlier == 0) & (i < s), i, -1), mask=i < S)
+    tl.store(links + S + 1 + i, tl.where(following < S, following, -1), mask=i < S)
+    tl.store(links + S, tl.max(count, 0))
+
+
 @triton.jit(do_not_specialize=VARYING)
 def score_frames(
     x,  # (T, B, V)
     targets,  # (B, S)
     input_lengths,
     target_lengths,
+    wrong,
+    links,
     log_norm,  # (T, B) float64
     scores,  # (B, T, S + 1): log2 p of each label of the target, then of the blank
     states,  # (B, T + 2, 2, S + 1), of which the frames behind the length become 0
@@ -82,12 +116,20 @@ def score_frames(
     LOGITS: tl.constexpr,
     KEEP: tl.constexpr,
     ALIGN: tl.constexpr,
+    P: tl.constexpr,
+    BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     LABELS: tl.constexpr,
 ):
-    """log_norm, and from the same read of the frames the scores that the walks need."""
+    """log_norm, and from the same read of the frames the scores that the walks need.
+
+    With lanes to do so, P, also `look_at_targets`.
+    """
     b, t, live = _frames(input_lengths, T, B, ROWS)
+    if P:  # noqa: SIM102 (known when it is compiled, unlike the other)
+        if tl.program_id(0) < B:
+            _look(targets, input_lengths, target_lengths, wrong, links, b, T, S, V, blank, P, BLOCK)
     s = length(target_lengths, b, S)
     like: tl.constexpr = scores.dtype.element_ty
     row = _start(x, t, b, stride_t, stride_b, ALIGN)
@@ -136,29 +178,7 @@ def look_at_targets(
     the same label, or -1. ``links[b, 0, S]`` is the length of the longest chain.
     """
     b = tl.program_id(0).to(tl.int64)
-    frames = tl.load(input_lengths + b)
-    labels = tl.load(target_lengths + b)
-    bad = ((frames < 0) | (frames > T) | (labels < 0) | (labels > S)).to(tl.int32)
-    s = length(target_lengths, b, S)
-    targets += b * S
-    links += b * 2 * (S + 1)
-    i = tl.arange(0, P)[:, None]
-    own = tl.load(targets + i, mask=i < s, other=-1)
-    amiss = (i < s) & ((own < 0) | (own >= V) | (own == blank))
-    tl.store(wrong + b, tl.maximum(bad, tl.max(tl.max(amiss.to(tl.int32), 1), 0)))
-    following = tl.full([P], S, tl.int32)
-    earlier = tl.zeros([P], tl.int32)
-    count = tl.zeros([P], tl.int32)
-    for start in range(0, s, BLOCK):
-        j = start + tl.arange(0, BLOCK)[None, :]
-        same = (own == tl.load(targets + j, mask=j < s, other=-2)) & (j < s)
-        following = tl.minimum(following, tl.min(tl.where(same & (j > i), j, S), 1))
-        earlier += tl.sum((same & (j < i)).to(tl.int32), 1)
-        count += tl.sum(same.to(tl.int32), 1)
-    i = tl.arange(0, P)
-    tl.store(links + i, tl.where((earlier == 0) & (i < s), i, -1), mask=i < S)
-    tl.store(links + S + 1 + i, tl.where(following < S, following, -1), mask=i < S)
-    tl.store(links + S, tl.max(count, 0))
+    _look(targets, input_lengths, target_lengths, wrong, links, b, T, S, V, blank, P, BLOCK)
 
 
 @triton.jit
@@ -166,6 +186,25 @@ def _softmax(row, column, mask, high, low, LOGITS: tl.constexpr):
     """exp(x - log_norm) of chosen columns; 0 where the input is log-probabilities."""
     x = tl.load(row + column, mask=mask & LOGITS, other=0.0).to(high.dtype)
     return tl.exp2((x - high - low) * LOG2E) if LOGITS else x
+
+
+@triton.jit
+def _share(target_lengths, b, mask, B, S):
+    """What row b is of the mean over rows of the losses a label."""
+    labels = tl.load(target_lengths + b, mask=mask, other=1)
+    return 1.0 / (tl.maximum(tl.minimum(labels, S), 1) * B).to(tl.float64)
+
+
+@triton.jit
+def _sum_losses(loss, target_lengths, total, B, S, MEAN: tl.constexpr):
+    """Σ_b loss_b, or their mean a label, always in one order."""
+    row = tl.arange(0, 256)
+    part = tl.zeros([256], tl.float64)
+    for start in range(0, B, 256):
+        b = start + row
+        x = tl.load(loss + b, mask=b < B, other=0.0).to(tl.float64)
+        part += x * _share(target_lengths, b, b < B, B, S) if MEAN else x
+    tl.store(total, tl.sum(part, 0).to(total.dtype.element_ty))
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -181,6 +220,7 @@ def write_gradient(
     weight,  # (B)
     weight_b,
     gradient,  # (T, B, V)
+    total,  # (): what is differentiated, if it is of all rows
     stride_t,
     stride_b,
     gradient_t,
@@ -192,12 +232,17 @@ def write_gradient(
     V: tl.constexpr,
     LOGITS: tl.constexpr,
     WEIGHTED: tl.constexpr,
+    SUMMED: tl.constexpr,
+    MEAN: tl.constexpr,
     ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     LABELS: tl.constexpr,
 ):
-    """weight · (softmax - occupation): first the softmax, then the columns with an occupation."""
+    """weight · (softmax - occupation): first the softmax, then the columns with an occupation.
+
+    The weights of a MEAN are the shares of the rows in it. SUMMED writes the loss of all rows too.
+    """
     b, t, live = _frames(input_lengths, T, B, ROWS)
     s = length(target_lengths, b, S)
     live = live & (t < tl.where(tl.load(loss + b) == float("inf"), 0, T))
@@ -205,6 +250,11 @@ def write_gradient(
     w = tl.full([], 1.0, like)
     if WEIGHTED:
         w = tl.load(weight + b * weight_b).to(like)
+    if MEAN:
+        w = _share(target_lengths, b, True, B, S).to(like)
+    if SUMMED:  # noqa: SIM102
+        if tl.program_id(0) == 0:
+            _sum_losses(loss, target_lengths, total, B, S, MEAN)
     row = _start(x, t, b, stride_t, stride_b, ALIGN)
     out = _start(gradient, t, b, gradient_t, gradient_b, ALIGN)
     high = tl.zeros([ROWS, 1], like)
