@@ -157,9 +157,9 @@ def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
     """Relative error of the float32 loss, error of its gradient, and of that in float64."""
     few = x.few(min(4, x.logits.shape[1]))
     single = Batch(few.logits.detach().float().requires_grad_(), *few[1:])
-    loss, gradient = native(few)()
-    loss32, gradient32 = ours(ctc, single)()
-    loss64, gradient64 = ours(ctc, few)()
+    loss, gradient = (x.detach() for x in native(few)())
+    loss32, gradient32 = (x.detach() for x in ours(ctc, single)())
+    loss64, gradient64 = (x.detach() for x in ours(ctc, few)())
     wrong = (loss64 - loss).abs() / loss
     exact = float(max((gradient64 - gradient).abs().max(), wrong))
     rough = float((gradient32 - gradient).abs().max())

@@ -36,15 +36,3 @@ def test_known_ones_go_past_it(monkeypatch: Any) -> None:
     assert module._entry(compiled(0)) == ("launch", due)
     kernel = compiled(64)  # scratch memory is Triton's to find
     assert module._entry(kernel)[0] is kernel.run
-
-
-def test_very_many_keys_are_forgotten(monkeypatch: Any) -> None:
-    monkeypatch.setattr(module, "_MOST", 2)
-    steps: dict[Any, Any] = {}
-    assert [module.remembered(steps, key, lambda key=key: -key) for key in (1, 1, 2, 3)] == [
-        -1,
-        -1,
-        -2,
-        -3,
-    ]
-    assert steps == {3: -3}

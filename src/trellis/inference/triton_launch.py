@@ -6,7 +6,7 @@ longer than a small batch takes on the card; here the form is remembered by what
 
 # mypy: allow-untyped-calls
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 import triton
 from torch import Tensor
 
-__all__ = ["launch", "launch_again", "on_device", "power_of_two", "remembered"]
+__all__ = ["launch", "launch_again", "on_device", "power_of_two"]
 
 _MOST = 4096  # compiled forms are few, but sizes that differ are remembered one by one
 _VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
@@ -71,16 +71,6 @@ def _entry(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
     # past a function in Python that sees to scratch memory, of which this kernel has none
     options = (run.launch_cooperative_grid, run.launch_pdl, None, None)
     return run.launch, (compiled.function, *options, *hooks)
-
-
-def remembered(steps: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
-    """What was made for a key, made now if it is new; of very many keys all are forgotten."""
-    step = steps.get(key)
-    if step is None:
-        if len(steps) >= _MOST:
-            steps.clear()
-        step = steps[key] = make()
-    return step
 
 
 def power_of_two(size: int) -> int:

@@ -301,39 +301,31 @@ class _OnCard(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        *given, summed, wanted = inputs  # tensors, then marks
-        if not wanted:
-            found = kernels().forward(*given)
-            return found.value.sum() if summed else found.value, found.found
-        unit, columns, seen = layer_kernels().values_and_gradients(*given)
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        *given, summed = inputs
+        value: Tensor
         if summed:
-            *shared, value = layer_kernels().totals(columns)
-            ctx.save_for_backward(unit, *shared)
+            value, *kept = layer_kernels().total_and_gradients(*given)
         else:
-            value, columns = columns[-1].clone(), columns.clone()  # not all the memory between
-            ctx.save_for_backward(unit, columns)
-        ctx.types = [x.dtype for x in given[:4]]
+            unit, columns = layer_kernels().values_and_gradients(*given)
+            value, *kept = columns[-1].clone(), unit, columns.clone()  # not all the memory between
+        ctx.save_for_backward(*kept)
         ctx.summed = summed
-        ctx.mark_non_differentiable(seen)
-        ctx.set_materialize_grads(False)
-        return value, seen
+        types = [x.dtype for x in given[:4]]
+        ctx.types = None if all(dtype is value.dtype for dtype in types) else types
+        return value
 
     @staticmethod
-    def backward(ctx: Any, weight: Tensor | None, _: Any) -> tuple[Any, ...]:
-        if weight is None:
-            return (None,) * 10
+    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
             _refuse(ctx)
         if ctx.summed:
             found: Any = torch._foreach_mul(ctx.saved_tensors, weight)
         else:
             found = layer_kernels().weigh(*ctx.saved_tensors, weight)
-        wide = weight.dtype
-        each = (
-            x if dtype is wide else x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)
-        )
-        return (*each, None, None, None, None, None, None)
+        if ctx.types is not None:
+            found = [x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)]
+        return (*found, None, None, None, None, None, None)
 
 
 def on_card(
@@ -346,20 +338,20 @@ def on_card(
     mask: Tensor | None,
     summed: bool,
     marks: Marks | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Log p of tags that nobody has looked at yet, and what is to be known of the rows (2, B).
+    kinds: Any = None,
+) -> Tensor:
+    """Log p of tags that nobody has looked at yet: of all rows, or their sum.
 
-    The values of all rows, or their sum; then lengths, and what is wrong with each row. The marks
-    say the latter too, and sooner.
+    The marks say what is wrong with each row. `kinds` are those of the tensors, if they are known.
     """
-    scores = (emissions, transitions, start, end)
-    wanted = torch.is_grad_enabled() and (
-        emissions.requires_grad or any(x.requires_grad for x in scores)
-    )
-    found: tuple[Tensor, Tensor] = _OnCard.apply(  # type: ignore[no-untyped-call]
-        *scores, lengths, tags, mask, marks, summed, wanted
-    )
-    return found
+    given = (emissions, transitions, start, end, lengths, tags, mask, marks)
+    if torch.is_grad_enabled() and (
+        emissions.requires_grad or any(x.requires_grad for x in given[1:4])
+    ):
+        found: Tensor = _OnCard.apply(*given, kinds, summed)  # type: ignore[no-untyped-call]
+        return found
+    value: Tensor = kernels().forward(*given).value
+    return value.sum() if summed else value
 
 
 def marginals(

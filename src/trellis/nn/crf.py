@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from trellis.data import tags as schemes
 from trellis.errors import InputError
 from trellis.inference import chain
+from trellis.inference.kinds import Seen, kinds_of
 from trellis.inference.marks import Marks
 from trellis.native import as_integer
 from trellis.nn import reference
@@ -27,6 +28,7 @@ from trellis.nn.steps import (
 __all__ = ["CRF"]
 
 _REDUCTIONS = ("none", "sum", "mean", "token_mean")
+_fitting = Seen()  # kinds of batches and scores that go together
 
 
 class CRF(nn.Module):
@@ -270,22 +272,44 @@ class CRF(nn.Module):
         reduction: str,
     ) -> Tensor:
         """Log p(tags | emissions), reduced."""
-        e = self._checked(emissions)
-        own = check_tags(self._rows_first(tags), e)
-        looks, steps = self._looks(), None
-        eager = e.is_cuda and transitions is None and not torch.compiler.is_compiling()
-        if eager and (looks or mask is None):
-            # as if the steps that count came first: then it is looked up whether they do
-            grid = self._mask(mask)
-            counts, summed = lengths_of(e, grid, lengths), reduction != "none"
-            marks = Marks.of(len(e), e.device) if looks else None
-            value, found = on_card(e, *self._scores(), counts, own, grid, summed, marks)
-            if marks is None or not any(marks.wait()):
-                return _reduced(value, reduction, found[0] if reduction == "token_mean" else own)
-            steps = seen_steps(found, grid, own, e.shape[1], self.num_tags)
+        check_tensor(emissions, "emissions")
+        steps = None
+        eager = emissions.is_cuda and transitions is None and not torch.compiler.is_compiling()
+        if eager and (self.validate or mask is None):
+            found = self._on_card(emissions, mask, lengths, tags, reduction)
+            if isinstance(found, Tensor):
+                return found
+            steps = found
+        own = check_tags(self._rows_first(tags), self._checked(emissions))
         e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own, steps)
         value = log_partition(e, *scores, steps.lengths, steps.front(own))
         return _reduced(value, reduction, steps.lengths)
+
+    def _on_card(
+        self, emissions: Tensor, mask: Tensor | None, lengths: Any, tags: Tensor, reduction: str
+    ) -> Tensor | Steps:
+        """The same as if the steps that count came first; if they do not, which ones count."""
+        scores = self._scores()
+        kinds: Any = (self.batch_first, kinds_of(emissions, *scores, lengths, tags, mask))
+        if kinds in _fitting:
+            e, own, counts = self._rows_first(emissions), self._rows_first(tags), lengths
+            grid = None if mask is None else self._rows_first(mask)
+        else:
+            e, grid = self._checked(emissions), self._mask(mask)
+            own, counts = check_tags(self._rows_first(tags), e), lengths_of(e, grid, lengths)
+            if own.dtype is tags.dtype and counts is lengths:
+                _fitting.add(kinds)
+            else:  # not as they were given
+                kinds = None
+        marks = Marks.of(len(e), e.device) if self.validate else None
+        value = on_card(e, *scores, counts, own, grid, reduction != "none", marks, kinds)
+        found = [] if marks is None else marks.wait()
+        if not any(found) and reduction != "token_mean":
+            return _reduced(value, reduction, own)
+        steps = counts if grid is None else (grid != 0).sum(1)
+        if not any(found):
+            return _reduced(value, reduction, steps)
+        return seen_steps(steps, found, grid, own, e.shape[1], self.num_tags)
 
     def _mask(self, mask: Tensor | None) -> Tensor | None:
         if mask is None:

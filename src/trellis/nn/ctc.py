@@ -14,12 +14,13 @@ the same bits on every device. On a GPU a path less likely than e^-90,000,000 co
 
 from collections.abc import Sequence
 from math import log
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from trellis.errors import InputError
+from trellis.inference.kinds import Seen, kinds_of
 from trellis.inference.marks import Marks
 from trellis.native import as_integer
 from trellis.nn.ctc_ops import (
@@ -39,6 +40,7 @@ __all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
 Lengths: TypeAlias = Tensor | Sequence[int] | int
 
 _FAR = -1e30  # the log-probability of what cannot be, in the plain recursion
+_fitting = Seen()  # kinds of tensors that go together
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -107,7 +109,9 @@ def ctc_loss(
         now = "none" if adjusted else reduction
         looks = validate and not torch.cuda.is_current_stream_capturing()  # a graph never waits
         marks = Marks.of(x.frames.shape[1], x.frames.device) if looks else None
-        loss = value_at_once(x.frames, *x.rows, blank, from_logits, entropy, now, marks)
+        loss = value_at_once(
+            x.frames, *x.rows, blank, from_logits, entropy, now, marks, x.kinds
+        )  # fmt: skip
         if marks is not None:
             _raise_if(marks.wait(), x, blank)
     else:
@@ -223,6 +227,7 @@ class _Batch(NamedTuple):
     input_lengths: Tensor
     target_lengths: Tensor
     single: bool
+    kinds: Any  # what these tensors are like, if they are what was given
 
     @property
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -237,9 +242,13 @@ def _prepare(
     blank: int,
 ) -> _Batch:
     """Shapes, types and devices are checked here; values where they lie."""
+    as_integer(blank, "blank")
+    given = (log_probs, targets, input_lengths, target_lengths)
+    kinds = None if torch.compiler.is_compiling() else (type(blank), blank, kinds_of(*given))
+    if kinds is not None and kinds in _fitting:
+        return _Batch(*given, False, kinds)  # type: ignore[arg-type]
     check_tensor(log_probs, "log_probs")
     check_tensor(targets, "targets")
-    as_integer(blank, "blank")
     if log_probs.dtype not in _FLOATS:
         raise InputError(f"log_probs have type {log_probs.dtype}: must be floating-point numbers")
     if log_probs.dim() not in (2, 3):
@@ -261,7 +270,11 @@ def _prepare(
     sizes = _lengths(target_lengths, "target_lengths", rows)
     padded, sizes = _padded(targets, sizes, rows, frames.shape[0])
     padded, ends, sizes = (_whole(x, frames.device) for x in (padded, ends, sizes))
-    return _Batch(frames, padded, ends, sizes, single)
+    found = (frames, padded, ends, sizes)
+    if kinds is None or any(x is not own for x, own in zip(found, given, strict=True)):
+        return _Batch(*found, single, None)
+    _fitting.add(kinds)  # as they were given
+    return _Batch(*found, single, kinds)
 
 
 def _whole(x: Tensor, device: torch.device) -> Tensor:

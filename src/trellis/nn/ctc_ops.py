@@ -204,7 +204,7 @@ class _AtOnce(torch.autograd.Function):
             _refuse(ctx)
         (unit,) = ctx.saved_tensors
         found = unit * (weight.unsqueeze(1) if weight.dim() else weight)
-        return found, None, None, None, None, None, None, None, None
+        return found, *(None,) * 9
 
 
 @cache
@@ -237,15 +237,17 @@ def value_at_once(
     logits: bool,
     entropy: float,
     reduction: str,
-    marks: Marks | None,
+    marks: Marks | None = None,
+    kinds: Any = None,
 ) -> Tensor:
     """What the reduction makes of the losses; rows that have a mistake are marked.
 
-    The gradient of such a row is of no use, and neither is its loss.
+    The gradient of such a row is of no use, and neither is its loss. `kinds` are those of the
+    tensors, if they are known.
     """
     rows = (targets, input_lengths, target_lengths)
     found: Tensor = _AtOnce.apply(  # type: ignore[no-untyped-call]
-        input, *rows, blank, logits, entropy, reduction, marks
+        input, *rows, blank, logits, entropy, reduction, marks, kinds
     )
     return found
 

@@ -91,8 +91,8 @@ def steps_of(
     found = lengths_of(emissions, mask, lengths)
     if validate and emissions.is_cuda and not (mask is None and lengths is None and tags is None):
         engine = import_module("trellis.inference.chain.triton")
-        marks = engine.look(emissions, mask, found, tags)
-        return seen_steps(marks, mask, tags, width, labels)
+        own, marks = engine.look(emissions, mask, found, tags)
+        return seen_steps(own, marks.tolist(), mask, tags, width, labels)
     if validate and not emissions.is_cuda:
         seen = _look(mask, found, tags, emissions)
         if seen is not None:
@@ -141,15 +141,20 @@ def _known(lengths: Tensor | None) -> Tensor:
 
 
 def seen_steps(
-    found: Tensor, mask: Tensor | None, tags: Tensor | None, width: int, labels: int
+    lengths: Tensor,
+    marks: list[int],
+    mask: Tensor | None,
+    tags: Tensor | None,
+    width: int,
+    labels: int,
 ) -> Steps:
-    """From lengths and marks (2, B) that a kernel has made of a mask and tags; waits for it."""
-    own, most = found[0], max(found.tolist()[1])
+    """From lengths, and what a kernel has found wrong with each row."""
+    most = max(marks)
     if most > 1:
-        _check_lengths(own, width)
-        t = torch.arange(width, device=own.device)
-        _check_tags(_known(tags), t < own[:, None] if mask is None else mask, labels)
-    return Steps(own, _order(mask) if mask is not None and most else None)
+        _check_lengths(lengths, width)
+        t = torch.arange(width, device=lengths.device)
+        _check_tags(_known(tags), t < lengths[:, None] if mask is None else mask, labels)
+    return Steps(lengths, _order(mask) if mask is not None and most else None)
 
 
 def _order(mask: Tensor) -> Tensor:

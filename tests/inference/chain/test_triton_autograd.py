@@ -17,6 +17,7 @@ from triton_problems import (
 )
 
 from trellis.inference.chain import triton as engine
+from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain import triton_layer as layer
 from trellis.inference.marks import Marks
 from trellis.nn import chain_ops
@@ -31,7 +32,7 @@ pytestmark = NEEDED
 def test_gradients_whose_weights_come_later(labels: int, scale: float, dtype: Any) -> None:
     p = problem([6, 1, 4], labels, dtype, seed=labels, scale=scale, forbidden=0.1)
     value, alpha, _ = engine.forward(*p.scores, p.tags)
-    unit, columns, _ = layer.values_and_gradients(*p.scores, p.tags, None)
+    unit, columns = layer.values_and_gradients(*p.scores, p.tags, None)
     assert torch.equal(columns[-1], value)
     found = layer.weigh(unit, columns, p.weight)
     due = engine.backward(*p.scores, p.tags, alpha, p.weight)
@@ -49,9 +50,8 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
     mask = steps < p.lengths[:, None] if masked else None
     lengths = None if masked else p.lengths
     marks = Marks.of(3, p.emissions.device)
-    value, found = chain_ops.on_card(*leaves, lengths, p.tags, mask, False, marks)
+    value = chain_ops.on_card(*leaves, lengths, p.tags, mask, False, marks)
     assert marks.wait() == [0, 0, 0]
-    assert found.tolist() == [p.lengths.tolist(), [0, 0, 0]]
     weight = p.weight.to(value.dtype)
     gradients = torch.autograd.grad(value, leaves, weight, retain_graph=True)
     again = torch.autograd.grad(value, leaves, weight)
@@ -61,14 +61,14 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
         assert got.dtype == leaf.dtype
         assert torch.equal(got, same)
         torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
-    once = chain_ops.on_card(*leaves, lengths, p.tags, mask, False)[0]
+    once = chain_ops.on_card(*leaves, lengths, p.tags, mask, False)
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(once, leaves, weight, create_graph=True)
     with torch.no_grad():
         marks = Marks.of(3, p.emissions.device)
         chain_ops.on_card(*leaves, lengths, p.tags, mask, False, marks)
         assert marks.wait() == [0, 0, 0]
-        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask, False)[0].requires_grad
+        assert not chain_ops.on_card(*leaves, lengths, p.tags, mask, False).requires_grad
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
@@ -76,15 +76,15 @@ def test_sums_of_rows(dtype: Any) -> None:
     p = problem([6, 1, 4], 5, dtype)
     leaves = [x.clone().requires_grad_() for x in p[:4]]
     rest = (p.lengths, p.tags, None)
-    rows = chain_ops.on_card(*leaves, *rest, False)[0]
-    total = chain_ops.on_card(*leaves, *rest, True)[0]
+    rows = chain_ops.on_card(*leaves, *rest, False)
+    total = chain_ops.on_card(*leaves, *rest, True)
     torch.testing.assert_close(total, rows.sum())
     tolerance = TOLERANCE.get(dtype, 2e-2)
     due = torch.autograd.grad(3.0 * rows.sum(), leaves)
     for leaf, got, right in zip(leaves, torch.autograd.grad(3.0 * total, leaves), due, strict=True):
         assert got.dtype == leaf.dtype
         torch.testing.assert_close(got, right, rtol=tolerance, atol=tolerance)
-    again = chain_ops.on_card(*leaves, *rest, True)[0]
+    again = chain_ops.on_card(*leaves, *rest, True)
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(again, leaves, create_graph=True)
 
@@ -106,21 +106,35 @@ def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyP
         ones = torch.ones_like(value)
         due = engine.backward(*p.scores, p.tags, alpha, ones)
         torch.testing.assert_close(found[1][-1], value)
-        for got, right in zip(layer.weigh(*found[:2], ones), due, strict=True):
-            tolerance = TOLERANCE.get(dtype, 2e-2)
+        tolerance = TOLERANCE.get(dtype, 2e-2)
+        for got, right in zip(layer.weigh(*found, ones), due, strict=True):
             torch.testing.assert_close(got.to(right.dtype), right, rtol=tolerance, atol=tolerance)
-    assert len(made) == 2  # later batches of the shape are launched again
+        total, *gradients = layer.total_and_gradients(*p[:4], *rest)
+        torch.testing.assert_close(total, value.sum())
+        for got, right in zip(gradients, due, strict=True):
+            torch.testing.assert_close(got.to(right.dtype), right, rtol=tolerance, atol=tolerance)
+    assert len(made) == 5  # later batches of the kind are launched again
     other = torch.stack([p.emissions] * 2, dim=2)[:, :, 0]  # other strides need another form
     wrong = p.tags.clone()
     wrong[2, 1] = 5
     marks = Marks.of(3, p.emissions.device)
-    again = layer.values_and_gradients(*p[:4], rest[0], wrong, mask, marks)
-    assert marks.wait() == [0, 0, 4] == again[2][1].tolist()
+    layer.values_and_gradients(*p[:4], rest[0], wrong, mask, marks)
+    assert marks.wait() == [0, 0, 4]
     again = layer.values_and_gradients(other, *p[1:4], *rest)
     torch.testing.assert_close(again[0], found[0])
     start = p.start.to(torch.float16 if dtype != torch.float16 else torch.float32)  # and types
     layer.values_and_gradients(p.emissions, p.transitions, start, p.end, *rest)
-    assert len(made) == 6
+    assert len(made) == 9
+
+
+@pytest.mark.parametrize("rows", [1, 31, 70])
+def test_sums_of_many_rows(rows: int) -> None:
+    torch.manual_seed(rows)
+    sums = torch.randn(rows, 81, device=DEVICE)
+    total, value = torch.zeros(81, device=DEVICE), torch.zeros((), device=DEVICE)
+    kernels.sum_kernel[(2,)](sums, total, value, rows, 81, block=64)
+    torch.testing.assert_close(total, sums.double().sum(0).float())
+    assert value == total[-1]
 
 
 def test_a_value_may_be_changed_in_place() -> None:
@@ -129,7 +143,7 @@ def test_a_value_may_be_changed_in_place() -> None:
     found = []
     for summed in (True, False):
         for changed in (False, True):
-            value = chain_ops.on_card(*leaves, p.lengths, p.tags, None, summed)[0]
+            value = chain_ops.on_card(*leaves, p.lengths, p.tags, None, summed)
             if changed:
                 value.detach().neg_()
                 value *= 1.0

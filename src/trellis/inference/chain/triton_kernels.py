@@ -24,14 +24,14 @@ from trellis.inference.chain.triton_parts import (
 from trellis.inference.chain.triton_scaled import backward_scaled, best_held, forward_scaled
 from trellis.inference.chain.triton_steps import look_at_row
 
-__all__ = ["backward_kernel", "forward_kernel", "trace_kernel", "viterbi_kernel"]
+__all__ = ["backward_kernel", "forward_kernel", "sum_kernel", "trace_kernel", "viterbi_kernel"]
 
 # Sizes do not compile a kernel again, and registers are laid out alike for all alignments.
-_SIZES = ["rows", "steps", "labels"]
+_SIZES = ["rows", "steps", "labels", "width"]
 _OTHERS = [
     *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "marks"),
     *("value", "alpha", "flipped", "weights", "d_emissions", "d_transitions", "sums", "scratch"),
-    *("best", "path"),
+    *("best", "path", "total"),
     *("m_row", "m_step", "t_row", "t_step"),
     *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to", "w_row"),
 ]
@@ -139,6 +139,22 @@ def backward_kernel(
     if not shared:
         area = labels.to(tl.int64) * labels
         fill(d_transitions, (behind - 1) * area, (steps - 1) * area, 0.0)
+
+
+@_kernel
+def sum_kernel(sums, total, value, rows, width, block: tl.constexpr):
+    """The sums of all rows, always in one order; the last number of them also goes to `value`."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    own = tl.arange(0, 32)
+    part = tl.zeros([block], tl.float64)
+    for base in range(0, rows, 32):
+        row = base + own
+        there = (row < rows)[:, None] & (at < width)[None, :]
+        x = tl.load(sums + row.to(tl.int64)[:, None] * width + at[None, :], there, 0.0)
+        part += tl.sum(x.to(tl.float64), 0)
+    part = part.to(total.dtype.element_ty)
+    tl.store(total + at, part, at < width)
+    tl.store(value + tl.zeros_like(at), part, at == width - 1)
 
 
 @_kernel

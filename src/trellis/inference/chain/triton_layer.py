@@ -1,10 +1,9 @@
 """The values of a batch with their gradients: what a layer needs, in as few calls as possible.
 
 A small batch takes the card less time than Python takes to launch it. So both walks follow each
-other at once, share one piece of memory, and are prepared when the first batch of a shape comes.
+other at once, share one piece of memory, and are prepared when the first batch of a kind comes.
 """
 
-from math import isqrt
 from typing import Any
 
 import torch
@@ -12,12 +11,15 @@ from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton import BYTES, accurate, plan
+from trellis.inference.kinds import kinds_of, remembered
 from trellis.inference.marks import Marks
-from trellis.inference.triton_launch import launch, launch_again, on_device, remembered
+from trellis.inference.triton_launch import launch, launch_again, on_device
 
-__all__ = ["totals", "values_and_gradients", "weigh"]
+__all__ = ["total_and_gradients", "values_and_gradients", "weigh"]
 
 _ALIGNED = 16  # numbers: each part of the memory begins at a multiple of so many
+_COLUMNS = 64  # that a program sums over all rows
+_SUM = {"block": _COLUMNS, "num_warps": 4}
 _prepared: dict[Any, "_Step"] = {}
 
 
@@ -30,55 +32,45 @@ def values_and_gradients(
     tags: Tensor,
     mask: Tensor | None,
     marks: Marks | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Log p of the tags of each row, its gradient, and what was found on the way.
+    kinds: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Log p of the tags of each row, and its gradient.
 
     As in `triton.forward`, with transitions that all positions share. The gradient of each value
-    with respect to the emissions, in the type that is computed in; a column a row of the batch with
-    that with respect to all shared scores, and the value itself; and lengths and mistakes (2, B).
-    Where a row has one, it is of no use, and nothing outside of it is touched. Mistakes go to the
-    marks as well.
+    with respect to the emissions, in the type that is computed in; and a column a row of the batch
+    with that with respect to all shared scores, and the value itself. Mistakes go to the marks;
+    where a row has one, it is of no use, and nothing outside of it is touched. The kinds of the
+    tensors, or of those that they were made of, may be known already.
 
     >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
     >>> given = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, torch.tensor([2]), tags, None)
-    >>> unit, columns, found = values_and_gradients(*given)
+    >>> unit, columns = values_and_gradients(*given)
     >>> unit  # 1 for the tag, less what is expected
     tensor([[[ 0.5000, -0.5000],
              [-0.5000,  0.5000]]])
-    >>> totals(columns)[3].exp()  # four paths
-    tensor(0.2500)
+    >>> columns[-1].exp()  # four paths
+    tensor([0.2500])
     """
-    grid = None if mask is None else (mask.dtype, mask.stride())
-    key = (
-        emissions.shape,
-        emissions.stride(),
-        emissions.dtype,
-        transitions.dtype,
-        start.dtype,
-        end.dtype,
-        tags.stride(),
-        grid,
-        marks is None,
-        emissions.device,
-    )
-    step: _Step = remembered(_prepared, key, lambda: _Step(emissions, tags, mask, marks))
-    given = (transitions.contiguous(), start.contiguous(), end.contiguous())
-    with on_device(emissions):
-        return step(emissions, *given, lengths, tags, mask, marks)
+    given = (emissions, transitions, start, end, lengths, tags, mask)
+    unit, columns = _run(given, marks, kinds, False)
+    return unit, columns
 
 
-def totals(columns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums over the rows of a batch, of the columns that `values_and_gradients` has made.
-
-    Of their gradients with respect to transitions, start and end, and of their values. Views by
-    their strides: each operator less is a tenth of the time that a small batch takes.
-    """
-    labels = isqrt(len(columns)) - 1  # there are labels² + 2 labels + 1 numbers of a row
-    total = columns.sum(1)
-    d_transitions = total.as_strided((labels, labels), (1, labels), 2 * labels)
-    d_start = total.as_strided((labels,), (1,), 0)
-    # a tensor of its own to autograd: the value may be changed in place, what is kept may not
-    return d_transitions, d_start, total.as_strided((labels,), (1,), labels), total[-1].data
+def total_and_gradients(
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor | None,
+    tags: Tensor,
+    mask: Tensor | None,
+    marks: Marks | None = None,
+    kinds: Any = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The sum of all values, and its gradients: of emissions, transitions, start and end."""
+    given = (emissions, transitions, start, end, lengths, tags, mask)
+    unit, total, value = _run(given, marks, kinds, True)
+    return value, unit, *_parts(total, emissions.shape[2])
 
 
 def weigh(unit: Tensor, columns: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -87,77 +79,113 @@ def weigh(unit: Tensor, columns: Tensor, weight: Tensor) -> tuple[Tensor, Tensor
     A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
     there a launch of our own takes five times as long.
     """
-    return unit * weight.view(-1, 1, 1), *totals(columns * weight)[:3]
+    total = (columns * weight).sum(1)
+    return unit * weight.view(-1, 1, 1), *_parts(total, unit.shape[2])
+
+
+def _parts(total: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of transitions, start and end: views by their strides, which take the least time."""
+    return (
+        total.as_strided((labels, labels), (1, labels), 2 * labels),
+        total.as_strided((labels,), (1,), 0),
+        total.as_strided((labels,), (1,), labels),
+    )
+
+
+def _run(
+    given: tuple[Any, ...], marks: Marks | None, kinds: Any, summed: bool
+) -> tuple[Tensor, ...]:
+    """Gradient of the emissions and columns of all rows, or their total and the value in it."""
+    key = (kinds or kinds_of(*given), marks is None, summed)
+    step: _Step = remembered(_prepared, key, lambda: _Step(given, marks is not None, summed))
+    with on_device(given[0]):
+        return step(given, marks)
 
 
 class _Step:
-    """Both walks over batches of one shape."""
+    """Both walks over batches of one kind, and the sum over the rows if it is wanted."""
 
-    def __init__(
-        self, emissions: Tensor, tags: Tensor, mask: Tensor | None, marks: Marks | None
-    ) -> None:
+    def __init__(self, given: tuple[Any, ...], marked: bool, summed: bool) -> None:
+        emissions, transitions, start, end, lengths, tags, mask = given
         self.shape, self.number = emissions.shape, accurate(emissions)
         rows, steps, labels = self.shape
-        self.e_strides, self.t_strides = emissions.stride(), tags.stride()
-        self.m_strides = (0, 0) if mask is None else mask.stride()
-        self.width = (labels + 1) ** 2
-        sizes = (rows * steps * labels, rows * self.width, rows * 3 * labels, labels**2, rows)
+        flat = (transitions, start, end, *([] if lengths is None else [lengths]))
+        self.dense = all(x.is_contiguous() for x in flat)
+        self.width, self.summed = (labels + 1) ** 2, summed
+        size = self.number.itemsize
         self.begins = [0]
-        for size in sizes:
-            self.begins.append(self.begins[-1] + -(-size // _ALIGNED) * _ALIGNED)
+        for count in (
+            rows * steps * labels,  # α
+            rows * self.width,  # columns
+            rows * 3 * labels,  # scratch
+            labels**2,  # transitions, the later label first
+            rows,  # values
+            -(-2 * rows * 8 // size),  # lengths, and what is wrong with the rows, as integers
+        ):
+            self.begins.append(self.begins[-1] + -(-count // _ALIGNED) * _ALIGNED)
+        m_strides = (0, 0) if mask is None else mask.stride()
+        self.grids = (m_strides, tags.stride())
+        self.e_strides = emissions.stride()
         common = (self.number, labels, True)
-        there = (("masked", mask is not None), ("tagged", True), ("marked", marks is not None))
-        self.forward_plan = plan(*common, "forward", BYTES, (*there, ("flip", True)))
+        there = (("masked", mask is not None), ("tagged", True), ("marked", marked))
+        forward = plan(*common, "forward", BYTES, (*there, ("flip", True)))
         flags = (("shared", True), ("tagged", True), ("weighted", False))
-        self.backward_plan = plan(*common, "backward", BYTES, flags)
-        self.forms: Any = None
+        plans = (forward, plan(*common, "backward", BYTES, flags), _SUM)
+        self.plans = plans if summed else plans[:2]
+        self.forms: list[Any] = []
 
-    def __call__(
-        self,
-        e: Tensor,
-        a: Tensor,
-        start: Tensor,
-        end: Tensor,
-        lengths: Tensor | None,
-        tags: Tensor,
-        mask: Tensor | None,
-        marks: Marks | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `values_and_gradients`."""
-        rows, begins = self.shape[0], self.begins
+    def __call__(self, given: tuple[Any, ...], marks: Marks | None) -> tuple[Tensor, ...]:
+        """As `_run`."""
+        e, a, start, end, lengths, tags, mask = given
+        begins = self.begins
         unit = e.new_empty(self.shape, dtype=self.number)
         work = e.new_empty(begins[-1], dtype=self.number)
-        found = e.new_empty((2, rows), dtype=torch.int64)
-        # what there is not is not read, but must be of the right kind
-        own = found if lengths is None else lengths.contiguous()
-        told = found if marks is None else marks.memory
-        given = (e, a, start, end, own, found if mask is None else mask, tags, found, told, unit)
-        if self.forms is None:
-            parts = [work[begin:] for begin in begins[:-1]]
-            there, back = self._arguments(*given, *parts)
-            first = launch(kernels.forward_kernel, rows, there, self.forward_plan)
-            second = launch(kernels.backward_kernel, rows, back, self.backward_plan)
-            self.forms = first and (first, second)  # none in the interpreter
-        else:
+        if not self.dense:
+            a, start, end = a.contiguous(), start.contiguous(), end.contiguous()
+            lengths = None if lengths is None else lengths.contiguous()
+            given = (e, a, start, end, lengths, tags, mask)
+        made: tuple[Any, ...] = (unit,)
+        if self.summed:
+            made = (unit, work.new_empty(self.width), work.new_empty(()))
+        if self.forms:
             at, size = work.data_ptr(), self.number.itemsize
-            there, back = self._arguments(
-                *[x.data_ptr() for x in given], *[at + size * begin for begin in begins[:-1]]
-            )
-            launch_again(self.forms, ((rows, there), (rows, back)))
-        columns = work.as_strided((self.width, rows), (1, self.width), begins[1])
-        return unit, columns, found
+            parts: list[Any] = [at + size * begin for begin in begins[:-1]]
+            found: Any = parts[-1]  # in the place of what there is not, which is not read
+            places = [found if x is None else x.data_ptr() for x in given]
+            places.append(found if marks is None else marks.address)
+            calls = self._arguments(*places, *parts, *[x.data_ptr() for x in made])
+            launch_again(self.forms, calls)
+        else:
+            parts = [work[begin:] for begin in begins[:-1]]
+            parts[-1] = found = parts[-1].view(torch.int64)
+            told = found if marks is None else marks.memory
+            there = [found if x is None else x for x in given]
+            calls = self._arguments(*there, told, *parts, *made)
+            steps = zip(_KERNELS, calls, self.plans, strict=False)
+            forms = [launch(kernel, *call, plan) for kernel, call, plan in steps]
+            self.forms = forms if all(forms) else []  # none in the interpreter
+        if self.summed:
+            return made
+        return unit, work.as_strided((self.width, self.shape[0]), (1, self.width), begins[1])
 
-    def _arguments(self, *given: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Of the two kernels, of tensors or of where they lie."""
-        e, a, start, end, lengths, mask, tags, found, marks, unit, *parts = given
-        alpha, columns, scratch, flipped, value = parts
+    def _arguments(self, *given: Any) -> list[tuple[int, tuple[Any, ...]]]:
+        """Programs and arguments of all kernels, of tensors or of where they lie."""
+        e, a, start, end, lengths, tags, mask, marks, *parts = given
+        alpha, columns, scratch, flipped, value, found, unit, *sums = parts
         rows, steps, labels = self.shape
+        m_strides, t_strides = self.grids
         there = (
-            e, *self.e_strides, a, 0, 0, labels, 1, start, end, lengths, mask, *self.m_strides,
-            tags, *self.t_strides, found, marks, value, alpha, flipped, rows, steps, labels,
+            e, *self.e_strides, a, 0, 0, labels, 1, start, end, lengths, mask, *m_strides,
+            tags, *t_strides, found, marks, value, alpha, flipped, rows, steps, labels,
         )  # fmt: skip
         back = (
-            e, *self.e_strides, flipped, 0, 0, 1, labels, end, found, tags, *self.t_strides, alpha,
+            e, *self.e_strides, flipped, 0, 0, 1, labels, end, found, tags, *t_strides, alpha,
             value, 1, unit, value, columns, scratch, steps, labels,
         )  # fmt: skip
-        return there, back
+        if not self.summed:
+            return [(rows, there), (rows, back)]
+        programs = -(-self.width // _COLUMNS)
+        return [(rows, there), (rows, back), (programs, (columns, *sums, rows, self.width))]
+
+
+_KERNELS = (kernels.forward_kernel, kernels.backward_kernel, kernels.sum_kernel)

@@ -1,7 +1,7 @@
-"""The loss of a batch with its gradient: all launches of a loss layer, prepared for a shape.
+"""The loss of a batch with its gradient: all launches of a loss layer, prepared for a kind.
 
 A small batch takes the card less time than Python takes for four launches and as many tensors. So
-they are prepared when the first batch of a shape comes, and share one piece of memory.
+they are prepared when the first batch of a kind comes, and share one piece of memory.
 """
 
 from typing import Any
@@ -12,8 +12,9 @@ from torch import Tensor
 from trellis.inference.ctc import triton_kernels as kernels
 from trellis.inference.ctc.triton import aligned, lanes, pairs, tiles
 from trellis.inference.ctc.triton_walks import walk_in, walk_out
+from trellis.inference.kinds import kinds_of, remembered
 from trellis.inference.marks import Marks
-from trellis.inference.triton_launch import launch, launch_again, on_device, remembered
+from trellis.inference.triton_launch import launch, launch_again, on_device
 
 __all__ = ["loss_and_gradient"]
 
@@ -30,37 +31,29 @@ def loss_and_gradient(
     entropy: float,
     reduction: str,
     marks: Marks | None = None,
+    kinds: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The loss of each row ("none"), their "sum" or their "mean" a label, and d loss / d input.
 
     Of losses of their own the gradient of each. As `triton.forward` and `backward` have them; rows
     that have a mistake get a mark of 1. The classes of the input lie beside each other, and all
-    else is contiguous.
+    else is contiguous. The kinds of the tensors may be known already.
 
     >>> rows = (torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))
     >>> loss, gradient = loss_and_gradient(torch.zeros(2, 1, 2), *rows, 0, True, 0.0, "sum")
     >>> loss.neg().exp()  # three of four paths
     tensor(0.7500)
     """
-    key = (
-        input.shape,
-        input.stride(),
-        input.dtype,
-        targets.shape,
-        blank,
-        logits,
-        entropy != 0.0,
-        reduction,
-        input.device,
-    )
-    own = (input, targets, blank, logits, entropy != 0.0, reduction)
-    step: _Step = remembered(_prepared, key, lambda: _Step(*own))
+    rows = (targets, input_lengths, target_lengths)
+    own = (blank, logits, entropy != 0.0, reduction)
+    key = (kinds or kinds_of(input, *rows), *own)
+    step: _Step = remembered(_prepared, key, lambda: _Step(input, targets, *own))
     with on_device(input):
-        return step(input, targets, input_lengths, target_lengths, entropy, marks)
+        return step(input, *rows, entropy, marks)
 
 
 class _Step:
-    """All launches for batches of one shape."""
+    """All launches for batches of one kind."""
 
     def __init__(
         self,

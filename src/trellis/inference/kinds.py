@@ -1,0 +1,51 @@
+"""What a call is remembered by: all that is known of its tensors but their numbers.
+
+Checks and preparations in Python take longer than a small batch takes on a card. They depend on
+shapes and types alone, so that what they have found holds for the next batch of the kind.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Seen", "kinds_of", "remembered"]
+
+_MOST = 4096  # kinds are few where batches are padded to the same size; else they are forgotten
+
+
+def kinds_of(*given: Any) -> Any:
+    """Type, shape, strides, numbers and device of each tensor; None if one is something else.
+
+    What is not there is told apart by being None.
+
+    >>> kinds_of([1, 2]) is None
+    True
+    """
+    try:
+        return tuple(
+            [
+                None if x is None else (type(x), x.shape, x.stride(), x.dtype, x.device)
+                for x in given
+            ]
+        )
+    except (AttributeError, RuntimeError):  # no tensor, or a sparse one
+        return None
+
+
+def remembered(found: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
+    """What was made for a key, made now if it is new; of very many keys all are forgotten."""
+    step = found.get(key)
+    if step is None:
+        if len(found) >= _MOST:
+            found.clear()
+        step = found[key] = make()
+    return step
+
+
+class Seen(set[Any]):
+    """Keys that were seen; of very many all are forgotten."""
+
+    def add(self, key: Any) -> None:
+        """Remember a key."""
+        if len(self) >= _MOST:
+            self.clear()
+        super().add(key)
