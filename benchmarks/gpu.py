@@ -1,6 +1,6 @@
 """The neural layers on a card: checks, then times beside the peers, then tables.
 
-    python benchmarks/gpu.py                  everything, about six minutes
+    python benchmarks/gpu.py                  everything, about ten minutes
     python benchmarks/gpu.py checks crf       some of it: checks, crf, ctc
 
 A check that fails ends it, so that nothing wrong is timed.

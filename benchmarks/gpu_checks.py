@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+from gpu_timing import graph
 from torch import Tensor, nn
 
 from trellis.errors import InputError
 from trellis.nn import CRF, ctc_loss
 
 CARD = "cuda"
+CTC_SIZES = ((1, 1, 2, 0), (9, 3, 5, 4), (40, 33, 33, 17), (150, 5, 1030, 70), (300, 2, 20, 140))
 SIZES = (
     (1, 1, 2), (3, 2, 5), (5, 17, 9), (4, 33, 33), (3, 64, 64), (2, 65, 127), (2, 40, 128),
     (2, 40, 129), (2, 30, 300), (2, 4096, 9), (1, 4096, 40),
@@ -56,10 +58,14 @@ def results(case: Case, device: str, dtype: torch.dtype) -> list[Tensor]:
     emissions = case.emissions.to(device, dtype).requires_grad_()
     tags, mask = case.tags.to(device), case.mask.to(device)
     value = layer(emissions, tags, mask, reduction="none")
-    gradients = torch.autograd.grad(value.sum(), [emissions, *layer.parameters()])
+    wanted = [emissions, *layer.parameters()]
+    gradients = torch.autograd.grad(value.sum(), wanted)
+    total = layer(emissions, tags, mask)
+    sums = torch.autograd.grad(total, wanted)
     best = layer.decode(emissions, mask, padded=0)
     reached = layer(emissions, best, mask, reduction="none").detach()
-    found = [value.detach(), *gradients, reached, layer.marginals(emissions, mask)]
+    likely = layer.marginals(emissions, mask)
+    found = [value.detach(), total.detach(), *gradients, *sums, reached, likely]
     return [part.double().cpu() for part in found]
 
 
@@ -77,6 +83,64 @@ def equal_to_the_cpu() -> str:
     if worst[torch.float32] > 1e-5 or worst[torch.float64] > 1e-9:
         raise AssertionError(f"off by {worst}")
     return f"{count} batches, off by {worst[torch.float32]:.0e} and {worst[torch.float64]:.0e}"
+
+
+def ctc_equal_to_torch() -> str:
+    """Losses and gradients of all reductions, ragged rows and empty targets, to 1e-9."""
+    worst, count = 0.0, 0
+    for frames, rows, classes, labels in CTC_SIZES:
+        torch.manual_seed(frames)
+        x = torch.randn(frames, rows, classes, dtype=torch.float64, requires_grad=True)
+        targets = torch.randint(1, classes, (rows, labels))
+        ends = torch.randint(2 * labels, frames + 1, (rows,))
+        sizes = torch.randint(0, labels + 1, (rows,))
+        batch = [part.to(CARD) for part in (targets, ends, sizes)]
+        for reduction in ("none", "sum", "mean"):
+            log_probs = x.log_softmax(-1)
+            due = nn.functional.ctc_loss(log_probs, targets, ends, sizes, reduction=reduction)
+            right = torch.autograd.grad(due.sum(), x)[0]
+            for zero in (False, True, False):  # which is done by operators; the last is known
+                there = x.detach().to(CARD).requires_grad_()
+                options = {"reduction": reduction, "zero_infinity": zero, "from_logits": True}
+                loss = ctc_loss(there, *batch, **options)
+                gradient = torch.autograd.grad(loss.sum(), there)[0].cpu()
+                far = (loss.detach().cpu() - due.detach()).abs().max() / due.detach().abs().max()
+                worst = max(worst, float(far))
+                worst = max(worst, float((gradient - right).abs().max()))
+                count += 1
+    if not worst < 1e-9:
+        raise AssertionError(f"off by {worst}")
+    return f"{count} batches, off by {worst:.0e}"
+
+
+def captured() -> str:
+    """The layers in CUDA graphs, which do not wait for checks; then with other numbers."""
+    torch.manual_seed(3)
+    layer = CRF(5, batch_first=True).to(CARD)
+    e = torch.randn(3, 7, 5, device=CARD, requires_grad=True)
+    x = torch.randn(9, 3, 6, device=CARD, requires_grad=True)
+    tags = torch.randint(5, (3, 7), device=CARD)
+    front = torch.arange(7, device=CARD) < torch.tensor([[7], [4], [6]], device=CARD)
+    holes = front & (torch.arange(7, device=CARD) != 2)
+    masks = {"no mask": None, "lengths": front, "holes": holes}
+    rows = (
+        torch.randint(1, 6, (3, 3), device=CARD),
+        *torch.tensor([[9, 8, 9], [3, 2, 0]]).to(CARD),
+    )
+    steps: dict[str, Callable[[], Any]] = {
+        name: lambda mask=mask: torch.autograd.grad(layer(e, tags, mask), (e, layer.transitions))
+        for name, mask in masks.items()
+    }
+    steps["CTC"] = lambda: torch.autograd.grad(ctc_loss(x, *rows, from_logits=True), x)
+    for name, step in steps.items():
+        replay = graph(step)
+        with torch.no_grad():
+            e.normal_()
+            x.normal_()
+        for got, due in zip(replay(), step(), strict=True):
+            if not torch.allclose(got, due, rtol=1e-5, atol=1e-5):
+                raise AssertionError(f"{name}: a graph gave other numbers")
+    return ", ".join(steps)
 
 
 def half_precision() -> str:
@@ -142,12 +206,23 @@ def wrong_input() -> str:
     bad = tags.clone()
     bad[1, 2] = 3
     x, ends = torch.zeros(5, 2, 4, device=CARD), torch.tensor([5, 5], device=CARD)
-    targets, sizes = torch.ones(2, 3, dtype=torch.long, device=CARD), torch.tensor([3, 3])
+    targets, sizes = torch.ones(2, 3, dtype=torch.long, device=CARD), torch.tensor([3, 3]).to(CARD)
+    leaf, y = e.clone().requires_grad_(), x.clone().requires_grad_()
+    for _ in range(2):  # these kinds of tensors are known afterwards
+        layer(leaf, tags, torch.ones_like(empty))
+        layer(leaf, tags, lengths=sizes + 1)
+        ctc_loss(y, targets, ends, sizes)
     blank, wide = targets.clone(), targets.clone()
     blank[1, 1], wide[1, 0] = 0, 4
     mistakes: dict[str, tuple[Callable[[], Any], str]] = {
         "no step left": (lambda: layer(e, tags, empty), "row 1 "),
         "no step left, decoding": (lambda: layer.decode(e, empty), "row 1 "),
+        "no step left, training": (lambda: layer(leaf, tags, empty), "row 1 "),
+        "tag, training": (lambda: layer(leaf, bad, torch.ones_like(empty)), "row 1 .*step 2"),
+        "length, training": (lambda: layer(leaf, tags, lengths=sizes + 2), "row 0 "),
+        "CTC blank, training": (lambda: ctc_loss(y, blank, ends, sizes), "row 1, position 1"),
+        "CTC label, training": (lambda: ctc_loss(y, wide, ends, sizes), "row 1, position 0"),
+        "CTC length, training": (lambda: ctc_loss(y, targets, ends, sizes + 1), "row 0"),
         "length over": (lambda: layer(e, tags, lengths=[4, 5]), "row 1 "),
         "tag out of range": (lambda: layer(e, bad), "row 1 .*step 2"),
         "CPU tags": (lambda: layer(e, tags.cpu()), "tags on cpu"),
@@ -175,7 +250,8 @@ def wrong_input() -> str:
 
 def main() -> None:
     """Run all; the first that fails ends it."""
-    for check in (equal_to_the_cpu, half_precision, autocast, wrong_input):
+    checks = (equal_to_the_cpu, ctc_equal_to_torch, captured, half_precision, autocast, wrong_input)
+    for check in checks:
         print(f"{check.__name__.replace('_', ' ')}: {check()}", flush=True)
 
 

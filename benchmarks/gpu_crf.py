@@ -2,14 +2,13 @@
 
     python benchmarks/gpu_crf.py
 
-Checks, then times, then prints; about three minutes. Times are medians between CUDA events. "ours"
-is the layer as it comes, with a mask that it looks through as pytorch-crf does with its own;
+Checks, then times, then prints; about five minutes. Times are medians between CUDA events, taken in
+turns. "ours" is the layer as it comes, with a mask that it looks through as pytorch-crf does;
 "kernels" are our functions alone, "graph" the same without what Python takes to launch them.
 """
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -19,14 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from gpu_ctc import attempt, graph, kernel_times, on_one_thread, warm_up
+from gpu_timing import graph, in_turns, kernel_times, on_one_thread
 from timing import Table
 from torch import Tensor
 
 DEVICE = "cuda"
-REPEATS = 100
-PATIENCE = 2.0  # s for one case of a peer; at least three times are taken
-LIMIT = 200.0  # s after which peers are left out
+LIMIT = 400.0  # s after which peers are left out
 LARGEST_TENSOR = 40e9  # bytes; torch-struct holds several of its largest
 WIDE = 40.0  # transitions times this do not fit into scaled float32
 
@@ -300,32 +297,21 @@ def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float
 # ---- times
 
 
-def milliseconds(step: Callable[[], Any], patience: float = PATIENCE) -> float:
-    """Median between CUDA events of a warm step; fewer repeats for slow ones."""
-    once = warm_up(step)
-    marks = []
-    for _ in range(max(3, min(REPEATS, int(patience / once)))):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        step()
-        end.record()
-        marks.append((start, end))
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) for start, end in marks)
-
-
 class Clock:
     """Peers are left out when the time is up."""
 
     def __init__(self) -> None:
         self.begin = time.perf_counter()
 
-    def peer(self, name: str, build: Callable[[], Callable[[], Any]]) -> float | None:
-        """Its milliseconds, or None and a line that says why."""
-        if time.perf_counter() - self.begin > LIMIT:
-            print(f"  {name}: no time left")
-            return None
-        return attempt(name, lambda: milliseconds(build()))
+    def measure(
+        self, ours: dict[str, Callable[[], Any]], peers: dict[str, Callable[[], Any]]
+    ) -> dict[str, float | None]:
+        """Milliseconds of all, None for what was left out."""
+        late = time.perf_counter() - self.begin > LIMIT
+        if late:
+            print("  no time left for the peers")
+        none: dict[str, float | None] = dict.fromkeys([*ours, *peers])
+        return {**none, **in_turns(ours if late else {**ours, **peers})}
 
 
 def ratio(peer: float | None, ours: float | None) -> float | None:
@@ -344,25 +330,36 @@ def measure(
         print("  wide scores:", check(engine, cpu, wide, 1e-4))
     training, decoding = ours(x)
     theirs = pytorch_crf(x)
-    mine = attempt("ours", lambda: milliseconds(training))
-    calm = attempt("one thread", lambda: milliseconds(on_one_thread(training)))
-    alone = attempt("kernels", lambda: milliseconds(train(engine, x)))
-    bare = attempt("graph", lambda: milliseconds(graph(train(engine, x))))
-    log_space = attempt("log space", lambda: milliseconds(train(engine, wide)))
-    layer = clock.peer("pytorch-crf", lambda: theirs[0])
-    calm_layer = clock.peer("pytorch-crf, one thread", lambda: on_one_thread(theirs[0]))
-    loop = clock.peer("loop as a graph", lambda: graph(loop_train(x)))
-    struct = clock.peer("torch-struct", lambda: torch_struct(x))
+    found = clock.measure(
+        {
+            "ours": lambda: training,
+            "ours 1": lambda: on_one_thread(training),
+            "kernels": lambda: train(engine, x),
+            "graph": lambda: graph(train(engine, x)),
+            "log space": lambda: train(engine, wide),
+        },
+        {
+            "pytorch-crf": lambda: theirs[0],
+            "pytorch-crf 1": lambda: on_one_thread(theirs[0]),
+            "loop as a graph": lambda: graph(loop_train(x)),
+            "torch-struct": lambda: torch_struct(x),
+        },
+    )
+    mine, calm, alone, bare, log_space, layer, calm_layer, loop, struct = found.values()
     tables[0].add(
         str(shape), mine, calm, alone, bare, shape.train_expected, log_space,
         layer, calm_layer, loop, struct, ratio(layer, mine), ratio(calm_layer, calm),
         ratio(loop, mine), ratio(struct, mine),
     )  # fmt: skip
-    mine = attempt("ours", lambda: milliseconds(decoding))
-    alone = attempt("kernels", lambda: milliseconds(decode(engine, x)))
-    bare = attempt("graph", lambda: milliseconds(graph(decode(engine, x))))
-    layer = clock.peer("pytorch-crf", lambda: theirs[1])
-    loop = clock.peer("loop", lambda: loop_decode(x))
+    found = clock.measure(
+        {
+            "ours": lambda: decoding,
+            "kernels": lambda: decode(engine, x),
+            "graph": lambda: graph(decode(engine, x)),
+        },
+        {"pytorch-crf": lambda: theirs[1], "loop": lambda: loop_decode(x)},
+    )
+    mine, alone, bare, layer, loop = found.values()
     tables[1].add(
         str(shape), mine, alone, bare, shape.decode_expected, layer, loop, shape.torbi,
         ratio(layer, mine), ratio(loop, alone), ratio(shape.torbi, alone),

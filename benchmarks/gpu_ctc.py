@@ -2,26 +2,23 @@
 
     python benchmarks/gpu_ctc.py
 
-Checks, then times, then prints; about two minutes. Times are those of forward + backward, as
-medians between CUDA events, from logits: the peers' include their log_softmax.
+Checks, then times, then prints; about two minutes. Times are those of forward + backward, in turns,
+from logits: the peers' include their log_softmax.
 """
 
 from __future__ import annotations
 
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
+from gpu_timing import attempt, graph, in_turns, kernel_times, on_one_thread
 from timing import Table
 from torch import Tensor
 from torch.nn import functional
 
-REPEATS = 100
-PAUSE = 0.3  # s: OpenMP's threads wait awake for 0.2 s
 BANDWIDTH = 4.3e12  # bytes/s of a copy on an H200
 STEP = 0.15e-6  # s of a step of the walks with 256 lanes, expected from the machine code
 
@@ -125,34 +122,6 @@ def cudnn(x: Batch) -> Step:
     return step
 
 
-def graph(step: Step) -> Step:
-    """The kernels of a step alone: captured once, then replayed."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        result = step()
-
-    def replay() -> tuple[Tensor, Tensor]:
-        captured.replay()
-        return result
-
-    return replay
-
-
-def on_one_thread(step: Callable[[], Any]) -> Callable[[], Any]:
-    """A step whose backward pass runs where it is called, not on PyTorch's thread of the card."""
-
-    def calm() -> Any:
-        with torch.autograd.set_multithreading_enabled(False):
-            return step()
-
-    return calm
-
-
 def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
     """Relative error of the float32 loss, error of its gradient, and of that in float64."""
     few = x.few(min(4, x.logits.shape[1]))
@@ -174,33 +143,6 @@ def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
     return relative, rough, exact
 
 
-def warm_up(step: Callable[[], Any]) -> float:
-    """Seconds of a step that is warm, after the threads of earlier checks have gone to sleep."""
-    time.sleep(PAUSE)
-    begin = last = time.perf_counter()
-    calls = 0
-    while calls < 2 or last - begin < PAUSE:
-        once, calls = last, calls + 1
-        step()
-        torch.cuda.synchronize()
-        last = time.perf_counter()
-    return last - once
-
-
-def milliseconds(step: Step) -> float:
-    """Median of forward + backward."""
-    warm_up(step)
-    marks = []
-    for _ in range(REPEATS):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        step()
-        end.record()
-        marks.append((start, end))
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(end) for start, end in marks)
-
-
 def peak(step: Step) -> float:
     """MiB that a step takes beyond what was there before, its result included."""
     step()
@@ -211,28 +153,6 @@ def peak(step: Step) -> float:
     torch.cuda.synchronize()
     del result
     return (torch.cuda.max_memory_allocated() - before) / 2**20
-
-
-def attempt(name: str, call: Callable[[], float]) -> float | None:
-    """A number, or None and a line that says why."""
-    try:
-        return call()
-    except Exception as error:
-        print(f"  {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
-        torch.cuda.empty_cache()
-        return None
-
-
-def kernel_times(step: Step) -> dict[str, float]:
-    """Microseconds of each kernel of a step."""
-    step()
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(5):
-            step()
-        torch.cuda.synchronize()
-    found = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
-    return {name: spent for name, spent in found.items() if spent > 0}
 
 
 def expected(shape: Shape) -> dict[str, float]:
@@ -278,10 +198,7 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
         "cudnn": lambda: cudnn(x),
         "cudnn 1": lambda: on_one_thread(cudnn(x)),
     }
-    found = {
-        name: attempt(name, lambda build=build: milliseconds(build()))  # type: ignore[misc]
-        for name, build in steps.items()
-    }
+    found = in_turns(steps)
     times.add(str(shape), *found.values(), ahead(found, ""), ahead(found, " 1"), SHAPES[shape])
     sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", "native", "cudnn")]  # type: ignore[misc]
     memory.add(str(shape), *sizes)

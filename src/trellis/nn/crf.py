@@ -248,8 +248,11 @@ class CRF(nn.Module):
 
     # ---- what they share
 
-    def _looks(self) -> bool:
-        return self.validate and not torch.compiler.is_compiling()
+    def _looks(self, emissions: Tensor) -> bool:
+        """Whether numbers are checked: a compiled program and a CUDA graph never wait for it."""
+        if not self.validate or torch.compiler.is_compiling():
+            return False
+        return not (emissions.is_cuda and torch.cuda.is_current_stream_capturing())
 
     def _checked(self, emissions: Tensor) -> Tensor:
         """Emissions as (B, T, L), where the layer is: kernels take addresses for what they are."""
@@ -275,8 +278,9 @@ class CRF(nn.Module):
         check_tensor(emissions, "emissions")
         steps = None
         eager = emissions.is_cuda and transitions is None and not torch.compiler.is_compiling()
-        if eager and (self.validate or mask is None):
-            found = self._on_card(emissions, mask, lengths, tags, reduction)
+        looks = eager and self._looks(emissions)
+        if looks or (eager and mask is None):
+            found = self._on_card(emissions, mask, lengths, tags, reduction, looks)
             if isinstance(found, Tensor):
                 return found
             steps = found
@@ -286,7 +290,13 @@ class CRF(nn.Module):
         return _reduced(value, reduction, steps.lengths)
 
     def _on_card(
-        self, emissions: Tensor, mask: Tensor | None, lengths: Any, tags: Tensor, reduction: str
+        self,
+        emissions: Tensor,
+        mask: Tensor | None,
+        lengths: Any,
+        tags: Tensor,
+        reduction: str,
+        looks: bool,
     ) -> Tensor | Steps:
         """The same as if the steps that count came first; if they do not, which ones count."""
         scores = self._scores()
@@ -301,7 +311,7 @@ class CRF(nn.Module):
                 _fitting.add(kinds)
             else:  # not as they were given
                 kinds = None
-        marks = Marks.of(len(e), e.device) if self.validate else None
+        marks = Marks.of(len(e), e.device) if looks else None
         value = on_card(e, *scores, counts, own, grid, reduction != "none", marks, kinds)
         found = [] if marks is None else marks.wait()
         if not any(found) and reduction != "token_mean":
@@ -329,7 +339,7 @@ class CRF(nn.Module):
         """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
         e = self._checked(emissions)
         if steps is None:
-            steps = steps_of(e, self._mask(mask), lengths, tags, self._looks())
+            steps = steps_of(e, self._mask(mask), lengths, tags, self._looks(e))
         pairs, start, end = self._scores()
         if transitions is not None:
             check_tensor(transitions, "transitions")

@@ -1,0 +1,119 @@
+"""Times on a card, taken in turns: a machine that is slow for a while is so for all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import torch
+
+__all__ = ["attempt", "graph", "in_turns", "kernel_times", "on_one_thread"]
+
+ROUNDS = 5
+REPEATS = 100
+PATIENCE = 2.0  # s for one of several; at least three times are taken
+PAUSE = 0.3  # s: OpenMP's threads wait awake for 0.2 s
+SLOW = 0.05  # s: what takes longer needs no step to get warm again
+
+Step = Callable[[], Any]
+T = TypeVar("T")
+
+
+def graph(step: Step) -> Step:
+    """The kernels of a step alone: captured once, then replayed."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        result = step()
+
+    def replay() -> Any:
+        captured.replay()
+        return result
+
+    return replay
+
+
+def on_one_thread(step: Step) -> Step:
+    """A step whose backward pass runs where it is called, not on PyTorch's thread of the card."""
+
+    def calm() -> Any:
+        with torch.autograd.set_multithreading_enabled(False):
+            return step()
+
+    return calm
+
+
+def attempt(name: str, call: Callable[[], T]) -> T | None:
+    """What it returns, or None and a line that says why."""
+    try:
+        return call()
+    except Exception as error:
+        print(f"  {name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+        torch.cuda.empty_cache()
+        return None
+
+
+def warm_up(step: Step) -> float:
+    """Seconds of a step that is warm, after the threads of earlier checks have gone to sleep."""
+    time.sleep(PAUSE)
+    begin = last = time.perf_counter()
+    calls = 0
+    while calls < 2 or last - begin < PAUSE:
+        once, calls = last, calls + 1
+        step()
+        torch.cuda.synchronize()
+        last = time.perf_counter()
+    return last - once
+
+
+def in_turns(builds: Mapping[str, Callable[[], Step]]) -> dict[str, float | None]:
+    """Milliseconds of each step between CUDA events: medians over rounds in which all take turns.
+
+    None for what cannot be built or fails; fewer repeats for what is slow.
+    """
+    steps, seconds = {}, {}
+    for name, build in builds.items():
+        step = attempt(name, build)
+        once = None if step is None else attempt(name, lambda step=step: warm_up(step))
+        if step is not None and once is not None:
+            steps[name], seconds[name] = step, once
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            wanted = max(3, min(REPEATS, int(PATIENCE / seconds[name])))
+            count = min(-(-wanted // ROUNDS), wanted - len(times[name]))
+            if count and seconds[name] < SLOW:
+                step()
+            times[name] += between_events(step, count)
+    return {name: statistics.median(times[name]) if name in times else None for name in builds}
+
+
+def between_events(step: Step, count: int) -> list[float]:
+    """Milliseconds of so many steps, one after the other."""
+    marks = []
+    for _ in range(count):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        step()
+        end.record()
+        marks.append((start, end))
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in marks]
+
+
+def kernel_times(step: Step) -> dict[str, float]:
+    """Microseconds of each kernel of a step."""
+    step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(5):
+            step()
+        torch.cuda.synchronize()
+    found = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
+    return {name: spent for name, spent in found.items() if spent > 0}
