@@ -11,7 +11,7 @@ from trellis.data import tags as schemes
 from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.inference.kinds import Seen, kinds_of
-from trellis.inference.marks import Marks
+from trellis.inference.triton_marks import Marks
 from trellis.native import as_integer
 from trellis.nn import reference
 from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from trellis.errors import InputError
 from trellis.inference.kinds import Seen, kinds_of
-from trellis.inference.marks import Marks
+from trellis.inference.triton_marks import Marks
 from trellis.native import as_integer
 from trellis.nn.ctc_ops import (
     ctc_gradient,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trellis.errors import InputError
 from trellis.inference.ctc import cpu
-from trellis.inference.marks import Marks
+from trellis.inference.triton_marks import Marks
 
 __all__ = [
     "ctc_gradient",

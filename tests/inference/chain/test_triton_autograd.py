@@ -19,7 +19,7 @@ from triton_problems import (
 from trellis.inference.chain import triton as engine
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain import triton_layer as layer
-from trellis.inference.marks import Marks
+from trellis.inference.triton_marks import Marks
 from trellis.nn import chain_ops
 
 __all__ = ["nan_in_new_memory"]  # a fixture of every test

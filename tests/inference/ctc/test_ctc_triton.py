@@ -14,7 +14,7 @@ from torch.nn import functional  # noqa: E402
 
 from trellis.inference.ctc import triton as engine  # noqa: E402
 from trellis.inference.ctc import triton_kernels as kernels  # noqa: E402
-from trellis.inference.marks import Marks  # noqa: E402
+from trellis.inference.triton_marks import Marks  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(

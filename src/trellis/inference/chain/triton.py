@@ -24,8 +24,8 @@ from torch import Tensor
 
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton_steps import steps_kernel
-from trellis.inference.marks import Marks
 from trellis.inference.triton_launch import launch, on_device, power_of_two
+from trellis.inference.triton_marks import Marks
 
 __all__ = ["BYTES", "Forward", "accurate", "backward", "forward", "look", "plan", "viterbi"]
 

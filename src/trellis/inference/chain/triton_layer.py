@@ -12,8 +12,8 @@ from torch import Tensor
 from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain.triton import BYTES, accurate, plan
 from trellis.inference.kinds import kinds_of, remembered
-from trellis.inference.marks import Marks
 from trellis.inference.triton_launch import launch, launch_again, on_device
+from trellis.inference.triton_marks import Marks
 
 __all__ = ["total_and_gradients", "values_and_gradients", "weigh"]
 

@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from trellis.inference import marks as module  # noqa: E402
-from trellis.inference.marks import Marks  # noqa: E402
+from trellis.inference import triton_marks as module  # noqa: E402
+from trellis.inference.triton_marks import Marks  # noqa: E402
 
 CPU = torch.device("cpu")
 
