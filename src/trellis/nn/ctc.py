@@ -29,6 +29,7 @@ from trellis.nn.ctc_ops import (
     differentiable_value,
     kernels,
     number,
+    plain,
     reduced,
     small_on_card,
     value_at_once,
@@ -244,7 +245,7 @@ def _prepare(
     """Shapes, types and devices are checked here; values where they lie."""
     as_integer(blank, "blank")
     given = (log_probs, targets, input_lengths, target_lengths)
-    kinds = None if torch.compiler.is_compiling() else (type(blank), blank, kinds_of(*given))
+    kinds = (type(blank), blank, kinds_of(*given)) if plain(log_probs) else None
     if kinds is not None and kinds in _fitting:
         return _Batch(*given, False, kinds)  # type: ignore[arg-type]
     check_tensor(log_probs, "log_probs")

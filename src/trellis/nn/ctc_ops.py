@@ -22,6 +22,7 @@ __all__ = [
     "differentiable_value",
     "kernels",
     "number",
+    "plain",
     "reduced",
     "small_on_card",
     "value_at_once",
@@ -213,18 +214,22 @@ def layer_kernels() -> Any:
     return import_module("trellis.inference.ctc.triton_layer")
 
 
+def plain(input: Any) -> bool:
+    """Whether it is a tensor with numbers, and nothing traces what is done with it."""
+    return type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
+
+
 def small_on_card(input: Tensor, targets: Tensor) -> bool:
     """Whether the gradient is best made at once; half precision waits for what scales it."""
     return (
         input.is_cuda
         and input.requires_grad
         and torch.is_grad_enabled()
-        and type(input) in (Tensor, torch.nn.Parameter)
+        and plain(input)
         and input.dtype == number(input)
         and input.numel() <= 2**22
         and input.stride(2) == 1
         and targets.is_contiguous()
-        and not torch.compiler.is_compiling()
     )
 
 
@@ -264,8 +269,8 @@ def differentiable_value(
     """The loss of each row."""
     gradient = torch.is_grad_enabled() and input.requires_grad
     args = (input, targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
-    plain = type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
-    found: Any = _Eager.apply(*args) if plain else ctc_value(*args)  # type: ignore[no-untyped-call]
+    eager: Any = _Eager.apply if plain(input) else ctc_value
+    found: Any = eager(*args)
     loss: Tensor = found[0]
     return loss
 
