@@ -123,7 +123,7 @@ def train(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, ...]]:
     """Log p(tags) of each row, and the gradients of their sum."""
 
     def step() -> tuple[Tensor, ...]:
-        value, alpha, _ = engine.forward(*x.scores, x.tags)
+        value, alpha = engine.forward(*x.scores, x.tags)
         return (value, *engine.backward(*x.scores, x.tags, alpha, x.weight))
 
     return step
@@ -271,7 +271,7 @@ def path_scores(x: Batch, labels: Tensor) -> Tensor:
 
 def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float = 1e-5) -> str:
     """The errors of log Z, marginals, counts and best score, in one line; or an error."""
-    value, alpha, _ = engine.forward(*x.scores)
+    value, alpha = engine.forward(*x.scores)
     gradients = engine.backward(*x.scores, None, alpha, x.weight)
     again = engine.backward(*x.scores, None, engine.forward(*x.scores).alpha, x.weight)
     want, *counts, best = exact(cpu, x)

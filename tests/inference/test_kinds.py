@@ -23,15 +23,17 @@ def test_kinds_tell_apart_all_but_numbers() -> None:
         None,
         x.expand(1, 2, 3),
     ]
-    kinds = [kinds_of(y) for y in (x, *others)]
+    others.append(torch.zeros(1, 1).expand(2, 3))
+    others.append(x.to_sparse())
+    kinds = [kinds_of("sum", y) for y in (x, *others)]
     assert len(set(kinds)) == len(kinds)
-    assert kinds_of(x + 1) == kinds[0]
-    assert kinds_of(x, None) != kinds_of(None, x)
+    assert kinds_of("sum", x + 1) == kinds[0] != kinds_of("mean", x)
+    assert kinds_of("sum", x, None) != kinds_of("sum", None, x)
 
 
 @pytest.mark.parametrize("thing", [[1, 2], 3, "tags"])
 def test_what_is_no_plain_tensor_has_none(thing: Any) -> None:
-    assert kinds_of(torch.zeros(1), thing) is None
+    assert kinds_of(None, torch.zeros(1), thing) is None
 
 
 def test_very_many_keys_are_forgotten(monkeypatch: Any) -> None:

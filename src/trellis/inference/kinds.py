@@ -12,22 +12,23 @@ __all__ = ["Seen", "kinds_of", "remembered"]
 _MOST = 4096  # kinds are few where batches are padded to the same size; else they are forgotten
 
 
-def kinds_of(*given: Any) -> Any:
-    """Type, shape, strides, numbers and device of each tensor; None if one is something else.
+def kinds_of(call: Any, *given: Any) -> Any:
+    """What else counts of a call, and all of each tensor but its numbers, None for one not there.
 
-    What is not there is told apart by being None.
+    None altogether if something is no tensor.
 
-    >>> kinds_of([1, 2]) is None
+    >>> kinds_of("sum", [1, 2]) is None
     True
     """
     try:
-        return tuple(
-            [
-                None if x is None else (type(x), x.shape, x.stride(), x.dtype, x.device)
+        return (
+            call,
+            *[
+                None if x is None else (type(x), x.shape, x.stride(), x.dtype, x.layout, x.device)
                 for x in given
-            ]
+            ],
         )
-    except (AttributeError, RuntimeError):  # no tensor, or a sparse one
+    except (AttributeError, RuntimeError):  # no tensor, or one without strides
         return None
 
 

@@ -300,18 +300,20 @@ class CRF(nn.Module):
     ) -> Tensor | Steps:
         """The same as if the steps that count came first; if they do not, which ones count."""
         scores = self._scores()
-        kinds: Any = (self.batch_first, kinds_of(emissions, *scores, lengths, tags, mask))
-        if kinds in _fitting:
+        kinds = kinds_of(self.batch_first, emissions, *scores, lengths, tags, mask)
+        if kinds is not None and kinds in _fitting:
             e, own, counts = self._rows_first(emissions), self._rows_first(tags), lengths
             grid = None if mask is None else self._rows_first(mask)
+            if mask is None and lengths is None:
+                counts = lengths_of(e, None, None)
         else:
             e, grid = self._checked(emissions), self._mask(mask)
             own, counts = check_tags(self._rows_first(tags), e), lengths_of(e, grid, lengths)
-            if own.dtype is tags.dtype and counts is lengths:
+            as_given = own.dtype is tags.dtype and (lengths is None or counts is lengths)
+            kinds = kinds if as_given else None
+            if kinds is not None:
                 _fitting.add(kinds)
-            else:  # not as they were given
-                kinds = None
-        marks = Marks.of(len(e), e.device) if looks else None
+        marks = Marks(len(e), e.device) if looks else None
         value = on_card(e, *scores, counts, own, grid, reduction != "none", marks, kinds)
         found = [] if marks is None else marks.wait()
         if not any(found) and reduction != "token_mean":

@@ -109,7 +109,7 @@ def ctc_loss(
     if small_on_card(x.frames, x.targets):
         now = "none" if adjusted else reduction
         looks = validate and not torch.cuda.is_current_stream_capturing()  # a graph never waits
-        marks = Marks.of(x.frames.shape[1], x.frames.device) if looks else None
+        marks = Marks(x.frames.shape[1], x.frames.device) if looks else None
         loss = value_at_once(
             x.frames, *x.rows, blank, from_logits, entropy, now, marks, x.kinds
         )  # fmt: skip
@@ -245,7 +245,7 @@ def _prepare(
     """Shapes, types and devices are checked here; values where they lie."""
     as_integer(blank, "blank")
     given = (log_probs, targets, input_lengths, target_lengths)
-    kinds = (type(blank), blank, kinds_of(*given)) if plain(log_probs) else None
+    kinds = kinds_of((type(blank), blank), *given) if plain(log_probs) else None
     if kinds is not None and kinds in _fitting:
         return _Batch(*given, False, kinds)  # type: ignore[arg-type]
     check_tensor(log_probs, "log_probs")

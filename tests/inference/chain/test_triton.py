@@ -22,6 +22,7 @@ from triton_problems import (
 
 from trellis.inference import chain
 from trellis.inference.chain import triton as engine
+from trellis.inference.triton_marks import Marks
 
 __all__ = ["nan_in_new_memory"]  # a fixture of every test
 
@@ -56,7 +57,7 @@ def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
 
 def computed(p: Problem, *, tagged: bool) -> tuple[Any, ...]:
     tags = p.tags if tagged else None
-    value, alpha, _ = engine.forward(*p.scores, tags)
+    value, alpha = engine.forward(*p.scores, tags)
     assert alpha.shape == p.emissions.shape
     assert not alpha.isnan().any()
     return (value, *engine.backward(*p.scores, tags, alpha, p.weight))
@@ -167,7 +168,7 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
     p = problem([4, 5, 1], 3, torch.float32)
     p.emissions[0, 2] = -INF
     p.emissions[2, 0] = -INF
-    value, alpha, _ = engine.forward(*p.scores)
+    value, alpha = engine.forward(*p.scores)
     assert value.isneginf().tolist() == [True, False, True]
     assert engine.forward(*p.scores, p.tags)[0].isneginf().tolist() == [True, False, True]
     for tags in (None, p.tags):
@@ -334,7 +335,8 @@ def test_steps_that_count(steps: int) -> None:
     tags = np.where(mask, rng.integers(6, size=mask.shape), -100)
     tags[4, mask[4]] = 6
     given, own = (torch.from_numpy(x).to(DEVICE) for x in (mask, tags))
-    lengths, status = engine.look(torch.zeros(5, steps, 6), given, None, own).tolist()
+    found = engine.look(torch.zeros(5, steps, 6), given, None, own)
+    lengths, status = (x.tolist() for x in found)
     for row in range(5):
         counted = np.flatnonzero(mask[row])
         assert lengths[row] == len(counted)
@@ -348,7 +350,9 @@ def test_lengths_and_tags_that_are_wrong() -> None:
     lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
     scores = torch.zeros(4, 3, 2, device=DEVICE)
     for own in (tags, tags.t().contiguous().t()):
-        assert engine.look(scores, None, lengths, own).tolist() == [lengths.tolist(), [0, 4, 2, 2]]
+        found, marks = engine.look(scores, None, lengths, own)
+        assert torch.equal(found, lengths)
+        assert marks.tolist() == [0, 4, 2, 2]
 
 
 def test_a_mask_in_place_of_lengths() -> None:
@@ -356,8 +360,11 @@ def test_a_mask_in_place_of_lengths() -> None:
     p = problem([4, 2, 3], 3)
     mask = torch.arange(p.tags.shape[1], device=DEVICE) < p.lengths[:, None]
     right = engine.forward(*p.scores, p.tags)
-    found = engine.forward(*p[:4], None, p.tags, mask.t().contiguous().t())
+    marks = Marks(3, mask.device)
+    found = engine.forward(*p[:4], None, p.tags, mask.t().contiguous().t(), marks)
     assert torch.equal(found.value, right.value)
-    assert found.found.tolist() == right.found.tolist() == [[4, 2, 3], [0, 0, 0]]
+    assert marks.wait() == [0, 0, 0]
     mask[2, 1] = False
-    assert engine.forward(*p[:4], None, p.tags, mask).found.tolist() == [[4, 2, 2], [0, 0, 1]]
+    marks = Marks(3, mask.device)
+    engine.forward(*p[:4], None, p.tags, mask, marks)
+    assert marks.wait() == [0, 0, 1]

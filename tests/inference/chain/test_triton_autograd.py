@@ -31,7 +31,7 @@ pytestmark = NEEDED
 @pytest.mark.parametrize(("labels", "scale"), [(1, 2.0), (3, 2.0), (20, 2.0), (5, 300.0)])
 def test_gradients_whose_weights_come_later(labels: int, scale: float, dtype: Any) -> None:
     p = problem([6, 1, 4], labels, dtype, seed=labels, scale=scale, forbidden=0.1)
-    value, alpha, _ = engine.forward(*p.scores, p.tags)
+    value, alpha = engine.forward(*p.scores, p.tags)
     unit, columns = layer.values_and_gradients(*p.scores, p.tags, None)
     assert torch.equal(columns[-1], value)
     found = layer.weigh(unit, columns, p.weight)
@@ -49,7 +49,7 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
     steps = torch.arange(p.emissions.shape[1], device=DEVICE)
     mask = steps < p.lengths[:, None] if masked else None
     lengths = None if masked else p.lengths
-    marks = Marks.of(3, p.emissions.device)
+    marks = Marks(3, p.emissions.device)
     value = chain_ops.on_card(*leaves, lengths, p.tags, mask, False, marks)
     assert marks.wait() == [0, 0, 0]
     weight = p.weight.to(value.dtype)
@@ -65,7 +65,7 @@ def test_as_a_function_of_autograd(masked: bool, dtype: Any) -> None:
     with pytest.raises(RuntimeError, match="differentiated once more"):
         torch.autograd.grad(once, leaves, weight, create_graph=True)
     with torch.no_grad():
-        marks = Marks.of(3, p.emissions.device)
+        marks = Marks(3, p.emissions.device)
         chain_ops.on_card(*leaves, lengths, p.tags, mask, False, marks)
         assert marks.wait() == [0, 0, 0]
         assert not chain_ops.on_card(*leaves, lengths, p.tags, mask, False).requires_grad
@@ -99,10 +99,10 @@ def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyP
         steps = torch.arange(p.emissions.shape[1])
         mask = steps < p.lengths[:, None] if masked else None
         rest = (None if masked else p.lengths, p.tags, mask)
-        marks = Marks.of(3, p.emissions.device)
+        marks = Marks(3, p.emissions.device)
         found = layer.values_and_gradients(*p[:4], *rest, marks)
         assert marks.wait() == [0, 0, 0]
-        value, alpha, _ = engine.forward(*p.scores, p.tags)
+        value, alpha = engine.forward(*p.scores, p.tags)
         ones = torch.ones_like(value)
         due = engine.backward(*p.scores, p.tags, alpha, ones)
         torch.testing.assert_close(found[1][-1], value)
@@ -117,7 +117,7 @@ def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyP
     other = torch.stack([p.emissions] * 2, dim=2)[:, :, 0]  # other strides need another form
     wrong = p.tags.clone()
     wrong[2, 1] = 5
-    marks = Marks.of(3, p.emissions.device)
+    marks = Marks(3, p.emissions.device)
     layer.values_and_gradients(*p[:4], rest[0], wrong, mask, marks)
     assert marks.wait() == [0, 0, 4]
     again = layer.values_and_gradients(other, *p[1:4], *rest)

@@ -243,7 +243,7 @@ def test_losses_with_their_gradient(shape, logits, reduction):  # type: ignore[n
 
     scores, *rows = drawn(shape)
     x = (scores if logits else scores.log_softmax(-1)).detach().requires_grad_()
-    marks = Marks.of(len(rows[1]), x.device)
+    marks = Marks(len(rows[1]), x.device)
     loss = ctc_ops.value_at_once(x, *rows, 0, logits, 0.0, reduction, marks)
     assert not any(marks.wait())
     parts = engine.forward(x.detach(), *rows, 0, logits)
@@ -272,7 +272,7 @@ def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
     scores, targets, ends, sizes = drawn(SHAPES[1])
     x = scores.detach()
     given = (x, targets, ends, sizes, 0, True)
-    marks = Marks.of(len(ends), x.device)
+    marks = Marks(len(ends), x.device)
     loss, gradient = loss_and_gradient(*given, 0.5, "none", marks)
     parts = engine.forward(*given, entropy=0.5)
     due = engine.backward(*given, parts[1], parts[2], parts[0], None)
@@ -281,7 +281,7 @@ def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
     torch.testing.assert_close(gradient, due)
     targets = targets.clone()
     targets[-1, 0] = 0  # a blank
-    marks = Marks.of(len(ends), x.device)
+    marks = Marks(len(ends), x.device)
     loss_and_gradient(x, targets, ends, sizes, 0, True, 0.0, "mean", marks)
     assert marks.wait() == [0] * (len(ends) - 1) + [1]
 
@@ -328,7 +328,7 @@ def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def
         torch.manual_seed(seed)
         scores, targets, ends, sizes = drawn(SHAPES[1])
         x = (scores + torch.randn_like(scores)).detach()
-        marks = Marks.of(len(ends), x.device)
+        marks = Marks(len(ends), x.device)
         found = layer.loss_and_gradient(x, targets, ends, sizes, 0, True, entropy, "mean", marks)
         assert not any(marks.wait())
         parts = engine.forward(x, targets, ends, sizes, 0, True, entropy=entropy)

@@ -40,14 +40,12 @@ BYTES = 128 * 128 * 4  # of transitions that a program can keep in registers
 
 
 class Forward(NamedTuple):
-    """Values of all rows, and what was found on the way."""
+    """Values of all rows."""
 
     value: Tensor
     """``(B,)`` log Z, or log p of the tags."""
     alpha: Tensor
     """``(B, T, L)`` what `backward` needs, in a form of its own."""
-    found: Tensor
-    """``(2, B)`` the lengths, and what is wrong with each row, as in `look`."""
 
 
 def forward(
@@ -64,8 +62,8 @@ def forward(
 
     Without a path log Z is -inf, and so is log p where the tags are forbidden. A mask ``(B, T)``
     may take the place of lengths; its steps that count must come first, and where they do not, or
-    where something else is wrong with a row, `found` says so, and the rest is of no use. The same
-    goes to the `marks`, for those who cannot wait.
+    where something else is wrong with a row, its mark says so as in `look`, and the rest is of no
+    use.
 
     >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
     >>> zero = torch.zeros(2)
@@ -76,20 +74,20 @@ def forward(
     number = accurate(emissions)
     value = emissions.new_empty(rows, dtype=number)
     alpha = emissions.new_empty((rows, steps, labels), dtype=number)
-    found = emissions.new_empty((2, rows), dtype=torch.int64)
+    found = emissions.new_empty(rows, dtype=torch.int64)
+    told = emissions.new_empty(rows, dtype=torch.int32) if marks is None else marks.tensor
     shared = transitions.dim() == 2
     transitions = transitions.contiguous() if shared else transitions
     with on_device(emissions):
         args = (
             emissions, *emissions.stride(), transitions, *_strides(transitions),
             start.contiguous(), end.contiguous(), *_grids(mask, lengths, tags, found), found,
-            found if marks is None else marks.memory, value, alpha, alpha, rows, steps, labels,
+            told, value, alpha, alpha, rows, steps, labels,
         )  # fmt: skip
-        grids = ("masked", mask is not None), ("tagged", tags is not None)
-        flags = (*grids, ("marked", marks is not None), ("flip", False))
+        flags = ("masked", mask is not None), ("tagged", tags is not None), ("flip", False)
         how = plan(number, labels, shared, "forward", BYTES, flags)
         launch(kernels.forward_kernel, rows, args, how)
-    return Forward(value, alpha, found)
+    return Forward(value, alpha)
 
 
 def backward(
@@ -176,8 +174,8 @@ def viterbi(
 
 def look(
     emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None = None
-) -> Tensor:
-    """``(2, B)``: the lengths of all rows, and what is wrong with them.
+) -> tuple[Tensor, Tensor]:
+    """The lengths of all rows, and what is wrong with them.
 
     From a mask ``(B, T)`` or lengths ``(B,)``; tags ``(B, T)`` are looked at if given. Of the
     second, 1 says that steps between others do not count, 2 that the length is impossible, 4 that a
@@ -185,16 +183,16 @@ def look(
 
     >>> mask = torch.tensor([[True, False, True], [True, True, False]])
     >>> look(torch.zeros(2, 3, 5), mask, None)
-    tensor([[2, 2],
-            [1, 0]])
+    (tensor([2, 2]), tensor([1, 0], dtype=torch.int32))
     """
     rows, steps, labels = emissions.shape
-    found = torch.empty((2, rows), dtype=torch.int64, device=emissions.device)
+    found = torch.empty(rows, dtype=torch.int64, device=emissions.device)
+    marks = torch.empty(rows, dtype=torch.int32, device=emissions.device)
     with on_device(emissions):
-        args = (*_grids(mask, lengths, tags, found), found, rows, steps, labels)
+        args = (*_grids(mask, lengths, tags, found), found, marks, steps, labels)
         how = _one_warp(("masked", mask is not None), ("tagged", tags is not None))
         launch(steps_kernel, rows, args, how)
-    return found
+    return found, marks
 
 
 def _grids(

@@ -44,7 +44,7 @@ def forward_kernel(
     lengths, mask, m_row, m_step, tags, t_row, t_step, found, marks, value, alpha, flipped, rows,
     steps, labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    masked: tl.constexpr, tagged: tl.constexpr, marked: tl.constexpr, flip: tl.constexpr,
+    masked: tl.constexpr, tagged: tl.constexpr, flip: tl.constexpr,
 ):  # fmt: skip
     """Log Z, or log p of the tags if there are any; α in one of two forms.
 
@@ -53,8 +53,8 @@ def forward_kernel(
     row = tl.program_id(0).to(tl.int64)
     tags += row * t_row
     there = look_at_row(
-        mask + row * m_row, m_step, lengths + row, tags, t_step, found + row, marks + row, rows,
-        steps, labels, masked, tagged, marked,
+        mask + row * m_row, m_step, lengths + row, tags, t_step, found + row, marks + row, steps,
+        labels, masked, tagged,
     )  # fmt: skip
     length = tl.minimum(tl.maximum(there, 1), steps).to(tl.int32)  # nothing outside is touched
     emissions += row * e_row

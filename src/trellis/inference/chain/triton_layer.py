@@ -96,8 +96,8 @@ def _run(
     given: tuple[Any, ...], marks: Marks | None, kinds: Any, summed: bool
 ) -> tuple[Tensor, ...]:
     """Gradient of the emissions and columns of all rows, or their total and the value in it."""
-    key = (kinds or kinds_of(*given), marks is None, summed)
-    step: _Step = remembered(_prepared, key, lambda: _Step(given, marks is not None, summed))
+    key = (kinds or kinds_of(None, *given), summed)
+    step: _Step = remembered(_prepared, key, lambda: _Step(given, summed))
     with on_device(given[0]):
         return step(given, marks)
 
@@ -105,7 +105,7 @@ def _run(
 class _Step:
     """Both walks over batches of one kind, and the sum over the rows if it is wanted."""
 
-    def __init__(self, given: tuple[Any, ...], marked: bool, summed: bool) -> None:
+    def __init__(self, given: tuple[Any, ...], summed: bool) -> None:
         emissions, transitions, start, end, lengths, tags, mask = given
         self.shape, self.number = emissions.shape, accurate(emissions)
         rows, steps, labels = self.shape
@@ -120,15 +120,16 @@ class _Step:
             rows * 3 * labels,  # scratch
             labels**2,  # transitions, the later label first
             rows,  # values
-            -(-2 * rows * 8 // size),  # lengths, and what is wrong with the rows, as integers
+            -(-rows * 8 // size),  # lengths
+            -(-rows * 4 // size),  # marks, if nobody wants them
         ):
             self.begins.append(self.begins[-1] + -(-count // _ALIGNED) * _ALIGNED)
         m_strides = (0, 0) if mask is None else mask.stride()
         self.grids = (m_strides, tags.stride())
         self.e_strides = emissions.stride()
         common = (self.number, labels, True)
-        there = (("masked", mask is not None), ("tagged", True), ("marked", marked))
-        forward = plan(*common, "forward", BYTES, (*there, ("flip", True)))
+        flags = (("masked", mask is not None), ("tagged", True), ("flip", True))
+        forward = plan(*common, "forward", BYTES, flags)
         flags = (("shared", True), ("tagged", True), ("weighted", False))
         plans = (forward, plan(*common, "backward", BYTES, flags), _SUM)
         self.plans = plans if summed else plans[:2]
@@ -150,17 +151,18 @@ class _Step:
         if self.forms:
             at, size = work.data_ptr(), self.number.itemsize
             parts: list[Any] = [at + size * begin for begin in begins[:-1]]
-            found: Any = parts[-1]  # in the place of what there is not, which is not read
+            if marks is not None:
+                parts[-1] = marks.address
+            found: Any = parts[-2]  # in the place of what there is not, which is not read
             places = [found if x is None else x.data_ptr() for x in given]
-            places.append(found if marks is None else marks.address)
             calls = self._arguments(*places, *parts, *[x.data_ptr() for x in made])
             launch_again(self.forms, calls)
         else:
             parts = [work[begin:] for begin in begins[:-1]]
-            parts[-1] = found = parts[-1].view(torch.int64)
-            told = found if marks is None else marks.memory
+            parts[-1] = parts[-1].view(torch.int32) if marks is None else marks.tensor
+            parts[-2] = found = parts[-2].view(torch.int64)
             there = [found if x is None else x for x in given]
-            calls = self._arguments(*there, told, *parts, *made)
+            calls = self._arguments(*there, *parts, *made)
             steps = zip(_KERNELS, calls, self.plans, strict=False)
             forms = [launch(kernel, *call, plan) for kernel, call, plan in steps]
             self.forms = forms if all(forms) else []  # none in the interpreter
@@ -170,8 +172,8 @@ class _Step:
 
     def _arguments(self, *given: Any) -> list[tuple[int, tuple[Any, ...]]]:
         """Programs and arguments of all kernels, of tensors or of where they lie."""
-        e, a, start, end, lengths, tags, mask, marks, *parts = given
-        alpha, columns, scratch, flipped, value, found, unit, *sums = parts
+        e, a, start, end, lengths, tags, mask, *parts = given
+        alpha, columns, scratch, flipped, value, found, marks, unit, *sums = parts
         rows, steps, labels = self.shape
         m_strides, t_strides = self.grids
         there = (

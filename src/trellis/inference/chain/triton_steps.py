@@ -10,13 +10,12 @@ __all__ = ["look_at_row", "steps_kernel"]
 
 @triton.jit
 def look_at_row(
-    mask, m_step, lengths, tags, t_step, found, mark, rows, steps, labels,
-    masked: tl.constexpr, tagged: tl.constexpr, marked: tl.constexpr,
+    mask, m_step, lengths, tags, t_step, found, mark, steps, labels,
+    masked: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """The length of a row; it goes to ``found[0]``, and what is wrong with the row to ``found[1]``.
+    """The length of a row, which goes to `found`, and what is wrong with it, which is its mark.
 
-    1: steps between others do not count. 2: the length is impossible. 4: a tag is. What is
-    `marked` is also told to the host, which waits for it.
+    1: steps between others do not count. 2: the length is impossible. 4: a tag is.
     """
     at = tl.arange(0, 256)
     end = steps.to(tl.int64)
@@ -42,20 +41,18 @@ def look_at_row(
     status = tl.where(gaps > 0, 1, 0) + tl.where(wrong > 0, 4, 0)
     status += tl.where((length < 1) | (length > steps), 2, 0)
     tl.store(found, length)
-    tl.store(found + rows, status)
-    if marked:
-        tl.store(mark, status, cache_modifier=".wt")
+    tl.store(mark, status, cache_modifier=".wt")  # it may be memory of the host
     return length
 
 
-@triton.jit(do_not_specialize=["m_row", "m_step", "t_row", "t_step", "rows", "steps", "labels"])
+@triton.jit(do_not_specialize=["m_row", "m_step", "t_row", "t_step", "steps", "labels"])
 def steps_kernel(
-    lengths, mask, m_row, m_step, tags, t_row, t_step, found, rows, steps, labels,
+    lengths, mask, m_row, m_step, tags, t_row, t_step, found, marks, steps, labels,
     masked: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
     """`look_at_row` of each row, where nothing else is to be done with it."""
     row = tl.program_id(0).to(tl.int64)
     look_at_row(
-        mask + row * m_row, m_step, lengths + row, tags + row * t_row, t_step, found + row, found,
-        rows, steps, labels, masked, tagged, False,
+        mask + row * m_row, m_step, lengths + row, tags + row * t_row, t_step, found + row,
+        marks + row, steps, labels, masked, tagged,
     )  # fmt: skip

@@ -46,7 +46,7 @@ def loss_and_gradient(
     """
     rows = (targets, input_lengths, target_lengths)
     own = (blank, logits, entropy != 0.0, reduction)
-    key = (kinds or kinds_of(input, *rows), *own)
+    key = (kinds or kinds_of(None, input, *rows), *own)
     step: _Step = remembered(_prepared, key, lambda: _Step(input, targets, *own))
     with on_device(input):
         return step(input, *rows, entropy, marks)
@@ -82,7 +82,7 @@ class _Step:
             (rows, whole),  # marks, if nobody wants them
         ):
             self.parts.append((begin, dtype))
-            begin += -(-size * dtype.itemsize // 64) * 64
+            begin += -(-max(size, 1) * dtype.itemsize // 64) * 64
         self.bytes = begin + 64
         self.summed = reduction != "none"
         self.value: tuple[int, ...] = () if self.summed else (rows,)
@@ -126,7 +126,7 @@ class _Step:
             launch_again(self.forms, self._arguments(marks and marks.address, *places, *parts))
             return value, gradient
         parts = [work[begin:-64].view(dtype) for begin, dtype in self.parts]
-        calls = self._arguments(marks and marks.memory, *tensors, *parts)
+        calls = self._arguments(marks and marks.tensor, *tensors, *parts)
         steps = zip(_KERNELS, calls, self.plans, strict=True)
         forms = [launch(kernel, *call, plan) for kernel, call, plan in steps]
         if all(forms) and bits % 16 == 0:
