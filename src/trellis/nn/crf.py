@@ -59,7 +59,8 @@ class CRF(nn.Module):
     rank
         Transitions as a product of two matrices (tags, rank), for many tags.
     validate
-        Whether the values of tags, masks and lengths are looked at, which waits for the GPU.
+        Whether the values of tags, masks and lengths are looked at: the price on a GPU is to wait
+        for the kernel that does so. A compiled program and a CUDA graph never wait.
 
     The parameters ``start_transitions``, ``end_transitions`` and ``transitions`` are named as in
     pytorch-crf, so its state dicts load. In all methods a ``mask`` (True: the step counts) may have
