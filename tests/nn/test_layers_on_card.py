@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from itertools import product
 from typing import Any
 
 import pytest
@@ -44,6 +45,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- the CRF
 
 
+KINDS = ["all", "lengths", "list", "int32", "column", "mask", "numbers", "turned"]
+
+
 def given(kind: str, rows: int, steps: int) -> dict[str, Any]:
     """Which steps count, said in one of many ways."""
     lengths = torch.randint(1, steps + 1, (rows,))
@@ -61,9 +65,12 @@ def given(kind: str, rows: int, steps: int) -> dict[str, Any]:
     return ways[kind]
 
 
-@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "token_mean"])
 @pytest.mark.parametrize(
-    "kind", ["all", "lengths", "list", "int32", "column", "mask", "numbers", "turned"]
+    ("kind", "reduction"),
+    [
+        *product(KINDS, ["none", "sum"]),
+        *product(["all", "lengths", "mask"], ["mean", "token_mean"]),
+    ],
 )
 def test_crf(kind: str, reduction: str, known: None) -> None:
     torch.manual_seed(7)
@@ -131,7 +138,10 @@ def on_card(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("labels", [0, 2])
 def test_ctc(labels: int, reduction: str, from_logits: bool, known: None, on_card: Any) -> None:
     torch.manual_seed(5)
-    for options in ({}, {"zero_infinity": True}, {"label_smoothing": 0.1}, {"entropy": 0.3}, {}):
+    others: tuple[dict[str, Any], ...] = ({"entropy": 0.3},)
+    if reduction == "mean":
+        others = ({"zero_infinity": True}, {"label_smoothing": 0.1}, {"entropy": 0.3})
+    for options in ({}, *(others if labels else ()), {}):
         x = torch.randn(5, 2, 4, dtype=torch.float64)
         x = (x if from_logits else x.log_softmax(-1)).requires_grad_()
         rows = (torch.randint(1, 4, (2, labels)), torch.tensor([5, 4]), torch.tensor([labels, 0]))
