@@ -20,7 +20,7 @@ from trellis.errors import InputError  # noqa: E402
 from trellis.inference import triton_marks  # noqa: E402
 from trellis.inference.chain import triton_layer as chain_layer  # noqa: E402
 from trellis.inference.ctc import triton_layer as ctc_layer  # noqa: E402
-from trellis.nn import CRF, ctc, ctc_loss  # noqa: E402
+from trellis.nn import CRF, ctc, ctc_batch, ctc_loss  # noqa: E402
 from trellis.nn import crf as crf_module  # noqa: E402
 
 pytestmark = [
@@ -37,7 +37,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches by address, and nothing remembered from other tests."""
     for layer in (chain_layer, ctc_layer):
         remember(layer, monkeypatch)
-    for module in (crf_module, ctc):
+    for module in (crf_module, ctc_batch):
         monkeypatch.setattr(module, "_fitting", type(module._fitting)())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
@@ -153,7 +153,7 @@ def test_ctc(labels: int, reduction: str, from_logits: bool, known: None, on_car
             results.append((loss.detach(), *torch.autograd.grad(loss, x, weight)))
         for right, found in zip(*results, strict=True):
             torch.testing.assert_close(found, right)
-    assert len(ctc._fitting) == 1
+    assert len(ctc_batch._fitting) == 1
 
 
 def test_ctc_mistakes_in_a_known_kind(known: None, on_card: Any) -> None:

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.data import tags as schemes
 from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.inference.kinds import Seen, kinds_of
@@ -15,6 +14,7 @@ from trellis.inference.triton_marks import Marks
 from trellis.native import as_integer
 from trellis.nn import reference
 from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
+from trellis.nn.constraints import forbidden
 from trellis.nn.steps import (
     Steps,
     check_emissions,
@@ -96,8 +96,8 @@ class CRF(nn.Module):
             self.transition_from = nn.Parameter(torch.empty(num_tags, rank))
             self.transition_to = nn.Parameter(torch.empty(num_tags, rank))
         self.rank = rank
-        forbidden = _forbidden(num_tags, labels, constraints)
-        for name, table in zip(("pairs", "starts", "ends"), forbidden, strict=True):
+        tables = forbidden(num_tags, labels, constraints)
+        for name, table in zip(("pairs", "starts", "ends"), tables, strict=True):
             self.register_buffer(f"_no_{name}", table, persistent=False)
         self.reset_parameters()
 
@@ -390,32 +390,3 @@ def check_allowed(allowed: Tensor, emissions: Tensor, batch_first: bool) -> Tens
         shapes = f"{tuple(allowed.shape)}, but emissions {tuple(emissions.shape)}"
         raise InputError(f"possible tags have shape {shapes}")
     return allowed if batch_first else allowed.transpose(0, 1)
-
-
-def _forbidden(
-    count: int, labels: Sequence[str] | None, constraints: str | Iterable[tuple[int, int]] | None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """What must not follow what, begin and end."""
-    if labels is not None and len(labels) != count:
-        raise InputError(f"there are {count} tags but {len(labels)} labels")
-    if constraints is None:
-        return None, None, None
-    if isinstance(constraints, str):
-        if labels is None:
-            raise InputError(f"constraints={constraints!r} needs the names of the tags: labels=[…]")
-        may = schemes.allowed_transitions(list(labels), constraints)
-        found = [~np.asarray(may.matrix), ~np.asarray(may.start), ~np.asarray(may.end)]
-        return torch.from_numpy(found[0]), torch.from_numpy(found[1]), torch.from_numpy(found[2])
-    pairs = torch.zeros(count, count, dtype=torch.bool)
-    try:
-        listed = [
-            (as_integer(before, "tag"), as_integer(after, "tag")) for before, after in constraints
-        ]
-    except (TypeError, ValueError):
-        what = "a tagging scheme or pairs (tag, next tag) of numbers"
-        raise InputError(f"constraints must be {what}, not {constraints!r:.60}") from None
-    for before, after in listed:
-        if not (0 <= before < count and 0 <= after < count):
-            raise InputError(f"constraint {(before, after)} is not of two of the {count} tags")
-        pairs[before, after] = True
-    return pairs, torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)

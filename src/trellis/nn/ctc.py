@@ -12,37 +12,27 @@ precision is computed in float32; the gradient with respect to log-probabilities
 the same bits on every device. On a GPU a path less likely than e^-90,000,000 counts as impossible.
 """
 
-from collections.abc import Sequence
 from math import log
-from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from trellis.errors import InputError
-from trellis.inference.kinds import Seen, kinds_of
 from trellis.inference.triton_marks import Marks
-from trellis.native import as_integer
+from trellis.nn.ctc_batch import Batch, Lengths, check_numbers, look, prepare, raise_if
 from trellis.nn.ctc_ops import (
     ctc_gradient,
     ctc_value,
     differentiable_value,
-    kernels,
     number,
-    plain,
     reduced,
     small_on_card,
     value_at_once,
 )
-from trellis.nn.steps import check_tensor, integers
 
 __all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
 
-Lengths: TypeAlias = Tensor | Sequence[int] | int
-
 _FAR = -1e30  # the log-probability of what cannot be, in the plain recursion
-_fitting = Seen()  # kinds of tensors that go together
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def ctc_loss(
@@ -104,7 +94,7 @@ def ctc_loss(
         raise InputError(f"reduction is {reduction!r}: must be 'none', 'mean' or 'sum'")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
-    x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
+    x = prepare(log_probs, targets, input_lengths, target_lengths, blank)
     adjusted = label_smoothing or zero_infinity
     if small_on_card(x.frames, x.targets):
         now = "none" if adjusted else reduction
@@ -114,14 +104,14 @@ def ctc_loss(
             x.frames, *x.rows, blank, from_logits, entropy, now, marks, x.kinds
         )  # fmt: skip
         if marks is not None:
-            _raise_if(marks.wait(), x, blank)
+            raise_if(marks.wait(), x, blank)
     else:
         now = "none"
         if validate:
-            _look(x, blank)
+            look(x, blank)
         loss = _value(x, blank, from_logits, entropy)
     if validate and not loss.is_cuda and not torch.compiler.is_compiling():
-        _check_numbers(x, loss)
+        check_numbers(x, loss)
     if adjusted:
         loss = _adjusted(loss, x, from_logits, label_smoothing, zero_infinity)
     if now != reduction:
@@ -148,10 +138,10 @@ def ctc_posterior(
     >>> [[round(p, 3) for p in frame] for frame in share.tolist()]
     [[0.25, 0.75], [0.375, 0.625]]
     """
-    x = _prepare(log_probs, targets, input_lengths, target_lengths, blank)
+    x = prepare(log_probs, targets, input_lengths, target_lengths, blank)
     with torch.no_grad():
         if validate:
-            _look(x, blank)
+            look(x, blank)
         frames = x.frames.to(number(x.frames))
         loss, log_norm, kept = ctc_value(frames, *x.rows, blank, False, True, 0.0)
         parts = (log_norm, kept, loss, torch.full_like(loss, -1.0))
@@ -220,167 +210,14 @@ class CTCLoss(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
-class _Batch(NamedTuple):
-    """The arguments in one form."""
-
-    frames: Tensor  # (T, B, V)
-    targets: Tensor  # (B, S)
-    input_lengths: Tensor
-    target_lengths: Tensor
-    single: bool
-    kinds: Any  # what these tensors are like, if they are what was given
-
-    @property
-    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.targets, self.input_lengths, self.target_lengths
-
-
-def _prepare(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Lengths,
-    target_lengths: Lengths,
-    blank: int,
-) -> _Batch:
-    """Shapes, types and devices are checked here; values where they lie."""
-    as_integer(blank, "blank")
-    given = (log_probs, targets, input_lengths, target_lengths)
-    kinds = kinds_of((type(blank), blank), *given) if plain(log_probs) else None
-    if kinds is not None and kinds in _fitting:
-        return _Batch(*given, False, kinds)  # type: ignore[arg-type]
-    check_tensor(log_probs, "log_probs")
-    check_tensor(targets, "targets")
-    if log_probs.dtype not in _FLOATS:
-        raise InputError(f"log_probs have type {log_probs.dtype}: must be floating-point numbers")
-    if log_probs.dim() not in (2, 3):
-        raise InputError(f"log_probs have shape {_shape(log_probs)}: must be (T, B, V) or (T, V)")
-    if 0 in log_probs.shape:
-        raise InputError(f"the batch is empty: log_probs have shape {_shape(log_probs)}")
-    if log_probs.device.type not in ("cpu", "cuda"):
-        raise InputError(f"log_probs are on {log_probs.device}: must be on the CPU or on CUDA")
-    if targets.device != log_probs.device:
-        raise InputError(f"targets are on {targets.device}, log_probs on {log_probs.device}")
-    classes = log_probs.shape[-1]
-    if not 0 <= blank < classes:
-        raise InputError(f"blank is {blank}: must be 0 to {classes - 1}")
-    integers(targets, "targets")
-    single = log_probs.dim() == 2
-    frames = log_probs.unsqueeze(1) if single else log_probs
-    rows = frames.shape[1]
-    ends = _lengths(input_lengths, "input_lengths", rows)
-    sizes = _lengths(target_lengths, "target_lengths", rows)
-    padded, sizes = _padded(targets, sizes, rows, frames.shape[0])
-    padded, ends, sizes = (_whole(x, frames.device) for x in (padded, ends, sizes))
-    found = (frames, padded, ends, sizes)
-    if kinds is None or any(x is not own for x, own in zip(found, given, strict=True)):
-        return _Batch(*found, single, None)
-    _fitting.add(kinds)  # as they were given
-    return _Batch(*found, single, kinds)
-
-
-def _whole(x: Tensor, device: torch.device) -> Tensor:
-    """As integers of 64 bits on the device, one after the other."""
-    if x.dtype is torch.int64 and x.device == device and x.is_contiguous():
-        return x
-    return x.to(device, torch.int64, non_blocking=True).contiguous()
-
-
-def _lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
-    found = integers(lengths, name)
-    found = found.reshape(1) if found.dim() == 0 else found
-    if found.shape != (rows,):
-        raise InputError(f"{name} have shape {_shape(found)}: must be ({rows},), one a batch row")
-    return found
-
-
-def _shape(tensor: Tensor) -> tuple[int, ...]:
-    return tuple(tensor.shape)
-
-
-def _padded(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor, Tensor]:
-    """(B, S) of targets that may come one after the other, and their lengths."""
-    if targets.dim() == 2:
-        if targets.shape[0] != rows:
-            raise InputError(f"targets have shape {_shape(targets)}: must have {rows} rows")
-        return targets, sizes
-    if targets.dim() != 1:
-        raise InputError(f"targets have shape {_shape(targets)}: must be (B, S), or all in one row")
-    if torch.compiler.is_compiling():
-        widest = min(targets.numel(), frames + 1)  # known without a look; more has no path anyway
-    else:
-        widest = _widest(sizes, targets.numel())
-    if not widest:
-        return targets.new_empty((rows, 0)), sizes
-    sizes = sizes.to(targets.device)
-    first = sizes.cumsum(0) - sizes
-    place = first[:, None] + torch.arange(widest, device=targets.device)
-    return targets[place.clamp(max=targets.numel() - 1)], sizes.clamp(max=widest)
-
-
-def _widest(sizes: Tensor, total: int) -> int:
-    """The longest of targets that are given one after the other."""
-    least, most, together = torch.stack([sizes.min(), sizes.max(), sizes.sum()]).tolist()
-    if least < 0:
-        row = int(sizes.argmin())
-        raise InputError(f"target length of batch row {row} is {least}: must not be negative")
-    if together != total:
-        raise InputError(f"target_lengths sum to {together}, but there are {total} targets")
-    return int(most)
-
-
-def _look(x: _Batch, blank: int) -> None:
-    """Raise for the first mistake in targets on a card. The CPU's engine has a check of its own.
-
-    It is waited for at once: later the card would have run out of work by the time that it is seen.
-    """
-    if torch.compiler.is_compiling() or not x.frames.is_cuda:
-        return
-    if torch.cuda.is_current_stream_capturing():
-        return
-    wrong = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0]
-    _raise_if(wrong.tolist(), x, blank)
-
-
-def _raise_if(marks: list[int], x: _Batch, blank: int) -> None:
-    """Raise for the first mistake that a look has found."""
-    if any(marks):
-        raise InputError(_mistake(x, blank, marks.index(1)))
-
-
-def _check_numbers(x: _Batch, loss: Tensor) -> None:
-    """A NaN makes a path impossible to the native core: looked for where a loss is not finite."""
-    for row in (~torch.isfinite(loss.detach())).nonzero().flatten().tolist():
-        bad = torch.isnan(x.frames[: int(x.input_lengths[row]), row]).nonzero()
-        if len(bad):
-            raise InputError(f"log_probs of batch row {row}, frame {int(bad[0, 0])} are nan")
-
-
-def _mistake(x: _Batch, blank: int, row: int) -> str:
-    """What is wrong with a row."""
-    frames, _, classes = x.frames.shape
-    width = x.targets.shape[1]
-    n, s = int(x.input_lengths[row]), int(x.target_lengths[row])
-    if not 0 <= n <= frames:
-        return f"input length of batch row {row} is {n}: must be 0 to {frames}"
-    if not 0 <= s <= width:
-        return f"target length of batch row {row} is {s}: must be 0 to {width}"
-    labels = x.targets[row, :s].tolist()
-    bad = (i for i, label in enumerate(labels) if label == blank or not 0 <= label < classes)
-    i = next(bad)
-    where = f"target of batch row {row}, position {i} is"
-    if labels[i] == blank:
-        return f"{where} the blank, {blank}"
-    return f"{where} {labels[i]}: must be 0 to {classes - 1}"
-
-
-def _value(x: _Batch, blank: int, logits: bool, entropy: float) -> Tensor:
+def _value(x: Batch, blank: int, logits: bool, entropy: float) -> Tensor:
     """The loss of each row, less the entropy of its alignments."""
     fused = entropy if x.frames.is_cuda else 0.0
     loss = differentiable_value(x.frames, *x.rows, blank, logits, fused)
     return loss - entropy * _alignment_entropy(x, blank, logits) if entropy != fused else loss
 
 
-def _adjusted(loss: Tensor, x: _Batch, logits: bool, smoothing: float, zero: bool) -> Tensor:
+def _adjusted(loss: Tensor, x: Batch, logits: bool, smoothing: float, zero: bool) -> Tensor:
     """The loss of each row after label_smoothing and zero_infinity."""
     possible = loss != float("inf")
     if smoothing:
@@ -389,21 +226,21 @@ def _adjusted(loss: Tensor, x: _Batch, logits: bool, smoothing: float, zero: boo
     return torch.where(possible, loss, 0.0) if zero else loss
 
 
-def _in_front(x: _Batch) -> tuple[Tensor, Tensor]:
+def _in_front(x: Batch) -> tuple[Tensor, Tensor]:
     """(T, B) whether a frame is in front of its row's end, and the frames with 0 behind it."""
     t = torch.arange(x.frames.shape[0], device=x.frames.device)
     inside = t[:, None] < x.input_lengths
     return inside, x.frames.to(number(x.frames)).masked_fill(~inside[:, :, None], 0.0)
 
 
-def _divergence(x: _Batch, logits: bool) -> Tensor:
+def _divergence(x: Batch, logits: bool) -> Tensor:
     """Σₜ KL(uniform ‖ pₜ) of each row."""
     inside, y = _in_front(x)
     mean = y.mean(-1) - (y.logsumexp(-1) if logits else 0.0)
     return torch.where(inside, -log(y.shape[-1]) - mean, 0.0).sum(0)
 
 
-def _alignment_entropy(x: _Batch, blank: int, logits: bool) -> Tensor:
+def _alignment_entropy(x: Batch, blank: int, logits: bool) -> Tensor:
     """H of each row by the recursion that reads as the equations do: one step of Python a frame.
 
     Where paths of log-weights aᵢ and entropies hᵢ meet, a = log Σ exp aᵢ and

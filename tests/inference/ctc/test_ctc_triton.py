@@ -348,7 +348,7 @@ def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def
 
 
 def test_lengths_that_are_columns():  # type: ignore[no-untyped-def]
-    from trellis.nn.ctc import _whole
+    from trellis.nn.ctc_batch import _whole
 
     table = torch.arange(6).view(3, 2)
     assert _whole(table[:, 0], table.device).is_contiguous()
