@@ -100,9 +100,8 @@ def ctc_loss(
         now = "none" if adjusted else reduction
         looks = validate and not torch.cuda.is_current_stream_capturing()  # a graph never waits
         marks = Marks(x.frames.shape[1], x.frames.device) if looks else None
-        loss = value_at_once(
-            x.frames, *x.rows, blank, from_logits, entropy, now, marks, x.kinds
-        )  # fmt: skip
+        how = (from_logits, entropy, now)
+        loss = value_at_once(x.frames, *x.rows, blank, *how, marks, x.kinds)
         if marks is not None:
             raise_if(marks.wait(), x, blank)
     else:
