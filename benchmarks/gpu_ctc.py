@@ -1,15 +1,18 @@
-"""CTC on a GPU: ours from logits beside torch's native kernels and cuDNN's.
+"""CTC on a GPU: ours from logits beside torch's native kernels, cuDNN's and FlagGems'.
 
     python benchmarks/gpu_ctc.py
 
 Checks, then times, then prints; about two minutes. Times are those of forward + backward, in turns,
-from logits: the peers' include their log_softmax.
+from logits: the peers' include torch's log_softmax. FlagGems is left out where it is not installed;
+up to version 5.0.2 its releases have no CTC, its main branch has.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -21,6 +24,7 @@ from torch.nn import functional
 
 BANDWIDTH = 4.3e12  # bytes/s of a copy on an H200
 STEP = 0.15e-6  # s of a step of the walks with 256 lanes, expected from the machine code
+PEERS = ("native", "cuDNN", "FlagGems")
 
 
 class Shape(NamedTuple):
@@ -122,6 +126,17 @@ def cudnn(x: Batch) -> Step:
     return step
 
 
+def flag_gems(x: Batch) -> Step:
+    """The same by FlagGems' Triton kernels."""
+    ctc_loss = import_module("flag_gems.ops.ctc_loss").ctc_loss
+
+    def step() -> tuple[Tensor, Tensor]:
+        loss = ctc_loss(x.logits.log_softmax(-1), *x[1:], reduction="sum")
+        return loss, torch.autograd.grad(loss, x.logits)[0]
+
+    return step
+
+
 def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
     """Relative error of the float32 loss, error of its gradient, and of that in float64."""
     few = x.few(min(4, x.logits.shape[1]))
@@ -179,7 +194,7 @@ def print_kernels(shape: Shape, step: Step) -> None:
 
 def ahead(found: dict[str, float | None], way: str) -> float | None:
     """How many times ours is faster than the best peer that backward treats alike."""
-    theirs = [t for name in ("native", "cudnn") if (t := found[name + way]) is not None]
+    theirs = [t for name in PEERS if (t := found[name + way]) is not None]
     mine = found["ours" + way]
     return min(theirs) / mine if mine and theirs else None
 
@@ -193,14 +208,13 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
         "ours 1": lambda: on_one_thread(ours(ctc, x)),
         "unchecked": lambda: ours(ctc, x, validate=False),
         "graph": lambda: graph(ours(ctc, x, validate=False)),
-        "native": lambda: native(x),
-        "native 1": lambda: on_one_thread(native(x)),
-        "cudnn": lambda: cudnn(x),
-        "cudnn 1": lambda: on_one_thread(cudnn(x)),
     }
+    for name, build in zip(PEERS, (native, cudnn, flag_gems), strict=True):
+        steps[name] = partial(build, x)
+        steps[name + " 1"] = partial(lambda build: on_one_thread(build(x)), build)
     found = in_turns(steps)
     times.add(str(shape), *found.values(), ahead(found, ""), ahead(found, " 1"), SHAPES[shape])
-    sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", "native", "cudnn")]  # type: ignore[misc]
+    sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", *PEERS)]  # type: ignore[misc]
     memory.add(str(shape), *sizes)
     try:
         print_kernels(shape, ours(ctc, x, validate=False))
@@ -215,12 +229,13 @@ def main() -> None:
     ctc = load_ours()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     columns = (
-        *("T, B, V, S", "ours", "ours 1", "unchecked", "graph", "native", "native 1"),
-        *("cuDNN", "cuDNN 1", "best / ours", "1", "goal"),
+        *("T, B, V, S", "ours", "ours 1", "unchecked", "graph"),
+        *(name + way for name in PEERS for way in ("", " 1")),
+        *("best / ours", "1", "goal"),
     )
     title = "CTC from logits, forward + backward, ms (1: backward on the calling thread)"
     times = Table(title, columns)
-    memory = Table("peak memory of a step, MiB", ("T, B, V, S", "ours", "native", "cuDNN"))
+    memory = Table("peak memory of a step, MiB", ("T, B, V, S", "ours", *PEERS))
     for shape in SHAPES:
         try:
             measure(ctc, shape, times, memory)

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from trellis.inference import kinds as module  # noqa: E402
-from trellis.inference.kinds import Seen, kinds_of, remembered  # noqa: E402
+from trellis.inference.kinds import kinds_of, remembered  # noqa: E402
 
 
 def test_kinds_tell_apart_all_but_numbers() -> None:
@@ -42,7 +42,3 @@ def test_very_many_keys_are_forgotten(monkeypatch: Any) -> None:
     made = [remembered(steps, key, lambda key=key: -key) for key in (1, 1, 2, 3)]  # type: ignore[misc]
     assert made == [-1, -1, -2, -3]
     assert steps == {3: -3}
-    seen = Seen()
-    for key in (1, 2, 3):
-        seen.add(key)
-    assert seen == {3}

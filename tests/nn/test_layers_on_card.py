@@ -38,7 +38,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     for layer in (chain_layer, ctc_layer):
         remember(layer, monkeypatch)
     for module in (crf_module, ctc_batch):
-        monkeypatch.setattr(module, "_fitting", type(module._fitting)())
+        monkeypatch.setattr(module, "_fitting", {})
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
 
 
@@ -95,6 +95,26 @@ def test_crf(kind: str, reduction: str, known: None) -> None:
                 torch.testing.assert_close(a, b)
     remembered = kind not in ("list", "int32")
     assert bool(crf_module._fitting) == remembered
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+def test_gradients_of_parameters_are_apart(reduction: str, known: None) -> None:
+    """They may lie in one piece of memory, but to change one changes no other."""
+    layer = CRF(3, batch_first=True)
+    e, tags = torch.randn(2, 4, 3, requires_grad=True), torch.ones(2, 4, dtype=torch.int64)
+    mask = torch.ones(2, 4, dtype=torch.bool)
+    wanted = [e, *layer.parameters()]
+    due = torch.autograd.grad(layer(e, tags, mask), wanted)
+    for _ in range(2):
+        value = layer._on_card(e, mask, None, tags, reduction, True)
+        assert isinstance(value, torch.Tensor)
+        value.sum().backward()
+    for n, (x, once) in enumerate(zip(wanted, due, strict=True)):
+        assert x.grad is not None
+        torch.testing.assert_close(x.grad, (n + 1) * 2 * once)
+        for other in wanted[n + 1 :]:
+            assert other.grad is not None
+            other.grad.add_(other.grad / (n + 1))  # n + 1 times becomes n + 2 times
 
 
 def test_crf_with_holes_and_mistakes(known: None) -> None:

@@ -7,7 +7,7 @@ shapes and types alone, so that what they have found holds for the next batch of
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Seen", "kinds_of", "remembered"]
+__all__ = ["kinds_of", "remembered"]
 
 _MOST = 4096  # kinds are few where batches are padded to the same size; else they are forgotten
 
@@ -40,13 +40,3 @@ def remembered(found: dict[Any, Any], key: Any, make: Callable[[], Any]) -> Any:
             found.clear()
         step = found[key] = make()
     return step
-
-
-class Seen(set[Any]):
-    """Keys that were seen; of very many all are forgotten."""
-
-    def add(self, key: Any) -> None:
-        """Remember a key."""
-        if len(self) >= _MOST:
-            self.clear()
-        super().add(key)

@@ -302,30 +302,18 @@ class _OnCard(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        *given, summed = inputs
+        *scores, rest, marks, step = inputs
         value: Tensor
-        if summed:
-            value, *kept = layer_kernels().total_and_gradients(*given)
-        else:
-            unit, columns = layer_kernels().values_and_gradients(*given)
-            value, *kept = columns[-1].clone(), unit, columns.clone()  # not all the memory between
+        value, kept = step((*scores, *rest), marks)
         ctx.save_for_backward(*kept)
-        ctx.summed = summed
-        types = [x.dtype for x in given[:4]]
-        ctx.types = None if all(dtype is value.dtype for dtype in types) else types
+        ctx.step = step
         return value
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
             _refuse(ctx)
-        if ctx.summed:
-            found: Any = torch._foreach_mul(ctx.saved_tensors, weight)
-        else:
-            found = layer_kernels().weigh(*ctx.saved_tensors, weight)
-        if ctx.types is not None:
-            found = [x.to(dtype) for x, dtype in zip(found, ctx.types, strict=True)]
-        return (*found, None, None, None, None, None, None)
+        return (*ctx.step.weigh(ctx.saved_tensors, weight), None, None, None)
 
 
 def on_card(
@@ -338,19 +326,20 @@ def on_card(
     mask: Tensor | None,
     summed: bool,
     marks: Marks | None = None,
-    kinds: Any = None,
+    prepared: dict[Any, Any] | None = None,
 ) -> Tensor:
     """Log p of tags that nobody has looked at yet: of all rows, or their sum.
 
-    The marks say what is wrong with each row. `kinds` are those of the tensors, if they are known.
+    The marks say what is wrong with each row. What is `prepared` for their kind may be known.
     """
-    given = (emissions, transitions, start, end, lengths, tags, mask, marks)
-    if torch.is_grad_enabled() and (
-        emissions.requires_grad or any(x.requires_grad for x in given[1:4])
-    ):
-        found: Tensor = _OnCard.apply(*given, kinds, summed)  # type: ignore[no-untyped-call]
+    scores, rest = (emissions, transitions, start, end), (lengths, tags, mask)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in scores):
+        step = layer_kernels().step_of((*scores, *rest), summed, prepared)
+        found: Tensor = _OnCard.apply(  # type: ignore[no-untyped-call]
+            *scores, rest, marks, step
+        )
         return found
-    value: Tensor = kernels().forward(*given).value
+    value: Tensor = kernels().forward(*scores, *rest, marks).value
     return value.sum() if summed else value
 
 

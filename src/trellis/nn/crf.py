@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trellis.errors import InputError
 from trellis.inference import chain
-from trellis.inference.kinds import Seen, kinds_of
+from trellis.inference.kinds import kinds_of, remembered
 from trellis.inference.triton_marks import Marks
 from trellis.native import as_integer
 from trellis.nn import reference
@@ -28,7 +28,7 @@ from trellis.nn.steps import (
 __all__ = ["CRF"]
 
 _REDUCTIONS = ("none", "sum", "mean", "token_mean")
-_fitting = Seen()  # kinds of batches and scores that go together
+_fitting: dict[Any, dict[Any, Any]] = {}  # what is prepared for kinds that go together
 
 
 class CRF(nn.Module):
@@ -302,7 +302,8 @@ class CRF(nn.Module):
         """The same as if the steps that count came first; if they do not, which ones count."""
         scores = self._scores()
         kinds = kinds_of(self.batch_first, emissions, *scores, lengths, tags, mask)
-        if kinds is not None and kinds in _fitting:
+        prepared = _fitting.get(kinds)
+        if prepared is not None:
             e, own, counts = self._rows_first(emissions), self._rows_first(tags), lengths
             grid = None if mask is None else self._rows_first(mask)
             if mask is None and lengths is None:
@@ -311,11 +312,10 @@ class CRF(nn.Module):
             e, grid = self._checked(emissions), self._mask(mask)
             own, counts = check_tags(self._rows_first(tags), e), lengths_of(e, grid, lengths)
             as_given = own.dtype is tags.dtype and (lengths is None or counts is lengths)
-            kinds = kinds if as_given else None
-            if kinds is not None:
-                _fitting.add(kinds)
+            if kinds is not None and as_given:
+                prepared = remembered(_fitting, kinds, dict)
         marks = Marks(len(e), e.device) if looks else None
-        value = on_card(e, *scores, counts, own, grid, reduction != "none", marks, kinds)
+        value = on_card(e, *scores, counts, own, grid, reduction != "none", marks, prepared)
         found = [] if marks is None else marks.wait()
         if not any(found) and reduction != "token_mean":
             return _reduced(value, reduction, own)

@@ -101,7 +101,7 @@ def ctc_loss(
         looks = validate and not torch.cuda.is_current_stream_capturing()  # a graph never waits
         marks = Marks(x.frames.shape[1], x.frames.device) if looks else None
         how = (from_logits, entropy, now)
-        loss = value_at_once(x.frames, *x.rows, blank, *how, marks, x.kinds)
+        loss = value_at_once(x.frames, *x.rows, blank, *how, marks, x.prepared)
         if marks is not None:
             raise_if(marks.wait(), x, blank)
     else:

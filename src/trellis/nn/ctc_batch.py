@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trellis.errors import InputError
-from trellis.inference.kinds import Seen, kinds_of
+from trellis.inference.kinds import kinds_of, remembered
 from trellis.native import as_integer
 from trellis.nn.ctc_ops import kernels, plain
 from trellis.nn.steps import check_tensor, integers
@@ -17,7 +17,7 @@ __all__ = ["Batch", "Lengths", "check_numbers", "look", "prepare", "raise_if"]
 Lengths: TypeAlias = Tensor | Sequence[int] | int
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_fitting = Seen()  # kinds of tensors that go together
+_fitting: dict[Any, dict[Any, Any]] = {}  # what is prepared for kinds that go together
 
 
 class Batch(NamedTuple):
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
     input_lengths: Tensor
     target_lengths: Tensor
     single: bool
-    kinds: Any  # what these tensors are like, if they are what was given
+    prepared: dict[Any, Any] | None  # for their kind, if they are what was given
 
     @property
     def rows(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,8 +47,9 @@ def prepare(
     as_integer(blank, "blank")
     given = (log_probs, targets, input_lengths, target_lengths)
     kinds = kinds_of((type(blank), blank), *given) if plain(log_probs) else None
-    if kinds is not None and kinds in _fitting:
-        return Batch(*given, False, kinds)  # type: ignore[arg-type]
+    prepared = _fitting.get(kinds)
+    if prepared is not None:
+        return Batch(*given, False, prepared)  # type: ignore[arg-type]
     check_tensor(log_probs, "log_probs")
     check_tensor(targets, "targets")
     if log_probs.dtype not in _FLOATS:
@@ -75,8 +76,7 @@ def prepare(
     found = (frames, padded, ends, sizes)
     if kinds is None or any(x is not own for x, own in zip(found, given, strict=True)):
         return Batch(*found, single, None)
-    _fitting.add(kinds)  # as they were given
-    return Batch(*found, single, kinds)
+    return Batch(*found, single, remembered(_fitting, kinds, dict))  # as they were given
 
 
 def _whole(x: Tensor, device: torch.device) -> Tensor:

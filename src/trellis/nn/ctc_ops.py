@@ -193,9 +193,9 @@ class _AtOnce(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
+    def forward(ctx: Any, input: Tensor, rest: tuple[Any, ...]) -> Tensor:
         loss: Tensor
-        loss, unit = layer_kernels().loss_and_gradient(*inputs)
+        loss, unit = layer_kernels().loss_and_gradient(input, *rest)
         ctx.save_for_backward(unit)
         return loss
 
@@ -205,7 +205,7 @@ class _AtOnce(torch.autograd.Function):
             _refuse(ctx)
         (unit,) = ctx.saved_tensors
         found = unit * (weight.unsqueeze(1) if weight.dim() else weight)
-        return found, *(None,) * 9
+        return found, None
 
 
 @cache
@@ -243,16 +243,16 @@ def value_at_once(
     entropy: float,
     reduction: str,
     marks: Marks | None = None,
-    kinds: Any = None,
+    prepared: dict[Any, Any] | None = None,
 ) -> Tensor:
     """What the reduction makes of the losses; rows that have a mistake are marked.
 
-    The gradient of such a row is of no use, and neither is its loss. `kinds` are those of the
-    tensors, if they are known.
+    The gradient of such a row is of no use, and neither is its loss. What is `prepared` for their
+    kind may be known.
     """
     rows = (targets, input_lengths, target_lengths)
     found: Tensor = _AtOnce.apply(  # type: ignore[no-untyped-call]
-        input, *rows, blank, logits, entropy, reduction, marks, kinds
+        input, (*rows, blank, logits, entropy, reduction, marks, prepared)
     )
     return found
 

@@ -32,9 +32,11 @@ pytestmark = NEEDED
 def test_gradients_whose_weights_come_later(labels: int, scale: float, dtype: Any) -> None:
     p = problem([6, 1, 4], labels, dtype, seed=labels, scale=scale, forbidden=0.1)
     value, alpha = engine.forward(*p.scores, p.tags)
-    unit, columns = layer.values_and_gradients(*p.scores, p.tags, None)
-    assert torch.equal(columns[-1], value)
-    found = layer.weigh(unit, columns, p.weight)
+    given = (*p.scores, p.tags, None)
+    step = layer.step_of(given, summed=False)
+    values, kept = step(given)
+    assert torch.equal(values, value)
+    found = step.weigh(kept, p.weight)
     due = engine.backward(*p.scores, p.tags, alpha, p.weight)
     for got, right in zip(found, due, strict=True):
         torch.testing.assert_close(got, right, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
@@ -91,50 +93,74 @@ def test_sums_of_rows(dtype: Any) -> None:
 
 @pytest.mark.skipif(not INTERPRETED, reason="a card launches by address anyway")
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_launches(
+    dtype: Any, together: bool, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = remember(layer, monkeypatch)
+    if not together:  # as of a large batch
+        monkeypatch.setattr(layer, "_TOGETHER", 0)
+    tolerance = TOLERANCE.get(dtype, 2e-2)
     for seed in range(3):
         p = problem([6, 1, 4], 5, dtype, seed=seed)
         steps = torch.arange(p.emissions.shape[1])
         mask = steps < p.lengths[:, None] if masked else None
-        rest = (None if masked else p.lengths, p.tags, mask)
-        marks = Marks(3, p.emissions.device)
-        found = layer.values_and_gradients(*p[:4], *rest, marks)
-        assert marks.wait() == [0, 0, 0]
+        given = (*p[:4], None if masked else p.lengths, p.tags, mask)
         value, alpha = engine.forward(*p.scores, p.tags)
         ones = torch.ones_like(value)
         due = engine.backward(*p.scores, p.tags, alpha, ones)
-        torch.testing.assert_close(found[1][-1], value)
-        tolerance = TOLERANCE.get(dtype, 2e-2)
-        for got, right in zip(layer.weigh(*found, ones), due, strict=True):
-            torch.testing.assert_close(got.to(right.dtype), right, rtol=tolerance, atol=tolerance)
-        total, *gradients = layer.total_and_gradients(*p[:4], *rest)
-        torch.testing.assert_close(total, value.sum())
-        for got, right in zip(gradients, due, strict=True):
-            torch.testing.assert_close(got.to(right.dtype), right, rtol=tolerance, atol=tolerance)
+        for summed in (False, True):
+            step, marks = layer.step_of(given, summed), Marks(3, p.emissions.device)
+            found, kept = step(given, marks)
+            assert marks.wait() == [0, 0, 0]
+            torch.testing.assert_close(found, value.sum() if summed else value)
+            assert len(kept) == (1 if summed and together else 2)
+            gradients = step.weigh(kept, ones[0] if summed else ones)
+            for x, got, right in zip(p[:4], gradients, due, strict=True):
+                assert (got.shape, got.dtype) == (x.shape, x.dtype)
+                torch.testing.assert_close(got, right.to(x.dtype), rtol=tolerance, atol=tolerance)
     assert len(made) == 5  # later batches of the kind are launched again
-    other = torch.stack([p.emissions] * 2, dim=2)[:, :, 0]  # other strides need another form
-    wrong = p.tags.clone()
+    wrong, marks = p.tags.clone(), Marks(3, p.emissions.device)
     wrong[2, 1] = 5
-    marks = Marks(3, p.emissions.device)
-    layer.values_and_gradients(*p[:4], rest[0], wrong, mask, marks)
+    layer.step_of(given, False)((*given[:5], wrong, mask), marks)
     assert marks.wait() == [0, 0, 4]
-    again = layer.values_and_gradients(other, *p[1:4], *rest)
-    torch.testing.assert_close(again[0], found[0])
+    other = torch.stack([p.emissions] * 2, dim=2)[:, :, 0]  # other strides need another form
     start = p.start.to(torch.float16 if dtype != torch.float16 else torch.float32)  # and types
-    layer.values_and_gradients(p.emissions, p.transitions, start, p.end, *rest)
+    for unlike in ((other, *given[1:]), (*given[:2], start, *given[3:])):
+        again, _ = layer.step_of(unlike, False)(unlike)
+        torch.testing.assert_close(again, value, rtol=2e-2, atol=2e-2)
     assert len(made) == 9
 
 
+def test_scores_that_are_parts_of_others() -> None:
+    """They are made dense, as the kernels take them; emissions, tags and mask are not."""
+    p = problem([6, 1, 4], 5, torch.float64)
+    given = (*p[:4], p.lengths, p.tags, None)
+    apart = tuple(None if x is None else torch.stack([x, x], dim=-1)[..., 0] for x in given)
+    for summed in (False, True):
+        ways = []
+        for own in (given, apart):
+            step = layer.step_of(own, summed)
+            value, kept = step(own)
+            ways.append((value, *step.weigh(kept, torch.ones_like(value))))
+        for x, y in zip(*ways, strict=True):
+            assert torch.equal(x, y)
+
+
 @pytest.mark.parametrize("rows", [1, 31, 70])
-def test_sums_of_many_rows(rows: int) -> None:
+@pytest.mark.parametrize("labels", [1, 8])
+def test_sums_of_many_rows(rows: int, labels: int) -> None:
     torch.manual_seed(rows)
-    sums = torch.randn(rows, 81, device=DEVICE)
-    total, value = torch.zeros(81, device=DEVICE), torch.zeros((), device=DEVICE)
-    kernels.sum_kernel[(2,)](sums, total, value, rows, 81, block=64)
-    torch.testing.assert_close(total, sums.double().sum(0).float())
-    assert value == total[-1]
+    width = (labels + 1) ** 2
+    sums = torch.randn(rows, width, device=DEVICE)
+    total, value = torch.zeros(width - 1, device=DEVICE), torch.zeros((), device=DEVICE)
+    kernels.sum_kernel[(2,)](sums, total, value, rows, labels, block=64)
+    due = sums.double().sum(0).float()
+    torch.testing.assert_close(total[: 2 * labels], due[: 2 * labels])
+    square = due[2 * labels : -1].view(labels, labels)
+    torch.testing.assert_close(total[2 * labels :].view(labels, labels), square.t())
+    assert value == due[-1]
 
 
 def test_a_value_may_be_changed_in_place() -> None:

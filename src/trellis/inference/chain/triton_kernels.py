@@ -27,7 +27,7 @@ from trellis.inference.chain.triton_steps import look_at_row
 __all__ = ["backward_kernel", "forward_kernel", "sum_kernel", "trace_kernel", "viterbi_kernel"]
 
 # Sizes do not compile a kernel again, and registers are laid out alike for all alignments.
-_SIZES = ["rows", "steps", "labels", "width"]
+_SIZES = ["rows", "steps", "labels"]
 _OTHERS = [
     *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "found", "marks"),
     *("value", "alpha", "flipped", "weights", "d_emissions", "d_transitions", "sums", "scratch"),
@@ -142,8 +142,9 @@ def backward_kernel(
 
 
 @_kernel
-def sum_kernel(sums, total, value, rows, width, block: tl.constexpr):
-    """The sums of all rows, always in one order; the last number of them also goes to `value`."""
+def sum_kernel(sums, total, value, rows, labels, block: tl.constexpr):
+    """The sums of all rows, always in one order, earlier label first, and of the values."""
+    width = (labels + 1) * (labels + 1)
     at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     own = tl.arange(0, 32)
     part = tl.zeros([block], tl.float64)
@@ -153,7 +154,9 @@ def sum_kernel(sums, total, value, rows, width, block: tl.constexpr):
         x = tl.load(sums + row.to(tl.int64)[:, None] * width + at[None, :], there, 0.0)
         part += tl.sum(x.to(tl.float64), 0)
     part = part.to(total.dtype.element_ty)
-    tl.store(total + at, part, at < width)
+    pair = at - 2 * labels
+    turned = 2 * labels + pair % labels * labels + pair // labels
+    tl.store(total + tl.where(pair < 0, at, turned), part, at < width - 1)
     tl.store(value + tl.zeros_like(at), part, at == width - 1)
 
 

@@ -4,6 +4,7 @@ A small batch takes the card less time than Python takes to launch it. So both w
 other at once, share one piece of memory, and are prepared when the first batch of a kind comes.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -15,179 +16,241 @@ from trellis.inference.kinds import kinds_of, remembered
 from trellis.inference.triton_launch import launch, launch_again, on_device
 from trellis.inference.triton_marks import Marks
 
-__all__ = ["total_and_gradients", "values_and_gradients", "weigh"]
+__all__ = ["Step", "step_of"]
+
+Given = tuple[Any, ...]
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
 
 _ALIGNED = 16  # numbers: each part of the memory begins at a multiple of so many
 _COLUMNS = 64  # that a program sums over all rows
 _SUM = {"block": _COLUMNS, "num_warps": 4}
-_prepared: dict[Any, "_Step"] = {}
+_TOGETHER = 2**18  # numbers: gradients of a batch up to so large are one tensor
+_prepared: dict[Any, dict[Any, Any]] = {}
 
 
-def values_and_gradients(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor | None,
-    tags: Tensor,
-    mask: Tensor | None,
-    marks: Marks | None = None,
-    kinds: Any = None,
-) -> tuple[Tensor, Tensor]:
-    """Log p of the tags of each row, and its gradient.
+def step_of(given: Given, summed: bool, prepared: dict[Any, Any] | None = None) -> "Step":
+    """What computes log p of the tags of each row, or their sum, for batches like this one.
 
-    As in `triton.forward`, with transitions that all positions share. The gradient of each value
-    with respect to the emissions, in the type that is computed in; and a column a row of the batch
-    with that with respect to all shared scores, and the value itself. Mistakes go to the marks;
-    where a row has one, it is of no use, and nothing outside of it is touched. The kinds of the
-    tensors, or of those that they were made of, may be known already.
+    Given are emissions, transitions, start, end, lengths, tags and mask as in `triton.forward`,
+    with transitions that all positions share. What is prepared for their kind may be known.
 
     >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
     >>> given = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, torch.tensor([2]), tags, None)
-    >>> unit, columns = values_and_gradients(*given)
-    >>> unit  # 1 for the tag, less what is expected
-    tensor([[[ 0.5000, -0.5000],
-             [-0.5000,  0.5000]]])
-    >>> columns[-1].exp()  # four paths
-    tensor([0.2500])
+    >>> step = step_of(given, summed=True)
+    >>> value, kept = step(given)
+    >>> value.exp()  # four paths
+    tensor(0.2500)
+    >>> step.weigh(kept, torch.tensor(2.0))[0]  # 1 for the tag, less what is expected; all twice
+    tensor([[[ 1., -1.],
+             [-1.,  1.]]])
     """
-    given = (emissions, transitions, start, end, lengths, tags, mask)
-    unit, columns = _run(given, marks, kinds, False)
-    return unit, columns
+    if prepared is None:
+        prepared = remembered(_prepared, kinds_of(None, *given), dict)
+    step: Step = remembered(prepared, summed, lambda: (_Total if summed else _Rows)(given))
+    return step
 
 
-def total_and_gradients(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor | None,
-    tags: Tensor,
-    mask: Tensor | None,
-    marks: Marks | None = None,
-    kinds: Any = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The sum of all values, and its gradients: of emissions, transitions, start and end."""
-    given = (emissions, transitions, start, end, lengths, tags, mask)
-    unit, total, value = _run(given, marks, kinds, True)
-    return value, unit, *_parts(total, emissions.shape[2])
+class Step(ABC):
+    """Both walks over batches of one kind."""
 
+    kernels: tuple[Any, ...] = (kernels.forward_kernel, kernels.backward_kernel)
 
-def weigh(unit: Tensor, columns: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Σ_b weight_b ∂ value_b / ∂ emissions, transitions, start and end.
-
-    A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
-    there a launch of our own takes five times as long.
-    """
-    total = (columns * weight).sum(1)
-    return unit * weight.view(-1, 1, 1), *_parts(total, unit.shape[2])
-
-
-def _parts(total: Tensor, labels: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of transitions, start and end: views by their strides, which take the least time."""
-    return (
-        total.as_strided((labels, labels), (1, labels), 2 * labels),
-        total.as_strided((labels,), (1,), 0),
-        total.as_strided((labels,), (1,), labels),
-    )
-
-
-def _run(
-    given: tuple[Any, ...], marks: Marks | None, kinds: Any, summed: bool
-) -> tuple[Tensor, ...]:
-    """Gradient of the emissions and columns of all rows, or their total and the value in it."""
-    key = (kinds or kinds_of(None, *given), summed)
-    step: _Step = remembered(_prepared, key, lambda: _Step(given, summed))
-    with on_device(given[0]):
-        return step(given, marks)
-
-
-class _Step:
-    """Both walks over batches of one kind, and the sum over the rows if it is wanted."""
-
-    def __init__(self, given: tuple[Any, ...], summed: bool) -> None:
+    def __init__(self, given: Given) -> None:
         emissions, transitions, start, end, lengths, tags, mask = given
         self.shape, self.number = emissions.shape, accurate(emissions)
         rows, steps, labels = self.shape
         flat = (transitions, start, end, *([] if lengths is None else [lengths]))
         self.dense = all(x.is_contiguous() for x in flat)
-        self.width, self.summed = (labels + 1) ** 2, summed
+        self.width = (labels + 1) ** 2  # of all shared scores, and the value
+        own = [x.dtype for x in (emissions, transitions, start, end)]
+        self.types = None if all(dtype is self.number for dtype in own) else own
         size = self.number.itemsize
         self.begins = [0]
         for count in (
             rows * steps * labels,  # α
-            rows * self.width,  # columns
             rows * 3 * labels,  # scratch
             labels**2,  # transitions, the later label first
-            rows,  # values
             -(-rows * 8 // size),  # lengths
             -(-rows * 4 // size),  # marks, if nobody wants them
+            *self.inside(),
         ):
             self.begins.append(self.begins[-1] + -(-count // _ALIGNED) * _ALIGNED)
-        m_strides = (0, 0) if mask is None else mask.stride()
-        self.grids = (m_strides, tags.stride())
-        self.e_strides = emissions.stride()
+        self.count = self.begins.pop()
+        self.m_strides = (0, 0) if mask is None else mask.stride()
+        self.e_strides, self.t_strides = emissions.stride(), tags.stride()
         common = (self.number, labels, True)
         flags = (("masked", mask is not None), ("tagged", True), ("flip", True))
         forward = plan(*common, "forward", BYTES, flags)
         flags = (("shared", True), ("tagged", True), ("weighted", False))
-        plans = (forward, plan(*common, "backward", BYTES, flags), _SUM)
-        self.plans = plans if summed else plans[:2]
+        self.plans: tuple[Any, ...] = (forward, plan(*common, "backward", BYTES, flags))
         self.forms: list[Any] = []
 
-    def __call__(self, given: tuple[Any, ...], marks: Marks | None) -> tuple[Tensor, ...]:
-        """As `_run`."""
-        e, a, start, end, lengths, tags, mask = given
-        begins = self.begins
-        unit = e.new_empty(self.shape, dtype=self.number)
-        work = e.new_empty(begins[-1], dtype=self.number)
-        if not self.dense:
-            a, start, end = a.contiguous(), start.contiguous(), end.contiguous()
-            lengths = None if lengths is None else lengths.contiguous()
-            given = (e, a, start, end, lengths, tags, mask)
-        made: tuple[Any, ...] = (unit,)
-        if self.summed:
-            made = (unit, work.new_empty(self.width), work.new_empty(()))
-        if self.forms:
-            at, size = work.data_ptr(), self.number.itemsize
-            parts: list[Any] = [at + size * begin for begin in begins[:-1]]
-            if marks is not None:
-                parts[-1] = marks.address
-            found: Any = parts[-2]  # in the place of what there is not, which is not read
-            places = [found if x is None else x.data_ptr() for x in given]
-            calls = self._arguments(*places, *parts, *[x.data_ptr() for x in made])
-            launch_again(self.forms, calls)
-        else:
-            parts = [work[begin:] for begin in begins[:-1]]
-            parts[-1] = parts[-1].view(torch.int32) if marks is None else marks.tensor
-            parts[-2] = found = parts[-2].view(torch.int64)
-            there = [found if x is None else x for x in given]
-            calls = self._arguments(*there, *parts, *made)
-            steps = zip(_KERNELS, calls, self.plans, strict=False)
-            forms = [launch(kernel, *call, plan) for kernel, call, plan in steps]
-            self.forms = forms if all(forms) else []  # none in the interpreter
-        if self.summed:
-            return made
-        return unit, work.as_strided((self.width, self.shape[0]), (1, self.width), begins[1])
+    def __call__(
+        self, given: Given, marks: Marks | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The value, and what `weigh` needs.
 
-    def _arguments(self, *given: Any) -> list[tuple[int, tuple[Any, ...]]]:
+        Mistakes go to the marks; where a row has one, all is of no use, and nothing outside of it
+        is touched.
+        """
+        if not self.dense:
+            given = tuple(
+                x if x is None or i in _STRIDED else x.contiguous() for i, x in enumerate(given)
+            )
+        work = given[0].new_empty(self.count, dtype=self.number)
+        value, kept = self.results(work)
+        with on_device(work):
+            if not self.forms:
+                self._first(given, marks, work, value, kept)
+                return value, kept
+            at, size = work.data_ptr(), self.number.itemsize
+            parts = [at + size * begin for begin in self.begins]
+            if marks is not None:
+                parts[_MARKS] = marks.address
+            found = parts[_FOUND]  # in the place of what there is not, which is not read
+            places = [found if x is None else x.data_ptr() for x in given]
+            calls = self.arguments(*places, *parts, *self.places(value, kept))
+            launch_again(self.forms, calls)
+        return value, kept
+
+    def _first(
+        self, given: Given, marks: Marks | None, work: Tensor, value: Tensor, kept: Any
+    ) -> None:
+        """Compile what is needed, and launch it."""
+        parts = [work[begin:] for begin in self.begins]
+        parts[_MARKS] = parts[_MARKS].view(torch.int32) if marks is None else marks.tensor
+        parts[_FOUND] = found = parts[_FOUND].view(torch.int64)
+        there = [found if x is None else x for x in given]
+        calls = self.arguments(*there, *parts, *self.tensors(value, kept))
+        steps = zip(self.kernels, calls, self.plans, strict=True)
+        forms = [launch(kernel, *call, plan) for kernel, call, plan in steps]
+        self.forms = forms if all(forms) else []  # none in the interpreter
+
+    def arguments(self, *given: Any) -> list[tuple[int, tuple[Any, ...]]]:
         """Programs and arguments of all kernels, of tensors or of where they lie."""
         e, a, start, end, lengths, tags, mask, *parts = given
-        alpha, columns, scratch, flipped, value, found, marks, unit, *sums = parts
+        alpha, scratch, flipped, found, marks, values, columns, unit = parts[:8]
         rows, steps, labels = self.shape
-        m_strides, t_strides = self.grids
         there = (
-            e, *self.e_strides, a, 0, 0, labels, 1, start, end, lengths, mask, *m_strides,
-            tags, *t_strides, found, marks, value, alpha, flipped, rows, steps, labels,
+            e, *self.e_strides, a, 0, 0, labels, 1, start, end, lengths, mask, *self.m_strides,
+            tags, *self.t_strides, found, marks, values, alpha, flipped, rows, steps, labels,
         )  # fmt: skip
         back = (
-            e, *self.e_strides, flipped, 0, 0, 1, labels, end, found, tags, *t_strides, alpha,
-            value, 1, unit, value, columns, scratch, steps, labels,
+            e, *self.e_strides, flipped, 0, 0, 1, labels, end, found, tags, *self.t_strides, alpha,
+            values, 1, unit, values, columns, scratch, steps, labels,
         )  # fmt: skip
-        if not self.summed:
-            return [(rows, there), (rows, back)]
-        programs = -(-self.width // _COLUMNS)
-        return [(rows, there), (rows, back), (programs, (columns, *sums, rows, self.width))]
+        return [(rows, there), (rows, back)]
+
+    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> Any:
+        """Σ weight ∂ value / ∂ emissions, transitions, start and end, in their types.
+
+        A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
+        there a launch of our own takes five times as long.
+        """
+        found = self.weighed(kept, weight)
+        if self.types is None:
+            return found
+        return [x.to(dtype) for x, dtype in zip(found, self.types, strict=True)]
+
+    @abstractmethod
+    def inside(self) -> tuple[int, ...]:
+        """How many numbers there are of what lies in the shared memory of this kind alone."""
+
+    @abstractmethod
+    def results(self, like: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Memory for the value, and for what is kept."""
+
+    @abstractmethod
+    def tensors(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
+        """What the kernels are to write."""
+
+    @abstractmethod
+    def places(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[int]:
+        """Where that is."""
+
+    @abstractmethod
+    def weighed(self, kept: tuple[Tensor, ...], weight: Tensor) -> Gradients:
+        """As `weigh`, in the type that is computed in."""
 
 
-_KERNELS = (kernels.forward_kernel, kernels.backward_kernel, kernels.sum_kernel)
+class _Rows(Step):
+    """The value of each row. Kept are its gradients: of the emissions, and of all shared scores."""
+
+    def inside(self) -> tuple[int, ...]:
+        return ()
+
+    def results(self, like: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        rows = self.shape[0]
+        return like.new_empty(rows), (like.new_empty(self.shape), like.new_empty(rows, self.width))
+
+    def tensors(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
+        unit, columns = kept
+        return [value, columns, unit]
+
+    def places(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[int]:
+        return [x.data_ptr() for x in self.tensors(value, kept)]
+
+    def weighed(self, kept: tuple[Tensor, ...], weight: Tensor) -> Gradients:
+        unit, columns = kept
+        total = (columns * weight[:, None]).sum(0)
+        labels = self.shape[2]
+        return unit * weight.view(-1, 1, 1), *_shared(total, 0, labels, True)
+
+
+class _Total(Step):
+    """The sum of all values. Kept are its gradients, in one tensor or two.
+
+    Parts of one tensor keep all of it alive, which a parameter's gradient must not do to much
+    memory.
+    """
+
+    kernels = (*Step.kernels, kernels.sum_kernel)
+
+    def __init__(self, given: Given) -> None:
+        super().__init__(given)
+        rows, steps, labels = self.shape
+        unit, shared = rows * steps * labels, self.width - 1
+        together = unit + shared <= _TOGETHER
+        self.counts = [unit + shared] if together else [unit, shared]
+        self.begin = unit if together else 0  # of the shared scores in the last tensor
+        self.programs = -(-self.width // _COLUMNS)
+        self.plans = (*self.plans, _SUM)
+
+    def inside(self) -> tuple[int, ...]:
+        rows = self.shape[0]
+        return rows, rows * self.width  # values and columns
+
+    def results(self, like: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return like.new_empty(()), tuple([like.new_empty(count) for count in self.counts])
+
+    def tensors(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
+        return [kept[0], kept[-1][self.begin :], value]
+
+    def places(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[int]:
+        total = kept[-1].data_ptr() + self.begin * self.number.itemsize
+        return [kept[0].data_ptr(), total, value.data_ptr()]
+
+    def arguments(self, *given: Any) -> list[tuple[int, tuple[Any, ...]]]:
+        columns, _, total, value = given[-4:]
+        rows, _, labels = self.shape
+        return [*super().arguments(*given), (self.programs, (columns, total, value, rows, labels))]
+
+    def weighed(self, kept: tuple[Tensor, ...], weight: Tensor) -> Gradients:
+        found = [x * weight for x in kept]
+        _, steps, labels = self.shape
+        unit = found[0].as_strided(self.shape, (steps * labels, labels, 1), 0)
+        return unit, *_shared(found[-1], self.begin, labels, False)
+
+
+def _shared(found: Tensor, begin: int, labels: int, turned: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Of transitions, start and end: views by their strides, which take the least time."""
+    strides = (1, labels) if turned else (labels, 1)  # the later label first, or the earlier
+    return (
+        found.as_strided((labels, labels), strides, begin + 2 * labels),
+        found.as_strided((labels,), (1,), begin),
+        found.as_strided((labels,), (1,), begin + labels),
+    )
+
+
+_FOUND, _MARKS = 3, 4  # of the parts of the shared memory
+_STRIDED = (0, 5, 6)  # emissions, tags and mask may lie in any way

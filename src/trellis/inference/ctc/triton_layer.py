@@ -18,7 +18,7 @@ from trellis.inference.triton_marks import Marks
 
 __all__ = ["loss_and_gradient"]
 
-_prepared: dict[Any, "_Step"] = {}
+_prepared: dict[Any, dict[Any, Any]] = {}
 
 
 def loss_and_gradient(
@@ -31,13 +31,13 @@ def loss_and_gradient(
     entropy: float,
     reduction: str,
     marks: Marks | None = None,
-    kinds: Any = None,
+    prepared: dict[Any, Any] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The loss of each row ("none"), their "sum" or their "mean" a label, and d loss / d input.
 
     Of losses of their own the gradient of each. As `triton.forward` and `backward` have them; rows
     that have a mistake get a mark of 1. The classes of the input lie beside each other, and all
-    else is contiguous. The kinds of the tensors may be known already.
+    else is contiguous. What is prepared for the kind of the tensors may be known.
 
     >>> rows = (torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))
     >>> loss, gradient = loss_and_gradient(torch.zeros(2, 1, 2), *rows, 0, True, 0.0, "sum")
@@ -46,8 +46,9 @@ def loss_and_gradient(
     """
     rows = (targets, input_lengths, target_lengths)
     own = (blank, logits, entropy != 0.0, reduction)
-    key = (kinds or kinds_of(None, input, *rows), *own)
-    step: _Step = remembered(_prepared, key, lambda: _Step(input, targets, *own))
+    if prepared is None:
+        prepared = remembered(_prepared, kinds_of(None, input, *rows), dict)
+    step: _Step = remembered(prepared, own, lambda: _Step(input, targets, *own))
     with on_device(input):
         return step(input, *rows, entropy, marks)
 
