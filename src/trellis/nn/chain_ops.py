@@ -333,7 +333,8 @@ def on_card(
     The marks say what is wrong with each row. What is `prepared` for their kind may be known.
     """
     scores, rest = (emissions, transitions, start, end), (lengths, tags, mask)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in scores):
+    wanted = emissions.requires_grad or transitions.requires_grad
+    if (wanted or start.requires_grad or end.requires_grad) and torch.is_grad_enabled():
         step = layer_kernels().step_of((*scores, *rest), summed, prepared)
         found: Tensor = _OnCard.apply(  # type: ignore[no-untyped-call]
             *scores, rest, marks, step

@@ -304,8 +304,10 @@ class CRF(nn.Module):
         kinds = kinds_of(self.batch_first, emissions, *scores, lengths, tags, mask)
         prepared = _fitting.get(kinds)
         if prepared is not None:
-            e, own, counts = self._rows_first(emissions), self._rows_first(tags), lengths
-            grid = None if mask is None else self._rows_first(mask)
+            e, own, grid, counts = emissions, tags, mask, lengths
+            if not self.batch_first:
+                e, own = e.transpose(0, 1), own.transpose(0, 1)
+                grid = None if mask is None else mask.transpose(0, 1)
             if mask is None and lengths is None:
                 counts = lengths_of(e, None, None)
         else:

@@ -5,7 +5,7 @@ other at once, share one piece of memory, and are prepared when the first batch 
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,8 +18,7 @@ from trellis.inference.triton_marks import Marks
 
 __all__ = ["Step", "step_of"]
 
-Given = tuple[Any, ...]
-Gradients = tuple[Tensor, Tensor, Tensor, Tensor]
+Given: TypeAlias = tuple[Any, ...]
 
 _ALIGNED = 16  # numbers: each part of the memory begins at a multiple of so many
 _COLUMNS = 64  # that a program sums over all rows
@@ -46,7 +45,9 @@ def step_of(given: Given, summed: bool, prepared: dict[Any, Any] | None = None) 
     """
     if prepared is None:
         prepared = remembered(_prepared, kinds_of(None, *given), dict)
-    step: Step = remembered(prepared, summed, lambda: (_Total if summed else _Rows)(given))
+    step: Step | None = prepared.get(summed)
+    if step is None:
+        step = prepared[summed] = (_Total if summed else _Rows)(given)
     return step
 
 
@@ -141,17 +142,6 @@ class Step(ABC):
         )  # fmt: skip
         return [(rows, there), (rows, back)]
 
-    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> Any:
-        """Σ weight ∂ value / ∂ emissions, transitions, start and end, in their types.
-
-        A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
-        there a launch of our own takes five times as long.
-        """
-        found = self.weighed(kept, weight)
-        if self.types is None:
-            return found
-        return [x.to(dtype) for x, dtype in zip(found, self.types, strict=True)]
-
     @abstractmethod
     def inside(self) -> tuple[int, ...]:
         """How many numbers there are of what lies in the shared memory of this kind alone."""
@@ -169,8 +159,28 @@ class Step(ABC):
         """Where that is."""
 
     @abstractmethod
-    def weighed(self, kept: tuple[Tensor, ...], weight: Tensor) -> Gradients:
-        """As `weigh`, in the type that is computed in."""
+    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> list[Tensor]:
+        """Σ weight ∂ value / ∂ emissions, transitions, start and end, in their types.
+
+        A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
+        there a launch of our own takes five times as long.
+        """
+
+    def shared(self, begin: int, turned: bool) -> list[Any]:
+        """Where the shared scores lie in their tensor: sizes, strides and begin of each."""
+        labels = self.shape[2]
+        strides = (1, labels) if turned else (labels, 1)  # the later label first, or the earlier
+        return [
+            ((labels, labels), strides, begin + 2 * labels),
+            ((labels,), (1,), begin),
+            ((labels,), (1,), begin + labels),
+        ]
+
+    def typed(self, found: list[Tensor]) -> list[Tensor]:
+        """Gradients in the types of what was given."""
+        if self.types is None:
+            return found
+        return [x.to(dtype) for x, dtype in zip(found, self.types, strict=True)]
 
 
 class _Rows(Step):
@@ -190,11 +200,11 @@ class _Rows(Step):
     def places(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[int]:
         return [x.data_ptr() for x in self.tensors(value, kept)]
 
-    def weighed(self, kept: tuple[Tensor, ...], weight: Tensor) -> Gradients:
+    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> list[Tensor]:
         unit, columns = kept
         total = (columns * weight[:, None]).sum(0)
-        labels = self.shape[2]
-        return unit * weight.view(-1, 1, 1), *_shared(total, 0, labels, True)
+        found = [total.as_strided(*view) for view in self.shared(0, True)]
+        return self.typed([unit * weight.view(-1, 1, 1), *found])
 
 
 class _Total(Step):
@@ -213,6 +223,9 @@ class _Total(Step):
         together = unit + shared <= _TOGETHER
         self.counts = [unit + shared] if together else [unit, shared]
         self.begin = unit if together else 0  # of the shared scores in the last tensor
+        shares = self.shared(self.begin, False)
+        whole = (self.shape, (steps * labels, labels, 1), 0)
+        self.views = [(0, whole), *[(-1, view) for view in shares]]
         self.programs = -(-self.width // _COLUMNS)
         self.plans = (*self.plans, _SUM)
 
@@ -235,21 +248,9 @@ class _Total(Step):
         rows, _, labels = self.shape
         return [*super().arguments(*given), (self.programs, (columns, total, value, rows, labels))]
 
-    def weighed(self, kept: tuple[Tensor, ...], weight: Tensor) -> Gradients:
-        found = [x * weight for x in kept]
-        _, steps, labels = self.shape
-        unit = found[0].as_strided(self.shape, (steps * labels, labels, 1), 0)
-        return unit, *_shared(found[-1], self.begin, labels, False)
-
-
-def _shared(found: Tensor, begin: int, labels: int, turned: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Of transitions, start and end: views by their strides, which take the least time."""
-    strides = (1, labels) if turned else (labels, 1)  # the later label first, or the earlier
-    return (
-        found.as_strided((labels, labels), strides, begin + 2 * labels),
-        found.as_strided((labels,), (1,), begin),
-        found.as_strided((labels,), (1,), begin + labels),
-    )
+    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> list[Tensor]:
+        parts = [x * weight for x in kept]
+        return self.typed([parts[n].as_strided(*view) for n, view in self.views])
 
 
 _FOUND, _MARKS = 3, 4  # of the parts of the shared memory
