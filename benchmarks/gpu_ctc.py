@@ -209,7 +209,10 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
         "unchecked": lambda: ours(ctc, x, validate=False),
         "graph": lambda: graph(ours(ctc, x, validate=False)),
     }
+    due = ours(ctc, x)()[1]
     for name, build in zip(PEERS, (native, cudnn, flag_gems), strict=True):
+        wrong = attempt(name, lambda build=build: float((build(x)()[1] - due).abs().max()))  # type: ignore[misc]
+        print(f"  {name}: gradient differs from ours by {wrong}")
         steps[name] = partial(build, x)
         steps[name + " 1"] = partial(lambda build: on_one_thread(build(x)), build)
     found = in_turns(steps)

@@ -98,8 +98,8 @@ def test_crf(kind: str, reduction: str, known: None) -> None:
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum"])
-def test_gradients_of_parameters_are_apart(reduction: str, known: None) -> None:
-    """They may lie in one piece of memory, but to change one changes no other."""
+def test_gradients_are_apart(reduction: str, known: None) -> None:
+    """They are made in one piece of memory, but to change one changes no other."""
     layer = CRF(3, batch_first=True)
     e, tags = torch.randn(2, 4, 3, requires_grad=True), torch.ones(2, 4, dtype=torch.int64)
     mask = torch.ones(2, 4, dtype=torch.bool)
@@ -108,13 +108,35 @@ def test_gradients_of_parameters_are_apart(reduction: str, known: None) -> None:
     for _ in range(2):
         value = layer._on_card(e, mask, None, tags, reduction, True)
         assert isinstance(value, torch.Tensor)
-        value.sum().backward()
-    for n, (x, once) in enumerate(zip(wanted, due, strict=True)):
+        value.sum().backward(retain_graph=True)
+    rate = torch.tensor(2.0, requires_grad=True)
+    found = torch.autograd.grad(value.sum(), wanted)
+    for n, (x, got, once) in enumerate(zip(wanted, found, due, strict=True)):
         assert x.grad is not None
         torch.testing.assert_close(x.grad, (n + 1) * 2 * once)
+        assert got.is_contiguous()
+        used = (rate * x.grad).sum()
         for other in wanted[n + 1 :]:
             assert other.grad is not None
             other.grad.add_(other.grad / (n + 1))  # n + 1 times becomes n + 2 times
+        used.backward()  # what it needs has not changed
+        torch.testing.assert_close(got.mul_(rate), 2 * once)  # with a graph
+
+
+def test_negative_views_are_what_they_say(known: None) -> None:
+    """The imaginary part of a conjugate: the sign is not in memory."""
+    layer = CRF(3, batch_first=True)
+    e = torch.randn(2, 4, 3, dtype=torch.complex64).conj().imag.requires_grad_()
+    assert e.is_neg()
+    tags = torch.ones(2, 4, dtype=torch.int64)
+    plain = (e + 0.0).detach().requires_grad_()
+    torch.testing.assert_close(layer(e, tags), layer(plain, tags))
+    assert layer.decode(e) == layer.decode(plain)
+    rows = (tags[:, :2], torch.full((4,), 2), torch.full((4,), 2))
+    torch.testing.assert_close(
+        ctc_loss(e, rows[0].repeat(2, 1), *rows[1:]),
+        ctc_loss(plain, rows[0].repeat(2, 1), *rows[1:]),
+    )
 
 
 def test_crf_with_holes_and_mistakes(known: None) -> None:

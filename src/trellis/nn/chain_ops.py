@@ -333,8 +333,8 @@ def on_card(
     The marks say what is wrong with each row. What is `prepared` for their kind may be known.
     """
     scores, rest = (emissions, transitions, start, end), (lengths, tags, mask)
-    wanted = emissions.requires_grad or transitions.requires_grad
-    if (wanted or start.requires_grad or end.requires_grad) and torch.is_grad_enabled():
+    wanted = emissions.requires_grad or any(x.requires_grad for x in scores[1:])
+    if wanted and torch.is_grad_enabled():
         step = layer_kernels().step_of((*scores, *rest), summed, prepared)
         found: Tensor = _OnCard.apply(  # type: ignore[no-untyped-call]
             *scores, rest, marks, step

@@ -277,6 +277,7 @@ class CRF(nn.Module):
     ) -> Tensor:
         """Log p(tags | emissions), reduced."""
         check_tensor(emissions, "emissions")
+        emissions = emissions.resolve_neg()  # engines read what lies in memory
         steps = None
         eager = emissions.is_cuda and transitions is None and not torch.compiler.is_compiling()
         looks = eager and self._looks(emissions)
@@ -305,7 +306,7 @@ class CRF(nn.Module):
         prepared = _fitting.get(kinds)
         if prepared is not None:
             e, own, grid, counts = emissions, tags, mask, lengths
-            if not self.batch_first:
+            if not self.batch_first:  # without a call where it is, which is the way of most
                 e, own = e.transpose(0, 1), own.transpose(0, 1)
                 grid = None if mask is None else mask.transpose(0, 1)
             if mask is None and lengths is None:

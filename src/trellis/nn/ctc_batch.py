@@ -45,6 +45,8 @@ def prepare(
 ) -> Batch:
     """Shapes, types and devices are checked here; values where they lie."""
     as_integer(blank, "blank")
+    if isinstance(log_probs, Tensor):
+        log_probs = log_probs.resolve_neg()  # engines read what lies in memory
     given = (log_probs, targets, input_lengths, target_lengths)
     kinds = kinds_of((type(blank), blank), *given) if plain(log_probs) else None
     prepared = _fitting.get(kinds)

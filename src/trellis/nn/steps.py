@@ -190,6 +190,7 @@ def check_emissions(emissions: Tensor, num_tags: int, batch_first: bool) -> Tens
         raise InputError(f"emissions have {emissions.shape[2]} tags, but the layer {num_tags}")
     if not emissions.is_floating_point():
         raise InputError(f"emissions must be floating point, not {emissions.dtype}")
+    emissions = emissions.resolve_neg()  # engines read what lies in memory
     found = emissions if batch_first else emissions.transpose(0, 1)
     if found.shape[0] == 0 or found.shape[1] == 0:
         raise InputError(f"the batch is empty: emissions have shape {tuple(emissions.shape)}")

@@ -93,14 +93,9 @@ def test_sums_of_rows(dtype: Any) -> None:
 
 @pytest.mark.skipif(not INTERPRETED, reason="a card launches by address anyway")
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_prepared_launches(
-    dtype: Any, together: bool, masked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prepared_launches(dtype: Any, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made = remember(layer, monkeypatch)
-    if not together:  # as of a large batch
-        monkeypatch.setattr(layer, "_TOGETHER", 0)
     tolerance = TOLERANCE.get(dtype, 2e-2)
     for seed in range(3):
         p = problem([6, 1, 4], 5, dtype, seed=seed)
@@ -115,7 +110,6 @@ def test_prepared_launches(
             found, kept = step(given, marks)
             assert marks.wait() == [0, 0, 0]
             torch.testing.assert_close(found, value.sum() if summed else value)
-            assert len(kept) == (1 if summed and together else 2)
             gradients = step.weigh(kept, ones[0] if summed else ones)
             for x, got, right in zip(p[:4], gradients, due, strict=True):
                 assert (got.shape, got.dtype) == (x.shape, x.dtype)

@@ -155,8 +155,8 @@ def sum_kernel(sums, total, value, rows, labels, block: tl.constexpr):
         part += tl.sum(x.to(tl.float64), 0)
     part = part.to(total.dtype.element_ty)
     pair = at - 2 * labels
-    turned = 2 * labels + pair % labels * labels + pair // labels
-    tl.store(total + tl.where(pair < 0, at, turned), part, at < width - 1)
+    place = tl.where(pair < 0, at, 2 * labels + pair % labels * labels + pair // labels)
+    tl.store(total + place, part, at < width - 1)
     tl.store(value + tl.zeros_like(at), part, at == width - 1)
 
 

@@ -5,6 +5,7 @@ other at once, share one piece of memory, and are prepared when the first batch 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -21,10 +22,11 @@ __all__ = ["Step", "step_of"]
 Given: TypeAlias = tuple[Any, ...]
 
 _ALIGNED = 16  # numbers: each part of the memory begins at a multiple of so many
+_FOUND, _MARKS = 3, 4  # lengths and marks, of the parts of that memory
+_STRIDED = (0, 5, 6)  # emissions, tags and mask may lie in any way; the rest is made dense
 _COLUMNS = 64  # that a program sums over all rows
 _SUM = {"block": _COLUMNS, "num_warps": 4}
-_TOGETHER = 2**18  # numbers: gradients of a batch up to so large are one tensor
-_prepared: dict[Any, dict[Any, Any]] = {}
+_prepared: dict[Any, dict[Any, Any]] = {}  # for callers that keep nothing themselves
 
 
 def step_of(given: Given, summed: bool, prepared: dict[Any, Any] | None = None) -> "Step":
@@ -45,16 +47,14 @@ def step_of(given: Given, summed: bool, prepared: dict[Any, Any] | None = None) 
     """
     if prepared is None:
         prepared = remembered(_prepared, kinds_of(None, *given), dict)
-    step: Step | None = prepared.get(summed)
-    if step is None:
-        step = prepared[summed] = (_Total if summed else _Rows)(given)
+    step: Step = remembered(prepared, summed, lambda: (_Total if summed else _Rows)(given))
     return step
 
 
 class Step(ABC):
     """Both walks over batches of one kind."""
 
-    kernels: tuple[Any, ...] = (kernels.forward_kernel, kernels.backward_kernel)
+    launched: tuple[Any, ...] = (kernels.forward_kernel, kernels.backward_kernel)
 
     def __init__(self, given: Given) -> None:
         emissions, transitions, start, end, lengths, tags, mask = given
@@ -67,7 +67,7 @@ class Step(ABC):
         self.types = None if all(dtype is self.number for dtype in own) else own
         size = self.number.itemsize
         self.begins = [0]
-        for count in (
+        for count in (  # in the order of `arguments`
             rows * steps * labels,  # α
             rows * 3 * labels,  # scratch
             labels**2,  # transitions, the later label first
@@ -100,9 +100,10 @@ class Step(ABC):
             )
         work = given[0].new_empty(self.count, dtype=self.number)
         value, kept = self.results(work)
+        written = self.written(value, kept)
         with on_device(work):
             if not self.forms:
-                self._first(given, marks, work, value, kept)
+                self._first(given, marks, work, written)
                 return value, kept
             at, size = work.data_ptr(), self.number.itemsize
             parts = [at + size * begin for begin in self.begins]
@@ -110,20 +111,20 @@ class Step(ABC):
                 parts[_MARKS] = marks.address
             found = parts[_FOUND]  # in the place of what there is not, which is not read
             places = [found if x is None else x.data_ptr() for x in given]
-            calls = self.arguments(*places, *parts, *self.places(value, kept))
+            calls = self.arguments(*places, *parts, *[x.data_ptr() for x in written])
             launch_again(self.forms, calls)
         return value, kept
 
     def _first(
-        self, given: Given, marks: Marks | None, work: Tensor, value: Tensor, kept: Any
+        self, given: Given, marks: Marks | None, work: Tensor, written: list[Tensor]
     ) -> None:
         """Compile what is needed, and launch it."""
         parts = [work[begin:] for begin in self.begins]
         parts[_MARKS] = parts[_MARKS].view(torch.int32) if marks is None else marks.tensor
         parts[_FOUND] = found = parts[_FOUND].view(torch.int64)
         there = [found if x is None else x for x in given]
-        calls = self.arguments(*there, *parts, *self.tensors(value, kept))
-        steps = zip(self.kernels, calls, self.plans, strict=True)
+        calls = self.arguments(*there, *parts, *written)
+        steps = zip(self.launched, calls, self.plans, strict=True)
         forms = [launch(kernel, *call, plan) for kernel, call, plan in steps]
         self.forms = forms if all(forms) else []  # none in the interpreter
 
@@ -151,32 +152,19 @@ class Step(ABC):
         """Memory for the value, and for what is kept."""
 
     @abstractmethod
-    def tensors(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
-        """What the kernels are to write."""
+    def written(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
+        """Where the kernels put both."""
 
     @abstractmethod
-    def places(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[int]:
-        """Where that is."""
-
-    @abstractmethod
-    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> list[Tensor]:
+    def weigh(self, kept: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
         """Σ weight ∂ value / ∂ emissions, transitions, start and end, in their types.
 
-        A few operators and views, as it runs on a thread of PyTorch's whose caches are cold:
-        there a launch of our own takes five times as long.
+        A few operators, as it runs on a thread of PyTorch's whose caches are cold: there a launch
+        of our own takes five times as long. None of the results is a view of another tensor: they
+        are the caller's, who may change one and not the others.
         """
 
-    def shared(self, begin: int, turned: bool) -> list[Any]:
-        """Where the shared scores lie in their tensor: sizes, strides and begin of each."""
-        labels = self.shape[2]
-        strides = (1, labels) if turned else (labels, 1)  # the later label first, or the earlier
-        return [
-            ((labels, labels), strides, begin + 2 * labels),
-            ((labels,), (1,), begin),
-            ((labels,), (1,), begin + labels),
-        ]
-
-    def typed(self, found: list[Tensor]) -> list[Tensor]:
+    def typed(self, found: Sequence[Tensor]) -> Sequence[Tensor]:
         """Gradients in the types of what was given."""
         if self.types is None:
             return found
@@ -193,39 +181,36 @@ class _Rows(Step):
         rows = self.shape[0]
         return like.new_empty(rows), (like.new_empty(self.shape), like.new_empty(rows, self.width))
 
-    def tensors(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
+    def written(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
         unit, columns = kept
         return [value, columns, unit]
 
-    def places(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[int]:
-        return [x.data_ptr() for x in self.tensors(value, kept)]
-
-    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> list[Tensor]:
+    def weigh(self, kept: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
         unit, columns = kept
+        labels = self.shape[2]
         total = (columns * weight[:, None]).sum(0)
-        found = [total.as_strided(*view) for view in self.shared(0, True)]
-        return self.typed([unit * weight.view(-1, 1, 1), *found])
+        pairs = total[2 * labels : -1].view(labels, labels).t()  # the later label came first
+        found = (pairs, total[:labels], total[labels : 2 * labels])
+        apart = [x.clone(memory_format=torch.contiguous_format) for x in found]
+        return self.typed([unit * weight.view(-1, 1, 1), *apart])
 
 
 class _Total(Step):
-    """The sum of all values. Kept are its gradients, in one tensor or two.
+    """The sum of all values. Kept are its gradients, as parts of one tensor."""
 
-    Parts of one tensor keep all of it alive, which a parameter's gradient must not do to much
-    memory.
-    """
-
-    kernels = (*Step.kernels, kernels.sum_kernel)
+    launched = (*Step.launched, kernels.sum_kernel)
 
     def __init__(self, given: Given) -> None:
         super().__init__(given)
         rows, steps, labels = self.shape
-        unit, shared = rows * steps * labels, self.width - 1
-        together = unit + shared <= _TOGETHER
-        self.counts = [unit + shared] if together else [unit, shared]
-        self.begin = unit if together else 0  # of the shared scores in the last tensor
-        shares = self.shared(self.begin, False)
-        whole = (self.shape, (steps * labels, labels, 1), 0)
-        self.views = [(0, whole), *[(-1, view) for view in shares]]
+        begin = rows * steps * labels
+        self.numbers = begin + self.width - 1
+        self.views: list[Any] = [  # of the gradients: sizes, strides, begin
+            (self.shape, (steps * labels, labels, 1), 0),
+            ((labels, labels), (labels, 1), begin + 2 * labels),
+            ((labels,), (1,), begin),
+            ((labels,), (1,), begin + labels),
+        ]
         self.programs = -(-self.width // _COLUMNS)
         self.plans = (*self.plans, _SUM)
 
@@ -234,24 +219,17 @@ class _Total(Step):
         return rows, rows * self.width  # values and columns
 
     def results(self, like: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return like.new_empty(()), tuple([like.new_empty(count) for count in self.counts])
+        view = like.new_empty(self.numbers).as_strided
+        return like.new_empty(()), tuple([view(*place) for place in self.views])
 
-    def tensors(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
-        return [kept[0], kept[-1][self.begin :], value]
-
-    def places(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[int]:
-        total = kept[-1].data_ptr() + self.begin * self.number.itemsize
-        return [kept[0].data_ptr(), total, value.data_ptr()]
+    def written(self, value: Tensor, kept: tuple[Tensor, ...]) -> list[Tensor]:
+        unit, _, start, _ = kept
+        return [unit, start, value]  # at `start` begin all shared scores
 
     def arguments(self, *given: Any) -> list[tuple[int, tuple[Any, ...]]]:
         columns, _, total, value = given[-4:]
         rows, _, labels = self.shape
         return [*super().arguments(*given), (self.programs, (columns, total, value, rows, labels))]
 
-    def weigh(self, kept: tuple[Tensor, ...], weight: Tensor) -> list[Tensor]:
-        parts = [x * weight for x in kept]
-        return self.typed([parts[n].as_strided(*view) for n, view in self.views])
-
-
-_FOUND, _MARKS = 3, 4  # of the parts of the shared memory
-_STRIDED = (0, 5, 6)  # emissions, tags and mask may lie in any way
+    def weigh(self, kept: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
+        return self.typed(torch._foreach_mul(kept, weight))
