@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,6 +44,11 @@ def number(input: Tensor) -> torch.dtype:
 def _views(input: Tensor, *tensors: Tensor) -> Any:
     """NumPy views of CPU tensors; of half precision, which NumPy does not have, wider copies."""
     return (tensor.detach().numpy() for tensor in (input.to(number(input)), *tensors))
+
+
+def _memory(like: Any) -> Tensor:
+    """Not PyTorch's: of much memory NumPy asks for large pages, which are sooner touched."""
+    return torch.from_numpy(np.empty(like.shape, like.dtype))
 
 
 def _value(
@@ -118,9 +124,10 @@ def _gradient(
         return there
     x, labels, ends, sizes = _views(input, targets, input_lengths, target_lengths)
     norm, states, value, factor = (part.numpy() for part in (log_norm, kept, loss, weight))
-    found = torch.empty_like(input)
-    whole = found.stride(2) == 1 and found.dtype == number(input)
-    out = found if whole else torch.empty(input.shape, dtype=number(input))
+    same = input.dtype == number(input)
+    found = _memory(x) if same and input.is_contiguous() else torch.empty_like(input)
+    whole = same and found.stride(2) == 1
+    out = found if whole else _memory(x)
     rows = (labels, ends, sizes, blank, logits)
     cpu.backward(x, *rows, norm, states, value, factor, out=out.numpy())
     return found if whole else found.copy_(out)
