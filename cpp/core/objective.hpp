@@ -1,9 +1,8 @@
 // The negative log-likelihood of a log-linear chain model and its gradient.
 //
 // A chunk of sequences at a time goes through everything while it is in the cache: scores, forward-
-// backward, residuals (expected minus observed), gradient. Chunks belong to a fixed number of slots,
-// each with a gradient of its own and worked through in order by one thread, and slots are added in
-// order: the result has the same bits for any number of threads.
+// backward, residuals (expected minus observed), gradient. The chunks of a slot are worked through in
+// order by one thread; gradient_slots.hpp cuts and adds them.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 
 #include "chain_batch.hpp"
 #include "dispatch.hpp"
+#include "gradient_slots.hpp"
 #include "loglinear.hpp"
 #include "sparse_bigrams.hpp"
 #include "supervision.hpp"
@@ -31,13 +31,12 @@ class Objective {
         edges_(edges),
         y_(y),
         normaliser_(normaliser),
-        stride_(padded(layout.labels)),
-        square_(static_cast<std::int64_t>(layout.labels) * stride_),
         dense_(layout, occurrences(layout, x).data()),
         rows_(layout, x, dense_),
+        slots_(layout, y, dense_, rows_),
         log_likelihood_(y.sequences),
         outcomes_(y.sequences) {
-    cut();
+    look_at_labels();
     count_bigrams();
     if (can_be_sparse()) bigrams_.emplace(layout_);
   }
@@ -58,39 +57,31 @@ class Objective {
   // -sum_i weight_i log p(y_i | x_i) + l2 / 2 |w|^2, and its gradient; +inf if a score is not a number.
   double evaluate(const double* w, double l2, int threads, double* gradient) {
     prepare(w);
-    parallel_for(static_cast<std::int64_t>(slots_.size()), threads, [&] {
+    parallel_for(slots_.count(), threads, [&] {
       return
           [&, this, worker = Worker(*this)](std::int64_t s) mutable { run_slot(w, slots_[s], worker); };
     });
     double loss = 0.0;
     for (std::int64_t i = 0; i < y_.sequences; ++i) loss -= log_likelihood_[i];
-    loss += reduce(w, l2, threads, gradient);
+    loss += slots_.sum(w, l2, threads, gradient);
+    slots_.add_bigrams(shared_->view().weight, observed_.data(), gradient + layout_.states());
     return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
   }
 
  private:
-  static constexpr std::int64_t kChunkRows = 1536;
-  static constexpr std::int64_t kMatrixBytes = 8 << 20;  // of position-dependent transitions in a chunk
-  static constexpr std::int64_t kSlotBytes = 256 << 20;  // of all gradients together
-  static constexpr std::int64_t kReduceBlock = 1 << 14;
-
-  struct Slot {
-    std::vector<std::int64_t> chunk_begin;  // sequences; the last entry is the end
-    std::int64_t touched = 0;               // state weights [0, touched) may have a gradient here
-    AlignedDoubles memory;                  // states, scaled and log counts, edges, dense table
-  };
+  using Slot = GradientSlots::Slot;
 
   // One thread's memory.
   struct Worker {
     explicit Worker(const Objective& o)
         : chain(o.shared_->view(), std::min(o.longest_, ChainBatch<double>::kBlockRows)) {
-      const std::int64_t cells = o.chunk_rows_ * o.layout_.labels;
+      const std::int64_t cells = o.slots_.chunk_rows() * o.layout_.labels;
       scores = aligned_doubles(cells + kPadding);
       residual = aligned_doubles(cells + kPadding);
       if (o.partial_) masked = aligned_doubles(cells + kPadding);
       if (o.partial_) expected = aligned_doubles(cells + kPadding);
       if (o.layout_.edge_attributes > 0) {
-        const std::int64_t matrices = o.chunk_rows_ * o.layout_.labels * o.layout_.labels;
+        const std::int64_t matrices = o.slots_.chunk_rows() * o.layout_.labels * o.layout_.labels;
         transitions = aligned_doubles(matrices);
         pairs = aligned_doubles(matrices);
         if (o.partial_) expected_pairs = aligned_doubles(matrices);
@@ -123,38 +114,13 @@ class Objective {
   bool known(std::int64_t i) const { return known_[i] != 0; }
   bool has_edges() const { return layout_.edge_attributes > 0; }
 
-  // Into slots and chunks, by the data alone.
-  void cut() {
-    const std::int64_t rows = y_.row_begin[y_.sequences], labels = layout_.labels;
-    std::int64_t most_rows = kChunkRows;
-    if (has_edges()) most_rows = std::max<std::int64_t>(1, kMatrixBytes / (8 * labels * labels));
+  // Which sequences have labels that are not known.
+  void look_at_labels() {
     for (std::int64_t i = 0; i < y_.sequences; ++i) {
       longest_ = std::max(longest_, length(i));
       const std::int32_t* y = y_.label + y_.row_begin[i];
       known_.push_back(std::find(y, y + length(i), -1) == y + length(i));
       partial_ = partial_ || known_.back() == 0;
-    }
-    const double work = rows_.work() + 0.25 * static_cast<double>(rows * labels * labels);
-    const std::int64_t bytes = 8 * (layout_.size() + 2 * square_ + dense_.table_size());
-    const auto worth = static_cast<std::int64_t>(work / (14.0 * static_cast<double>(size() + 1)));
-    // an even number, as most machines have of cores
-    const std::int64_t count =
-        std::clamp<std::int64_t>(std::min(worth, kSlotBytes / bytes) / 2 * 2, 2, 16);
-    std::int64_t i = 0;
-    for (std::int64_t s = 0; s < count; ++s) {
-      Slot slot;
-      const std::int64_t first = i;
-      while (i < y_.sequences && y_.row_begin[i] < rows * (s + 1) / count) {
-        slot.chunk_begin.push_back(i);
-        const std::int64_t begin = y_.row_begin[i];
-        do ++i;
-        while (i < y_.sequences && y_.row_begin[i + 1] - begin <= most_rows);
-        chunk_rows_ = std::max(chunk_rows_, y_.row_begin[i] - begin);
-      }
-      slot.chunk_begin.push_back(i);
-      slot.touched = rows_.touched(y_.row_begin[first], y_.row_begin[i]);
-      slot.memory = aligned_doubles(bytes / 8);
-      slots_.push_back(std::move(slot));
     }
   }
 
@@ -188,19 +154,14 @@ class Objective {
            longest_ <= SparseBigrams::kLongest && SparseBigrams::pay(layout_);
   }
 
-  double* scaled_counts(const Slot& s) const { return s.memory.get() + layout_.states(); }
-  double* log_counts(const Slot& s) const { return scaled_counts(s) + square_; }
-  double* edge_gradient(const Slot& s) const { return log_counts(s) + square_; }
-  double* dense_gradient(const Slot& s) const { return edge_gradient(s) + layout_.edges(); }
-
   void run_slot(const double* w, const Slot& slot, Worker& worker) {
-    std::fill(slot.memory.get(), slot.memory.get() + slot.touched, 0.0);
-    std::fill(scaled_counts(slot), dense_gradient(slot) + dense_.table_size(), 0.0);
+    slots_.clear(slot);
     worker.lane_counts.assign(sparse_ ? layout_.bigrams * kLanes : 0, 0.0);
     for (std::size_t c = 0; c + 1 < slot.chunk_begin.size(); ++c) {
       run_chunk(w, slot.chunk_begin[c], slot.chunk_begin[c + 1], slot, worker);
     }
-    if (sparse_) bigrams_->add_counts(worker.lane_counts.data(), stride_, log_counts(slot));
+    if (sparse_)
+      bigrams_->add_counts(worker.lane_counts.data(), slots_.stride(), slots_.log_counts(slot));
   }
 
   void run_chunk(const double* w, std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) {
@@ -216,9 +177,9 @@ class Objective {
     } else {
       sequence_residuals(first, last, slot, me);
     }
-    k.add_rows(rows_.plan(), me.residual.get(), begin, end, dense_gradient(slot), slot.memory.get());
+    k.add_rows(rows_.plan(), me.residual.get(), begin, end, slots_.dense(slot), slots_.states(slot));
     if (has_edges()) {
-      add_edges(layout_, edges_, me.pairs.get(), begin, end, edge_gradient(slot));
+      add_edges(layout_, edges_, me.pairs.get(), begin, end, slots_.edges(slot));
     }
   }
 
@@ -299,8 +260,8 @@ class Objective {
                              some.outcomes.data(),
                              some.weight.data()};
     const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared_);
-    chain.marginals_here(out, me.chain, has_edges() ? nullptr : scaled_counts(slot),
-                         has_edges() ? nullptr : log_counts(slot));
+    chain.marginals_here(out, me.chain, has_edges() ? nullptr : slots_.scaled_counts(slot),
+                         has_edges() ? nullptr : slots_.log_counts(slot));
     for (double& x : some.weight) x *= sign;
   }
 
@@ -381,7 +342,7 @@ class Objective {
 
   void add_matrix(const double* matrix, const Slot& slot) const {
     for (int a = 0; a < layout_.labels; ++a) {
-      double* to = log_counts(slot) + static_cast<std::int64_t>(a) * stride_;
+      double* to = slots_.log_counts(slot) + static_cast<std::int64_t>(a) * slots_.stride();
       for (int b = 0; b < layout_.labels; ++b) to[b] += matrix[a * layout_.labels + b];
     }
   }
@@ -419,7 +380,7 @@ class Objective {
       residual[y[t]] -= 1.0;
       for (int b = 0; b < labels; ++b) residual[b] *= weight(i);
       if (t == 0) continue;
-      double* counts = log_counts(slot) + static_cast<std::int64_t>(y[t - 1]) * stride_;
+      double* counts = slots_.log_counts(slot) + static_cast<std::int64_t>(y[t - 1]) * slots_.stride();
       for (int b = 0; b < labels; ++b) counts[b] += residual[b];
       if (has_edges()) std::copy(residual, residual + labels, me.pairs.get() + row * square + from);
     }
@@ -427,74 +388,19 @@ class Objective {
     if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
   }
 
-  // ---- from slots to one gradient
-
-  // Returns l2 / 2 |w|^2.
-  double reduce(const double* w, double l2, int threads, double* gradient) {
-    const std::int64_t states = layout_.states(), n = layout_.size();
-    const std::int64_t blocks = (n + kReduceBlock - 1) / kReduceBlock;
-    std::vector<double> squares(blocks);
-    dense_sum_.assign(static_cast<std::size_t>(dense_.table_size()), 0.0);
-    for (const Slot& s : slots_) {
-      const double* own = dense_gradient(s);
-      for (std::size_t k = 0; k < dense_sum_.size(); ++k) dense_sum_[k] += own[k];
-    }
-    parallel_for(blocks, n < 4 * kReduceBlock ? 1 : threads, [&] {
-      return [&, this](std::int64_t block) {
-        const std::int64_t begin = block * kReduceBlock, end = std::min(n, begin + kReduceBlock);
-        double sum = 0.0;
-        for (std::int64_t i = begin; i < end; ++i) {
-          gradient[i] = l2 * w[i];
-          sum += w[i] * w[i];
-        }
-        squares[block] = sum;
-        for (const Slot& s : slots_) {
-          const double* own = s.memory.get();
-          const std::int64_t last = std::min(end, s.touched);
-          for (std::int64_t i = begin; i < last; ++i) gradient[i] += own[i];
-          const double* edges = edge_gradient(s) - (states + layout_.bigrams);
-          for (std::int64_t i = std::max(begin, states + layout_.bigrams); i < end; ++i)
-            gradient[i] += edges[i];
-        }
-      };
-    });
-    dense_.each([&](std::int64_t weight, std::int64_t cell) { gradient[weight] += dense_sum_[cell]; });
-    reduce_bigrams(gradient + states);
-    double total = 0.0;
-    for (const double s : squares) total += s;
-    return 0.5 * l2 * total;
-  }
-
-  void reduce_bigrams(double* gradient) const {
-    const Shared& s = shared_->view();
-    for (std::int64_t i = 0; i < layout_.bigrams; ++i) {
-      const int a = layout_.bigram[i] / layout_.labels, b = layout_.bigram[i] % layout_.labels;
-      const std::int64_t cell = static_cast<std::int64_t>(a) * stride_ + b;
-      double scaled = 0.0, log = 0.0;
-      for (const Slot& slot : slots_) {
-        scaled += scaled_counts(slot)[cell];
-        log += log_counts(slot)[cell];
-      }
-      if (s.weight != nullptr) scaled *= s.weight[cell];
-      gradient[i] += scaled + log - observed_[layout_.bigram[i]];
-    }
-  }
-
   Layout layout_;
   Attributes edges_;
   Supervision y_;
   Normaliser normaliser_;
-  int stride_;
-  std::int64_t square_;
   DenseAttributes dense_;
   PlannedRows rows_;
+  GradientSlots slots_;
   std::vector<double> log_likelihood_;
   std::vector<Outcome> outcomes_;
   std::vector<char> known_;  // are all labels of a sequence known?
   bool partial_ = false;
-  std::int64_t longest_ = 0, chunk_rows_ = 0;
-  std::vector<Slot> slots_;
-  std::vector<double> observed_, transition_, table_, dense_sum_;
+  std::int64_t longest_ = 0;
+  std::vector<double> observed_, transition_, table_;
   std::shared_ptr<const SharedScores> shared_;
   std::optional<SparseBigrams> bigrams_;
   bool sparse_ = false;  // whether the weights in hand allow it

@@ -81,6 +81,8 @@ def test_bad_input(change: dict[str, Any], message: str, device: str) -> None:
     [
         ({"log_probs": [0.0]}, "log_probs must be a tensor, not list"),
         ({"targets": [[1], [1]]}, "targets must be a tensor, not list"),
+        ({"log_probs": torch.zeros(5, 2, 4).to_sparse()}, "must be a dense tensor, not sparse_coo"),
+        ({"input_lengths": []}, "input_lengths have shape \\(0,\\): must be \\(2,\\)"),
         ({"input_lengths": "three"}, "input_lengths must be integers, not 'three'"),
         ({"blank": "x"}, "blank must be an integer, not 'x'"),
         (

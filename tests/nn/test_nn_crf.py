@@ -355,6 +355,8 @@ def test_the_same_bits_each_time() -> None:
         ({"lengths": "two"}, "lengths must be integers, not 'two'"),
         ({"emissions": [[[0.0]]]}, "emissions must be a tensor, not list"),
         ({"tags": [[0]]}, "tags must be a tensor, not list"),
+        ({"tags": torch.zeros(2, 3).long().to_sparse()}, "tags must be a dense tensor, not sparse"),
+        ({"lengths": []}, "lengths must be 2 integers, not of shape \\(0,\\)"),
         ({"mask": [[1]]}, "mask must be a tensor, not list"),
         ({"transitions": 5}, "transitions must be a tensor, not int"),
         ({"lengths": [3, 3], "mask": torch.ones(2, 3)}, "two ways"),

@@ -277,7 +277,6 @@ class CRF(nn.Module):
     ) -> Tensor:
         """Log p(tags | emissions), reduced."""
         check_tensor(emissions, "emissions")
-        emissions = emissions.resolve_neg()  # engines read what lies in memory
         steps = None
         eager = emissions.is_cuda and transitions is None and not torch.compiler.is_compiling()
         looks = eager and self._looks(emissions)
@@ -301,14 +300,13 @@ class CRF(nn.Module):
         looks: bool,
     ) -> Tensor | Steps:
         """The same as if the steps that count came first; if they do not, which ones count."""
+        emissions = emissions.resolve_neg()  # `_checked` does so too, but not for known kinds
         scores = self._scores()
         kinds = kinds_of(self.batch_first, emissions, *scores, lengths, tags, mask)
         prepared = _fitting.get(kinds)
         if prepared is not None:
-            e, own, grid, counts = emissions, tags, mask, lengths
-            if not self.batch_first:  # without a call where it is, which is the way of most
-                e, own = e.transpose(0, 1), own.transpose(0, 1)
-                grid = None if mask is None else mask.transpose(0, 1)
+            e, own, counts = self._rows_first(emissions), self._rows_first(tags), lengths
+            grid = None if mask is None else self._rows_first(mask)
             if mask is None and lengths is None:
                 counts = lengths_of(e, None, None)
         else:

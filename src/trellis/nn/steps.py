@@ -58,9 +58,12 @@ class Steps(NamedTuple):
 
 
 def check_tensor(value: Any, name: str) -> None:
-    """Raise if it is not a tensor."""
+    """Raise if it is not a tensor, or one that is sparse or nested."""
     if not isinstance(value, Tensor):
         raise InputError(f"{name} must be a tensor, not {type(value).__name__}")
+    if value.is_nested or value.layout is not torch.strided:
+        kind = "nested" if value.is_nested else str(value.layout).removeprefix("torch.")
+        raise InputError(f"{name} must be a dense tensor, not {kind}")
 
 
 def integers(value: Any, name: str, device: torch.device | None = None) -> Tensor:
@@ -75,6 +78,8 @@ def integers(value: Any, name: str, device: torch.device | None = None) -> Tenso
         found = torch.as_tensor(value, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"{name} must be integers, not {value!r:.60}") from None
+    if not found.numel() and not isinstance(value, Tensor):
+        found = found.to(torch.int64)  # an empty list, of which PyTorch does not know the type
     if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
         raise InputError(f"{name} have type {found.dtype}: must be integers")
     return found

@@ -142,12 +142,12 @@ class AbstractLanguageModel(abc.ABC):
 
     def save_to_dir(self, filepath: str) -> None:
         """Save the model into a folder."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is saved")
 
     @classmethod
     def load_from_dir(cls, filepath: str) -> "AbstractLanguageModel":
         """Load the model of a folder."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{cls.__name__} does not say how it is loaded")
 
     def reset_params(self, **params: Any) -> None:  # noqa: B027  a model may have none
         """Change parameters."""
