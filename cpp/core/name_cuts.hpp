@@ -57,7 +57,9 @@ class NameCuts {
   static std::string quoted(std::string_view name) {
     std::size_t size = std::min<std::size_t>(name.size(), 80);
     while (size > 0 && size < name.size() && inside(name, size)) --size;
-    return "'" + std::string(name.substr(0, size)) + "'";
+    std::string found = "'";
+    found.append(name.substr(0, size)).push_back('\'');
+    return found;
   }
 
  private:

@@ -34,7 +34,7 @@ class TextDictionary {
   void prune(const std::vector<std::uint32_t>& kept) {
     pruned_ = true;
     kept_.reserve(kept.size());
-    for (const std::uint32_t bucket : kept) kept_.intern(&bucket, kept_.hash(&bucket));
+    for (const std::uint32_t bucket : kept) kept_.intern(&bucket, hash_key(&bucket, 1));
     if (kept_.size() != kept.size()) throw std::invalid_argument("a bucket is kept twice");
   }
 
@@ -77,7 +77,7 @@ class TextDictionary {
                     const Take& take) const {
     const auto take_bucket = [&](std::uint32_t bucket) {
       if (pruned_) {
-        bucket = kept_.find(&bucket, kept_.hash(&bucket));
+        bucket = kept_.find(&bucket, hash_key(&bucket, 1));
         if (bucket == kNone) return;
       }
       take(std::int64_t{words_.size()} + bucket);

@@ -90,7 +90,7 @@ void check_damage() {
         case 1: text.erase(at, 1 + random() % 20); break;
         default: text.insert(at, text.substr(random() % text.size(), random() % 20));
       }
-      if (text.empty()) text = "x";
+      if (text.empty()) text.push_back('x');
     }
     try {
       const auto model = read(text, 1 + random() % 50);

@@ -37,7 +37,7 @@ struct Case {
     m.dense = reinterpret_cast<const std::uint8_t*>(input.data());
     m.row_bytes = dim * 4;
     std::vector<std::string> names;
-    for (std::int64_t y = 0; y < labels; ++y) names.push_back("L" + std::to_string(y));
+    for (std::int64_t y = 0; y < labels; ++y) names.emplace_back("L").append(std::to_string(y));
     return {TextDictionary(strings({"a", "</s>"}), strings(names), {}), m, output.data(), loss, counts};
   }
 
