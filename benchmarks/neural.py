@@ -37,7 +37,7 @@ from timing import (
 from trellis import CRF, NeuralTagger
 from trellis.data import conll
 from trellis.nn import crf
-from trellis.nn.tagger_network import Network
+from trellis.nn.tagger.network import Network
 
 DATA = Path(os.environ.get("TRELLIS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 THREADS = 2

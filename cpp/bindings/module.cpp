@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "bindings.hpp"
+#include "bindings/bindings.hpp"
 #include "dispatch.hpp"
 
 namespace nb = nanobind;

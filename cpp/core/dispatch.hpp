@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "chain_types.hpp"
+#include "chain/types.hpp"
 
 namespace trellis {
 

@@ -411,10 +411,10 @@ class WeightReader:
     def feed(self, block: bytes) -> tuple[str, bytes]: ...
 
 # loglinear
-class Rows:
+class SparseRows:
     def __init__(self, begin: _Integers, id: NDArray[np.int32], value: _Doubles | None) -> None: ...
 
-class Weights:
+class WeightLayout:
     def __init__(
         self,
         labels: int,
@@ -425,12 +425,12 @@ class Weights:
         edge_bigram: NDArray[np.int32] | None,
     ) -> None: ...
 
-class Data:
+class TrainingData:
     def __init__(
         self,
-        weights: Weights,
-        rows: Rows,
-        edges: Rows | None,
+        weights: WeightLayout,
+        rows: SparseRows,
+        edges: SparseRows | None,
         row_begin: _Integers,
         label: NDArray[np.int32],
         allowed: NDArray[np.bool_] | None,
@@ -441,14 +441,14 @@ class Data:
         end: _Doubles | None,
     ) -> None: ...
 
-class Loss:
+class Objective:
     infeasible: int
     log_likelihood: list[float]
-    def __init__(self, data: Data, by_step: bool) -> None: ...
+    def __init__(self, data: TrainingData, by_step: bool) -> None: ...
     def evaluate(self, w: _Doubles, l2: float, threads: int, gradient: _Doubles) -> float: ...
 
 class Online:
-    def __init__(self, data: Data) -> None: ...
+    def __init__(self, data: TrainingData) -> None: ...
     def sgd(
         self, order: _Integers, lam: float, t0: float, done: int, v: _Doubles, scale: float
     ) -> tuple[float, float]: ...
@@ -473,14 +473,14 @@ class Online:
     def arow(self, order: _Integers, gamma: float, w: _Doubles, variance: _Doubles) -> float: ...
 
 class Scorer:
-    def __init__(self, weights: Weights, w: _Doubles) -> None: ...
-    def scores(self, rows: Rows, threads: int, out: _Doubles) -> None: ...
+    def __init__(self, weights: WeightLayout, w: _Doubles) -> None: ...
+    def scores(self, rows: SparseRows, threads: int, out: _Doubles) -> None: ...
     def transitions(
-        self, edges: Rows | None, forbidden: NDArray[np.bool_] | None, out: _Doubles
+        self, edges: SparseRows | None, forbidden: NDArray[np.bool_] | None, out: _Doubles
     ) -> None: ...
 
 def seen(
-    rows: Rows,
+    rows: SparseRows,
     attributes: int,
     cells: int,
     cell: NDArray[np.int32],

@@ -42,7 +42,7 @@ def load(
     if contents.kind in model_files.KINDS:
         return model_files.from_contents(contents)
     if contents.kind == "neural-tagger":
-        from trellis.nn import tagger_files  # needs PyTorch
+        from trellis.nn.tagger import files as tagger_files
 
         return tagger_files.from_contents(contents, features=features)
     return sequence_files.from_contents(contents, features, edge_features)

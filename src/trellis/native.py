@@ -4,20 +4,14 @@ The hot kernels are compiled several times, and the best that the machine can ru
 core is loaded. The environment variable ``TRELLIS_ISA`` (``v2``, ``v3``, ``v4``) forces one.
 """
 
-import operator
 import os
-from typing import Any
-
-import numpy as np
 
 from trellis import _core
+from trellis.checks import as_integer
 from trellis.errors import InputError
 
 __all__ = [
-    "as_integer",
-    "as_positive",
     "available_isas",
-    "is_text",
     "isa",
     "resolve_jobs",
     "use_isa",
@@ -58,32 +52,6 @@ def resolve_jobs(n_jobs: int | None) -> int:
     if jobs < 0:
         jobs = max(1, _cores() + 1 + jobs)
     return min(jobs, _MOST_THREADS)
-
-
-def as_integer(value: Any, name: str) -> int:
-    """A Python integer from any kind of integer; numpy's overflow in arithmetic."""
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        return operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} must be an integer, not {value!r}") from None
-
-
-def as_positive(value: Any, name: str) -> int:
-    """An integer of at least 1, cut down to what the core can hold: for sizes that only bound."""
-    number = as_integer(value, name)
-    if number < 1:
-        raise InputError(f"{name} is {number}: must be at least 1")
-    return min(number, 2**62)
-
-
-def is_text(value: Any) -> bool:
-    """Whether the core can take it as text: a str without half a surrogate pair."""
-    try:
-        return isinstance(value, str) and bool(value.isascii() or value.encode() is not None)
-    except UnicodeEncodeError:
-        return False
 
 
 def _cores() -> int:

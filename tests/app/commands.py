@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COMMAND = [sys.executable, "-m", "trellis.app.cli"]
+COMMAND = [sys.executable, "-m", "trellis.app.cli.main"]
 
 
 class Ran(NamedTuple):

@@ -13,7 +13,7 @@ import typer
 from commands import Ran, tree
 
 from trellis import CRF
-from trellis.app import cli
+from trellis.app.cli import main as cli
 from trellis.data import conll, samples
 
 COMMAND = typer.main.get_command(cli.app)  # made once, not once a run

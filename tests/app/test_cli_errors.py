@@ -13,7 +13,7 @@ from commands import Ran, rows, typed
 
 from trellis import CRF, SoftmaxRegression
 from trellis.data import samples
-from trellis.models.checkpoint import Checkpoint
+from trellis.models.chain.checkpoint import Checkpoint
 
 Run = Callable[..., Ran]
 

@@ -13,7 +13,7 @@ from commands import Ran, tree, typed
 
 import trellis
 from trellis.data import conll, samples
-from trellis.models.checkpoint import Checkpoint
+from trellis.models.chain.checkpoint import Checkpoint
 
 torch = pytest.importorskip("torch", reason="the neural tagger needs PyTorch")
 

@@ -11,10 +11,10 @@ import pytest
 
 import trellis
 from trellis import CRF, HMM, MEMM
-from trellis.app import html
-from trellis.app.report import report
-from trellis.app.report_case import Case
-from trellis.app.report_sentences import _chosen
+from trellis.app.report import html
+from trellis.app.report.case import Case
+from trellis.app.report.report import report
+from trellis.app.report.sentences import _chosen
 from trellis.errors import InputError
 from trellis.metrics import accuracy, sequence_accuracy, span_f1
 

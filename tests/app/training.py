@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import trellis
-from trellis.app import cli
+from trellis.app.cli import main as cli
 from trellis.data import conll, samples
 
 X, Y = samples.load("train", "music")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trellis.data import corpus, samples
-from trellis.data.corpus import Layout
+from trellis.data.corpus import Columns
 from trellis.errors import FormatError, InputError
 
 CONLL = "play O\nRome B-place\n\nstop O\n"
@@ -102,38 +102,38 @@ def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text("O play VB\nB-place Rome NNP\n")
     expected = [["O", "B-place"]]
-    assert corpus.read(path, layout=Layout((1,), "0")) == ([["play", "Rome"]], expected)
-    assert corpus.read(path, layout=Layout((1, 2), "0")) == (
+    assert corpus.read(path, layout=Columns((1,), "0")) == ([["play", "Rome"]], expected)
+    assert corpus.read(path, layout=Columns((1, 2), "0")) == (
         [[("play", "VB"), ("Rome", "NNP")]],
         expected,
     )
-    assert corpus.read(path, layout=Layout((2, 1), "-3")) == (
+    assert corpus.read(path, layout=Columns((2, 1), "-3")) == (
         [[("VB", "play"), ("NNP", "Rome")]],
         expected,
     )
-    assert corpus.read(path, layout=Layout(None, "0"))[0] == [[("play", "VB"), ("Rome", "NNP")]]
+    assert corpus.read(path, layout=Columns(None, "0"))[0] == [[("play", "VB"), ("Rome", "NNP")]]
     path = tmp_path / "a.conllu"
     path.write_text(CONLLU)
-    assert corpus.read(path, layout=Layout(None, "xpos"))[1] == [["VB", "NNP"], ["VB"]]
+    assert corpus.read(path, layout=Columns(None, "xpos"))[1] == [["VB", "NNP"], ["VB"]]
 
 
 @pytest.mark.parametrize(
     ("format", "layout", "what"),
     [
-        ("text", Layout(), "format must be one of conll, conllu, jsonl, markup here, not 'text'"),
-        ("tokens", Layout(), "'tokens'"),
-        ("csv", Layout(), "'csv'"),
-        ("conll", Layout(None, "upos"), "must be a number, not 'upos'"),
-        ("conllu", Layout(None, "3"), "3"),
-        ("jsonl", Layout((0,)), "jsonl"),
-        ("markup", Layout(None, "0"), "markup"),
-        ("conll", Layout((5,)), "column 5"),
-        ("conll", Layout((-1,)), "column"),
-        ("conll", Layout(()), "column"),
+        ("text", Columns(), "format must be one of conll, conllu, jsonl, markup here, not 'text'"),
+        ("tokens", Columns(), "'tokens'"),
+        ("csv", Columns(), "'csv'"),
+        ("conll", Columns(None, "upos"), "must be a number, not 'upos'"),
+        ("conllu", Columns(None, "3"), "3"),
+        ("jsonl", Columns((0,)), "jsonl"),
+        ("markup", Columns(None, "0"), "markup"),
+        ("conll", Columns((5,)), "column 5"),
+        ("conll", Columns((-1,)), "column"),
+        ("conll", Columns(()), "column"),
     ],
 )
 def test_what_cannot_be_read_like_this(
-    tmp_path: Path, format: str, layout: Layout, what: str
+    tmp_path: Path, format: str, layout: Columns, what: str
 ) -> None:
     path = tmp_path / "odd"
     path.write_text(TEXTS.get(format, CONLL))
@@ -181,9 +181,9 @@ def test_a_file_may_have_more_columns_than_the_model() -> None:
         (found,) = corpus.iterate(lines, "conll", width)
         assert found.tokens == tokens
         assert found.rows == lines
-    (found,) = corpus.iterate(lines, "conll", 2, Layout((2, 0)))
+    (found,) = corpus.iterate(lines, "conll", 2, Columns((2, 0)))
     assert found.tokens == [("x y", "play"), ("z", "Rome")]
-    (found,) = corpus.iterate(lines, "conll", 1, Layout((-2,)))
+    (found,) = corpus.iterate(lines, "conll", 1, Columns((-2,)))
     assert found.tokens == ["VB", "NNP"]
 
 
@@ -192,9 +192,9 @@ def test_a_file_may_have_more_columns_than_the_model() -> None:
     [
         ("conll", ["play"], 2, None, "columns"),
         ("conll", ["play VB", "Rome"], 1, None, "line 2"),
-        ("conll", ["play VB"], 1, Layout((0, 1)), "1 column"),
-        ("conll", ["play VB"], 1, Layout((2,)), "2"),
-        ("conll", ["play VB"], 1, Layout((-3,)), "-3"),
+        ("conll", ["play VB"], 1, Columns((0, 1)), "1 column"),
+        ("conll", ["play VB"], 1, Columns((2,)), "2"),
+        ("conll", ["play VB"], 1, Columns((-3,)), "-3"),
         ("jsonl", ['{"tokens": ["a"]}', '{"tokens": [["a", "b"]]}'], 1, None, "sequence 2"),
         ("jsonl", ['{"tokens": ["a"]}'], 2, None, "2 columns"),
         ("jsonl", ['{"tokens": ["a"]}', "{"], 1, None, "line 2"),
@@ -308,6 +308,6 @@ def test_the_first_line_with_a_label(
 def test_the_line_of_a_label_in_a_chosen_column(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("a O B-x\nb B-x O\n")
     assert corpus.line_with(tmp_path / "a.conll", "B-x") == 1
-    assert corpus.line_with(tmp_path / "a.conll", "B-x", layout=Layout((0,), "1")) == 2
+    assert corpus.line_with(tmp_path / "a.conll", "B-x", layout=Columns((0,), "1")) == 2
     (tmp_path / "a.conllu").write_text(CONLLU)
-    assert corpus.line_with(tmp_path / "a.conllu", "NNP", layout=Layout(None, "xpos")) == 3
+    assert corpus.line_with(tmp_path / "a.conllu", "NNP", layout=Columns(None, "xpos")) == 3

@@ -19,7 +19,7 @@ from reference import Token, derived, extract, extract_edges
 from trellis.errors import InputError
 from trellis.features import Field, Gazetteer, Part, Spec, Template
 from trellis.features.extractor import TemplateFeatures, derive
-from trellis.features.rows import Batch, Rows
+from trellis.features.rows import Batch, SparseRows
 from trellis.features.spec import KINDS, ORIGINS
 from trellis.features.window import named, pos
 from trellis.formats.strings import unpack_strings
@@ -124,7 +124,7 @@ def expected(spec: Spec, X: Sequences, edge: bool = False) -> list[list[str]]:
     return [names for x in X for names in read(without_bigram(spec), x)]
 
 
-def spelled(rows: Rows, names: list[str]) -> list[list[str]]:
+def spelled(rows: SparseRows, names: list[str]) -> list[list[str]]:
     return [[names[i] for i in rows.id[a:b]] for a, b in pairwise(rows.begin)]
 
 

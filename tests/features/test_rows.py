@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trellis.features.rows import Batch, Rows, lengths_of
+from trellis.features.rows import Batch, SparseRows, lengths_of
 
 ROWS = st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=8)
 
 
-def packed(rows: list[list[int]], values: bool) -> Rows:
+def packed(rows: list[list[int]], values: bool) -> SparseRows:
     begin = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     ids = np.array([i for row in rows for i in row], dtype=np.int32)
-    return Rows(begin, ids, np.arange(1.0, len(ids) + 1) if values else None)
+    return SparseRows(begin, ids, np.arange(1.0, len(ids) + 1) if values else None)
 
 
-def unpacked(rows: Rows) -> list[list[tuple[int, float]]]:
+def unpacked(rows: SparseRows) -> list[list[tuple[int, float]]]:
     values = [1.0] * len(rows.id) if rows.value is None else rows.value.tolist()
     entries = [*zip(rows.id.tolist(), values, strict=True)]
     return [entries[a:b] for a, b in pairwise(rows.begin)]
@@ -61,12 +61,12 @@ def test_a_batch_knows_where_its_sequences_begin() -> None:
     [([0, 3], 2), ([0, 1], 2), ([1, 2], 2), ([0, 2, 1, 2], 2), ([], 0), ([-1, 2], 2)],
 )
 def test_the_core_takes_no_rows_that_do_not_fit(begin: list[int], count: int) -> None:
-    rows = Rows(np.array(begin, np.int64), np.zeros(count, np.int32))
+    rows = SparseRows(np.array(begin, np.int64), np.zeros(count, np.int32))
     with pytest.raises(ValueError, match="begin does not fit"):
         rows.native()
 
 
 def test_the_core_takes_one_value_an_id() -> None:
-    rows = Rows(np.array([0, 2], np.int64), np.zeros(2, np.int32), np.ones(3))
+    rows = SparseRows(np.array([0, 2], np.int64), np.zeros(2, np.int32), np.ones(3))
     with pytest.raises(ValueError, match="one value an id"):
         rows.native()

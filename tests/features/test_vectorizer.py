@@ -15,7 +15,7 @@ from scipy import sparse
 
 from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
-from trellis.features.rows import Rows
+from trellis.features.rows import SparseRows
 from trellis.features.vectorizer import (
     ArrayFeatures,
     ReadyFeatures,
@@ -41,7 +41,7 @@ tokens = names_only | st.dictionaries(texts, values, max_size=4)
 ready = st.lists(st.lists(tokens, max_size=4), max_size=3)
 
 
-def entries(rows: Rows, names: list[str]) -> list[list[tuple[str, float]]]:
+def entries(rows: SparseRows, names: list[str]) -> list[list[tuple[str, float]]]:
     weights = [1.0] * len(rows.id) if rows.value is None else rows.value.tolist()
     pairs = [(names[i], v) for i, v in zip(rows.id, weights, strict=True)]
     return [pairs[a:b] for a, b in pairwise(rows.begin)]
@@ -251,7 +251,7 @@ MATRICES = [
 ]
 
 
-def dense(rows: Rows, columns: int) -> Any:
+def dense(rows: SparseRows, columns: int) -> Any:
     assert rows.value is not None
     out = np.zeros((len(rows), columns))
     for r, (a, b) in enumerate(pairwise(rows.begin)):

@@ -20,7 +20,7 @@ from trellis.errors import InputError
 from trellis.features import chunking, templates
 from trellis.features import wapiti as wapiti_patterns
 from trellis.formats import crfpp, crfsuite, wapiti
-from trellis.models.foreign import save_crfsuite
+from trellis.models.chain.foreign import save_crfsuite
 
 MODELS = Path(__file__).parents[3] / "shared" / "data" / "models"
 CRFSUITE = sorted((MODELS / "crfsuite").glob("*.crfsuite"))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.models.labels import encode
+from trellis.models.chain.labels import encode
 
 Array = np.ndarray
 Legal = Callable[[tuple[Any, ...]], bool]

@@ -17,9 +17,9 @@ from prepared_launches import remember  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from trellis.errors import InputError  # noqa: E402
-from trellis.inference import triton_marks  # noqa: E402
 from trellis.inference.chain import triton_layer as chain_layer  # noqa: E402
 from trellis.inference.ctc import triton_layer as ctc_layer  # noqa: E402
+from trellis.inference.gpu import status as triton_marks  # noqa: E402
 from trellis.nn import CRF, ctc, ctc_batch, ctc_loss  # noqa: E402
 from trellis.nn import crf as crf_module  # noqa: E402
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis import _core
-from trellis.nn.words_chars import _largest
+from trellis.nn.words.chars import _largest
 
 
 def windows(words, longest, characters, width, filters, seed=0):

@@ -12,7 +12,7 @@ import pytest
 import trellis
 from trellis import _core
 from trellis.errors import InputError
-from trellis.models.labels import encode
+from trellis.models.chain.labels import encode
 from trellis.optim.arow import arow
 from trellis.optim.online import OnlineState
 from trellis.optim.passive_aggressive import passive_aggressive
@@ -223,7 +223,7 @@ def test_sgd_comes_near_the_optimum() -> None:
     exact = trellis.CRF(states="all", l2=0.5).fit(toy.X, toy.y)
     settings = {"max_iter": 300, "period": 300, "random_state": 0}
     result = sgd(toy.learner, 40, np.zeros(toy.size), l2=0.5, **settings)
-    loss = _core.Loss(toy.data, False).evaluate(result.w, 0.5, 1, np.empty(toy.size))
+    loss = _core.Objective(toy.data, False).evaluate(result.w, 0.5, 1, np.empty(toy.size))
     assert result.n_iter == 300
     assert loss == pytest.approx(exact.objective_, rel=1e-3)
     assert loss >= exact.objective_ - 1e-4  # which itself is reached to about 1e-5

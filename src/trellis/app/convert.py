@@ -19,7 +19,7 @@ def run(
     source_format: str | None = None,
     target_format: str | None = None,
     scheme: str | None = None,
-    layout: corpus.Layout | None = None,
+    layout: corpus.Columns | None = None,
     quiet: bool = False,
 ) -> None:
     """Read one file and write the other."""
@@ -52,7 +52,7 @@ def run(
 
 def _convert_model(source: Path, target: Path, kind: str, quiet: bool) -> None:
     from trellis.app.models import count_weights, open_model
-    from trellis.models.foreign import save_crfsuite
+    from trellis.models.chain.foreign import save_crfsuite
 
     model = open_model(source)
     if kind == "crfsuite":

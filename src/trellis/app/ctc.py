@@ -12,7 +12,7 @@ from trellis.app.terminal import say, show_json
 from trellis.data import files
 from trellis.errors import FormatError, InfeasibleError, InputError
 from trellis.formats import arrays
-from trellis.models.ctc_decoder import CTCDecoder
+from trellis.models.ctc.decoder import CTCDecoder
 
 __all__ = ["Setting", "read_emissions", "read_labels", "run_align", "run_decode"]
 

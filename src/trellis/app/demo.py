@@ -7,7 +7,7 @@ from typing import Any, cast
 from rich.text import Text
 
 from trellis.app import tag, terminal
-from trellis.app.report import report
+from trellis.app.report.report import report
 from trellis.app.terminal import bar, duration
 from trellis.data import samples, text
 from trellis.data.corpus import Sequence
@@ -15,7 +15,7 @@ from trellis.errors import InputError
 from trellis.features import Window
 from trellis.formats.atomic import replacing
 from trellis.metrics import span_scores
-from trellis.models.crf import CRF
+from trellis.models.chain.crf import CRF
 from trellis.plots import lattice
 
 __all__ = ["run"]

@@ -22,7 +22,7 @@ def run(
     data: Path,
     *,
     format: str | None = None,
-    layout: corpus.Layout | None = None,
+    layout: corpus.Columns | None = None,
     confusions: int = 10,
     worst: int = 5,
     jobs: int | None = None,
@@ -45,7 +45,7 @@ def run(
 
 
 def read_for(
-    model: Any, path: Path, data: Path, format: str | None, layout: corpus.Layout | None
+    model: Any, path: Path, data: Path, format: str | None, layout: corpus.Columns | None
 ) -> tuple[list[Any], list[list[str]]]:
     """The sequences of a file with labels, in the shape that a model takes."""
     width = columns_of(model, path)

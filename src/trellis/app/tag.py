@@ -49,7 +49,7 @@ def run(
     inputs: list[Path],
     *,
     format: str | None = None,
-    layout: corpus.Layout | None = None,
+    layout: corpus.Columns | None = None,
     output: str | None = None,
     target: Path | None = None,
     marginals: bool = False,

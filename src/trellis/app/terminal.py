@@ -180,5 +180,5 @@ def check_writable(path: Path, *inputs: Path) -> None:
 def command_line(*more: str) -> str:
     """The command as it was typed, and what is to be added to it."""
     name = os.path.basename(sys.argv[0])
-    start = ["python", "-m", "trellis.app.cli"] if name.endswith(".py") else [name]
+    start = ["python", "-m", "trellis.app.cli.main"] if name.endswith(".py") else [name]
     return shlex.join([*start, *sys.argv[1:], *(a for a in more if a not in sys.argv[1:])])

@@ -25,11 +25,11 @@ from trellis.data import corpus, files, tags
 from trellis.errors import FormatError, InfeasibleError, InputError
 from trellis.features import Spec, Window, templates, wapiti
 from trellis.formats.atomic import clear_leftovers
-from trellis.models.checkpoint import Checkpoint
-from trellis.models.crf import CRF
-from trellis.models.hmm import HMM
-from trellis.models.memm import MEMM
-from trellis.models.parameters import check_parameters
+from trellis.models.chain.checkpoint import Checkpoint
+from trellis.models.chain.crf import CRF
+from trellis.models.chain.hmm import HMM
+from trellis.models.chain.memm import MEMM
+from trellis.models.chain.parameters import check_parameters
 from trellis.optim.result import Progress
 
 __all__ = ["FEATURES", "MODELS", "Job", "run"]
@@ -62,7 +62,7 @@ class Job:
     dev: Path | None = None
     model: str = "crf"
     format: str | None = None
-    layout: corpus.Layout = dataclasses.field(default_factory=corpus.Layout)
+    layout: corpus.Columns = dataclasses.field(default_factory=corpus.Columns)
     template: Path | None = None
     features: str = "auto"
     gazetteers: dict[str, Path] = dataclasses.field(default_factory=dict)

@@ -23,7 +23,7 @@ def check(job: "Job") -> None:
     if not job.network.get("hybrid") and (job.features != "auto" or job.gazetteers):
         raise InputError("--features and --gazetteer need --hybrid with --model neural")
     tagger = estimator(job, None, "BIO")
-    from trellis.nn.tagger_build import check_settings, choose_device
+    from trellis.nn.tagger.build import check_settings, choose_device
 
     check_settings(tagger)
     choose_device(tagger.device)
@@ -34,7 +34,7 @@ def check(job: "Job") -> None:
 def estimator(job: "Job", spec: Spec | None, scheme: str) -> Any:
     """The tagger that is asked for; what is not said is its own default."""
     try:
-        from trellis.nn.tagger import NeuralTagger
+        from trellis.nn.tagger.tagger import NeuralTagger
     except ImportError as error:
         raise InputError(f"--model neural: {error}") from None
     settings = dict(job.network)

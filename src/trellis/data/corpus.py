@@ -28,7 +28,7 @@ from trellis.errors import FormatError, InputError
 __all__ = [
     "FORMATS",
     "LABELLED",
-    "Layout",
+    "Columns",
     "Sequence",
     "format_by_name",
     "format_of",
@@ -50,7 +50,7 @@ _BY_NAME = {
 }
 
 
-class Layout(NamedTuple):
+class Columns(NamedTuple):
     """Which parts of a row are the token and the label."""
 
     columns: tuple[int, ...] | None = None
@@ -104,7 +104,7 @@ def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
 
 
 def read(
-    path: str | os.PathLike[str], format: str | None = None, layout: Layout | None = None
+    path: str | os.PathLike[str], format: str | None = None, layout: Columns | None = None
 ) -> tuple[list[list[Token]], list[list[str]]]:
     """``(X, y)`` of a file with labels, which must not be empty.
 
@@ -132,7 +132,7 @@ def read(
 
 
 def iterate(
-    source: Source, format: str, width: int, layout: Layout | None = None
+    source: Source, format: str, width: int, layout: Columns | None = None
 ) -> Iterator[Sequence]:
     """Sequences to label, one after the other in constant memory: tokens of ``width`` columns.
 
@@ -187,7 +187,7 @@ def line_with(
     path: str | os.PathLike[str],
     label: str,
     format: str | None = None,
-    layout: Layout | None = None,
+    layout: Columns | None = None,
 ) -> int | None:
     r"""The first line of a file that has a label: where one that is not known comes from.
 
@@ -198,7 +198,7 @@ def line_with(
     3
     """
     format = format or format_of(path)
-    name = (layout or Layout()).label
+    name = (layout or Columns()).label
     place = conllu.COLUMNS[name or "upos"] if format == "conllu" else int(name or -1)
     tabbed = format == "conllu" or any("\t" in line for line in files.lines(path))
     for number, line in enumerate(files.lines(path), 1):
@@ -221,9 +221,9 @@ def _checked(format: str, known: tuple[str, ...]) -> str:
     return format
 
 
-def _checked_layout(layout: Layout | None, format: str) -> Layout:
+def _checked_layout(layout: Columns | None, format: str) -> Columns:
     """What was said of columns, where there are columns of which it can be said."""
-    columns, label = layout = layout or Layout()
+    columns, label = layout = layout or Columns()
     if columns is not None and format != "conll":
         raise InputError(f"columns can be chosen of conll files alone, not of {format}")
     if label is not None and format not in ("conll", "conllu"):

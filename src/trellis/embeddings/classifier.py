@@ -26,7 +26,7 @@ from trellis.embeddings.training import (
 )
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.vocabulary import Vocabulary
-from trellis.embeddings.word2vec import Rows
+from trellis.embeddings.word2vec import RowTable
 from trellis.errors import InputError
 from trellis.formats import fasttext as files
 from trellis.formats import native
@@ -342,8 +342,8 @@ class TextClassifier(BaseEstimator):  # type: ignore[misc]
         )
         return by_type
 
-    def _rows(self) -> Rows:
-        return Rows(None, None, len(self.words_) + (self.bucket if self._has_buckets() else 0))
+    def _rows(self) -> RowTable:
+        return RowTable(None, None, len(self.words_) + (self.bucket if self._has_buckets() else 0))
 
     def _examples(self, source: Any) -> Iterator[tuple[list[str], list[str]]]:
         paths = [source] if isinstance(source, str | os.PathLike) else source

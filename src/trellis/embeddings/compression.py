@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
 from trellis.formats.fasttext import FastTextFile
 from trellis.formats.quantization import QuantizedMatrix, quantize
-from trellis.native import as_integer
 
 __all__ = ["quantized"]
 

@@ -13,7 +13,7 @@ from trellis import _core
 from trellis.embeddings.subword_rows import SubwordRows
 from trellis.embeddings.training import check_choice, check_number
 from trellis.embeddings.vectors import Vectors
-from trellis.embeddings.word2vec import Rows, Table, Word2Vec
+from trellis.embeddings.word2vec import RowTable, Table, Word2Vec
 from trellis.errors import InputError
 from trellis.formats import fasttext as files
 from trellis.formats import native
@@ -176,17 +176,17 @@ class FastText(Word2Vec):
             raise InputError("a quantised model cannot be trained")
         return super().partial_fit(source, **options)
 
-    def _rows(self) -> Rows:
+    def _rows(self) -> RowTable:
         words = len(self.words_)
         if self.maxn == 0:
-            return Rows(None, None, words)
+            return RowTable(None, None, words)
         if self.ngrams == "hashed":
             begin, ids = _core.subword_ids(as_bytes(self.words_), self.minn, self.maxn, self.bucket)
             count = self.bucket
         else:
             begin, ids = self._dictionary_rows()
             count = len(self.ngrams_)
-        return Rows(*_with_own_rows(begin, ids, words), words + count)
+        return RowTable(*_with_own_rows(begin, ids, words), words + count)
 
     def _dictionary_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         grams = [self._grams(word) for word in self.words_]
@@ -305,7 +305,7 @@ def _is_padded(rows: Table) -> bool:
     return rows.shape[1] % 16 == 0 and rows.flags.c_contiguous and rows.flags.aligned
 
 
-def _split(rows: Rows) -> list[NDArray[Any]]:
+def _split(rows: RowTable) -> list[NDArray[Any]]:
     assert rows.begin is not None
     assert rows.row is not None
     return np.split(rows.row, rows.begin[1:-1])

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.native import as_integer
 
 __all__ = [
     "Callback",

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trellis import _core
+from trellis.checks import as_integer
 from trellis.embeddings import evaluation, files
 from trellis.embeddings.geometry import plane, unit_rows
-from trellis.embeddings.keyed import Keyed
 from trellis.errors import InputError, UnknownWordError
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import resolve_jobs
 
 if TYPE_CHECKING:
     from trellis.plots import Drawing
@@ -45,10 +45,8 @@ class Neighbor(NamedTuple):
         return f"Neighbor(word={self.word!r}, score={self.score:.6g})"
 
 
-class Vectors(Keyed):
+class Vectors:
     """A vector for each word; searches are exact, on all cores.
-
-    `Keyed` has the names that gensim's users know.
 
     ``matrix`` is (words, dimensions). It is used where it lies, a mapped file for instance, if it
     is float32 in C order. ``unseen`` gives vectors to words that are not in the list, as fastText

@@ -42,7 +42,7 @@ _HOT_NODES, _HOT_FOR = 64, 32
 Table: TypeAlias = NDArray[np.float32]
 
 
-class Rows(NamedTuple):
+class RowTable(NamedTuple):
     """The input rows of each word: those of word i are ``row[begin[i] : begin[i + 1]]``."""
 
     begin: NDArray[np.int64] | None
@@ -199,7 +199,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         return Vocabulary.of(corpus, self.min_count, self.max_vocabulary)
 
     def _train(
-        self, corpus: "_core.Corpus", rows: Rows, seed: int, callback: Callback | None
+        self, corpus: "_core.Corpus", rows: RowTable, seed: int, callback: Callback | None
     ) -> None:
         Vocabulary(self.words_, self.counts_).number(corpus)
         alpha = _ALPHA[self.architecture] if self.alpha is None else self.alpha
@@ -214,7 +214,7 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         self.n_tokens_ += corpus.words
         self._vectors: Vectors | None = None
 
-    def _trainer(self, rows: Rows) -> "_core.EmbeddingTrainer":
+    def _trainer(self, rows: RowTable) -> "_core.EmbeddingTrainer":
         noise = paths = None
         if self.loss == "negative":
             noise = _core.alias_cells(self.counts_.astype(np.float64) ** self.exponent)
@@ -260,8 +260,8 @@ class Word2Vec(BaseEstimator):  # type: ignore[misc]
         )
         return kept
 
-    def _rows(self) -> Rows:
-        return Rows(None, None, len(self.words_))
+    def _rows(self) -> RowTable:
+        return RowTable(None, None, len(self.words_))
 
     def _fill(self, rows: Table, begin: int, end: int, seed: int) -> None:
         """Uniform in ±1/vector_size."""

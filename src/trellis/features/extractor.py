@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.errors import InputError
-from trellis.features.rows import Batch, Rows, lengths_of
+from trellis.features.rows import Batch, SparseRows, lengths_of
 from trellis.features.spec import ORIGINS, Field, Spec, ascii_lower
 
 __all__ = ["TemplateFeatures", "derive"]
@@ -201,7 +201,9 @@ class TemplateFeatures:
             rows, edges = run()
         except ValueError as error:
             raise InputError(str(error)) from None
-        return Batch(lengths_of(X), Rows(*rows), Rows(*edges) if self.has_edges else None)
+        return Batch(
+            lengths_of(X), SparseRows(*rows), SparseRows(*edges) if self.has_edges else None
+        )
 
     def _strings(self, raw: bool) -> list[str]:
         data, ends = self._core.strings(raw)

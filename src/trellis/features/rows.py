@@ -13,7 +13,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SparseRows:
     """Row r has attributes ``id[begin[r]:begin[r + 1]]`` with those ``value`` (None: all 1)."""
 
     begin: Integers
@@ -23,9 +23,9 @@ class Rows:
     def __len__(self) -> int:
         return len(self.begin) - 1
 
-    def native(self) -> _core.Rows:
+    def native(self) -> _core.SparseRows:
         """The same arrays, as the core takes them."""
-        return _core.Rows(self.begin, self.id, self.value)
+        return _core.SparseRows(self.begin, self.id, self.value)
 
     def renumbered(self, new: NDArray[np.int32]) -> Self:
         """With ``new[id]`` for each id; those that become -1 are dropped."""
@@ -43,8 +43,8 @@ class Batch:
     """The attributes of all positions of some sequences, and of the transitions into them."""
 
     lengths: Integers
-    rows: Rows
-    edges: Rows | None = None
+    rows: SparseRows
+    edges: SparseRows | None = None
 
     @property
     def row_begin(self) -> Integers:

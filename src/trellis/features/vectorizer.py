@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
-from trellis.features.rows import Batch, Rows, lengths_of
+from trellis.features.rows import Batch, SparseRows, lengths_of
 from trellis.features.spec import Spec
 from trellis.features.window import Window, spec_for
 
@@ -154,12 +154,12 @@ class ReadyFeatures:
     def _batch(self, X: Any, read: Any) -> Batch:
         lengths = lengths_of(X, anything=self.make is not None)
         try:
-            rows = Rows(*read(self._names, _made(self.make, X, lengths)))
+            rows = SparseRows(*read(self._names, _made(self.make, X, lengths)))
             if self.make_edges is None:
                 return Batch(lengths, rows)
             made = _made(self.make_edges, X, lengths)
             edges = [[[], *own[1:]] if len(own) else [] for own in made]
-            return Batch(lengths, rows, Rows(*read(self._edge_names, edges)))
+            return Batch(lengths, rows, SparseRows(*read(self._edge_names, edges)))
         except InputError:
             raise
         except ValueError as error:
@@ -209,7 +209,9 @@ class ArrayFeatures:
             i = int(np.searchsorted(ends, row, side="right"))
             at = row - (int(ends[i - 1]) if i else 0)
             raise InputError(f"sequence {i}, position {at}: a value is not finite")
-        rows = Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
+        rows = SparseRows(
+            matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
+        )
         new = np.full(self.columns, -1, dtype=np.int32)
         new[self.kept] = np.arange(len(self.kept), dtype=np.int32)
         return Batch(lengths, rows.renumbered(new))

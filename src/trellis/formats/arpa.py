@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trellis import _core
+from trellis.checks import is_text
 from trellis.data.files import blocks, name_of
 from trellis.errors import FormatError, InputError
-from trellis.native import is_text
 
 __all__ = ["FullScore", "NGramModel", "read"]
 

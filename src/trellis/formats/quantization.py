@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import resolve_jobs
 
 __all__ = ["CENTROIDS", "ProductQuantizer", "QuantizedMatrix", "quantize"]
 

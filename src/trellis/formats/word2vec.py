@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.checks import as_integer
 from trellis.data import files
 from trellis.errors import FormatError, InputError
 from trellis.formats.atomic import replacing
 from trellis.formats.mapped import check_finite
-from trellis.native import as_integer
 
 __all__ = ["WordVectors", "is_header", "read", "write_binary", "write_text"]
 

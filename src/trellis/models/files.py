@@ -14,19 +14,19 @@ from trellis.errors import FormatError, InputError
 from trellis.features.vectorizer import ReadyFeatures, from_parts
 from trellis.formats import native
 from trellis.formats.native import Contents, expect, finite
-from trellis.models.crf import CRF
-from trellis.models.decoding import as_array
-from trellis.models.field_model import FieldModel
-from trellis.models.foreign import load_foreign
-from trellis.models.graph_crf import GraphCRF
-from trellis.models.grid_crf import GridCRF
-from trellis.models.hmm import HMM
-from trellis.models.labels import constraints_for
-from trellis.models.layout import Layout
-from trellis.models.linear import LinearChainModel
-from trellis.models.logistic import LogisticRegression
-from trellis.models.memm import MEMM
-from trellis.models.softmax import SoftmaxRegression
+from trellis.models.chain.crf import CRF
+from trellis.models.chain.decoding import as_array
+from trellis.models.chain.foreign import load_foreign
+from trellis.models.chain.hmm import HMM
+from trellis.models.chain.labels import constraints_for
+from trellis.models.chain.linear import LinearChainModel
+from trellis.models.chain.memm import MEMM
+from trellis.models.chain.weights import WeightLayout
+from trellis.models.graph.base import FieldModel
+from trellis.models.graph.graph_crf import GraphCRF
+from trellis.models.graph.grid_crf import GridCRF
+from trellis.models.regression.logistic import LogisticRegression
+from trellis.models.regression.softmax import SoftmaxRegression
 from trellis.native import resolve_jobs
 
 __all__ = [
@@ -256,7 +256,7 @@ def _build(contents: Contents) -> Any:
             expect(tensors, "edge_begin", np.int64, (model.features_.edges + 1,)),
             expect(tensors, "edge_bigram", np.int32, (None,)),
         ]
-    layout = Layout(
+    layout = WeightLayout(
         len(classes),
         expect(tensors, "state_begin", np.int64, (len(model.features_) + 1,)),
         expect(tensors, "state_label", np.uint16, (None,)),

@@ -16,7 +16,7 @@ from torch import Tensor
 from trellis.errors import InfeasibleError
 from trellis.inference import chain
 from trellis.inference.chain import layer
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.status import Marks
 
 __all__ = [
     "best_path",

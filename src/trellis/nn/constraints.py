@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trellis.checks import as_integer
 from trellis.data import tags as schemes
 from trellis.errors import InputError
-from trellis.native import as_integer
 
 __all__ = ["forbidden"]
 

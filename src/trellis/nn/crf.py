@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
 from trellis.inference import chain
-from trellis.inference.kinds import kinds_of, remembered
-from trellis.inference.triton_marks import Marks
-from trellis.native import as_integer
+from trellis.inference.gpu.signature import kinds_of, remembered
+from trellis.inference.gpu.status import Marks
 from trellis.nn import reference
 from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
 from trellis.nn.constraints import forbidden

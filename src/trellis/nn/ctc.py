@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.errors import InputError
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.status import Marks
 from trellis.nn.ctc_batch import Batch, Lengths, check_numbers, look, prepare, raise_if
 from trellis.nn.ctc_ops import (
     ctc_gradient,

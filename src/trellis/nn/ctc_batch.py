@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.inference.kinds import kinds_of, remembered
-from trellis.native import as_integer
+from trellis.inference.gpu.signature import kinds_of, remembered
 from trellis.nn.ctc_ops import kernels, plain
 from trellis.nn.steps import check_tensor, integers
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trellis.errors import InputError
 from trellis.inference.ctc import cpu
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.status import Marks
 
 __all__ = [
     "ctc_gradient",

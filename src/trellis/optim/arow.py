@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import number_at_least
 from trellis.optim.online import Learner, OnlineState, first_state, run_epochs
-from trellis.optim.result import Callback, Result, Vector, number_at_least
+from trellis.optim.result import Callback, Result, Vector
 
 __all__ = ["arow"]
 

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError
-from trellis.native import as_integer
-from trellis.optim.result import Callback, Progress, Result, Vector, number_at_least, read_only
+from trellis.optim.result import Callback, Progress, Result, Vector, read_only
 
 __all__ = ["block_frank_wolfe"]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError, OptimizationError
-from trellis.native import as_integer
 from trellis.optim.linesearch import armijo
 from trellis.optim.result import (
     Callback,
@@ -21,7 +21,6 @@ from trellis.optim.result import (
     Result,
     Vector,
     first_weights,
-    number_at_least,
     read_only,
 )
 

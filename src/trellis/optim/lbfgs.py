@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError, OptimizationError
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import resolve_jobs
 from trellis.optim.linesearch import Search, backtracking, more_thuente
 from trellis.optim.owlqn import Orthantwise, penalties
 from trellis.optim.result import (
@@ -32,7 +33,6 @@ from trellis.optim.result import (
     Result,
     Vector,
     first_weights,
-    number_at_least,
     read_only,
 )
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError, OptimizationError
-from trellis.native import as_integer
-from trellis.optim.result import Callback, Progress, Result, Vector, number_at_least, read_only
+from trellis.optim.result import Callback, Progress, Result, Vector, read_only
 
 __all__ = ["Learner", "OnlineState", "run_epochs"]
 

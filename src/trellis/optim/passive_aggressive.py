@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import number_at_least
 from trellis.errors import InputError
 from trellis.optim.online import Learner, OnlineState, first_state, run_epochs
 from trellis.optim.perceptron import averaged
-from trellis.optim.result import Callback, Result, Vector, number_at_least
+from trellis.optim.result import Callback, Result, Vector
 
 __all__ = ["passive_aggressive"]
 

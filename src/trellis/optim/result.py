@@ -116,17 +116,6 @@ def first_weights(w0: Any) -> Vector:
     return w
 
 
-def number_at_least(value: Any, least: float, name: str) -> float:
-    """A finite number, checked: ``number_at_least(epsilon, 0, "epsilon")``."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, not {value!r}") from None
-    if not least <= number < np.inf:
-        raise InputError(f"{name} must be finite and at least {least:g}, not {value!r}")
-    return number
-
-
 def read_only(w: Vector) -> Vector:
     """A view of w through which it cannot be changed."""
     view = w.view()

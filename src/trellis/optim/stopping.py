@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.native import as_integer
 from trellis.optim.result import Progress, Vector
 
 

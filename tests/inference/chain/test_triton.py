@@ -22,7 +22,7 @@ from triton_problems import (
 
 from trellis.inference import chain
 from trellis.inference.chain import triton as engine
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.status import Marks
 
 __all__ = ["nan_in_new_memory"]  # a fixture of every test
 

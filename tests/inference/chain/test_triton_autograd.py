@@ -16,10 +16,10 @@ from triton_problems import (
     torch,
 )
 
+from trellis.inference.chain import kernels_shared as kernels
 from trellis.inference.chain import triton as engine
-from trellis.inference.chain import triton_kernels as kernels
 from trellis.inference.chain import triton_layer as layer
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.status import Marks
 from trellis.nn import chain_ops
 
 __all__ = ["nan_in_new_memory"]  # a fixture of every test

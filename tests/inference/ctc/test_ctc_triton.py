@@ -12,9 +12,9 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from prepared_launches import remember  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from trellis.inference.ctc import kernels_frames as kernels  # noqa: E402
 from trellis.inference.ctc import triton as engine  # noqa: E402
-from trellis.inference.ctc import triton_kernels as kernels  # noqa: E402
-from trellis.inference.triton_marks import Marks  # noqa: E402
+from trellis.inference.gpu.status import Marks  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(

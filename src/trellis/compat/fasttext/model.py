@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trellis import _core
+from trellis.checks import as_integer
 from trellis.compat.fasttext.arguments import NAMES, of_file
 from trellis.compat.fasttext.lines import encoded, one_line
 from trellis.compat.fasttext.meter import Counts, Meter
@@ -24,7 +25,6 @@ from trellis.embeddings.vectors import Vectors
 from trellis.errors import InputError
 from trellis.formats import fasttext as files
 from trellis.formats.quantization import QuantizedMatrix
-from trellis.native import as_integer
 
 __all__ = ["_FastText"]
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.compat.pycrfsuite.items import ItemSequence
-from trellis.features.rows import Rows
-from trellis.models.layout import Layout
+from trellis.features.rows import SparseRows
+from trellis.models.chain.weights import WeightLayout
 
 __all__ = ["Dataset", "Part", "features_of"]
 
@@ -18,7 +18,7 @@ class Part(NamedTuple):
     """Some of the sequences: rows of attributes, and a label for each row."""
 
     lengths: NDArray[np.int64]
-    rows: Rows
+    rows: SparseRows
     label: NDArray[np.int32]
 
     @property
@@ -62,7 +62,7 @@ class Dataset:
             value = _joined([np.ones(len(i)) if v is None else v for _, i, v in rows], np.float64)
         return Part(
             np.array([len(self._label[i]) for i in own], np.int64),
-            Rows(
+            SparseRows(
                 np.concatenate([[0], np.cumsum(_joined(counts, np.int64))]),
                 _joined([ids for _, ids, _ in rows], np.int32),
                 value,
@@ -85,7 +85,7 @@ def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 def features_of(
     part: Part, attributes: int, labels: int, minfreq: float, all_states: bool, all_bigrams: bool
-) -> Layout:
+) -> WeightLayout:
     """The weights that CRFsuite has: of what was seen, where Σ value ≥ minfreq.
 
     Pairs that were not seen have a sum of 0. So a minfreq above 0 leaves none of them, and one of 0
@@ -104,7 +104,9 @@ def features_of(
     pairs = part.label[np.flatnonzero(inner) - 1].astype(np.int64) * labels + part.label[inner]
     counts = np.bincount(pairs, minlength=labels * labels)
     bigram = (counts >= minfreq) & ((counts > 0) | all_bigrams)
-    return Layout(labels, begin, cell.astype(np.uint16), np.flatnonzero(bigram).astype(np.int32))
+    return WeightLayout(
+        labels, begin, cell.astype(np.uint16), np.flatnonzero(bigram).astype(np.int32)
+    )
 
 
 def _all_states(

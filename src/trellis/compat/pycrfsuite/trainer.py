@@ -17,7 +17,7 @@ from trellis.compat.pycrfsuite.parameters import (
 )
 from trellis.compat.pycrfsuite.training import Task, train
 from trellis.formats import crfsuite
-from trellis.models.layout import Layout
+from trellis.models.chain.weights import WeightLayout
 
 __all__ = ["BaseTrainer", "CRFSuiteError", "Trainer"]
 
@@ -161,7 +161,7 @@ class BaseTrainer:
     def _before_train(self) -> None:
         pass
 
-    def _features(self, part: Any) -> Layout:
+    def _features(self, part: Any) -> WeightLayout:
         own, began = self._values, time.process_time()
         self.message("Feature generation\n")
         self.message("type: CRF1d\n")
@@ -185,7 +185,7 @@ class BaseTrainer:
         self.message("\n")
         return layout
 
-    def _store(self, path: str, layout: Layout, weights: Any, names: Any, ends: Any) -> None:
+    def _store(self, path: str, layout: WeightLayout, weights: Any, names: Any, ends: Any) -> None:
         began = time.process_time()
         self.message("Storing the model\n")
         states, bigrams, _ = layout.split(weights)

@@ -12,8 +12,8 @@ from trellis import _core
 from trellis.compat.pycrfsuite.data import Part
 from trellis.compat.pycrfsuite.shuffle import Order
 from trellis.inference import chain
-from trellis.models.layout import Layout
-from trellis.models.training import Problem
+from trellis.models.chain.training import Problem
+from trellis.models.chain.weights import WeightLayout
 from trellis.native import resolve_jobs
 from trellis.optim import lbfgs
 from trellis.optim.result import Progress
@@ -31,17 +31,17 @@ _UNLIMITED = 2**31 - 1
 class Task(NamedTuple):
     """What an algorithm works on."""
 
-    layout: Layout
+    layout: WeightLayout
     train: Part
     holdout: Part | None
     labels: list[str]
     parameters: dict[str, Any]
     say: Say
 
-    def data(self) -> _core.Data:
+    def data(self) -> _core.TrainingData:
         """For the core's objectives and online learners."""
         rows, nothing = self.train.rows.native(), [None] * 6
-        return _core.Data(
+        return _core.TrainingData(
             self.layout.native, rows, None, self.train.row_begin, self.train.label, *nothing
         )
 

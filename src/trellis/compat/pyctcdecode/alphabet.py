@@ -12,8 +12,8 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from trellis.checks import is_text
 from trellis.errors import FormatError, InputError
-from trellis.native import is_text
 
 __all__ = ["Alphabet", "verify_alphabet_coverage"]
 

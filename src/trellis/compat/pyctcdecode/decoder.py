@@ -29,8 +29,8 @@ from trellis.compat.pyctcdecode.language_model import (
     load_unigram_set_from_arpa,
 )
 from trellis.errors import FormatError, InputError
-from trellis.models.ctc_decoder import CTCDecoder, Transcript
-from trellis.models.ctc_language import Language, is_kenlm, read_hot_words
+from trellis.models.ctc.decoder import CTCDecoder, Transcript
+from trellis.models.ctc.language_model import Language, is_kenlm, read_hot_words
 
 __all__ = ["BeamSearchDecoderCTC", "build_ctcdecoder"]
 

@@ -27,7 +27,7 @@ from trellis.compat.pyctcdecode.constants import (
 from trellis.data.files import lines
 from trellis.errors import FormatError, InputError
 from trellis.formats import arpa
-from trellis.models.ctc_language import is_kenlm, open_kenlm, read_hot_words, read_vocabulary
+from trellis.models.ctc.language_model import is_kenlm, open_kenlm, read_hot_words, read_vocabulary
 
 __all__ = [
     "AbstractLanguageModel",

@@ -29,11 +29,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
 from trellis.inference.chain.batch import Arrays, Scores, flat_labels, prepare
 from trellis.inference.chain.layout import Array, Integers
 from trellis.inference.chain.results import Counts, KBest, Marginals, Numbers, Path, Rows
-from trellis.native import as_integer
 
 _MOST_NUMBERS = 2**36  # half a tebibyte of labels
 

@@ -22,10 +22,10 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from trellis.inference.chain import triton_kernels as kernels
+from trellis.inference.chain import kernels_shared as kernels
 from trellis.inference.chain.triton_steps import steps_kernel
-from trellis.inference.triton_launch import launch, on_device, power_of_two
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.launch import launch, on_device, power_of_two
+from trellis.inference.gpu.status import Marks
 
 __all__ = ["BYTES", "Forward", "accurate", "backward", "forward", "look", "plan", "viterbi"]
 

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trellis.inference.chain import triton_kernels as kernels
+from trellis.inference.chain import kernels_shared as kernels
 from trellis.inference.chain.triton import BYTES, accurate, plan
-from trellis.inference.kinds import kinds_of, remembered
-from trellis.inference.triton_launch import launch, launch_again, on_device
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.launch import launch, launch_again, on_device
+from trellis.inference.gpu.signature import kinds_of, remembered
+from trellis.inference.gpu.status import Marks
 
 __all__ = ["Step", "step_of"]
 

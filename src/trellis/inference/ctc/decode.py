@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.checks import as_positive
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference.ctc.inputs import Array, Batch, Labels, prepare, prepare_targets
-from trellis.native import as_positive, resolve_jobs
+from trellis.native import resolve_jobs
 
 
 class Alignment(NamedTuple):

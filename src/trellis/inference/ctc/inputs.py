@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.native import as_integer
 
 Array: TypeAlias = NDArray[Any]
 Labels: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]

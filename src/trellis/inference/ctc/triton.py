@@ -18,9 +18,9 @@ from math import gcd
 import torch
 from torch import Tensor
 
-from trellis.inference.ctc import triton_kernels as kernels
-from trellis.inference.ctc.triton_walks import walk_in, walk_out
-from trellis.inference.triton_launch import launch, on_device, power_of_two
+from trellis.inference.ctc import kernels_frames as kernels
+from trellis.inference.ctc.kernels_walks import walk_in, walk_out
+from trellis.inference.gpu.launch import launch, on_device, power_of_two
 
 __all__ = ["aligned", "backward", "forward", "lanes", "look", "pairs", "tiles"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellis.inference.ctc import triton_kernels as kernels
+from trellis.inference.ctc import kernels_frames as kernels
+from trellis.inference.ctc.kernels_walks import walk_in, walk_out
 from trellis.inference.ctc.triton import aligned, lanes, pairs, tiles
-from trellis.inference.ctc.triton_walks import walk_in, walk_out
-from trellis.inference.kinds import kinds_of, remembered
-from trellis.inference.triton_launch import launch, launch_again, on_device
-from trellis.inference.triton_marks import Marks
+from trellis.inference.gpu.launch import launch, launch_again, on_device
+from trellis.inference.gpu.signature import kinds_of, remembered
+from trellis.inference.gpu.status import Marks
 
 __all__ = ["loss_and_gradient"]
 

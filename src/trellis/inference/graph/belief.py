@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import as_integer
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference.graph.exact import MOST_ENTRIES, exact_marginals
 from trellis.inference.graph.factors import FactorGraph
 from trellis.inference.graph.results import Best, Doubles, Integers, Marginals
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import resolve_jobs
 
 __all__ = ["belief_propagation", "max_product", "tree_reweighted"]
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from trellis.checks import as_integer
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference.graph.factors import FactorGraph
 from trellis.inference.graph.results import Best, Doubles, Integers, Marginals
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import resolve_jobs
 
 __all__ = ["exact_best", "exact_marginals", "exact_sample", "induced_width", "log_partition_terms"]
 

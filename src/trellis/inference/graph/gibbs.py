@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
 from trellis.inference.graph.factors import FactorGraph
 from trellis.inference.graph.results import Doubles, Integers, Samples
-from trellis.native import as_integer, resolve_jobs
+from trellis.native import resolve_jobs
 
 __all__ = ["effective_size", "gibbs", "r_hat"]
 

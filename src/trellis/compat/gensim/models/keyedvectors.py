@@ -8,8 +8,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trellis.compat.gensim.keyed import Key, Keyed
 from trellis.data import files as text_files
-from trellis.embeddings.keyed import Key
 from trellis.embeddings.vectors import Vectors
 from trellis.errors import FormatError, InputError, UnknownWordError
 from trellis.formats import word2vec
@@ -22,7 +22,7 @@ Path: TypeAlias = str | os.PathLike[str]
 _log = logging.getLogger("trellis")
 
 
-class KeyedVectors(Vectors):
+class KeyedVectors(Keyed, Vectors):
     """Words and vectors, and attributes of words such as their counts.
 
     >>> wv = KeyedVectors(2)

@@ -1,0 +1,138 @@
+#define NPY_NO_DEPRECATED_API NPY_1_19_API_VERSION
+#include "bindings/base/arrays.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <numpy/arrayobject.h>
+
+#include <algorithm>
+
+#include "base/thread_pool.hpp"
+#include "bindings/bindings.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+
+bool look_at(PyObject* object, int dimensions, ArrayView* view) {
+  if (!PyArray_CheckExact(object)) return false;
+  auto* array = reinterpret_cast<PyArrayObject*>(object);
+  const int type = PyArray_TYPE(array);
+  if (PyArray_NDIM(array) != dimensions || (type != NPY_FLOAT && type != NPY_DOUBLE)) return false;
+  if (!PyArray_ISCARRAY_RO(array)) return false;
+  *view = {PyArray_DATA(array), {}, type == NPY_FLOAT ? sizeof(float) : sizeof(double)};
+  for (int d = 0; d < dimensions; ++d) view->shape[d] = PyArray_DIM(array, d);
+  return true;
+}
+
+// The arrays of a list lie all over the memory: without this, reading their shapes waits for each.
+void look_ahead(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count) {
+  constexpr Py_ssize_t kFar = 16, kNear = 8;
+  if (i + kFar < count) {
+    const char* object = reinterpret_cast<const char*>(arrays[i + kFar]);
+    __builtin_prefetch(object);
+    __builtin_prefetch(object + 64);
+  }
+  if (i + kNear < count && PyArray_CheckExact(arrays[i + kNear])) {
+    __builtin_prefetch(PyArray_DIMS(reinterpret_cast<PyArrayObject*>(arrays[i + kNear])));
+  }
+}
+
+nb::object split_rows(PyObject* flat, const std::int64_t* lengths, std::size_t count) {
+  require(PyArray_CheckExact(flat), "flat must be an array");
+  auto* array = reinterpret_cast<PyArrayObject*>(flat);
+  const int dimensions = PyArray_NDIM(array);
+  require(1 <= dimensions && dimensions <= 3 && PyArray_ISCARRAY(array), "flat must be contiguous");
+  npy_intp shape[3] = {0, 0, 0};
+  npy_intp row = PyArray_ITEMSIZE(array);
+  for (int d = 1; d < dimensions; ++d) row *= shape[d] = PyArray_DIM(array, d);
+  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(count)));
+  if (!list.is_valid()) throw nb::python_error();
+  npy_intp done = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    shape[0] = lengths[i];
+    require(shape[0] >= 0 && shape[0] <= PyArray_DIM(array, 0) - done, "the pieces exceed the array");
+    char* data = PyArray_BYTES(array) + done * row;
+    PyArray_Descr* type = PyArray_DESCR(array);
+    Py_INCREF(type);  // taken over by the view
+    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, type, dimensions, shape, nullptr, data,
+                                          NPY_ARRAY_CARRAY, nullptr);
+    if (view == nullptr) throw nb::python_error();
+    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), view);
+    Py_INCREF(flat);  // taken over as the base
+    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view), flat) != 0) {
+      throw nb::python_error();
+    }
+    done += shape[0];
+  }
+  return list;
+}
+
+namespace {
+
+using Lengths = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using LengthsOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Fills in the lengths of a list of arrays that can be used as they are, and returns their number of
+// labels; 0 if any is empty, or differs from the others, or must be converted first.
+std::int64_t scan_arrays(const nb::list& arrays, const LengthsOut& lengths) {
+  require(lengths.shape(0) == arrays.size(), "lengths must have one entry an array");
+  PyObject* const* items = PySequence_Fast_ITEMS(arrays.ptr());
+  ArrayView first{};
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    ArrayView view;
+    look_ahead(items, static_cast<Py_ssize_t>(i), static_cast<Py_ssize_t>(arrays.size()));
+    if (!look_at(items[i], 2, &view)) return 0;
+    if (i == 0) first = view;
+    const bool same = view.shape[1] == first.shape[1] && view.item_size == first.item_size;
+    if (view.shape[0] == 0 || !same) return 0;
+    lengths.data()[i] = view.shape[0];
+  }
+  return first.shape[1];
+}
+
+// Sets what lies beyond the end of each sequence. Sequence i has `slot` rows from i * slot on, of
+// which lengths[i] are its own.
+template <class T>
+void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows,
+                  const Lengths& lengths, std::int64_t slot, T value, int threads) {
+  const auto count = static_cast<std::int64_t>(lengths.shape(0));
+  const auto columns = static_cast<std::int64_t>(rows.shape(1));
+  const auto all = static_cast<std::int64_t>(rows.shape(0));
+  require(count > 0 && all % count == 0 && slot == all / count, "rows must be count * slot");
+  for (std::int64_t i = 0; i < count; ++i) {
+    require(0 <= lengths.data()[i] && lengths.data()[i] <= slot, "a length exceeds its slot");
+  }
+  const nb::gil_scoped_release release;
+  constexpr std::int64_t kTask = 64;  // sequences
+  parallel_for((count + kTask - 1) / kTask, threads, [&] {
+    return [&](std::int64_t task) {
+      for (std::int64_t i = task * kTask; i < std::min(count, (task + 1) * kTask); ++i) {
+        T* row = rows.data() + i * slot * columns;
+        std::fill(row + lengths.data()[i] * columns, row + slot * columns, value);
+      }
+    };
+  });
+}
+
+int load_numpy() {
+  import_array1(-1);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_arrays(nb::module_& m) {
+  if (trellis::load_numpy() != 0) throw nb::python_error();
+  m.def("scan_arrays", &trellis::scan_arrays, nb::arg("arrays"), nb::arg("lengths"));
+  m.def("fill_padding", &trellis::fill_padding<double>);
+  m.def("fill_padding", &trellis::fill_padding<float>);
+  m.def("fill_padding", &trellis::fill_padding<std::int64_t>);
+  m.def(
+      "split_rows",
+      [](const nb::object& flat, const trellis::Lengths& lengths) {
+        return trellis::split_rows(flat.ptr(), lengths.data(), lengths.shape(0));
+      },
+      nb::arg("flat"), nb::arg("lengths"));
+}

@@ -1,0 +1,320 @@
+// Chain inference: shapes, dtypes and the GIL; the work is in core/chain/batch.hpp.
+//
+// Python allocates all results. Sizes are checked here once more, so that no call can read or write
+// outside an array, whatever Python passes.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <vector>
+
+#include "bindings/base/arrays.hpp"
+#include "bindings/base/views.hpp"
+#include "bindings/bindings.hpp"
+#include "chain/batch.hpp"
+#include "dispatch.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+using Integers = In<std::int64_t, 1>;
+
+// The arrays of one batch, kept alive while the calls run.
+template <class T>
+class Chain {
+ public:
+  // unary is one (rows, labels) array, or a list of (length, labels) arrays; transitions is a list of
+  // arrays of at least length - 1 matrices.
+  Chain(nb::object unary, Integers starts, Integers lengths, std::optional<In<double, 2>> transition,
+        std::optional<nb::list> transitions, std::optional<In<double, 1>> start,
+        std::optional<In<double, 1>> end, int threads)
+      : starts_(starts.data(),
+                starts.data() + starts.shape(0)),  // copies: what is checked must not change
+        lengths_(lengths.data(), lengths.data() + lengths.shape(0)),
+        transition_(transition),
+        start_(start),
+        end_(end),
+        threads_(threads) {
+    require(lengths.shape(0) == starts.shape(0), "starts and lengths must have one size");
+    require(threads > 0, "threads must be positive");
+    if (nb::isinstance<nb::list>(unary)) {
+      take_list(nb::borrow<nb::list>(unary));
+    } else {
+      take_array(nb::cast<In<T, 2>>(unary));
+    }
+    require(0 < labels_ && labels_ <= kMostLabels, "unary: too few or too many labels");
+    require(transition.has_value() != transitions.has_value(), "one of transition and transitions");
+    if (transition_) check_square(transition_->shape(0), transition_->shape(1));
+    if (transitions) take_transitions(*transitions);
+    require(!start_ || static_cast<std::int64_t>(start_->shape(0)) == labels_, "start size");
+    require(!end_ || static_cast<std::int64_t>(end_->shape(0)) == labels_, "end size");
+  }
+
+  void log_partition(Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+    check_size(log_z.shape(0));
+    run<Purpose::probabilities>(
+        [&](const ChainBatch<T>& c) { c.log_partition(log_z.data(), outcome(outcomes)); });
+  }
+
+  // Those with a row of results a position return them cut into sequences, None where they are one
+  // array.
+  nb::object marginals(const nb::object& rows, std::optional<Out<T, 3>> pairwise,
+                       std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
+                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
+                       std::optional<In<double, 1>> weights) const {
+    const MarginalsOut<T> out =
+        checked(nb::cast<Out<T, 2>>(rows), pairwise, pairwise_starts, counts, log_z, outcomes, weights);
+    return run_and_cut<Purpose::probabilities>(
+        rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
+  }
+
+  // From what marginals() has made; the outcomes are those of the labels.
+  void subtract_paths(Integers labels, Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
+                      std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
+                      Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
+                      std::optional<In<double, 1>> weights) const {
+    check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
+    const MarginalsOut<T> out =
+        checked(unary, pairwise, pairwise_starts, counts, log_z, outcomes, weights);
+    run<Purpose::paths>([&](const ChainBatch<T>& c) { c.subtract_paths(labels.data(), out); });
+  }
+
+  nb::object viterbi(const nb::object& rows, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
+    const auto labels = nb::cast<Out<std::int64_t, 1>>(rows);
+    check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
+    check_size(score.shape(0));
+    return run_and_cut<Purpose::paths>(rows, [&](const ChainBatch<T>& c, const auto& meanwhile) {
+      c.viterbi(labels.data(), score.data(), outcome(outcomes), meanwhile);
+    });
+  }
+
+  nb::object max_marginals(const nb::object& rows, Out<std::int64_t, 2> outcomes) const {
+    const auto out = nb::cast<Out<T, 2>>(rows);
+    check_rows(out.shape(0), out.shape(1));
+    return run_and_cut<Purpose::paths>(rows, [&](const ChainBatch<T>& c, const auto& meanwhile) {
+      c.max_marginals(out.data(), outcome(outcomes), meanwhile);
+    });
+  }
+
+  void entropy(Out<double, 1> result, Out<std::int64_t, 2> outcomes) const {
+    check_size(result.shape(0));
+    run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
+  }
+
+  void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
+              Out<std::int64_t, 2> outcomes) const {
+    const std::int64_t rows = check_packed(rows_before);
+    const std::int64_t size = static_cast<std::int64_t>(labels.shape(0));
+    require(rows > 0 && size % rows == 0 && uniforms.shape(0) == labels.shape(0),
+            "sample: uniforms and labels must hold n numbers for each row");
+    run<Purpose::paths>([&](const ChainBatch<T>& c) {
+      c.sample(size / rows, rows_before.data(), uniforms.data(), labels.data(), outcome(outcomes));
+    });
+  }
+
+  void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels, Out<double, 2> scores,
+             Out<std::int64_t, 1> found) const {
+    const std::int64_t rows = check_packed(rows_before);
+    require(k > 0 && static_cast<std::int64_t>(labels.shape(0)) == k * rows, "kbest: labels size");
+    check_size(scores.shape(0));
+    check_size(found.shape(0));
+    require(static_cast<std::int64_t>(scores.shape(1)) == k, "kbest: scores must be (count, k)");
+    run<Purpose::paths>([&](const ChainBatch<T>& c) {
+      c.kbest(k, rows_before.data(), labels.data(), scores.data(), found.data());
+    });
+  }
+
+  void score(Integers labels, Out<double, 1> scores, Out<std::int64_t, 2> outcomes) const {
+    check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
+    check_size(scores.shape(0));
+    run<Purpose::paths>(
+        [&](const ChainBatch<T>& c) { c.score(labels.data(), scores.data(), outcome(outcomes)); });
+  }
+
+ private:
+  std::int64_t count() const { return static_cast<std::int64_t>(starts_.size()); }
+
+  MarginalsOut<T> checked(const Out<T, 2>& unary, const std::optional<Out<T, 3>>& pairwise,
+                          const std::optional<Integers>& pairwise_starts,
+                          const std::optional<Out<double, 2>>& counts, const Out<double, 1>& log_z,
+                          const Out<std::int64_t, 2>& outcomes,
+                          const std::optional<In<double, 1>>& weights) const {
+    if (weights) check_size(weights->shape(0));
+    check_rows(unary.shape(0), unary.shape(1));
+    check_size(log_z.shape(0));
+    if (counts) check_square(counts->shape(0), counts->shape(1));
+    if (pairwise) {
+      require(pairwise_starts.has_value(), "pairwise needs pairwise_starts");
+      check_matrices(*pairwise, *pairwise_starts);
+    }
+    return {unary.data(),
+            pairwise ? pairwise->data() : nullptr,
+            pairwise_starts ? pairwise_starts->data() : nullptr,
+            counts ? counts->data() : nullptr,
+            log_z.data(),
+            outcome(outcomes),
+            weights ? weights->data() : nullptr};
+  }
+
+  template <Purpose kPurpose, class Call>
+  void run(const Call& call) const {
+    const nb::gil_scoped_release release;
+    const Batch<T> batch{count(),
+                         static_cast<int>(labels_),
+                         unary_.data(),
+                         starts_.data(),
+                         lengths_.data(),
+                         transition_ ? transition_->data() : nullptr,
+                         transitions_.empty() ? nullptr : transitions_.data(),
+                         start_ ? start_->data() : nullptr,
+                         end_ ? end_->data() : nullptr};
+    call(ChainBatch<T>(batch, kernels().chain<T>(), threads_, kPurpose));
+  }
+
+  // One array a sequence takes time to make, so it is done while other threads already compute.
+  template <Purpose kPurpose, class Call>
+  nb::object run_and_cut(const nb::object& rows, const Call& call) const {
+    nb::object pieces = nb::none();
+    const auto cut = [&] {
+      const nb::gil_scoped_acquire acquire;
+      pieces = split_rows(rows.ptr(), lengths_.data(), lengths_.size());
+    };
+    run<kPurpose>([&](const ChainBatch<T>& c) {
+      if (is_list_) {
+        call(c, cut);
+      } else {
+        call(c, nullptr);
+      }
+    });
+    return pieces;
+  }
+
+  void take_array(const In<T, 2>& array) {
+    kept_ = nb::make_tuple(array);
+    labels_ = static_cast<std::int64_t>(array.shape(1));
+    rows_ = static_cast<std::int64_t>(array.shape(0));
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const std::int64_t start = starts_[i], length = lengths_[i];
+      require(start >= 0 && length > 0 && length <= rows_ && start <= rows_ - length,
+              "a sequence lies outside the rows of unary");
+      unary_.push_back(array.data() + start * labels_);
+    }
+  }
+
+  void take_list(const nb::list& arrays) {
+    kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
+    is_list_ = true;
+    require(kept_.size() == starts_.size(), "one array a sequence");
+    unary_.reserve(starts_.size());
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const ArrayView view = own_view(kept_, i, 2);
+      if (i == 0) labels_ = view.shape[1];
+      require(view.shape[1] == labels_ && view.shape[0] == lengths_[i] && view.shape[0] > 0 &&
+                  starts_[i] == rows_,
+              "unary: an array of another size");
+      rows_ += view.shape[0];
+      unary_.push_back(static_cast<const T*>(view.data));
+    }
+  }
+
+  void take_transitions(const nb::list& arrays) {
+    kept_transitions_ = nb::tuple(arrays);
+    require(kept_transitions_.size() == starts_.size(), "one array of matrices a sequence");
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const ArrayView view = own_view(kept_transitions_, i, 3);
+      require(view.shape[0] >= lengths_[i] - 1 && view.shape[1] == labels_ && view.shape[2] == labels_,
+              "transitions: an array of another size");
+      transitions_.push_back(static_cast<const T*>(view.data));
+    }
+  }
+
+  static ArrayView own_view(const nb::tuple& arrays, std::int64_t i, int dimensions) {
+    ArrayView view;
+    require(look_at(PyTuple_GET_ITEM(arrays.ptr(), i), dimensions, &view) && view.item_size == sizeof(T),
+            "an array of another dtype or layout");
+    return view;
+  }
+
+  void check_square(std::size_t rows, std::size_t columns) const {
+    require(static_cast<std::int64_t>(rows) == labels_ && rows == columns,
+            "a transition matrix must be (labels, labels)");
+  }
+  void check_size(std::size_t size) const {
+    require(static_cast<std::int64_t>(size) == count(), "a result must have one entry a sequence");
+  }
+  void check_rows(std::size_t rows, std::size_t columns) const {
+    require(static_cast<std::int64_t>(rows) == rows_ && static_cast<std::int64_t>(columns) == labels_,
+            "a result must match unary");
+  }
+  void check_matrices(const Out<T, 3>& matrices, const Integers& starts) const {
+    check_square(matrices.shape(1), matrices.shape(2));
+    check_size(starts.shape(0));
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const std::int64_t start = starts.data()[i], pairs = lengths_[i] - 1;
+      const auto there = static_cast<std::int64_t>(matrices.shape(0));
+      require(start >= 0 && pairs <= there && start <= there - pairs,
+              "the matrices of a sequence lie outside the array");
+    }
+  }
+  // rows_before must be the running sum of the lengths; returns the total.
+  std::int64_t check_packed(const Integers& rows_before) const {
+    check_size(rows_before.shape(0));
+    std::int64_t rows = 0;
+    for (std::int64_t i = 0; i < count(); ++i) {
+      require(rows_before.data()[i] == rows, "rows_before must sum the lengths");
+      rows += lengths_[i];
+    }
+    return rows;
+  }
+  Outcome* outcome(const Out<std::int64_t, 2>& outcomes) const {
+    static_assert(sizeof(Outcome) == 2 * sizeof(std::int64_t));
+    check_size(outcomes.shape(0));
+    require(outcomes.shape(1) == 2, "outcomes must be (count, 2)");
+    return reinterpret_cast<Outcome*>(outcomes.data());
+  }
+
+  nb::tuple kept_, kept_transitions_;  // the arrays that the pointers point into
+  bool is_list_ = false;               // one array a sequence
+  std::vector<const T*> unary_;        // of each sequence
+  std::vector<const T*> transitions_;  // of each sequence, if they depend on the position
+  std::int64_t labels_ = 0, rows_ = 0;
+  std::vector<std::int64_t> starts_, lengths_;
+  std::optional<In<double, 2>> transition_;
+  std::optional<In<double, 1>> start_, end_;
+  int threads_;
+};
+
+template <class T>
+void bind(nb::module_& m, const char* name) {
+  using C = Chain<T>;
+  nb::class_<C>(m, name)
+      .def(
+          nb::init<nb::object, Integers, Integers, std::optional<In<double, 2>>, std::optional<nb::list>,
+                   std::optional<In<double, 1>>, std::optional<In<double, 1>>, int>(),
+          nb::arg("unary"), nb::arg("starts"), nb::arg("lengths"), nb::arg("transition").none(),
+          nb::arg("transitions").none(), nb::arg("start").none(), nb::arg("end").none(),
+          nb::arg("threads"))
+      .def("log_partition", &C::log_partition)
+      .def("marginals", &C::marginals, nb::arg("unary"), nb::arg("pairwise").none(),
+           nb::arg("pairwise_starts").none(), nb::arg("counts").none(), nb::arg("log_z"),
+           nb::arg("outcomes"), nb::arg("weights").none())
+      .def("subtract_paths", &C::subtract_paths, nb::arg("labels"), nb::arg("unary"),
+           nb::arg("pairwise").none(), nb::arg("pairwise_starts").none(), nb::arg("counts").none(),
+           nb::arg("log_z"), nb::arg("outcomes"), nb::arg("weights").none())
+      .def("viterbi", &C::viterbi)
+      .def("max_marginals", &C::max_marginals)
+      .def("entropy", &C::entropy)
+      .def("sample", &C::sample)
+      .def("kbest", &C::kbest)
+      .def("score", &C::score);
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_chain(nb::module_& m) {
+  trellis::bind<float>(m, "ChainFloat32");
+  trellis::bind<double>(m, "ChainFloat64");
+}

@@ -1,0 +1,344 @@
+// Training of word embeddings: a corpus and the model's tables. Shapes, dtypes, ranges and the GIL.
+#include "embedding/training.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "bindings/base/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "embedding/alias.hpp"
+#include "embedding/huffman.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+template <class T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::int64_t size(const Vector<T>& v) {
+  return static_cast<std::int64_t>(v.shape(0));
+}
+
+Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
+  require(size(weights) < std::numeric_limits<std::int32_t>::max(), "too many weights");
+  const std::vector<AliasCell> cells = alias_table(weights.data(), size(weights));
+  std::vector<std::uint32_t> flat;
+  for (const AliasCell& cell : cells) {
+    flat.push_back(cell.own);
+    flat.push_back(static_cast<std::uint32_t>(cell.other));
+  }
+  return to_array(std::move(flat));
+}
+
+std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<std::int32_t>> huffman(
+    const Vector<std::int64_t>& counts) {
+  require(size(counts) < (1 << 30), "too many words");
+  HuffmanTree tree = huffman_tree(counts.data(), size(counts));
+  return {to_array(std::move(tree.begin)), to_array(std::move(tree.node)),
+          to_array(std::move(tree.right)), to_array(std::move(tree.child))};
+}
+
+// A table of rows padded to cache lines, on large pages where there are such; not yet filled.
+nb::ndarray<nb::numpy, float> make_table(std::int64_t rows, int dim) {
+  require(dim > 0 && dim <= (1 << 20), "dim must be positive");
+  require(rows >= 0 && rows <= (std::int64_t{1} << 40) / dim, "too many rows");
+  const auto stride = static_cast<std::size_t>(padded_row(dim));
+  const std::size_t count = static_cast<std::size_t>(rows) * stride;
+  float* p = TableAllocator<float>().allocate(count);
+  struct Owned {
+    float* p;
+    std::size_t count;
+  };
+  const nb::capsule owner(new Owned{p, count}, [](void* o) noexcept {
+    auto* owned = static_cast<Owned*>(o);
+    TableAllocator<float>().deallocate(owned->p, owned->count);
+    delete owned;
+  });
+  return nb::ndarray<nb::numpy, float>(p, {static_cast<std::size_t>(rows), stride}, owner);
+}
+
+void check_table(const Table& table) {
+  require(table.shape(1) > 0 && table.shape(1) % kRowPadding == 0 && table.shape(1) <= (1 << 20),
+          "rows of a table must be padded");
+}
+
+void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int dim, float range,
+                std::uint64_t seed, int threads) {
+  check_table(table);
+  require(0 <= begin && begin <= end && end <= static_cast<std::int64_t>(table.shape(0)),
+          "no such rows");
+  const int stride = static_cast<int>(table.shape(1));
+  require(dim > 0 && dim <= stride && threads > 0, "dim and threads must be positive");
+  const nb::gil_scoped_release release;
+  constexpr std::int64_t kTask = 4096;
+  parallel_for((end - begin + kTask - 1) / kTask, threads, [&] {
+    return [&](std::int64_t i) {
+      const std::int64_t from = begin + i * kTask;
+      kernels().embedding.fill(table.data(), from, std::min(end, from + kTask), dim, stride, range,
+                               seed);
+    };
+  });
+}
+
+template <class T>
+bool within(const Vector<T>& v, std::int64_t low, std::int64_t high) {
+  for (std::int64_t i = 0; i < size(v); ++i) {
+    if (static_cast<std::int64_t>(v.data()[i]) < low || static_cast<std::int64_t>(v.data()[i]) >= high)
+      return false;
+  }
+  return true;
+}
+
+// begin[0] = 0 <= begin[1] <= ... = values
+bool leads(const Vector<std::int64_t>& begin, std::int64_t values) {
+  if (size(begin) == 0 || begin.data()[0] != 0 || begin.data()[size(begin) - 1] != values) return false;
+  for (std::int64_t i = 1; i < size(begin); ++i) {
+    if (begin.data()[i] < begin.data()[i - 1]) return false;
+  }
+  return true;
+}
+
+// out[i] = mean of the rows of word i
+void row_means(const Table& table, const Vector<std::int64_t>& begin, const Vector<std::int32_t>& row,
+               const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out, int threads) {
+  check_table(table);
+  require(leads(begin, size(row)) && within(row, 0, static_cast<std::int64_t>(table.shape(0))),
+          "no such rows");
+  require(static_cast<std::int64_t>(out.shape(0)) == size(begin) - 1 && out.shape(1) <= table.shape(1) &&
+              threads > 0,
+          "out must have a row for each word");
+  const nb::gil_scoped_release release;
+  const std::size_t stride = table.shape(1), dim = out.shape(1);
+  parallel_for(size(begin) - 1, threads, [&] {
+    auto mean = std::make_shared<std::vector<float>>(stride);
+    return [&, mean](std::int64_t i) {
+      const std::int64_t from = begin.data()[i];
+      kernels().embedding.mean(table.data(), static_cast<int>(stride), row.data() + from,
+                               begin.data()[i + 1] - from, mean->data());
+      std::copy(mean->data(), mean->data() + dim, out.data() + static_cast<std::size_t>(i) * dim);
+    };
+  });
+}
+
+// The tables of a model, with all that training needs, checked once.
+class Trainer {
+ public:
+  Trainer(const Table& input, const Table& output, std::int64_t vocabulary,
+          std::optional<Vector<std::int64_t>> rows_begin, std::optional<Vector<std::int32_t>> row,
+          std::optional<Vector<std::uint32_t>> keep, std::optional<Vector<std::uint32_t>> noise,
+          std::optional<Vector<std::int64_t>> path_begin, std::optional<Vector<std::int32_t>> path_node,
+          std::optional<Vector<std::uint8_t>> path_right, int loss, bool cbow, bool shared, int window,
+          int negatives, bool shrink, std::int64_t hot_nodes, std::int64_t hot_for)
+      : input_(input),
+        output_(output),
+        vocabulary_(vocabulary),
+        rows_begin_(std::move(rows_begin)),
+        row_(std::move(row)),
+        keep_(std::move(keep)),
+        noise_(std::move(noise)),
+        path_begin_(std::move(path_begin)),
+        path_node_(std::move(path_node)),
+        path_right_(std::move(path_right)) {
+    check_table(input);
+    require(output.shape(1) == input.shape(1), "both tables must have one width");
+    require(0 <= loss && loss <= 3, "no such loss");
+    require(1 <= window && window <= 10'000, "window must be 1 to 10,000");
+    require(0 <= negatives && negatives <= 10'000, "negatives must be 0 to 10,000");
+    const auto rows = static_cast<std::int64_t>(input.shape(0)),
+               words = static_cast<std::int64_t>(output.shape(0));
+    require(words > 0 && words < std::numeric_limits<std::int32_t>::max(), "no words");
+    if (rows_begin_) {
+      require(row_ && leads(*rows_begin_, size(*row_)) && size(*rows_begin_) == vocabulary + 1 &&
+                  within(*row_, 0, rows),
+              "rows_begin and row do not fit");
+    } else {
+      require(vocabulary <= rows, "a row for each word");
+    }
+    if (keep_) require(size(*keep_) == vocabulary, "keep must have a number for each word");
+    std::int64_t longest = 0;
+    if (static_cast<EmbeddingLoss>(loss) == EmbeddingLoss::hierarchical) {
+      require(path_begin_ && path_node_ && path_right_, "paths are missing");
+      require(size(*path_begin_) == words + 1 && leads(*path_begin_, size(*path_node_)) &&
+                  size(*path_right_) == size(*path_node_) && within(*path_node_, 0, words),
+              "paths do not fit");
+      for (std::int64_t i = 0; i < words; ++i)
+        longest = std::max(longest, path_begin_->data()[i + 1] - path_begin_->data()[i]);
+    }
+    if (words == 1) negatives = 0;
+    if (static_cast<EmbeddingLoss>(loss) == EmbeddingLoss::negative) check_noise(words);
+    model_ = {input_.data(),
+              output_.data(),
+              static_cast<int>(input.shape(1)),
+              words,
+              pointer(rows_begin_),
+              pointer(row_),
+              pointer(keep_),
+              reinterpret_cast<const AliasCell*>(pointer(noise_)),
+              pointer(path_begin_),
+              pointer(path_node_),
+              pointer(path_right_),
+              static_cast<EmbeddingLoss>(loss),
+              cbow,
+              shared,
+              window,
+              negatives,
+              shrink,
+              hot_for,
+              ring_size(window) - 1};
+    require(hot_nodes >= 0 && hot_for > 0, "hot_nodes must be 0 or more, hot_for positive");
+    std::vector<std::int32_t> hot = heat(std::min(hot_nodes, words));
+    training_.emplace(model_, longest, std::move(hot));
+  }
+
+  std::pair<double, double> sentences(Corpus& corpus, std::int64_t first, std::int64_t last,
+                                      double first_rate, double last_rate, double seen, double total,
+                                      std::uint64_t seed, std::int64_t loss_every, int threads) {
+    check_run(corpus, first, last, loss_every, threads);
+    require(static_cast<std::int64_t>(corpus.largest_number()) < vocabulary_,
+            "the corpus has other words");
+    require(model_.words == vocabulary_ || model_.loss == EmbeddingLoss::hierarchical,
+            "an output row for each word");
+    const nb::gil_scoped_release release;
+    const Report report = training_->sentences(corpus, first, last, {first_rate, last_rate, seen, total},
+                                               seed, loss_every, threads);
+    return {report.loss, report.terms};
+  }
+
+  std::pair<double, double> texts(Corpus& corpus, const Vector<std::int64_t>& begin,
+                                  const Vector<std::int32_t>& row, const Vector<std::int32_t>& label,
+                                  const Vector<std::uint32_t>& hash, int word_ngrams,
+                                  std::int64_t buckets, std::int64_t first_bucket, std::int64_t first,
+                                  std::int64_t last, double first_rate, double last_rate, double seen,
+                                  double total, std::uint64_t seed, std::int64_t loss_every, int threads,
+                                  const std::optional<Vector<std::int32_t>>& bucket_row) {
+    check_run(corpus, first, last, loss_every, threads);
+    const auto rows = static_cast<std::int64_t>(input_.shape(0));
+    const auto types = static_cast<std::int64_t>(corpus.types().size());
+    require(static_cast<std::int64_t>(corpus.largest_number()) < types && size(begin) == types + 1 &&
+                leads(begin, size(row)) && within(row, 0, rows) && size(label) == types &&
+                within(label, -2, model_.words) && size(hash) == types,
+            "the types of the corpus do not fit");
+    const bool placed = bucket_row ? size(*bucket_row) == buckets && within(*bucket_row, -1, rows)
+                                   : first_bucket >= 0 && first_bucket + buckets <= rows;
+    require(word_ngrams <= 1 || (buckets > 0 && placed), "the buckets of word n-grams do not fit");
+    const TypeRows knows{begin.data(), row.data(), label.data(), hash.data(),
+                         word_ngrams,  buckets,    first_bucket, pointer(bucket_row)};
+    const nb::gil_scoped_release release;
+    const Report report = training_->texts(
+        corpus, knows, first, last, {first_rate, last_rate, seen, total}, seed, loss_every, threads);
+    return {report.loss, report.terms};
+  }
+
+ private:
+  template <class T>
+  static const T* pointer(const std::optional<Vector<T>>& v) {
+    return v ? v->data() : nullptr;
+  }
+
+  // The nodes next to the root are the last; paths get their places among the hot.
+  std::vector<std::int32_t> heat(std::int64_t count) {
+    if (model_.loss != EmbeddingLoss::hierarchical || count == 0) return {};
+    std::vector<std::int32_t> hot;
+    const auto last = static_cast<std::int32_t>(model_.words - 1);
+    for (std::int32_t i = 0; i < count; ++i) hot.push_back(last - i);
+    encoded_node_.assign(path_node_->data(), path_node_->data() + size(*path_node_));
+    for (std::int32_t& node : encoded_node_) {
+      if (last - node < count) node = -1 - (last - node);
+    }
+    model_.path_node = encoded_node_.data();
+    return hot;
+  }
+
+  void check_noise(std::int64_t words) const {
+    require(noise_ && size(*noise_) == 2 * words, "noise must have a cell for each word");
+    for (std::int64_t i = 0; i < words; ++i)
+      require(noise_->data()[2 * i + 1] < static_cast<std::uint64_t>(words), "noise: no such word");
+  }
+
+  static void check_run(const Corpus& corpus, std::int64_t first, std::int64_t last,
+                        std::int64_t loss_every, int threads) {
+    require(0 <= first && first <= last && last <= static_cast<std::int64_t>(corpus.chunks().size()),
+            "no such chunks");
+    require(loss_every > 0 && threads > 0, "loss_every and threads must be positive");
+  }
+
+  Table input_, output_;
+  std::int64_t vocabulary_;
+  std::optional<Vector<std::int64_t>> rows_begin_;
+  std::optional<Vector<std::int32_t>> row_;
+  std::optional<Vector<std::uint32_t>> keep_, noise_;
+  std::optional<Vector<std::int64_t>> path_begin_;
+  std::optional<Vector<std::int32_t>> path_node_;
+  std::optional<Vector<std::uint8_t>> path_right_;
+  std::vector<std::int32_t> encoded_node_;
+  EmbeddingModel model_;
+  std::optional<EmbeddingTraining> training_;
+};
+
+// One step of descent on hidden vectors and rows, as training does it: for tests. Returns the loss
+// before.
+double embedding_step(const Table& hidden, const Table& rows, const Vector<float>& label,
+                      const Vector<float>& weight, std::int64_t own, float rate) {
+  check_table(hidden);
+  require(rows.shape(1) == hidden.shape(1) && hidden.shape(0) <= 1000,
+          "hidden and rows must have one width");
+  const auto count = static_cast<std::int64_t>(hidden.shape(0)),
+             targets = static_cast<std::int64_t>(rows.shape(0));
+  require(size(label) == targets && size(weight) == targets && own < targets,
+          "a label and a weight for each row");
+  const int stride = static_cast<int>(hidden.shape(1));
+  EmbeddingScratch scratch(stride, 4, count, targets, 1);
+  EmbeddingWorker& k = scratch.worker;
+  k.rate = rate;
+  for (std::int64_t c = 0; c < count; ++c) k.hidden_row[c] = hidden.data() + c * stride;
+  for (std::int64_t t = 0; t < targets; ++t) k.target_row[t] = rows.data() + t * stride;
+  return kernels().embedding.step(k, k.hidden_row, static_cast<int>(count), k.target_row, targets, own,
+                                  label.data(), weight.data(), stride);
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_embedding_training(nb::module_& m) {
+  using namespace trellis;
+  m.def("alias_cells", &alias_cells, nb::arg("weights"));
+  m.def("huffman", &huffman, nb::arg("counts"));
+  m.def("embedding_table", &make_table, nb::arg("rows"), nb::arg("dim"));
+  m.def("fill_table", &fill_table, nb::arg("table"), nb::arg("begin"), nb::arg("end"), nb::arg("dim"),
+        nb::arg("range"), nb::arg("seed"), nb::arg("threads"));
+  m.def("row_means", &row_means, nb::arg("table"), nb::arg("begin"), nb::arg("row"), nb::arg("out"),
+        nb::arg("threads"));
+  m.def("embedding_step", &embedding_step, nb::arg("hidden"), nb::arg("rows"), nb::arg("label"),
+        nb::arg("weight"), nb::arg("own"), nb::arg("rate"));
+  using B = std::optional<Vector<std::int64_t>>;
+  using I = std::optional<Vector<std::int32_t>>;
+  using U = std::optional<Vector<std::uint32_t>>;
+  using C = std::optional<Vector<std::uint8_t>>;
+  nb::class_<Trainer>(m, "EmbeddingTrainer")
+      .def(nb::init<const Table&, const Table&, std::int64_t, B, I, U, U, B, I, C, int, bool, bool, int,
+                    int, bool, std::int64_t, std::int64_t>(),
+           nb::arg("input"), nb::arg("output"), nb::arg("vocabulary"), nb::arg("rows_begin").none(),
+           nb::arg("row").none(), nb::arg("keep").none(), nb::arg("noise").none(),
+           nb::arg("path_begin").none(), nb::arg("path_node").none(), nb::arg("path_right").none(),
+           nb::arg("loss"), nb::arg("cbow"), nb::arg("shared"), nb::arg("window"), nb::arg("negatives"),
+           nb::arg("shrink"), nb::arg("hot_nodes") = 0, nb::arg("hot_for") = 1)
+      .def("sentences", &Trainer::sentences, nb::arg("corpus"), nb::arg("first"), nb::arg("last"),
+           nb::arg("first_rate"), nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"),
+           nb::arg("seed"), nb::arg("loss_every"), nb::arg("threads"))
+      .def("texts", &Trainer::texts, nb::arg("corpus"), nb::arg("begin"), nb::arg("row"),
+           nb::arg("label"), nb::arg("hash"), nb::arg("word_ngrams"), nb::arg("buckets"),
+           nb::arg("first_bucket"), nb::arg("first"), nb::arg("last"), nb::arg("first_rate"),
+           nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"), nb::arg("seed"),
+           nb::arg("loss_every"), nb::arg("threads"), nb::arg("bucket_row").none() = nb::none());
+}

@@ -1,0 +1,152 @@
+// Parts of other programs' files that are too slow to make in Python.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/tables.hpp"
+#include "bindings/base/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "formats/cqdb.hpp"
+#include "formats/named_weights.hpp"
+#include "formats/weight_lines.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Integers = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// String i is data[ends[i] : ends[i + 1]].
+Numpy<std::uint8_t> make_cqdb(Bytes data, Integers ends) {
+  const auto count = static_cast<std::int64_t>(ends.shape(0)) - 1;
+  require(count >= 0 && ends.data()[0] == 0, "ends must begin with 0");
+  for (std::int64_t i = 0; i < count; ++i)
+    require(ends.data()[i] <= ends.data()[i + 1], "ends must ascend");
+  require(ends.data()[count] == static_cast<std::int64_t>(data.shape(0)), "ends do not fit the data");
+  std::vector<std::uint8_t> made;
+  {
+    const nb::gil_scoped_release release;
+    const char* text = reinterpret_cast<const char*>(data.data());
+    cqdb::Writer writer;
+    for (std::int64_t i = 0; i < count; ++i) {
+      writer.put({text + ends.data()[i], static_cast<std::size_t>(ends.data()[i + 1] - ends.data()[i])});
+    }
+    made = writer.finish();
+  }
+  return to_array(std::move(made));
+}
+
+// The number of a string that is there before, or -1: string i is data[begin[i] : begin[i] + size[i]].
+std::int64_t repeated(Bytes data, Integers begin, Integers size) {
+  require(begin.shape(0) == size.shape(0) && begin.shape(0) < kNone, "one size a string");
+  const auto bytes = static_cast<std::int64_t>(data.shape(0));
+  const auto string = [&](std::size_t i) {
+    const char* text = reinterpret_cast<const char*>(data.data());
+    return std::string_view(text + begin.data()[i], static_cast<std::size_t>(size.data()[i]));
+  };
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> hashes(begin.shape(0));
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const std::int64_t at = begin.data()[i], length = size.data()[i];
+    require(0 <= at && 0 <= length && at <= bytes && length <= bytes - at,
+            "a string ends behind the data");
+    hashes[i] = {hash_bytes(string(i).data(), string(i).size()), static_cast<std::uint32_t>(i)};
+  }
+  const nb::gil_scoped_release release;
+  std::sort(hashes.begin(), hashes.end());
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    for (std::size_t j = i; j > 0 && hashes[j - 1].first == hashes[i].first; --j) {
+      if (string(hashes[j - 1].second) == string(hashes[i].second)) return hashes[i].second;
+    }
+  }
+  return -1;
+}
+
+// Weights as text, into arrays of Python's.
+class WeightReader {
+ public:
+  using Index = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  using Weight = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+  WeightReader(bool indexed, Index index, Weight weight)
+      : index_(std::move(index)),
+        weight_(std::move(weight)),
+        lines_(indexed, {index_.data(), index_.shape(0)}, {weight_.data(), weight_.shape(0)}) {
+    require(index_.shape(0) == weight_.shape(0), "one index a weight");
+  }
+
+  // What is wrong with a line, and the line; nothing if all are right.
+  std::pair<const char*, nb::bytes> feed(const nb::bytes& block) {
+    std::string_view wrong;
+    const auto fault = lines_.feed({block.c_str(), block.size()}, &wrong);
+    const char* const names[] = {"", "text", "order", "room"};
+    const bool none = fault == WeightLines::Fault::none;
+    return {names[static_cast<int>(fault)], nb::bytes(wrong.data(), none ? 0 : wrong.size())};
+  }
+  std::int64_t lines() const { return lines_.lines(); }
+  std::size_t kept() const { return lines_.kept(); }
+
+ private:
+  Index index_;
+  Weight weight_;
+  WeightLines lines_;
+};
+
+template <class Cell>
+using Cells = std::tuple<Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<Cell>>;  // name, size, cell
+template <class Cell>
+Cells<Cell> arrays(NamedCells<Cell>&& cells) {
+  return {to_array(std::move(cells.name)), to_array(std::move(cells.size)),
+          to_array(std::move(cells.cell))};
+}
+
+// The cells of labels, whose weights come to the front of `weight`; cells of pairs and their weights;
+// pairs without a name and their weights.
+std::tuple<Cells<std::uint16_t>, Cells<std::int32_t>, Numpy<double>, Numpy<std::int64_t>, Numpy<double>>
+split(Integers number, WeightReader::Weight weight, Integers begin, Bytes states, Bytes bare,
+      std::int64_t labels) {
+  const std::size_t names = states.shape(0), count = number.shape(0);
+  require(begin.shape(0) == names + 1 && bare.shape(0) == names, "names: sizes");
+  require(weight.shape(0) == count, "one number a weight");
+  require(0 < labels && labels < 1 << 15, "labels");
+  const std::int64_t *b = begin.data(), *n = number.data();
+  for (std::size_t i = 0; i < names; ++i) {
+    const std::int64_t most = labels + labels * labels;
+    require(b[i] <= b[i + 1] && b[i + 1] - b[i] <= most, "names: a beginning");
+  }
+  for (std::size_t k = 1; k < count; ++k) require(n[k - 1] < n[k], "numbers must ascend");
+  require(count == 0 || (b[0] <= n[0] && n[count - 1] < b[names]), "a number is of no name");
+  SplitWeights found;
+  {
+    const nb::gil_scoped_release release;
+    found = split_weights({{b, names + 1}, {states.data(), names}, {bare.data(), names}, labels},
+                          {n, count}, {weight.data(), count});
+  }
+  return {arrays(std::move(found.states)), arrays(std::move(found.edges)),
+          to_array(std::move(found.edge_weight)), to_array(std::move(found.pair)),
+          to_array(std::move(found.pair_weight))};
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_formats(nb::module_& m) {
+  m.def("make_cqdb", &trellis::make_cqdb, nb::arg("data"), nb::arg("ends"));
+  m.def("repeated", &trellis::repeated, nb::arg("data"), nb::arg("begin"), nb::arg("size"));
+  m.def("split_weights", &trellis::split, nb::arg("number"), nb::arg("weight"), nb::arg("begin"),
+        nb::arg("states"), nb::arg("bare"), nb::arg("labels"));
+  nb::class_<trellis::WeightReader>(m, "WeightReader")
+      .def(nb::init<bool, trellis::WeightReader::Index, trellis::WeightReader::Weight>(),
+           nb::arg("indexed"), nb::arg("index"), nb::arg("weight"))
+      .def("feed", &trellis::WeightReader::feed, nb::arg("block"))
+      .def_prop_ro("lines", &trellis::WeightReader::lines)
+      .def_prop_ro("kept", &trellis::WeightReader::kept);
+}

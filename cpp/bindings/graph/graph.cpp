@@ -1,0 +1,235 @@
+// Factor graphs: shapes, dtypes and the GIL; the work is in core/graph_*.hpp.
+//
+// Python allocates all results. Sizes are checked here once more, so that no call can read or write
+// outside an array, whatever Python passes.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+
+#include "bindings/base/arrays.hpp"
+#include "bindings/base/views.hpp"
+#include "bindings/bindings.hpp"
+#include "graph/belief.hpp"
+#include "graph/exact.hpp"
+#include "graph/local.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis::graph {
+namespace {
+
+using Doubles = In<double>;
+using MaybeOut = std::optional<Out<double>>;
+
+template <class A>
+Index size(const A& array) {
+  return static_cast<Index>(array.size());
+}
+
+Indices copied(const In<std::int64_t>& array) { return {array.data(), array.data() + array.size()}; }
+
+double* data(MaybeOut& out) { return out ? out->data() : nullptr; }
+
+class GraphCore {
+ public:
+  GraphCore(In<std::int64_t> cardinality, In<std::int64_t> begin, In<std::int64_t> scope,
+            In<std::int64_t> table)
+      : graph_(copied(cardinality), copied(begin), copied(scope), copied(table)) {}
+
+  // (fits, width, entries): makes the order of elimination that exact() and sample() need.
+  nb::tuple plan(double most_entries) {
+    try {
+      const nb::gil_scoped_release release;
+      plan_ = Eliminator(graph_, most_entries).run();
+    } catch (const TooWide& error) {
+      return nb::make_tuple(false, error.width, error.entries);
+    }
+    return nb::make_tuple(true, plan_->width, static_cast<double>(plan_->table.back()));
+  }
+
+  void exact(Doubles tables, Out<double> log_z, MaybeOut variable, MaybeOut factor, int threads) const {
+    check(tables, threads);
+    require(size(log_z) == graph_.variables(), "log_z must have one entry a variable");
+    check_marginals(variable, factor);
+    require(variable || !factor, "marginals of factors come with those of variables");
+    const nb::gil_scoped_release release;
+    Exact run(graph_, planned(), tables.data(), threads);
+    run.collect<false>(log_z.data());
+    if (variable && possible(log_z)) run.distribute(variable->data(), data(factor));
+  }
+
+  void best(Doubles tables, Out<double> score, Out<std::int64_t> labels, int threads) const {
+    check(tables, threads);
+    require(size(score) == graph_.variables() && size(labels) == graph_.variables(),
+            "score and labels must have one entry a variable");
+    const nb::gil_scoped_release release;
+    Exact run(graph_, planned(), tables.data(), threads);
+    run.collect<true>(score.data());
+    run.best(labels.data());
+  }
+
+  // uniforms and labels are (n, variables), flat; False if no labelling is possible.
+  bool sample(Doubles tables, Doubles uniforms, Out<std::int64_t> labels, int threads) const {
+    check(tables, threads);
+    require(size(uniforms) == size(labels) && size(labels) % std::max<Index>(1, graph_.variables()) == 0,
+            "uniforms and labels must be (n, variables)");
+    const nb::gil_scoped_release release;
+    Exact run(graph_, planned(), tables.data(), threads);
+    std::vector<double> log_z(static_cast<std::size_t>(graph_.variables()));
+    run.collect<false>(log_z.data());
+    for (const double z : log_z) {
+      if (z == kNever) return false;
+    }
+    for (Index at = 0; at < size(labels); at += graph_.variables()) {
+      run.sample(uniforms.data() + at, labels.data() + at);
+    }
+    return true;
+  }
+
+  // (iterations, residual, converged, possible)
+  nb::tuple propagate(Doubles tables, Doubles weight, bool max_product, bool residual, double damping,
+                      double tolerance, Index most, int threads, Out<double> variable, MaybeOut factor,
+                      Out<double> log_v, Out<double> log_f, Out<double> messages) const {
+    check(tables, threads);
+    require(size(weight) == graph_.factors(), "weight must have one entry a factor");
+    for (Index f = 0; f < graph_.factors(); ++f)
+      require(weight.data()[f] > 0.0, "weights must be positive");
+    require(damping >= 0.0 && damping < 1.0, "damping must be in [0, 1)");
+    MaybeOut v = variable;
+    check_marginals(v, factor);
+    require(size(log_v) == graph_.variables() && size(log_f) == graph_.factors(), "size of log terms");
+    require(size(messages) == graph_.message.back(), "size of messages");
+    BeliefReport report{};
+    {
+      const nb::gil_scoped_release release;
+      Belief run(graph_, tables.data(), weight.data(),
+                 {max_product, residual, damping, tolerance, most, threads});
+      report = run.run();
+      run.finish(variable.data(), data(factor), log_v.data(), log_f.data());
+      std::copy(run.messages().begin(), run.messages().end(), messages.data());
+    }
+    return nb::make_tuple(report.iterations, report.residual, report.converged, report.possible);
+  }
+
+  double score(Doubles tables, In<std::int64_t> labels) const {
+    check(tables, 1);
+    check_labels(labels.data(), size(labels), 1);
+    const nb::gil_scoped_release release;
+    return Local(graph_, tables.data()).score(labels.data());
+  }
+
+  // out by first_label: the scores of a variable's labels, the others being what they are
+  void conditionals(Doubles tables, In<std::int64_t> labels, Out<double> out) const {
+    check(tables, 1);
+    check_labels(labels.data(), size(labels), 1);
+    require(size(out) == graph_.first_label.back(), "size of conditionals");
+    const nb::gil_scoped_release release;
+    const Local local(graph_, tables.data());
+    for (Index v = 0; v < graph_.variables(); ++v) {
+      local.conditional(v, labels.data(), out.data() + graph_.first_label[v]);
+    }
+  }
+
+  // (sweeps, converged)
+  nb::tuple climb(Doubles tables, Out<std::int64_t> labels, Index most) const {
+    check(tables, 1);
+    check_labels(labels.data(), size(labels), 1);
+    bool converged = false;
+    Index sweeps = 0;
+    {
+      const nb::gil_scoped_release release;
+      sweeps = Local(graph_, tables.data()).climb(most, labels.data(), &converged);
+    }
+    return nb::make_tuple(sweeps, converged);
+  }
+
+  void gibbs(Doubles tables, Index chains, Index sweeps, Doubles uniforms, Out<std::int64_t> labels,
+             Out<std::int64_t> kept, Out<double> score, int threads) const {
+    check(tables, threads);
+    require(chains > 0 && sweeps >= 0 && chains < kMostEntries && sweeps < kMostEntries,
+            "chains, sweeps");
+    check_labels(labels.data(), size(labels), chains);
+    const Index n = graph_.variables();
+    require(size(uniforms) == chains * sweeps * n && size(kept) == size(uniforms), "uniforms and kept");
+    require(size(score) == chains * sweeps, "size of score");
+    const nb::gil_scoped_release release;
+    Local(graph_, tables.data())
+        .gibbs(chains, sweeps, uniforms.data(), labels.data(), kept.data(), score.data(), threads);
+  }
+
+  // (sweeps, change, expected score)
+  nb::tuple mean_field(Doubles tables, Out<double> q, Index most, double tolerance) const {
+    check(tables, 1);
+    require(size(q) == graph_.first_label.back(), "size of q");
+    Index sweeps = 0;
+    double change = 0.0, expected = 0.0;
+    {
+      const nb::gil_scoped_release release;
+      const Local local(graph_, tables.data());
+      sweeps = local.mean_field(most, tolerance, q.data(), &change);
+      expected = local.expected_score(q.data());
+    }
+    return nb::make_tuple(sweeps, change, expected);
+  }
+
+ private:
+  void check(const Doubles& tables, int threads) const {
+    require(size(tables) >= graph_.tables, "tables has too few scores");
+    require(threads > 0, "threads must be positive");
+  }
+
+  void check_marginals(const MaybeOut& variable, const MaybeOut& factor) const {
+    require(!variable || size(*variable) == graph_.first_label.back(), "size of variable marginals");
+    require(!factor || size(*factor) == graph_.entries.back(), "size of factor marginals");
+  }
+
+  void check_labels(const std::int64_t* labels, Index count, Index rows) const {
+    require(count == rows * graph_.variables(), "labels must have one entry a variable");
+    for (Index i = 0; i < count; ++i) {
+      require(labels[i] >= 0 && labels[i] < graph_.cardinality[i % graph_.variables()], "label range");
+    }
+  }
+
+  const Plan& planned() const {
+    require(plan_.has_value(), "call plan first");
+    return *plan_;
+  }
+
+  static bool possible(const Out<double>& log_z) {
+    return std::none_of(log_z.data(), log_z.data() + log_z.size(), [](double z) { return z == kNever; });
+  }
+
+  Graph graph_;
+  std::optional<Plan> plan_;
+};
+
+}  // namespace
+}  // namespace trellis::graph
+
+void bind_graph(nb::module_& m) {
+  using trellis::graph::GraphCore;
+  nb::class_<GraphCore>(m, "Graph")
+      .def(nb::init<trellis::In<std::int64_t>, trellis::In<std::int64_t>, trellis::In<std::int64_t>,
+                    trellis::In<std::int64_t>>(),
+           nb::arg("cardinality"), nb::arg("begin"), nb::arg("scope"), nb::arg("table"))
+      .def("plan", &GraphCore::plan, nb::arg("most_entries"))
+      .def("exact", &GraphCore::exact, nb::arg("tables"), nb::arg("log_z"), nb::arg("variable").none(),
+           nb::arg("factor").none(), nb::arg("threads"))
+      .def("best", &GraphCore::best, nb::arg("tables"), nb::arg("score"), nb::arg("labels"),
+           nb::arg("threads"))
+      .def("sample", &GraphCore::sample, nb::arg("tables"), nb::arg("uniforms"), nb::arg("labels"),
+           nb::arg("threads"))
+      .def("propagate", &GraphCore::propagate, nb::arg("tables"), nb::arg("weight"),
+           nb::arg("max_product"), nb::arg("residual"), nb::arg("damping"), nb::arg("tolerance"),
+           nb::arg("most"), nb::arg("threads"), nb::arg("variable"), nb::arg("factor").none(),
+           nb::arg("log_v"), nb::arg("log_f"), nb::arg("messages"))
+      .def("score", &GraphCore::score, nb::arg("tables"), nb::arg("labels"))
+      .def("conditionals", &GraphCore::conditionals, nb::arg("tables"), nb::arg("labels"),
+           nb::arg("out"))
+      .def("climb", &GraphCore::climb, nb::arg("tables"), nb::arg("labels"), nb::arg("most"))
+      .def("gibbs", &GraphCore::gibbs, nb::arg("tables"), nb::arg("chains"), nb::arg("sweeps"),
+           nb::arg("uniforms"), nb::arg("labels"), nb::arg("kept"), nb::arg("score"), nb::arg("threads"))
+      .def("mean_field", &GraphCore::mean_field, nb::arg("tables"), nb::arg("q"), nb::arg("most"),
+           nb::arg("tolerance"));
+}

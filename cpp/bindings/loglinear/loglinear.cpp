@@ -1,0 +1,249 @@
+// Log-linear chain models: shapes, dtypes and the GIL; the work is in core/loglinear/objective.hpp.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "bindings/base/arrays.hpp"
+#include "bindings/bindings.hpp"
+#include "bindings/loglinear/scorer.hpp"
+#include "loglinear/objective.hpp"
+#include "loglinear/online.hpp"
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+// Rows and what is known of their labels, checked, and all arrays kept alive.
+class Data {
+ public:
+  Data(const Weights& weights, const Rows& rows, std::optional<Rows> edges, In<std::int64_t> row_begin,
+       In<std::int32_t> label, std::optional<In<bool, 2>> allowed, std::optional<In<double>> weight,
+       std::optional<In<double>> cost, std::optional<In<bool, 2>> forbidden,
+       std::optional<In<double>> start, std::optional<In<double>> end)
+      : weights_(weights),
+        rows_(rows),
+        edges_(edges),
+        row_begin_(row_begin),
+        label_(label),
+        allowed_(allowed),
+        weight_(weight),
+        cost_(cost),
+        forbidden_(forbidden),
+        start_(start),
+        end_(end) {
+    const std::int64_t labels = weights.labels, count = rows.view().rows;
+    check_begin(row_begin, count, "row_begin does not fit the rows");
+    for (std::int64_t i = 1; i < size_of(row_begin); ++i) {
+      require(row_begin.data()[i - 1] < row_begin.data()[i], "a sequence is empty");
+    }
+    require(size_of(label) == count, "one label a row");
+    for (std::int64_t i = 0; i < count; ++i) {
+      require(-1 <= label.data()[i] && label.data()[i] < labels, "a label is out of range");
+    }
+    const auto square = [&](const auto& a) {
+      return size_of(a) == labels && std::int64_t(a.shape(1)) == labels;
+    };
+    require(weights.edge_begin.has_value() == edges.has_value(), "edge rows go with edge weights");
+    require(!edges || edges->view().rows == count, "one row of edge attributes a row");
+    require(!allowed || (size_of(*allowed) == count && std::int64_t(allowed->shape(1)) == labels),
+            "allowed: shape");
+    require(!weight || size_of(*weight) == size_of(row_begin) - 1, "one weight a sequence");
+    require(!cost || size_of(*cost) == labels, "one cost a label");
+    require(!forbidden || square(*forbidden), "forbidden: shape");
+    require(!start || size_of(*start) == labels, "start: shape");
+    require(!end || size_of(*end) == labels, "end: shape");
+  }
+
+  WeightLayout layout() const { return weights_.view(); }
+  SparseRows attributes() const { return rows_->view(); }
+  void forget_rows() { rows_.reset(); }
+  SparseRows edges() const { return edges_ ? edges_->view() : SparseRows{}; }
+  std::int64_t sequences() const { return size_of(row_begin_) - 1; }
+  bool complete() const {
+    return std::find(label_.data(), label_.data() + size_of(label_), -1) ==
+           label_.data() + size_of(label_);
+  }
+  Supervision supervision() const {
+    return {sequences(), row_begin_.data(), label_.data(), data(allowed_), data(weight_),
+            data(cost_), data(forbidden_),  data(start_),  data(end_)};
+  }
+
+ private:
+  template <class A>
+  static auto data(const std::optional<A>& array) -> decltype(array->data()) {
+    return array ? array->data() : nullptr;
+  }
+
+  Weights weights_;
+  std::optional<Rows> rows_;
+  std::optional<Rows> edges_;
+  In<std::int64_t> row_begin_;
+  In<std::int32_t> label_;
+  std::optional<In<bool, 2>> allowed_;
+  std::optional<In<double>> weight_, cost_;
+  std::optional<In<bool, 2>> forbidden_;
+  std::optional<In<double>> start_, end_;
+};
+
+class Loss {
+ public:
+  Loss(const Data& data, bool by_step) : data_(data) {
+    {
+      const nb::gil_scoped_release release;
+      objective_.emplace(data_.layout(), data_.attributes(), data_.edges(), data_.supervision(),
+                         by_step ? Normaliser::step : Normaliser::sequence);
+    }
+    data_.forget_rows();  // the objective has them in a form of its own
+  }
+
+  double evaluate(In<double> w, double l2, int threads, Out<double> gradient) {
+    require(size_of(w) == objective_->size() && size_of(gradient) == objective_->size(),
+            "weights: size");
+    require(threads > 0, "threads must be positive");
+    const nb::gil_scoped_release release;
+    return objective_->evaluate(w.data(), l2, threads, gradient.data());
+  }
+
+  std::int64_t infeasible() const { return objective_->infeasible(); }
+  std::vector<double> log_likelihood() const { return objective_->log_likelihood(); }
+
+ private:
+  Data data_;
+  std::optional<Objective> objective_;
+};
+
+// One pass over sequences in a given order; see core/loglinear/online.hpp for the rules.
+class Online {
+ public:
+  explicit Online(const Data& data) : data_(data) {
+    require(data_.complete(), "online learning needs all labels");
+    require(data_.supervision().cost == nullptr, "online learning does not take label_weight");
+    require(data_.edges().begin == nullptr, "online learning does not take edge attributes");
+    const nb::gil_scoped_release release;
+    learner_.emplace(data_.layout(), data_.attributes(), data_.supervision());
+  }
+
+  std::pair<double, double> sgd(In<std::int64_t> order, double lambda, double t0, std::int64_t done,
+                                Out<double> v, double scale) {
+    check(order, v);
+    const nb::gil_scoped_release release;
+    const double loss =
+        sgd_epoch(*learner_, order.data(), size_of(order), lambda, t0, done, v.data(), &scale);
+    return {loss, scale};
+  }
+
+  std::pair<std::int64_t, std::int64_t> perceptron(In<std::int64_t> order, Out<double> w,
+                                                   Out<double> total, std::int64_t steps,
+                                                   std::optional<Out<std::int64_t>> each) {
+    check(order, w);
+    check(order, total);
+    require(!each || size_of(*each) == size_of(order), "one number for each sequence of the order");
+    const nb::gil_scoped_release release;
+    const std::int64_t errors = perceptron_epoch(*learner_, order.data(), size_of(order), w.data(),
+                                                 total.data(), &steps, each ? each->data() : nullptr);
+    return {errors, steps};
+  }
+
+  std::pair<double, std::int64_t> passive_aggressive(In<std::int64_t> order, int variant,
+                                                     double aggressiveness, bool count_errors,
+                                                     Out<double> w, Out<double> total,
+                                                     std::int64_t steps) {
+    check(order, w);
+    check(order, total);
+    const nb::gil_scoped_release release;
+    const double loss = passive_aggressive_epoch(*learner_, order.data(), size_of(order),
+                                                 {variant, aggressiveness, count_errors}, w.data(),
+                                                 total.data(), &steps);
+    return {loss, steps};
+  }
+
+  double arow(In<std::int64_t> order, double gamma, Out<double> w, Out<double> variance) {
+    check(order, w);
+    check(order, variance);
+    const nb::gil_scoped_release release;
+    return arow_epoch(*learner_, order.data(), size_of(order), gamma, w.data(), variance.data());
+  }
+
+ private:
+  void check(const In<std::int64_t>& order, const Out<double>& w) const {
+    require(size_of(w) == learner_->size(), "weights: size");
+    for (std::int64_t k = 0; k < size_of(order); ++k) {
+      require(0 <= order.data()[k] && order.data()[k] < data_.sequences(), "order: no such sequence");
+    }
+  }
+
+  Data data_;
+  std::optional<OnlineLearner> learner_;
+};
+
+std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(const Rows& rows, std::int64_t attributes,
+                                                         int cells, In<std::int32_t> cell,
+                                                         std::optional<In<bool, 2>> allowed,
+                                                         std::optional<In<double>> weight,
+                                                         double min_sum) {
+  const SparseRows x = rows.view();
+  require(x.rows < (std::int64_t{1} << 31), "too many rows");
+  require(size_of(cell) == x.rows, "one cell a row");
+  require(!allowed || (size_of(*allowed) == x.rows && std::int64_t(allowed->shape(1)) == cells),
+          "allowed: shape");
+  require(!weight || size_of(*weight) == x.rows, "one weight a row");
+  for (std::int64_t i = 0; i < x.rows; ++i)
+    require(-1 <= cell.data()[i] && cell.data()[i] < cells, "no such cell");
+  for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) {
+    require(0 <= x.id[i] && x.id[i] < attributes, "no such attribute");
+  }
+  std::optional<SeenCells> found;
+  {
+    const nb::gil_scoped_release release;
+    found = seen_cells(x, attributes, cells, cell.data(), allowed ? allowed->data() : nullptr,
+                       weight ? weight->data() : nullptr, min_sum);
+  }
+  return {to_array(std::move(found->begin)), to_array(std::move(found->cell))};
+}
+
+}  // namespace
+}  // namespace trellis
+
+void bind_loglinear(nb::module_& m) {
+  using namespace trellis;
+  nb::class_<Rows>(m, "SparseRows").def(
+      nb::init<In<std::int64_t>, In<std::int32_t>, std::optional<In<double>>>(), nb::arg("begin"),
+      nb::arg("id"), nb::arg("value").none());
+  nb::class_<Weights>(m, "WeightLayout")
+      .def(nb::init<int, In<std::int64_t>, In<std::uint16_t>, In<std::int32_t>,
+                    std::optional<In<std::int64_t>>, std::optional<In<std::int32_t>>>(),
+           nb::arg("labels"), nb::arg("state_begin"), nb::arg("state_label"), nb::arg("bigram"),
+           nb::arg("edge_begin").none(), nb::arg("edge_bigram").none());
+  nb::class_<Data>(m, "TrainingData").def(
+      nb::init<const Weights&, const Rows&, std::optional<Rows>, In<std::int64_t>, In<std::int32_t>,
+               std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>,
+               std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>>(),
+      nb::arg("weights"), nb::arg("rows"), nb::arg("edges").none(), nb::arg("row_begin"),
+      nb::arg("label"), nb::arg("allowed").none(), nb::arg("weight").none(), nb::arg("cost").none(),
+      nb::arg("forbidden").none(), nb::arg("start").none(), nb::arg("end").none());
+  nb::class_<Loss>(m, "Objective")
+      .def(nb::init<const Data&, bool>(), nb::arg("data"), nb::arg("by_step"))
+      .def("evaluate", &Loss::evaluate, nb::arg("w"), nb::arg("l2"), nb::arg("threads"),
+           nb::arg("gradient"))
+      .def_prop_ro("infeasible", &Loss::infeasible)
+      .def_prop_ro("log_likelihood", &Loss::log_likelihood);
+  nb::class_<Online>(m, "Online")
+      .def(nb::init<const Data&>(), nb::arg("data"))
+      .def("sgd", &Online::sgd)
+      .def("perceptron", &Online::perceptron, nb::arg("order"), nb::arg("w"), nb::arg("total"),
+           nb::arg("steps"), nb::arg("each").none() = nb::none())
+      .def("passive_aggressive", &Online::passive_aggressive)
+      .def("arow", &Online::arow);
+  nb::class_<Scorer>(m, "Scorer")
+      .def(nb::init<const Weights&, In<double>>(), nb::arg("weights"), nb::arg("w"))
+      .def("scores", &Scorer::scores, nb::arg("rows"), nb::arg("threads"), nb::arg("out"))
+      .def("transitions", &Scorer::transitions, nb::arg("edges").none(), nb::arg("forbidden").none(),
+           nb::arg("out"));
+  m.def("seen", &seen, nb::arg("rows"), nb::arg("attributes"), nb::arg("cells"), nb::arg("cell"),
+        nb::arg("allowed").none(), nb::arg("weight").none(), nb::arg("min_sum"));
+}

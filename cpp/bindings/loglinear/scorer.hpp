@@ -1,0 +1,186 @@
+// Which weights a log-linear chain model has, and the scores that they give to rows of attributes.
+#pragma once
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/thread_pool.hpp"
+#include "bindings/base/arrays.hpp"
+#include "bindings/base/views.hpp"
+#include "dispatch.hpp"
+#include "loglinear/loglinear.hpp"
+
+namespace trellis {
+
+template <class T>
+std::int64_t size_of(const T& array) {
+  return static_cast<std::int64_t>(array.shape(0));
+}
+
+// begin must ascend from 0 to `end`.
+template <class T>
+void check_begin(const T& begin, std::int64_t end, const char* what) {
+  require(size_of(begin) > 0 && begin.data()[0] == 0, what);
+  for (std::int64_t i = 1; i < size_of(begin); ++i)
+    require(begin.data()[i - 1] <= begin.data()[i], what);
+  require(begin.data()[size_of(begin) - 1] == end, what);
+}
+
+// Rows of attributes, and what keeps them alive.
+struct Rows {
+  In<std::int64_t> begin;
+  In<std::int32_t> id;
+  std::optional<In<double>> value;
+
+  Rows(In<std::int64_t> begin_, In<std::int32_t> id_, std::optional<In<double>> value_)
+      : begin(begin_), id(id_), value(value_) {
+    check_begin(begin, size_of(id), "rows: begin does not fit the ids");
+    require(!value || size_of(*value) == size_of(id), "rows: one value an id");
+  }
+  SparseRows view() const {
+    return {size_of(begin) - 1, begin.data(), id.data(), value ? value->data() : nullptr};
+  }
+};
+
+// Which weights there are.
+struct Weights {
+  int labels;
+  In<std::int64_t> state_begin;
+  In<std::uint16_t> state_label;
+  In<std::int32_t> bigram;
+  std::optional<In<std::int64_t>> edge_begin;
+  std::optional<In<std::int32_t>> edge_bigram;
+
+  Weights(int labels_, In<std::int64_t> state_begin_, In<std::uint16_t> state_label_,
+          In<std::int32_t> bigram_, std::optional<In<std::int64_t>> edge_begin_,
+          std::optional<In<std::int32_t>> edge_bigram_)
+      : labels(labels_),
+        state_begin(state_begin_),
+        state_label(state_label_),
+        bigram(bigram_),
+        edge_begin(edge_begin_),
+        edge_bigram(edge_bigram_) {
+    require(0 < labels && labels <= kMostLabels, "weights: too few or too many labels");
+    check_begin(state_begin, size_of(state_label), "weights: state_begin does not fit state_label");
+    require(size_of(state_label) < (std::int64_t{1} << 32), "weights: more than 2^32 state weights");
+    for (std::int64_t i = 0; i < size_of(state_label); ++i) {
+      require(state_label.data()[i] < labels, "weights: a label is out of range");
+    }
+    check_bigrams(bigram);
+    require(edge_begin.has_value() == edge_bigram.has_value(), "weights: edge_begin with edge_bigram");
+    if (edge_begin) check_begin(*edge_begin, size_of(*edge_bigram), "weights: edge_begin does not fit");
+    if (edge_bigram) check_bigrams(*edge_bigram);
+  }
+
+  void check_bigrams(const In<std::int32_t>& cells) const {
+    for (std::int64_t i = 0; i < size_of(cells); ++i) {
+      require(0 <= cells.data()[i] && cells.data()[i] < labels * labels,
+              "weights: a bigram is out of range");
+    }
+  }
+  WeightLayout view() const {
+    return {labels,
+            size_of(state_begin) - 1,
+            state_begin.data(),
+            state_label.data(),
+            size_of(bigram),
+            bigram.data(),
+            edge_begin ? size_of(*edge_begin) - 1 : 0,
+            edge_begin ? edge_begin->data() : nullptr,
+            edge_bigram ? edge_bigram->data() : nullptr};
+  }
+};
+
+// Scores of rows under weights that do not change.
+class Scorer {
+ public:
+  Scorer(const Weights& weights, In<double> w)
+      : weights_(weights),
+        layout_(weights_.view()),
+        w_(w.data(), w.data() + size_of(w)),
+        dense_(layout_, nullptr) {
+    require(size_of(w) == layout_.size(), "weights: size");
+    table_ = aligned_doubles(dense_.table_size() + kPadding);
+    dense_.expand(w_.data(), table_.get());
+    for (std::int64_t a = 0; a < layout_.attributes; ++a) {
+      const std::int64_t begin = layout_.state_begin[a], end = layout_.state_begin[a + 1];
+      places_.push_back(
+          {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end - begin), dense_.place(a)});
+    }
+  }
+
+  void scores(const Rows& rows, int threads, Out<double, 2> out) const {
+    const std::int64_t count = rows.view().rows;
+    require(size_of(out) == count && std::int64_t(out.shape(1)) == layout_.labels, "scores: shape");
+    require(threads > 0, "threads must be positive");
+    const nanobind::gil_scoped_release release;
+    constexpr std::int64_t kTask = 1024;
+    const SparseRows all = rows.view();
+    const RowPlan plan = this->plan();
+    parallel_for((count + kTask - 1) / kTask, threads, [&] {
+      return [&, this](std::int64_t task) {
+        const std::int64_t begin = task * kTask, end = std::min(count, begin + kTask);
+        kernels().loglinear.score_ids(plan, places_.data(), layout_.attributes, table_.get(), w_.data(),
+                                      all.begin + begin, all.id, all.value, end - begin,
+                                      out.data() + begin * layout_.labels);
+      };
+    });
+  }
+
+  int labels() const { return layout_.labels; }
+
+  // The same for a few rows, on this thread.
+  void scores_here(const SparseRows& rows, double* out) const {
+    kernels().loglinear.score_ids(plan(), places_.data(), layout_.attributes, table_.get(), w_.data(),
+                                  rows.begin, rows.id, rows.value, rows.rows, out);
+  }
+
+  // The scores of label bigrams, without those that depend on the position.
+  std::vector<double> bigrams() const {
+    std::vector<double> out(static_cast<std::size_t>(layout_.labels) * layout_.labels);
+    transition_scores(layout_, w_.data(), nullptr, out.data());
+    return out;
+  }
+
+  void transitions(const std::optional<Rows>& edges, const std::optional<In<bool, 2>>& forbidden,
+                   Out<double, 3> out) const {
+    const std::int64_t count = edges ? edges->view().rows : 1, labels = layout_.labels;
+    require(size_of(out) == count && std::int64_t(out.shape(1)) == labels &&
+                std::int64_t(out.shape(2)) == labels,
+            "transitions: shape");
+    std::vector<double> base(labels * labels);
+    require(!forbidden || (size_of(*forbidden) == labels && std::int64_t(forbidden->shape(1)) == labels),
+            "forbidden: shape");
+    transition_scores(layout_, w_.data(), forbidden ? forbidden->data() : nullptr, base.data());
+    const nanobind::gil_scoped_release release;
+    if (!edges) {
+      std::copy(base.begin(), base.end(), out.data());
+      return;
+    }
+    edge_scores(layout_, edges->view(), w_.data() + layout_.states() + layout_.bigrams, base.data(), 0,
+                count, out.data());
+  }
+
+ private:
+  RowPlan plan() const {
+    RowPlan plan{};
+    plan.labels = layout_.labels;
+    plan.stride = padded(layout_.labels);
+    plan.label = layout_.state_label;
+    return plan;
+  }
+
+  Weights weights_;
+  WeightLayout layout_;
+  std::vector<double> w_;
+  DenseAttributes dense_;
+  AlignedDoubles table_;
+  std::vector<Place> places_;
+};
+
+}  // namespace trellis

@@ -1,0 +1,410 @@
+// From a batch of sequences to calls of the kernels: grouping, threads, scratch memory, the choice of
+// scaled probabilities or log space, and reductions whose order does not depend on the threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/aligned.hpp"
+#include "base/thread_pool.hpp"
+#include "chain/kbest.hpp"
+#include "chain/length_groups.hpp"
+#include "chain/paths.hpp"
+#include "chain/shared.hpp"
+#include "chain/types.hpp"
+
+namespace trellis {
+
+// What a batch is asked for: log Z and marginals, or best paths and samples, which need no weights.
+enum class Purpose { probabilities, paths };
+
+template <class T>
+class ChainBatch {
+ public:
+  static constexpr std::int64_t kBlockRows = 1024;  // longer sequences keep one row per block and
+                                                    // do the forward pass of each block twice
+
+  // A thread's own memory, for sequences of up to `block` rows or for blocks of longer ones.
+  struct Memory {
+    Memory(const Shared& shared, std::int64_t block)
+        : lane_size((2 * (block + 1) + 1) * shared.stride),
+          scratch(aligned_doubles(scratch_size(shared.labels))) {
+      if (block > 0) lanes = aligned_doubles(kGroup * lane_size);
+    }
+    std::int64_t lane_size;
+    AlignedDoubles scratch, lanes;
+    Scratch rows, checkpoints;
+    std::vector<std::int64_t> rescue;  // sequences that need log space
+  };
+
+  using Meanwhile = std::function<void()>;  // what the caller's thread does while others have begun
+
+  ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads, Purpose purpose)
+      : ChainBatch(batch, kernels, threads,
+                   std::make_shared<SharedScores>(batch, purpose == Purpose::probabilities)) {}
+
+  // With shared scores that other batches use as well.
+  ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads,
+             std::shared_ptr<const SharedScores> shared)
+      : batch_(batch),
+        kernels_(kernels),
+        shared_(std::move(shared)),
+        s_(shared_->view()),
+        // Sequences that need several blocks, or cannot share a transition matrix, go alone.
+        groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
+    constexpr double kWorthThreads = 1'000'000;  // label pairs; below, waking a thread costs more
+    const double pairs = static_cast<double>(groups_.rows()) * batch.labels * batch.labels;
+    threads_ = pairs < kWorthThreads ? 1 : threads;
+  }
+
+  void log_partition(double* log_z, Outcome* outcomes) const {
+    const std::int64_t chunks = groups_.tasks(threads_);
+    parallel_for(chunks, threads_, [&] {
+      return [&, this, memory = Memory(s_, kForwardRows)](std::int64_t c) mutable {
+        for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          Lane<T> lanes[kGroup]{};
+          const int count = open(g, nullptr, memory, kForwardRows, lanes);
+          forward_only(lanes, count);
+          for (int r = 0; r < count; ++r) {
+            const std::int64_t i = groups_.sequence(g, r);
+            log_z[i] = lanes[r].log_z;
+            if (lanes[r].outcome.status == Status::needs_log_space) {
+              lanes[r].outcome = log_forward(lanes[r].sequence, memory, &log_z[i]);
+            }
+            outcomes[i] = lanes[r].outcome;
+          }
+        }
+      };
+    });
+  }
+
+  void marginals(const MarginalsOut<T>& out, const Meanwhile& meanwhile = nullptr) const {
+    const std::int64_t chunks = out.counts == nullptr ? groups_.tasks(threads_) : reduction_chunks();
+    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
+    AlignedDoubles counts;
+    if (out.counts != nullptr) {
+      counts = aligned_doubles(chunks * square);
+      std::fill(counts.get(), counts.get() + chunks * square, 0.0);
+    }
+    const auto make_worker = [&] {
+      return [&, this, memory = Memory(s_, block_rows())](std::int64_t c) mutable {
+        double* own = out.counts == nullptr ? nullptr : counts.get() + c * square;
+        for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          scaled_group(g, out, memory, own);
+        }
+        if (own != nullptr && s_.weight != nullptr) {  // log space adds whole pairs, so it comes after
+          for (std::int64_t i = 0; i < square; ++i) own[i] *= s_.weight[i];
+        }
+        for (const std::int64_t i : memory.rescue) log_marginals(i, out, memory, own);
+        memory.rescue.clear();
+      };
+    };
+    parallel_for(chunks, threads_, make_worker, meanwhile);
+    if (out.counts != nullptr) add_chunks(counts.get(), chunks, out.counts);
+  }
+
+  // The same on this thread alone, with the caller's memory; counts are added to (labels, stride)
+  // matrices: those still to be multiplied by the shared weights, and those of log space, which are not.
+  void marginals_here(const MarginalsOut<T>& out, Memory& memory, double* scaled_counts,
+                      double* log_counts) const {
+    for (std::int64_t g = 0; g < groups_.count(); ++g) scaled_group(g, out, memory, scaled_counts);
+    for (const std::int64_t i : memory.rescue) log_marginals(i, out, memory, log_counts);
+    memory.rescue.clear();
+  }
+
+  void viterbi(std::int64_t* labels, double* score, Outcome* outcomes,
+               const Meanwhile& meanwhile = nullptr) const {
+    for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
+      std::int64_t* paths[kGroup];
+      double best[kGroup];
+      for (int r = 0; r < group.count; ++r) paths[r] = labels + batch_.starts[group.index[r]];
+      kernels_.best_paths(s_, group.x, group.count, group.rows, scratch, paths, best);
+      for (int r = 0; r < group.count; ++r) score[group.index[r]] = best[r];
+    });
+  }
+
+  void max_marginals(T* out, Outcome* outcomes, const Meanwhile& meanwhile = nullptr) const {
+    for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
+      for (int r = 0; r < group.count; ++r) {
+        T* to = out + batch_.starts[group.index[r]] * s_.labels;
+        kernels_.max_backward(s_, group.x[r], group.rows[r], scratch, to);
+      }
+    });
+  }
+
+  void entropy(double* result, Outcome* outcomes) const {
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this, scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
+        const std::int64_t i = groups_.sequence(n);
+        outcomes[i] = kernels_.entropy(s_, batch_.sequence(i), scratch.get(), &result[i]);
+      };
+    });
+  }
+
+  // n paths of each sequence; sequence i has its numbers and labels, (n, length), at n * rows before it.
+  void sample(std::int64_t n, const std::int64_t* rows_before, const double* uniforms,
+              std::int64_t* labels, Outcome* outcomes) const {
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this, memory = Memory(s_, 0)](std::int64_t task) mutable {
+        const std::int64_t i = groups_.sequence(task);
+        const Sequence<T> x = batch_.sequence(i);
+        double log_z;
+        outcomes[i] = log_forward(x, memory, &log_z);
+        if (outcomes[i].status != Status::ok) return;
+        const std::int64_t offset = n * rows_before[i];
+        kernels_.sample(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(),
+                        uniforms + offset, n, labels + offset);
+      };
+    });
+  }
+
+  // Up to k paths of each sequence, laid out as in sample(); found[i] says how many.
+  void kbest(std::int64_t k, const std::int64_t* rows_before, std::int64_t* labels, double* scores,
+             std::int64_t* found) const {
+    const ChainPaths<T> paths(batch_, s_);
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this, search = KBest(s_.labels, k)](std::int64_t task) mutable {
+        const std::int64_t i = groups_.sequence(task);
+        const Sequence<T> x = batch_.sequence(i);
+        found[i] = search.search(
+            x.length, [&](std::int64_t t, int b) { return paths.unary(x, t, b); },
+            [&](std::int64_t t, int a, int b) { return paths.transition(x, t, a, b); });
+        for (std::int64_t rank = 0; rank < found[i]; ++rank) {
+          scores[i * k + rank] = search.score(rank);
+          search.path(rank, labels + k * rows_before[i] + rank * x.length);
+        }
+      };
+    });
+  }
+
+  // Labels have one entry a row, as in all that follows.
+  void score(const std::int64_t* labels, double* scores, Outcome* outcomes) const {
+    ChainPaths<T>(batch_, s_).score(labels, scores, outcomes);
+  }
+
+  // Takes what one given path of each sequence uses off the expected counts that marginals() has made,
+  // and its score off log Z: -log p(path) and its gradient are left.
+  void subtract_paths(const std::int64_t* labels, const MarginalsOut<T>& out) const {
+    ChainPaths<T>(batch_, s_).subtract(labels, out);
+  }
+
+ private:
+  static constexpr std::int64_t kForwardRows = 64;  // rows in hand when only log Z is asked for
+
+  std::int64_t block_rows() const { return std::min(kBlockRows, groups_.longest()); }
+  bool scaled() const { return s_.log != nullptr && s_.scalable; }
+
+  // A number of partial sums that depends on the batch alone, never on the threads.
+  std::int64_t reduction_chunks() const {
+    const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
+    const std::int64_t most = std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 2, 32);
+    return std::min(groups_.count(), most);
+  }
+
+  void add_chunks(const double* chunks, std::int64_t count, double* total) const {
+    for (int a = 0; a < s_.labels; ++a) {
+      for (int b = 0; b < s_.labels; ++b) {
+        double sum = 0.0;
+        for (std::int64_t c = 0; c < count; ++c) {
+          sum += chunks[(c * s_.labels + a) * s_.stride + b];
+        }
+        total[a * s_.labels + b] = sum;
+      }
+    }
+  }
+
+  // Lanes for the sequences of a group, with `block` rows of scratch each.
+  int open(std::int64_t g, T* out, Memory& memory, std::int64_t block, Lane<T>* lanes) const {
+    const int count = groups_.size(g);
+    for (int r = 0; r < count; ++r) {
+      const std::int64_t i = groups_.sequence(g, r);
+      double* alpha = memory.lanes.get() + r * memory.lane_size;
+      lanes[r] = {};
+      lanes[r].sequence = batch_.sequence(i);
+      lanes[r].alpha = alpha;
+      lanes[r].emission = alpha + (block + 1) * s_.stride;
+      lanes[r].beta = lanes[r].emission + (block + 1) * s_.stride;
+      lanes[r].out = out == nullptr ? nullptr : out + batch_.starts[i] * s_.labels;
+      lanes[r].product = lanes[r].inverse = 1.0;
+      std::fill(lanes[r].low_alpha, lanes[r].low_alpha + kPadding, 1.0);
+      if (!scaled()) lanes[r].outcome.status = Status::needs_log_space;
+      const std::int64_t next = groups_.next(g, r);
+      if (next >= 0) {
+        lanes[r].next = batch_.unary[next];
+        if (out != nullptr) lanes[r].next_out = out + batch_.starts[next] * s_.labels;
+      }
+    }
+    return count;
+  }
+
+  void forward_only(Lane<T>* lanes, int count) const {
+    if (!scaled()) return;
+    const std::int64_t longest = lanes[0].sequence.length;
+    for (std::int64_t begin = 0; begin < longest; begin += kForwardRows) {
+      const std::int64_t end = std::min(begin + kForwardRows, longest);
+      kernels_.scaled_forward(s_, lanes, count, begin, end);
+      for (int r = 0; r < count && lanes[r].sequence.length > end; ++r) {
+        const double* last = lanes[r].alpha + (end - begin) * s_.stride;
+        std::copy(last, last + s_.stride, lanes[r].alpha);
+      }
+    }
+    for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
+  }
+
+  // Marginals of a group; sequences that need log space are left to memory.rescue.
+  void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
+    Lane<T> lanes[kGroup]{};
+    const std::int64_t block = block_rows();
+    const int count = open(g, out.unary, memory, block, lanes);
+    if (scaled()) {
+      const std::int64_t longest = lanes[0].sequence.length;
+      const std::int64_t blocks = (longest + block - 1) / block;
+      double* checkpoints = memory.checkpoints.get(blocks * (s_.stride + 1));
+      for (std::int64_t b = 0; b < blocks; ++b) {
+        const std::int64_t end = std::min((b + 1) * block, longest);
+        kernels_.scaled_forward(s_, lanes, count, b * block, end);
+        if (b + 1 < blocks) {
+          const double* last = lanes[0].alpha + block * s_.stride;
+          double* checkpoint = checkpoints + b * (s_.stride + 1);
+          std::copy(last, last + s_.stride, checkpoint);
+          checkpoint[s_.stride] = lanes[0].inverse;
+          std::copy(last, last + s_.stride, lanes[0].alpha);
+        }
+      }
+      for (int r = 0; r < count; ++r) {
+        kernels_.scaled_finish(s_, lanes[r]);
+        lanes[r].inverse *= out.weight(groups_.sequence(g, r));  // the last beta: all others follow
+      }
+      for (std::int64_t b = blocks - 1; b >= 0; --b) {
+        const std::int64_t begin = b * block, end = std::min(begin + block, longest);
+        if (b + 1 < blocks) redo_forward(lanes[0], checkpoints, begin, end);
+        kernels_.scaled_backward(s_, lanes, count, begin, end);
+        for (int r = 0; r < count; ++r) {
+          add_pairs(lanes[r], groups_.sequence(g, r), begin, end, out, counts);
+        }
+      }
+    }
+    for (int r = 0; r < count; ++r) {
+      const std::int64_t i = groups_.sequence(g, r);
+      out.log_z[i] = lanes[r].log_z;
+      out.outcomes[i] = lanes[r].outcome;
+      if (lanes[r].outcome.status == Status::needs_log_space) memory.rescue.push_back(i);
+    }
+  }
+
+  // The forward rows of a block once more, from the row before it.
+  void redo_forward(Lane<T>& lane, const double* checkpoints, std::int64_t begin,
+                    std::int64_t end) const {
+    const Lane<T> finished = lane;
+    lane.inverse = 1.0;
+    if (begin > 0) {
+      const double* checkpoint = checkpoints + (begin / block_rows() - 1) * (s_.stride + 1);
+      std::copy(checkpoint, checkpoint + s_.stride, lane.alpha);
+      lane.inverse = checkpoint[s_.stride];
+    }
+    kernels_.scaled_forward(s_, &lane, 1, begin, end);
+    lane = finished;
+  }
+
+  // Pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end).
+  void add_pairs(const Lane<T>& lane, std::int64_t i, std::int64_t begin, std::int64_t end,
+                 const MarginalsOut<T>& out, double* counts) const {
+    if (lane.outcome.status != Status::ok) return;
+    const std::int64_t t = std::max<std::int64_t>(begin, 1);
+    const std::int64_t pairs = std::min(end, lane.sequence.length) - t;
+    const std::int64_t row = (t - begin) * s_.stride;  // of position t - 1
+    if (pairs <= 0) return;
+    if (counts != nullptr) {
+      kernels_.outer_products(s_, lane.alpha + row, lane.emission + row, pairs, counts);
+    }
+    if (out.pairwise != nullptr) {
+      T* to = out.pairwise + (out.pairwise_starts[i] + t - 1) * s_.labels * s_.labels;
+      kernels_.pairwise(s_, lane.alpha + row, lane.emission + row, pairs, to);
+    }
+  }
+
+  void log_marginals(std::int64_t i, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
+    const Sequence<T> x = batch_.sequence(i);
+    out.outcomes[i] = log_forward(x, memory, &out.log_z[i]);
+    if (out.outcomes[i].status != Status::ok) return;
+    T* pairwise = out.pairwise == nullptr
+                      ? nullptr
+                      : out.pairwise + out.pairwise_starts[i] * s_.labels * s_.labels;
+    T* unary = out.unary + batch_.starts[i] * s_.labels;
+    const double weight = out.weight(i);
+    const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
+    std::vector<double> own_counts(counts == nullptr || weight == 1.0 ? 0 : square, 0.0);
+    kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(), unary,
+                          pairwise, own_counts.empty() ? counts : own_counts.data());
+    if (weight == 1.0) return;
+    for (std::int64_t k = 0; k < x.length * s_.labels; ++k) unary[k] *= static_cast<T>(weight);
+    if (pairwise != nullptr) {
+      T* const end = pairwise + (x.length - 1) * s_.labels * s_.labels;
+      for (T* p = pairwise; p < end; ++p) *p *= static_cast<T>(weight);
+    }
+    for (std::size_t k = 0; k < own_counts.size(); ++k) counts[k] += weight * own_counts[k];
+  }
+
+  Outcome log_forward(const Sequence<T>& x, Memory& memory, double* log_z) const {
+    return kernels_.log_forward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(),
+                                log_z);
+  }
+
+  // Sequences whose forward rows of best scores are at hand.
+  struct MaxGroup {
+    int count;
+    std::int64_t index[kGroup];  // in the batch
+    Sequence<T> x[kGroup];
+    double* rows[kGroup];
+  };
+
+  template <class Use>
+  void for_each_max_group(Outcome* outcomes, const Meanwhile& meanwhile, const Use& use) const {
+    const std::int64_t chunks = groups_.tasks(threads_);
+    const auto make_worker = [&] {
+      return [&, this, memory = Scratch(),
+              scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t c) mutable {
+        for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          use(max_forward(g, memory, scratch.get(), outcomes), scratch.get());
+        }
+      };
+    };
+    parallel_for(chunks, threads_, make_worker, meanwhile);
+  }
+
+  MaxGroup max_forward(std::int64_t g, Scratch& memory, double* scratch, Outcome* outcomes) const {
+    MaxGroup group{};
+    const T* next[kGroup]{};
+    Outcome outcome[kGroup];
+    group.count = groups_.size(g);
+    std::int64_t total = 0;
+    for (int r = 0; r < group.count; ++r) {
+      group.index[r] = groups_.sequence(g, r);
+      group.x[r] = batch_.sequence(group.index[r]);
+      total += group.x[r].length;
+      const std::int64_t after = groups_.next(g, r);
+      if (after >= 0) next[r] = batch_.unary[after];
+    }
+    double* rows = memory.get(total * s_.stride);
+    for (int r = 0; r < group.count; ++r) {
+      group.rows[r] = rows;
+      rows += group.x[r].length * s_.stride;
+    }
+    kernels_.max_forward(s_, group.x, group.count, next, group.rows, scratch, outcome);
+    for (int r = 0; r < group.count; ++r) outcomes[group.index[r]] = outcome[r];
+    return group;
+  }
+
+  Batch<T> batch_;
+  const ChainKernels<T>& kernels_;
+  std::shared_ptr<const SharedScores> shared_;
+  const Shared& s_;
+  LengthGroups groups_;
+  int threads_ = 1;
+};
+
+}  // namespace trellis

@@ -1,0 +1,126 @@
+// The k best paths, exactly.
+//
+// The k best paths that end in label b at position t extend the k best of each label a at t-1. For each
+// (t, b) a heap holds one candidate for each a: its best path not taken yet. Taking the top and
+// replacing it by the next of the same a gives the paths in order. Each (a, rank) is used once, so paths
+// are distinct.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "chain/types.hpp"
+
+namespace trellis {
+
+class KBest {
+ public:
+  KBest(int labels, std::int64_t k) : labels_(labels), k_(k) {}
+
+  // transition(t, a, b) into position t; unary(t, b) with start and end folded in. Returns how many
+  // paths there are, at most k.
+  template <class Unary, class Transition>
+  std::int64_t search(std::int64_t length, const Unary& unary, const Transition& transition) {
+    length_ = length;
+    entries_.clear();
+    first_.assign(1, 0);
+    for (int b = 0; b < labels_; ++b) {
+      const double score = unary(0, b);
+      if (score > -kInfinity) entries_.push_back({score, 0, 0});
+      first_.push_back(static_cast<std::int64_t>(entries_.size()));
+    }
+    for (std::int64_t t = 1; t < length; ++t) {
+      for (int b = 0; b < labels_; ++b) extend(t, b, unary(t, b), transition);
+    }
+    return finish();
+  }
+
+  double score(std::int64_t rank) const { return final_[rank].score; }
+
+  void path(std::int64_t rank, std::int64_t* labels) const {
+    std::int64_t label = final_[rank].label;
+    std::int64_t at = final_[rank].rank;
+    for (std::int64_t t = length_ - 1; t >= 0; --t) {
+      labels[t] = label;
+      const Entry& entry = entries_[static_cast<std::size_t>(cell(t, label) + at)];
+      label = entry.label;
+      at = entry.rank;
+    }
+  }
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  struct Entry {  // a path that ends here, and where it comes from
+    double score;
+    std::int32_t label;
+    std::int64_t rank;
+  };
+  static bool worse(const Entry& a, const Entry& b) {
+    if (a.score != b.score) return a.score < b.score;
+    return std::pair(a.label, a.rank) > std::pair(b.label, b.rank);
+  }
+
+  std::int64_t cell(std::int64_t t, std::int64_t b) const {
+    return first_[static_cast<std::size_t>(t * labels_ + b)];
+  }
+  std::int64_t ways(std::int64_t t, std::int64_t b) const {
+    return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
+  }
+
+  // Up to k entries in order. The best k first candidates, one for each label before, are enough to
+  // start with: a label that is not among them has nothing among the best k.
+  template <class Score>
+  void take(std::int64_t t_before, const Score& score_of, std::vector<Entry>& into) {
+    heap_.clear();
+    for (int a = 0; a < labels_; ++a) {
+      if (ways(t_before, a) == 0) continue;
+      const double score = score_of(a, entries_[static_cast<std::size_t>(cell(t_before, a))].score);
+      if (score > -kInfinity) heap_.push_back({score, a, 0});
+    }
+    if (static_cast<std::int64_t>(heap_.size()) > k_) {
+      const auto better = [](const Entry& x, const Entry& y) { return worse(y, x); };
+      std::nth_element(heap_.begin(), heap_.begin() + k_ - 1, heap_.end(), better);
+      heap_.resize(static_cast<std::size_t>(k_));
+    }
+    std::make_heap(heap_.begin(), heap_.end(), worse);
+    for (std::int64_t taken = 0; taken < k_ && !heap_.empty(); ++taken) {
+      std::pop_heap(heap_.begin(), heap_.end(), worse);
+      Entry& best = heap_.back();
+      into.push_back(best);
+      if (++best.rank < ways(t_before, best.label)) {
+        const auto next = static_cast<std::size_t>(cell(t_before, best.label) + best.rank);
+        best.score = score_of(best.label, entries_[next].score);
+        std::push_heap(heap_.begin(), heap_.end(), worse);
+      } else {
+        heap_.pop_back();
+      }
+    }
+  }
+
+  template <class Transition>
+  void extend(std::int64_t t, int b, double unary, const Transition& transition) {
+    if (unary > -kInfinity) {
+      take(t - 1, [&](int a, double before) { return before + transition(t, a, b) + unary; }, entries_);
+    }
+    first_.push_back(static_cast<std::int64_t>(entries_.size()));
+  }
+
+  std::int64_t finish() {
+    final_.clear();
+    take(length_ - 1, [](int, double before) { return before; }, final_);
+    return static_cast<std::int64_t>(final_.size());
+  }
+
+  int labels_;
+  std::int64_t k_;
+  std::int64_t length_ = 0;
+  std::vector<Entry> entries_;       // of all (t, b), one after the other
+  std::vector<std::int64_t> first_;  // where each (t, b) begins
+  std::vector<Entry> heap_, final_;
+};
+
+}  // namespace trellis

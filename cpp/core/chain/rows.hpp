@@ -1,0 +1,87 @@
+// Reading score rows: shared by the scaled, log-space and max-plus kernels.
+#pragma once
+
+#include <cstddef>
+
+#include "base/simd.hpp"
+#include "chain/types.hpp"
+
+namespace trellis::TRELLIS_ISA {
+
+// How many vectors hold the labels; columns between that and the stride are never touched.
+TRELLIS_INLINE int vectors(const Shared& s) { return (s.labels + kWidth - 1) / kWidth; }
+
+// Lanes of vector v that are labels.
+TRELLIS_INLINE int lanes_of(const Shared& s, int v) {
+  const int left = s.labels - v * kWidth;
+  return left < kWidth ? left : kWidth;
+}
+
+// Vector v of the unary scores at position t, start and end scores (`edge`, from edge_of) folded in.
+// Past the labels they are `fill`.
+template <class T>
+TRELLIS_INLINE Vec unary_scores(const Shared& s, const Sequence<T>& x, std::int64_t t,
+                                const double* edge, int v, double fill = -kInfinity) {
+  const T* row = x.unary + t * s.labels + v * kWidth;
+  return load_first(row, lanes_of(s, v), fill) + load(edge + v * kWidth);
+}
+
+// Asks for row t of an array that will be read, or written, soon. Sequences are too short, and in too
+// random an order, for the machine to see a pattern; a request past the end does no harm.
+template <int kWrite, class T>
+TRELLIS_INLINE void prefetch_row(const Shared& s, const T* rows, std::int64_t t) {
+  if (rows == nullptr) return;
+  const char* row = reinterpret_cast<const char*>(rows + t * s.labels);
+  for (std::size_t i = 0; i < s.labels * sizeof(T); i += 64) __builtin_prefetch(row + i, kWrite, 2);
+}
+
+TRELLIS_INLINE Mask not_a_score(Vec v) { return ~(v < kInfinity); }  // NaN or +inf
+
+// Of `count` sequences, longest first, those that reach position t.
+template <class Item>
+TRELLIS_INLINE int active(const Item* items, int count, std::int64_t t) {
+  while (count > 0 && length_of(items[count - 1]) <= t) --count;
+  return count;
+}
+
+// The transition scores into position t, padded: the shared matrix, or this position's in `buffer`.
+template <class T>
+inline const double* transition_into(const Shared& s, const Sequence<T>& x, std::int64_t t,
+                                     double* buffer, bool* valid) {
+  if (s.log != nullptr) return s.log;
+  const T* matrix = x.transition + (t - 1) * s.labels * s.labels;
+  Mask bad{};
+  for (int a = 0; a < s.labels; ++a) {
+    for (int v = 0; v < vectors(s); ++v) {
+      const Vec row = load_first(matrix + a * s.labels + v * kWidth, lanes_of(s, v), -kInfinity);
+      bad |= not_a_score(row);
+      store(buffer + a * s.stride + v * kWidth, row);
+    }
+  }
+  if (any(bad)) *valid = false;
+  return buffer;
+}
+
+// One column of the transition scores into position t: [a] scores label a followed by `to`. Where it
+// does not lie in one piece it is copied to `buffer`, whose entries past the labels are left alone.
+template <class T>
+TRELLIS_INLINE const double* transition_column(const Shared& s, const Sequence<T>& x, std::int64_t t,
+                                               int to, double* buffer) {
+  if (s.log_by_to != nullptr) return s.log_by_to + to * s.stride;
+  const T* column = x.transition + (t - 1) * s.labels * s.labels + to;
+  for (int a = 0; a < s.labels; ++a) buffer[a] = static_cast<double>(column[a * s.labels]);
+  return buffer;
+}
+
+// No NaN, no +inf, and no sum with start and end scores that overflows.
+template <class T>
+inline bool valid_unary(const Shared& s, const Sequence<T>& x) {
+  Mask bad{};
+  for (std::int64_t t = 0; t < x.length; ++t) {
+    const double* edge = edge_of(s, t, x.length);
+    for (int v = 0; v < vectors(s); ++v) bad |= not_a_score(unary_scores(s, x, t, edge, v));
+  }
+  return !any(bad);
+}
+
+}  // namespace trellis::TRELLIS_ISA

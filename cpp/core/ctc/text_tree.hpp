@@ -1,0 +1,336 @@
+// Texts as a tree, for a search that makes them letter by letter.
+//
+// A text is complete words, a *history*, and the letters of a word that has begun. Its node is made
+// once, with what language model and word lists have to say about it. A word boundary leads to the root
+// of the next history, which is one for all ways to write the same words.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ctc/words.hpp"
+
+namespace trellis {
+
+class CtcTextTree {
+ public:
+  static constexpr std::uint32_t kStart = 0;  // the node of the empty text
+
+  struct Node {
+    std::uint32_t parent, child, sibling;  // within a history; a root has no parent
+    std::uint32_t children;
+    std::uint32_t before;  // what it was first made from, maybe in the history before: a way to write it
+    std::int32_t label;    // of a root the boundary, -1 if there is none
+    std::uint32_t history;
+    CtcWords::Place place;
+    std::uint32_t completed;  // the root of the history that its word leads to; kNone if not known yet
+    std::int32_t letters;     // of the word that has begun
+    std::uint32_t candidate;  // the search's: its number in the frame in which it was one last
+    std::int64_t frame;
+    std::uint64_t spelling;  // a hash of the letters
+    double bonus;
+  };
+
+  struct History {
+    std::uint32_t parent, word, root, depth;
+    WordModel::State state;
+    double bonus;
+  };
+
+  explicit CtcTextTree(const CtcWords& words) : words_(words) {}
+
+  // The empty text alone. `model` is null if there is none, and must live as long as it is in use.
+  void begin(WordModel* model) {
+    model_ = model;
+    nodes_.clear();
+    histories_.clear();
+    spoken_ = StringTable();
+    extended_ = KeyTable(2);
+    crowd_ = KeyTable(2);
+    crowd_node_.clear();
+    spoken_.intern("");
+    histories_.push_back({kNone, 0, kStart, 0, model_ == nullptr ? 0 : model_->begin(), 0.0});
+    nodes_.push_back(root_of(0, kNone));
+  }
+
+  std::size_t size() const { return nodes_.size(); }
+  Node& operator[](std::uint32_t node) { return nodes_[node]; }
+  const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
+  const History& history(std::uint32_t history) const { return histories_[history]; }
+  static bool is_root(const Node& node) { return node.spelling == 0; }
+
+  // What is left of two texts that can only go on alike: the same last words, as far as the language
+  // model cares (without one, the last word), and the same letters since. A hash.
+  std::uint64_t outlook(const Node& n) const {
+    const History& h = histories_[n.history];
+    const std::uint64_t context = model_ == nullptr ? h.word : h.state;
+    return mix(mix(context ^ kMixA, kMixB) ^ n.spelling, kMixA ^ static_cast<std::uint32_t>(n.label));
+  }
+
+  // The most that a label can add to a score.
+  double most_gain() const {
+    const bool bounded = model_ == nullptr || !model_->scores_beginnings();
+    return bounded ? words_.most_gain() : std::numeric_limits<double>::infinity();
+  }
+
+  // Where a label leads; kNone if the lexicon has no such word, or it is not there and is not to be
+  // made.
+  std::uint32_t follow(std::uint32_t node, std::int32_t label, std::int32_t space, bool make) {
+    if (label == space) return complete(node, make);
+    const std::uint32_t from = node;
+    const bool within = !is_root(nodes_[node]);
+    if (space < 0 && within && (words_.piece(label).starts || words_.piece(nodes_[node].label).ends)) {
+      node = complete(node, make);
+      if (node == kNone) return kNone;
+    }
+    const std::uint32_t found = child(node, label);
+    return found == kNone && make ? add(node, label, from) : found;
+  }
+
+  // The history with a node's word behind it.
+  std::uint32_t extended(std::uint32_t node) {
+    const Node n = nodes_[node];
+    if (words_.by_label()) {
+      std::uint32_t best = kNone;  // of words that are spelt alike, the best one here
+      for (const std::uint32_t w : words_.allowed(n.place.lexicon)) {
+        const std::string_view word = words_.lexicon_word(w);
+        const std::uint32_t found = extended(n.history, word, words_.id(word));
+        if (best == kNone || histories_[found].bonus > histories_[best].bonus) best = found;
+      }
+      if (best != kNone) return best;
+    }
+    return extended(n.history, begun(node), words_.id(n.place));
+  }
+
+  // What the words of a text add to its score, now that it is over.
+  double final_bonus(std::uint32_t history) {
+    const History& h = histories_[history];
+    return h.bonus + (model_ == nullptr ? 0.0 : words_.end_score(model_->end(h.state)));
+  }
+
+  // Drops the nodes that those in use do not descend from, and renumbers the others. What is met again
+  // is made once more.
+  void collect(std::vector<std::uint32_t>& in_use) {
+    std::vector<std::uint32_t> place(nodes_.size(), kNone);
+    std::vector<std::uint32_t> open(in_use);
+    while (!open.empty()) {
+      const std::uint32_t node = open.back();
+      open.pop_back();
+      if (node == kNone || place[node] != kNone) continue;
+      place[node] = 0;
+      open.insert(open.end(), {nodes_[node].parent, nodes_[node].before});
+    }
+    for (History& history : histories_) {
+      if (history.root != kNone && place[history.root] == kNone) history.root = kNone;
+    }
+    std::uint32_t kept = 0;
+    for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+      if (place[node] == kNone) continue;
+      place[node] = kept;
+      nodes_[kept++] = nodes_[node];
+    }
+    nodes_.resize(kept);
+    const auto moved = [&](std::uint32_t node) { return node == kNone ? kNone : place[node]; };
+    for (Node& n : nodes_) {
+      n.parent = moved(n.parent);
+      n.before = moved(n.before);
+      n.completed = moved(n.completed);
+      n.child = n.sibling = kNone;
+      n.children = 0;
+    }
+    crowd_ = KeyTable(2);
+    crowd_node_.clear();
+    for (std::uint32_t node = 0; node < kept; ++node) {
+      if (!is_root(nodes_[node])) link(node);  // a root is found through its history
+    }
+    for (History& history : histories_) history.root = moved(history.root);
+    for (std::uint32_t& node : in_use) node = moved(node);
+  }
+
+  std::vector<std::string> words(std::uint32_t history) const {
+    std::vector<std::string> found;
+    for (; histories_[history].parent != kNone; history = histories_[history].parent) {
+      found.emplace_back(spoken_.string(histories_[history].word));
+    }
+    std::reverse(found.begin(), found.end());
+    return found;
+  }
+
+  std::string text(std::uint32_t node) const {
+    std::vector<std::string> all = words(nodes_[node].history);
+    // labels may be written unlike the word they become
+    if (nodes_[node].letters > 0 && !words_.by_label()) all.push_back(begun(node));
+    return joined(all);
+  }
+
+  // The text that all of them begin with.
+  std::string common_text(const std::vector<std::uint32_t>& nodes) const {
+    std::uint32_t history = nodes_[nodes[0]].history;
+    for (const std::uint32_t node : nodes) history = common(history, nodes_[node].history);
+    const std::size_t shared = joined(words(history)).size();
+    std::string all = text(nodes[0]);
+    for (const std::uint32_t node : nodes) {
+      const std::string other = text(node);
+      std::size_t size = std::min(shared, other.size());
+      while (size < std::min(all.size(), other.size()) && all[size] == other[size]) ++size;
+      // not in the middle of a code point
+      while (size < all.size() && size > shared && (all[size] & 0xc0) == 0x80) --size;
+      all.resize(std::min(all.size(), size));
+    }
+    if (!all.empty() && all.back() == ' ') all.pop_back();
+    return all;
+  }
+  // One way to write a text: its labels, and how many of them each word has.
+  void spell(std::uint32_t node, std::vector<std::int32_t>* labels,
+             std::vector<std::int32_t>* sizes) const {
+    std::int32_t size = 0, letters = 0;
+    for (std::uint32_t n = node; n != kNone; n = nodes_[n].before) {
+      const std::uint32_t before = nodes_[n].before;
+      if (!is_root(nodes_[n])) {
+        labels->push_back(nodes_[n].label);
+        letters = std::max(letters, nodes_[n].letters);
+        ++size;
+      }
+      if (before != kNone && nodes_[before].history == nodes_[n].history) continue;
+      if (letters > 0) {
+        sizes->push_back(size);
+      } else {  // a mark that a word begins, and no word
+        labels->resize(labels->size() - static_cast<std::size_t>(size));
+      }
+      size = letters = 0;
+    }
+    std::reverse(labels->begin(), labels->end());
+    std::reverse(sizes->begin(), sizes->end());
+  }
+
+ private:
+  static constexpr std::uint32_t kFewChildren = 16;
+
+  Node root_of(std::uint32_t history, std::uint32_t before) const {
+    const auto label = static_cast<std::int32_t>(words_.options().space);
+    return {kNone, kNone, kNone, 0, before, label, history,
+            {},    kNone, 0,     0, -1,     0,     histories_[history].bonus};
+  }
+
+  // A node with few children has a list of them; those of one with many are in a table.
+  std::uint32_t child(std::uint32_t parent, std::int32_t label) const {
+    if (nodes_[parent].children > kFewChildren) {
+      const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(label)};
+      const std::uint32_t found = crowd_.find(key, crowd_.hash(key));
+      return found == kNone ? kNone : crowd_node_[found];
+    }
+    std::uint32_t n = nodes_[parent].child;
+    while (n != kNone && nodes_[n].label != label) n = nodes_[n].sibling;
+    return n;
+  }
+
+  void link(std::uint32_t node) {
+    const std::uint32_t parent = nodes_[node].parent;
+    nodes_[node].sibling = nodes_[parent].child;
+    nodes_[parent].child = node;
+    if (++nodes_[parent].children <= kFewChildren) return;
+    // the first that is too many takes all others with it
+    const bool first = nodes_[parent].children == kFewChildren + 1;
+    for (std::uint32_t n = node; n != kNone; n = first ? nodes_[n].sibling : kNone) {
+      const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(nodes_[n].label)};
+      crowd_.intern(key, crowd_.hash(key));
+      crowd_node_.push_back(n);
+    }
+  }
+
+  std::uint32_t add(std::uint32_t parent, std::int32_t label, std::uint32_t from) {
+    const Node above = nodes_[parent];
+    const CtcPiece& piece = words_.piece(label);
+    const CtcWords::Place place = words_.step(above.place, label);
+    if (words_.constrained() && place.lexicon == kNone) return kNone;
+    const int letters = above.letters + piece.letters;
+    std::uint64_t spelling = above.spelling == 0 ? kMixA : above.spelling;
+    for (const char c : piece.text) spelling = mix(spelling ^ static_cast<std::uint8_t>(c), kMixB);
+    const double bonus = histories_[above.history].bonus + words_.begun(place, letters);
+    const auto fresh = static_cast<std::uint32_t>(nodes_.size());
+    nodes_.push_back({parent, kNone, kNone, 0, from, label, above.history, place, kNone, letters, 0, -1,
+                      spelling | 1, bonus});
+    if (model_ != nullptr && model_->scores_beginnings() && letters > 0 && place.hot == kNone)
+      nodes_[fresh].bonus = histories_[above.history].bonus + model_->beginning(begun(fresh));
+    link(fresh);
+    return fresh;
+  }
+
+  // The root of the history that a node's word leads to.
+  std::uint32_t complete(std::uint32_t node, bool make) {
+    if (nodes_[node].letters == 0) return histories_[nodes_[node].history].root;  // no word has begun
+    if (nodes_[node].completed != kNone || !make) return nodes_[node].completed;
+    if (words_.constrained() && words_.allowed(nodes_[node].place.lexicon).empty()) return kNone;
+    const std::uint32_t history = extended(node);
+    if (histories_[history].root == kNone) {
+      histories_[history].root = static_cast<std::uint32_t>(nodes_.size());
+      nodes_.push_back(root_of(history, node));
+    }
+    return nodes_[node].completed = histories_[history].root;
+  }
+
+  std::uint32_t extended(std::uint32_t history, std::string_view word, std::uint32_t id) {
+    const std::uint32_t key[2] = {history, spoken_.intern(word)};
+    const std::uint64_t hash = extended_.hash(key);
+    const std::uint32_t known = extended_.find(key, hash);
+    if (known != kNone) return known + 1;
+    extended_.intern(key, hash);
+    History next = histories_[history];
+    next.parent = history;
+    next.word = key[1];
+    next.root = kNone;
+    ++next.depth;
+    if (model_ != nullptr) {
+      const WordModel::Score scored = model_->score(next.state, id, word);
+      next.bonus += words_.word_score(scored.log10, scored.known);
+      next.state = scored.next;
+    }
+    if (words_.is_hot(word)) next.bonus += words_.options().hot_weight;
+    histories_.push_back(next);
+    return static_cast<std::uint32_t>(histories_.size() - 1);
+  }
+
+  // The letters of the word that has begun.
+  std::string begun(std::uint32_t node) const {
+    std::vector<std::int32_t> labels;
+    for (; !is_root(nodes_[node]); node = nodes_[node].parent) labels.push_back(nodes_[node].label);
+    std::string letters;
+    for (auto label = labels.rbegin(); label != labels.rend(); ++label) {
+      letters += words_.piece(*label).text;
+    }
+    return letters;
+  }
+
+  static std::string joined(const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) {
+      if (!text.empty()) text += ' ';
+      text += word;
+    }
+    return text;
+  }
+
+  // The longest history that both begin with.
+  std::uint32_t common(std::uint32_t a, std::uint32_t b) const {
+    while (a != b) {
+      std::uint32_t& longer = histories_[a].depth >= histories_[b].depth ? a : b;
+      longer = histories_[longer].parent;
+    }
+    return a;
+  }
+
+  const CtcWords& words_;
+  WordModel* model_ = nullptr;
+  std::vector<Node> nodes_;
+  std::vector<History> histories_;
+  StringTable spoken_;    // all words that were completed
+  KeyTable extended_{2};  // (history, word): history i + 1
+  KeyTable crowd_{2};     // (parent, label) of the children of nodes that have many
+  std::vector<std::uint32_t> crowd_node_;
+};
+
+}  // namespace trellis

@@ -1,0 +1,154 @@
+// Scores of rows against queries, and the best of them kept as they come: no score is written to memory.
+//
+// Many queries are a matrix product. A lane is a query, so that a row's numbers are broadcast from where
+// they lie and a vector of scores meets a vector of scores to beat, which few do.
+#pragma once
+
+#include "base/simd_float.hpp"
+#include "embedding/nearest_types.hpp"
+
+namespace trellis::TRELLIS_ISA {
+
+inline constexpr int kQueries = 2 * kFloatWidth;           // lanes of a tile
+inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;  // of a tile: its sums stay in registers
+inline constexpr std::int64_t kRowBlock = 20 * kRows;      // rows that stay near while queries pass
+
+// Puts a score where it belongs among the best k of a query; an equal one that came before stays before.
+inline void keep(const NearestBest& best, std::int64_t query, float score, std::int64_t id) {
+  float* scores = best.score + query * best.k;
+  std::int64_t* ids = best.id + query * best.k;
+  std::int64_t at = best.k - 1;
+  for (; at > 0 && scores[at - 1] < score; --at) {
+    scores[at] = scores[at - 1];
+    ids[at] = ids[at - 1];
+  }
+  scores[at] = score;
+  ids[at] = id;
+  best.floor[query] = scores[best.k - 1];
+}
+
+TRELLIS_INLINE void keep_better(const NearestBest& best, std::int64_t query, FloatVec score,
+                                std::int64_t id) {
+  unsigned better = greater_bits(score, float_load(best.floor + query));
+  if (better == 0) return;
+  float scores[kFloatWidth];
+  float_store(scores, score);
+  for (; better != 0; better &= better - 1) {
+    const int lane = __builtin_ctz(better);
+    keep(best, query + lane, scores[lane], id);
+  }
+}
+
+// R rows from `id` against the group of queries that begins with `query`.
+template <int R>
+TRELLIS_INLINE void tile(const NearestRows& table, std::int64_t id, const float* packed,
+                         std::int64_t query, const NearestBest& best) {
+  const std::int64_t dim = table.dim;
+  const float* rows = table.rows + id * dim;
+  FloatVec sums[R][2]{};
+  for (std::int64_t d = 0; d < dim; ++d) {
+    const FloatVec q0 = float_load(packed + d * kQueries);
+    const FloatVec q1 = float_load(packed + d * kQueries + kFloatWidth);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const FloatVec x = float_splat(rows[r * dim + d]);
+      sums[r][0] += x * q0;
+      sums[r][1] += x * q1;
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    const FloatVec scale = float_splat(table.scale[id + r]);
+    keep_better(best, query, sums[r][0] * scale, id + r);
+    keep_better(best, query + kFloatWidth, sums[r][1] * scale, id + r);
+  }
+}
+
+inline void nearest_pack(const float* queries, std::int64_t count, std::int64_t dim, float* packed) {
+  for (std::int64_t first = 0; first < count; first += kQueries, packed += dim * kQueries) {
+    for (std::int64_t d = 0; d < dim; ++d) {
+      for (std::int64_t q = 0; q < kQueries; ++q) {
+        packed[d * kQueries + q] = first + q < count ? queries[(first + q) * dim + d] : 0.0f;
+      }
+    }
+  }
+}
+
+inline void nearest_many(const NearestRows& table, std::int64_t begin, std::int64_t end,
+                         const float* packed, std::int64_t groups, const NearestBest& best) {
+  for (std::int64_t block = begin; block < end; block += kRowBlock) {
+    const std::int64_t stop = block + kRowBlock < end ? block + kRowBlock : end;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const float* queries = packed + g * table.dim * kQueries;
+      std::int64_t id = block;
+      for (; id + kRows <= stop; id += kRows) tile<kRows>(table, id, queries, g * kQueries, best);
+      for (; id < stop; ++id) tile<1>(table, id, queries, g * kQueries, best);
+    }
+  }
+}
+
+TRELLIS_INLINE float dot_floats(const float* a, const float* b, std::int64_t n) {
+  FloatVec sums[4]{};
+  std::int64_t i = 0;
+  for (; i + 4 * kFloatWidth <= n; i += 4 * kFloatWidth) {
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      sums[k] += float_load(a + i + k * kFloatWidth) * float_load(b + i + k * kFloatWidth);
+    }
+  }
+  for (; i + kFloatWidth <= n; i += kFloatWidth) sums[0] += float_load(a + i) * float_load(b + i);
+  float rest = 0.0f;
+  for (; i < n; ++i) rest += a[i] * b[i];
+  return sum_floats((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
+}
+
+inline void nearest_few(const NearestRows& table, std::int64_t begin, std::int64_t end,
+                        const float* queries, std::int64_t count, const NearestBest& best) {
+  constexpr std::int64_t kAhead = 4096 / sizeof(float);  // a page, where hardware stops to look ahead
+  for (std::int64_t id = begin; id < end; ++id) {
+    const float* row = table.rows + id * table.dim;
+    for (std::int64_t d = 0; d < table.dim; d += 16) __builtin_prefetch(row + d + kAhead);
+    for (std::int64_t q = 0; q < count; ++q) {
+      const float score = dot_floats(row, queries + q * table.dim, table.dim) * table.scale[id];
+      if (score > best.floor[q]) keep(best, q, score, id);
+    }
+  }
+}
+
+// --- product quantisation
+// -------------------------------------------------------------------------------
+
+inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, const float* centroids) {
+  FloatVec best = float_splat(__builtin_inff());
+  FloatMask block{};  // in which the best of each lane was met
+  for (int c = 0; c < kCentroids; c += kFloatWidth) {
+    FloatVec distance{};  // squared; as a difference it is exact where centroids lie close together
+    for (std::int64_t d = 0; d < width; ++d) {
+      const FloatVec away = float_splat(point[d]) - float_load(centroids + d * kCentroids + c);
+      distance += away * away;
+    }
+    const FloatMask better = distance < best;
+    best = better ? distance : best;
+    block = better ? c - FloatMask{} : block;
+  }
+  int found = block[0];
+  float least = best[0];
+  for (int lane = 1; lane < kFloatWidth; ++lane) {
+    const int code = block[lane] + lane;
+    if (best[lane] < least || (best[lane] == least && code < found)) {
+      least = best[lane];
+      found = code;
+    }
+  }
+  return static_cast<std::uint8_t>(found);
+}
+
+inline void assign_centroids(const float* points, std::int64_t count, std::int64_t stride,
+                             std::int64_t width, const float* centroids, std::uint8_t* codes,
+                             std::int64_t code_stride) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    codes[i * code_stride] = nearest_centroid(points + i * stride, width, centroids);
+  }
+}
+
+}  // namespace trellis::TRELLIS_ISA

@@ -1,0 +1,211 @@
+// p(label | text) of a fastText classifier, for the likeliest labels of a text.
+//
+//   h = mean of the text's rows,   s = W h
+//   softmax: exp(s_y) / sum exp(s)      one against all, negative sampling: sigmoid(s_y)
+//   hierarchical: the product of sigmoid(+-s_node) along the way from the tree's root to y
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/thread_pool.hpp"
+#include "dispatch.hpp"
+#include "embedding/huffman.hpp"
+#include "embedding/text_dictionary.hpp"
+
+namespace trellis {
+
+enum class TextLoss { softmax, sigmoid, hierarchical };
+
+// A text in words; it ends with </s> where fastText's line would.
+using TextWords = std::vector<std::string_view>;
+
+class TextPredictor {
+ public:
+  struct Answer {
+    std::int32_t label;
+    double p;
+  };
+  using Answers = std::vector<Answer>;  // the best first
+
+  // `output` is (labels, dim), and copied; what `input` points to must stay.
+  TextPredictor(TextDictionary dictionary, const TextMatrix& input, const float* output, TextLoss loss,
+                const std::vector<std::int64_t>& label_counts)
+      : dictionary_(std::move(dictionary)),
+        input_(input),
+        loss_(loss),
+        stride_((input.dim + 7) / 8 * 8) {
+    const std::int64_t labels = dictionary_.labels();
+    if (input.rows < dictionary_.rows()) throw std::invalid_argument("words and buckets without rows");
+    if (static_cast<std::int64_t>(label_counts.size()) != labels)
+      throw std::invalid_argument("one count for each label");
+    if (labels > (std::int64_t{1} << 30)) throw std::invalid_argument("more than 2^30 labels");
+    output_.resize(static_cast<std::size_t>(labels * stride_));
+    for (std::int64_t y = 0; y < labels; ++y)
+      std::copy_n(output + y * input.dim, input.dim, output_.begin() + y * stride_);
+    if (loss != TextLoss::hierarchical) return;
+    const HuffmanTree tree = huffman_tree(label_counts.data(), labels);
+    child_ = tree.child;
+    std::int64_t longest = 0;
+    for (std::size_t y = 1; y < tree.begin.size(); ++y)
+      longest = std::max(longest, tree.begin[y] - tree.begin[y - 1]);
+    // what is added can make a step likelier than 1; and equal floats are compared by their labels
+    slack_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
+  }
+
+  const TextDictionary& dictionary() const { return dictionary_; }
+  std::int64_t dim() const { return input_.dim; }
+
+  // The mean of a text's rows, and how many they are.
+  std::int64_t mean(const TextWords& words, float* out) const {
+    Memory memory;
+    return mean(words, memory, out);
+  }
+
+  // For each text, the k likeliest labels with a probability of at least `threshold`, before fastText
+  // has added to it. None for a text without rows.
+  std::vector<Answers> best(const std::vector<TextWords>& texts, std::int64_t k, double threshold,
+                            int threads) const {
+    constexpr std::int64_t kTask = 32;
+    const auto count = static_cast<std::int64_t>(texts.size());
+    std::vector<Answers> found(texts.size());
+    if (count == 1) {  // in a microsecond or two, which the pool would add to
+      Memory memory;
+      best(texts[0], k, threshold, memory, found[0]);
+      return found;
+    }
+    parallel_for((count + kTask - 1) / kTask, threads, [&] {
+      return [&, memory = Memory()](std::int64_t task) mutable {
+        const std::int64_t end = std::min(count, (task + 1) * kTask);
+        for (std::int64_t i = task * kTask; i < end; ++i)
+          best(texts[static_cast<std::size_t>(i)], k, threshold, memory,
+               found[static_cast<std::size_t>(i)]);
+      };
+    });
+    return found;
+  }
+
+ private:
+  static constexpr double kAdded = 1e-5;      // by fastText, to what it takes the logarithm of
+  static constexpr std::int64_t kRows = 256;  // that are added at a time
+
+  struct Step {
+    std::int32_t node;
+    double p;
+  };
+  struct Memory {
+    TextDictionary::Scratch scratch;
+    std::vector<float> mean;
+    std::vector<double> hidden, score, none, p;
+    std::vector<Step> steps;
+  };
+
+  std::int64_t mean(const TextWords& words, Memory& memory, float* out) const {
+    const auto add = kernels().text.add_rows;
+    std::fill_n(out, input_.dim, 0.0f);
+    std::int64_t ids[kRows];  // a long text takes no more memory
+    std::int64_t count = 0;
+    dictionary_.for_each_row(words.data(), words.size(), memory.scratch, [&](std::int64_t row) {
+      ids[count++ % kRows] = row;
+      if (count % kRows == 0) add(input_, ids, kRows, out);
+    });
+    add(input_, ids, count % kRows, out);
+    if (count > 0) {
+      for (std::int64_t j = 0; j < input_.dim; ++j) out[j] /= static_cast<float>(count);
+    }
+    return count;
+  }
+
+  void best(const TextWords& words, std::int64_t k, double threshold, Memory& memory,
+            Answers& found) const {
+    memory.mean.resize(static_cast<std::size_t>(input_.dim));
+    if (k <= 0 || dictionary_.labels() == 0 || mean(words, memory, memory.mean.data()) == 0) return;
+    memory.hidden.assign(static_cast<std::size_t>(stride_), 0.0);
+    std::copy(memory.mean.begin(), memory.mean.end(), memory.hidden.begin());
+    const double least = threshold + kAdded;
+    if (loss_ == TextLoss::hierarchical) {
+      search(k, least, memory, found);
+    } else {
+      score_all(k, least, memory, found);
+    }
+    std::sort_heap(found.begin(), found.end(), better);
+  }
+
+  // As fastText's floats: what differs by less is equal, and the first of equals is the better.
+  static bool better(const Answer& a, const Answer& b) {
+    const auto p = static_cast<float>(a.p), q = static_cast<float>(b.p);
+    return p > q || (p == q && a.label < b.label);
+  }
+
+  // Keeps the best k in a heap, whose front is the worst of them.
+  static void offer(const Answer& answer, std::int64_t k, double least, Answers& found) {
+    if (!(answer.p >= least)) return;
+    if (static_cast<std::int64_t>(found.size()) == k) {
+      if (!better(answer, found.front())) return;
+      std::pop_heap(found.begin(), found.end(), better);
+      found.pop_back();
+    }
+    found.push_back(answer);
+    std::push_heap(found.begin(), found.end(), better);
+  }
+
+  void score_all(std::int64_t k, double least, Memory& memory, Answers& found) const {
+    const std::int64_t labels = dictionary_.labels();
+    const auto size = static_cast<std::size_t>(labels);
+    memory.score.resize(size);
+    kernels().text.dots(output_.data(), stride_, labels, memory.hidden.data(), memory.score.data());
+    if (loss_ == TextLoss::softmax) {
+      memory.none.resize(size);
+      memory.p.resize(size);
+      kernels().loglinear.softmax(memory.score.data(), memory.none.data(), static_cast<int>(labels),
+                                  memory.p.data());
+      memory.score.swap(memory.p);
+    } else {
+      for (double& s : memory.score) s = 1.0 / (1.0 + std::exp(-s));
+    }
+    for (std::size_t y = 0; y < size; ++y)
+      offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, found);
+  }
+
+  // Down the tree, the likelier side first; a node that cannot lead to one of the best k is left.
+  void search(std::int64_t k, double least, Memory& memory, Answers& found) const {
+    const auto labels = static_cast<std::int32_t>(dictionary_.labels());
+    const auto dot = kernels().text.dots;
+    std::vector<Step>& steps = memory.steps;
+    steps.assign(1, {labels > 1 ? 2 * labels - 2 : 0, 1.0});
+    while (!steps.empty()) {
+      const auto [node, p] = steps.back();
+      steps.pop_back();
+      const bool full = static_cast<std::int64_t>(found.size()) == k;
+      if (p * slack_ < (full ? found.front().p : least)) continue;
+      if (node < labels) {
+        offer({node, p}, k, least, found);
+        continue;
+      }
+      const auto inner = static_cast<std::size_t>(node - labels);
+      double score = 0.0;
+      dot(output_.data() + inner * static_cast<std::size_t>(stride_), stride_, 1, memory.hidden.data(),
+          &score);
+      const double right = 1.0 / (1.0 + std::exp(-score)), left = 1.0 - right;
+      Step sides[2] = {{child_[2 * inner], p * (left + kAdded)},
+                       {child_[2 * inner + 1], p * (right + kAdded)}};
+      if (left > right) std::swap(sides[0], sides[1]);
+      steps.insert(steps.end(), {sides[0], sides[1]});
+    }
+  }
+
+  TextDictionary dictionary_;
+  TextMatrix input_;
+  TextLoss loss_;
+  std::int64_t stride_;        // of output_: dim, rounded up
+  std::vector<float> output_;  // (labels, stride)
+  std::vector<std::int32_t> child_;
+  double slack_ = 1.0;  // by which the rest of a way may raise p, at the most
+};
+
+}  // namespace trellis

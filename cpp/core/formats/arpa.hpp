@@ -1,0 +1,231 @@
+// Reads language models in the ARPA format, a block of bytes at a time.
+//
+//     \data\            how many n-grams of each length there are
+//     ngram 1=3
+//     \1-grams:         log10 p, the words, and log10 of the back-off weight if it is not 0
+//     -1.2	the	-0.3
+//     \end\             fields are parted by tabs or spaces; lines before \data\ are remarks
+//
+// Declared counts are compared with what is found, never trusted to take memory.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/utf8.hpp"
+#include "ctc/ngram.hpp"
+
+namespace trellis {
+
+namespace arpa_detail {
+
+// A decimal number such as -1.5, 2e-05 or .5; false if it is none. Locales have no say.
+inline bool parse_number(std::string_view text, double* value) {
+  const char *p = text.data(), *const end = p + text.size();
+  const bool negative = p != end && *p == '-';
+  if (p != end && (*p == '-' || *p == '+')) ++p;
+  std::uint64_t digits = 0;
+  int seen = 0, scale = 0;
+  bool point = false;
+  for (; p != end; ++p) {
+    if (*p == '.' && !point) {
+      point = true;
+    } else if ('0' <= *p && *p <= '9') {
+      ++seen;
+      if (digits < std::uint64_t{1} << 59) {  // what follows is below the 17th digit
+        digits = 10 * digits + static_cast<std::uint64_t>(*p - '0');
+        scale -= point;
+      } else {
+        scale += !point;
+      }
+    } else {
+      break;
+    }
+  }
+  if (seen == 0) return false;
+  if (p != end) {
+    if (*p != 'e' && *p != 'E') return false;
+    p += p + 1 != end && p[1] == '+' ? 2 : 1;
+    int exponent = 0;
+    const auto [stop, error] = std::from_chars(p, end, exponent);
+    if (error != std::errc() || stop != end || exponent < -4000 || exponent > 4000) return false;
+    scale += exponent;
+  }
+  const auto whole = static_cast<double>(digits);
+  const double size = scale < 0 ? whole / std::pow(10.0, -scale) : whole * std::pow(10.0, scale);
+  *value = negative ? -size : size;
+  return std::isfinite(*value);
+}
+
+}  // namespace arpa_detail
+
+class ArpaReader {
+ public:
+  void feed(std::string_view block) {
+    while (!block.empty()) {
+      const auto* found = static_cast<const char*>(std::memchr(block.data(), '\n', block.size()));
+      if (found == nullptr) {
+        rest_.append(block);
+        if (rest_.size() > kLongestLine) fail("the line is longer than a mebibyte");
+        return;
+      }
+      const auto size = static_cast<std::size_t>(found - block.data());
+      if (rest_.empty()) {
+        line(block.substr(0, size));
+      } else {
+        rest_.append(block.substr(0, size));
+        line(rest_);
+        rest_.clear();
+      }
+      block.remove_prefix(size + 1);
+    }
+  }
+
+  std::unique_ptr<NgramModel> finish() {
+    if (!rest_.empty()) line(rest_);
+    ++number_;
+    if (section_ == kRemarks) fail("the file ends before \\data\\");
+    if (section_ != kEnd) fail("the file ends before \\end\\");
+    model_->finish();
+    return std::move(model_);
+  }
+
+ private:
+  static constexpr int kRemarks = -2, kData = -1, kEnd = 0;  // a section n > 0 holds n-grams
+  static constexpr std::size_t kLongestLine = 1 << 20;
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw std::invalid_argument("line " + std::to_string(number_) + ": " + what);
+  }
+
+  void line(std::string_view text) {
+    ++number_;
+    if (text.size() > kLongestLine) fail("the line is longer than a mebibyte");
+    if (std::memchr(text.data(), '\0', text.size()) != nullptr) fail("a zero byte: not a text file");
+    split(text);
+    if (fields_.empty() || section_ == kEnd) return;  // what follows \end\ is nobody's
+    if (section_ == kRemarks) {
+      if (fields_.size() == 1 && fields_[0] == "\\data\\") section_ = kData;
+    } else if (fields_[0].front() == '\\' && fields_.size() == 1) {
+      heading(fields_[0]);
+    } else if (section_ == kData) {
+      declare();
+    } else {
+      entry();
+    }
+  }
+
+  void split(std::string_view text) {
+    fields_.clear();
+    const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+    for (std::size_t i = 0; i < text.size();) {
+      while (i < text.size() && is_space(text[i])) ++i;
+      const std::size_t begin = i;
+      while (i < text.size() && !is_space(text[i])) ++i;
+      if (i > begin) fields_.push_back(text.substr(begin, i - begin));
+    }
+  }
+
+  // ngram 2=45, with or without spaces around the sign
+  void declare() {
+    std::string joined;
+    for (std::size_t i = 1; i < fields_.size(); ++i) joined += fields_[i];
+    int length = 0;
+    std::int64_t count = -1;
+    const char* const end = joined.data() + joined.size();
+    const auto [sign, error] = std::from_chars(joined.data(), end, length);
+    const bool split = error == std::errc() && sign != end && *sign == '=';
+    const auto stop = split ? std::from_chars(sign + 1, end, count).ptr : joined.data();
+    if (fields_[0] != "ngram" || !split || stop != end || count < 0) {
+      fail("must be like 'ngram 1=1000', not " + quoted(fields_[0]));
+    }
+    if (length != static_cast<int>(declared_.size()) + 1) {
+      fail("the count of " + std::to_string(length) + "-grams is where that of " +
+           std::to_string(declared_.size() + 1) + "-grams belongs");
+    }
+    if (length > NgramModel::kMostOrder) fail("n-grams of more than 32 words");
+    declared_.push_back(count);
+  }
+
+  void heading(std::string_view text) {
+    close_section();
+    if (text == "\\end\\") {
+      if (section_ != static_cast<int>(declared_.size())) {
+        fail("\\end\\ before the " + std::to_string(section_ + 1) + "-grams");
+      }
+      section_ = kEnd;
+      return;
+    }
+    const int next = section_ == kData ? 1 : section_ + 1;
+    std::string wanted = "\\";
+    wanted += std::to_string(next);
+    wanted += "-grams:";
+    if (text != wanted) fail("must be " + wanted + ", not " + quoted(text));
+    if (next > static_cast<int>(declared_.size())) {
+      fail(std::to_string(next) + "-grams, but \\data\\ has counts up to " +
+           std::to_string(declared_.size()));
+    }
+    section_ = next;
+    found_ = 0;
+  }
+
+  void close_section() {
+    if (section_ == kData) {
+      if (declared_.empty()) fail("\\data\\ has no counts");
+      return;
+    }
+    if (found_ != declared_[section_ - 1]) {
+      fail(std::to_string(found_) + " " + std::to_string(section_) + "-grams, but \\data\\ says " +
+           std::to_string(declared_[section_ - 1]));
+    }
+    if (section_ == 1 && found_ == 0) fail("there are no words");
+    if (section_ == 1) model_->end_unigrams();
+  }
+
+  void entry() {
+    const auto words = static_cast<std::size_t>(section_);
+    if (fields_.size() != words + 1 && fields_.size() != words + 2) {
+      fail("must have a number, " + std::to_string(words) + " words and perhaps a back-off, but has " +
+           std::to_string(fields_.size()) + " fields");
+    }
+    const double log10 = number(fields_[0], "log10 of a probability");
+    if (log10 > 0.0) fail("log10 of a probability is " + quoted(fields_[0]) + ": must not be above 0");
+    const double backoff =
+        fields_.size() == words + 2 ? number(fields_.back(), "log10 of a back-off weight") : 0.0;
+    if (section_ == 1 && utf8_count(fields_[1]) < 0) fail("not UTF-8: " + quoted(fields_[1]));
+    std::uint32_t ids[NgramModel::kMostOrder];
+    for (std::size_t i = 0; i < words; ++i) {
+      ids[i] = section_ == 1 ? model_->add_word(fields_[i + 1]) : model_->find(fields_[i + 1]);
+      if (ids[i] == kNone) fail(quoted(fields_[i + 1]) + " is not among the 1-grams");
+    }
+    if (!model_->add(ids, section_, static_cast<float>(log10), static_cast<float>(backoff))) {
+      fail("this n-gram was there before");
+    }
+    if (++found_ > declared_[section_ - 1]) {
+      fail("more " + std::to_string(section_) + "-grams than \\data\\ says, " +
+           std::to_string(declared_[section_ - 1]));
+    }
+  }
+
+  double number(std::string_view text, const char* what) const {
+    double value;
+    if (!arpa_detail::parse_number(text, &value)) fail(std::string(what) + " is " + quoted(text));
+    return value;
+  }
+
+  std::unique_ptr<NgramModel> model_ = std::make_unique<NgramModel>();
+  std::string rest_;  // of a line that is longer than a block
+  std::vector<std::string_view> fields_;
+  std::vector<std::int64_t> declared_;
+  std::int64_t number_ = 0, found_ = 0;
+  int section_ = kRemarks;
+};
+
+}  // namespace trellis

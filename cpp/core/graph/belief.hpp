@@ -1,0 +1,301 @@
+// Belief propagation: factors tell their variables what the rest of the graph would have them be.
+//
+//   belief_v(y)   = sum over its factors f of weight_f M_f(y)
+//   M_f(y)       <- log sum (or max) over the others' labels of exp(theta_f / weight_f + sum of
+//   cavities) cavity_u      = belief_u - M_f            for each other variable u of f
+//
+// All weights 1 is belief propagation; edge appearance probabilities make it tree-reweighted
+// (Wainwright, Jaakkola and Willsky 2005). Messages have 0 as their largest entry.
+#pragma once
+
+#include <queue>
+#include <tuple>
+
+#include "base/thread_pool.hpp"
+#include "graph/types.hpp"
+
+namespace trellis::graph {
+
+struct BeliefOptions {
+  bool max_product;
+  bool residual;  // the factor with the largest change first, not all at once
+  double damping, tolerance;
+  Index most;  // iterations; of residual scheduling, so many updates for each factor
+  int threads;
+};
+
+struct BeliefReport {
+  Index iterations;
+  double residual;
+  bool converged, possible;
+};
+
+class Belief {
+ public:
+  // `weight` has one entry a factor; both must outlive this.
+  Belief(const Graph& graph, const double* tables, const double* weight, const BeliefOptions& options)
+      : graph_(graph),
+        tables_(tables),
+        weight_(weight),
+        options_(options),
+        threads_(graph.entries.back() < kWorthThreads ? 1 : options.threads),
+        sum_(static_cast<std::size_t>(graph.first_label.back())),
+        blocked_(static_cast<std::size_t>(graph.first_label.back())),
+        message_(static_cast<std::size_t>(graph.message.back()), 0.0),
+        fresh_(message_.size()) {
+    for (Index f = 0; f < graph.factors(); ++f) most_entries_ = std::max(most_entries_, graph.size(f));
+    if (!options.max_product) exponentiate();
+  }
+
+  BeliefReport run() {
+    gather();
+    BeliefReport report = options_.residual ? run_residual() : run_together();
+    report.possible = true;
+    for (Index v = 0; v < graph_.variables(); ++v) {
+      bool some = false;
+      for (Index k = graph_.first_label[v]; k < graph_.first_label[v + 1]; ++k) some |= blocked_[k] == 0;
+      report.possible &= some;
+    }
+    return report;
+  }
+
+  const std::vector<double>& messages() const { return message_; }
+
+  // Beliefs as probabilities by first_label and entries, and the terms of log Z: one a variable and one
+  // a factor, log Z = sum of log_v + sum of weight_f (log_f - sum of log_v over its variables).
+  void finish(double* variable, double* factor, double* log_v, double* log_f) const {
+    std::vector<double> x;
+    for (Index v = 0; v < graph_.variables(); ++v) {
+      const Index first = graph_.first_label[v], labels = graph_.cardinality[v];
+      for (Index y = 0; y < labels; ++y) variable[first + y] = belief(v, y);
+      log_v[v] = normalise(variable + first, labels);
+    }
+    x.resize(static_cast<std::size_t>(most_entries_));
+    for (Index f = 0; f < graph_.factors(); ++f) {
+      double* out = factor == nullptr ? x.data() : factor + graph_.entries[f];
+      joint(f, -1, out);
+      log_f[f] = normalise(out, graph_.size(f));
+    }
+  }
+
+  double belief(Index v, Index y) const {
+    const Index k = graph_.first_label[v] + y;
+    return blocked_[k] > 0 ? kNever : sum_[k];
+  }
+
+ private:
+  static constexpr Index kBlock = 256;
+  static constexpr Index kWorthThreads = 1 << 14;
+
+  double normalise(double* x, Index count) const {
+    const double total = log_sum_exp(x, count);
+    for (Index k = 0; k < count; ++k) x[k] = total == kNever ? 0.0 : std::exp(x[k] - total);
+    return total;
+  }
+
+  // -inf is counted, not added: it could not be taken away again.
+  void gather() {
+    std::fill(sum_.begin(), sum_.end(), 0.0);
+    std::fill(blocked_.begin(), blocked_.end(), 0);
+    for (Index s = 0; s < graph_.slots(); ++s) shift(s, message_.data() + graph_.message[s], +1);
+  }
+
+  void shift(Index s, const double* m, int sign) {
+    const double weight = sign * weight_[graph_.factor_of[s]];
+    const Index first = graph_.first_label[graph_.scope[s]];
+    for (Index y = 0; y < graph_.labels(s); ++y) {
+      if (m[y] == kNever) {
+        blocked_[first + y] += sign;
+      } else {
+        sum_[first + y] += weight * m[y];
+      }
+    }
+  }
+
+  double cavity(Index s, Index y) const {
+    const Index k = graph_.first_label[graph_.scope[s]] + y;
+    const double own = message_[graph_.message[s] + y];
+    const bool mine = own == kNever;
+    if (blocked_[k] > (mine ? 1 : 0)) return kNever;
+    return mine ? sum_[k] : sum_[k] - own;
+  }
+
+  // theta / weight + the cavities of all slots but one.
+  void joint(Index f, Index without, double* out) const {
+    const double scale = 1.0 / weight_[f];
+    const double* table = tables_ + graph_.table[f];
+    for (Index i = 0; i < graph_.size(f); ++i) out[i] = scale * table[i];
+    for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
+      if (s == without) continue;
+      const Index labels = graph_.labels(s), step = graph_.stride[s], round = step * labels;
+      for (Index y = 0; y < labels; ++y) {
+        const double x = cavity(s, y);
+        for (Index i = y * step; i < graph_.size(f); i += round) {
+          for (Index k = 0; k < step; ++k) out[i + k] += x;
+        }
+      }
+    }
+  }
+
+  // The messages of a factor into fresh_; by how much they differ from those in use.
+  double update(Index f, double* scratch) {
+    double change = 0.0;
+    const bool pair = !psi_.empty() && graph_.begin[f + 1] - graph_.begin[f] == 2;
+    for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
+      if (!(pair && reduce_pair(f, s, scratch))) {
+        joint(f, s, scratch);
+        reduce(f, s, scratch);
+      }
+      double* m = fresh_.data() + graph_.message[s];
+      const double* old = message_.data() + graph_.message[s];
+      const double top = *std::max_element(m, m + graph_.labels(s));
+      for (Index y = 0; y < graph_.labels(s); ++y) {
+        if (top > kNever) m[y] -= top;
+        if (options_.damping > 0.0) m[y] = (1.0 - options_.damping) * m[y] + options_.damping * old[y];
+        if (m[y] != old[y]) change = std::max(change, std::min(std::fabs(m[y] - old[y]), kFar));
+      }
+    }
+    return change;
+  }
+
+  // psi = exp(theta / weight - the largest of the table): once for all messages of all iterations.
+  void exponentiate() {
+    psi_.resize(static_cast<std::size_t>(graph_.entries.back()));
+    parallel_for((graph_.factors() + kBlock - 1) / kBlock, threads_, [&] {
+      return [&](Index block) {
+        const Index end = std::min(graph_.factors(), (block + 1) * kBlock);
+        for (Index f = block * kBlock; f < end; ++f) {
+          const double* table = tables_ + graph_.table[f];
+          const double top = *std::max_element(table, table + graph_.size(f));
+          double* psi = psi_.data() + graph_.entries[f];
+          for (Index i = 0; i < graph_.size(f); ++i) {
+            psi[i] = top > kNever ? std::exp((table[i] - top) / weight_[f]) : 0.0;
+          }
+        }
+      };
+    });
+  }
+
+  // The same as a product of a vector and a matrix: labels exponentials, not their square. False if a
+  // sum is so small that what underflows in it could matter.
+  bool reduce_pair(Index f, Index s, double* p) {
+    const Index other = s == graph_.begin[f] ? s + 1 : s - 1;
+    const Index from = graph_.labels(other), labels = graph_.labels(s);
+    double top = kNever;
+    for (Index a = 0; a < from; ++a) top = std::max(top, p[a] = cavity(other, a));
+    if (top == kNever) return false;
+    for (Index a = 0; a < from; ++a) p[a] = std::exp(p[a] - top);
+    const double* psi = psi_.data() + graph_.entries[f];
+    double* m = fresh_.data() + graph_.message[s];
+    std::fill(m, m + labels, 0.0);
+    for (Index a = 0; a < from; ++a) {
+      const double* row = psi + a * graph_.stride[other];
+      for (Index b = 0; b < labels; ++b) m[b] += p[a] * row[b * graph_.stride[s]];
+    }
+    if (!std::all_of(m, m + labels, [](double sum) { return sum >= kSmall; })) return false;
+    for (Index b = 0; b < labels; ++b) m[b] = std::log(m[b]);
+    return true;
+  }
+
+  void reduce(Index f, Index s, const double* x) {
+    double* m = fresh_.data() + graph_.message[s];
+    const Index labels = graph_.labels(s), step = graph_.stride[s], round = step * labels;
+    for (Index y = 0; y < labels; ++y) {
+      double top = kNever, sum = 0.0;
+      for (Index i = y * step; i < graph_.size(f); i += round) {
+        for (Index k = 0; k < step; ++k) top = std::max(top, x[i + k]);
+      }
+      m[y] = top;
+      if (options_.max_product || top == kNever) continue;
+      for (Index i = y * step; i < graph_.size(f); i += round) {
+        for (Index k = 0; k < step; ++k) sum += std::exp(x[i + k] - top);
+      }
+      m[y] = top + std::log(sum);
+    }
+  }
+
+  BeliefReport run_together() {
+    const Index blocks = (graph_.factors() + kBlock - 1) / kBlock;
+    std::vector<double> change(static_cast<std::size_t>(blocks));
+    BeliefReport report{0, graph_.factors() > 0 ? kFar : 0.0, graph_.factors() == 0, true};
+    while (!report.converged && report.iterations < options_.most) {
+      parallel_for(blocks, threads_, [&] {
+        return [&, scratch = std::vector<double>(static_cast<std::size_t>(most_entries_))](
+                   Index block) mutable {
+          change[block] = 0.0;
+          const Index end = std::min(graph_.factors(), (block + 1) * kBlock);
+          for (Index f = block * kBlock; f < end; ++f) {
+            change[block] = std::max(change[block], update(f, scratch.data()));
+          }
+        };
+      });
+      message_.swap(fresh_);
+      gather();
+      ++report.iterations;
+      report.residual = *std::max_element(change.begin(), change.end());
+      report.converged = report.residual <= options_.tolerance;
+    }
+    return report;
+  }
+
+  // Elidan, McGraw and Koller 2006, by factors: what would change most is changed first.
+  BeliefReport run_residual() {
+    std::vector<double> scratch(static_cast<std::size_t>(most_entries_)), pending(graph_.table.size());
+    std::priority_queue<std::pair<double, Index>> queue;  // with entries that are out of date
+    const auto look = [&](Index f) {
+      pending[f] = update(f, scratch.data());
+      if (pending[f] > options_.tolerance) queue.emplace(pending[f], -f);
+    };
+    for (Index f = 0; f < graph_.factors(); ++f) look(f);
+    Index done = 0;
+    const Index most = options_.most > kMostUpdates / std::max<Index>(1, graph_.factors())
+                           ? kMostUpdates
+                           : options_.most * graph_.factors();
+    while (!queue.empty() && done < most) {
+      const auto [change, minus] = queue.top();
+      const Index f = -minus;
+      queue.pop();
+      if (pending[f] != change) continue;
+      commit(f);
+      ++done;
+      look(f);
+      for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
+        const Index v = graph_.scope[s];
+        for (Index k = graph_.first_incident[v]; k < graph_.first_incident[v + 1]; ++k) {
+          const Index other = graph_.factor_of[graph_.incident[k]];
+          if (other != f) look(other);
+        }
+      }
+      if (done % std::max<Index>(1, graph_.factors()) == 0) gather();  // rounding does not add up
+    }
+    const double rest = pending.empty() ? 0.0 : *std::max_element(pending.begin(), pending.end());
+    const Index per = std::max<Index>(1, graph_.factors());
+    return {(done + per - 1) / per, rest, rest <= options_.tolerance, true};
+  }
+
+  void commit(Index f) {
+    for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
+      double* old = message_.data() + graph_.message[s];
+      const double* m = fresh_.data() + graph_.message[s];
+      shift(s, old, -1);
+      std::copy(m, m + graph_.labels(s), old);
+      shift(s, old, +1);
+    }
+  }
+
+  static constexpr double kSmall = 1e-280;
+  static constexpr double kFar = 1e300;  // a change to or from -inf
+  static constexpr Index kMostUpdates = Index{1} << 50;
+
+  const Graph& graph_;
+  const double* tables_;
+  const double* weight_;
+  const BeliefOptions options_;
+  const int threads_;
+  std::vector<double> sum_;
+  std::vector<std::int32_t> blocked_;
+  std::vector<double> message_, fresh_, psi_;
+  Index most_entries_ = 0;
+};
+
+}  // namespace trellis::graph

@@ -1,0 +1,216 @@
+// Exact inference by elimination: a message is what a clique says about its neighbours once its own
+// variable has been summed (or maximised) out. The way back turns tables of log scores into marginals.
+#pragma once
+
+#include "base/thread_pool.hpp"
+#include "graph/plan.hpp"
+
+namespace trellis::graph {
+
+class Exact {
+ public:
+  // `tables` has graph.tables log scores and must outlive this.
+  Exact(const Graph& graph, const Plan& plan, const double* tables, int threads)
+      : graph_(graph),
+        plan_(plan),
+        tables_(tables),
+        threads_(plan.table.back() < kWorthThreads ? 1 : threads),
+        phi_(static_cast<std::size_t>(plan.table.back())) {
+    message_.assign(1, 0);
+    for (Index b = 0; b < plan.buckets(); ++b) message_.push_back(message_.back() + rows(b));
+    sent_.resize(static_cast<std::size_t>(message_.back()));
+  }
+
+  // log Z (or, with kMax, the best score) of each connected part, at the variable eliminated last; 0 at
+  // the others.
+  template <bool kMax>
+  void collect(double* log_z) {
+    std::fill(log_z, log_z + graph_.variables(), 0.0);
+    fill_trees();
+    each_tree([&](Index begin, Index end) {
+      for (Index k = begin; k < end; ++k) {
+        const Index b = plan_.tree[k];
+        eliminate<kMax>(b);
+        if (plan_.parent[b] >= 0) {
+          add(plan_.parent[b], b);
+        } else {
+          log_z[plan_.order[b]] = sent_[message_[b]];
+        }
+      }
+    });
+  }
+
+  // After collect<false>, if log Z is finite: p(y_v) by first_label, p(y_f) by entries.
+  void distribute(double* variable, double* factor) {
+    each_tree([&](Index begin, Index end) {
+      std::vector<double> above;
+      for (Index k = end; k-- > begin;) {
+        const Index b = plan_.tree[k];
+        above.assign(static_cast<std::size_t>(rows(b)), 0.0);
+        from_parent(b, above.data());
+        to_probabilities(b, above.data());
+        const Index v = plan_.order[b], labels = graph_.cardinality[v];
+        double* own = variable + graph_.first_label[v];
+        std::fill(own, own + labels, 0.0);
+        const double* p = phi(b);
+        for (Index r = 0; r < rows(b); ++r) {
+          for (Index y = 0; y < labels; ++y) own[y] += p[r * labels + y];
+        }
+      }
+    });
+    if (factor == nullptr) return;
+    parallel_for(blocks(), threads_, [&] {
+      return [&](Index block) {
+        const Index end = std::min(graph_.factors(), (block + 1) * kBlock);
+        for (Index f = block * kBlock; f < end; ++f) marginal(f, factor + graph_.entries[f]);
+      };
+    });
+  }
+
+  // After collect<true>: the best labels, of several the first.
+  void best(std::int64_t* labels) const {
+    for (Index b = plan_.buckets(); b-- > 0;) {
+      labels[plan_.order[b]] = first_best(row(b, labels), graph_.cardinality[plan_.order[b]]);
+    }
+  }
+
+  // After collect<false>: one labelling, from one uniform number a variable.
+  void sample(const double* uniforms, std::int64_t* labels) const {
+    for (Index b = plan_.buckets(); b-- > 0;) {
+      const Index v = plan_.order[b];
+      labels[v] = draw(row(b, labels), graph_.cardinality[v], uniforms[v]);
+    }
+  }
+
+ private:
+  static constexpr Index kBlock = 512;             // factors that a thread takes at a time
+  static constexpr Index kWorthThreads = 1 << 14;  // entries; below, waking a thread costs more
+
+  double* phi(Index b) { return phi_.data() + plan_.table[b]; }
+  const double* phi(Index b) const { return phi_.data() + plan_.table[b]; }
+  Index rows(Index b) const {
+    return (plan_.table[b + 1] - plan_.table[b]) / graph_.cardinality[plan_.order[b]];
+  }
+  Index blocks() const { return (graph_.factors() + kBlock - 1) / kBlock; }
+
+  template <class Work>
+  void each_tree(const Work& work) const {
+    const Index trees = static_cast<Index>(plan_.tree_begin.size()) - 1;
+    parallel_for(trees, threads_,
+                 [&] { return [&](Index t) { work(plan_.tree_begin[t], plan_.tree_begin[t + 1]); }; });
+  }
+
+  // The axes of a clique with steps that find(variable) says.
+  template <class Find>
+  int axes(Index b, Axis* out, const Find& find) const {
+    for (Index k = plan_.begin[b]; k < plan_.begin[b + 1]; ++k) {
+      const Index v = plan_.clique[k];
+      out[k - plan_.begin[b]] = {graph_.cardinality[v], find(v)};
+    }
+    return plan_.size(b);
+  }
+
+  // Steps through the message of bucket `from`, whose axes are its clique without its own variable.
+  int message_axes(Index b, Index from, Axis* out) const {
+    return axes(b, out, [&](Index v) {
+      Index step = 1;
+      for (Index k = plan_.begin[from + 1] - 1; k-- > plan_.begin[from];) {
+        if (plan_.clique[k] == v) return step;
+        step *= graph_.cardinality[plan_.clique[k]];
+      }
+      return Index{0};
+    });
+  }
+
+  int factor_axes(Index b, Index f, Axis* out) const {
+    return axes(b, out, [&](Index v) {
+      for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
+        if (graph_.scope[s] == v) return graph_.stride[s];
+      }
+      return Index{0};
+    });
+  }
+
+  void fill_trees() {
+    std::fill(phi_.begin(), phi_.end(), 0.0);
+    Axis axis[kMostOrder];
+    for (Index f = 0; f < graph_.factors(); ++f) {
+      const Index b = plan_.factor_bucket[f];
+      double* out = phi(b);
+      const double* table = tables_ + graph_.table[f];
+      walk(axis, factor_axes(b, f, axis), [&](Index i, Index j) { out[i] += table[j]; });
+    }
+  }
+
+  template <bool kMax>
+  void eliminate(Index b) {
+    const Index labels = graph_.cardinality[plan_.order[b]];
+    for (Index r = 0; r < rows(b); ++r) {
+      const double* x = phi(b) + r * labels;
+      sent_[message_[b] + r] = kMax ? *std::max_element(x, x + labels) : log_sum_exp(x, labels);
+    }
+  }
+
+  void add(Index to, Index from) {
+    Axis axis[kMostOrder];
+    double* out = phi(to);
+    const double* sent = sent_.data() + message_[from];
+    walk(axis, message_axes(to, from, axis), [&](Index i, Index j) { out[i] += sent[j]; });
+  }
+
+  // p of the clique without its own variable, from the probabilities of the parent.
+  void from_parent(Index b, double* above) const {
+    const Index up = plan_.parent[b];
+    if (up < 0) {
+      above[0] = 1.0;
+      return;
+    }
+    Axis axis[kMostOrder];
+    const double* p = phi(up);
+    walk(axis, message_axes(up, b, axis), [&](Index i, Index j) { above[j] += p[i]; });
+  }
+
+  // p(clique) = p(rest) p(own | rest). Each conditional is divided by its own sum: the message was
+  // rounded at the size of the scores, and that error would grow on the way down.
+  void to_probabilities(Index b, const double* above) {
+    const Index labels = graph_.cardinality[plan_.order[b]];
+    for (Index r = 0; r < rows(b); ++r) {
+      double* x = phi(b) + r * labels;
+      const double sent = sent_[message_[b] + r];
+      double sum = 0.0;
+      for (Index y = 0; y < labels; ++y) {
+        x[y] = sent == kNever ? 0.0 : std::exp(x[y] - sent);
+        sum += x[y];
+      }
+      const double scale = sum > 0.0 ? above[r] / sum : 0.0;
+      for (Index y = 0; y < labels; ++y) x[y] *= scale;
+    }
+  }
+
+  void marginal(Index f, double* out) const {
+    std::fill(out, out + graph_.size(f), 0.0);
+    Axis axis[kMostOrder];
+    const Index b = plan_.factor_bucket[f];
+    const double* p = phi(b);
+    walk(axis, factor_axes(b, f, axis), [&](Index i, Index j) { out[j] += p[i]; });
+  }
+
+  // Scores of the bucket's own variable, given the labels of the rest of its clique.
+  const double* row(Index b, const std::int64_t* labels) const {
+    Index r = 0;
+    for (Index k = plan_.begin[b]; k + 1 < plan_.begin[b + 1]; ++k) {
+      r = r * graph_.cardinality[plan_.clique[k]] + labels[plan_.clique[k]];
+    }
+    return phi(b) + r * graph_.cardinality[plan_.order[b]];
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const double* tables_;
+  const int threads_;
+  std::vector<double> phi_;   // by plan.table: scores, after distribute probabilities
+  std::vector<double> sent_;  // by message_
+  Indices message_;
+};
+
+}  // namespace trellis::graph

@@ -1,0 +1,252 @@
+// Belief propagation on a grid: each sweep passes messages down and up all columns, then along all rows
+// and back, each line as an exact chain given what crosses it. Lines that run side by side do not hear
+// each other, so that threads can take any of them and the result has the same bits.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "base/aligned.hpp"
+#include "base/thread_pool.hpp"
+#include "graph/grid_types.hpp"
+
+namespace trellis {
+
+struct GridScores {
+  std::int64_t height, width;
+  int labels;
+  const double* unary;       // (height, width, labels)
+  const double* horizontal;  // (labels, labels), or (height, width - 1, labels, labels)
+  const double* vertical;    // (labels, labels), or (height - 1, width, labels, labels)
+  bool horizontal_shared, vertical_shared;
+};
+
+struct GridOptions {
+  bool max_product;
+  double damping, tolerance;
+  std::int64_t most;
+  int threads;
+  double horizontal_weight = 1.0, vertical_weight = 1.0;  // below 1: tree-reweighted
+};
+
+struct GridReport {
+  std::int64_t sweeps;
+  double residual;
+  bool converged;
+};
+
+class Grid {
+ public:
+  // The scores are copied, but for `unary`, which must outlive this.
+  Grid(const GridScores& scores, const GridKernels& kernels, const GridOptions& options)
+      : s_(scores), kernels_(kernels), options_(options), odds_(small_enough(scores, options)) {
+    const int planes = odds_ ? 1 : scores.labels;
+    columns_.set_up(scores.height, scores.width, planes);
+    rows_.set_up(scores.width, scores.height, planes);
+    const std::int64_t labels = scores.labels;
+    each_tile([&](std::int64_t r, std::int64_t c) {
+      for (std::int64_t l = 0; l < planes; ++l) {
+        const double* own = s_.unary + (r * s_.width + c) * labels;
+        columns_.unary[columns_.at(r, l, c)] = rows_.unary[rows_.at(c, l, r)] =
+            odds_ ? own[1] - own[0] : own[l];
+      }
+    });
+    const std::int64_t cells = labels * labels;
+    columns_.weight = options.vertical_weight;
+    rows_.weight = options.horizontal_weight;
+    columns_.take(s_.vertical, s_.vertical_shared, cells, s_.width * cells, cells);
+    rows_.take(s_.horizontal, s_.horizontal_shared, cells, cells, (s_.width - 1) * cells);
+  }
+
+  GridReport run() {
+    GridReport report{0, std::numeric_limits<double>::max(), false};
+    while (!report.converged && report.sweeps < options_.most) {
+      report.residual = sweep(columns_, rows_);
+      report.residual = std::max(report.residual, sweep(rows_, columns_));
+      ++report.sweeps;
+      report.converged = report.residual <= options_.tolerance;
+    }
+    return report;
+  }
+
+  // Beliefs (height, width, labels) as probabilities; false if a pixel has no label left.
+  bool beliefs(double* out) const {
+    std::atomic<bool> possible{true};
+    each_tile([&](std::int64_t r, std::int64_t c) {
+      double* p = out + (r * s_.width + c) * s_.labels;
+      const auto heard = [&](std::int64_t l) {
+        const std::int64_t i = columns_.at(r, l, c), j = rows_.at(c, l, r);
+        return columns_.weight * (columns_.message[i] + columns_.message[columns_.plane() + i]) +
+               rows_.weight * (rows_.message[j] + rows_.message[rows_.plane() + j]);
+      };
+      if (odds_) {
+        const double x = heard(0) + columns_.unary[columns_.at(r, 0, c)];
+        const double e = std::exp(-std::fabs(x));
+        p[x > 0.0] = 1.0 / (1.0 + e);
+        p[x <= 0.0] = e / (1.0 + e);
+        return;
+      }
+      double top = -std::numeric_limits<double>::infinity(), sum = 0.0;
+      for (std::int64_t l = 0; l < s_.labels; ++l) {
+        p[l] = heard(l) + columns_.unary[columns_.at(r, l, c)];
+        top = std::max(top, p[l]);
+      }
+      if (!(top > -std::numeric_limits<double>::infinity())) possible = false;
+      for (std::int64_t l = 0; l < s_.labels; ++l) sum += p[l] = std::exp(p[l] - top);
+      for (std::int64_t l = 0; l < s_.labels; ++l) p[l] /= sum;
+    });
+    return possible;
+  }
+
+  // (4, height, width, labels): from above, from below, from the left, from the right.
+  void messages(double* out) const {
+    const std::int64_t plane = s_.height * s_.width * s_.labels;
+    each_tile([&](std::int64_t r, std::int64_t c) {
+      double* own = out + (r * s_.width + c) * s_.labels;
+      for (std::int64_t l = 0; l < s_.labels; ++l) {
+        // of odds d, the messages with largest entry 0 are min(0, -d) and min(0, d)
+        const auto value = [&](const Lines& lines, std::int64_t at) {
+          const double m = lines.message[at];
+          return odds_ ? std::min(0.0, l == 0 ? -m : m) : m;
+        };
+        const std::int64_t i = columns_.at(r, odds_ ? 0 : l, c), j = rows_.at(c, odds_ ? 0 : l, r);
+        own[l] = value(columns_, i);
+        own[l + plane] = value(columns_, columns_.plane() + i);
+        own[l + 2 * plane] = value(rows_, j);
+        own[l + 3 * plane] = value(rows_, rows_.plane() + j);
+      }
+    });
+  }
+
+ private:
+  static constexpr std::int64_t kLanes = 4 * kGridBlock;  // that a thread takes at a time
+  static constexpr std::int64_t kWorthThreads = 1 << 15;  // pixels; below, a sweep is too short to share
+
+  // All lines of one direction; their lanes are the positions of the other.
+  struct Lines {
+    std::int64_t positions, real, lanes;
+    int labels;
+    double weight;
+    bool shared;
+    AlignedDoubles unary, field, message, table, psi;
+
+    std::int64_t plane() const { return positions * labels * lanes; }
+    std::int64_t at(std::int64_t i, std::int64_t l, std::int64_t lane) const {
+      return (i * labels + l) * lanes + lane;
+    }
+
+    void set_up(std::int64_t positions_, std::int64_t real_, int labels_) {
+      positions = positions_;
+      real = real_;
+      labels = labels_;
+      lanes = (real + kGridBlock - 1) / kGridBlock * kGridBlock;
+      unary = zeros(plane());
+      field = zeros(plane());
+      message = zeros(2 * plane() + kGridBlock);  // the transposition reads whole blocks
+    }
+
+    static AlignedDoubles zeros(std::int64_t count) {
+      AlignedDoubles out = aligned_doubles(std::max<std::int64_t>(1, count));
+      std::fill(out.get(), out.get() + count, 0.0);
+      return out;
+    }
+
+    // Tables of the edges along the lines, by their strides from position to position and lane to lane.
+    void take(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
+              std::int64_t by_lane) {
+      shared = shared_;
+      const std::int64_t edges = shared ? 1 : positions - 1, each = shared ? 1 : lanes;
+      table = zeros(edges * cells * each);
+      psi = zeros(edges * cells * each);
+      std::fill(psi.get(), psi.get() + edges * cells * each, 1.0);  // in the padding
+      for (std::int64_t i = 0; i < edges; ++i) {
+        for (std::int64_t j = 0; j < (shared ? 1 : real); ++j) {
+          const double* own = scores + i * by_position + j * by_lane;
+          const double top = *std::max_element(own, own + cells);
+          const bool some = top > -std::numeric_limits<double>::infinity();
+          for (std::int64_t k = 0; k < cells; ++k) {
+            table[(i * cells + k) * each + j] = own[k] / weight;
+            psi[(i * cells + k) * each + j] = some ? std::exp((own[k] - top) / weight) : 0.0;
+          }
+        }
+      }
+    }
+  };
+
+  // Whether two labels can be kept as one number each: no -inf, and tables that psi can hold.
+  static bool small_enough(const GridScores& s, const GridOptions& options) {
+    if (s.labels != 2 || options.max_product) return false;
+    const double weight = std::min(options.horizontal_weight, options.vertical_weight);
+    const auto narrow = [&](const double* tables, std::int64_t count) {
+      for (const double* own = tables; own < tables + 4 * count; own += 4) {
+        const auto [low, high] = std::minmax_element(own, own + 4);
+        if (!(*high - *low <= kGridSpan * weight)) return false;
+      }
+      return true;
+    };
+    if (!narrow(s.horizontal, s.horizontal_shared ? 1 : s.height * (s.width - 1)) ||
+        !narrow(s.vertical, s.vertical_shared ? 1 : (s.height - 1) * s.width)) {
+      return false;
+    }
+    return std::all_of(s.unary, s.unary + 2 * s.height * s.width,
+                       [](double u) { return std::isfinite(u); });
+  }
+
+  // work(row, column) for all pixels, by threads, in tiles whose rows share cache lines of the columns.
+  template <class Work>
+  void each_tile(const Work& work) const {
+    parallel_for((s_.height + kGridBlock - 1) / kGridBlock, threads(), [&] {
+      return [&](std::int64_t tile) {
+        const std::int64_t end = std::min(s_.height, (tile + 1) * kGridBlock);
+        for (std::int64_t c = 0; c < s_.width; ++c) {
+          for (std::int64_t r = tile * kGridBlock; r < end; ++r) work(r, c);
+        }
+      };
+    });
+  }
+
+  int threads() const { return s_.height * s_.width < kWorthThreads ? 1 : options_.threads; }
+
+  double sweep(Lines& own, const Lines& across) const {
+    const GridLines view{own.positions,
+                         own.lanes,
+                         own.labels,
+                         own.unary.get(),
+                         across.message.get(),
+                         across.lanes,
+                         own.real,
+                         own.field.get(),
+                         own.message.get(),
+                         own.message.get() + own.plane(),
+                         own.table.get(),
+                         own.psi.get(),
+                         own.shared,
+                         options_.damping,
+                         own.weight,
+                         across.weight,
+                         odds_};
+    const auto kernel = options_.max_product ? kernels_.max_product : kernels_.sum_product;
+    const std::int64_t tasks = (own.lanes + kLanes - 1) / kLanes;
+    std::vector<double> change(static_cast<std::size_t>(tasks));
+    parallel_for(tasks, threads(), [&] {
+      return [&, scratch = aligned_doubles(2 * kGridBlock * own.labels)](std::int64_t task) {
+        const std::int64_t begin = task * kLanes, end = std::min(own.lanes, begin + kLanes);
+        change[task] = kernel(view, begin, end, scratch.get());
+      };
+    });
+    return *std::max_element(change.begin(), change.end());
+  }
+
+  const GridScores s_;
+  const GridKernels& kernels_;
+  const GridOptions options_;
+  const bool odds_;
+  Lines columns_, rows_;
+};
+
+}  // namespace trellis

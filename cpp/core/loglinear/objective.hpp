@@ -1,0 +1,409 @@
+// The negative log-likelihood of a log-linear chain model and its gradient.
+//
+// A chunk of sequences at a time goes through everything while it is in the cache: scores, forward-
+// backward, residuals (expected minus observed), gradient. The chunks of a slot are worked through in
+// order by one thread; gradient_slots.hpp cuts and adds them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/thread_pool.hpp"
+#include "chain/batch.hpp"
+#include "dispatch.hpp"
+#include "loglinear/gradient_slots.hpp"
+#include "loglinear/loglinear.hpp"
+#include "loglinear/sparse_bigrams.hpp"
+#include "loglinear/supervision.hpp"
+
+namespace trellis {
+
+class Objective {
+ public:
+  Objective(const WeightLayout& layout, const SparseRows& x, const SparseRows& edges, const Supervision& y,
+            Normaliser normaliser)
+      : layout_(layout),
+        edges_(edges),
+        y_(y),
+        normaliser_(normaliser),
+        dense_(layout, occurrences(layout, x).data()),
+        rows_(layout, x, dense_),
+        slots_(layout, y, dense_, rows_),
+        log_likelihood_(y.sequences),
+        outcomes_(y.sequences) {
+    look_at_labels();
+    count_bigrams();
+    if (can_be_sparse()) bigrams_.emplace(layout_);
+  }
+  Objective(const Objective&) = delete;
+  Objective& operator=(const Objective&) = delete;
+
+  std::int64_t size() const { return layout_.size(); }
+  const std::vector<double>& log_likelihood() const { return log_likelihood_; }
+
+  // The first sequence without an allowed path, or whose labels are none; -1 if all are well.
+  std::int64_t infeasible() const {
+    for (std::int64_t i = 0; i < y_.sequences; ++i) {
+      if (outcomes_[i].status == Status::infeasible) return i;
+    }
+    return -1;
+  }
+
+  // -sum_i weight_i log p(y_i | x_i) + l2 / 2 |w|^2, and its gradient; +inf if a score is not a number.
+  double evaluate(const double* w, double l2, int threads, double* gradient) {
+    prepare(w);
+    parallel_for(slots_.count(), threads, [&] {
+      return
+          [&, this, worker = Worker(*this)](std::int64_t s) mutable { run_slot(w, slots_[s], worker); };
+    });
+    double loss = 0.0;
+    for (std::int64_t i = 0; i < y_.sequences; ++i) loss -= log_likelihood_[i];
+    loss += slots_.sum(w, l2, threads, gradient);
+    slots_.add_bigrams(shared_->view().weight, observed_.data(), gradient + layout_.states());
+    return std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+  }
+
+ private:
+  using Slot = GradientSlots::Slot;
+
+  // One thread's memory.
+  struct Worker {
+    explicit Worker(const Objective& o)
+        : chain(o.shared_->view(), std::min(o.longest_, ChainBatch<double>::kBlockRows)) {
+      const std::int64_t cells = o.slots_.chunk_rows() * o.layout_.labels;
+      scores = aligned_doubles(cells + kPadding);
+      residual = aligned_doubles(cells + kPadding);
+      if (o.partial_) masked = aligned_doubles(cells + kPadding);
+      if (o.partial_) expected = aligned_doubles(cells + kPadding);
+      if (o.layout_.edge_attributes > 0) {
+        const std::int64_t matrices = o.slots_.chunk_rows() * o.layout_.labels * o.layout_.labels;
+        transitions = aligned_doubles(matrices);
+        pairs = aligned_doubles(matrices);
+        if (o.partial_) expected_pairs = aligned_doubles(matrices);
+      }
+    }
+    typename ChainBatch<double>::Memory chain;
+    AlignedDoubles scores, residual, masked, expected, transitions, pairs, expected_pairs;
+    Scratch lanes;                    // for SparseBigrams
+    std::vector<double> lane_counts;  // (bigrams, kLanes)
+  };
+
+  // Sequences that go through the chain together, with what each of them needs.
+  struct Sequences {
+    std::vector<std::int64_t> index, starts, lengths, pair_starts;
+    std::vector<const double*> unary, transitions;
+    std::vector<double> weight, log_z;
+    std::vector<Outcome> outcomes;
+  };
+
+  static std::vector<std::int64_t> occurrences(const WeightLayout& layout, const SparseRows& x) {
+    std::vector<std::int64_t> count(layout.attributes, 0);
+    for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) {
+      if (x.id[i] >= 0 && x.id[i] < layout.attributes) ++count[x.id[i]];
+    }
+    return count;
+  }
+
+  std::int64_t length(std::int64_t i) const { return y_.length(i); }
+  double weight(std::int64_t i) const { return y_.weight_of(i); }
+  bool known(std::int64_t i) const { return known_[i] != 0; }
+  bool has_edges() const { return layout_.edge_attributes > 0; }
+
+  // Which sequences have labels that are not known.
+  void look_at_labels() {
+    for (std::int64_t i = 0; i < y_.sequences; ++i) {
+      longest_ = std::max(longest_, length(i));
+      const std::int32_t* y = y_.label + y_.row_begin[i];
+      known_.push_back(std::find(y, y + length(i), -1) == y + length(i));
+      partial_ = partial_ || known_.back() == 0;
+    }
+  }
+
+  // How often each bigram is observed in sequences whose labels are known.
+  void count_bigrams() {
+    observed_.assign(static_cast<std::size_t>(layout_.labels) * layout_.labels, 0.0);
+    if (has_edges() || normaliser_ == Normaliser::step) return;  // taken off where they occur
+    for (std::int64_t i = 0; i < y_.sequences; ++i) {
+      if (!known(i)) continue;
+      for (std::int64_t r = y_.row_begin[i] + 1; r < y_.row_begin[i + 1]; ++r) {
+        observed_[y_.label[r - 1] * layout_.labels + y_.label[r]] += weight(i);
+      }
+    }
+  }
+
+  void prepare(const double* w) {
+    transition_.resize(static_cast<std::size_t>(layout_.labels) * layout_.labels);
+    transition_scores(layout_, w, y_.forbidden, transition_.data());
+    const Batch<double> none{0,       layout_.labels, nullptr,
+                             nullptr, nullptr,        has_edges() ? nullptr : transition_.data(),
+                             nullptr, y_.start,       y_.end};
+    shared_ = std::make_shared<SharedScores>(none, true);
+    sparse_ = bigrams_ && bigrams_->prepare(w + layout_.states());
+    table_.resize(static_cast<std::size_t>(dense_.table_size()) + kPadding);
+    dense_.expand(w, table_.data());
+  }
+
+  // Nothing is forbidden, unknown or dependent on the position: then the bigrams with a weight suffice.
+  bool can_be_sparse() const {
+    return normaliser_ == Normaliser::sequence && !y_.constrained() && !partial_ && !has_edges() &&
+           longest_ <= SparseBigrams::kLongest && SparseBigrams::pay(layout_);
+  }
+
+  void run_slot(const double* w, const Slot& slot, Worker& worker) {
+    slots_.clear(slot);
+    worker.lane_counts.assign(sparse_ ? layout_.bigrams * kLanes : 0, 0.0);
+    for (std::size_t c = 0; c + 1 < slot.chunk_begin.size(); ++c) {
+      run_chunk(w, slot.chunk_begin[c], slot.chunk_begin[c + 1], slot, worker);
+    }
+    if (sparse_)
+      bigrams_->add_counts(worker.lane_counts.data(), slots_.stride(), slots_.log_counts(slot));
+  }
+
+  void run_chunk(const double* w, std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) {
+    const LoglinearKernels& k = kernels().loglinear;
+    const std::int64_t begin = y_.row_begin[first], end = y_.row_begin[last];
+    k.score_rows(rows_.plan(), table_.data(), w, begin, end, me.scores.get());
+    if (has_edges()) {
+      edge_scores(layout_, edges_, w + layout_.states() + layout_.bigrams, transition_.data(), begin,
+                  end, me.transitions.get());
+    }
+    if (normaliser_ == Normaliser::step) {
+      for (std::int64_t i = first; i < last; ++i) step_residuals(i, begin, slot, me);
+    } else {
+      sequence_residuals(first, last, slot, me);
+    }
+    k.add_rows(rows_.plan(), me.residual.get(), begin, end, slots_.dense(slot), slots_.states(slot));
+    if (has_edges()) {
+      add_edges(layout_, edges_, me.pairs.get(), begin, end, slots_.edges(slot));
+    }
+  }
+
+  // ---- normalised over the sequence
+
+  void sequence_residuals(std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) {
+    const std::int64_t begin = y_.row_begin[first];
+    for (std::int64_t r = begin; r < y_.row_begin[last]; ++r) {
+      add_costs(y_.label[r], me.scores.get() + (r - begin) * layout_.labels);
+    }
+    Sequences all = gather(first, last, false, me.scores.get(), me);
+    if (sparse_) {
+      bigrams_->marginals(all.unary, all.lengths, all.starts, all.weight, me.residual.get(), me.lanes,
+                          me.lane_counts.data(), all.log_z.data());
+    } else {
+      marginals(all, 1.0, me.residual.get(), me.pairs.get(), slot, me);
+    }
+    for (std::int64_t i = first; i < last; ++i) {
+      log_likelihood_[i] = -weight(i) * all.log_z[i - first];
+      outcomes_[i] = all.outcomes[i - first];
+      if (known(i)) observe(i, begin, me);
+    }
+    if (!partial_) {
+      sum_pairs(first, last, slot, me);
+      return;
+    }
+    Sequences some = gather(first, last, true, me.masked.get(), me);
+    if (!some.index.empty()) {
+      mask(some, begin, me);
+      marginals(some, -1.0, me.expected.get(), me.expected_pairs.get(), slot, me);
+      for (std::size_t n = 0; n < some.index.size(); ++n) add_observed(some, n, begin, me);
+    }
+    sum_pairs(first, last, slot, me);
+  }
+
+  // Sequences [first, last), or those of them whose labels are not all known.
+  Sequences gather(std::int64_t first, std::int64_t last, bool unknown, const double* unary,
+                   Worker& me) {
+    Sequences some;
+    const std::int64_t begin = y_.row_begin[first];
+    for (std::int64_t i = first; i < last; ++i) {
+      if (unknown && known(i)) continue;
+      const std::int64_t row = y_.row_begin[i] - begin;
+      some.index.push_back(i);
+      some.starts.push_back(row);
+      some.lengths.push_back(length(i));
+      some.unary.push_back(unary + row * layout_.labels);
+      some.weight.push_back(weight(i));
+      if (has_edges()) {
+        const std::int64_t square = static_cast<std::int64_t>(layout_.labels) * layout_.labels;
+        some.transitions.push_back(me.transitions.get() + (row + 1) * square);
+        some.pair_starts.push_back(row + 1);
+      }
+    }
+    some.log_z.resize(some.index.size());
+    some.outcomes.resize(some.index.size());
+    return some;
+  }
+
+  // sign * weight * p(y_t) in `unary`, and of the pairs in `pairs` or added to the slot's counts.
+  void marginals(Sequences& some, double sign, double* unary, double* pairs, const Slot& slot,
+                 Worker& me) {
+    for (double& x : some.weight) x *= sign;
+    const Batch<double> batch{static_cast<std::int64_t>(some.index.size()),
+                              layout_.labels,
+                              some.unary.data(),
+                              some.starts.data(),
+                              some.lengths.data(),
+                              has_edges() ? nullptr : transition_.data(),
+                              has_edges() ? some.transitions.data() : nullptr,
+                              y_.start,
+                              y_.end};
+    MarginalsOut<double> out{unary,
+                             has_edges() ? pairs : nullptr,
+                             some.pair_starts.data(),
+                             nullptr,
+                             some.log_z.data(),
+                             some.outcomes.data(),
+                             some.weight.data()};
+    const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared_);
+    chain.marginals_here(out, me.chain, has_edges() ? nullptr : slots_.scaled_counts(slot),
+                         has_edges() ? nullptr : slots_.log_counts(slot));
+    for (double& x : some.weight) x *= sign;
+  }
+
+  // A wrong label costs: its score is raised while training, so that the right one must be better still.
+  void add_costs(std::int32_t right, double* scores) const {
+    if (y_.cost == nullptr || right < 0) return;
+    for (int y = 0; y < layout_.labels; ++y) scores[y] += y == right ? 0.0 : y_.cost[right];
+  }
+
+  // The score of the known labels, and their share of the residuals.
+  void observe(std::int64_t i, std::int64_t begin, Worker& me) {
+    const int labels = layout_.labels;
+    const std::int32_t* y = y_.label + y_.row_begin[i];
+    const std::int64_t row = y_.row_begin[i] - begin, n = length(i);
+    const double* scores = me.scores.get() + row * labels;
+    double* residual = me.residual.get() + row * labels;
+    double total =
+        (y_.start == nullptr ? 0.0 : y_.start[y[0]]) + (y_.end == nullptr ? 0.0 : y_.end[y[n - 1]]);
+    for (std::int64_t t = 0; t < n; ++t) {
+      total += scores[t * labels + y[t]];
+      residual[t * labels + y[t]] -= weight(i);
+      if (t == 0) continue;
+      const std::int64_t cell = static_cast<std::int64_t>(y[t - 1]) * labels + y[t];
+      if (has_edges()) {
+        const std::int64_t square = static_cast<std::int64_t>(labels) * labels;
+        total += me.transitions[(row + t) * square + cell];
+        me.pairs[(row + t) * square + cell] -= weight(i);
+      } else {
+        total += transition_[cell];
+      }
+    }
+    log_likelihood_[i] += weight(i) * total;
+    if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
+  }
+
+  // The scores of sequences with unknown labels, -inf where a label is known to be another.
+  void mask(const Sequences& some, std::int64_t begin, Worker& me) const {
+    const int labels = layout_.labels;
+    for (std::size_t n = 0; n < some.index.size(); ++n) {
+      for (std::int64_t t = 0; t < some.lengths[n]; ++t) {
+        const std::int64_t row = some.starts[n] + t, r = begin + row;
+        for (int y = 0; y < labels; ++y) {
+          const bool may =
+              y_.label[r] >= 0 ? y == y_.label[r] : y_.allowed == nullptr || y_.allowed[r * labels + y];
+          me.masked[row * labels + y] =
+              may ? me.scores[row * labels + y] : -std::numeric_limits<double>::infinity();
+        }
+      }
+    }
+  }
+
+  // Minus the marginals under what is known, which `expected` holds already with that sign.
+  void add_observed(const Sequences& some, std::size_t n, std::int64_t begin, Worker& me) {
+    const std::int64_t i = some.index[n], labels = layout_.labels, square = labels * labels;
+    const std::int64_t row = y_.row_begin[i] - begin;
+    const bool ok = some.outcomes[n].status == Status::ok;
+    log_likelihood_[i] += ok ? weight(i) * some.log_z[n] : -std::numeric_limits<double>::infinity();
+    if (!ok) outcomes_[i] = some.outcomes[n];
+    for (std::int64_t k = row * labels; k < (row + length(i)) * labels; ++k) {
+      me.residual[k] += me.expected[k];
+    }
+    if (!has_edges()) return;
+    for (std::int64_t k = (row + 1) * square; k < (row + length(i)) * square; ++k) {
+      me.pairs[k] += me.expected_pairs[k];
+    }
+  }
+
+  // With edge attributes the pairs of each position are at hand; the plain bigrams need their sum.
+  void sum_pairs(std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) const {
+    if (!has_edges()) return;
+    const std::int64_t labels = layout_.labels, square = labels * labels, begin = y_.row_begin[first];
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t row = y_.row_begin[i] - begin;
+      std::fill(me.pairs.get() + row * square, me.pairs.get() + (row + 1) * square, 0.0);
+      for (std::int64_t t = 1; t < length(i); ++t) add_matrix(me.pairs.get() + (row + t) * square, slot);
+    }
+  }
+
+  void add_matrix(const double* matrix, const Slot& slot) const {
+    for (int a = 0; a < layout_.labels; ++a) {
+      double* to = slots_.log_counts(slot) + static_cast<std::int64_t>(a) * slots_.stride();
+      for (int b = 0; b < layout_.labels; ++b) to[b] += matrix[a * layout_.labels + b];
+    }
+  }
+
+  // ---- normalised at each step: -log p(y_t | y_{t-1}, x), where both labels are known
+
+  void step_residuals(std::int64_t i, std::int64_t begin, const Slot& slot, Worker& me) {
+    const int labels = layout_.labels;
+    const std::int64_t square = static_cast<std::int64_t>(labels) * labels;
+    const std::int32_t* y = y_.label + y_.row_begin[i];
+    const std::vector<double> zero(labels, 0.0);
+    double total = 0.0;
+    outcomes_[i] = {};
+    for (std::int64_t t = 0; t < length(i); ++t) {
+      const std::int64_t row = y_.row_begin[i] - begin + t;
+      double* residual = me.residual.get() + row * labels;
+      if (has_edges()) std::fill_n(me.pairs.get() + row * square, square, 0.0);
+      if (y[t] < 0 || (t > 0 && y[t - 1] < 0)) {
+        std::fill(residual, residual + labels, 0.0);
+        continue;
+      }
+      const std::int64_t from = t == 0 ? 0 : static_cast<std::int64_t>(y[t - 1]) * labels;
+      const double* extra = t == 0        ? (y_.start == nullptr ? zero.data() : y_.start)
+                            : has_edges() ? me.transitions.get() + row * square + from
+                                          : transition_.data() + from;
+      double* scores = me.scores.get() + row * labels;
+      add_costs(y[t], scores);
+      if (!(scores[y[t]] + extra[y[t]] > -std::numeric_limits<double>::infinity())) {
+        total = -std::numeric_limits<double>::infinity();  // forbidden, perhaps with all other labels
+        std::fill(residual, residual + labels, 0.0);
+        continue;
+      }
+      const double log_z = kernels().loglinear.softmax(scores, extra, labels, residual);
+      total += scores[y[t]] + extra[y[t]] - log_z;
+      residual[y[t]] -= 1.0;
+      for (int b = 0; b < labels; ++b) residual[b] *= weight(i);
+      if (t == 0) continue;
+      double* counts = slots_.log_counts(slot) + static_cast<std::int64_t>(y[t - 1]) * slots_.stride();
+      for (int b = 0; b < labels; ++b) counts[b] += residual[b];
+      if (has_edges()) std::copy(residual, residual + labels, me.pairs.get() + row * square + from);
+    }
+    log_likelihood_[i] = weight(i) * total;
+    if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
+  }
+
+  WeightLayout layout_;
+  SparseRows edges_;
+  Supervision y_;
+  Normaliser normaliser_;
+  DenseAttributes dense_;
+  PlannedRows rows_;
+  GradientSlots slots_;
+  std::vector<double> log_likelihood_;
+  std::vector<Outcome> outcomes_;
+  std::vector<char> known_;  // are all labels of a sequence known?
+  bool partial_ = false;
+  std::int64_t longest_ = 0;
+  std::vector<double> observed_, transition_, table_;
+  std::shared_ptr<const SharedScores> shared_;
+  std::optional<SparseBigrams> bigrams_;
+  bool sparse_ = false;  // whether the weights in hand allow it
+};
+
+}  // namespace trellis

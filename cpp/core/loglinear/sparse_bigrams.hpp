@@ -1,0 +1,111 @@
+// Label bigrams of which few have a weight, and forward-backward with those alone (chain/sparse.hpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "base/aligned.hpp"
+#include "dispatch.hpp"
+#include "loglinear/loglinear.hpp"
+
+namespace trellis {
+
+class SparseBigrams {
+ public:
+  static constexpr std::int64_t kLongest = 2000;  // positions: eight sequences are kept whole
+
+  // Are there so few that it pays?
+  static bool pay(const WeightLayout& layout) {
+    return 2 * layout.bigrams <= static_cast<std::int64_t>(layout.labels) * layout.labels;
+  }
+
+  explicit SparseBigrams(const WeightLayout& layout)
+      : layout_(layout), from_begin_(layout.labels + 1, 0), to_begin_(layout.labels + 1, 0) {
+    const int labels = layout.labels;
+    for (std::int64_t k = 0; k < layout.bigrams; ++k) {
+      ++from_begin_[layout.bigram[k] / labels + 1];
+      ++to_begin_[layout.bigram[k] % labels + 1];
+      to_.push_back(static_cast<std::uint16_t>(layout.bigram[k] % labels));
+    }
+    std::partial_sum(from_begin_.begin(), from_begin_.end(), from_begin_.begin());
+    std::partial_sum(to_begin_.begin(), to_begin_.end(), to_begin_.begin());
+    std::vector<std::int32_t> next(to_begin_.begin(), to_begin_.end());
+    place_by_to_.resize(layout.bigrams);
+    from_.resize(layout.bigrams);
+    for (std::int64_t k = 0; k < layout.bigrams; ++k) {
+      const std::int32_t at = next[layout.bigram[k] % labels]++;
+      place_by_to_[k] = at;
+      from_[at] = static_cast<std::uint16_t>(layout.bigram[k] / labels);
+    }
+  }
+
+  // False if 1 + (exp(w) - 1) would lose what a small weight is worth: below -12, 5 of 16 digits.
+  bool prepare(const double* w) {
+    const auto fits = [](double x) { return x >= -12.0 && x < 300.0; };
+    if (!std::all_of(w, w + layout_.bigrams, fits)) return false;
+    value_.resize(layout_.bigrams);
+    value_by_to_.resize(layout_.bigrams);
+    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
+      value_[k] = value_by_to_[place_by_to_[k]] = std::expm1(w[k]);
+    }
+    return true;
+  }
+
+  // weight * p(y_t) at the sequences' rows of `out`, log Z, and the pairs added to `counts`, (bigrams,
+  // kLanes): eight sequences of about one length at a time.
+  void marginals(const std::vector<const double*>& unary, const std::vector<std::int64_t>& lengths,
+                 const std::vector<std::int64_t>& starts, const std::vector<double>& weights,
+                 double* out, Scratch& scratch, double* counts, double* log_z) const {
+    const auto count = static_cast<std::int64_t>(lengths.size());
+    std::vector<std::int64_t> order(count);
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::int64_t a, std::int64_t b) { return lengths[a] > lengths[b]; });
+    for (std::int64_t begin = 0; begin < count; begin += kLanes) {
+      SparseChain c = chain(counts);
+      const int lanes = static_cast<int>(std::min<std::int64_t>(kLanes, count - begin));
+      for (int lane = 0; lane < lanes; ++lane) {
+        const std::int64_t n = order[begin + lane];
+        c.length[lane] = lengths[n];
+        c.unary[lane] = unary[n];
+        c.out[lane] = out + starts[n] * layout_.labels;
+        c.weight[lane] = weights[n];
+      }
+      kernels().loglinear.sparse_marginals(c, scratch.get((2 * c.length[0] + 1) * c.labels * kLanes));
+      for (int lane = 0; lane < lanes; ++lane) log_z[order[begin + lane]] = c.log_z[lane];
+    }
+  }
+
+  // From counts of lanes to a matrix (labels, stride).
+  void add_counts(const double* counts, int stride, double* matrix) const {
+    for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
+      const std::int64_t a = layout_.bigram[k] / layout_.labels, b = layout_.bigram[k] % layout_.labels;
+      const double* lanes = counts + k * kLanes;
+      matrix[a * stride + b] += std::accumulate(lanes, lanes + kLanes, 0.0) * (1.0 + value_[k]);
+    }
+  }
+
+ private:
+  SparseChain chain(double* counts) const {
+    SparseChain c{};
+    c.labels = layout_.labels;
+    c.from_begin = from_begin_.data();
+    c.to = to_.data();
+    c.value = value_.data();
+    c.to_begin = to_begin_.data();
+    c.from = from_.data();
+    c.value_by_to = value_by_to_.data();
+    c.counts = counts;
+    return c;
+  }
+
+  WeightLayout layout_;
+  std::vector<std::int32_t> from_begin_, to_begin_, place_by_to_;
+  std::vector<std::uint16_t> from_, to_;
+  std::vector<double> value_, value_by_to_;  // exp(w) - 1
+};
+
+}  // namespace trellis

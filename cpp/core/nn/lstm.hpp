@@ -1,0 +1,97 @@
+// A bidirectional LSTM over packed sequences: its steps, U in the order of the walks, and the threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/aligned.hpp"
+#include "base/thread_pool.hpp"
+#include "nn/lstm_types.hpp"
+
+namespace trellis {
+
+// Sequences that a thread takes at a time. Fixed, so that the tiles do not depend on the threads.
+inline constexpr std::int64_t kLstmGroup = 16;
+
+// The sizes of the steps of some tokens, copied and checked.
+class LstmSteps {
+ public:
+  LstmSteps(const std::int64_t* sizes, std::int64_t steps, std::int64_t tokens)
+      : sizes_(sizes, sizes + steps) {
+    begin_.reserve(sizes_.size());
+    std::int64_t seen = 0;
+    for (std::size_t t = 0; t < sizes_.size(); ++t) {
+      const std::int64_t most = t == 0 ? tokens : sizes_[t - 1];
+      const std::string here = "sizes[" + std::to_string(t) + "] is " + std::to_string(sizes_[t]);
+      if (sizes_[t] < 1 || sizes_[t] > most)
+        throw std::invalid_argument(here + ": must be from 1 to " + std::to_string(most));
+      if (sizes_[t] > tokens - seen)
+        throw std::invalid_argument(here + ": more than the " + std::to_string(tokens) + " tokens");
+      begin_.push_back(seen);
+      seen += sizes_[t];
+    }
+    if (seen != tokens)
+      throw std::invalid_argument("sizes are of " + std::to_string(seen) + " tokens, not of " +
+                                  std::to_string(tokens));
+  }
+
+  std::int64_t sequences() const { return sizes_.empty() ? 0 : sizes_[0]; }
+
+  LstmBatch batch(std::int64_t hidden) const {
+    return {hidden, static_cast<std::int64_t>(sizes_.size()), sizes_.data(), begin_.data()};
+  }
+
+ private:
+  std::vector<std::int64_t> sizes_, begin_;
+};
+
+namespace lstm_detail {
+
+using Floats = std::vector<float, TableAllocator<float>>;
+
+// walk(part, packed U, a function that gives scratch of so many floats) for all parts.
+template <class Pack, class Walk>
+void run(const LstmSteps& steps, std::int64_t hidden, const float* u, int threads, const Pack& pack,
+         const Walk& walk) {
+  const std::int64_t size = lstm_packed(hidden);
+  Floats packed(static_cast<std::size_t>(2 * size));
+  parallel_for(2, threads, [&] {
+    return [&](std::int64_t way) { pack(u + way * 4 * hidden * hidden, hidden, &packed[way * size]); };
+  });
+  const std::int64_t groups = (steps.sequences() + kLstmGroup - 1) / kLstmGroup;
+  parallel_for(2 * groups, threads, [&] {
+    return [&, carry = Floats()](std::int64_t task) mutable {
+      const std::int64_t first = task / 2 * kLstmGroup;
+      const LstmPart part{static_cast<int>(task % 2), first,
+                          std::min(first + kLstmGroup, steps.sequences())};
+      walk(part, &packed[part.way * size], carry);
+    };
+  });
+}
+
+}  // namespace lstm_detail
+
+// u is (2, 4 hidden, hidden).
+inline void lstm_forward(const LstmKernels& kernels, const LstmSteps& steps, std::int64_t hidden,
+                         const float* u, const LstmForward& arrays, int threads) {
+  const LstmBatch batch = steps.batch(hidden);
+  lstm_detail::run(steps, hidden, u, threads, kernels.pack_forward,
+                   [&](const LstmPart& part, const float* packed, lstm_detail::Floats&) {
+                     kernels.forward(batch, part, packed, arrays);
+                   });
+}
+
+inline void lstm_backward(const LstmKernels& kernels, const LstmSteps& steps, std::int64_t hidden,
+                          const float* u, const LstmBackward& arrays, int threads) {
+  const LstmBatch batch = steps.batch(hidden);
+  lstm_detail::run(steps, hidden, u, threads, kernels.pack_backward,
+                   [&](const LstmPart& part, const float* packed, lstm_detail::Floats& carry) {
+                     carry.resize(static_cast<std::size_t>((part.last - part.first) * hidden));
+                     kernels.backward(batch, part, packed, arrays, carry.data());
+                   });
+}
+
+}  // namespace trellis

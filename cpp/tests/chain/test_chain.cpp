@@ -1,0 +1,226 @@
+// Every kernel of every instruction set that this machine runs, against enumeration of all paths.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "chain/batch.hpp"
+#include "dispatch.hpp"
+#include "tests/check.hpp"
+
+using namespace trellis;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// A ragged batch with its scores; wide ones do not fit scaled probabilities.
+struct Case {
+  int labels;
+  std::vector<std::int64_t> starts, lengths;
+  std::vector<double> unary, transition, transitions, start, end;
+  std::vector<const double*> rows, matrices;
+
+  Case(std::mt19937_64& random, bool positional, double scale, double forbidden, int most_labels) {
+    std::uniform_int_distribution<int> label_count(1, most_labels), length(1, 5);
+    std::normal_distribution<double> normal(0.0, scale);
+    std::bernoulli_distribution forbid(forbidden);
+    const auto draw = [&] { return forbid(random) ? -kInfinity : normal(random); };
+    labels = label_count(random);
+    std::int64_t total = 0;
+    for (int i = 0; i < 7; ++i) {
+      lengths.push_back(length(random));
+      starts.push_back(total);
+      total += lengths.back();
+    }
+    const auto fill = [&](std::vector<double>& v, std::int64_t size) {
+      v.resize(static_cast<std::size_t>(size));
+      std::generate(v.begin(), v.end(), draw);
+    };
+    fill(unary, total * labels);
+    fill(start, labels);
+    fill(end, labels);
+    const std::int64_t square = static_cast<std::int64_t>(labels) * labels;
+    if (positional) {
+      fill(transitions, total * square);
+    } else {
+      fill(transition, square);
+    }
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      rows.push_back(unary.data() + starts[i] * labels);
+      matrices.push_back(transitions.data() + starts[i] * square);
+    }
+  }
+
+  Batch<double> batch() const {
+    return {static_cast<std::int64_t>(lengths.size()),
+            labels,
+            rows.data(),
+            starts.data(),
+            lengths.data(),
+            transition.empty() ? nullptr : transition.data(),
+            transitions.empty() ? nullptr : matrices.data(),
+            start.data(),
+            end.data()};
+  }
+};
+
+struct Truth {
+  double log_z = -kInfinity, best = -kInfinity, entropy = 0.0;
+  std::vector<double> unary, pairwise, max_marginals;
+  std::vector<double> sorted;  // scores of all allowed paths, best first
+
+  Truth(const Case& c, std::size_t sequence) {
+    const int L = c.labels;
+    const std::int64_t T = c.lengths[sequence];
+    std::vector<std::vector<int>> paths(1);
+    for (std::int64_t t = 0; t < T; ++t) {
+      std::vector<std::vector<int>> longer;
+      for (const auto& path : paths) {
+        for (int y = 0; y < L; ++y) {
+          longer.push_back(path);
+          longer.back().push_back(y);
+        }
+      }
+      paths = std::move(longer);
+    }
+    std::vector<double> scores;
+    for (const auto& y : paths) {
+      double score = c.start[y[0]] + c.end[y[T - 1]];
+      for (std::int64_t t = 0; t < T; ++t) {
+        score += c.rows[sequence][t * L + y[t]];
+        if (t == 0) continue;
+        score += c.transition.empty() ? c.matrices[sequence][((t - 1) * L + y[t - 1]) * L + y[t]]
+                                      : c.transition[y[t - 1] * L + y[t]];
+      }
+      scores.push_back(score);
+    }
+    best = *std::max_element(scores.begin(), scores.end());
+    unary.assign(T * L, 0.0);
+    pairwise.assign((T - 1) * L * L, 0.0);
+    max_marginals.assign(T * L, -kInfinity);
+    if (best == -kInfinity) return;
+    double total = 0.0;
+    for (const double s : scores) total += std::exp(s - best);
+    log_z = best + std::log(total);
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      const double p = std::exp(scores[i] - log_z);
+      if (p > 0.0) entropy -= p * (scores[i] - log_z);
+      if (scores[i] > -kInfinity) sorted.push_back(scores[i]);
+      for (std::int64_t t = 0; t < T; ++t) {
+        const auto& y = paths[i];
+        unary[t * L + y[t]] += p;
+        max_marginals[t * L + y[t]] = std::max(max_marginals[t * L + y[t]], scores[i]);
+        if (t > 0) pairwise[((t - 1) * L + y[t - 1]) * L + y[t]] += p;
+      }
+    }
+    std::sort(sorted.rbegin(), sorted.rend());
+  }
+};
+
+void check_rows(const double* got, const std::vector<double>& want) {
+  for (std::size_t i = 0; i < want.size(); ++i) CHECK_CLOSE(got[i], want[i], 1e-10);
+}
+
+void check_case(const Case& c, int threads) {
+  const Batch<double> batch = c.batch();
+  const ChainBatch<double> chain(batch, kernels().chain<double>(), threads, Purpose::probabilities);
+  const std::size_t n = c.lengths.size(), total = c.unary.size() / c.labels, L = c.labels;
+  std::vector<Outcome> outcomes(n), max_outcomes(n), entropy_outcomes(n), sample_outcomes(n),
+      score_outcomes(n);
+  std::vector<double> log_z(n), z_again(n), score(n), entropy(n), path_score(n);
+  std::vector<double> unary(total * L), pairwise(total * L * L), counts(L * L), highest(total * L);
+  std::vector<std::int64_t> labels(total), found(n), sampled(3 * total), kbest(4 * total);
+  std::vector<double> kbest_scores(4 * n), uniforms(3 * total, 0.5);
+
+  chain.log_partition(z_again.data(), outcomes.data());
+  chain.marginals({unary.data(), pairwise.data(), c.starts.data(),
+                   c.transition.empty() ? nullptr : counts.data(), log_z.data(), outcomes.data()});
+  chain.viterbi(labels.data(), score.data(), max_outcomes.data());
+  chain.max_marginals(highest.data(), max_outcomes.data());
+  chain.entropy(entropy.data(), entropy_outcomes.data());
+  chain.sample(3, c.starts.data(), uniforms.data(), sampled.data(), sample_outcomes.data());
+  chain.kbest(4, c.starts.data(), kbest.data(), kbest_scores.data(), found.data());
+  chain.score(labels.data(), path_score.data(), score_outcomes.data());
+
+  std::vector<double> summed(L * L, 0.0);
+  bool all_feasible = true;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Truth truth(c, i);
+    const Status want = truth.best == -kInfinity ? Status::infeasible : Status::ok;
+    for (const auto& o : {outcomes[i], max_outcomes[i], entropy_outcomes[i], sample_outcomes[i]}) {
+      CHECK(o.status == want);
+    }
+    CHECK(found[i] == static_cast<std::int64_t>(std::min<std::size_t>(4, truth.sorted.size())));
+    for (std::int64_t r = 0; r < found[i]; ++r) {
+      CHECK_CLOSE(kbest_scores[i * 4 + r], truth.sorted[r], 1e-10);
+    }
+    if (want == Status::infeasible) {
+      all_feasible = false;
+      continue;
+    }
+    CHECK_CLOSE(log_z[i], truth.log_z, 1e-10);
+    CHECK_CLOSE(z_again[i], truth.log_z, 1e-10);
+    CHECK_CLOSE(score[i], truth.best, 1e-10);
+    CHECK_CLOSE(entropy[i], truth.entropy, 1e-10);
+    check_rows(unary.data() + c.starts[i] * L, truth.unary);
+    check_rows(pairwise.data() + c.starts[i] * L * L, truth.pairwise);
+    check_rows(highest.data() + c.starts[i] * L, truth.max_marginals);
+    for (std::size_t k = 0; k < truth.pairwise.size(); ++k) summed[k % (L * L)] += truth.pairwise[k];
+  }
+  if (!all_feasible) return;
+  for (std::size_t i = 0; i < n; ++i) CHECK_CLOSE(path_score[i], score[i], 1e-10);
+  if (!c.transition.empty()) check_rows(counts.data(), summed);
+}
+
+// Longer than a block: the forward rows are made twice, from one row kept for each block.
+void check_long() {
+  std::mt19937_64 random(5);
+  std::normal_distribution<double> normal;
+  const std::int64_t length = 5000;
+  const int labels = 3;
+  std::vector<double> unary(length * labels), transition(labels * labels);
+  for (double& x : unary) x = normal(random);
+  for (double& x : transition) x = normal(random);
+  const double* rows = unary.data();
+  const std::int64_t start = 0;
+  const Batch<double> whole{1,       labels,  &rows,  &start, &length, transition.data(),
+                            nullptr, nullptr, nullptr};
+  std::vector<double> marginals(unary.size()), in_log(unary.size()), counts(9), scratch(64 * 16);
+  double log_z = 0.0, log_again = 0.0;
+  Outcome outcome;
+  ChainBatch<double>(whole, kernels().chain<double>(), 1, Purpose::probabilities)
+      .marginals({marginals.data(), nullptr, nullptr, counts.data(), &log_z, &outcome});
+  const SharedScores shared(whole, false);
+  std::vector<double> memory(length * 8);
+  const auto& k = kernels().chain<double>();
+  k.log_forward(shared.view(), whole.sequence(0), memory.data(), scratch.data(), &log_again);
+  k.log_backward(shared.view(), whole.sequence(0), memory.data(), scratch.data(), in_log.data(), nullptr,
+                 nullptr);
+  CHECK_CLOSE(log_z, log_again, 1e-12);
+  check_rows(marginals.data(), in_log);
+  CHECK_CLOSE(std::accumulate(counts.begin(), counts.end(), 0.0), length - 1.0, 1e-11);
+}
+
+}  // namespace
+
+int main() {
+  for (const Kernels* k : available_kernels()) {
+    CHECK(use_kernels(k->name));
+    std::mt19937_64 random(3);
+    for (int i = 0; i < 60; ++i) {
+      for (const bool positional : {false, true}) {
+        check_case(Case(random, positional, 2.0, 0.0, 4), 1);
+        check_case(Case(random, positional, 2.0, 0.3, 4), 2);
+        check_case(Case(random, positional, 400.0, 0.1, 4), 2);
+      }
+    }
+    for (int i = 0; i < 3; ++i) check_case(Case(random, false, 1.0, 0.05, 9), 2);
+    check_long();
+  }
+  CHECK(!use_kernels("no such kernels"));
+  return failures() != 0;
+}

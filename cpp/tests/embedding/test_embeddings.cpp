@@ -1,0 +1,184 @@
+// The corpus in pieces, in memory and in a file; the tree; draws; one thread and several.
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "embedding/alias.hpp"
+#include "embedding/corpus.hpp"
+#include "embedding/huffman.hpp"
+#include "embedding/training.hpp"
+#include "tests/check.hpp"
+
+using namespace trellis;
+
+namespace {
+
+std::mt19937 generator(1);
+
+std::string random_text(int lines) {
+  std::string text;
+  for (int i = 0; i < lines; ++i) {
+    for (int j = 0; j < 12; ++j) {
+      text += 'w';  // piece by piece: GCC 12 warns of a sum of strings
+      text += std::to_string(generator() % 40 * (generator() % 3));
+      text += ' ';
+    }
+    text.back() = '\n';
+  }
+  return text;
+}
+
+std::vector<std::int32_t> numbers_of(Corpus& corpus) {
+  corpus.finish();
+  std::vector<std::int32_t> numbers(corpus.types().size());
+  const auto order = corpus.common_types(1, 0);
+  for (std::size_t i = 0; i < order.size(); ++i) numbers[order[i]] = static_cast<std::int32_t>(i);
+  corpus.number(numbers);
+  std::vector<std::int32_t> all;
+  for (const Corpus::Chunk& chunk : corpus.chunks()) {
+    const std::size_t before = all.size();
+    all.resize(before + static_cast<std::size_t>(chunk.count));
+    corpus.read(chunk, all.data() + before);
+  }
+  return all;
+}
+
+void test_corpus() {
+  const std::string text = random_text(5000);
+  Corpus whole(1);
+  whole.add_text(text);
+  const std::vector<std::int32_t> expected = numbers_of(whole);
+  CHECK(whole.words() == 60'000 && whole.lines() == 5000);
+  for (const int threads : {1, 3}) {
+    for (const std::int64_t memory : {std::int64_t{0}, std::int64_t{20'000}, std::int64_t{1} << 20}) {
+      Corpus corpus(threads, false, memory);
+      for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t size = generator() % 70'000;
+        corpus.add_text(std::string_view(text).substr(begin, size));
+        begin += size;
+      }
+      CHECK(numbers_of(corpus) == expected);
+    }
+  }
+}
+
+void test_alias() {
+  const std::vector<double> weight{5.0, 0.0, 1.0, 0.25, 3.75};
+  const auto cells = alias_table(weight.data(), 5);
+  std::vector<double> p(5);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const double own = (cells[i].own + 1.0) / 4294967296.0;
+    p[i] += own / 5;
+    p[static_cast<std::size_t>(cells[i].other)] += (1 - own) / 5;
+  }
+  for (std::size_t i = 0; i < 5; ++i) CHECK_CLOSE(p[i], weight[i] / 10, 1e-8);
+}
+
+// Probabilities of all words, by the tree: they sum to one for any scores.
+void test_tree() {
+  std::vector<std::int64_t> count(50);
+  for (std::size_t i = 0; i < count.size(); ++i) count[i] = static_cast<std::int64_t>(1000 / (i + 1));
+  const HuffmanTree tree = huffman_tree(count.data(), 50);
+  std::normal_distribution<double> normal;
+  std::vector<double> score(50);
+  for (double& s : score) s = normal(generator);
+  double sum = 0.0;
+  for (std::size_t word = 0; word < 50; ++word) {
+    double p = 1.0;
+    for (auto i = static_cast<std::size_t>(tree.begin[word]);
+         i < static_cast<std::size_t>(tree.begin[word + 1]); ++i) {
+      const double s = score[static_cast<std::size_t>(tree.node[i])];
+      p /= 1.0 + std::exp(tree.right[i] != 0 ? -s : s);
+    }
+    sum += p;
+  }
+  CHECK_CLOSE(sum, 1.0, 1e-12);
+  CHECK(huffman_tree(count.data(), 1).node.empty());
+}
+
+// The loss of one epoch after three, with and without a hot node.
+double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow, bool hot,
+               int threads) {
+  constexpr int kStride = 32;
+  std::vector<float> input(static_cast<std::size_t>(words * kStride)), output(input.size());
+  kernels().embedding.fill(input.data(), 0, words, 20, kStride, 0.05f, 7);
+  std::vector<std::int64_t> count(static_cast<std::size_t>(words));
+  std::iota(count.rbegin(), count.rend(), 1);
+  const std::vector<double> weight(count.begin(), count.end());
+  const auto noise = alias_table(weight.data(), words);
+  HuffmanTree tree = huffman_tree(count.data(), words);
+  std::int64_t longest = 0;
+  for (std::size_t i = 0; i + 1 < tree.begin.size(); ++i)
+    longest = std::max(longest, tree.begin[i + 1] - tree.begin[i]);
+  std::vector<std::int64_t> begin(count.size() + 1);
+  std::iota(begin.begin(), begin.end(), 0);
+  std::vector<std::int32_t> row(count.size()), nodes;
+  std::iota(row.begin(), row.end(), 0);
+  if (hot) {
+    nodes = {static_cast<std::int32_t>(words - 2)};
+    for (std::int32_t& node : tree.node) {
+      if (node == words - 2) node = -1;
+    }
+  }
+  const EmbeddingModel model{input.data(),
+                             output.data(),
+                             kStride,
+                             words,
+                             begin.data(),
+                             row.data(),
+                             nullptr,
+                             noise.data(),
+                             tree.begin.data(),
+                             tree.node.data(),
+                             tree.right.data(),
+                             loss,
+                             cbow,
+                             true,
+                             5,
+                             5,
+                             true,
+                             hot ? 4 : 1'000'000,
+                             ring_size(5) - 1};
+  const EmbeddingTraining training(model, longest, nodes);
+  Report report;
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    report = training.sentences(corpus, 0, static_cast<std::int64_t>(corpus.chunks().size()),
+                                {0.05, 0.01, 0, 1e9}, epoch, 1, threads);
+  }
+  for (const float x : input) CHECK(std::isfinite(x));
+  for (std::size_t i = 0; i < input.size(); ++i) {
+    if (i % kStride >= 20) CHECK(input[i] == 0.0f && output[i] == 0.0f);
+  }
+  return report.loss / report.terms;
+}
+
+void test_training() {
+  Corpus corpus(1);
+  corpus.add_text(random_text(3000));
+  numbers_of(corpus);
+  const auto words = static_cast<std::int64_t>(corpus.types().size());
+  for (const Kernels* isa : available_kernels()) {
+    current_kernels().store(isa);
+    for (const EmbeddingLoss loss :
+         {EmbeddingLoss::negative, EmbeddingLoss::hierarchical, EmbeddingLoss::softmax}) {
+      for (const bool cbow : {false, true}) {
+        const double plain = trained(corpus, words, loss, cbow, false, 1);
+        CHECK(plain > 0.0);
+        if (loss != EmbeddingLoss::hierarchical) continue;
+        CHECK_CLOSE(trained(corpus, words, loss, cbow, true, 1), plain, 0.01);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_corpus();
+  test_alias();
+  test_tree();
+  test_training();
+  return failures() != 0;
+}

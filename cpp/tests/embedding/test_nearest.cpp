@@ -1,0 +1,129 @@
+// Nearest rows against sorting all scores; codes against all distances; rows of files cut at every byte.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+
+#include "embedding/nearest.hpp"
+#include "formats/vector_rows.hpp"
+#include "tests/check.hpp"
+
+namespace {
+
+using trellis::kernels;
+
+std::vector<float> numbers(std::size_t count, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::uniform_int_distribution<int> draw(-8, 8);  // small integers: sums are exact, ties occur
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(draw(rng));
+  return values;
+}
+
+void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k, int threads,
+                 bool coarse) {
+  const auto table = numbers(static_cast<std::size_t>(rows * dim), 1);
+  const auto asked = numbers(static_cast<std::size_t>(queries * dim), 2);
+  const std::vector<float> scale(static_cast<std::size_t>(rows), 0.5f);
+  std::vector<float> score(static_cast<std::size_t>(queries * k));
+  std::vector<std::int64_t> id(static_cast<std::size_t>(queries * k));
+  const trellis::NearestRows all_rows{table.data(), scale.data(), dim};
+  const std::int64_t stride = trellis::coarse_stride(dim);
+  std::vector<std::int8_t> code(static_cast<std::size_t>(rows * stride));
+  std::vector<float> step(scale.size()), off(scale.size());
+  kernels().nearest.coarsen(all_rows, 0, rows, stride, code.data(), step.data(), off.data());
+  const trellis::CoarseRows bytes{code.data(), step.data(), off.data(), stride};
+  trellis::nearest(all_rows, coarse ? &bytes : nullptr, rows, asked.data(), queries, k, threads,
+                   score.data(), id.data());
+  for (std::int64_t q = 0; q < queries; ++q) {
+    std::vector<float> all(static_cast<std::size_t>(rows));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t d = 0; d < dim; ++d) all[r] += table[r * dim + d] * asked[q * dim + d];
+      all[r] *= 0.5f;
+    }
+    std::vector<std::int64_t> order(static_cast<std::size_t>(rows));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return all[a] > all[b]; });
+    for (std::int64_t i = 0; i < k; ++i) {
+      CHECK(id[q * k + i] == (i < rows ? order[i] : -1));
+      if (i < rows) CHECK(score[q * k + i] == all[order[i]]);
+    }
+  }
+}
+
+void test_assign(std::int64_t width) {
+  const std::int64_t count = 37, stride = width + 3;
+  const auto points = numbers(static_cast<std::size_t>(count * stride), 3);
+  const auto centroids = numbers(static_cast<std::size_t>(width * trellis::kCentroids), 4);
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(count * 2), 7);
+  kernels().nearest.assign(points.data(), count, stride, width, centroids.data(), codes.data(), 2);
+  for (std::int64_t i = 0; i < count; ++i) {
+    int best = 0;
+    float least = 1e30f;
+    for (int c = 0; c < trellis::kCentroids; ++c) {
+      float distance = 0.0f;
+      for (std::int64_t d = 0; d < width; ++d) {
+        const float away = points[i * stride + d] - centroids[d * trellis::kCentroids + c];
+        distance += away * away;
+      }
+      if (distance < least) {
+        least = distance;
+        best = c;
+      }
+    }
+    CHECK(codes[2 * i] == best);
+    CHECK(codes[2 * i + 1] == 7);
+  }
+}
+
+// However a file is cut into two blocks, the same rows come out.
+void test_rows_of_files() {
+  const float values[] = {1.5f, -2.0f, 0.0f, 3e8f};
+  std::string binary = "a ";
+  binary.append(reinterpret_cast<const char*>(values), 8).append("\nbc ");
+  binary.append(reinterpret_cast<const char*>(values + 2), 8).append("\n");
+  const std::string text = "a 1.5 -2\n\nbc +0 3e8 \n";
+  for (const bool is_text : {true, false}) {
+    const std::string& file = is_text ? text : binary;
+    const auto rows_of = is_text ? trellis::text_rows : trellis::binary_rows;
+    for (std::size_t cut = 0; cut <= file.size(); ++cut) {
+      float out[4]{};
+      const std::string first = file.substr(0, cut);
+      auto found = rows_of(first, 2, 2, out);
+      CHECK(found.wrong == nullptr);
+      const auto taken = static_cast<std::int64_t>(found.words.size() / 2);
+      const std::string rest = file.substr(static_cast<std::size_t>(found.consumed));
+      found = rows_of(rest, 2, 2 - taken, out + 2 * taken);
+      CHECK(found.wrong == nullptr);
+      CHECK(taken + static_cast<std::int64_t>(found.words.size() / 2) == 2);
+      CHECK(std::memcmp(out, values, sizeof values) == 0);
+    }
+  }
+  float out[2];
+  for (const char* bad : {"a\n", "a 1\n", "a 1 x\n", "a 1 2x\n", "a 1 \n", "a  1\n", "1 2\n"}) {
+    CHECK(trellis::text_rows(bad, 2, 1, out).wrong != nullptr);
+  }
+}
+
+}  // namespace
+
+int main() {
+  const std::string best = kernels().name;
+  for (const trellis::Kernels* isa : trellis::available_kernels()) {
+    CHECK(trellis::use_kernels(isa->name));
+    for (const int threads : {1, 3}) {
+      for (const std::int64_t queries : {1, 5, 6, 33, 70}) {
+        for (const bool coarse : {false, true}) {
+          test_search(1, 3, queries, 2, threads, coarse);
+          test_search(250, 17, queries, 4, threads, coarse);
+          test_search(4001, 5, queries, 9, threads, coarse);
+        }
+      }
+    }
+    for (const std::int64_t width : {1, 2, 5}) test_assign(width);
+  }
+  CHECK(trellis::use_kernels(best));
+  test_rows_of_files();
+  return failures();
+}

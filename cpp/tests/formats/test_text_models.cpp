@@ -1,0 +1,103 @@
+// Parts of other programs' text models: names cut by templates, weights as text, weights by number.
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "formats/named_weights.hpp"
+#include "formats/weight_lines.hpp"
+#include "loglinear/name_cuts.hpp"
+#include "tests/check.hpp"
+
+using namespace trellis;
+
+namespace {
+
+std::set<std::vector<std::string>> cuts_of(const std::string& name,
+                                           const std::vector<NameCuts::Literals>& literals) {
+  NameCuts cuts(literals, {0});
+  std::set<std::vector<std::string>> found;
+  std::size_t calls = 0;
+  const std::size_t count = cuts.each(name, [&](std::uint32_t n, const auto& values) {
+    CHECK(n == 0);
+    ++calls;
+    found.insert({values.begin(), values.end()});
+  });
+  CHECK(calls == count && found.size() == count);
+  return found;
+}
+
+void check_cuts() {
+  using Found = std::set<std::vector<std::string>>;
+  CHECK((cuts_of("U:a/b/c", {{"U:", "/", ""}}) == Found{{"a", "b/c"}, {"a/b", "c"}}));
+  CHECK((cuts_of("U:a/b", {{"U:", "/", "/", ""}}) == Found{}));
+  CHECK((cuts_of("U", {{"U"}}) == Found{{}}));
+  CHECK((cuts_of("Ux", {{"U"}}) == Found{}));
+  CHECK((cuts_of("U:a#", {{"U:", "#"}}) == Found{{"a"}}));
+  // between two values without anything in between, but not inside a letter of two bytes
+  CHECK((cuts_of("U:\xc3\xa9", {{"U:", "", ""}}) == Found{{"", "\xc3\xa9"}, {"\xc3\xa9", ""}}));
+  // many dead ends: there are 10^11 ways to place the slashes, and none ends with #
+  CHECK((cuts_of("U:" + std::string(1000, '/'), {{"U:", "/", "/", "/", "/", "/", "#"}}) == Found{}));
+  bool thrown = false;
+  try {
+    cuts_of("U:" + std::string(300, '/'), {{"U:", "/", ""}});
+  } catch (const std::invalid_argument&) {
+    thrown = true;
+  }
+  CHECK(thrown);
+  CHECK(NameCuts::quoted(std::string(79, 'a') + "\xc3\xa9") == "'" + std::string(79, 'a') + "'");
+}
+
+void check_weights() {
+  double value = 0.0;
+  for (const auto& [text, want] :
+       {std::pair{"1.5", 1.5}, {"-0x1.8p+1", -3.0}, {"+2e3", 2000.0}, {"0x0p+0", 0.0}, {"-0", 0.0}}) {
+    CHECK(read_weight(text, &value) && value == want);
+  }
+  for (const char* text :
+       {"", "-", "0x", "1 ", " 1", "nan", "inf", "1e999", "0x1p99999", "--1", "1,5"}) {
+    CHECK(!read_weight(text, &value));
+  }
+  std::int64_t index[3] = {};
+  double weight[3] = {};
+  std::string_view wrong;
+  using Fault = WeightLines::Fault;
+  WeightLines plain(false, index, weight);
+  CHECK(plain.feed("1\n0\n2\n", &wrong) == Fault::none && plain.feed("3\n", &wrong) == Fault::none);
+  CHECK(plain.lines() == 4 && plain.kept() == 3);
+  CHECK(index[0] == 0 && index[1] == 2 && index[2] == 3 && weight[2] == 3.0);
+  CHECK(plain.feed("4\n", &wrong) == Fault::room && wrong == "4");
+  WeightLines numbered(true, index, weight);
+  CHECK(numbered.feed("5=0x1p0\n7=-2\n", &wrong) == Fault::none && index[1] == 7 && weight[1] == -2.0);
+  CHECK(numbered.feed("7=1\n", &wrong) == Fault::order && wrong == "7=1");
+  for (const char* line : {"8\n", "8=\n", "=1\n", "-9=1\n", "99999999999999999999=1\n", "\n"}) {
+    CHECK(numbered.feed(line, &wrong) == Fault::text);
+  }
+}
+
+// Two labels: name 0 has both kinds, name 1 labels only, name 2 pairs only, name 3 pairs without a name.
+void check_split() {
+  const std::vector<std::int64_t> begin{0, 6, 8, 12, 16};
+  const std::vector<std::uint8_t> states{1, 1, 0, 0}, bare{0, 0, 0, 1};
+  const std::vector<std::int64_t> number{1, 2, 5, 6, 7, 9, 13};
+  std::vector<double> weight{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7};
+  const SplitWeights out = split_weights({begin, states, bare, 2}, number, weight);
+  CHECK((out.states.name == std::vector<std::int64_t>{0, 1}));
+  CHECK((out.states.size == std::vector<std::int64_t>{1, 2}));
+  CHECK((out.states.cell == std::vector<std::uint16_t>{1, 0, 1}));
+  CHECK(weight[0] == 0.1 && weight[1] == 0.4 && weight[2] == 0.5);
+  CHECK((out.edges.name == std::vector<std::int64_t>{0, 2}));
+  CHECK((out.edges.size == std::vector<std::int64_t>{2, 1}));
+  CHECK((out.edges.cell == std::vector<std::int32_t>{0, 3, 1}));
+  CHECK((out.edge_weight == std::vector<double>{0.2, 0.3, 0.6}));
+  CHECK((out.pair == std::vector<std::int64_t>{1}) && out.pair_weight[0] == 0.7);
+}
+
+}  // namespace
+
+int main() {
+  check_cuts();
+  check_weights();
+  check_split();
+  return failures();
+}

@@ -1,0 +1,253 @@
+// Elimination against enumeration of all labellings, belief propagation on trees, and grids with every
+// instruction set that this machine runs against the general engine.
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "graph/belief.hpp"
+#include "graph/exact.hpp"
+#include "graph/grid.hpp"
+#include "graph/local.hpp"
+#include "tests/check.hpp"
+
+using namespace trellis;
+using namespace trellis::graph;
+
+namespace {
+
+struct Case {
+  Graph graph;
+  std::vector<double> tables;
+};
+
+// A factor for each variable and for each of some sets of variables.
+Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices>& sets,
+               double forbidden) {
+  std::normal_distribution<double> normal;
+  std::bernoulli_distribution never(forbidden);
+  Indices begin{0}, scope, table;
+  std::vector<double> tables;
+  const auto add = [&](const Indices& variables, bool may_forbid) {
+    Index size = 1;
+    for (const Index v : variables) size *= cards[v];
+    table.push_back(static_cast<Index>(tables.size()));
+    for (Index i = 0; i < size; ++i)
+      tables.push_back(may_forbid && never(random) ? kNever : normal(random));
+    scope.insert(scope.end(), variables.begin(), variables.end());
+    begin.push_back(static_cast<Index>(scope.size()));
+  };
+  for (Index v = 0; v < static_cast<Index>(cards.size()); ++v) add({v}, false);
+  for (const Indices& variables : sets) add(variables, true);
+  return {Graph(std::move(cards), std::move(begin), std::move(scope), std::move(table)), tables};
+}
+
+struct Truth {
+  double log_z = kNever, best = kNever;
+  std::vector<double> variable;
+};
+
+Truth enumerate(const Case& c) {
+  const Local local(c.graph, c.tables.data());
+  const Index n = c.graph.variables();
+  Truth truth;
+  truth.variable.assign(static_cast<std::size_t>(c.graph.first_label.back()), 0.0);
+  std::vector<std::int64_t> y(static_cast<std::size_t>(n), 0);
+  std::vector<double> scores;
+  for (int pass = 0; pass < 2; ++pass) {
+    std::fill(y.begin(), y.end(), 0);
+    for (Index v = 0; v >= 0;) {
+      const double score = local.score(y.data());
+      if (pass == 0) {
+        scores.push_back(score);
+        truth.best = std::max(truth.best, score);
+      } else {
+        for (Index u = 0; u < n; ++u) {
+          truth.variable[c.graph.first_label[u] + y[u]] += std::exp(score - truth.log_z);
+        }
+      }
+      for (v = n - 1; v >= 0 && ++y[v] == c.graph.cardinality[v]; --v) y[v] = 0;
+    }
+    if (pass == 0) truth.log_z = log_sum_exp(scores.data(), static_cast<Index>(scores.size()));
+  }
+  return truth;
+}
+
+void check_exact(const Case& c, double tolerance) {
+  const Truth truth = enumerate(c);
+  const Plan plan = Eliminator(c.graph, 1e7).run();
+  const Index n = c.graph.variables();
+  std::vector<double> log_z(static_cast<std::size_t>(n)), p(truth.variable.size(), NAN);
+  std::vector<double> pairs(static_cast<std::size_t>(c.graph.entries.back()), NAN);
+  for (const int threads : {1, 3}) {
+    Exact exact(c.graph, plan, c.tables.data(), threads);
+    exact.collect<false>(log_z.data());
+    double total = 0.0;
+    for (const double z : log_z) total += z;
+    CHECK_CLOSE(total, truth.log_z, tolerance);
+    std::vector<std::int64_t> y(static_cast<std::size_t>(n));
+    const std::vector<double> uniforms(static_cast<std::size_t>(n), 0.5);
+    exact.sample(uniforms.data(), y.data());
+    CHECK(Local(c.graph, c.tables.data()).score(y.data()) > kNever);
+    exact.distribute(p.data(), pairs.data());
+    for (std::size_t i = 0; i < p.size(); ++i) CHECK_CLOSE(p[i], truth.variable[i], tolerance);
+    Exact max(c.graph, plan, c.tables.data(), threads);
+    max.collect<true>(log_z.data());
+    max.best(y.data());
+    CHECK_CLOSE(Local(c.graph, c.tables.data()).score(y.data()), truth.best, tolerance);
+  }
+}
+
+void test_elimination() {
+  std::mt19937_64 random(1);
+  check_exact(make_case(random, {3}, {}, 0.0), 1e-12);
+  check_exact(make_case(random, {2, 3, 4}, {}, 0.0), 1e-12);
+  check_exact(make_case(random, {2, 3, 2, 4}, {{0, 1}, {1, 2}, {2, 3}}, 0.0), 1e-12);
+  check_exact(make_case(random, {2, 3, 2, 3, 2}, {{0, 1}, {1, 2}, {2, 3}, {3, 0}, {4, 1}, {2, 4}}, 0.1),
+              1e-12);
+  check_exact(make_case(random, {2, 2, 3, 2, 2, 3}, {{0, 1, 2}, {5, 3, 1}, {4, 0}, {2, 3}}, 0.1), 1e-12);
+}
+
+void test_too_wide() {
+  std::mt19937_64 random(2);
+  std::vector<Indices> all;
+  for (Index a = 0; a < 12; ++a) {
+    for (Index b = 0; b < a; ++b) all.push_back({a, b});
+  }
+  const Case c = make_case(random, Indices(12, 3), all, 0.0);
+  bool refused = false;
+  try {
+    Eliminator(c.graph, 1000.0).run();
+  } catch (const TooWide& error) {
+    refused = error.width == 11;
+  }
+  CHECK(refused);
+}
+
+void test_belief_on_trees() {
+  std::mt19937_64 random(3);
+  for (const bool residual : {false, true}) {
+    const Case c = make_case(random, {2, 3, 2, 2, 3}, {{0, 1}, {1, 2}, {3, 1}, {4, 3}}, 0.0);
+    const Truth truth = enumerate(c);
+    const std::vector<double> weight(c.graph.table.size(), 1.0);
+    Belief belief(c.graph, c.tables.data(), weight.data(), {false, residual, 0.0, 1e-13, 100, 2});
+    CHECK(belief.run().converged);
+    std::vector<double> p(truth.variable.size()), log_v(5), log_f(weight.size());
+    belief.finish(p.data(), nullptr, log_v.data(), log_f.data());
+    for (std::size_t i = 0; i < p.size(); ++i) CHECK_CLOSE(p[i], truth.variable[i], 1e-11);
+  }
+}
+
+// A grid as a graph, and both engines to their fixed points; a share below 1 is tree-reweighted.
+void check_grid(const GridKernels& kernels, Index height, Index width, Index labels, bool shared,
+                double scale, double share = 1.0) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(height * 100 + width * 10 + labels));
+  std::normal_distribution<double> normal(0.0, scale);
+  const Index cells = labels * labels;
+  std::vector<double> unary(static_cast<std::size_t>(height * width * labels));
+  std::vector<double> across(static_cast<std::size_t>(shared ? cells : height * (width - 1) * cells));
+  std::vector<double> down(static_cast<std::size_t>(shared ? cells : (height - 1) * width * cells));
+  for (auto* part : {&unary, &across, &down}) {
+    for (double& x : *part) x = normal(random) * (part == &unary ? 1.0 : 0.3);
+  }
+  std::vector<double> tables = unary;
+  tables.insert(tables.end(), across.begin(), across.end());
+  tables.insert(tables.end(), down.begin(), down.end());
+  Indices begin{0}, scope, table;
+  const auto add = [&](const Indices& variables, Index place) {
+    scope.insert(scope.end(), variables.begin(), variables.end());
+    begin.push_back(static_cast<Index>(scope.size()));
+    table.push_back(place);
+  };
+  const auto size = [](const std::vector<double>& x) { return static_cast<Index>(x.size()); };
+  for (Index v = 0; v < height * width; ++v) add({v}, v * labels);
+  for (Index r = 0; r < height; ++r) {
+    for (Index c = 0; c + 1 < width; ++c) {
+      const Index v = r * width + c, edge = r * (width - 1) + c;
+      add({v, v + 1}, size(unary) + (shared ? 0 : edge * cells));
+    }
+  }
+  for (Index r = 0; r + 1 < height; ++r) {
+    for (Index c = 0; c < width; ++c) {
+      const Index v = r * width + c;
+      add({v, v + width}, size(unary) + size(across) + (shared ? 0 : v * cells));
+    }
+  }
+  const Graph graph(Indices(static_cast<std::size_t>(height * width), labels), begin, scope, table);
+  std::vector<double> weight(graph.table.size(), share);
+  std::fill(weight.begin(), weight.begin() + height * width, 1.0);
+  Belief belief(graph, tables.data(), weight.data(), {false, false, 1.0 - share, 1e-13, 5000, 1});
+  CHECK(belief.run().converged);
+
+  std::vector<double> first;
+  for (const int threads : {1, 3}) {
+    Grid grid({height, width, static_cast<int>(labels), unary.data(), across.data(), down.data(), shared,
+               shared},
+              kernels, {false, 0.0, 1e-13, 2000, threads, share, share});
+    CHECK(grid.run().converged);
+    std::vector<double> p(unary.size(), NAN);
+    CHECK(grid.beliefs(p.data()));
+    std::vector<double> m(4 * unary.size(), NAN);
+    grid.messages(m.data());
+    for (Index v = 0; v < height * width; ++v) {
+      // beliefs are the same up to a constant
+      const auto ours = [&](Index y) {
+        const std::size_t i = static_cast<std::size_t>(v * labels + y), n = unary.size();
+        return unary[i] + share * (m[i] + m[n + i] + m[2 * n + i] + m[3 * n + i]);
+      };
+      for (Index y = 1; y < labels; ++y) {
+        const double odds = belief.belief(v, y) - belief.belief(v, 0);
+        CHECK_CLOSE(ours(y) - ours(0), odds, 1e-9);
+        const double ratio = p[v * labels + y] / p[v * labels];
+        if (std::fabs(odds) < 30.0) CHECK_CLOSE(std::log(ratio), odds, 1e-9);
+      }
+    }
+    if (threads == 1) first = m;
+    CHECK(first == m);
+  }
+}
+
+void test_grids() {
+  for (const Kernels* kernels : available_kernels()) {
+    for (const bool shared : {true, false}) {
+      check_grid(kernels->grid, 1, 1, 2, shared, 1.0);
+      check_grid(kernels->grid, 1, 9, 3, shared, 1.0);
+      check_grid(kernels->grid, 5, 1, 2, shared, 1.0);
+      check_grid(kernels->grid, 7, 11, 2, shared, 1.0);
+      check_grid(kernels->grid, 9, 4, 5, shared, 1.0);
+      check_grid(kernels->grid, 7, 11, 2, shared, 1.0, 0.5);
+      check_grid(kernels->grid, 9, 4, 5, shared, 1.0, 0.6);
+      check_grid(kernels->grid, 200, 170, 2, shared, 0.5);  // enough for several threads
+    }
+    check_grid(kernels->grid, 1, 20, 2, true, 3000.0);
+  }
+}
+
+void test_wrong_structures() {
+  const std::vector<std::vector<Indices>> wrong{{{2}, {0, 2}, {0, 1}, {0}},
+                                                {{2}, {0, 1}, {-1}, {0}},
+                                                {{0}, {0, 1}, {0}, {0}},
+                                                {{2}, {0, 1}, {0}, {-1}},
+                                                {{2}, {1, 1}, {0}, {0}}};
+  for (const auto& arrays : wrong) {
+    bool refused = false;
+    try {
+      const Graph graph(arrays[0], arrays[1], arrays[2], arrays[3]);
+    } catch (const std::invalid_argument&) {
+      refused = true;
+    }
+    CHECK(refused);
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_elimination();
+  test_too_wide();
+  test_belief_on_trees();
+  test_grids();
+  test_wrong_structures();
+  return failures();
+}

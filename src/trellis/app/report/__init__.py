@@ -1,0 +1,1 @@
+"""The HTML report of a model on a corpus."""

@@ -1,0 +1,126 @@
+"""Argument validation, written once: each check returns the validated value or raises InputError.
+
+The messages name the argument and the value. Checks of tensors are in `trellis.nn.steps`, because
+they need PyTorch.
+"""
+
+import operator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.errors import InputError
+
+__all__ = [
+    "as_integer",
+    "as_positive",
+    "check_not_empty",
+    "is_text",
+    "number_at_least",
+    "one_of",
+    "sample_weights",
+    "sequences",
+    "unchanged_on_error",
+]
+
+_MAX_SIZE = 2**62  # the largest size that the core can add to another one without overflow
+
+
+def as_integer(value: Any, name: str) -> int:
+    """A Python integer from any integer type; NumPy integers would overflow in arithmetic.
+
+    >>> as_integer(np.int8(7), "n")
+    7
+    >>> as_integer(True, "n")
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: n must be an integer, not True
+    """
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be an integer, not {value!r}") from None
+
+
+def as_positive(value: Any, name: str) -> int:
+    """An integer of at least 1, clipped to 2**62: for sizes that are upper bounds."""
+    number = as_integer(value, name)
+    if number < 1:
+        raise InputError(f"{name} is {number}: must be at least 1")
+    return min(number, _MAX_SIZE)
+
+
+def number_at_least(value: Any, minimum: float, name: str) -> float:
+    """A finite number of at least ``minimum``: ``number_at_least(epsilon, 0, "epsilon")``."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, not {value!r}") from None
+    if not minimum <= number < np.inf:
+        raise InputError(f"{name} must be finite and at least {minimum:g}, not {value!r}")
+    return number
+
+
+def one_of(value: Any, choices: Iterable[str], name: str) -> str:
+    """One of a few strings: ``one_of(solver, SOLVERS, "solver")``."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+    return str(value)
+
+
+def is_text(value: Any) -> bool:
+    """True for a str that can be encoded as UTF-8: one without unpaired surrogates."""
+    try:
+        return isinstance(value, str) and bool(value.isascii() or value.encode() is not None)
+    except UnicodeEncodeError:
+        return False
+
+
+def sequences(X: Any) -> list[Any]:
+    """X as a list of sequences."""
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
+    return X if isinstance(X, list) else list(X)
+
+
+def check_not_empty(lengths: NDArray[np.int64]) -> None:
+    """Raise if there is no sequence, or if one of them has no positions."""
+    if not len(lengths):
+        raise InputError("X is empty: at least one sequence is needed")
+    empty = np.flatnonzero(lengths == 0)
+    if empty.size:
+        raise InputError("sequence {sequence} is empty", sequence=int(empty[0]))
+
+
+def sample_weights(sample_weight: Any, count: int) -> NDArray[np.float64] | None:
+    """One finite number of at least 0 for each of ``count`` sequences, or None."""
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("sample_weight must be one number for each sequence") from None
+    if weights.shape != (count,):
+        raise InputError(f"sample_weight has shape {weights.shape}; X has {count} sequences")
+    invalid = ~((weights >= 0) & (weights < np.inf))
+    if invalid.any():
+        i = int(np.argmax(invalid))
+        raise InputError(f"sample_weight of sequence {{sequence}} is {weights[i]}", sequence=i)
+    return weights
+
+
+@contextmanager
+def unchanged_on_error(model: Any) -> Iterator[None]:
+    """Restore the attributes of a model if fitting raises, so that an earlier fit stays usable."""
+    attributes = dict(model.__dict__)
+    try:
+        yield
+    except BaseException:
+        model.__dict__ = attributes
+        raise

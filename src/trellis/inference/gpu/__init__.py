@@ -1,0 +1,1 @@
+"""What every Triton engine shares: launching kernels and reading their status flags."""

@@ -1,0 +1,1 @@
+"""Chain models: CRF, MEMM and HMM, and their parts."""

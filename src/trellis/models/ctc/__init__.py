@@ -1,0 +1,1 @@
+"""CTC decoding with a lexicon and a language model."""

@@ -1,0 +1,1 @@
+"""CRFs on graphs and grids."""

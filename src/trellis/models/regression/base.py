@@ -1,0 +1,188 @@
+"""What the two regressions share: checks, solvers, labels.
+
+Both minimise, over weights w and intercepts that are never penalised,
+
+    -Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² + l1 ‖w‖₁
+
+with sample weights vᵢ. It is a sum over samples, not a mean: scikit-learn's C is 1 / l2.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from trellis.checks import as_integer, number_at_least
+from trellis.errors import InputError
+from trellis.optim import Objective, Result, gradient_ascent, lbfgs, newton
+from trellis.optim.result import Vector
+
+__all__ = ["Matrix", "Problem", "Regression", "checked_weights", "log_sum_exp", "weighted_gram"]
+
+_SOLVERS = ("lbfgs", "newton", "gradient")
+_MOST_NEWTON_WEIGHTS = 10_000
+_ROWS_AT_A_TIME = 4096
+
+Matrix: TypeAlias = Any  # a dense array or a sparse matrix: both have @ and .T
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loss with all its penalties but L1."""
+
+    objective: Objective
+    hessian: Callable[[Vector], NDArray[np.float64]]
+    penalised: NDArray[np.bool_]
+    """Which weights: all but the intercepts."""
+
+
+class Regression(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A scikit-learn classifier whose log-probabilities are linear in the features."""
+
+    l2: float
+    l1: float
+    solver: str
+    fit_intercept: bool
+    max_iter: int
+    tol: float
+    n_jobs: int | None
+    # set by fit
+    classes_: NDArray[Any]
+    n_features_in_: int
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    n_iter_: int
+    objective_: float
+    converged_: bool
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a ``.trellis`` file, which `trellis.load` reads."""
+        from trellis.models.files import save  # it knows all models, and they need not know it
+
+        save(self, path)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Scores of the classes ``(n, classes)``; of two, by how much the second is ahead."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Log p(y | x), ``(n, classes)``."""
+        scores = self._scores(X)
+        return scores - log_sum_exp(scores)[:, None]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """p(y | x), ``(n, classes)``."""
+        return cast(NDArray[np.float64], np.exp(self.predict_log_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """argmax_y p(y | x); of several, the first."""
+        best = self._scores(X).argmax(axis=1)
+        return cast(NDArray[Any], self.classes_[best])
+
+    @abstractmethod
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """One score a class, ``(n, classes)``."""
+
+    def _checked_rows(self, X: Any) -> Matrix:
+        """New samples, as many features as in training."""
+        check_is_fitted(self)
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+    def _checked_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Any, Vector]:
+        """Training samples, numbers of their classes, and their weights."""
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        return X, self._checked_classes(y), checked_weights(sample_weight, X)
+
+    def _checked_classes(self, y: Any) -> Any:
+        check_classification_targets(y)
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InputError(f"y has only one class, {self.classes_[0]!r}: training needs two")
+        return numbers
+
+    def _solve(self, problem: Problem) -> Vector:
+        """The weights that minimise the loss, from zero."""
+        solver, l1 = self.solver, number_at_least(self.l1, 0.0, "l1")
+        if solver not in _SOLVERS:
+            raise InputError(f"solver must be one of {', '.join(_SOLVERS)}, not {solver!r}")
+        if l1 > 0.0 and solver != "lbfgs":
+            raise InputError(f"solver must be lbfgs with l1 > 0, not {solver}")
+        limit, tol = as_integer(self.max_iter, "max_iter"), number_at_least(self.tol, 0.0, "tol")
+        w0 = np.zeros(len(problem.penalised))
+        result: Result[Any]
+        if solver == "lbfgs":
+            result = lbfgs(
+                problem.objective,
+                w0,
+                l1=l1,
+                penalised=problem.penalised,
+                max_iter=limit,
+                epsilon=tol,
+                period=10 if l1 > 0.0 else 0,  # OWL-QN ends in many small steps
+                delta=1e-13,
+                n_jobs=self.n_jobs,
+            )
+        elif solver == "newton":
+            if len(w0) > _MOST_NEWTON_WEIGHTS:
+                raise InputError(f"{len(w0)} weights are too many for newton: use lbfgs")
+            result = newton(problem.objective, problem.hessian, w0, max_iter=limit, tolerance=tol)
+        else:
+            result = gradient_ascent(problem.objective, w0, max_iter=limit, tolerance=tol)
+        self.n_iter_, self.objective_ = result.n_iter, result.loss
+        self.converged_ = result.converged
+        if not result.converged:
+            message = f"{type(self).__name__} has not converged: {result.message}"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        return result.w
+
+
+def checked_weights(sample_weight: Any, X: Any) -> Vector:
+    """One weight a sample, 1 if none are given; none below zero."""
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return cast(Vector, weights)
+
+
+def log_sum_exp(scores: NDArray[np.float64]) -> Vector:
+    """Log Σ_y exp(score), for each row, safe for scores of any size.
+
+    >>> log_sum_exp(np.array([[1e4, 1e4], [0.0, -1e4]])).round(6).tolist()
+    [10000.693147, 0.0]
+    """
+    highest = scores.max(axis=1)
+    shifted = np.exp(scores - highest[:, None])
+    return cast(Vector, highest + np.log(shifted.sum(axis=1)))
+
+
+def weighted_gram(X: Matrix, weights: Vector, intercept: bool) -> NDArray[np.float64]:
+    """Xᵀ diag(weights) X, with a last column of ones in X if there is an intercept.
+
+    The weights have one sign: with their roots, BLAS multiplies a matrix by itself, in half time.
+
+    >>> weighted_gram(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]), True).tolist()
+    [[17.0, 9.0], [9.0, 5.0]]
+    """
+    d = X.shape[1]
+    gram = np.zeros((d + intercept, d + intercept))
+    roots, sign = np.sqrt(np.abs(weights))[:, None], -1.0 if weights.sum() < 0.0 else 1.0
+    if sparse.issparse(X):
+        gram[:d, :d] = (X.T @ X.multiply(weights[:, None])).toarray()
+    else:
+        for begin in range(0, len(X), _ROWS_AT_A_TIME):  # no second X in memory
+            rows = X[begin : begin + _ROWS_AT_A_TIME] * roots[begin : begin + _ROWS_AT_A_TIME]
+            gram[:d, :d] += rows.T @ rows
+        gram *= sign
+    if intercept:
+        gram[:d, d] = gram[d, :d] = X.T @ weights
+        gram[d, d] = weights.sum()
+    return gram

@@ -1,0 +1,1 @@
+"""The bidirectional LSTM: native CPU kernels, Triton kernels, PyTorch as the fallback."""

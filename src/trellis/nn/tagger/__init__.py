@@ -1,0 +1,1 @@
+"""The neural tagger and its parts."""

@@ -1,0 +1,106 @@
+"""The gradient of every objective of the graph models is what central differences say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_data import OBJECTIVES, graphs, images
+
+from trellis import GraphCRF, GridCRF
+from trellis.models.chain.labels import encode
+from trellis.models.graph.losses import Targets
+from trellis.models.graph.samples import Shape
+
+
+def objective_of(model: Any, X: Any, y: Any, weights: Any = None) -> tuple[Any, int]:
+    """objective(w, gradient) and the number of weights."""
+    fields = model._collect(X)
+    known = encode(model._flat(y), np.diff(fields.node_begin))
+    model.allowed_ = None
+    if fields.types is not None:
+        model.allowed_ = np.zeros((2, len(known.classes)), dtype=bool)
+        model.allowed_[fields.types, known.label] = True
+    shape = Shape(len(known.classes), fields.nodes.shape[1], fields.edge_features.shape[1])
+    v = np.ones(len(fields)) if weights is None else weights
+    targets = Targets(known.label.astype(np.int64), v)
+    return model._objective_of(fields, targets, shape), shape.size
+
+
+def assert_gradient(objective: Any, w: np.ndarray, tolerance: float = 2e-6) -> None:
+    gradient, other = np.empty_like(w), np.empty_like(w)
+    objective(w, gradient)
+    h = 1e-5
+    for i in range(len(w)):
+        step = np.zeros_like(w)
+        step[i] = h
+        slope = (objective(w + step, other) - objective(w - step, other)) / (2 * h)
+        assert slope == pytest.approx(gradient[i], rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_graph_objectives(objective: str, symmetric: bool, rng: np.random.Generator) -> None:
+    X, y = graphs(rng, 4, edge_features=2)
+    model = GraphCRF(objective, l2=0.3, symmetric=symmetric, max_sweeps=3000)
+    f, size = objective_of(model, X, y, np.array([1.0, 0.5, 2.0, 1.0]))
+    assert_gradient(f, 0.3 * rng.normal(size=size))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_graph_objectives_with_types(objective: str, rng: np.random.Generator) -> None:
+    X, y = graphs(rng, 4, types=True)
+    f, size = objective_of(GraphCRF(objective, l2=0.0, fit_intercept=False), X, y)
+    assert_gradient(f, 0.3 * rng.normal(size=size))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("contrast", [False, True])
+def test_grid_objectives(objective: str, contrast: bool, rng: np.random.Generator) -> None:
+    X, y = images(rng, 2, 4)
+    model = GridCRF(objective, l2=0.2, contrast=contrast, max_sweeps=2000)
+    f, size = objective_of(model, X, y)
+    assert_gradient(f, 0.2 * rng.normal(size=size))
+
+
+def test_the_likelihood_of_chains_is_that_of_the_chain_engine(rng: np.random.Generator) -> None:
+    from trellis.inference import chain
+
+    X = [(rng.normal(size=(n, 3)), [[i, i + 1] for i in range(n - 1)]) for n in (1, 4, 7)]
+    y = [rng.integers(3, size=len(nodes)) for nodes, _ in X]
+    y[2][:3] = [0, 1, 2]
+    model = GraphCRF(l2=0.0, fit_intercept=False)
+    f, size = objective_of(model, X, y)
+    w = rng.normal(size=size)
+    own, pairs = Shape(3, 3, 1).split(w)
+    want = -sum(
+        chain.log_prob(nodes @ own.T, pairs[0], labels=labels)
+        for (nodes, _), labels in zip(X, y, strict=True)
+    )
+    assert f(w, np.empty(size)) == pytest.approx(want)
+
+
+def test_pseudolikelihood_is_the_sum_of_conditionals(rng: np.random.Generator) -> None:
+    """Each conditional by enumeration of the labels of one node."""
+    X, y = graphs(rng, 1)
+    model = GraphCRF("pseudolikelihood", l2=0.0)
+    f, size = objective_of(model, X, y)
+    w = rng.normal(size=size)
+    fields = model._collect(X)
+    labels = encode(y, np.diff(fields.node_begin)).label.astype(np.int64)
+    unary, tables = fields.scores(w, Shape(len(set(y[0])), 5, 1), None)
+
+    def score(own: np.ndarray) -> float:
+        pairs = sum(tables[e, own[a], own[b]] for e, (a, b) in enumerate(fields.edges))
+        return float(unary[np.arange(len(own)), own].sum() + pairs)
+
+    want = 0.0
+    for v in range(len(labels)):
+        ways = []
+        for label in range(unary.shape[1]):
+            own = labels.copy()
+            own[v] = label
+            ways.append(score(own))
+        want -= score(labels) - np.logaddexp.reduce(ways)
+    assert f(w, np.empty(size)) == pytest.approx(want)

@@ -1,0 +1,180 @@
+"""Learning on graphs with loops: convex where it is said to be, and honest where messages fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from graph_data import graphs, images
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from test_graph_gradients import assert_gradient, objective_of
+
+from trellis import GraphCRF, GridCRF
+from trellis.models.graph.losses import SETTLED
+from trellis.models.graph.samples import Shape
+from trellis.models.graph.training import Scaling
+
+
+def dim_images(rng: np.random.Generator, count: int) -> tuple[list[Any], list[Any]]:
+    """Blobs whose features are all positive and nearly alike: a step from 0 goes to the pairs."""
+    X, y = [], []
+    for _ in range(count):
+        i, j = np.indices((24, 24))
+        a, b = rng.integers(6, 18, size=2)
+        truth = ((i - a) ** 2 + (j - b) ** 2 < 30).astype(int)
+        grey = 0.45 + 0.08 * truth + 0.04 * rng.normal(size=truth.shape)
+        X.append(np.stack([grey, grey**2, grey + 0.01 * rng.normal(size=grey.shape)], axis=-1))
+        y.append(truth)
+    return X, y
+
+
+@pytest.mark.parametrize("kind", [GraphCRF, GridCRF])
+def test_the_reweighted_objective_is_convex_and_above_the_likelihood(
+    kind: Any, rng: np.random.Generator
+) -> None:
+    X, y = graphs(rng, 4) if kind is GraphCRF else images(rng, 2, 4)
+    f, size = objective_of(kind("trw", l2=0.0, max_sweeps=5000), X, y)
+    exact, _ = objective_of(kind("likelihood", l2=0.0), X, y)
+    g = np.empty(size)
+    for scale in (0.3, 1.0, 2.0):
+        a, b = scale * rng.normal(size=(2, size))
+        for w in (a, b):
+            assert f(w, g) >= exact(w, g) - 1e-7
+        assert f(0.5 * (a + b), g) <= 0.5 * (f(a, g) + f(b, g)) + 1e-7
+
+
+def test_it_is_exact_without_pairs_and_on_trees(rng: np.random.Generator) -> None:
+    X, y = graphs(rng, 3)
+    g = np.empty(3 * 5 + 9)
+    w = rng.normal(size=len(g))
+    w[15:] = 0.0
+    values = [objective_of(GraphCRF(name), X, y)[0](w, g) for name in ("trw", "likelihood")]
+    assert values[0] == pytest.approx(values[1])
+    trees = [(nodes, [[i, i + 1] for i in range(len(nodes) - 1)]) for nodes, _ in X]
+    w = rng.normal(size=len(g))
+    values = [objective_of(GraphCRF(name), trees, y)[0](w, g) for name in ("trw", "likelihood")]
+    assert values[0] == pytest.approx(values[1])
+
+
+def test_pairs_do_not_harm_where_features_are_dim(rng: np.random.Generator) -> None:
+    X, y = dim_images(rng, 8)
+    model = GridCRF(l2=0.1, symmetric=True, max_iter=40).fit(X[:5], y[:5])
+    found = model.report_
+    assert found is not None
+    assert found.train_score > found.alone_score
+    assert found.residual <= SETTLED
+    p = model.predict_marginals(X[:5])
+    assert np.mean(np.array(p).argmax(axis=-1) == np.array(y[:5])) == pytest.approx(found[0])
+    assert model.score(X[5:], y[5:]) > 0.9
+
+
+def test_where_the_bethe_likelihood_misleads_it_is_told() -> None:
+    """Its log Z is no bound: a lower loss may be a worse model."""
+    X, y = dim_images(np.random.default_rng(2), 4)
+    with pytest.warns(ConvergenceWarning, match="pairs do harm"):
+        model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=60).fit(X, y)
+    assert model.report_ is not None
+    assert model.report_.residual <= SETTLED
+
+
+def test_the_nodes_alone_are_the_start(rng: np.random.Generator) -> None:
+    """So the loss is never above theirs, which is that of softmax regression."""
+    from trellis import SoftmaxRegression
+
+    X, y = images(rng, 4, 8)
+    model = GridCRF(l2=1.0).fit(X, y)
+    rows = np.concatenate([x.reshape(-1, 2) for x in X])
+    labels = np.concatenate([own.ravel() for own in y])
+    alone = SoftmaxRegression(l2=1.0).fit(rows, labels)
+    assert model.report_ is not None
+    assert model.report_.alone_score == pytest.approx(alone.score(rows, labels), abs=0.01)
+    assert model.objective_ < alone.objective_
+
+
+def test_steps_are_refused_where_messages_do_not_settle(rng: np.random.Generator) -> None:
+    X, y = images(rng, 3, 10)
+    with pytest.warns(ConvergenceWarning, match="does not settle beyond"):
+        model = GridCRF("bethe", l2=0.01, max_sweeps=3).fit(X, y)
+    assert model.report_ is not None
+    assert model.report_.residual <= SETTLED
+    assert not model.converged_
+    f, size = objective_of(GridCRF("bethe", max_sweeps=1), X, y)
+    assert f(5.0 * rng.normal(size=size), np.empty(size)) == np.inf
+
+
+def test_messages_that_do_not_settle_are_told(rng: np.random.Generator) -> None:
+    X, y = images(rng, 3, 10)
+    with pytest.warns(ConvergenceWarning, match="messages still change by"):
+        GridCRF(l2=0.01, max_sweeps=1).fit(X, y)
+
+
+def test_harm_is_told(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss that pulls the wrong way, as a bad approximation would."""
+    X, y = images(rng, 3, 10)
+    honest = GridCRF._objective_of
+
+    def wrong(self: Any, fields: Any, targets: Any, shape: Any, name: str) -> Any:
+        if name == "trw":
+            targets = targets._replace(labels=1 - targets.labels)
+        return honest(self, fields, targets, shape, name)
+
+    monkeypatch.setattr(GridCRF, "_objective_of", wrong)
+    with pytest.warns(ConvergenceWarning, match="pairs do harm"):
+        GridCRF().fit(X, y)
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_scaled_weights(thin: bool, rng: np.random.Generator) -> None:
+    X, y = graphs(rng, 5, edge_features=2)
+    if thin:
+        X = [(sparse.csr_matrix(nodes), *rest) for nodes, *rest in X]
+    model = GraphCRF("trw", l2=0.3, max_sweeps=3000)
+    f, size = objective_of(model, X, y)
+    fields = model._collect(X)
+    scaling = Scaling(fields, Shape(3, 5, 3), 0.3)
+    w = 0.3 * rng.normal(size=size)
+    np.testing.assert_allclose(scaling.weights(scaling.scaled(w)), w)
+    assert_gradient(scaling.objective(f), scaling.scaled(w))
+
+
+def test_features_that_say_the_same_or_nothing(rng: np.random.Generator) -> None:
+    X, y = images(rng, 3, 8)
+    twice = [np.concatenate([x, x, 0.0 * x], axis=-1) for x in X]
+    model = GridCRF(l2=0.0, max_iter=20).fit(twice, y)
+    assert np.isfinite(model.coef_).all()
+    seen: list[np.ndarray] = []
+    GridCRF(max_iter=3).fit(X, y, callback=lambda p: seen.append(p.w.copy()))
+    last = GridCRF(max_iter=3).fit(X, y)
+    np.testing.assert_allclose(seen[-1][:2], last.coef_[0])
+
+
+def test_what_is_learnt_by_trees_is_read_by_them(rng: np.random.Generator) -> None:
+    X, y = images(rng, 3, 8)
+    model = GridCRF(max_iter=20).fit(X, y)
+    p = model.predict_marginals(X)[0]
+    other = GridCRF(max_iter=20, inference="bp").fit(X, y).predict_marginals(X)[0]
+    assert np.abs(p - other).max() > 1e-4
+    same = GridCRF(max_iter=20, inference="trw").fit(X, y).predict_marginals(X)[0]
+    assert (p == same).all()
+
+
+def test_l1_goes_with_messages(rng: np.random.Generator) -> None:
+    X, y = graphs(rng, 10)
+    assert (GraphCRF("trw", l1=3.0).fit(X, y).coef_ == 0.0).any()
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "pseudolikelihood", "trw", "bethe"])
+def test_parts_that_are_not_joined_are_samples(objective: str, rng: np.random.Generator) -> None:
+    X, y = graphs(rng, 4)
+    nodes = np.concatenate([own for own, _ in X])
+    starts = np.cumsum([0, *(len(own) for own, _ in X[:-1])])
+    edges = np.concatenate([own + n for (_, own), n in zip(X, starts, strict=True)])
+    apart, size = objective_of(GraphCRF(objective, max_sweeps=3000), X, y)
+    whole, _ = objective_of(
+        GraphCRF(objective, max_sweeps=3000), [(nodes, edges)], [np.concatenate(y)]
+    )
+    w, g, h = 0.3 * rng.normal(size=size), np.empty(size), np.empty(size)
+    assert apart(w, g) == pytest.approx(whole(w, h), abs=1e-7)
+    np.testing.assert_allclose(g, h, atol=1e-5)

@@ -1,0 +1,429 @@
+"""The neural tagger: its objective, its batches, determinism, resuming, and what is wrong."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import trellis
+from trellis import NeuralTagger, Vectors
+from trellis.errors import InputError
+from trellis.features import Window
+from trellis.models.chain.checkpoint import Checkpoint
+from trellis.nn.tagger.data import Epoch
+
+COLOURS = ["red", "blue", "Green", "black"]
+THINGS = ["cat", "dog", "Tree", "house", "car"]
+HEADS = ["crf", "softmax", "memm"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def corpus(count=40, seed=0):
+    """A colour begins a span, which goes on to the next thing."""
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(count):
+        words, labels = [], []
+        while len(words) < rng.integers(1, 9):
+            words += ["the"] * rng.integers(0, 2)
+            labels += ["O"] * (len(words) - len(labels))
+            if rng.random() < 0.6:
+                words += [rng.choice(COLOURS).item(), rng.choice(THINGS).item()]
+                labels += ["B-X", "I-X"]
+            else:
+                words.append(rng.choice(THINGS).item())
+                labels.append("O")
+        X.append(words)
+        y.append(labels)
+    return X, y
+
+
+def small(**options):
+    given = {"hidden": 8, "word_dim": 6, "char_dim": 5, "char_hidden": 6, "epochs": 3}
+    given |= {"random_state": 0, "device": "cpu", "learning_rate": 0.02}
+    return NeuralTagger(**(given | options))
+
+
+def weights(tagger):
+    return {name: t.clone() for name, t in tagger.network_.state_dict().items()}
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+# ---- what it computes
+
+
+@pytest.mark.parametrize(
+    ("head", "words", "epochs"),
+    [
+        ("crf", ("embedding", "cnn"), 12),
+        ("crf", ("rnn",), 30),
+        ("crf", ("embedding", "ngrams"), 12),
+        ("softmax", ("embedding", "cnn"), 12),
+        ("memm", ("embedding", "cnn"), 12),
+    ],
+)
+def test_it_learns(head, words, epochs):
+    X, y = corpus()
+    tagger = small(head=head, words=words, epochs=epochs, dropout=0.1, char_hidden=12).fit(X, y)
+    assert tagger.score(*corpus(20, seed=1)) > 0.97
+    assert tagger.losses_[-1][1] < 0.3 * tagger.losses_[0][1]
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "cnn"])
+@pytest.mark.parametrize("head", HEADS)
+def test_what_is_trained_is_the_likelihood_that_is_told(head, encoder):
+    X, y = corpus(12)
+    tagger = small(head=head, encoder=encoder, layers=2).fit(X, y)
+    made = tagger._corpus(X)
+    made.tags = np.searchsorted(tagger.classes_.astype(str), np.concatenate(y)).astype(np.int64)
+    parts = [np.arange(5), np.arange(5, 12)]
+    with torch.no_grad():
+        trained = sum(float(tagger.network_.log_likelihood(b)) for b in Epoch(made, parts))
+    assert trained == pytest.approx(tagger.log_likelihood(X, y).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_marginals_are_those_of_all_labellings(head):
+    X, y = corpus(12)
+    tagger = small(head=head).fit(X, y)
+    x = ["the", "red", "cat"]
+    (found,) = tagger.predict_marginals([x])
+    (labellings,) = tagger.predict_kbest([x], 27)
+    assert sum(own.probability for own in labellings) == pytest.approx(1.0)
+    expected = np.zeros_like(found)
+    order = tagger.classes_.tolist()
+    for labels, probability in labellings:
+        for t, label in enumerate(labels):
+            expected[t, order.index(label)] += probability
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert tagger.predict([x])[0] == labellings[0].labels
+
+
+@pytest.mark.parametrize("encoder", ["lstm", "cnn"])
+def test_a_sequence_is_labelled_alike_in_any_company(encoder):
+    X, y = corpus(30)
+    tagger = small(encoder=encoder, layers=2, features="crf").fit(X, y)
+    together = tagger.predict_marginals(X)
+    for x, own in zip(X, together, strict=True):
+        np.testing.assert_allclose(tagger.predict_marginals([x])[0], own, atol=1e-5)
+
+
+def test_softmax_has_no_transitions_and_crf_has():
+    X, y = corpus(10)
+    assert not small(head="softmax").fit(X, y).transition_scores().any()
+    assert small().fit(X, y).transition_scores().any()
+
+
+def test_constraints_hold():
+    X, y = corpus(20)
+    tagger = small(constraints="BIO", epochs=1).fit(X, y)
+    allowed = {("O", "O"), ("O", "B-X"), ("B-X", "I-X"), ("B-X", "O"), ("B-X", "B-X")}
+    allowed |= {("I-X", "I-X"), ("I-X", "O"), ("I-X", "B-X")}
+    for labels in tagger.sample(X, 20, random_state=0)[0]:
+        assert labels[0] != "I-X"
+        assert set(pairwise(labels)) <= allowed
+
+
+@pytest.mark.parametrize("head", ["crf", "softmax"])
+def test_unknown_labels_are_summed_over(head):
+    X, y = corpus(30)
+    partly = [[None if t % 3 == 2 else {v} for t, v in enumerate(own)] for own in y]
+    tagger = small(head=head, epochs=15, dropout=0.1).fit(X, partly)
+    assert tagger.score(X, y) > 0.8
+    made = tagger._corpus(X[:1])
+    known = np.array([[label == v for label in tagger.classes_] for v in y[0]])
+    made.allowed = torch.from_numpy(known)
+    (batch,) = Epoch(made, [np.arange(1)])
+    with torch.no_grad():
+        found = float(tagger.network_.log_likelihood(batch))
+    assert found == pytest.approx(tagger.log_likelihood(X[:1], y[:1])[0], rel=1e-5)
+
+
+def test_pytorch_crf_in_place_of_ours_learns_the_same():
+    torchcrf = pytest.importorskip("torchcrf", reason="pytorch-crf is not installed")
+    X, y = corpus()
+    ours = small().fit(X, y, dev=(X, y))
+    theirs = small(head=lambda n: torchcrf.CRF(n, batch_first=True)).fit(X, y, dev=(X, y))
+    np.testing.assert_allclose(ours.losses_, theirs.losses_, rtol=1e-4)
+    assert ours.predict([*X, []]) == theirs.predict([*X, []])
+    for call in (theirs.predict_marginals, theirs.transition_scores):
+        with pytest.raises(InputError, match="function"):
+            call(*([X] if call == theirs.predict_marginals else []))
+
+
+# ---- what it reads
+
+
+def test_tokens_may_have_columns():
+    X, y = corpus(20)
+    plain = small().fit(X, y)
+    columns = [[("#", word) for word in x] for x in X]
+    dicts = [[{"form": word} for word in x] for x in X]
+    for other, column in ((columns, 1), (dicts, "form")):
+        tagger = small(column=column).fit(other, y)
+        assert same(weights(tagger), weights(plain))
+        assert tagger.predict(other) == plain.predict(X)
+    assert small(column=1).fit(columns, y).columns_ == 2
+
+
+def test_vectors_begin_the_table(tmp_path):
+    X, y = corpus(20)
+    rng = np.random.default_rng(0)
+    vectors = Vectors([*COLOURS, "unseen"], rng.normal(size=(5, 7)).astype(np.float32))
+    vectors.save(tmp_path / "words.trellis")
+    a = small(vectors=vectors, epochs=1).fit(X, y)
+    b = small(vectors=tmp_path / "words.trellis", epochs=1).fit(X, y)
+    assert same(weights(a), weights(b))
+    table = a.network_.words.encoders[0]
+    assert table.dim == 7
+    found = table.table.weight[table.index["unseen"]].detach()
+    np.testing.assert_array_equal(found, vectors["unseen"])  # no batch has it
+
+
+@pytest.mark.parametrize("head", ["crf", "softmax"])
+def test_hybrid_is_the_product_of_both(head):
+    X, y = corpus(15)
+    tagger = small(features=Window(columns=()), epochs=2, head=head).fit(X, y)
+    alone = small(epochs=2, head=head).fit(X, y)
+    linear = trellis.CRF(Window(columns=()), l2=0.3, max_iter=100).fit(X, y)
+    tagger.alpha_ = 0.7
+    x = ["the", "red", "Unseen"]
+    (both,) = tagger.predict_kbest([x], 27)
+    (one,), (other,) = alone.predict_kbest([x], 27), linear.predict_kbest([x], 27)
+    p = {tuple(k.labels): k.probability for k in one}
+    q = {tuple(k.labels): k.probability for k in other}
+    product = {labels: p[labels] * q[labels] ** 0.7 for labels in p}
+    total = sum(product.values())
+    for labels, probability in both:
+        assert probability == pytest.approx(product[tuple(labels)] / total, rel=1e-4, abs=1e-9)
+
+
+def test_weight_of_the_linear_part_is_the_best_on_the_development_set():
+    X, y = corpus()
+    dev = corpus(20, seed=3)
+    tagger = small(features="crf", epochs=1).fit(X, y, dev=dev)
+    scores = {}
+    for alpha in (0.25, 0.5, 1.0, 2.0, 4.0, tagger.alpha_):
+        found = clone(tagger).set_params(features=None)
+        found.__dict__ |= {**tagger.__dict__, "alpha_": alpha}
+        scores[alpha] = trellis.metrics.span_f1(dev[1], found.predict(dev[0]))
+    assert scores[tagger.alpha_] == max(scores.values())
+    assert small(features="crf", epochs=1).fit(X, y).alpha_ == 1.0
+
+
+def test_features_of_transitions_and_other_heads_are_refused():
+    X, y = corpus(5)
+    edges = trellis.CRF(lambda x: [["a"] for _ in x], edge_features=lambda x: [["e"] for _ in x])
+    with pytest.raises(InputError, match="features of transitions"):
+        small(features=edges, epochs=1).fit(X, y).predict(X)
+    with pytest.raises(InputError, match="memm"):
+        small(features="crf", head="memm").fit(X, y)
+
+
+def test_empty_sequences_are_labelled_with_nothing():
+    X, y = corpus(10)
+    tagger = small(epochs=1).fit(X, y, dev=([*X, []], [*y, []]))
+    assert tagger.predict([[], X[0], []]) == [[], tagger.predict(X[:1])[0], []]
+    assert tagger.predict([]) == []
+
+
+def test_labels_of_the_development_set_may_be_new():
+    X, y = corpus(10)
+    new = [["B-NEW" for _ in own] for own in y]
+    assert small(epochs=1).fit(X, y, dev=(X, new)).dev_scores_ == [(1, 0.0)]
+
+
+def test_labels_may_be_numbers():
+    X, y = corpus(20)
+    numbers = [[len(v) for v in own] for own in y]
+    tagger = small(epochs=8, dropout=0.1).fit(X, numbers, dev=(X, numbers))
+    assert {type(v) for own in tagger.predict(X) for v in own} == {int}
+    assert tagger.dev_scores_[-1][1] == pytest.approx(tagger.score(X, numbers))
+
+
+# ---- training
+
+
+def test_same_seed_same_bits():
+    X, y = corpus()
+    first = small(features="crf").fit(X, y)
+    assert same(weights(first), weights(small(features="crf").fit(X, y)))
+    other = small(features="crf", random_state=1).fit(X, y)
+    assert not same(weights(first), weights(other))
+
+
+def test_global_random_numbers_are_left_alone():
+    X, y = corpus(10)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    small(epochs=1).fit(X, y)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"features": "crf"}, {"optimizer": "sgd", "schedule": "cosine"}, {"encoder": "cnn"},
+])  # fmt: skip
+def test_resumed_training_ends_with_the_same_bits(tmp_path, options):
+    X, y = corpus()
+    dev = corpus(10, seed=2)
+    path = tmp_path / "run.checkpoint"
+    whole = small(epochs=5, **options).fit(X, y, dev=dev)
+    small(epochs=5, **options).fit(
+        X, y, dev=dev, checkpoint=Checkpoint(path, every=1), callback=lambda p: p.epoch == 4
+    )
+    resumed = small(epochs=5, **options)
+    resumed.fit(X, y, dev=dev, checkpoint=Checkpoint(path, resume=True))
+    assert same(weights(whole), weights(resumed))
+    assert [p[:3] for p in whole.history_] == [p[:3] for p in resumed.history_]
+
+
+def test_halt_saves_and_stops(tmp_path):
+    X, y = corpus(10)
+    checkpoint = Checkpoint(tmp_path / "run.checkpoint", every=100)
+    tagger = small().fit(X, y, checkpoint=checkpoint, callback=lambda p: checkpoint.halt())
+    assert checkpoint.stopped
+    assert checkpoint.iteration == tagger.n_iter_ == 1
+
+
+def test_checkpoint_of_another_run_is_refused(tmp_path):
+    X, y = corpus(10)
+    path = tmp_path / "run.checkpoint"
+    small().fit(X, y, checkpoint=Checkpoint(path, every=1))
+    with pytest.raises(InputError, match="hidden=8"):
+        small(hidden=9).fit(X, y, checkpoint=Checkpoint(path, resume=True))
+    with pytest.raises(InputError, match="other training data"):
+        small().fit(X[1:], y[1:], checkpoint=Checkpoint(path, resume=True))
+
+
+def test_best_epoch_is_kept_and_patience_ends():
+    X, y = corpus()
+    scores = []
+    tagger = small(epochs=30, patience=2, learning_rate=0.05, schedule="constant")
+    tagger.fit(X, y, dev=corpus(20, seed=1), callback=lambda p: scores.append(p.dev_score))
+    assert len(scores) == tagger.n_iter_ < 30
+    assert scores[-1] <= max(scores[:-2])
+    found = trellis.metrics.span_f1(corpus(20, seed=1)[1], tagger.predict(corpus(20, seed=1)[0]))
+    assert found == max(scores)
+
+
+def test_clone_and_parameters():
+    tagger = small(head="memm", words=("rnn",))
+    assert clone(tagger).get_params() == tagger.get_params()
+    with pytest.raises(NotFittedError):
+        tagger.predict([["a"]])
+    with pytest.raises(NotFittedError):
+        tagger.save("nowhere.trellis")
+
+
+def test_failed_fit_leaves_the_model_whole():
+    X, y = corpus(10)
+    tagger = small(epochs=1).fit(X, y)
+    before = tagger.predict(X)
+    with pytest.raises(InputError):
+        tagger.fit(X, y[1:])
+    assert tagger.predict(X) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"words": "cnn"}, "as a tuple"),
+        ({"words": ("wordpiece",)}, "wordpiece"),
+        ({"words": ()}, "some of"),
+        ({"hidden": 0}, "hidden"),
+        ({"batch_size": 2.5}, "batch_size"),
+        ({"epochs": 0}, "epochs"),
+        ({"patience": 0}, "patience"),
+        ({"encoder": "transformer"}, "transformer"),
+        ({"head": "ctc"}, "ctc"),
+        ({"optimizer": "lion"}, "lion"),
+        ({"schedule": "step"}, "step"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"clip": -1}, "clip"),
+        ({"precision": "int8"}, "int8"),
+        ({"precision": "bf16"}, "for a card"),
+        ({"scoring": "bleu"}, "bleu"),
+        ({"device": "tpu"}, "tpu"),
+        ({"constraints": "BIO", "head": "softmax"}, "constraints"),
+        ({"constraints": "XYZ"}, "XYZ"),
+        ({"features": 3}, "features"),
+        ({"features": "hmm"}, "hmm"),
+        ({"column": 4}, "sequence 0, position 0"),
+    ],
+)
+def test_bad_settings(options, message):
+    X, y = [[("a", "b")]], [["x"]]
+    if "column" not in options:
+        X = [["a", "a"]]
+        y = [["x", "O"]]
+    with pytest.raises(InputError, match=message):
+        small(**options).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ("text", [["x"]], "list of sequences"),
+        ([["a"]], [["x"], ["y"]], "1 sequences"),
+        ([["a", "b"]], [["x"]], "sequence 0 has 2 positions and 1 labels"),
+        ([["a"], "bc"], [["x"], ["x", "x"]], "sequence 1"),
+        ([["a", 3]], [["x", "x"]], "sequence 0, position 1"),
+        ([["a"]], [[None]], "no label is known"),
+        ([["a"], []], [["x"], []], "sequence 1 is empty"),
+        ([], [], "X is empty"),
+    ],
+)
+def test_bad_data(X, y, message):
+    with pytest.raises(InputError, match=message):
+        small().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dev": 3}, "pair"),
+        ({"dev": ([["a"]], [])}, "1 sequences and 0"),
+        ({"callback": 3}, "callback"),
+        ({"checkpoint": "path"}, "checkpoint"),
+    ],
+)
+def test_bad_watches(options, message):
+    with pytest.raises(InputError, match=message):
+        small().fit([["a"]], [["x"]], **options)
+
+
+def test_labels_that_the_constraints_forbid():
+    with pytest.raises(InputError, match="sequence 1, position 1: 'I-X' must not follow 'O'"):
+        small(constraints="BIO").fit([["a"], ["a", "b"]], [["B-X"], ["O", "I-X"]])
+
+
+def test_memm_needs_all_labels():
+    with pytest.raises(InputError, match="memm"):
+        small(head="memm").fit([["a", "b"]], [["x", None]])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no card")
+@pytest.mark.parametrize("precision", [None, "bf16", "fp16"])
+def test_a_model_of_a_card_is_one_of_the_cpu(tmp_path, precision):
+    X, y = corpus()
+    tagger = small(device="cuda", precision=precision, features="crf", epochs=10).fit(X, y)
+    tagger.save(tmp_path / "model.trellis")
+    other = trellis.load(tmp_path / "model.trellis")
+    assert other.network_.device.type == "cpu"
+    assert other.predict(X) == tagger.predict(X)
+    assert other.score(X, y) > 0.9
