@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from trellis.errors import InputError
+from trellis.estimator import clone
 from trellis.models.chain.crf import CRF
 
 __all__ = ["WEIGHTS", "check_linear", "linear_model", "linear_scores"]
