@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,10 @@ from trellis.checks import as_integer, sample_weights, sequences
 from trellis.errors import InputError, TrellisError
 from trellis.formats.parts import Saved
 from trellis.inference import chain
+from trellis.inference.chain import Scores
 from trellis.models.chain.labels import Label, encode
 
-__all__ = ["Chains", "Decoding", "Labelling"]
+__all__ = ["Decoding", "Labelling"]
 
 # Positions that are scored at a time. Scores of 65,536 positions and 50 labels take 26 MB; with
 # larger slices a large file would need its whole score matrix in memory, and nothing gets faster.
@@ -28,25 +29,8 @@ class Labelling(NamedTuple):
     probability: float
 
 
-class Chains(NamedTuple):
-    """Scores of sequences, as arguments of the functions in `trellis.inference.chain`."""
-
-    unary: list[NDArray[np.float64]]
-    """(length, labels) for each sequence."""
-    transition: Any
-    """(labels, labels), or a list of (length - 1, labels, labels)."""
-    start: NDArray[np.float64] | None
-    """(labels,)."""
-    end: NDArray[np.float64] | None
-    """(labels,)."""
-
-
-Masks: TypeAlias = list[NDArray[np.bool_]] | None
-"""(length, labels) for each sequence: True where the label is allowed. None: all labels are."""
-
-
 class Decoding(Saved, ABC):
-    """Mixin of models that have ``classes_``, and ``_chains(X)`` to score sequences."""
+    """Mixin of models that have ``classes_``, and ``_compute_scores(X)`` to score sequences."""
 
     classes_: NDArray[Any]
     n_jobs: int | None
@@ -56,7 +40,7 @@ class Decoding(Saved, ABC):
         """Raise if the model is not fitted."""
 
     @abstractmethod
-    def _chains(self, X: Any) -> Chains:
+    def _compute_scores(self, X: list[Any]) -> Scores:
         """Return the scores of sequences, none of them empty."""
 
     def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
@@ -66,10 +50,10 @@ class Decoding(Saved, ABC):
         labelling that agrees with it is returned.
         """
 
-        def best_paths(scores: Chains, mask: Masks) -> list[Any]:
-            path = chain.viterbi(*scores, mask=mask, n_jobs=self.n_jobs)
+        def best_paths(scores: Scores) -> list[Any]:
+            path = chain.viterbi(scores, n_jobs=self.n_jobs)
             flat = self.classes_[np.concatenate(path.labels)].tolist()
-            ends = np.cumsum([len(u) for u in scores.unary]).tolist()
+            ends = np.cumsum([len(numbers) for numbers in path.labels]).tolist()
             return [flat[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
         return self._map_slices(X, known, best_paths, list)
@@ -77,17 +61,17 @@ class Decoding(Saved, ABC):
     def predict_marginals(self, X: Any, known: Any = None) -> list[NDArray[np.float64]]:
         """p(yₜ | x) for each sequence, shape (length, labels), in the order of ``classes_``."""
 
-        def marginals(scores: Chains, mask: Masks) -> list[Any]:
-            return cast(list[Any], chain.marginals(*scores, mask=mask, n_jobs=self.n_jobs).unary)
+        def marginals(scores: Scores) -> list[Any]:
+            return cast(list[Any], chain.marginals(scores, n_jobs=self.n_jobs).unary)
 
         return self._map_slices(X, known, marginals, lambda: np.zeros((0, len(self.classes_))))
 
     def predict_kbest(self, X: Any, k: int, known: Any = None) -> list[list[Labelling]]:
         """Return the k best labellings of each sequence with their probabilities, best first."""
 
-        def best_labellings(scores: Chains, mask: Masks) -> list[Any]:
-            paths = chain.kbest(*scores, k=k, mask=mask, n_jobs=self.n_jobs)
-            log_z = cast(Any, chain.log_partition(*scores, mask=mask, n_jobs=self.n_jobs))
+        def best_labellings(scores: Scores) -> list[Any]:
+            paths = chain.kbest(scores, k=k, n_jobs=self.n_jobs)
+            log_z = cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs))
             return [
                 [
                     Labelling(self.classes_[path].tolist(), float(np.exp(score - z)))
@@ -105,10 +89,8 @@ class Decoding(Saved, ABC):
         n = as_integer(n, "n")
         generator = np.random.default_rng(random_state)
 
-        def draw(scores: Chains, mask: Masks) -> list[Any]:
-            paths = chain.sample(
-                *scores, n=n, random_state=generator, mask=mask, n_jobs=self.n_jobs
-            )
+        def draw(scores: Scores) -> list[Any]:
+            paths = chain.sample(scores, n=n, random_state=generator, n_jobs=self.n_jobs)
             return [self.classes_[numbers].tolist() for numbers in paths]
 
         return self._map_slices(X, None, draw, lambda: [[] for _ in range(n)])
@@ -116,10 +98,11 @@ class Decoding(Saved, ABC):
     def log_likelihood(self, X: Any, y: Any) -> NDArray[np.float64]:
         """log p(y | x) of each sequence, shape (sequences,); labels may be unknown, as in fit."""
 
-        def log_probabilities(scores: Chains, mask: Masks) -> list[Any]:
+        def log_probabilities(scores: Scores) -> list[Any]:
             # Σ over the labellings that agree with y, divided by the Σ over all.
-            numerator = cast(Any, chain.log_partition(*scores, mask=mask, n_jobs=self.n_jobs))
-            return list(numerator - cast(Any, chain.log_partition(*scores, n_jobs=self.n_jobs)))
+            numerator = cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs))
+            everything = scores._replace(mask=None)
+            return list(numerator - cast(Any, chain.log_partition(everything, n_jobs=self.n_jobs)))
 
         X = _check_pairs(X, y)
         return np.array(self._map_slices(X, y, log_probabilities, float))
@@ -146,7 +129,7 @@ class Decoding(Saved, ABC):
         self,
         X: Any,
         known: Any,
-        function: Callable[[Chains, Masks], list[Any]],
+        function: Callable[[Scores], list[Any]],
         empty: Callable[[], Any],
     ) -> list[Any]:
         """Apply ``function`` to the scores of slices of X; return one result for each sequence.
@@ -164,11 +147,11 @@ class Decoding(Saved, ABC):
             outputs: list[Any] = []
             if filled:
                 with _renumber_errors(filled):
-                    scores = self._chains([X[i] for i in filled])
-                    mask = None
+                    scores = self._compute_scores([X[i] for i in filled])
                     if known is not None:
-                        mask = self._masks([known[i] for i in filled], scores)
-                    outputs = function(scores, mask)
+                        mask = self._mask([known[i] for i in filled], scores)
+                        scores = scores._replace(mask=cast(Any, mask))
+                    outputs = function(scores)
             if len(filled) < part.stop - part.start:
                 by_sequence = dict(zip(filled, outputs, strict=True))
                 numbers = range(part.start, part.stop)
@@ -176,9 +159,9 @@ class Decoding(Saved, ABC):
             results += outputs
         return results
 
-    def _masks(self, known: list[Any], scores: Chains) -> Masks:
-        """Encode the known labels of the scored sequences."""
-        lengths = np.array([len(u) for u in scores.unary])
+    def _mask(self, known: list[Any], scores: Scores) -> list[NDArray[np.bool_]]:
+        """(length, labels) for each sequence: True where the known labels allow a label."""
+        lengths = np.array([len(u) for u in cast(list[Any], scores.unary)])
         labels = encode(known, lengths, self.classes_.tolist())
         allowed = labels.allowed
         if allowed is None:

@@ -12,7 +12,8 @@ from trellis.estimator import check_fitted
 from trellis.features.vectorizer import FeatureMap
 from trellis.formats.native import Tensors, expect, finite
 from trellis.formats.parts import Parts, read_training, training_record
-from trellis.models.chain.decoding import Chains, Decoding
+from trellis.inference.chain import Scores
+from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.inspection import Inspection
 from trellis.models.chain.labels import constraints_for
 from trellis.models.chain.parameters import Parameters
@@ -64,7 +65,7 @@ class FittedChain(Inspection, Decoding, Parameters):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_scorer"}
 
-    def _chains(self, X: Any) -> Chains:
+    def _compute_scores(self, X: list[Any]) -> Scores:
         threads = resolve_jobs(self.n_jobs)
         batch = self.features_.find(X, threads)
         limits = constraints_for(self.constraints, self.classes_.tolist())
@@ -79,7 +80,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         transition: Any = matrices[0]
         if edges is not None:
             transition = [m[1:] for m in _core.split_rows(matrices, batch.lengths)]
-        scores = Chains(
+        scores = Scores(
             _core.split_rows(unary, batch.lengths),
             transition,
             limits.start if limits else None,
@@ -87,7 +88,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         )
         return self._normalise(scores)
 
-    def _normalise(self, scores: Chains) -> Chains:
+    def _normalise(self, scores: Scores) -> Scores:
         """Return the scores for the normaliser of the model: a CRF leaves them as they are."""
         return scores
 

@@ -23,7 +23,8 @@ from trellis.features.window import named
 from trellis.formats.native import Tensors, expect, finite
 from trellis.formats.parts import Parts
 from trellis.inference import chain
-from trellis.models.chain.decoding import Chains, Decoding
+from trellis.inference.chain import Scores
+from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.inspection import FeatureWeight, check_top
 from trellis.models.chain.labels import EncodedLabels, as_array, encode
 from trellis.models.chain.storage import read_chain, set_feature_functions, store_chain
@@ -232,7 +233,7 @@ class HMM(Decoding, Estimator):
     def _fitted(self) -> None:
         check_fitted(self, "emissions_")
 
-    def _chains(self, X: Any) -> Chains:
+    def _compute_scores(self, X: list[Any]) -> Scores:
         batch = self.features_.find(X, resolve_jobs(self.n_jobs))
         unary = np.asarray(_symbol_matrix(batch, len(self.features_)) @ self.emissions_[:-1])
         # Without smoothing, log p of unknown symbols is -inf: then they are ignored instead.
@@ -240,13 +241,13 @@ class HMM(Decoding, Estimator):
         is_unknown = np.diff(batch.rows.begin) == 0
         unary[is_unknown] += np.where(np.isneginf(unknown), 0.0, unknown)
         cuts = np.cumsum(batch.lengths)[:-1]
-        return Chains(np.split(unary, cuts), _log(self.transitions_), _log(self.start_), None)
+        return Scores(np.split(unary, cuts), _log(self.transitions_), _log(self.start_))
 
     def log_probability(self, X: Any) -> NDArray[np.float64]:
         """log p(x) = log Σ_y p(x, y) of each sequence, shape (sequences,)."""
 
-        def totals(scores: Chains, mask: Any) -> list[Any]:
-            return list(cast(Any, chain.log_partition(*scores, mask=mask, n_jobs=self.n_jobs)))
+        def totals(scores: Scores) -> list[Any]:
+            return list(cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs)))
 
         return np.array(self._map_slices(X, None, totals, float))
 

@@ -1,6 +1,6 @@
 """Inspection: weights as tables, and the contribution of each feature to a decision."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from trellis.errors import InputError
 from trellis.features.rows import SparseRows
 from trellis.features.vectorizer import FeatureMap
 from trellis.inference import chain
-from trellis.models.chain.decoding import Chains
+from trellis.inference.chain import Scores
 from trellis.models.chain.weights import WeightLayout
 
 __all__ = ["Contribution", "Explanation", "FeatureWeight", "Inspection", "SpanChance", "Transition"]
@@ -164,7 +164,9 @@ class Inspection:
         for x, labels in zip(X, model.predict(X), strict=True):
             spans = [tags.Span(*span) for span in read([str(label) for label in labels])]
             masks = [_span_mask(span, labels, classes, scheme) for span in spans]
-            chances = _mask_probabilities(model._chains([x]), masks, model.n_jobs) if spans else []
+            chances: list[float] = []
+            if spans:
+                chances = _mask_probabilities(model._compute_scores([x]), masks, model.n_jobs)
             results.append([SpanChance(*s, p) for s, p in zip(spans, chances, strict=True)])
         return results
 
@@ -235,16 +237,17 @@ def _products(
 
 
 def _mask_probabilities(
-    scores: Chains, masks: list[NDArray[np.bool_]], n_jobs: int | None
+    scores: Scores, masks: list[NDArray[np.bool_]], n_jobs: int | None
 ) -> list[float]:
     """Return the probability of all paths that each mask allows, for the scores of one sequence."""
-    count, transition = len(masks), scores.transition
+    count, unary, transition = len(masks), cast(list[Any], scores.unary), scores.transition
     repeated = scores._replace(
-        unary=scores.unary * count,
+        unary=unary * count,
         transition=transition * count if isinstance(transition, list) else transition,
+        mask=cast(Any, masks),
     )
-    allowed = np.asarray(chain.log_partition(*repeated, mask=masks, n_jobs=n_jobs))
-    everything = np.asarray(chain.log_partition(*scores, n_jobs=n_jobs))
+    allowed = np.asarray(chain.log_partition(repeated, n_jobs=n_jobs))
+    everything = np.asarray(chain.log_partition(scores, n_jobs=n_jobs))
     # Rounding can make a part larger than the total; a probability must not exceed 1.
     chances: list[float] = np.exp(np.minimum(allowed - everything, 0.0)).tolist()
     return chances

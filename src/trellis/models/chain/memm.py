@@ -1,12 +1,12 @@
 """The maximum-entropy Markov model: p(y | x) = Πₜ p(yₜ | yₜ₋₁, x), each a log-linear model."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.inference.chain import Scores
 from trellis.models.chain.crf import LinearChainModel
-from trellis.models.chain.decoding import Chains
 
 __all__ = ["MEMM", "by_step"]
 
@@ -31,23 +31,23 @@ class MEMM(LinearChainModel):
     kind = "memm"
     normalised_by_step = True
 
-    def _normalise(self, scores: Chains) -> Chains:
+    def _normalise(self, scores: Scores) -> Scores:
         return by_step(scores)
 
 
-def by_step(scores: Chains) -> Chains:
+def by_step(scores: Scores) -> Scores:
     """Return scores whose paths have the product of the local probabilities.
 
     log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]).
     The normaliser of step t depends on the previous label only. So it is subtracted from the unary
     score of that label, and the chain engine needs no change.
     """
-    unary = []
-    for i, u in enumerate(scores.unary):
-        is_shared = not isinstance(scores.transition, list)
-        matrices = scores.transition if is_shared else scores.transition[i]
+    unary: list[Any] = []
+    transition, start = cast(Any, scores.transition), cast(Any, scores.start)
+    for i, u in enumerate(cast(list[NDArray[np.float64]], scores.unary)):
+        matrices = transition[i] if isinstance(transition, list) else transition
         normalised = u.copy()
-        normalised[0] -= _log_sum_exp(u[0] if scores.start is None else u[0] + scores.start)
+        normalised[0] -= _log_sum_exp(u[0] if start is None else u[0] + start)
         if len(u) > 1:
             normaliser = _log_sum_exp(u[1:, None, :] + matrices)
             # A label that no label may follow has a normaliser of -inf: -inf - (-inf) would be nan.
