@@ -45,5 +45,5 @@ def check_linear(model: CRF) -> None:
 def linear_scores(model: CRF, X: list[Any]) -> tuple[list[NDArray[np.float64]], Any]:
     """Scores (length, labels) of sequences, and of transitions."""
     model._fitted()
-    found = model._chains(X)
+    found: Any = model._compute_scores(X)
     return found.unary, found.transition

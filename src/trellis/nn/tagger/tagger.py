@@ -17,7 +17,7 @@ from trellis.estimator import Estimator, check_fitted
 from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.crf import CRF
-from trellis.models.chain.decoding import Chains, Decoding
+from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.labels import Label, as_array, constraints_for, encode
 from trellis.models.chain.memm import by_step
 from trellis.nn.tagger.build import (
@@ -337,18 +337,18 @@ class NeuralTagger(Decoding, Estimator):
             matrix, start, end = (x.double().cpu().numpy() for x in head.scores())
         return matrix, start, end
 
-    def _chains(self, X: Any) -> Chains:
+    def _compute_scores(self, X: Any) -> chain.Scores:
         linear = None if self.linear_ is None else linear_scores(self.linear_, X)
         return self._scored(self._corpus(X), linear, self.alpha_)
 
-    def _scored(self, corpus: Corpus, linear: Any, alpha: float) -> Chains:
+    def _scored(self, corpus: Corpus, linear: Any, alpha: float) -> chain.Scores:
         """Scores of the network, and alpha times those of the linear model."""
         unary = self._emissions(corpus)
         matrix, start, end = self._head_scores()
         if linear is not None:
             unary = [own + alpha * other for own, other in zip(unary, linear[0], strict=True)]
             matrix = matrix + alpha * linear[1]
-        chains = Chains(unary, matrix, start, end)
+        chains = chain.Scores(unary, matrix, start, end)
         return by_step(chains) if isinstance(self.network_.head, MEMM) else chains
 
     def _best_paths(
@@ -357,7 +357,7 @@ class NeuralTagger(Decoding, Estimator):
         """The best labels of sequences, none of them empty."""
         if self.network_.own_head:
             chains = self._scored(corpus, linear, alpha)
-            paths: Any = chain.viterbi(*chains, n_jobs=self.n_jobs).labels
+            paths: Any = chain.viterbi(chains, n_jobs=self.n_jobs).labels
         else:
             paths = self._decoded(corpus)
         return [self.classes_[np.asarray(path)].tolist() for path in paths]
