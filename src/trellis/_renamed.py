@@ -34,7 +34,7 @@ RENAMED: dict[str, str] = {
     "trellis.models.inspection": "trellis.models.chain.inspection",
     "trellis.models.labels": "trellis.models.chain.labels",
     "trellis.models.layout": "trellis.models.chain.weights",
-    "trellis.models.linear": "trellis.models.chain.linear",
+    "trellis.models.linear": "trellis.models.chain.crf",
     "trellis.models.logistic": "trellis.models.regression.logistic",
     "trellis.models.memm": "trellis.models.chain.memm",
     "trellis.models.parameters": "trellis.models.chain.parameters",
