@@ -1,20 +1,20 @@
-"""How the labels of a CTC network are written: which is the blank, and where words begin.
+"""The labels of a CTC network: which one is the blank, and where words begin.
 
-Three kinds of labels are known:
+There are three kinds of labels:
 
 ``characters``
-    a label is a letter, and one of them, ``" "`` (or ``"|"`` if there is no ``" "``), parts words.
+    Each label is a letter. The label ``" "``, or ``"|"`` without it, separates words.
 ``bpe``
-    pieces of words: ``▁`` before those that begin a word (SentencePiece), or ``##`` before those
-    that do not (WordPiece).
+    Each label is a piece of a word. ``▁`` marks pieces that start a word (SentencePiece), or
+    ``##`` marks pieces that do not (WordPiece).
 ``words``
-    each label is a word.
+    Each label is a word.
 
-``auto`` is bpe if some label begins with ``▁`` or ``##``; characters if there is a label that parts
-words, or if no label is longer than a letter; words otherwise.
+``auto`` chooses ``bpe`` if a label starts with ``▁`` or ``##``, ``characters`` if a label separates
+words or if every label is a single letter, and ``words`` otherwise.
 
-The blank is the label ``""``; if there is none ``<pad>``, ``[PAD]``, ``<blank>`` or ``[BLANK]``, in
-capitals or not; if there is none ``_``. ``<unk>`` and ``[UNK]`` are written ``⁇``.
+The blank is the label ``""``. Without it, it is ``<pad>``, ``[PAD]``, ``<blank>`` or ``[BLANK]``,
+in upper or lower case. Without these, it is ``_``. ``<unk>`` and ``[UNK]`` are printed as ``⁇``.
 """
 
 import re
@@ -30,11 +30,11 @@ UNITS = ("auto", "characters", "bpe", "words")
 _BLANKS = (re.compile(r""), re.compile(r"[<\[](pad|blank)[>\]]", re.I), re.compile(r"_"))
 _UNKNOWN = re.compile(r"[<\[]unk[>\]]", re.I)
 _SPECIAL = re.compile(r"[<\[].+[>\]]")
-_PIECE, _REST = "▁", "##"
+_WORD_START, _CONTINUATION = "▁", "##"
 
 
 class Piece(NamedTuple):
-    """A label: its letters, and whether a word begins before them or ends behind."""
+    """A label: its letters, whether it starts a word, and whether it ends one."""
 
     text: str
     starts: bool
@@ -42,44 +42,51 @@ class Piece(NamedTuple):
 
 
 class LabelSet(NamedTuple):
-    """Labels as the decoder takes them."""
+    """The labels of a network, parsed."""
 
     labels: tuple[str, ...]
+    """As they were passed in."""
     pieces: tuple[Piece, ...]
+    """The same labels without their markers."""
     units: str
+    """``characters``, ``bpe`` or ``words``."""
     blank: int
-    space: int  # the label that parts words; -1 if none does
+    """Index of the blank."""
+    space: int
+    """Index of the label that separates words; -1 without one."""
 
     def spell(self, word: str) -> list[int]:
-        """The labels of a word: as few as will do.
+        """Return the shortest sequence of labels that spells a word.
 
         >>> labels = read_labels(["", "▁to", "▁", "t", "o", "day"], None, "auto")
         >>> [labels.labels[i] for i in labels.spell("today")]
         ['▁to', 'day']
         """
         first, later = self._by_text()
+        # best[i] spells word[:i] with the fewest labels; None if no labels spell it.
         best: list[list[int] | None] = [[], *[None] * len(word)]
         longest = max(map(len, [*first, *later]), default=0)
         for end in range(1, len(word) + 1):
             for begin in range(max(0, end - longest), end):
                 before, text = best[begin], word[begin:end]
                 label = (first if begin == 0 else later).get(text)
-                found = [] if label is None else [label]
+                step = [] if label is None else [label]
                 if label is None and begin == 0 and text in later and "" in first:
-                    found = [first[""], later[text]]  # a mark of its own, then the piece
-                if not found or before is None:
+                    # The marker of a word start is a label by itself: "▁" and then the piece.
+                    step = [first[""], later[text]]
+                if not step or before is None:
                     continue
-                here = best[end]
-                if here is None or len(before) + len(found) < len(here):
-                    best[end] = [*before, *found]
-        whole = best[-1]
-        if whole is None:
-            reached = max(i for i, way in enumerate(best) if way is not None)
+                shortest = best[end]
+                if shortest is None or len(before) + len(step) < len(shortest):
+                    best[end] = [*before, *step]
+        spelling = best[-1]
+        if spelling is None:
+            reached = max(i for i, labels in enumerate(best) if labels is not None)
             raise InputError(f"no label spells {word[reached]!r} in the word {word!r}")
-        return whole
+        return spelling
 
     def _by_text(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The labels that can begin a word, and those that can go on with one, by their letters."""
+        """Return maps from letters to labels: labels that start a word, and labels inside words."""
         first: dict[str, int] = {}
         later: dict[str, int] = {}
         for i, piece in enumerate(self.pieces):
@@ -93,40 +100,41 @@ class LabelSet(NamedTuple):
 
 
 def read_labels(labels: Sequence[str], blank: int | None, units: str) -> LabelSet:
-    """Look at the labels and see which is what.
+    """Parse labels; ``blank`` is an index or None, ``units`` a kind of labels or "auto".
 
-    >>> found = read_labels(["<pad>", "|", "a", "b"], None, "auto")
-    >>> found.units, found.blank, found.space
+    >>> labels = read_labels(["<pad>", "|", "a", "b"], None, "auto")
+    >>> labels.units, labels.blank, labels.space
     ('characters', 0, 1)
     >>> read_labels(["_", "##ing", "go"], None, "auto").pieces[1:]
     (Piece(text='ing', starts=False, ends=False), Piece(text='go', starts=True, ends=False))
     """
-    own = _checked(labels)
+    texts = _check_texts(labels)
     if units not in UNITS:
         raise InputError(f"units is {units!r}: must be one of {', '.join(UNITS)}")
-    where = _blank(own, blank)
-    kind = _kind(own, where) if units == "auto" else units
-    space = _space(own) if kind == "characters" else -1
-    if where == space:
-        raise InputError(f"label {where} cannot be both the blank and what parts words")
-    wordpiece = any(label.startswith(_REST) for label in own)
+    blank_index = _find_blank(texts, blank)
+    kind = _guess_units(texts, blank_index) if units == "auto" else units
+    space = _find_space(texts) if kind == "characters" else -1
+    if blank_index == space:
+        raise InputError(f"label {space} cannot be both the blank and the separator of words")
+    wordpiece = any(label.startswith(_CONTINUATION) for label in texts)
     pieces = []
-    for i, label in enumerate(own):
-        if i in (where, space):
-            pieces.append(Piece("" if i == where else " ", False, False))
+    for i, label in enumerate(texts):
+        if i in (blank_index, space):
+            pieces.append(Piece("" if i == blank_index else " ", False, False))
         elif kind == "bpe":
-            pieces.append(_bpe(label, wordpiece))
+            pieces.append(_parse_bpe(label, wordpiece))
         else:
             text = "⁇" if _UNKNOWN.fullmatch(label) else label
             pieces.append(Piece(text, kind == "words", kind == "words"))
         if kind != "characters" and any(c.isspace() for c in pieces[-1].text):
-            raise InputError(f"label {i} is {label!r}: {kind} have no spaces in them")
-    return LabelSet(own, tuple(pieces), kind, where, space)
+            raise InputError(f"label {i} is {label!r}: {kind} cannot contain spaces")
+    return LabelSet(texts, tuple(pieces), kind, blank_index, space)
 
 
-def _checked(labels: Any) -> tuple[str, ...]:
+def _check_texts(labels: Any) -> tuple[str, ...]:
+    """Validate that the labels are distinct texts."""
     if isinstance(labels, str) or not isinstance(labels, Sequence):
-        raise InputError(f"labels must be a list of strs, not {type(labels).__name__}")
+        raise InputError(f"labels must be a list of str, not {type(labels).__name__}")
     seen: dict[str, int] = {}
     for i, label in enumerate(labels):
         if not is_text(label):
@@ -137,41 +145,48 @@ def _checked(labels: Any) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _blank(labels: tuple[str, ...], blank: int | None) -> int:
+def _find_blank(labels: tuple[str, ...], blank: int | None) -> int:
+    """Return the index of the blank."""
     if blank is not None:
         number = as_integer(blank, "blank")
         if not 0 <= number < len(labels):
             raise InputError(f"blank is {number}: must be 0 to {len(labels) - 1}")
         return number
     for pattern in _BLANKS:
-        found = [i for i, label in enumerate(labels) if pattern.fullmatch(label)]
-        if len(found) > 1:
-            raise InputError(f"labels {found[0]} and {found[1]} may both be the blank: pass blank=")
-        if found:
-            return found[0]
+        matches = [i for i, label in enumerate(labels) if pattern.fullmatch(label)]
+        if len(matches) > 1:
+            first, second = matches[:2]
+            raise InputError(f"labels {first} and {second} may both be the blank: pass blank=")
+        if matches:
+            return matches[0]
     raise InputError('no label is "", <pad>, [PAD], <blank> or _: pass the index as blank=')
 
 
-def _kind(labels: tuple[str, ...], blank: int) -> str:
-    if any(label.startswith((_PIECE, _REST)) for label in labels):
+def _guess_units(labels: tuple[str, ...], blank: int) -> str:
+    """Return the kind of labels for ``units="auto"``."""
+    if any(label.startswith((_WORD_START, _CONTINUATION)) for label in labels):
         return "bpe"
     letters = [label for i, label in enumerate(labels) if i != blank and not _SPECIAL.match(label)]
     one_each = all(len(label) == 1 for label in letters)
-    return "characters" if one_each or _space(labels) >= 0 else "words"
+    return "characters" if one_each or _find_space(labels) >= 0 else "words"
 
 
-def _space(labels: tuple[str, ...]) -> int:
+def _find_space(labels: tuple[str, ...]) -> int:
+    """Return the index of the label that separates words, or -1."""
     for mark in (" ", "|"):
         if mark in labels:
             return labels.index(mark)
     return -1
 
 
-def _bpe(label: str, wordpiece: bool) -> Piece:
+def _parse_bpe(label: str, wordpiece: bool) -> Piece:
+    """Split a piece of a word into its letters and its markers."""
     if _UNKNOWN.fullmatch(label):
         return Piece("⁇", True, True)
     if wordpiece:
-        rest = label.startswith(_REST)
-        return Piece(label.removeprefix(_REST), not rest, False)
-    starts, ends = label.startswith(_PIECE), len(label) > 1 and label.endswith(_PIECE)
-    return Piece(label.removeprefix(_PIECE).removesuffix(_PIECE if ends else ""), starts, ends)
+        continues = label.startswith(_CONTINUATION)
+        return Piece(label.removeprefix(_CONTINUATION), not continues, False)
+    starts, ends = label.startswith(_WORD_START), len(label) > 1 and label.endswith(_WORD_START)
+    return Piece(
+        label.removeprefix(_WORD_START).removesuffix(_WORD_START if ends else ""), starts, ends
+    )

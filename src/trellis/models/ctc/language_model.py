@@ -1,4 +1,4 @@
-"""Language models and word lists of a CTC decoder, from wherever they come."""
+"""Language models and word lists for a CTC decoder: validated and loaded."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -11,38 +11,44 @@ from trellis.errors import InputError
 from trellis.formats import arpa
 from trellis.models.ctc.labels import LabelSet
 
-_KENLM = b"mmap lm http://kheafield.com/code"
+_KENLM_MAGIC = b"mmap lm http://kheafield.com/code"
 
 
 class Language(NamedTuple):
-    """A model of the core's own, or a maker of sessions with a foreign one, or neither."""
+    """A language model of the native core, or one in Python, or none."""
 
-    own: _core.NgramModel | None = None
+    core: _core.NgramModel | None = None
+    """A model that the decoder calls without Python."""
     foreign: Callable[[Any], Any] | None = None
+    """A function ``(start state) -> session`` of a model in Python, such as kenlm's."""
 
 
 def read_language(lm: Any, boundary: bool = True) -> Language:
-    """A path (ARPA, packed or not; KenLM's binaries), an NGramModel, a kenlm.Model, a Language."""
+    """Load a language model.
+
+    ``lm`` is a path (an ARPA file, compressed or not, or a KenLM binary), an NGramModel, a
+    kenlm.Model, a Language or None. With ``boundary``, sentences start with <s> and end with </s>.
+    """
     if lm is None or isinstance(lm, Language):
         return lm or Language()
     if isinstance(lm, arpa.NGramModel):
-        return Language(own=lm.core)
+        return Language(core=lm.core)
     if isinstance(lm, str | os.PathLike):
         binary = is_kenlm(lm)
-        return _kenlm(open_kenlm(lm), boundary) if binary else Language(own=arpa.read(lm).core)
+        return _from_kenlm(open_kenlm(lm), boundary) if binary else Language(arpa.read(lm).core)
     if hasattr(lm, "BaseScore") and hasattr(lm, "BeginSentenceWrite"):
-        return _kenlm(lm, boundary)
+        return _from_kenlm(lm, boundary)
     raise InputError(f"lm is {type(lm).__name__}: must be a path, an NGramModel or a kenlm.Model")
 
 
 def is_kenlm(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a KenLM binary."""
+    """Return whether a file is a KenLM binary."""
     with open(path, "rb") as file:
-        return file.read(len(_KENLM)) == _KENLM
+        return file.read(len(_KENLM_MAGIC)) == _KENLM_MAGIC
 
 
 def open_kenlm(path: str | os.PathLike[str]) -> Any:
-    """A KenLM binary, by the ``kenlm`` package."""
+    """Load a KenLM binary with the ``kenlm`` package."""
     try:
         import kenlm
     except ImportError:
@@ -52,12 +58,16 @@ def open_kenlm(path: str | os.PathLike[str]) -> Any:
     return kenlm.Model(os.fspath(path))
 
 
-def _kenlm(model: Any, boundary: bool) -> Language:
+def _from_kenlm(model: Any, boundary: bool) -> Language:
     return Language(foreign=lambda start: _KenlmSession(model, boundary, start))
 
 
 class _KenlmSession:
-    """A kenlm.Model for one sequence: states by number, equal ones once."""
+    """A kenlm.Model for one sequence. States have numbers, and equal states the same number.
+
+    The native decoder calls the public methods. It compares and stores states as integers, so that
+    hypotheses with the same language model state can be merged.
+    """
 
     def __init__(self, model: Any, boundary: bool, start: Any) -> None:
         import kenlm
@@ -69,36 +79,40 @@ class _KenlmSession:
         self._states: list[Any] = []
         self._number: dict[Any, int] = {}
 
-    def _keep(self, state: Any) -> int:
+    def _number_of(self, state: Any) -> int:
         number = self._number.setdefault(state, len(self._states))
         if number == len(self._states):
             self._states.append(state)
         return number
 
     def begin(self) -> int:
+        """Return the state at the beginning of a sequence."""
         if self._start is not None:
-            return self._keep(self._start)
+            return self._number_of(self._start)
         state = self._new()
         write = self._model.BeginSentenceWrite if self._boundary else self._model.NullContextWrite
         write(state)
-        return self._keep(state)
+        return self._number_of(state)
 
     def kept(self, state: int) -> Any:
+        """Return the kenlm.State with this number."""
         return self._states[state]
 
     def score(self, state: int, word: str) -> tuple[float, int, bool]:
+        """Return log10 p(word | state), the next state, and whether the model knows the word."""
         after = self._new()
         log10 = self._model.BaseScore(self._states[state], word, after)
-        return float(log10), self._keep(after), word in self._model
+        return float(log10), self._number_of(after), word in self._model
 
     def end(self, state: int) -> float:
+        """Return log10 p(end of the sentence | state)."""
         if not self._boundary:
             return 0.0
         return float(self._model.BaseScore(self._states[state], "</s>", self._new()))
 
 
 def read_vocabulary(vocabulary: Any) -> list[str] | None:
-    """The words that count as known, or None."""
+    """Validate the list of words that count as known, or None."""
     if vocabulary is None:
         return None
     if isinstance(vocabulary, str) or not isinstance(vocabulary, Iterable):
@@ -111,14 +125,18 @@ def read_vocabulary(vocabulary: Any) -> list[str] | None:
 
 
 class Lexicon(NamedTuple):
-    """The words that may be said, and how each is spelt if that is given."""
+    """The only words that the decoder may return."""
 
     words: list[str]
     spellings: list[list[int]] | None
+    """The labels of each word; None if the file has no spellings."""
 
 
 def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
-    """Words, or a file with one a line: ``word`` or ``word<TAB>labels with spaces between``."""
+    """Load a lexicon from a list of words or from a file.
+
+    A line of the file is ``word``, or ``word<TAB>labels`` with spaces between the labels.
+    """
     if lexicon is None:
         return None
     is_path = isinstance(lexicon, str | os.PathLike)
@@ -126,7 +144,7 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
     entries = lines(lexicon) if is_path else lexicon
     if not isinstance(entries, Iterable):
         raise InputError(f"lexicon is {type(lexicon).__name__}: must be a path or a list of words")
-    words, spellings, spelt = [], [], False
+    words, spellings = [], []
     for number, entry in enumerate(entries, 1):
         if not is_text(entry):
             raise InputError(f"{name}, entry {number} is {entry!r:.80}: must be text")
@@ -137,19 +155,21 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
         if not word or len(word.split()) > 1:
             raise wrong(name, number, f"{entry!r:.80} is not one word")
         words.append(word)
-        spellings.append(_spelling(units.split(), labels, name, number))
-        spelt = spelt or bool(spellings[-1])
+        spellings.append(_parse_spelling(units.split(), labels, name, number))
     if not words:
         raise InputError(f"{name} has no words")
-    if not spelt:
-        _check_some_can_be_spelt(words, labels)
+    if not any(spellings):
+        _check_any_can_be_spelt(words, labels)
         return Lexicon(words, None)
-    full = [own or labels.spell(word) for word, own in zip(words, spellings, strict=True)]
-    return Lexicon(words, full)
+    pairs = zip(words, spellings, strict=True)
+    return Lexicon(words, [spelling or labels.spell(word) for word, spelling in pairs])
 
 
-def _check_some_can_be_spelt(words: list[str], labels: LabelSet) -> None:
-    """A word that no labels spell is never found; a lexicon of nothing else is a mistake."""
+def _check_any_can_be_spelt(words: list[str], labels: LabelSet) -> None:
+    """Raise if no word can be spelt with the labels: the decoder could return nothing.
+
+    Single words that cannot be spelt are allowed. The decoder never returns them.
+    """
     first: InputError | None = None
     for word in words:
         try:
@@ -160,26 +180,27 @@ def _check_some_can_be_spelt(words: list[str], labels: LabelSet) -> None:
     raise InputError(f"no word of the lexicon can be spelt: {first}")
 
 
-def _spelling(units: list[str], labels: LabelSet, name: str, number: int) -> list[int]:
-    found = []
+def _parse_spelling(units: list[str], labels: LabelSet, name: str, number: int) -> list[int]:
+    """Return the indices of the labels of one line of a lexicon."""
+    spelling = []
     for unit in units:
         if unit not in labels.labels:
-            raise wrong(name, number, f"{unit!r:.80} is no label")
-        found.append(labels.labels.index(unit))
-        if found[-1] in (labels.blank, labels.space):
-            raise wrong(name, number, f"{unit!r:.80} is the blank or parts words")
-    return found
+            raise wrong(name, number, f"{unit!r:.80} is not a label")
+        spelling.append(labels.labels.index(unit))
+        if spelling[-1] in (labels.blank, labels.space):
+            raise wrong(name, number, f"{unit!r:.80} is the blank or separates words")
+    return spelling
 
 
 def read_hot_words(hotwords: Any) -> list[str]:
-    """The words of a list of words and phrases, each once."""
+    """Return the distinct words of a list of words and phrases."""
     if hotwords is None:
         return []
     if isinstance(hotwords, str) or not isinstance(hotwords, Iterable):
         raise InputError(f"hotwords must be a list of words, not {hotwords!r:.80}")
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     for phrase in hotwords:
         if not is_text(phrase):
             raise InputError(f"a hot word is {phrase!r:.80}: must be text")
-        found.update(dict.fromkeys(phrase.split()))
-    return list(found)
+        words.update(dict.fromkeys(phrase.split()))
+    return list(words)

@@ -1,10 +1,10 @@
-"""What the two regressions share: checks, solvers, labels.
+"""The base of both regressions: validation, solvers, prediction, files.
 
-Both minimise, over weights w and intercepts that are never penalised,
+Both minimise, over weights w and intercepts (which are never penalised),
 
     -Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² + l1 ‖w‖₁
 
-with sample weights vᵢ. It is a sum over samples, not a mean: scikit-learn's C is 1 / l2.
+with sample weights vᵢ. The loss is a sum over samples, not a mean, so scikit-learn's C is 1 / l2.
 """
 
 import warnings
@@ -37,25 +37,26 @@ from trellis.formats.parts import (
 from trellis.optim import Objective, Result, gradient_ascent, lbfgs, newton
 from trellis.optim.result import Vector
 
-__all__ = ["Matrix", "Problem", "Regression", "checked_weights", "log_sum_exp", "weighted_gram"]
+__all__ = ["Matrix", "Problem", "Regression", "log_sum_exp", "sample_weights", "weighted_gram"]
 
 # Functions cannot be stored, and the number of threads depends on the machine.
 _NOT_STORED = ("features", "n_jobs")
 _SOLVERS = ("lbfgs", "newton", "gradient")
-_MOST_NEWTON_WEIGHTS = 10_000
-_ROWS_AT_A_TIME = 4096
+_MAX_NEWTON_WEIGHTS = 10_000  # Newton's method stores the Hessian: 800 MB for this many weights
+_BLOCK_ROWS = 4096  # rows of X that are scaled at a time, so that X is not copied as a whole
 
 Matrix: TypeAlias = Any  # a dense array or a sparse matrix: both have @ and .T
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A loss with all its penalties but L1."""
+    """A loss with the L2 penalty. The L1 penalty is not differentiable: the solver adds it."""
 
     objective: Objective
+    """``objective(w, gradient) -> loss``; writes the gradient."""
     hessian: Callable[[Vector], NDArray[np.float64]]
     penalised: NDArray[np.bool_]
-    """Which weights: all but the intercepts."""
+    """``(weights,)``: True for all weights except the intercepts."""
 
 
 class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -72,7 +73,9 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     classes_: NDArray[Any]
     n_features_in_: int
     coef_: NDArray[np.float64]
+    """``(1, features)`` for the logistic regression, ``(classes, features)`` for softmax."""
     intercept_: NDArray[np.float64]
+    """``(1,)`` or ``(classes,)``"""
     n_iter_: int
     objective_: float
     converged_: bool
@@ -111,12 +114,12 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     # ---- prediction
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the classes ``(n, classes)``; of two, by how much the second is ahead."""
+        """Scores of the classes ``(n, classes)``; for two, the second minus the first, ``(n,)``."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Log p(y | x), ``(n, classes)``."""
+        """log p(y | x), ``(n, classes)``."""
         scores = self._scores(X)
         return scores - log_sum_exp(scores)[:, None]
 
@@ -125,25 +128,26 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return cast(NDArray[np.float64], np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """argmax_y p(y | x); of several, the first."""
+        """argmax_y p(y | x), ``(n,)``; the first class if several are equal."""
         best = self._scores(X).argmax(axis=1)
         return cast(NDArray[Any], self.classes_[best])
 
     @abstractmethod
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        """One score a class, ``(n, classes)``."""
+        """Return one score for each class, ``(n, classes)``."""
 
-    def _checked_rows(self, X: Any) -> Matrix:
-        """New samples, as many features as in training."""
+    def _check_rows(self, X: Any) -> Matrix:
+        """Validate new samples: they have the features of the training samples."""
         check_is_fitted(self)
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
-    def _checked_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Any, Vector]:
-        """Training samples, numbers of their classes, and their weights."""
+    def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Any, Vector]:
+        """Validate the training data; return samples, indices of their classes, and weights."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        return X, self._checked_classes(y), checked_weights(sample_weight, X)
+        return X, self._check_classes(y), sample_weights(sample_weight, X)
 
-    def _checked_classes(self, y: Any) -> Any:
+    def _check_classes(self, y: Any) -> Any:
+        """Set ``classes_`` and return the index of each label in it, ``(n,)``."""
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -151,7 +155,7 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return numbers
 
     def _solve(self, problem: Problem) -> Vector:
-        """The weights that minimise the loss, from zero."""
+        """Minimise the loss from weights of zero, and return the weights."""
         solver, l1 = self.solver, number_at_least(self.l1, 0.0, "l1")
         if solver not in _SOLVERS:
             raise InputError(f"solver must be one of {', '.join(_SOLVERS)}, not {solver!r}")
@@ -168,12 +172,13 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 penalised=problem.penalised,
                 max_iter=limit,
                 epsilon=tol,
-                period=10 if l1 > 0.0 else 0,  # OWL-QN ends in many small steps
+                # OWL-QN ends with many small steps: also stop when the loss hardly changes.
+                period=10 if l1 > 0.0 else 0,
                 delta=1e-13,
                 n_jobs=self.n_jobs,
             )
         elif solver == "newton":
-            if len(w0) > _MOST_NEWTON_WEIGHTS:
+            if len(w0) > _MAX_NEWTON_WEIGHTS:
                 raise InputError(f"{len(w0)} weights are too many for newton: use lbfgs")
             result = newton(problem.objective, problem.hessian, w0, max_iter=limit, tolerance=tol)
         else:
@@ -181,32 +186,33 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self.n_iter_, self.objective_ = result.n_iter, result.loss
         self.converged_ = result.converged
         if not result.converged:
-            message = f"{type(self).__name__} has not converged: {result.message}"
+            message = f"{type(self).__name__} did not converge: {result.message}"
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
         return result.w
 
 
-def checked_weights(sample_weight: Any, X: Any) -> Vector:
-    """One weight a sample, 1 if none are given; none below zero."""
+def sample_weights(sample_weight: Any, X: Any) -> Vector:
+    """Return one weight for each sample, 1 by default; raise if one is negative."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return cast(Vector, weights)
 
 
 def log_sum_exp(scores: NDArray[np.float64]) -> Vector:
-    """Log Σ_y exp(score), for each row, safe for scores of any size.
+    """log Σ_y exp(score) of each row, without overflow.
 
     >>> log_sum_exp(np.array([[1e4, 1e4], [0.0, -1e4]])).round(6).tolist()
     [10000.693147, 0.0]
     """
-    highest = scores.max(axis=1)
-    shifted = np.exp(scores - highest[:, None])
-    return cast(Vector, highest + np.log(shifted.sum(axis=1)))
+    maximum = scores.max(axis=1)
+    shifted = np.exp(scores - maximum[:, None])
+    return cast(Vector, maximum + np.log(shifted.sum(axis=1)))
 
 
 def weighted_gram(X: Matrix, weights: Vector, intercept: bool) -> NDArray[np.float64]:
-    """Xᵀ diag(weights) X, with a last column of ones in X if there is an intercept.
+    """Xᵀ diag(weights) X; with an intercept, X has an additional last column of ones.
 
-    The weights have one sign: with their roots, BLAS multiplies a matrix by itself, in half time.
+    All weights must have the same sign. Then the rows can be scaled by their square roots, and BLAS
+    computes a product of a matrix with itself, which takes half the time.
 
     >>> weighted_gram(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]), True).tolist()
     [[17.0, 9.0], [9.0, 5.0]]
@@ -217,8 +223,8 @@ def weighted_gram(X: Matrix, weights: Vector, intercept: bool) -> NDArray[np.flo
     if sparse.issparse(X):
         gram[:d, :d] = (X.T @ X.multiply(weights[:, None])).toarray()
     else:
-        for begin in range(0, len(X), _ROWS_AT_A_TIME):  # no second X in memory
-            rows = X[begin : begin + _ROWS_AT_A_TIME] * roots[begin : begin + _ROWS_AT_A_TIME]
+        for begin in range(0, len(X), _BLOCK_ROWS):
+            rows = X[begin : begin + _BLOCK_ROWS] * roots[begin : begin + _BLOCK_ROWS]
             gram[:d, :d] += rows.T @ rows
         gram *= sign
     if intercept:

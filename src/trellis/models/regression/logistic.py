@@ -19,19 +19,19 @@ class LogisticRegression(Regression):
     """log p(1|x) / p(0|x) = w · x + b.
 
     ``l2``, ``l1``
-        strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁; the intercept b has none.
+        Strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁. The intercept b is not penalised.
     ``solver``
         "lbfgs" (OWL-QN with l1 > 0), "newton" (iteratively reweighted least squares: the fewest
-        iterations, for up to some thousands of features) or "gradient" (plain ascent).
+        iterations, for up to a few thousand features) or "gradient" (plain gradient ascent).
     ``fit_intercept``
-        whether there is a b.
+        Whether to fit b; otherwise b is 0.
     ``max_iter``, ``tol``
-        the solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖).
+        The solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖), or after max_iter iterations.
     ``n_jobs``
-        threads of the optimiser; results do not depend on it.
+        Number of threads of the optimiser; results do not depend on it.
 
-    Attributes are those of scikit-learn's class (``coef_`` is ``(1, features)``), and
-    ``objective_``, the loss that was reached, with its penalties. X is dense or a sparse matrix.
+    The attributes are those of scikit-learn's class (``coef_`` is ``(1, features)``), and
+    ``objective_``, the final loss with its penalties. X is a dense array or a sparse matrix.
 
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), ["no", "no", "yes", "yes"]
     >>> model = LogisticRegression(l2=0.1).fit(X, y)
@@ -63,8 +63,8 @@ class LogisticRegression(Regression):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from samples X ``(n, features)`` with one of two labels each."""
-        X, numbers, weights = self._checked_data(X, y, sample_weight)
+        """Learn from samples X ``(n, features)`` and labels y ``(n,)`` of two classes."""
+        X, numbers, weights = self._check_data(X, y, sample_weight)
         l2 = number_at_least(self.l2, 0.0, "l2")
         w = self._solve(logistic_problem(X, numbers, weights, l2, bool(self.fit_intercept)))
         d = X.shape[1]
@@ -78,18 +78,18 @@ class LogisticRegression(Regression):
             raise InputError(f"a logistic regression has two classes, not {classes}")
         return 1
 
-    def _checked_classes(self, y: Any) -> Any:
-        numbers = super()._checked_classes(y)
+    def _check_classes(self, y: Any) -> Any:
+        numbers = super()._check_classes(y)
         if len(self.classes_) > 2:
             raise InputError(
                 "Only binary classification is supported: y has "
-                f"{len(self.classes_)} classes, for which there is SoftmaxRegression"
+                f"{len(self.classes_)} classes; use SoftmaxRegression"
             )
         return numbers
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        ahead = self._checked_rows(X) @ self.coef_[0] + self.intercept_[0]
-        return np.stack([np.zeros_like(ahead), ahead], axis=1)
+        log_odds = self._check_rows(X) @ self.coef_[0] + self.intercept_[0]
+        return np.stack([np.zeros_like(log_odds), log_odds], axis=1)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -109,14 +109,14 @@ def logistic_problem(
     sign = np.where(labels == 1, 1.0, -1.0)
 
     def scores(w: Vector) -> Any:
-        ahead = X @ w[:d]
-        return ahead + w[d] if intercept else ahead
+        log_odds = X @ w[:d]
+        return log_odds + w[d] if intercept else log_odds
 
     def objective(w: Vector, gradient: Vector) -> float:
         margin = sign * scores(w)
-        rest = -weights * sign * expit(-margin)
-        gradient[:d] = X.T @ rest + l2 * w[:d]
-        gradient[d:] = rest.sum()
+        residual = -weights * sign * expit(-margin)
+        gradient[:d] = X.T @ residual + l2 * w[:d]
+        gradient[d:] = residual.sum()
         return float(weights @ np.logaddexp(0.0, -margin) + 0.5 * l2 * w[:d] @ w[:d])
 
     def hessian(w: Vector) -> NDArray[np.float64]:

@@ -1,8 +1,8 @@
-"""Softmax regression: one of several labels, by features of x or of x and the label together.
+"""Softmax regression: one of several classes, by features of x or of x and the class together.
 
     p(y | x) = exp(w · φ(x, y)) / Σ_y' exp(w · φ(x, y'))
 
-With φ(x, y) = x at the place of y, and zeros elsewhere, this is multinomial logistic regression.
+If φ(x, y) is x in the block of y and zero elsewhere, this is multinomial logistic regression.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from trellis.models.regression.base import (
     Matrix,
     Problem,
     Regression,
-    checked_weights,
     log_sum_exp,
+    sample_weights,
     weighted_gram,
 )
 from trellis.optim.result import Vector
@@ -36,23 +36,24 @@ class SoftmaxRegression(Regression):
     """p(y|x) ∝ exp(w_y · x + b_y), or ∝ exp(w · φ(x, y)) with ``features=φ``.
 
     ``l2``, ``l1``
-        strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁; the intercepts b have none.
+        Strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁. The intercepts b are not penalised.
     ``solver``
-        "lbfgs" (OWL-QN with l1 > 0), "newton" (for few weights) or "gradient" (plain ascent).
+        "lbfgs" (OWL-QN with l1 > 0), "newton" (for few weights) or "gradient" (plain gradient
+        ascent).
     ``fit_intercept``
-        whether there are b; with ``features`` there are none, as φ can hold them.
+        Whether to fit b. With ``features`` there is no b, because φ can contain a constant.
     ``max_iter``, ``tol``
-        the solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖).
+        The solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖), or after max_iter iterations.
     ``features``
-        None, or a function φ(x, y) that returns a dict, a list of names or a vector for a sample
-        and a candidate label. X is then a list of anything.
+        None, or a function φ(x, y) of a sample and a candidate label. It returns a dict, a list of
+        names or a vector. X is then a list of arbitrary objects.
     ``n_jobs``
-        threads of the optimiser; results do not depend on it.
+        Number of threads of the optimiser; results do not depend on it.
 
-    Attributes are those of scikit-learn's LogisticRegression, but ``coef_`` has one row a class
-    also when there are two of them; and ``objective_``, the loss that was reached, with its
-    penalties. With ``features``, ``coef_`` is ``(features,)``, named by ``feature_names_``.
-    X is dense or a sparse matrix.
+    The attributes are those of scikit-learn's LogisticRegression, and ``objective_``, the final
+    loss with its penalties. ``coef_`` has one row for each class, also for two classes. With
+    ``features``, ``coef_`` is ``(features,)``, and ``feature_names_`` has their names. X is a dense
+    array or a sparse matrix.
 
     >>> X, y = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]), ["a", "b", "c"]
     >>> SoftmaxRegression().fit(X, y).predict(X).tolist()
@@ -89,11 +90,14 @@ class SoftmaxRegression(Regression):
         self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from samples X ``(n, features)``, or anything with ``features``, and labels."""
+        """Learn from samples X ``(n, features)`` and labels y ``(n,)``.
+
+        With ``features``, X is a list of n arbitrary objects.
+        """
         l2 = number_at_least(self.l2, 0.0, "l2")
         if self.features is not None:
             return self._fit_joint(X, y, sample_weight, l2)
-        X, numbers, weights = self._checked_data(X, y, sample_weight)
+        X, numbers, weights = self._check_data(X, y, sample_weight)
         k, d = len(self.classes_), X.shape[1]
         intercept = bool(self.fit_intercept)
         w = self._solve(softmax_problem(X, _one_hot(numbers, k), weights, l2, intercept))
@@ -103,14 +107,15 @@ class SoftmaxRegression(Regression):
         return self
 
     def _fit_joint(self, X: Any, y: Any, sample_weight: Any, l2: float) -> Self:
+        """Fit a model with the function ``features``."""
         if not callable(self.features):
             raise InputError(f"features must be a function of (x, y), not {self.features!r}")
-        samples = _samples(X)
+        samples = _check_samples(X)
         labels = column_or_1d(y)
         if len(labels) != len(samples):
             raise InputError(f"X has {len(samples)} samples, y has {len(labels)} labels")
-        numbers = self._checked_classes(labels)
-        weights = checked_weights(sample_weight, labels)
+        numbers = self._check_classes(labels)
+        weights = sample_weights(sample_weight, labels)
         self._joint = _JointFeatures(self.features, self.classes_.tolist())
         rows = self._joint.learn(samples)
         k = len(self.classes_)
@@ -133,9 +138,9 @@ class SoftmaxRegression(Regression):
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         if self.features is None:
-            return cast(NDArray[np.float64], self._checked_rows(X) @ self.coef_.T + self.intercept_)
+            return cast(NDArray[np.float64], self._check_rows(X) @ self.coef_.T + self.intercept_)
         check_is_fitted(self)
-        scores: NDArray[np.float64] = self._joint.find(_samples(X)) @ self.coef_
+        scores: NDArray[np.float64] = self._joint.find(_check_samples(X)) @ self.coef_
         return scores.reshape(-1, len(self.classes_))
 
     def __sklearn_tags__(self) -> Tags:
@@ -146,59 +151,65 @@ class SoftmaxRegression(Regression):
 
 
 class _JointFeatures:
-    """φ(x, y) for every candidate y: rows ``(n · classes, features)``, a sample's together."""
+    """φ(x, y) for every candidate y: rows ``(n · classes, features)``, sample by sample."""
 
     def __init__(self, features: Callable[[Any, Any], Any], labels: list[Any]) -> None:
         self._features, self._labels = features, labels
-        self._table: ReadyFeatures | None = None
-        self._columns = 0
+        self._table: ReadyFeatures | None = None  # the columns of named features
+        self._columns = 0  # the length of vectors
 
     def learn(self, samples: Any) -> Matrix:
-        """The rows of the training samples, which say what features there are."""
-        made = self._make(samples)
-        if _is_vector(made[0][0]):
-            self._columns = len(made[0][0])
-            return self._stack(made)
+        """Learn the columns from the training samples; return their rows."""
+        values = self._compute(samples)
+        if _is_vector(values[0][0]):
+            self._columns = len(values[0][0])
+            return self._stack(values)
         self._table = ReadyFeatures()
-        return self._sparse(self._table.learn(made))
+        return self._sparse(self._table.learn(values))
 
     def find(self, samples: Any) -> Matrix:
-        """The rows of other samples: features that were not learnt are left out."""
-        made = self._make(samples)
-        return self._stack(made) if self._table is None else self._sparse(self._table.find(made))
+        """Return the rows of new samples; unknown features are ignored."""
+        values = self._compute(samples)
+        if self._table is None:
+            return self._stack(values)
+        return self._sparse(self._table.find(values))
 
     def names(self) -> list[str]:
-        """What each feature is called: vectors have numbers only."""
+        """Return the names of the features; those of vectors are numbers."""
         return list(map(str, range(self._columns))) if self._table is None else self._table.names()
 
-    def _make(self, samples: Any) -> list[list[Any]]:
+    def _compute(self, samples: Any) -> list[list[Any]]:
+        """Call the function for every sample and label."""
         return [[self._features(x, y) for y in self._labels] for x in samples]
 
     def _sparse(self, batch: Any) -> Matrix:
         rows, columns = batch.rows, len(cast(ReadyFeatures, self._table))
         if columns == 0:
-            raise InputError("features gave no feature for any sample and label")
+            raise InputError("features returned no feature for any sample and label")
         value = np.ones(len(rows.id)) if rows.value is None else rows.value
         return sparse.csr_matrix((value, rows.id, rows.begin), shape=(len(rows), columns))
 
-    def _stack(self, made: list[list[Any]]) -> Matrix:
-        for i, candidates in enumerate(made):
+    def _stack(self, vectors: list[list[Any]]) -> Matrix:
+        """Validate vectors and return them as rows."""
+        for i, candidates in enumerate(vectors):
             for y, vector in zip(self._labels, candidates, strict=True):
                 if np.shape(vector) != (self._columns,) or not np.isfinite(vector).all():
                     raise InputError(
                         f"features of sample {i} with label {y!r} must be {self._columns} finite "
                         f"numbers, not {vector!r}"
                     )
-        return np.array(made, dtype=np.float64).reshape(-1, self._columns)
+        return np.array(vectors, dtype=np.float64).reshape(-1, self._columns)
 
 
-def _is_vector(made: Any) -> bool:
-    return isinstance(made, np.ndarray) or (
-        isinstance(made, list | tuple) and len(made) > 0 and isinstance(made[0], Real)
+def _is_vector(value: Any) -> bool:
+    """Return whether a function returned a vector, and not names or a dict."""
+    return isinstance(value, np.ndarray) or (
+        isinstance(value, list | tuple) and len(value) > 0 and isinstance(value[0], Real)
     )
 
 
-def _samples(X: Any) -> Any:
+def _check_samples(X: Any) -> Any:
+    """Validate X of a model with joint features."""
     if isinstance(X, str) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of samples, not {type(X).__name__}")
     if len(X) == 0:
@@ -207,18 +218,19 @@ def _samples(X: Any) -> Any:
 
 
 def _one_hot(numbers: Any, k: int) -> NDArray[np.bool_]:
+    """Return True at the class of each sample, ``(n, k)``."""
     return cast(NDArray[np.bool_], numbers[:, None] == np.arange(k))
 
 
 def _loss_of_scores(
     scores: NDArray[np.float64], onehot: NDArray[np.bool_], weights: Vector
 ) -> tuple[float, NDArray[np.float64]]:
-    """-Σᵢ vᵢ log p(yᵢ | xᵢ), and its derivative by the scores, v (p - y)."""
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ), and its derivative by the scores, v (p - y), ``(n, k)``."""
     log_z = log_sum_exp(scores)
-    rest = np.exp(scores - log_z[:, None])
-    rest -= onehot
-    rest *= weights[:, None]
-    return float(weights @ (log_z - scores[onehot])), rest
+    residual = np.exp(scores - log_z[:, None])
+    residual -= onehot
+    residual *= weights[:, None]
+    return float(weights @ (log_z - scores[onehot])), residual
 
 
 def softmax_problem(
@@ -226,7 +238,7 @@ def softmax_problem(
 ) -> Problem:
     """-Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖², with ∇_y = Xᵀ v (p_y - [yᵢ = y]).
 
-    The weights are w_y, then b_y, for each label y.
+    The weights are w_y and then b_y, class by class.
     """
     k, d = onehot.shape[1], X.shape[1]
     penalised = np.tile(np.arange(d + intercept) < d, k)
@@ -237,18 +249,18 @@ def softmax_problem(
         return product + table[:, d] if intercept else product
 
     def objective(w: Vector, gradient: Vector) -> float:
-        loss, rest = _loss_of_scores(scores(w), onehot, weights)
+        loss, residual = _loss_of_scores(scores(w), onehot, weights)
         table = gradient.reshape(k, d + intercept)
-        table[:, :d] = (X.T @ rest).T
+        table[:, :d] = (X.T @ residual).T
         if intercept:
-            table[:, d] = rest.sum(axis=0)
-        kept = np.where(penalised, w, 0.0)
-        gradient += l2 * kept
-        return loss + 0.5 * l2 * float(kept @ kept)
+            table[:, d] = residual.sum(axis=0)
+        without_intercepts = np.where(penalised, w, 0.0)
+        gradient += l2 * without_intercepts
+        return loss + 0.5 * l2 * float(without_intercepts @ without_intercepts)
 
     def hessian(w: Vector) -> NDArray[np.float64]:
-        made = scores(w)
-        p = np.exp(made - log_sum_exp(made)[:, None])
+        log_p = scores(w)
+        p = np.exp(log_p - log_sum_exp(log_p)[:, None])
         size = d + intercept
         matrix = np.empty((k, size, k, size))
         for a in range(k):
@@ -263,21 +275,21 @@ def softmax_problem(
 
 
 def joint_problem(rows: Matrix, onehot: NDArray[np.bool_], weights: Vector, l2: float) -> Problem:
-    """The same for any φ(x, y): ∇ = Σᵢ vᵢ (E[φ(xᵢ, y)] - φ(xᵢ, yᵢ)) + l2 w."""
+    """The same loss for any φ(x, y): ∇ = Σᵢ vᵢ (E[φ(xᵢ, y)] - φ(xᵢ, yᵢ)) + l2 w."""
     n, k = onehot.shape
 
     def objective(w: Vector, gradient: Vector) -> float:
-        loss, rest = _loss_of_scores((rows @ w).reshape(n, k), onehot, weights)
-        gradient[:] = rows.T @ rest.ravel() + l2 * w
+        loss, residual = _loss_of_scores((rows @ w).reshape(n, k), onehot, weights)
+        gradient[:] = rows.T @ residual.ravel() + l2 * w
         return loss + 0.5 * l2 * float(w @ w)
 
     def hessian(w: Vector) -> NDArray[np.float64]:
         scores = (rows @ w).reshape(n, k)
         p = np.exp(scores - log_sum_exp(scores)[:, None])
         second = weighted_gram(rows, (weights[:, None] * p).ravel(), False)
-        # E[φ] of each sample: sums of its k rows, weighted by p
-        pick = sparse.csr_matrix((p.ravel(), np.arange(n * k), np.arange(0, n * k + 1, k)))
-        matrix = second - weighted_gram(pick @ rows, weights, False)
+        # Row i of this matrix sums the k rows of sample i, weighted by p: E[φ(xᵢ, y)].
+        expectation = sparse.csr_matrix((p.ravel(), np.arange(n * k), np.arange(0, n * k + 1, k)))
+        matrix = second - weighted_gram(expectation @ rows, weights, False)
         matrix[np.diag_indices(len(w))] += l2
         return matrix
 

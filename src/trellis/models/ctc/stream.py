@@ -1,0 +1,84 @@
+"""CTC decoding of frames while they arrive."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis import _core
+from trellis.checks import as_positive
+from trellis.errors import InfeasibleError, InputError
+from trellis.inference.ctc.inputs import Array, prepare
+from trellis.models.ctc.labels import LabelSet
+from trellis.models.ctc.transcripts import Partial, Transcript, transcript
+
+__all__ = ["Stream", "check_width"]
+
+
+class Stream:
+    """Decode frames while they arrive: `feed` chunks of shape ``(T, V)``, then `finish`.
+
+    >>> from trellis import CTCDecoder
+    >>> stream = CTCDecoder(["", " ", "a", "b"]).stream()
+    >>> one = np.log([[0.02, 0.02, 0.94, 0.02], [0.02, 0.94, 0.02, 0.02]])
+    >>> stream.feed(one)
+    Partial(text='a', stable='')
+    >>> stream.finish()[0].text
+    'a'
+    """
+
+    def __init__(self, words: _core.CtcWords, labels: LabelSet, logits: bool) -> None:
+        self._words, self._labels, self._logits = words, labels, bool(logits)
+        self._core: _core.CtcStreamFloat64 | None = None
+        self._dtype: Any = None
+        self._ended = False
+
+    def feed(self, frames: Array) -> Partial:
+        """Decode more frames and return the text so far. All chunks must have the same dtype."""
+        self._check_open()
+        x = np.asarray(frames)
+        if x.ndim == 2 and len(x) == 0 and x.shape[1] == len(self._labels.pieces):
+            return self._partial()
+        x = prepare(x, self._labels.blank, None).scores[0]
+        check_width(x, self._labels, "frames")
+        if self._core is None:
+            self._start(x.dtype)
+        if x.dtype != self._dtype:
+            raise InputError(f"frames are {x.dtype}, and the earlier ones {self._dtype}")
+        assert self._core is not None
+        failed = self._core.feed(np.require(x, requirements=["C", "A"]))
+        if failed >= 0:
+            self._ended = True
+            raise InfeasibleError(f"frame {failed}: no text is possible")
+        return self._partial()
+
+    def finish(self, k: int = 10) -> list[Transcript]:
+        """End the stream and return the `k` best texts, like `CTCDecoder.decode_beams`."""
+        count = as_positive(k, "k")
+        self._check_open()
+        self._ended = True
+        if self._core is None:
+            self._start(np.dtype(np.float64))
+        assert self._core is not None
+        return [transcript(*best) for best in self._core.finish(count)]
+
+    def _start(self, dtype: Any) -> None:
+        """Create the native decoder: the dtype is known only when the first frames arrive."""
+        single = dtype == np.float32
+        make = _core.CtcStreamFloat32 if single else _core.CtcStreamFloat64
+        self._core, self._dtype = make(self._words, self._logits), dtype
+
+    def _partial(self) -> Partial:
+        return Partial("", "") if self._core is None else Partial(*self._core.partial())
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise InputError("the stream has ended: create a new one")
+
+
+def check_width(x: NDArray[Any], labels: LabelSet, name: str) -> None:
+    """Raise unless there is one score for each label."""
+    if x.shape[-1] != len(labels.pieces):
+        raise InputError(
+            f"{name} has {x.shape[-1]} scores per frame; there are {len(labels.pieces)} labels"
+        )
