@@ -83,7 +83,7 @@ def test_features_out_of_order() -> None:
     with pytest.raises(FormatError, match="feature 1 is out of order"):
         crfsuite.parse(bytes(data))
     data[at : at + 20] = data[at + 20 : at + 40]
-    with pytest.raises(FormatError, match="feature 1 is out of order, or there twice"):
+    with pytest.raises(FormatError, match="feature 1 is out of order, or occurs twice"):
         crfsuite.parse(bytes(data))
 
 
@@ -109,17 +109,17 @@ FEATURE = 48 + 12
         (with_number(20, HUGE), "too many|labels"),
         (with_number(20, 2), "no label|attribute or label"),
         (with_number(24, HUGE), "attribute"),
-        (with_number(24, 1), "no attribute"),
-        (with_number(28, HUGE), "behind the file"),
+        (with_number(24, 1), "attribute or label that does not exist"),
+        (with_number(28, HUGE), "beyond the end of the file"),
         (with_number(28, 0), "expected FEAT"),
         (with_number(32, 4), "no dictionary"),
-        (with_number(36, HUGE), "behind the file"),
+        (with_number(36, HUGE), "beyond the end of the file"),
         (with_number(40, 4), "expected LFRF"),
-        (with_number(44, HUGE), "behind the file"),
-        (with_number(48 + 8, HUGE), "behind the file"),
+        (with_number(44, HUGE), "beyond the end of the file"),
+        (with_number(48 + 8, HUGE), "beyond the end of the file"),
         (with_number(FEATURE, 7), "feature 0 is of an unknown type"),
-        (with_number(FEATURE + 4, 999), "feature 0 is of no attribute"),
-        (with_number(FEATURE + 8, 999), "feature 0 is for no label"),
+        (with_number(FEATURE + 4, 999), "feature 0 has an attribute or label that"),
+        (with_number(FEATURE + 8, 999), "feature 0 has a target label that"),
         (with_number(FEATURE + 16, 0x7FF80000), "feature 0 has a weight that is not finite"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_nul_cannot_be_written(field: str) -> None:
     changed = (
         ["a", "b\0", "c"] if field == "labels" else np.where(parts.names == 119, 0, parts.names)
     )
-    with pytest.raises(InputError, match="NUL"):
+    with pytest.raises(InputError, match="zero byte"):
         crfsuite.encode(parts._replace(**{field: changed}))
 
 

@@ -183,7 +183,7 @@ SIZES = {"size": 64, "words": 68, "labels": 72, "tokens": 76, "pruned": 84}
         (SIZES["size"], "<i", 21, "21 entries"),
         (SIZES["words"], "<i", -1, "cannot be -1 words"),
         (SIZES["labels"], "<i", 1, "cannot be 20 words and 1 labels"),
-        (SIZES["tokens"], "<q", -5, "-5 tokens"),
+        (SIZES["tokens"], "<q", -5, "number of tokens is -5"),
         (SIZES["pruned"], "<q", 2**62, "the file ends inside the prune table"),
         (92 + 5, "<q", -3, "count -3"),
         (92 + 5 + 8, "<b", 1, "kind 1"),
@@ -213,7 +213,7 @@ def test_cut_short(part: int, path: Path) -> None:
     format.write(path, some_file("supervised"))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) * part // 100])
-    with pytest.raises(FormatError, match=r"ends inside|is empty|cannot be in"):
+    with pytest.raises(FormatError, match=r"ends inside|is empty|do not fit into"):
         format.read(path)
 
 
@@ -264,7 +264,11 @@ def test_what_cannot_be_written(change: dict[str, Any], match: str, path: Path) 
 
 @pytest.mark.parametrize(
     ("prune", "match"),
-    [([[50, 0]], "bucket 50, of 50"), ([[0, 1]], "row 1, of 1"), ([[3, 0], [3, 1]], "twice")],
+    [
+        ([[50, 0]], "bucket 50: must be below 50"),
+        ([[0, 1]], "row 1: must be below 1"),
+        ([[3, 0], [3, 1]], "twice"),
+    ],
 )
 def test_wrong_prune_tables(prune: Any, match: str, path: Path) -> None:
     table = np.array(prune, np.int32)

@@ -49,7 +49,7 @@ WAPITI = wapiti_model().decode()
         (TEXT.replace("cost-factor: 1", "cost-factor: nan"), "cost-factor"),
         (TEXT.replace("cost-factor: 1\n", ""), "cost-factor"),
         (TEXT.replace("L1\n", "L0\n"), "labels"),
-        (TEXT.replace("\n0 B\n", "\n1 B\n"), "do not fit"),
+        (TEXT.replace("\n0 B\n", "\n1 B\n"), "contradict maxid"),
         (TEXT.replace("U00:né", "U00:the"), "the same name"),
         (TEXT.replace("U00:né", "U77:né"), "none of the"),
         (TEXT.replace("U00:%x[-1,0]", "U00:%x[-1]"), "expected %x"),
@@ -61,7 +61,7 @@ WAPITI = wapiti_model().decode()
         (WAPITI.replace("2:L1,", "2:L0,"), "labels"),
         (WAPITI.replace("=0x", "=x", 1), "not the number of a weight"),
         (WAPITI + "999999=0x1p0\n", "weights"),
-        (WAPITI.replace("u:w=the", "x:w=the"), "begin with u, b"),
+        (WAPITI.replace("u:w=the", "x:w=the"), "start with u, b"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, what: str) -> None:

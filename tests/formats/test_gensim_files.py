@@ -93,7 +93,7 @@ def test_nothing_is_called(protocol: int, path: Path, tmp_path: Path) -> None:
     ("attributes", "match"),
     [
         ({}, "not of gensim's"),
-        ({"index_to_key": ["a", 3], "vectors": some_rows(2, 3)}, "other things than strings"),
+        ({"index_to_key": ["a", 3], "vectors": some_rows(2, 3)}, "values that are not strings"),
         ({"index_to_key": ["a"], "vectors": some_rows(2, 3)}, "2 vectors for 1 words"),
         ({"index_to_key": ["a", "a"], "vectors": some_rows(2, 3)}, "a word twice"),
         ({"index_to_key": ["a", "b"], "vectors": None}, "cannot be read"),
@@ -115,10 +115,10 @@ def test_arrays_beside_it_that_are_none(path: Path) -> None:
     beside = Path(f"{path}.vectors.npy")
     for data in (b"", b"garbage", b"\x93NUMPY\x01\x00"):
         beside.write_bytes(data)
-        with pytest.raises(FormatError, match="is no array"):
+        with pytest.raises(FormatError, match="is not an array"):
             gensim.read(path)
     np.save(beside, np.array([{}]), allow_pickle=True)
-    with pytest.raises(FormatError, match="is no array"):
+    with pytest.raises(FormatError, match="is not an array"):
         gensim.read(path)
 
 

@@ -51,10 +51,10 @@ def test_no_regular_file(tmp_path: Path) -> None:
     [
         (b"", "empty"),
         (b"{}", "2 bytes are too few"),
-        (bytes(8), "header is not proper JSON"),
-        (pickle.dumps({"weights": [1.0] * 10}), "not a .trellis file, or cut short"),
-        (b"# a text of some length\n", "not a .trellis file, or cut short"),
-        (b"PK\x03\x04" + bytes(60), "not a .trellis file|not proper JSON"),
+        (bytes(8), "header is not valid JSON"),
+        (pickle.dumps({"weights": [1.0] * 10}), "not a .trellis file, or cut off"),
+        (b"# a text of some length\n", "not a .trellis file, or cut off"),
+        (b"PK\x03\x04" + bytes(60), "not a .trellis file|not valid JSON"),
         (with_header(b"{}", b""), "not written by trellis"),
         (with_header(b"[1]", b""), "header is not a JSON object"),
         (with_header(b"\xff{}", b""), "utf-8"),
@@ -65,7 +65,7 @@ def test_no_regular_file(tmp_path: Path) -> None:
         (with_header(b'{"a":NaN}', b""), "is nan"),
         (with_header(b'{"a":1e999}', b""), "is inf"),
         (with_header(b'{"a":"\\ud800"}', b""), "surrogate"),
-        (with_header(b'{"a":' + b"9" * 5000 + b"}", b""), "not proper JSON"),
+        (with_header(b'{"a":' + b"9" * 5000 + b"}", b""), "not valid JSON"),
         (with_header(b'{"__metadata__":{"trellis":3}}', b""), "not written by trellis"),
         (with_header(b'{"__metadata__":[]}', b""), "not written by trellis"),
         (with_header(b" " * (8 * 2**20 + 8), b""), "at most 8388608"),
@@ -98,7 +98,7 @@ def test_rewritten_by_another_library(path: Path) -> None:
     [
         (of_tensor("weights", "dtype", "F128"), "'weights' has dtype 'F128': must be one of F64"),
         (of_tensor("weights", "dtype", ["F64"]), "has dtype"),
-        (of_tensor("weights", "dtype", "F32"), "takes 24 bytes, data_offsets .0, 48. hold 48"),
+        (of_tensor("weights", "dtype", "F32"), "takes 24 bytes, data_offsets .0, 48. are for 48"),
         (of_tensor("weights", "shape", [2, 4]), "takes 64 bytes"),
         (of_tensor("weights", "shape", [-2, -3]), "shape"),
         (of_tensor("weights", "shape", [2.0, 3]), "shape"),
@@ -110,8 +110,8 @@ def test_rewritten_by_another_library(path: Path) -> None:
         (of_tensor("none", "shape", [0, 2**63]), "too large"),
         (of_tensor("none", "shape", [0, 10**30]), "64 bits"),
         (of_tensor("weights", "data_offsets", [0, 48, 48]), "begin and end"),
-        (of_tensor("weights", "data_offsets", [48, 0]), "hold -48"),
-        (of_tensor("weights", "data_offsets", [8, 56]), "begins at byte 8 where 0 is next"),
+        (of_tensor("weights", "data_offsets", [48, 0]), "are for -48"),
+        (of_tensor("weights", "data_offsets", [8, 56]), "begins at byte 8, not at 0"),
         (of_tensor("ids", "data_offsets", [36, 48]), "gaps and overlaps"),
         (of_tensor("weights", "data_offsets", [2**60, 2**60 + 48]), "gaps and overlaps"),
         (lambda header: header["weights"].pop("shape") and None, "must have dtype, shape"),
@@ -150,7 +150,7 @@ def test_bools_are_bools(path: Path) -> None:
         (lambda e: e.update(checksum="F" * 64), "hexadecimal"),
         (lambda e: e.update(checksum=1), "hexadecimal"),
         (lambda e: e.pop("checksum") and None, "hexadecimal"),
-        (lambda e: dict(sorted(e.items(), reverse=True)), "not at its place"),
+        (lambda e: dict(sorted(e.items(), reverse=True)), "not at the beginning of the header"),
         (lambda e: [1], "metadata is not a JSON object"),
     ],
 )
@@ -161,7 +161,11 @@ def test_forged_checksums(path: Path, edit: Any, match: str) -> None:
 def test_checksum_at_another_place(path: Path) -> None:
     data = path.read_bytes()
     header = dict(reversed(header_of(data).items()))
-    refused(path, with_header(dump(header).encode(), body_of(data)), "not at its place")
+    refused(
+        path,
+        with_header(dump(header).encode(), body_of(data)),
+        "not at the beginning of the header",
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,7 @@ def test_versions_and_kinds(path: Path, edit: Any, match: str) -> None:
 
 
 def test_other_kind(path: Path) -> None:
-    with pytest.raises(FormatError, match=f"{path}: holds a model of kind 'crf', not 'hmm'"):
+    with pytest.raises(FormatError, match=f"{path}: contains a model of kind 'crf', not 'hmm'"):
         native.read(path, kind="hmm")
 
 

@@ -1,1 +1,1 @@
-"""Every file that trellis reads or writes."""
+"""Files that trellis reads or writes: bytes on disk <-> arrays and metadata."""

@@ -1,11 +1,11 @@
-"""Language models in the ARPA format: log p(w | w₁ … wₙ), by back-off where an n-gram is missing.
+"""N-gram language models in the ARPA format: log p(w | w₁ … wₙ), with back-off.
 
 >>> from pathlib import Path
 >>> import tempfile
 >>> words = ["-99 <s> -0.5", "-0.5 </s>", "-0.3 yes -0.2", "-1.0 no"]
->>> mark = chr(92)  # a backslash
->>> lines = [f"{mark}data{mark}", "ngram 1=4", "ngram 2=1", f"{mark}1-grams:", *words]
->>> lines += [f"{mark}2-grams:", "-0.1 <s> yes", f"{mark}end{mark}"]
+>>> slash = chr(92)  # a backslash
+>>> lines = [f"{slash}data{slash}", "ngram 1=4", "ngram 2=1", f"{slash}1-grams:", *words]
+>>> lines += [f"{slash}2-grams:", "-0.1 <s> yes", f"{slash}end{slash}"]
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     path = Path(folder, "tiny.arpa")
 ...     _ = path.write_text(chr(10).join(lines))
@@ -29,20 +29,22 @@ __all__ = ["FullScore", "NGramModel", "read"]
 
 
 class FullScore(NamedTuple):
-    """How a word was scored."""
+    """The score of one word."""
 
     log10: float
-    length: int  # of the longest n-gram that was found
-    oov: bool  # not in the vocabulary
+    length: int
+    """Length of the longest n-gram of the model that matched."""
+    oov: bool
+    """Whether the word is not in the vocabulary."""
 
 
 class NGramModel:
-    """An n-gram model with back-off; scores are log10, as KenLM's."""
+    """An n-gram model with back-off. Scores are log10, as in KenLM."""
 
     def __init__(self, core: _core.NgramModel, path: str | None = None) -> None:
         self._core = core
         self.path = path
-        """The file that it was read from."""
+        """Path of the file, or None."""
 
     @property
     def core(self) -> _core.NgramModel:
@@ -56,16 +58,16 @@ class NGramModel:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many n-grams of each length there are."""
+        """Number of n-grams of each length."""
         return tuple(self._core.counts)
 
     @property
     def vocabulary(self) -> int:
-        """How many words there are, ``<s>``, ``</s>`` and ``<unk>`` among them."""
+        """Number of words, including ``<s>``, ``</s>`` and ``<unk>``."""
         return self.counts[0] if self.counts else 0
 
     def words(self) -> list[str]:
-        """The words of the vocabulary, in the file's order, without ``<unk>``."""
+        """Return the words of the vocabulary in the order of the file, without ``<unk>``."""
         return self._core.words()
 
     def __contains__(self, word: object) -> bool:
@@ -81,32 +83,32 @@ class NGramModel:
     def full_scores(
         self, sentence: str | Sequence[str], bos: bool = True, eos: bool = True
     ) -> list[FullScore]:
-        """How each word, and ``</s>`` if `eos`, was scored."""
-        words = _words(sentence)
+        """Return the score of each word, and of ``</s>`` if `eos`."""
+        words = _check_words(sentence)
         return [FullScore(*word) for word in self._core.full_scores(words, bool(bos), bool(eos))]
 
     def start(self, bos: bool = True) -> int:
-        """The state before the first word: behind ``<s>``, or with nothing before it."""
+        """Return the state before the first word: after ``<s>`` if `bos`, or without a history."""
         return self._core.start(bool(bos))
 
     def step(self, state: int, word: str) -> tuple[float, int]:
-        """log10 p(word | state), and the state behind it, which is a number without a meaning."""
+        """Return log10 p(word | state) and the next state, an opaque number."""
         if not is_text(word):
             raise InputError(f"a word is {word!r:.80}: must be text")
         try:
             log10, after, _ = self._core.step(state, word)
         except (ValueError, TypeError):
-            raise InputError(f"{state!r:.80} is no state of this model") from None
+            raise InputError(f"{state!r:.80} is not a state of this model") from None
         return log10, after
 
     def perplexity(self, sentence: str | Sequence[str]) -> float:
         """10^(-score / n), where n counts the words and ``</s>``."""
-        words = _words(sentence)
+        words = _check_words(sentence)
         return float(10.0 ** (-self.score(words) / (len(words) + 1)))
 
 
 def read(path: str | os.PathLike[str]) -> NGramModel:
-    """Read an ARPA file, which may be packed by gzip or xz; a FormatError names the line."""
+    """Read an ARPA file, possibly compressed by gzip or xz; a FormatError names the line."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path is {type(path).__name__}: must be a str or a path")
     reader = _core.ArpaReader()
@@ -120,11 +122,12 @@ def read(path: str | os.PathLike[str]) -> NGramModel:
         raise FormatError(f"{name_of(path)}, {error}") from None
 
 
-def _words(sentence: Any) -> list[str]:
+def _check_words(sentence: Any) -> list[str]:
+    """Return the words of a sentence; raise if they are not valid text."""
     words = sentence.split() if isinstance(sentence, str) else sentence
     if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"a sentence is a str or a list of strs, not {sentence!r:.80}")
+        raise InputError(f"a sentence must be a str or a list of str, not {sentence!r:.80}")
     for word in words:
         if not is_text(word):
-            raise InputError(f"{word!r:.80} has half a surrogate pair: not a word")
+            raise InputError(f"{word!r:.80} contains an unpaired surrogate: it is not valid text")
     return list(words)

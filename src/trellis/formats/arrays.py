@@ -1,7 +1,7 @@
-"""Arrays that other programs wrote: ``.npy``, ``.npz`` and ``.safetensors``, by name.
+"""Arrays from files of other programs: ``.npy``, ``.npz`` and ``.safetensors``.
 
-Nothing is unpickled, and no memory is taken on what a header declares: its sizes must be those of
-the bytes that are there.
+Nothing is unpickled. No memory is allocated for sizes that a header only declares: they must match
+the bytes of the file.
 
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp()) / "two.npz"
@@ -30,67 +30,68 @@ __all__ = ["read"]
 Array: TypeAlias = NDArray[Any]
 
 _ZIP, _NPY = b"PK\x03\x04", b"\x93NUMPY"
+# Everything that zipfile raises for damaged archives.
 _BROKEN = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """The arrays of a file in its order; the one of a ``.npy`` has the file's name as its own.
+    """Return the arrays of a file by name; the array of a ``.npy`` file has the name of the file.
 
-    The kind is known by the first bytes, whatever the name. What is wrong is a FormatError.
+    The format is recognised by the first bytes. Raises FormatError if the file is invalid.
     """
     path = Path(path)
     data = path.read_bytes()
     try:
         if data.startswith(_NPY):
-            return {path.stem: _array(data)}
+            return {path.stem: _parse_npy(data)}
         if data.startswith(_ZIP):
-            return _archive(data)
+            return _parse_npz(data)
         if data[8:9] != b"{":
             raise FormatError("neither a .npy, a .npz nor a .safetensors file")
-        return _tensors(data)
+        return _parse_safetensors(data)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
 
 
-def _array(data: bytes) -> Array:
+def _parse_npy(data: bytes) -> Array:
     """A ``.npy`` file: magic, version, header, values."""
     file = io.BytesIO(data)
     try:
         version = npy.read_magic(file)
         header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         shape, column_major, dtype = header(file)
-    except Exception as error:  # NumPy evaluates the header, and what comes of it is its own
+    except Exception as error:  # NumPy evaluates the header: a bad one can raise anything
         raise FormatError(f"not a .npy file: {_first_line(error)}") from None
     if dtype.hasobject or dtype.kind not in "fiub":
         raise FormatError(f"has dtype {dtype}: must be numbers")
     start = file.tell()
-    need = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or need != len(data) - start:
+    size = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or size != len(data) - start:
         raise FormatError(
-            f"shape {shape} and dtype {dtype} take {need} bytes, {len(data) - start} follow"
+            f"shape {shape} and dtype {dtype} take {size} bytes, {len(data) - start} follow"
         )
     values = np.frombuffer(data, dtype, offset=start)
     return values.reshape(shape, order="F" if column_major else "C")
 
 
-def _archive(data: bytes) -> dict[str, Array]:
+def _parse_npz(data: bytes) -> dict[str, Array]:
     """A ``.npz`` file: a ZIP archive of ``.npy`` files."""
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for name in archive.namelist():
                 try:
-                    found[name.removesuffix(".npy")] = _array(archive.read(name))
+                    arrays[name.removesuffix(".npy")] = _parse_npy(archive.read(name))
                 except FormatError as error:
                     raise FormatError(f"{name!r} {error}") from None
     except FormatError:
         raise
     except _BROKEN as error:
         raise FormatError(f"not a .npz file, or damaged: {_first_line(error)}") from None
-    return found
+    return arrays
 
 
-def _tensors(data: bytes) -> dict[str, Array]:
+def _parse_safetensors(data: bytes) -> dict[str, Array]:
     """A ``.safetensors`` file."""
     places, start = parse_any(memoryview(data))
     return {

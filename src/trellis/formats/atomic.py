@@ -1,4 +1,4 @@
-"""A file is replaced as a whole or not at all."""
+"""Atomic writes: a reader sees the old file or the complete new one, also after a crash."""
 
 import glob
 import hashlib
@@ -19,9 +19,9 @@ _SUFFIX = ".trellis.tmp"
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` once it is on the disk, or leaves no trace.
+    """Open a temporary file that replaces ``path`` when the block ends, or is removed on an error.
 
-    It keeps the permissions of the file that it replaces; a link stays a link.
+    The new file keeps the permissions of the old one. A symbolic link stays a link.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "greeting"
@@ -35,11 +35,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     mode = _permissions(target)
     temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}{_SUFFIX}")
-    file = open(temporary, "xb")  # noqa: SIM115 (before `try`: only what is ours is removed)
+    file = open(temporary, "xb")  # noqa: SIM115 (before `try`: if this fails, the file is not ours to remove)
     try:
         with file:
             if mode is not None:
-                os.chmod(temporary, mode)  # before there is anything to read in it
+                os.chmod(temporary, mode)  # while the file is still empty
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -47,7 +47,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # elsewhere a folder cannot be opened
+    # Without this, a power failure can undo the rename. Windows cannot open a folder.
+    if os.name == "posix":
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -56,21 +57,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def clear_leftovers(path: str | os.PathLike[str]) -> None:
-    """Remove what processes that were killed while they wrote ``path`` have left beside it."""
+    """Remove the temporary files of processes that were killed while they wrote ``path``."""
     target = Path(os.path.realpath(path))
     for file in target.parent.glob(f"{glob.escape(_prefix(target))}{'[0-9a-f]' * 16}{_SUFFIX}"):
         file.unlink(missing_ok=True)
 
 
 def _prefix(target: Path) -> str:
-    """What the names of its temporary files begin with: short enough for any file system."""
+    """Return the start of the names of temporary files, short enough for any file system."""
     name = os.fsencode(target.name)
     return f".{target.name if len(name) <= 200 else hashlib.sha256(name).hexdigest()}."
 
 
 def _permissions(target: Path) -> int | None:
-    """Those of the file to replace; None if there is none, and the umask decides."""
-    target.parent.stat()  # a missing folder: the error names it rather than the temporary file
+    """Return the permissions of an existing file, or None."""
+    target.parent.stat()  # so that the error for a missing folder names the folder
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:

@@ -1,14 +1,15 @@
-"""CRF++'s model as text, as ``crf_learn -t`` writes it.
+"""The text model of CRF++, which ``crf_learn -t`` writes.
 
     version: 100            labels      templates         id name         weights,
     cost-factor: 1          one         one               one             one
-    maxid: 58324            a line      a line            a line          a line
+    maxid: 58324            per line    per line          per line        per line
     xsize: 2
 
-The five parts are separated by blank lines. An attribute that begins with U has one weight for each
-label, from its id on; one with B has one for each pair, the label before first.
+The five parts are separated by blank lines. An attribute whose name starts with U has one weight
+for each label, and the first one has the number ``id``. An attribute whose name starts with B has
+one weight for each pair (previous label, label), sorted by the previous label.
 
-Without ``-t``, ``crf_learn`` writes a binary file, which depends on the machine and is not read.
+Without ``-t``, ``crf_learn`` writes a binary file. It depends on the machine and cannot be read.
 """
 
 import os
@@ -20,89 +21,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import FormatError
-from trellis.formats.text_models import MOST_LABELS, NameList, TextModel, opened, read_weights
+from trellis.formats.text_models import MAX_LABELS, NameList, TextModel, open_text, read_weights
 
 __all__ = ["is_binary", "read"]
 
 
 def is_binary(head: bytes) -> bool:
-    """Whether a file that begins so is a model that ``crf_learn`` wrote without ``-t``.
+    """Return whether a file with these first bytes is a binary model of CRF++.
 
-    Such a file begins with its version, 100, and its type, 0, as integers. A safetensors file of
-    the same first bytes goes on with ``{``.
+    It starts with its version (100) and its type (0) as 32-bit integers. A safetensors file can
+    start with the same eight bytes, but its ninth is ``{``.
     """
     return head[:8] == b"\x64\0\0\0\0\0\0\0" and head[8:9] not in (b"{", b"")
 
 
 def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
-    """The model in a file; FormatError, which names the file, if it holds none."""
-    with opened(path, encoding) as file:
-        maxid, factor = _header(_part(file, "header", encoding))
-        labels = _part(file, "labels", encoding)
-        if len(set(labels)) != len(labels) or not labels or len(labels) > MOST_LABELS:
-            raise FormatError(f"its {len(labels)} labels are not distinct names")
-        templates = "\n".join(_part(file, "templates", encoding))
-        names, begin, states = _features(file, encoding)
+    """Read a model file; raise FormatError, which names the file, if it is invalid."""
+    with open_text(path, encoding) as file:
+        maxid, factor = _parse_header(_read_part(file, "header", encoding))
+        labels = _read_part(file, "labels", encoding)
+        if len(set(labels)) != len(labels) or not labels or len(labels) > MAX_LABELS:
+            raise FormatError(f"its {len(labels)} labels must be distinct, at most {MAX_LABELS}")
+        templates = "\n".join(_read_part(file, "templates", encoding))
+        name_list, begin, states = _read_features(file, encoding)
         order = np.argsort(begin, kind="stable")
         states = states[order]
         ends = np.zeros(len(order) + 1, np.int64)
         np.cumsum(np.where(states, len(labels), len(labels) ** 2), out=ends[1:])
         if not np.array_equal(begin[order], ends[:-1]) or int(ends[-1]) != maxid:
-            raise FormatError("the numbers of its features do not fit each other, or its maxid")
-        found = names.names("features", order)
-        del begin, order, names
+            raise FormatError("the ids of its features overlap, leave gaps, or contradict maxid")
+        names = name_list.names("features", order)
+        del begin, order, name_list  # a large model should not be in memory twice
         number, weight = read_weights(file, maxid, indexed=False)
         weight *= factor
         if not np.isfinite(weight).all():
-            raise FormatError(f"its cost-factor of {factor} makes weights infinite")
-        return TextModel(labels, templates, found, ends, states, number, weight)
+            raise FormatError(f"its cost-factor of {factor} makes the weights infinite")
+        return TextModel(labels, templates, names, ends, states, number, weight)
 
 
 def _lines(file: IO[bytes], part: str) -> Iterator[bytes]:
-    """Up to a blank line."""
+    """Yield the lines up to a blank line."""
     for line in file:
         if line == b"\n":
             return
         yield line[:-1]
-    raise FormatError(f"there is no blank line behind its {part}")
+    raise FormatError(f"there is no blank line after its {part}")
 
 
-def _part(file: IO[bytes], part: str, encoding: str) -> list[str]:
+def _read_part(file: IO[bytes], part: str, encoding: str) -> list[str]:
+    """Return the lines of one part of the file."""
     return [line.decode(encoding) for line in _lines(file, part)]
 
 
-def _header(lines: list[str]) -> tuple[int, float]:
-    """How many weights there are, and what they are to be multiplied with."""
-    found = {}
+def _parse_header(lines: list[str]) -> tuple[int, float]:
+    """Return the number of weights, and the factor by which they are multiplied."""
+    fields = {}
     for line in lines:
         key, colon, value = line.partition(": ")
         if not colon:
-            raise FormatError(f"not a CRF++ model: {line!r:.80} is no line of its header")
-        found[key] = value
+            raise FormatError(f"not a CRF++ model: {line!r:.80} is not a line of its header")
+        fields[key] = value
     numbers = {}
     for key in ("version", "cost-factor", "maxid", "xsize"):
         try:
-            numbers[key] = float(found[key])
+            numbers[key] = float(fields[key])
         except (KeyError, ValueError):
-            raise FormatError(f"its header has no number as {key}") from None
+            raise FormatError(f"its header has no number for {key}") from None
     if numbers["version"] != 100:
-        raise FormatError(f"version {found['version']} is not known, only 100")
+        raise FormatError(f"version {fields['version']} is unknown: only 100 can be read")
     if not np.isfinite(numbers["cost-factor"]):
-        raise FormatError(f"its cost-factor is {found['cost-factor']}")
+        raise FormatError(f"its cost-factor is {fields['cost-factor']}")
     if not 0 <= numbers["maxid"] < 2**31 or numbers["maxid"] % 1:
-        raise FormatError(f"its maxid is {found['maxid']}")
+        raise FormatError(f"its maxid is {fields['maxid']}")
     return int(numbers["maxid"]), numbers["cost-factor"]
 
 
-def _features(
+def _read_features(
     file: IO[bytes], encoding: str
 ) -> tuple[NameList, NDArray[np.int64], NDArray[np.bool_]]:
-    """Names, the first weight of each, and whether it has one for each label."""
+    """Return the names, the number of each first weight, and whether its weights are of labels."""
     names, begin, states = NameList(encoding), array("q"), bytearray()
     for line in _lines(file, "features"):
         digits, _, name = line.partition(b" ")
         if not digits.isdigit() or len(digits) > 15 or name[:1] not in (b"U", b"B"):
-            raise FormatError(f"{line[:80]!r} is not the number and the name of a feature")
+            raise FormatError(f"{line[:80]!r} is not the id and the name of a feature")
         names.add(name)
         begin.append(int(digits))
         states.append(name[:1] == b"U")

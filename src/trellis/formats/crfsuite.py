@@ -1,8 +1,7 @@
-"""CRFsuite's model file ``lCRF``: 48 bytes of header · features · labels · attributes · references.
+"""The model file of CRFsuite, ``lCRF``: header · features · labels · attributes · references.
 
-Every number is checked against the size of the file before it is used, and every part against the
-others: what `read` accepts is a model. The hash tables, which only serve to look names up in the
-file, are not looked at: trellis has its own.
+Every number is validated against the size of the file before it is used, and every part against the
+others. The hash tables of the file are ignored: they only speed up looking up names in the file.
 
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp()) / "model.crfsuite"
@@ -27,37 +26,42 @@ from trellis.errors import FormatError, InputError
 from trellis.formats.atomic import replacing
 from trellis.formats.strings import Names, pack_strings
 
-__all__ = ["Names", "Parts", "encode", "parse", "read", "write"]
+__all__ = ["MAGIC", "Model", "Names", "Parts", "encode", "parse", "read", "write"]
 
 Array: TypeAlias = NDArray[Any]
 
 MAGIC = b"lCRF"
-_HEADER = 48
-_CHUNK = 12
+_HEADER = 48  # bytes of the header
+_CHUNK = 12  # bytes of the header of a chunk: name, size, count
 _FEATURE = np.dtype([("type", "<u4"), ("source", "<u4"), ("target", "<u4"), ("weight", "<f8")])
-_RECORDS = 24 + 8 * 256  # header and hash tables of a dictionary
-_BYTE_ORDER = 0x62445371
-_BLOCK = 1 << 16  # features that are looked at together
-_MOST_LABELS = 1 << 14  # a square of labels must fit into int32, and into memory
+_RECORDS = 24 + 8 * 256  # bytes of the header and the hash tables of a dictionary
+_BYTE_ORDER = 0x62445371  # written as a number, so that a reader notices another byte order
+_BLOCK = 1 << 16  # features validated at a time, so that temporary arrays stay small
+_MAX_LABELS = 1 << 14  # label pairs must fit into int32, and their table into memory
 
 
 class Model(NamedTuple):
-    """What a file holds: labels, names of attributes, and weights by numbers of these."""
+    """A model as it is stored: labels, names of attributes, and weights."""
 
     labels: list[str]
     attributes: Names
     state_attribute: NDArray[np.int32]
-    """Ascending, and for each attribute the labels ascend."""
+    """``(states,)``, ascending; the labels of one attribute ascend too."""
     state_label: NDArray[np.uint16]
+    """``(states,)``"""
     state_weight: NDArray[np.float64]
+    """``(states,)``"""
     before: NDArray[np.int32]
+    """``(bigrams,)``: the previous label."""
     after: NDArray[np.int32]
+    """``(bigrams,)``: the next label."""
     bigram_weight: NDArray[np.float64]
+    """``(bigrams,)``"""
     header: dict[str, int]
 
 
 class Parts(NamedTuple):
-    """What is to be written: attribute i is ``names[ends[i] : ends[i + 1]]``, in UTF-8."""
+    """A model to write: attribute i is ``names[ends[i] : ends[i + 1]]``, in UTF-8."""
 
     labels: list[str]
     names: NDArray[np.uint8]
@@ -71,7 +75,7 @@ class Parts(NamedTuple):
 
 
 def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> Model:
-    """The model in a file; FormatError, which names the file, if it holds none."""
+    """Read a model file; raise FormatError, which names the file, if it is invalid."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -83,7 +87,7 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> Model:
 
 
 def parse(data: Any, name: str = "model", encoding: str = "utf-8") -> Model:
-    """The model in a buffer of bytes; errors begin with ``name``."""
+    """Parse a model from bytes; errors start with ``name``."""
     try:
         return _Reader(np.frombuffer(data, np.uint8)).model(encoding)
     except FormatError as error:
@@ -91,14 +95,14 @@ def parse(data: Any, name: str = "model", encoding: str = "utf-8") -> Model:
 
 
 class _Reader:
-    """All offsets are Python integers, which do not overflow."""
+    """Reads a model from bytes. All offsets are Python integers, which do not overflow."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self.data = data
         if len(data) <= _HEADER:
             raise FormatError(f"{len(data)} bytes are too few for a CRFsuite model")
         if data[:4].tobytes() != MAGIC:
-            raise FormatError(f"not a CRFsuite model: begins with {data[:4].tobytes()!r}")
+            raise FormatError(f"not a CRFsuite model: starts with {data[:4].tobytes()!r}")
         if data[8:12].tobytes() != b"FOMC":
             raise FormatError(f"a CRFsuite model of unknown type {data[8:12].tobytes()!r}")
         fields = self.integers(4, 11, "header")
@@ -108,27 +112,30 @@ class _Reader:
         del self.header[""]
         if self.header["size"] != len(data):
             raise FormatError(
-                f"its header says {self.header['size']} bytes, but there are {len(data)}"
+                f"the header says {self.header['size']} bytes, but there are {len(data)}"
             )
         if self.header["version"] != 100:
-            raise FormatError(f"version {self.header['version']} is not known, only 100")
+            raise FormatError(f"version {self.header['version']} is unknown: only 100 can be read")
 
-    def integers(self, at: int, count: int, what: str) -> NDArray[np.uint32]:
-        """A stretch of uint32."""
-        if at < 0 or count < 0 or at + 4 * count > len(self.data):
-            raise FormatError(f"{what}: {count} numbers at byte {at} end behind the file")
-        return np.frombuffer(self.data, "<u4", count, at)
+    def integers(self, begin: int, count: int, what: str) -> NDArray[np.uint32]:
+        """Return ``count`` consecutive uint32."""
+        if begin < 0 or count < 0 or begin + 4 * count > len(self.data):
+            raise FormatError(
+                f"{what}: {count} numbers at byte {begin} extend beyond the end of the file"
+            )
+        return np.frombuffer(self.data, "<u4", count, begin)
 
-    def scattered(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The uint32 at each of these places, which must lie inside."""
-        found = np.zeros(len(at), np.int64)
-        for k in range(4):
-            found |= self.data[at + k].astype(np.int64) << (8 * k)
-        return found
+    def scattered(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the uint32 at each offset; the offsets must be valid."""
+        values = np.zeros(len(offsets), np.int64)
+        for k in range(4):  # byte by byte, because the offsets need not be aligned
+            values |= self.data[offsets + k].astype(np.int64) << (8 * k)
+        return values
 
     def model(self, encoding: str) -> Model:
+        """Read and validate the model."""
         counts = self.header["num_labels"], self.header["num_attrs"]
-        if counts[0] > _MOST_LABELS:
+        if counts[0] > _MAX_LABELS:
             raise FormatError(f"{counts[0]} labels are too many")
         features = self.features(*counts)
         labels = self.names("off_labels", counts[0], "label").decoded("label", encoding)
@@ -156,100 +163,123 @@ class _Reader:
         )
 
     def features(self, labels: int, attributes: int) -> Array:
-        at = self.header["off_features"]
-        count = self.chunk(at, b"FEAT")
-        if at + _CHUNK + _FEATURE.itemsize * count > len(self.data):
-            raise FormatError(f"{count} features at byte {at} end behind the file")
-        found = np.frombuffer(self.data, _FEATURE, count, at + _CHUNK)
+        """Read and validate the weights, a structured array of `_FEATURE`."""
+        offset = self.header["off_features"]
+        count = self.chunk(offset, b"FEAT")
+        if offset + _CHUNK + _FEATURE.itemsize * count > len(self.data):
+            raise FormatError(
+                f"{count} features at byte {offset} extend beyond the end of the file"
+            )
+        features = np.frombuffer(self.data, _FEATURE, count, offset + _CHUNK)
         for begin in range(0, count, _BLOCK):
-            part = found[begin : begin + _BLOCK]
+            part = features[begin : begin + _BLOCK]
             sources = np.where(part["type"] == 0, attributes, labels)
             for wrong, what in (
                 (part["type"] > 1, "is of an unknown type"),
-                (part["source"] >= sources, "is of no attribute or label that there is"),
-                (part["target"] >= labels, "is for no label that there is"),
+                (part["source"] >= sources, "has an attribute or label that does not exist"),
+                (part["target"] >= labels, "has a target label that does not exist"),
                 (~np.isfinite(part["weight"]), "has a weight that is not finite"),
             ):
                 if wrong.any():
                     raise FormatError(f"feature {begin + int(np.argmax(wrong))} {what}")
-        return found
+        return features
 
-    def chunk(self, at: int, name: bytes) -> int:
-        """How many entries the chunk says it has."""
-        size, count = self.integers(at + 4, 2, name.decode()).tolist()
-        found = self.data[at : at + 4].tobytes()
-        if found != name:
-            raise FormatError(f"expected {name.decode()} at byte {at}, found {found!r}")
-        if size < _CHUNK or at + size > len(self.data):
-            raise FormatError(f"{name.decode()}: its {size} bytes end behind the file")
+    def chunk(self, offset: int, name: bytes) -> int:
+        """Validate the header of a chunk and return its number of entries."""
+        size, count = self.integers(offset + 4, 2, name.decode()).tolist()
+        stored_name = self.data[offset : offset + 4].tobytes()
+        if stored_name != name:
+            raise FormatError(f"expected {name.decode()} at byte {offset}, found {stored_name!r}")
+        if size < _CHUNK or offset + size > len(self.data):
+            raise FormatError(
+                f"{name.decode()}: its {size} bytes extend beyond the end of the file"
+            )
         return int(count)
 
     @staticmethod
     def check_order(features: Array) -> None:
-        """By type, then by source, then by target: as CRFsuite writes them, each once."""
+        """Raise unless the features are sorted by type, source and target, as in CRFsuite."""
         rises = np.zeros(max(len(features) - 1, 0), np.bool_)
         for field in ("target", "source", "type"):
             before, after = features[field][:-1], features[field][1:]
             rises = (after > before) | ((after == before) & rises)
         if not rises.all():
             raise FormatError(
-                f"feature {int(np.argmin(rises)) + 1} is out of order, or there twice"
+                f"feature {int(np.argmin(rises)) + 1} is out of order, or occurs twice"
             )
 
     def names(self, field: str, count: int, what: str) -> Names:
-        """The strings of a dictionary."""
-        at = self.header[field]
-        size, flag, order, found, backward = self.integers(at + 4, 5, f"{what}s").tolist()
-        if self.data[at : at + 4].tobytes() != b"CQDB" or order != _BYTE_ORDER or flag != 0:
-            raise FormatError(f"{what}s: there is no dictionary at byte {at}")
-        if size < _RECORDS or at + size > len(self.data):
-            raise FormatError(f"{what}s: the {size} bytes of the dictionary end behind the file")
-        if found != count:
-            raise FormatError(f"{what}s: the dictionary has {found}, the header says {count}")
+        """Return the strings of a dictionary.
+
+        A record is: number of the string · length · string · zero byte. An array at ``backward``
+        has the offset of each record.
+        """
+        begin = self.header[field]
+        size, flag, order, entries, backward = self.integers(begin + 4, 5, f"{what}s").tolist()
+        if self.data[begin : begin + 4].tobytes() != b"CQDB" or order != _BYTE_ORDER or flag != 0:
+            raise FormatError(f"{what}s: there is no dictionary at byte {begin}")
+        if size < _RECORDS or begin + size > len(self.data):
+            raise FormatError(
+                f"{what}s: the {size} bytes of the dictionary extend beyond the end of the file"
+            )
+        if entries != count:
+            raise FormatError(f"{what}s: the dictionary has {entries}, the header says {count}")
         if count and not _RECORDS <= backward <= size - 4 * count:
-            raise FormatError(f"{what}s: their places lie outside the dictionary")
-        places = self.integers(at + backward, count, f"{what}s").astype(np.int64)
-        self.raise_for((places < _RECORDS) | (places + 8 > size), f"{what} # is nowhere")
-        own, lengths = self.scattered(at + places), self.scattered(at + places + 4)
-        ends = places + 8 + lengths
-        self.raise_for(own != np.arange(count), f"{what} # has the number of another one")
-        self.raise_for((lengths < 1) | (ends > size), f"{what} # ends behind the dictionary")
-        order_ = np.argsort(places, kind="stable")
-        self.raise_for(ends[order_][:-1] > places[order_][1:], f"two {what}s overlap")
-        self.raise_for(self.data[at + ends - 1] != 0, f"{what} # has no end")
-        return Names(self.data, at + places + 8, lengths - 1)
+            raise FormatError(f"{what}s: the list of offsets is outside the dictionary")
+        offsets = self.integers(begin + backward, count, f"{what}s").astype(np.int64)
+        self.raise_for(
+            (offsets < _RECORDS) | (offsets + 8 > size), f"{what} # is outside the dictionary"
+        )
+        numbers, lengths = self.scattered(begin + offsets), self.scattered(begin + offsets + 4)
+        ends = offsets + 8 + lengths
+        self.raise_for(numbers != np.arange(count), f"{what} # has a wrong number")
+        self.raise_for(
+            (lengths < 1) | (ends > size), f"{what} # extends beyond the end of the dictionary"
+        )
+        ranks = np.argsort(offsets, kind="stable")
+        self.raise_for(ends[ranks][:-1] > offsets[ranks][1:], f"two {what}s overlap")
+        self.raise_for(self.data[begin + ends - 1] != 0, f"{what} # does not end with a zero byte")
+        return Names(self.data, begin + offsets + 8, lengths - 1)
 
     @staticmethod
     def raise_for(wrong: NDArray[np.bool_], what: str) -> None:
+        """Raise if any is wrong; ``#`` in the message is replaced by the first index."""
         if wrong.any():
             raise FormatError(what.replace("#", str(int(np.argmax(wrong)))))
 
     def check_references(
         self, source: Array, number: int, count: int, field: str, name: bytes
     ) -> None:
-        """For each source, the table must list its features, which count from ``number`` on."""
-        at, what = self.header[field], name.decode()
-        listed = self.chunk(at, name)
-        if listed < count:
-            raise FormatError(f"{what}: {listed} entries for {count}")
-        places = self.integers(at + _CHUNK, count, what).astype(np.int64)
-        self.raise_for(places + 4 > len(self.data), f"{what}: entry # lies behind the file")
-        sizes = self.scattered(places)
-        due = np.bincount(source, minlength=count)
-        self.raise_for(sizes != due, f"{what}: entry # does not fit the features")
+        """Validate the table that lists, for each source, the numbers of its features.
+
+        The features are sorted by source, so their numbers must count up from ``number``.
+        """
+        begin, what = self.header[field], name.decode()
+        entries = self.chunk(begin, name)
+        if entries < count:
+            raise FormatError(f"{what}: {entries} entries for {count}")
+        offsets = self.integers(begin + _CHUNK, count, what).astype(np.int64)
         self.raise_for(
-            places + 4 + 4 * sizes > len(self.data), f"{what}: entry # ends behind the file"
+            offsets + 4 > len(self.data), f"{what}: entry # is beyond the end of the file"
+        )
+        sizes = self.scattered(offsets)
+        expected = np.bincount(source, minlength=count)
+        self.raise_for(sizes != expected, f"{what}: entry # contradicts the features")
+        self.raise_for(
+            offsets + 4 + 4 * sizes > len(self.data),
+            f"{what}: entry # extends beyond the end of the file",
         )
         ends = np.cumsum(sizes)
         first = 0
-        while first < count:  # so many entries at a time that their references fill a block
-            begin = int(ends[first] - sizes[first])
-            last = max(first + 1, int(np.searchsorted(ends, begin + _BLOCK, side="right")))
-            some, own = sizes[first:last], ends[first:last]
-            shift = np.repeat(places[first:last] + 4 - 4 * (own - some), some)
-            index = np.arange(begin, begin + len(shift))
+        while first < count:  # entries with about `_BLOCK` references at a time
+            start = int(ends[first] - sizes[first])
+            last = max(first + 1, int(np.searchsorted(ends, start + _BLOCK, side="right")))
+            block = slice(first, last)
+            # Reference i of all is at byte ``shift[i] + 4 i``.
+            shift = np.repeat(offsets[block] + 4 - 4 * (ends[block] - sizes[block]), sizes[block])
+            index = np.arange(start, start + len(shift))
             wrong = self.scattered(shift + 4 * index) != number + index
-            self.raise_for(wrong, f"{what}: a reference is not to a feature of its entry")
+            self.raise_for(wrong, f"{what}: an entry refers to a feature of another entry")
             first = last
 
 
@@ -257,20 +287,22 @@ class _Reader:
 
 
 def write(path: str | os.PathLike[str], parts: Parts) -> None:
-    """A file that CRFsuite reads; what is written appears whole or not at all."""
-    made = encode(parts)
+    """Write a file for CRFsuite. A failure leaves an old file unchanged."""
+    blocks = encode(parts)
     with replacing(Path(path)) as file:
-        for block in made:
+        for block in blocks:
             file.write(block)
 
 
 def encode(parts: Parts) -> list[bytes]:
-    """The bytes of the file, in order. Weights that are 0 are left out, as CRFsuite does."""
-    parts = _pruned(parts)
+    """Return the bytes of the file. Weights of 0 are left out, as CRFsuite does."""
+    parts = _without_zeros(parts)
     labels = pack_strings(parts.labels)
     for what, data in (("label", labels[0]), ("attribute", parts.names)):
         if np.any(data == 0):
-            raise InputError(f"the name of a {what} has a NUL in it, which CRFsuite cannot hold")
+            raise InputError(
+                f"a name of the {what}s contains a zero byte: CRFsuite cannot store it"
+            )
     states, bigrams = len(parts.state_weight), len(parts.bigram_weight)
     features = np.empty(states + bigrams, _FEATURE)
     features["type"] = np.repeat([0, 1], [states, bigrams])
@@ -283,33 +315,35 @@ def encode(parts: Parts) -> list[bytes]:
         offsets.append(sum(map(len, blocks)))
         blocks.append(_core.make_cqdb(np.ascontiguousarray(data), ends).tobytes())
     counts = len(parts.labels), len(parts.ends) - 1
-    for name, source, first, count, more in (
-        (b"LFRF", parts.before, states, counts[0], 2),  # begin and end have entries, both empty
-        (b"AFRF", parts.state_attribute, 0, counts[1], 0),
-    ):
+    # CRFsuite expects two more, empty entries: of the begin and of the end of a sequence.
+    tables = (
+        (b"LFRF", _References(parts.before, states, counts[0], 2)),
+        (b"AFRF", _References(parts.state_attribute, 0, counts[1], 0)),
+    )
+    for name, references in tables:
         blocks.append(bytes(-sum(map(len, blocks)) % 4))
         offsets.append(sum(map(len, blocks)))
-        blocks.append(_references(name, source, first, count, more, offsets[-1]))
+        blocks.append(_encode_references(name, references, offsets[-1]))
     size = sum(map(len, blocks))
     if size >= 1 << 32:
-        raise InputError(f"a CRFsuite model cannot have {size} bytes: its offsets are of 32 bits")
+        raise InputError(f"a CRFsuite model cannot have {size} bytes: its offsets have 32 bits")
     numbers = np.array([100, 0, *counts, *offsets], "<u4").tobytes()
     blocks[0] = MAGIC + np.array([size], "<u4").tobytes() + b"FOMC" + numbers
     return blocks
 
 
-def _pruned(parts: Parts) -> Parts:
-    """Without weights that are 0, and without attributes that then have none."""
+def _without_zeros(parts: Parts) -> Parts:
+    """Return the parts without weights of 0, and without attributes that have no other weight."""
     states, bigrams = np.asarray(parts.state_weight) != 0, np.asarray(parts.bigram_weight) != 0
     attribute = np.asarray(parts.state_attribute)[states]
-    alive, numbers = np.unique(attribute, return_inverse=True)
+    used, numbers = np.unique(attribute, return_inverse=True)
     sizes = np.diff(parts.ends)
-    kept = np.zeros(len(sizes), np.bool_)
-    kept[alive] = True
+    is_used = np.zeros(len(sizes), np.bool_)
+    is_used[used] = True
     return Parts(
         parts.labels,
-        parts.names[np.repeat(kept, sizes)],
-        np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
+        parts.names[np.repeat(is_used, sizes)],
+        np.concatenate([[0], np.cumsum(sizes[is_used])]).astype(np.int64),
         numbers,
         np.asarray(parts.state_label)[states],
         np.asarray(parts.state_weight)[states],
@@ -323,15 +357,32 @@ def _chunk(name: bytes, body: bytes, count: int) -> bytes:
     return name + np.array([_CHUNK + len(body), count], "<u4").tobytes() + body
 
 
-def _references(name: bytes, source: Array, first: int, count: int, more: int, at: int) -> bytes:
-    """Offsets of the entries, then each entry: how many, and their numbers from ``first`` on."""
+class _References(NamedTuple):
+    """A table of the features of each source."""
+
+    source: Array
+    """``(features,)``, ascending."""
+    first: int
+    """Number of the first feature."""
+    sources: int
+    """Number of sources."""
+    empty: int
+    """Number of empty entries at the end."""
+
+
+def _encode_references(name: bytes, references: _References, begin: int) -> bytes:
+    """Return a chunk at offset ``begin``: offsets of the entries, then the entries.
+
+    An entry is the count of its features, and their numbers.
+    """
+    source, first, count, empty = references
     sizes = np.bincount(source, minlength=count)
     table = np.empty(len(source) + count, "<u4")
     begins = np.concatenate([[0], np.cumsum(sizes + 1)])[:-1] if count else np.zeros(0, np.int64)
     table[begins] = sizes
-    inner = np.ones(len(table), np.bool_)
-    inner[begins] = False
-    table[inner] = np.arange(first, first + len(source))
-    offsets = np.zeros(count + more, "<u4")
-    offsets[:count] = at + _CHUNK + 4 * (count + more) + 4 * begins
-    return _chunk(name, offsets.tobytes() + table.tobytes(), count + more)
+    is_number = np.ones(len(table), np.bool_)
+    is_number[begins] = False
+    table[is_number] = np.arange(first, first + len(source))
+    offsets = np.zeros(count + empty, "<u4")
+    offsets[:count] = begin + _CHUNK + 4 * (count + empty) + 4 * begins
+    return _chunk(name, offsets.tobytes() + table.tobytes(), count + empty)

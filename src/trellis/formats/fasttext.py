@@ -1,14 +1,15 @@
-"""fastText's model files, ``.bin`` and ``.ftz``: arguments · dictionary · input and output matrix.
+"""The model files of fastText, ``.bin`` and ``.ftz``.
 
     magic, version · args · size, words, labels, tokens, pruned · (word, 0, count, kind)* · pruned*
-    quantised? · input · quantised? · output
+    quantised? · input matrix · quantised? · output matrix
 
-All numbers are little-endian. A word is any bytes but zero, so words and labels are bytes here.
-Matrices are views of the mapped file, or codes where the file is quantised.
+All numbers are little-endian. Words and labels can be any bytes except zero, so they are ``bytes``
+here. Matrices are views of the mapped file, or codes if the file is quantised.
 """
 
 import os
 import struct
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -28,15 +29,16 @@ _LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 _MODELS = {1: "cbow", 2: "sg", 3: "supervised"}
 _ARGS = "<12id"
 _ENTRY = struct.Struct("<qb")
-_MOST = {"dim": 1 << 24, "word_ngrams": 1 << 10, "minn": 1 << 6, "maxn": 1 << 6}
-_ROWS = 1 << 12  # written at a time
-_LONGEST_WORD = 1 << 16  # bytes: a word's n-grams must not fill the memory
+# Larger arguments are not plausible, and would make n-grams or vectors fill the memory.
+_MAX_ARGS = {"dim": 1 << 24, "word_ngrams": 1 << 10, "minn": 1 << 6, "maxn": 1 << 6}
+_BLOCK_ROWS = 1 << 12  # rows converted at a time when writing
+_MAX_WORD = 1 << 16  # bytes; the n-grams of a longer word could fill the memory
 
 Matrix: TypeAlias = NDArray[np.float32] | QuantizedMatrix
 
 
 class Args(NamedTuple):
-    """How a model was trained, under fastText's names in ours; the defaults are fastText's."""
+    """The training arguments, named as in fastText, with its defaults."""
 
     dim: int = 100
     ws: int = 5
@@ -57,23 +59,26 @@ class Args(NamedTuple):
 
 @dataclass(frozen=True)
 class FastTextFile:
-    """What a file holds. Input rows: words, then buckets (or what pruning left of them)."""
+    """The contents of a file. The rows of ``input`` are words, then buckets of n-grams."""
 
     args: Args
     words: list[bytes]
     counts: NDArray[np.int64]
+    """``(words,)``"""
     labels: list[bytes]
     label_counts: NDArray[np.int64]
+    """``(labels,)``"""
     n_tokens: int
     input: Matrix
+    """``(words + buckets, dim)``; in a pruned file, ``(words + remaining buckets, dim)``."""
     output: Matrix
-    """A row for each label of a supervised model, otherwise for each word."""
+    """``(labels, dim)`` in a supervised model, otherwise ``(words, dim)``."""
     prune: NDArray[np.int32] | None = None
-    """Rows of (bucket, its row after the words'); other buckets are gone. None: all are there."""
+    """``(remaining buckets, 2)``: a bucket, and its row after the words. None if not pruned."""
 
 
 def read(path: str | os.PathLike[str]) -> FastTextFile:
-    """The file, all of its sizes and numbers checked; FormatError says what is wrong."""
+    """Read and validate a file; raise FormatError, which names the file, if it is invalid."""
     try:
         return _parse(Cursor(map_file(path)))
     except FormatError as error:
@@ -81,7 +86,7 @@ def read(path: str | os.PathLike[str]) -> FastTextFile:
 
 
 def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
-    """The bytes that fastText would write; the file appears whole or not at all.
+    """Write the same bytes as fastText. A failure leaves an old file unchanged.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.bin"
@@ -93,12 +98,12 @@ def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
     [b'a', b'b']
     """
     try:
-        _check(file)
+        _check_file(file)
     except FormatError as error:
         raise InputError(f"cannot be written as a fastText file: {error}") from None
     args = file.args
     if args.bucket == 0 and (args.maxn > 0 or args.word_ngrams > 1):
-        raise InputError("bucket is 0, by which fastText would divide: set maxn=0, word_ngrams=1")
+        raise InputError("bucket is 0, and fastText would divide by it: set maxn=0, word_ngrams=1")
     numbers = [*args[:6], _code(_LOSSES, args.loss), _code(_MODELS, args.model), *args[8:]]
     with replacing(path) as out:
         out.write(MAGIC + struct.pack("<i", _VERSION) + struct.pack(_ARGS, *numbers))
@@ -111,32 +116,35 @@ def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
 
 
 def _parse(cursor: Cursor) -> FastTextFile:
+    """Parse the parts in the order of the file."""
     magic, version = cursor.numbers("<4si", "the header")
     if magic != MAGIC:
-        raise FormatError("not a fastText model: its first bytes are others")
+        raise FormatError("not a fastText model: wrong first bytes")
     if version not in (11, _VERSION):
-        raise FormatError(f"fastText's version {version}: only 11 and {_VERSION} are known")
-    args = _args(cursor)
+        raise FormatError(f"fastText version {version} is unknown: only 11 and {_VERSION} are read")
+    args = _read_args(cursor)
+    # Version 11 stored a maxn that supervised models did not use.
     if version == 11 and args.model == "supervised":
         args = args._replace(maxn=0)
     size, n_words, n_labels, n_tokens, pruned = cursor.numbers("<3i2q", "the dictionary")
     if min(n_words, n_labels) < 0 or size != n_words + n_labels:
         raise FormatError(f"{size} entries cannot be {n_words} words and {n_labels} labels")
-    words, counts = _entries(cursor, n_words, 0, "word")
-    labels, label_counts = _entries(cursor, n_labels, 1, "label")
+    words, counts = _read_entries(cursor, n_words, 0, "word")
+    labels, label_counts = _read_entries(cursor, n_labels, 1, "label")
     prune = cursor.array(np.int32, (pruned, 2), "the prune table") if pruned >= 0 else None
-    quantized = _flag(cursor, "whether the input is quantised")
-    input = _matrix(cursor, quantized, "the input matrix")
-    # fastText looks at this flag in quantised models only
-    quantized &= _flag(cursor, "whether the output is quantised")
-    output = _matrix(cursor, quantized, "the output matrix")
+    quantized = _read_flag(cursor, "whether the input is quantised")
+    input = _read_matrix(cursor, quantized, "the input matrix")
+    # fastText uses this flag only in quantised models
+    quantized &= _read_flag(cursor, "whether the output is quantised")
+    output = _read_matrix(cursor, quantized, "the output matrix")
     cursor.finish()
     file = FastTextFile(args, words, counts, labels, label_counts, n_tokens, input, output, prune)
-    _check(file)
+    _check_file(file)
     return file
 
 
-def _args(cursor: Cursor) -> Args:
+def _read_args(cursor: Cursor) -> Args:
+    """Read the arguments, with names for loss and model."""
     numbers = list(cursor.numbers(_ARGS, "the arguments"))
     for place, names, what in ((6, _LOSSES, "loss"), (7, _MODELS, "model")):
         if numbers[place] not in names:
@@ -145,40 +153,46 @@ def _args(cursor: Cursor) -> Args:
     return Args(*numbers)
 
 
-def _flag(cursor: Cursor, what: str) -> bool:
+def _read_flag(cursor: Cursor, what: str) -> bool:
+    """Read a Boolean."""
     (value,) = cursor.numbers("<B", what)
     if value > 1:
         raise FormatError(f"{what} must be 0 or 1, not {value}")
     return bool(value)
 
 
-def _entries(
+def _read_entries(
     cursor: Cursor, count: int, kind: int, what: str
 ) -> tuple[list[bytes], NDArray[np.int64]]:
+    """Read words (kind 0) or labels (kind 1), and their counts."""
     if count * (_ENTRY.size + 1) > cursor.left:
-        raise FormatError(f"{count} {what}s cannot be in the {cursor.left} bytes left")
+        raise FormatError(f"{count} {what}s do not fit into the remaining {cursor.left} bytes")
     strings: list[bytes] = []
     counts = np.empty(count, np.int64)
     for i in range(count):
         strings.append(cursor.string(f"{what} {i}"))
-        counts[i], found = cursor.numbers("<qb", f"{what} {i}")
-        if found != kind:
-            raise FormatError(f"entry {_shown(strings[-1])} is of kind {found}: {what}s are {kind}")
+        counts[i], stored_kind = cursor.numbers("<qb", f"{what} {i}")
+        if stored_kind != kind:
+            raise FormatError(
+                f"entry {_shown(strings[-1])} is of kind {stored_kind}: {what}s are of kind {kind}"
+            )
     return strings, counts
 
 
-def _matrix(cursor: Cursor, quantized: bool, what: str) -> Matrix:
+def _read_matrix(cursor: Cursor, quantized: bool, what: str) -> Matrix:
+    """Read a matrix of floats or of codes."""
     if quantized:
-        return _quantized(cursor, what)
+        return _read_quantized(cursor, what)
     rows, columns = cursor.numbers("<2q", what)
     return cursor.array(np.float32, (rows, columns), what)
 
 
-def _quantized(cursor: Cursor, what: str) -> QuantizedMatrix:
-    has_norms = _flag(cursor, f"whether {what} has norms")
+def _read_quantized(cursor: Cursor, what: str) -> QuantizedMatrix:
+    """Read a matrix of codes, and its centroids."""
+    has_norms = _read_flag(cursor, f"whether {what} has norms")
     rows, columns, size = cursor.numbers("<2qi", what)
     codes = cursor.array(np.uint8, (size,), f"the codes of {what}")
-    quantizer = _quantizer(cursor, what)
+    quantizer = _read_quantizer(cursor, what)
     if quantizer.dim != columns or rows * quantizer.groups != size:
         raise FormatError(
             f"{what}: {size} codes in groups of {quantizer.dsub} of {quantizer.dim} columns "
@@ -188,44 +202,46 @@ def _quantized(cursor: Cursor, what: str) -> QuantizedMatrix:
     if not has_norms:
         return QuantizedMatrix(codes, quantizer)
     norm_codes = cursor.array(np.uint8, (rows,), f"the norms of {what}")
-    norms = _quantizer(cursor, f"the norms of {what}")
+    norms = _read_quantizer(cursor, f"the norms of {what}")
     if norms.dim != 1:
-        raise FormatError(f"{what}: norms of {norms.dim} columns")
+        raise FormatError(f"{what}: norms have {norms.dim} columns instead of 1")
     return QuantizedMatrix(codes, quantizer, norm_codes, norms)
 
 
-def _quantizer(cursor: Cursor, what: str) -> ProductQuantizer:
+def _read_quantizer(cursor: Cursor, what: str) -> ProductQuantizer:
+    """Read the centroids of a quantised matrix."""
     dim, groups, width, last = cursor.numbers("<4i", f"the quantiser of {what}")
-    fits = min(dim, groups, width, last) > 0 and last <= width
-    if not fits or (groups - 1) * width + last != dim:
+    plausible = min(dim, groups, width, last) > 0 and last <= width
+    if not plausible or (groups - 1) * width + last != dim:
         raise FormatError(
-            f"{what}: {groups} groups of {width} columns, the last of {last}, cannot be {dim}"
+            f"{what}: {groups} groups of {width} columns, the last of {last}, do not make {dim}"
         )
     return ProductQuantizer(
         dim, width, cursor.array(np.float32, (dim * CENTROIDS,), f"the centroids of {what}")
     )
 
 
-def _check(file: FastTextFile) -> None:
-    """Sizes first, then indices, then numbers."""
+def _check_file(file: FastTextFile) -> None:
+    """Validate sizes first, then indices, then numbers."""
     _check_args(file.args)
     _check_entries(file.words, file.counts, "word")
     _check_entries(file.labels, file.label_counts, "label")
     if file.n_tokens < 0:
-        raise FormatError(f"{file.n_tokens} tokens")
+        raise FormatError(f"the number of tokens is {file.n_tokens}")
     _check_prune(file)
-    _check_matrix(file.input, *_input_rows(file), file.args.dim, "the input matrix")
-    rows = len(file.labels if file.args.model == "supervised" else file.words)
-    _check_matrix(file.output, rows, rows, file.args.dim, "the output matrix")
+    dim = file.args.dim
+    _check_matrix(file.input, _input_rows(file), dim, "the input matrix")
+    count = len(file.labels if file.args.model == "supervised" else file.words)
+    _check_matrix(file.output, (count, count), dim, "the output matrix")
 
 
 def _check_args(args: Args) -> None:
     for name, value in args._asdict().items():
         if isinstance(value, str):
             continue
-        most = _MOST.get(name, 2**31 - 1)
-        if not (name == "dim") <= value <= most:  # NaN fails too
-            raise FormatError(f"{name} is {value}: must be in {int(name == 'dim')}..{most}")
+        minimum, maximum = int(name == "dim"), _MAX_ARGS.get(name, 2**31 - 1)
+        if not minimum <= value <= maximum:  # also true for NaN
+            raise FormatError(f"{name} is {value}: must be in {minimum}..{maximum}")
 
 
 def _check_entries(strings: list[bytes], counts: NDArray[np.int64], what: str) -> None:
@@ -235,12 +251,11 @@ def _check_entries(strings: list[bytes], counts: NDArray[np.int64], what: str) -
         i = int(counts.argmin())
         raise FormatError(f"{what} {i} has the count {counts[i]}")
     if len(set(strings)) < len(strings):
-        first: set[bytes] = set()
-        again = next(s for s in strings if s in first or first.add(s))  # type: ignore[func-returns-value]
-        raise FormatError(f"{what} {_shown(again)} occurs twice")
+        repeated, _ = Counter(strings).most_common(1)[0]
+        raise FormatError(f"{what} {_shown(repeated)} occurs twice")
     for i, string in enumerate(strings):
-        if len(string) > _LONGEST_WORD or b"\0" in string:
-            raise FormatError(f"{what} {i} has a zero or is longer than {_LONGEST_WORD} bytes")
+        if len(string) > _MAX_WORD or b"\0" in string:
+            raise FormatError(f"{what} {i} has a zero byte or is longer than {_MAX_WORD} bytes")
 
 
 def _check_prune(file: FastTextFile) -> None:
@@ -248,30 +263,33 @@ def _check_prune(file: FastTextFile) -> None:
     if prune is None:
         return
     if not isinstance(file.input, QuantizedMatrix):
-        raise FormatError("pruned, but its input matrix is not quantised")
+        raise FormatError("the file is pruned, but its input matrix is not quantised")
     for column, end, what in ((0, file.args.bucket, "bucket"), (1, len(prune), "row")):
         values = prune[:, column]
         wrong = (values < 0) | (values >= end)
         if wrong.any():
             value = values[int(wrong.argmax())]
-            raise FormatError(f"the prune table has {what} {value}, of {end}")
+            raise FormatError(f"the prune table has {what} {value}: must be below {end}")
         if len(np.unique(values)) < len(values):
-            raise FormatError(f"the prune table has a {what} twice")
+            raise FormatError(f"the prune table contains a {what} twice")
 
 
 def _input_rows(file: FastTextFile) -> tuple[int, int]:
-    """The fewest and the most that there may be."""
+    """Return the smallest and the largest valid number of rows of the input matrix."""
     args, words = file.args, len(file.words)
     if file.prune is not None:
         return words + len(file.prune), words + len(file.prune)
-    used = args.maxn > 0 or args.word_ngrams > 1  # otherwise some versions kept empty buckets
+    # Without n-grams the buckets are not used, but some versions of fastText store them.
+    used = args.maxn > 0 or args.word_ngrams > 1
     return words + (args.bucket if used else 0), words + args.bucket
 
 
-def _check_matrix(matrix: Matrix, fewest: int, most: int, dim: int, what: str) -> None:
+def _check_matrix(matrix: Matrix, row_range: tuple[int, int], dim: int, what: str) -> None:
+    """Validate the shape and the numbers of a matrix."""
     rows, columns = matrix.shape
-    if columns != dim or not fewest <= rows <= most:
-        raise FormatError(f"{what} is {rows} × {columns}: must be {most} × {dim}")
+    minimum, maximum = row_range
+    if columns != dim or not minimum <= rows <= maximum:
+        raise FormatError(f"{what} is {rows} × {columns}: must be {maximum} × {dim}")
     if not isinstance(matrix, QuantizedMatrix):
         return check_finite(matrix, what)
     check_finite(matrix.quantizer.centroids, f"the centroids of {what}")
@@ -281,13 +299,15 @@ def _check_matrix(matrix: Matrix, fewest: int, most: int, dim: int, what: str) -
 
 
 def _shown(string: bytes) -> str:
+    """Return the beginning of a string for an error message."""
     return repr(string[:80])
 
 
 def _code(names: dict[int, str], name: str) -> int:
+    """Return the number of a name."""
     code = next((code for code, known in names.items() if known == name), None)
     if code is None:
-        raise InputError(f"{name!r} is none of {', '.join(names.values())}")
+        raise InputError(f"{name!r} is not one of {', '.join(names.values())}")
     return code
 
 
@@ -327,5 +347,5 @@ def _write_quantizer(out: BinaryIO, quantizer: ProductQuantizer) -> None:
 
 
 def _write_array(out: BinaryIO, array: NDArray[Any], dtype: str) -> None:
-    for begin in range(0, len(array), _ROWS):
-        out.write(np.ascontiguousarray(array[begin : begin + _ROWS], dtype).data)
+    for begin in range(0, len(array), _BLOCK_ROWS):
+        out.write(np.ascontiguousarray(array[begin : begin + _BLOCK_ROWS], dtype).data)

@@ -1,10 +1,10 @@
-"""KeyedVectors and Word2Vec as gensim saves them, read without unpickling anything.
+"""Files of gensim's KeyedVectors and Word2Vec, read without unpickling.
 
-gensim writes a pickle, and large arrays beside it: ``model``, ``model.vectors.npy``. A pickle is a
-program for a small stack machine, and what is dangerous in it is that it can call any function.
-Here the machine only builds lists, dictionaries, tuples, strings and numbers; where the program
-asks for a class or a call, it gets a record of what it asked for. Words and arrays are then looked
-up in these records; nothing is imported, nothing is called.
+gensim writes a pickle, and large arrays in separate files: ``model``, ``model.vectors.npy``. A
+pickle is a program for a small stack machine. It is dangerous because it can call any function. The
+machine here builds only lists, dictionaries, tuples, strings and numbers. Where the program creates
+an object or calls a function, the machine creates a record of the call instead. Words and arrays
+are then looked up in these records. Nothing is imported, and nothing is called.
 """
 
 import mmap
@@ -24,28 +24,28 @@ from trellis.formats.word2vec import WordVectors
 
 __all__ = ["is_pickle", "read"]
 
-_WORDS = ("index_to_key", "index2word")  # since gensim 4, and before
-_MOST_CONTAINERS = 1 << 16
+_WORDS = ("index_to_key", "index2word")  # the attribute in gensim 4, and in gensim 3
+_MAX_CONTAINERS = 1 << 16  # one pickle byte can create a list: a small file could fill the memory
 _DTYPES = ("f2", "f4", "f8")
 
 
 def is_pickle(head: bytes) -> bool:
-    """Whether a file begins as a binary pickle does."""
+    """Return whether a file with these first bytes is a binary pickle."""
     return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
 def read(path: str | os.PathLike[str]) -> WordVectors:
-    """Words and vectors; arrays beside the file are mapped. FormatError says what is wrong."""
+    """Read words and vectors; raise FormatError, which names the file, if it is invalid.
+
+    Arrays in separate files are memory-mapped.
+    """
     try:
         top = _Machine(map_file(path)).run()
-        found = _find(top, os.fspath(path))
-        if found is None:
-            raise FormatError("a pickle, but not of gensim's KeyedVectors or Word2Vec")
-        state, name = found
+        state, prefix = _find_vectors(top, os.fspath(path))
         words = next(state[key] for key in _WORDS if key in state)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise FormatError("its list of words has other things than strings")
-        matrix = _vectors(state, name)
+            raise FormatError("its list of words contains values that are not strings")
+        matrix = _read_matrix(state, prefix)
         if len(matrix) != len(words) or len(set(words)) != len(words):
             raise FormatError(f"{len(matrix)} vectors for {len(words)} words, or a word twice")
         check_finite(matrix, "the matrix")
@@ -56,7 +56,7 @@ def read(path: str | os.PathLike[str]) -> WordVectors:
 
 @dataclass
 class _Record:
-    """What the pickle asked to be called or made, and the state that it gave to the result."""
+    """A call in the pickle, and the state that the pickle sets on the result."""
 
     function: Any
     arguments: Any = None
@@ -65,17 +65,17 @@ class _Record:
 
 @dataclass(frozen=True)
 class _Name:
-    """Of a class or function."""
+    """The name of a class or function."""
 
     module: str
     name: str
 
 
-_MARK = object()
+_MARK = object()  # marks a position on the stack
 
 
 class _Machine:
-    """The stack machine of pickles, less its calls."""
+    """The stack machine of pickles, without calls."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -84,9 +84,10 @@ class _Machine:
         self._containers = 0
 
     def run(self) -> Any:
+        """Run the program and return its result."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of the escapes in strings of protocol 0
+                warnings.simplefilter("ignore")  # invalid escapes in strings of protocol 0
                 for opcode, argument, _ in pickletools.genops(self._data):  # type: ignore[arg-type]
                     if opcode.name == "STOP":
                         return self._stack.pop()
@@ -101,17 +102,18 @@ class _Machine:
             OverflowError,
             AttributeError,
         ) as error:
-            raise FormatError(f"not a pickle that can be read: {error}") from None
-        raise FormatError("a pickle without an end")
+            raise FormatError(f"not a readable pickle: {error}") from None
+        raise FormatError("the pickle has no end")
 
     def _step(self, name: str, argument: Any) -> None:
+        """Execute one instruction."""
         stack = self._stack
         if name in _VALUES:
             stack.append(_VALUES[name](argument))
         elif name in _CONTAINERS:
             self._containers += 1
-            if self._containers > _MOST_CONTAINERS:
-                raise FormatError(f"a pickle of more than {_MOST_CONTAINERS} lists and the like")
+            if self._containers > _MAX_CONTAINERS:
+                raise FormatError(f"the pickle has more than {_MAX_CONTAINERS} containers")
             stack.append(_CONTAINERS[name](self))
         elif name in _CHANGES:
             _CHANGES[name](self)
@@ -120,35 +122,38 @@ class _Machine:
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             stack.append(self._memo[argument])
         elif name not in ("PROTO", "FRAME"):
-            raise FormatError(f"a pickle with {name}, which vectors do not need")
+            raise FormatError(f"the pickle contains {name}, which vectors do not need")
 
     def to_mark(self) -> list[Any]:
-        """What lies on the stack above the last mark."""
-        found: list[Any] = []
+        """Pop the values above the last mark, and the mark."""
+        items: list[Any] = []
         while (item := self._stack.pop()) is not _MARK:
-            found.append(item)
-        return found[::-1]
+            items.append(item)
+        return items[::-1]
 
     def take(self, count: int) -> list[Any]:
-        """The topmost things."""
+        """Pop the topmost values."""
         if count > len(self._stack):
             raise IndexError("the stack is too short")
-        found = self._stack[-count:]
+        items = self._stack[-count:]
         del self._stack[-count:]
-        return found
+        return items
 
     def extend(self, items: list[Any]) -> None:
+        """Append values to the list on the stack."""
         target = self._stack[-1]
         if isinstance(target, list):
             target.extend(items)
 
     def set_items(self, items: list[Any]) -> None:
+        """Set items (key, value, key, value, …) of the dictionary on the stack."""
         target = self._stack[-1]
         if isinstance(target, dict):
             pairs = zip(items[::2], items[1::2], strict=True)
             target.update((key, value) for key, value in pairs if isinstance(key, str))
 
     def build(self) -> None:
+        """Set the state of the record on the stack."""
         (state,) = self.take(1)
         if isinstance(self._stack[-1], _Record):
             self._stack[-1].state = state
@@ -195,57 +200,60 @@ _CHANGES: dict[str, Callable[[_Machine], Any]] = {
 }
 
 
-def _find(top: Any, path: str) -> tuple[dict[str, Any], str] | None:
-    """The attributes of the KeyedVectors, and what the names of its arrays begin with."""
-    for state, name in _states(top, path):
+def _find_vectors(top: Any, path: str) -> tuple[dict[str, Any], str]:
+    """Return the attributes of the KeyedVectors, and the prefix of the names of its array files."""
+    for state, prefix in _states(top, path):
         if any(key in state for key in _WORDS):
-            return state, name
-    return None
+            return state, prefix
+    raise FormatError("a pickle, but not of gensim's KeyedVectors or Word2Vec")
 
 
 def _states(top: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the attributes of the saved object, and those of its ``wv``."""
     state = top.state if isinstance(top, _Record) else None
     if isinstance(state, dict):
         yield state, path
-        inner = state.get("wv")  # a whole Word2Vec or FastText
+        inner = state.get("wv")  # of a Word2Vec or FastText
         if isinstance(inner, _Record) and isinstance(inner.state, dict):
             yield inner.state, f"{path}.wv"
 
 
-def _vectors(state: dict[str, Any], path: str) -> NDArray[np.float32]:
+def _read_matrix(state: dict[str, Any], path: str) -> NDArray[np.float32]:
+    """Return the vectors, from the pickle or from a separate file."""
     if "vectors_ngrams" in state:
         raise FormatError(
-            "gensim's FastText, which keeps no vectors of words: "
+            "a FastText model of gensim, which stores no vectors of words: "
             "gensim.models.fasttext.save_facebook_model writes a file that can be read"
         )
-    beside = state.get("__numpys")
-    if isinstance(beside, list) and "vectors" in beside:
-        matrix = _beside(f"{path}.vectors.npy")
+    separate = state.get("__numpys")
+    if isinstance(separate, list) and "vectors" in separate:
+        matrix = _map_array(f"{path}.vectors.npy")
     else:
-        matrix = _array(state.get("vectors"))
+        matrix = _decode_array(state.get("vectors"))
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
         raise FormatError(f"its vectors are {matrix.dtype} of shape {matrix.shape}")
-    found: NDArray[np.float32] = np.require(matrix, np.float32, ["C", "A"])
-    return found
+    vectors: NDArray[np.float32] = np.require(matrix, np.float32, ["C", "A"])
+    return vectors
 
 
-def _beside(path: str) -> NDArray[Any]:
+def _map_array(path: str) -> NDArray[Any]:
+    """Map the array of a separate ``.npy`` file."""
     try:
         with open(path, "rb") as file:
             start = file.read(12)
-        # NumPy takes memory for the length that a file of version 2 declares
+        # NumPy allocates the header size that a file of version 2 declares, up to 4 GB.
         if start[:6] != b"\x93NUMPY" or (start[6:7] != b"\x01" and any(start[10:12])):
-            raise ValueError("its header is not one, or too long")
-        found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            raise ValueError("its header is invalid or too long")
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise FormatError(f"its vectors should be in {path}, which is missing") from None
-    except Exception as error:  # its header is a Python literal, and fails as Python does
-        raise FormatError(f"{path} is no array: {error}") from None
-    return found
+    except Exception as error:  # the header is a Python literal: a bad one can raise anything
+        raise FormatError(f"{path} is not an array: {error}") from None
+    return array
 
 
-def _array(record: Any) -> NDArray[Any]:
-    """An array inside the pickle: (version, shape, dtype, Fortran order?, bytes)."""
+def _decode_array(record: Any) -> NDArray[Any]:
+    """Return an array in the pickle: (version, shape, dtype, Fortran order?, bytes)."""
     try:
         _, shape, dtype, fortran, data = record.state
         if isinstance(data, _Record) and data.function.name == "encode":  # bytes in protocol 2

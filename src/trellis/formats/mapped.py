@@ -1,4 +1,4 @@
-"""The bytes of a file, mapped, and a place in them that never leaves them."""
+"""Memory-mapped files, and a cursor that never reads beyond their end."""
 
 import mmap
 import os
@@ -16,22 +16,22 @@ from trellis.errors import FormatError
 
 __all__ = ["Cursor", "check_finite", "map_file"]
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 20  # numbers checked at a time, so that the temporary array stays small
 
 
 def map_file(path: str | os.PathLike[str]) -> mmap.mmap:
-    """All bytes of the file, which are read from the disk only when they are looked at."""
-    if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would wait for its other end
+    """Map a file into memory. Its bytes are read from the disk when they are used."""
+    if not stat.S_ISREG(Path(path).stat().st_mode):  # opening a pipe would block
         raise FormatError("not a regular file")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
-            raise FormatError("the file is empty")  # and cannot be mapped
+            raise FormatError("the file is empty")  # mmap refuses empty files
         return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
 
 
 def check_finite(array: NDArray[Any], what: str) -> None:
-    """FormatError where an array holds NaN or infinities; looks at a part at a time.
+    """Raise FormatError if an array contains NaN or infinity.
 
     >>> check_finite(np.array([[0.0, np.nan]]), "the input matrix")
     Traceback (most recent call last):
@@ -42,13 +42,12 @@ def check_finite(array: NDArray[Any], what: str) -> None:
     for begin in range(0, flat.size, _CHUNK):
         good = np.isfinite(flat[begin : begin + _CHUNK])
         if not good.all():
-            at = np.unravel_index(begin + int(np.argmin(good)), array.shape)
-            value = array[at]
-            raise FormatError(f"{what} is {value} at {[int(i) for i in at]}")
+            index = np.unravel_index(begin + int(np.argmin(good)), array.shape)
+            raise FormatError(f"{what} is {array[index]} at {[int(i) for i in index]}")
 
 
 class Cursor:
-    r"""Takes numbers, strings and arrays off a file's bytes, one after the other.
+    r"""Reads numbers, strings and arrays from bytes, one after the other.
 
     >>> cursor = Cursor(b"\x02\x00\x00\x00hi\x00\x00\x00\x80\x3f")
     >>> cursor.numbers("<i", "the count"), cursor.string("a word")
@@ -67,16 +66,16 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Bytes that have not been taken."""
+        """Number of bytes that have not been read."""
         return len(self.data) - self.at
 
     def numbers(self, layout: str, what: str) -> tuple[Any, ...]:
-        """As `struct.unpack` gives them."""
+        """Read numbers in a layout of `struct`; ``what`` names them in errors."""
         self.at, begin = self._end(struct.calcsize(layout), what), self.at
         return struct.unpack_from(layout, self.data, begin)
 
     def string(self, what: str) -> bytes:
-        """The bytes before the next zero, which is taken too."""
+        """Read the bytes up to the next zero byte, and skip that byte."""
         end = self.data.find(b"\0", self.at)
         if end < 0:
             raise FormatError(f"the file ends inside {what}")
@@ -84,23 +83,27 @@ class Cursor:
         return self.data[begin:end]
 
     def array(self, dtype: DTypeLike, shape: Sequence[int], what: str) -> NDArray[Any]:
-        """A read-only view, which need not be aligned; nothing is allocated on a declared size."""
-        kind = np.dtype(dtype).newbyteorder("<")
+        """Read an array: a read-only view, possibly not aligned.
+
+        No memory is allocated, so a forged size does no harm.
+        """
+        little_endian = np.dtype(dtype).newbyteorder("<")
         if min(shape) < 0:
             raise FormatError(f"{what} has {min(shape)} rows or columns")
-        if max(shape) > len(self.data):  # of an array without rows, too
+        if max(shape) > len(self.data):  # also if another size is 0
             raise FormatError(f"the file ends inside {what}")
-        self.at, begin = self._end(prod(shape) * kind.itemsize, what), self.at
-        view: NDArray[Any] = np.ndarray(shape, kind, buffer=self.data, offset=begin)
+        self.at, begin = self._end(prod(shape) * little_endian.itemsize, what), self.at
+        view: NDArray[Any] = np.ndarray(shape, little_endian, buffer=self.data, offset=begin)
         view.flags.writeable = False
         return view
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Raise if bytes are left."""
         if self.left:
-            raise FormatError(f"{self.left} bytes follow the end")
+            raise FormatError(f"{self.left} bytes follow the end of the data")
 
     def _end(self, size: int, what: str) -> int:
+        """Return the position after ``size`` more bytes."""
         if size > self.left:
             raise FormatError(f"the file ends inside {what}")
         return self.at + size

@@ -1,10 +1,10 @@
-"""The ``.trellis`` file: header length (8 bytes) · header (JSON) · tensors, every byte checked.
+"""The ``.trellis`` file: header length (8 bytes) · header (JSON) · tensors.
 
-It is a safetensors file, so any safetensors reader opens it. The metadata in its header hold the
-format version, the kind of model, what the model wants to keep, and a SHA-256 checksum of the whole
-file, taken with the checksum's own digits set to zero. docs/format.md has it byte by byte.
+It is a safetensors file, so any safetensors reader can open it. The metadata in its header contain
+the format version, the kind of model, the metadata of the model, and a SHA-256 checksum of the
+file, computed with the digits of the checksum set to zero. docs/format.md describes every byte.
 
-Tensors are mapped, not copied, and cannot be written to. Nothing is ever unpickled.
+Tensors are memory-mapped and read-only. Nothing is ever unpickled.
 
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp()) / "model.trellis"
@@ -45,7 +45,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 class Tensors(dict[str, Array]):
-    """The arrays of one file by name, with the file's path for what loaders have to say."""
+    """The arrays of one file by name, and the path of the file for error messages."""
 
     def __init__(self, path: Path, arrays: Mapping[str, Array]) -> None:
         super().__init__(arrays)
@@ -53,22 +53,22 @@ class Tensors(dict[str, Array]):
 
 
 class Contents(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     kind: str
     meta: dict[str, Any]
     tensors: Tensors
     version: int
-    """Of the format."""
+    """Version of the format."""
 
 
 def write(
     path: str | os.PathLike[str], kind: str, meta: dict[str, Any], tensors: Mapping[str, Array]
 ) -> None:
-    """Equal input gives equal bytes; a failure, or a crash, leaves the old file as it was.
+    """Write a file. A failure or a crash leaves an old file unchanged.
 
-    ``meta`` must be JSON that comes back as it went: str keys, lists rather than tuples, finite
-    numbers. Long lists of strings belong in tensors: see `pack_strings`.
+    Equal input gives equal bytes. ``meta`` must be values that JSON stores exactly: str keys, lists
+    and no tuples, finite numbers. Store long lists of strings as tensors: see `pack_strings`.
 
     >>> write("model.trellis", "crf", {"l2": float("nan")}, {})
     Traceback (most recent call last):
@@ -90,10 +90,11 @@ def write(
 
 
 def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
-    """Kind, meta and read-only arrays over the mapped file, after every byte has been checked.
+    """Read a file, verify its checksum, and return its contents with read-only arrays.
 
-    What is wrong with a file is a FormatError that names it; a missing file is a FileNotFoundError.
-    The arrays keep the file mapped: replace it as `write` does, but do not change it in place.
+    Raises FormatError, which names the file, if it is invalid, and FileNotFoundError if it does not
+    exist. The arrays are views of the mapped file: replace the file as `write` does, but do not
+    change it in place.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "model.trellis"
@@ -108,7 +109,7 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
     try:
         data = memoryview(map_file(path))
         envelope, places, start = native_header.parse(data)
-        _check_sum(data, envelope["checksum"])
+        _check_checksum(data, envelope["checksum"])
         native_header.check_envelope(envelope, kind)
         arrays: dict[str, Array] = {
             name: np.ndarray(place.shape, place.dtype, buffer=data, offset=start + place.begin)
@@ -120,7 +121,7 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
     return Contents(envelope["kind"], envelope["meta"], Tensors(path, arrays), envelope["format"])
 
 
-def _check_sum(data: memoryview, checksum: str) -> None:
+def _check_checksum(data: memoryview, checksum: str) -> None:
     actual = hashlib.sha256(data[: DIGITS.start])
     actual.update(ZEROS)
     actual.update(data[DIGITS.stop :])
@@ -129,13 +130,14 @@ def _check_sum(data: memoryview, checksum: str) -> None:
 
 
 def _check_bools(arrays: dict[str, Array]) -> None:
+    """Raise if a Boolean is neither 0 nor 1: NumPy would treat it inconsistently."""
     for name, array in arrays.items():
         if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise FormatError(f"tensor {name!r} is BOOL and has bytes other than 0 and 1")
 
 
 def expect(tensors: Tensors, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> Array:
-    """The tensor of this name, which must have this dtype and shape; None is any size.
+    """Return the tensor with this name; it must have this dtype and shape. None is any size.
 
     >>> tensors = Tensors(Path("model.trellis"), {"weights": np.zeros((3, 2))})
     >>> expect(tensors, "weights", np.float64, (None, 2)).shape
@@ -152,7 +154,7 @@ def expect(tensors: Tensors, name: str, dtype: DTypeLike, shape: Sequence[int | 
     if array.dtype != np.dtype(dtype):
         raise FormatError(f"{tensor} has dtype {array.dtype}: must be {np.dtype(dtype)}")
     fits = len(shape) == array.ndim and all(
-        wanted in (None, size) for wanted, size in zip(shape, array.shape, strict=True)
+        expected in (None, size) for expected, size in zip(shape, array.shape, strict=True)
     )
     if not fits:
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
@@ -161,7 +163,7 @@ def expect(tensors: Tensors, name: str, dtype: DTypeLike, shape: Sequence[int | 
 
 
 def finite(tensors: Tensors, name: str) -> Array:
-    """The tensor of this name, which must hold neither NaN nor infinities.
+    """Return the tensor with this name; it must not contain NaN or infinity.
 
     >>> finite(Tensors(Path("model.trellis"), {"weights": np.array([[0.0, np.nan]])}), "weights")
     Traceback (most recent call last):
@@ -171,6 +173,6 @@ def finite(tensors: Tensors, name: str) -> Array:
     array = tensors[name]
     good = np.isfinite(array)
     if not good.all():
-        at = [int(i) for i in np.unravel_index(np.argmin(good), array.shape)]
-        raise FormatError(f"{tensors.path}: tensor {name!r} is {array[tuple(at)]} at {at}")
+        index = [int(i) for i in np.unravel_index(np.argmin(good), array.shape)]
+        raise FormatError(f"{tensors.path}: tensor {name!r} is {array[tuple(index)]} at {index}")
     return array

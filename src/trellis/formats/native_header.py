@@ -1,16 +1,16 @@
-"""The header of a ``.trellis`` file: what the tensors are, and what the model says of itself.
+"""The header of a ``.trellis`` file: the list of tensors, and the metadata of the model.
 
-    {"__metadata__": {"trellis": ENVELOPE}, NAME: {"dtype", "shape", "data_offsets"}, …} and spaces
+    {"__metadata__": {"trellis": ENVELOPE}, NAME: {"dtype", "shape", "data_offsets"}, …} + spaces
 
-ENVELOPE is a string that holds JSON: checksum, format, kind, library, meta. Errors of this module
-say what is wrong; `native.read` adds in which file.
+ENVELOPE is a string that contains JSON: checksum, format, kind, library, meta. The errors of this
+module do not name the file; `native.read` adds it.
 """
 
 import json
 import math
 import re
 from collections.abc import Mapping
-from reprlib import repr as short  # what strangers wrote may be long
+from reprlib import repr as short  # values from an unknown file may be long
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,15 +34,15 @@ __all__ = [
 Array: TypeAlias = NDArray[Any]
 
 _VERSION = 1
-_LENGTH = 8  # bytes of the header's length
-_PREFIX = b'{"__metadata__":{"trellis":"{\\"checksum\\":\\"'  # gives the checksum a fixed place
+_LENGTH = 8  # bytes of the number that is the length of the header
+_PREFIX = b'{"__metadata__":{"trellis":"{\\"checksum\\":\\"'  # puts the checksum at a fixed offset
 DIGITS = slice(_LENGTH + len(_PREFIX), _LENGTH + len(_PREFIX) + 64)
-"""Where the checksum stands in the file."""
+"""Position of the checksum in the file."""
 ZEROS = b"0" * 64
-"""What stands there while the checksum is taken."""
-_MOST_BYTES = 8 * 2**20  # parsed JSON takes many times its size
-_MOST_AXES = 32  # as in NumPy 1
-_DEEPEST = 32
+"""Replaces the checksum while it is computed."""
+_MAX_BYTES = 8 * 2**20  # parsed JSON takes many times the memory of its text
+_MAX_AXES = 32  # the limit of NumPy 1
+_MAX_DEPTH = 32  # deeper JSON could exhaust the stack of Python
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -62,7 +62,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 class Place(NamedTuple):
-    """Where a tensor lies among the bytes that follow the header."""
+    """Position of a tensor in the bytes after the header."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -71,16 +71,22 @@ class Place(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A header whose tensors fit the file; of the envelope, only the checksum's form is checked."""
+    """A header whose tensors match the size of the file.
+
+    The envelope is not validated yet, except for the form of the checksum.
+    """
 
     envelope: dict[str, Any]
     places: dict[str, Place]
     end: int
-    """Where the tensors begin in the file."""
+    """Offset of the first tensor in the file."""
 
 
 def lay_out(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """The largest items first, so that all are aligned without padding; then by name."""
+    """Validate the tensors and return them in the order of the file.
+
+    Tensors with larger items come first, so that all are aligned without padding.
+    """
     for name, array in tensors.items():
         if not isinstance(name, str) or name == "__metadata__":
             raise InputError(f"tensor name {name!r} must be a str other than '__metadata__'")
@@ -89,13 +95,13 @@ def lay_out(tensors: Mapping[str, Array]) -> dict[str, Array]:
         if array.dtype.newbyteorder("<") not in _NAMES:
             known = ", ".join(dtype.name for dtype in _NAMES)
             raise InputError(f"tensor {name!r} has dtype {array.dtype}: must be one of {known}")
-        if array.ndim > _MOST_AXES:
-            raise InputError(f"tensor {name!r} has {array.ndim} axes: at most {_MOST_AXES}")
+        if array.ndim > _MAX_AXES:
+            raise InputError(f"tensor {name!r} has {array.ndim} axes: at most {_MAX_AXES}")
     return dict(sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])))
 
 
 def build(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
-    """All bytes before the first tensor, with zeros for the checksum."""
+    """Return all bytes before the first tensor, with zeros as the checksum."""
     if not isinstance(kind, str) or not isinstance(meta, dict):
         raise InputError(f"kind must be a str and meta a dict, not {short(kind)} and {short(meta)}")
     envelope = {
@@ -107,7 +113,7 @@ def build(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     }
     try:
         _check_json(kind, "kind")
-        _check_json(meta, "meta", depth=1)  # as deep as in the envelope
+        _check_json(meta, "meta", depth=1)  # meta is inside the envelope
         _check_json(list(arrays), "names of tensors")
     except ValueError as error:
         raise InputError(str(error)) from None
@@ -120,22 +126,23 @@ def build(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
         begin = end
     text = _dump(entries).encode()
     text += b" " * (-len(text) % 8)
-    if len(text) > _MOST_BYTES:
+    if len(text) > _MAX_BYTES:
         raise InputError(
-            f"meta and the names of the tensors take {len(text)} bytes: at most {_MOST_BYTES}; "
-            "long lists belong in tensors"
+            f"meta and the names of the tensors take {len(text)} bytes: at most {_MAX_BYTES}; "
+            "store long lists as tensors"
         )
     return len(text).to_bytes(_LENGTH, "little") + text
 
 
 def _dump(value: Any, sort_keys: bool = False) -> str:
+    """Return compact JSON."""
     return json.dumps(value, sort_keys=sort_keys, ensure_ascii=False, separators=(",", ":"))
 
 
 def _check_json(value: Any, where: str, depth: int = 0) -> None:
-    """Raise ValueError, which names the place, for what JSON does not hold or give back."""
-    if depth > _DEEPEST:
-        raise ValueError(f"{where} is nested more than {_DEEPEST} deep")
+    """Raise ValueError for a value that JSON cannot store exactly; ``where`` names the value."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"{where} is nested more than {_MAX_DEPTH} deep")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -147,7 +154,7 @@ def _check_json(value: Any, where: str, depth: int = 0) -> None:
             _check_json(item, f"{where}[{i}]", depth + 1)
     elif isinstance(value, str):
         if re.search("[\ud800-\udfff]", value):
-            raise ValueError(f"{where} has half of a surrogate pair: {short(value)}")
+            raise ValueError(f"{where} contains an unpaired surrogate: {short(value)}")
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{where} is {value}: must be finite")
@@ -160,51 +167,54 @@ def _check_json(value: Any, where: str, depth: int = 0) -> None:
 
 
 def parse(data: memoryview) -> Header:
-    """The header of a whole file, after the checks that need no checksum."""
-    text = _text(data)
+    """Parse the header of a file and do every check that does not need the checksum."""
+    text = _header_text(data)
     entries = _load(text, "header")
-    envelope = _envelope(text, entries.pop("__metadata__", None))
+    envelope = _parse_envelope(text, entries.pop("__metadata__", None))
     end = _LENGTH + len(text)
-    return Header(envelope, _places(entries, end, len(data) - end), end)
+    return Header(envelope, _parse_places(entries, end, len(data) - end), end)
 
 
 def parse_any(data: memoryview) -> tuple[dict[str, Place], int]:
-    """Where the tensors of any safetensors file are, and where they begin; no checksum."""
-    text = _text(data, ".safetensors")
+    """Return the positions of the tensors of any safetensors file, and the offset of the first."""
+    text = _header_text(data, ".safetensors")
     entries = _load(text, "header")
     entries.pop("__metadata__", None)
     end = _LENGTH + len(text)
-    return _places(entries, end, len(data) - end), end
+    return _parse_places(entries, end, len(data) - end), end
 
 
-def _text(data: memoryview, kind: str = ".trellis") -> bytes:
+def _header_text(data: memoryview, kind: str = ".trellis") -> bytes:
+    """Return the JSON text of the header."""
     if len(data) < _LENGTH:
         raise FormatError(f"{len(data)} bytes are too few for a {kind} file")
     length = int.from_bytes(data[:_LENGTH], "little")
     if length > len(data) - _LENGTH:
         raise FormatError(
-            f"a header of {length} bytes is announced, {len(data) - _LENGTH} follow: "
-            f"not a {kind} file, or cut short"
+            f"the header should have {length} bytes, but {len(data) - _LENGTH} follow: "
+            f"not a {kind} file, or cut off"
         )
-    if length > _MOST_BYTES:
-        raise FormatError(f"the header has {length} bytes: at most {_MOST_BYTES} are read")
+    if length > _MAX_BYTES:
+        raise FormatError(f"the header has {length} bytes: at most {_MAX_BYTES} are read")
     return bytes(data[_LENGTH : _LENGTH + length])
 
 
 def _load(text: bytes, what: str) -> dict[str, Any]:
+    """Parse a JSON object; errors name it as ``what``."""
     try:
         value = json.loads(text.decode(), object_pairs_hook=_unique)
         _check_json(value, what)
     except RecursionError:
-        raise FormatError(f"{what} is nested more than {_DEEPEST} deep") from None
+        raise FormatError(f"{what} is nested more than {_MAX_DEPTH} deep") from None
     except ValueError as error:
-        raise FormatError(f"{what} is not proper JSON: {error}") from None
+        raise FormatError(f"{what} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise FormatError(f"{what} is not a JSON object but {short(value)}")
     return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dict; raise for a repeated key, of which parsers would see different values."""
     members: dict[str, Any] = {}
     for key, value in pairs:
         if key in members:
@@ -213,8 +223,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _envelope(text: bytes, metadata: Any) -> dict[str, Any]:
-    """Our part of the metadata, with a checksum that stands where it must."""
+def _parse_envelope(text: bytes, metadata: Any) -> dict[str, Any]:
+    """Return the envelope; its checksum must be at the fixed offset."""
     if not isinstance(metadata, dict) or not isinstance(metadata.get("trellis"), str):
         raise FormatError("not written by trellis: a safetensors file without a 'trellis' entry")
     if len(metadata) > 1:
@@ -224,65 +234,67 @@ def _envelope(text: bytes, metadata: Any) -> dict[str, Any]:
     if not isinstance(checksum, str) or not re.fullmatch("[0-9a-f]{64}", checksum):
         raise FormatError(f"checksum {short(checksum)} is not 64 hexadecimal digits")
     if not text.startswith(_PREFIX + checksum.encode()):
-        raise FormatError("checksum is not at its place, the beginning of the header")
+        raise FormatError("the checksum is not at the beginning of the header")
     return envelope
 
 
 def check_envelope(envelope: dict[str, Any], kind: str | None) -> None:
-    """Raise unless this library can read the version, and the kind is the one that is asked for."""
+    """Raise if this library cannot read the version, or if the kind is not ``kind``."""
     version, library = envelope.get("format"), envelope.get("library")
     if type(version) is not int or version < 1 or not isinstance(library, str):
-        raise FormatError(f"format {short(version)} by library {short(library)} is no version")
+        raise FormatError(f"format {short(version)} by library {short(library)} is not a version")
     if version > _VERSION:
         raise FormatError(
             f"format version {version} needs trellis {short(library)} or later: "
             f"this is trellis {trellis.__version__}, which reads version {_VERSION}"
         )
     if not isinstance(envelope.get("kind"), str) or not isinstance(envelope.get("meta"), dict):
-        raise FormatError("metadata must have a kind, which is a string, and meta, an object")
+        raise FormatError("metadata must have a kind (a string) and meta (an object)")
     if kind is not None and envelope["kind"] != kind:
-        raise FormatError(f"holds a model of kind {short(envelope['kind'])}, not {kind!r}")
+        raise FormatError(f"contains a model of kind {short(envelope['kind'])}, not {kind!r}")
 
 
-def _places(entries: dict[str, Any], start: int, size: int) -> dict[str, Place]:
-    """Where the tensors lie: aligned, one after the other, from the first byte to the last."""
-    places = {name: _place(f"tensor {short(name)}", entry) for name, entry in entries.items()}
-    at = 0
+def _parse_places(entries: dict[str, Any], start: int, size: int) -> dict[str, Place]:
+    """Return the positions of the tensors; they must be aligned, without gaps or overlaps."""
+    places = {name: _parse_place(f"tensor {short(name)}", entry) for name, entry in entries.items()}
+    offset = 0
     for name, place in sorted(places.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if place.begin != at:
+        if place.begin != offset:
             raise FormatError(
-                f"tensor {short(name)} begins at byte {place.begin} where {at} is next: "
+                f"tensor {short(name)} begins at byte {place.begin}, not at {offset}: "
                 "gaps and overlaps are not allowed"
             )
-        if (start + at) % place.dtype.itemsize:
-            raise FormatError(f"tensor {short(name)} begins at byte {start + at}: not aligned")
-        at = place.end
-    if at != size:
-        raise FormatError(f"tensors take {at} bytes, {size} follow the header")
+        if (start + offset) % place.dtype.itemsize:
+            raise FormatError(f"tensor {short(name)} begins at byte {start + offset}: not aligned")
+        offset = place.end
+    if offset != size:
+        raise FormatError(f"tensors take {offset} bytes, {size} follow the header")
     return places
 
 
-def _place(tensor: str, entry: Any) -> Place:
+def _parse_place(tensor: str, entry: Any) -> Place:
+    """Return the position of one tensor; errors name it as ``tensor``."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError(f"{tensor} must have dtype, shape and data_offsets, not {short(entry)}")
     name, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(name, str) or name not in _DTYPES:
         raise FormatError(f"{tensor} has dtype {short(name)}: must be one of {', '.join(_DTYPES)}")
-    if not _are_sizes(shape) or len(shape) > _MOST_AXES:
-        raise FormatError(f"{tensor} has shape {short(shape)}: must be at most {_MOST_AXES} sizes")
+    if not _are_sizes(shape) or len(shape) > _MAX_AXES:
+        raise FormatError(f"{tensor} has shape {short(shape)}: must be at most {_MAX_AXES} sizes")
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise FormatError(f"{tensor} has data_offsets {short(offsets)}: must be begin and end")
     dtype, (begin, end) = _DTYPES[name], offsets
-    if math.prod(n for n in shape if n) * dtype.itemsize >= 2**63:  # [0, 2**63] breaks NumPy too
+    if math.prod(n for n in shape if n) * dtype.itemsize >= 2**63:  # NumPy fails for [0, 2**63] too
         raise FormatError(f"{tensor} has shape {short(shape)}: too large")
-    need = math.prod(shape) * dtype.itemsize
-    if need != end - begin:
+    size = math.prod(shape) * dtype.itemsize
+    if size != end - begin:
         raise FormatError(
-            f"{tensor} of shape {short(shape)} and dtype {name} takes {need} bytes, "
-            f"data_offsets {offsets} hold {end - begin}"
+            f"{tensor} of shape {short(shape)} and dtype {name} takes {size} bytes, "
+            f"data_offsets {offsets} are for {end - begin}"
         )
     return Place(dtype, tuple(shape), begin, end)
 
 
 def _are_sizes(value: Any) -> bool:
+    """Return whether a value is a list of integers of at least 0."""
     return isinstance(value, list) and all(type(n) is int and n >= 0 for n in value)

@@ -1,8 +1,8 @@
-"""A matrix in few bytes: row_i ≈ norm_i · (c₁[code_i1], …, c_m[code_im]), product quantisation.
+"""Product quantisation: row_i ≈ norm_i · (c₁[code_i1], …, c_m[code_im]).
 
-The columns are cut into m groups of ``dsub`` (the last may be narrower); each group has 256
-centroids of its own, and a row keeps one byte a group. With `norms`, rows are scaled to length one
-before, and their lengths are quantised likewise, into a byte each.
+The columns are divided into m groups of ``dsub`` columns (the last may be narrower). Each group has
+256 centroids, and a row is stored as one byte for each group. With `norms`, rows are first scaled
+to length one, and their lengths are quantised to one byte each.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ from trellis.native import resolve_jobs
 
 __all__ = ["CENTROIDS", "ProductQuantizer", "QuantizedMatrix", "quantize"]
 
-CENTROIDS = 256  # what a byte can tell apart
-_SAMPLE = 256 * CENTROIDS  # rows that the centroids are fitted to, as fastText has it
-_ITERATIONS = 25
-_START = 1 << 14  # points that the first centroids are drawn from
+CENTROIDS = 256  # the number of values of a byte
+_MAX_SAMPLE = 256 * CENTROIDS  # rows that the centroids are fitted to, as in fastText
+_ITERATIONS = 25  # as in fastText
+_MAX_CANDIDATES = 1 << 14  # points from which the first centroids are drawn
 
 Floats = NDArray[np.float32]
 Codes = NDArray[np.uint8]
@@ -31,7 +31,7 @@ Codes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class ProductQuantizer:
-    """The centroids of each group of columns, group after group, each (256, width) in C order.
+    """The centroids of all groups of columns: one (256, width) array after the other.
 
     >>> quantizer = ProductQuantizer(3, 2, np.arange(3 * 256, dtype=np.float32))
     >>> [table.shape for table in quantizer.tables()]
@@ -41,19 +41,19 @@ class ProductQuantizer:
     dim: int
     dsub: int
     centroids: Floats
-    """1-D, ``dim * 256`` numbers."""
+    """``(dim * 256,)``"""
 
     @property
     def groups(self) -> int:
-        """Bytes that a row takes."""
+        """Number of groups, and of bytes in a row."""
         return -(-self.dim // self.dsub)
 
     def columns(self) -> Iterator[tuple[int, int]]:
-        """Where each group begins and ends."""
+        """Yield the first and the last column (exclusive) of each group."""
         return pairwise([*range(0, self.dim, self.dsub), self.dim])
 
     def tables(self) -> list[Floats]:
-        """The centroids of each group: (256, width)."""
+        """Return the centroids of each group: ``(256, width)``."""
         return [
             self.centroids[begin * CENTROIDS : end * CENTROIDS].reshape(CENTROIDS, end - begin)
             for begin, end in self.columns()
@@ -62,27 +62,28 @@ class ProductQuantizer:
 
 @dataclass(frozen=True)
 class QuantizedMatrix:
-    """Rows as codes; it looks like a matrix: ``shape``, `rows`, `dot`."""
+    """A matrix of codes, with the methods of a matrix that are needed: ``shape``, `rows`, `dot`."""
 
     codes: Codes
-    """(rows, groups)"""
+    """``(rows, groups)``"""
     quantizer: ProductQuantizer
     norm_codes: Codes | None = None
+    """``(rows,)``"""
     norm_quantizer: ProductQuantizer | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the matrix that it stands for."""
+        """Shape of the matrix that it approximates."""
         return len(self.codes), self.quantizer.dim
 
     def norms(self, ids: NDArray[Any] | slice = slice(None)) -> Floats | None:
-        """The factor of each row; None where there are none."""
+        """Return the norms of some rows, or None if they are not stored."""
         if self.norm_codes is None or self.norm_quantizer is None:
             return None
         return self.norm_quantizer.centroids[self.norm_codes[ids]]
 
     def rows(self, ids: NDArray[Any] | slice = slice(None)) -> Floats:
-        """These rows, or all, as floats: (len(ids), columns).
+        """Return some rows, or all, as floats: ``(len(ids), columns)``.
 
         >>> matrix = quantize(np.repeat(np.eye(4, dtype=np.float32), 64, axis=0), random_state=0)
         >>> matrix.rows(np.array([0, 64]))
@@ -90,23 +91,25 @@ class QuantizedMatrix:
                [0., 1., 0., 0.]], dtype=float32)
         """
         codes, quantizer = self.codes[ids], self.quantizer
-        if quantizer.dim % quantizer.dsub == 0:  # groups of one width are one table
+        if quantizer.dim % quantizer.dsub == 0:  # all groups have the same width: one table
             tables = quantizer.centroids.reshape(-1, CENTROIDS, quantizer.dsub)
-            found = tables[np.arange(len(tables)), codes].reshape(len(codes), quantizer.dim)
+            rows = tables[np.arange(len(tables)), codes].reshape(len(codes), quantizer.dim)
         else:
-            found = np.empty((len(codes), quantizer.dim), np.float32)
-            for table, (begin, end), own in zip(
-                quantizer.tables(), quantizer.columns(), codes.T, strict=True
-            ):
-                found[:, begin:end] = table[own]
+            rows = np.empty((len(codes), quantizer.dim), np.float32)
+            groups = zip(quantizer.tables(), quantizer.columns(), codes.T, strict=True)
+            for table, (begin, end), group_codes in groups:
+                rows[:, begin:end] = table[group_codes]
         norms = self.norms(ids)
         if norms is not None:
-            with np.errstate(over="ignore"):  # a forged file's: infinite then
-                found *= norms[:, None]
-        return found
+            with np.errstate(over="ignore"):  # a forged file may overflow: the result is infinite
+                rows *= norms[:, None]
+        return rows
 
     def dot(self, vector: Floats) -> Floats:
-        """All rows times a vector: one small table a group, then one look-up a code."""
+        """Return the product of all rows with a vector, ``(rows,)``.
+
+        The centroids of each group are multiplied once; then every code is one lookup.
+        """
         total = np.zeros(len(self.codes), np.float32)
         tables = self.quantizer.tables()
         for g, (begin, end) in enumerate(self.quantizer.columns()):
@@ -123,10 +126,10 @@ def quantize(
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> QuantizedMatrix:
-    """The matrix in ``ceil(columns / dsub)`` bytes a row (one more with ``norms``).
+    """Quantise a matrix to ``ceil(columns / dsub)`` bytes per row (one more with ``norms``).
 
-    The centroids of each group are fitted by k-means to at most 65,536 rows. As in fastText, there
-    must be at least 256. The same ``random_state`` gives the same bytes for every ``n_jobs``.
+    The centroids of each group are fitted by k-means to at most 65,536 rows. As in fastText, at
+    least 256 rows are needed. The same ``random_state`` gives the same bytes for every ``n_jobs``.
 
     >>> rows = np.random.default_rng(0).normal(size=(1000, 4)).astype(np.float32)
     >>> small = quantize(rows, norms=True, random_state=0)
@@ -154,10 +157,10 @@ def quantize(
 def _fit(
     rows: Floats, dsub: int, rng: np.random.Generator, jobs: int
 ) -> tuple[Codes, ProductQuantizer]:
-    """Centroids of each group of columns, and the code of each row in them."""
+    """Fit the centroids of each group of columns; return all codes, and the centroids."""
     dim = rows.shape[1]
-    few = len(rows) <= _SAMPLE
-    sample = rows if few else rows[np.sort(rng.choice(len(rows), _SAMPLE, replace=False))]
+    small = len(rows) <= _MAX_SAMPLE
+    sample = rows if small else rows[np.sort(rng.choice(len(rows), _MAX_SAMPLE, replace=False))]
     quantizer = ProductQuantizer(dim, dsub, np.empty(dim * CENTROIDS, np.float32))
     codes = np.empty((len(rows), quantizer.groups), np.uint8)
     for g, (begin, end) in enumerate(quantizer.columns()):
@@ -168,9 +171,9 @@ def _fit(
 
 
 def _k_means(sample: Floats, begin: int, end: int, rng: np.random.Generator, jobs: int) -> Floats:
-    """Lloyd's iteration from 256 points that lie apart: (256, end - begin)."""
+    """Lloyd's algorithm from the centroids of k-means++: ``(256, end - begin)``."""
     points = sample[:, begin:end]
-    centroids = _apart(points, rng)
+    centroids = _first_centroids(points, rng)
     codes = np.empty((len(points), 1), np.uint8)
     before = np.empty_like(codes)
     for iteration in range(_ITERATIONS):
@@ -182,22 +185,23 @@ def _k_means(sample: Floats, begin: int, end: int, rng: np.random.Generator, job
     return centroids
 
 
-def _apart(points: Floats, rng: np.random.Generator) -> Floats:
-    """k-means++: each next one is drawn by its squared distance to those before."""
-    some = points[rng.permutation(len(points))[:_START]].astype(np.float64)
+def _first_centroids(points: Floats, rng: np.random.Generator) -> Floats:
+    """k-means++: draw each next centroid with probability ∝ its squared distance to the others."""
+    candidates = points[rng.permutation(len(points))[:_MAX_CANDIDATES]].astype(np.float64)
     chosen = np.empty((CENTROIDS, points.shape[1]))
-    chosen[0] = some[0]
-    distance = np.full(len(some), np.inf)
+    chosen[0] = candidates[0]
+    distance = np.full(len(candidates), np.inf)
     for i in range(1, CENTROIDS):
-        np.minimum(distance, ((some - chosen[i - 1]) ** 2).sum(axis=1), out=distance)
-        reach = np.cumsum(distance)
-        chosen[i] = some[min(int(np.searchsorted(reach, rng.random() * reach[-1])), len(some) - 1)]
-    found: Floats = chosen.astype(np.float32)
-    return found
+        np.minimum(distance, ((candidates - chosen[i - 1]) ** 2).sum(axis=1), out=distance)
+        cumulative = np.cumsum(distance)
+        index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1]))
+        chosen[i] = candidates[min(index, len(candidates) - 1)]
+    centroids: Floats = chosen.astype(np.float32)
+    return centroids
 
 
 def _means(points: Floats, codes: Codes, before: Floats) -> Floats:
-    """The centre of each code's points; a code without points takes the worst placed one."""
+    """Return the mean of the points of each code; an empty code takes the point with most error."""
     sizes = np.bincount(codes, minlength=CENTROIDS)
     sums = [np.bincount(codes, column, minlength=CENTROIDS) for column in points.T]
     centroids: Floats = (np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]).astype(np.float32)
@@ -211,5 +215,5 @@ def _means(points: Floats, codes: Codes, before: Floats) -> Floats:
 def _assign(
     points: Floats, begin: int, centroids: Floats, codes: Codes, group: int, jobs: int
 ) -> None:
-    """The code of a point x is argmin_c ‖x − c‖."""
+    """Write the code of each point x, argmin_c ‖x − c‖, into column ``group`` of ``codes``."""
     _core.assign(points, begin, np.ascontiguousarray(centroids.T), group, codes, jobs)

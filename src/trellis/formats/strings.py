@@ -1,4 +1,4 @@
-"""Many strings as two arrays, the form in which model files hold vocabularies."""
+"""Many strings as two arrays: the form in which model files store vocabularies."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,30 +16,35 @@ class Names(NamedTuple):
     """Strings inside a larger array: string i is ``data[begin[i] : begin[i] + size[i]]``."""
 
     data: NDArray[np.uint8]
+    """All bytes; there may be other bytes between the strings."""
     begin: NDArray[np.int64]
+    """``(strings,)``"""
     size: NDArray[np.int64]
+    """``(strings,)``: lengths in bytes."""
 
     def string(self, i: int) -> bytes:
-        """One of them, as it is stored."""
+        """Return the bytes of string i."""
         begin = int(self.begin[i])
         return self.data[begin : begin + int(self.size[i])].tobytes()
 
     def decoded(self, what: str, encoding: str = "utf-8") -> list[str]:
-        """The strings themselves."""
-        found = []
+        """Return all strings; errors name them as ``what`` and their index."""
+        strings = []
         for i in range(len(self.begin)):
             raw = self.string(i)
             try:
-                found.append(raw.decode(encoding))
+                strings.append(raw.decode(encoding))
             except UnicodeDecodeError as error:
                 raise FormatError(f"{what} {i} is not {encoding}: {error}") from None
             if b"\0" in raw:
-                raise FormatError(f"{what} {i} has a NUL in it")
-        return found
+                raise FormatError(f"{what} {i} contains a zero byte")
+        return strings
 
 
 def pack_strings(strings: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The UTF-8 bytes of all strings, end to end, and where each begins, then where the last ends.
+    """Return the UTF-8 bytes of all strings, and their offsets ``(n + 1,)``.
+
+    String i is ``data[offsets[i] : offsets[i + 1]]``.
 
     >>> pack_strings(["né", "", "a"])
     (array([110, 195, 169,  97], dtype=uint8), array([0, 3, 3, 4]))
@@ -55,7 +60,7 @@ def pack_strings(strings: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def unpack_strings(data: NDArray[Any], offsets: NDArray[Any], what: str) -> list[str]:
-    """The strings that `pack_strings` packed; errors begin with ``what``, the file and the tensor.
+    """Return the strings that `pack_strings` packed; errors start with ``what``.
 
     >>> unpack_strings(*pack_strings(["né", "", "a"]), "model.trellis: labels")
     ['né', '', 'a']
@@ -64,10 +69,10 @@ def unpack_strings(data: NDArray[Any], offsets: NDArray[Any], what: str) -> list
         raise FormatError(f"{what}: strings must be 1-D uint8 data and 1-D int64 offsets")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
         ends = offsets[[0, -1]].tolist() if len(offsets) else "empty"
-        raise FormatError(f"{what}: offsets must lead from 0 to {len(data)}, and are {ends}")
-    falling = np.flatnonzero(offsets[1:] < offsets[:-1])
-    if len(falling):
-        raise FormatError(f"{what}: string {falling[0]} ends before it begins")
+        raise FormatError(f"{what}: offsets must go from 0 to {len(data)}, not {ends}")
+    reversed_strings = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if len(reversed_strings):
+        raise FormatError(f"{what}: string {reversed_strings[0]} ends before it begins")
     raw = data.tobytes()
     strings: list[str] = []
     try:

@@ -1,14 +1,14 @@
-"""Wapiti's model file, which is text.
+"""The text model of Wapiti.
 
     #mdl#2#<weights>                      2: a CRF
-    #rdr#<patterns>/<columns>/<flag>      then the patterns
-    #qrk#<labels>                         then the labels
-    #qrk#<observations>                   then the names of attributes
-    <index>=<weight>                      hexadecimal; all others are 0
+    #rdr#<patterns>/<columns>/<flag>      followed by the patterns
+    #qrk#<labels>                         followed by the labels
+    #qrk#<observations>                   followed by the names of the attributes
+    <index>=<weight>                      hexadecimal; all other weights are 0
 
-Strings are ``<bytes>:<string>,`` on a line of their own. An observation that begins with u has one
-weight for each label, one with b one for each pair (the label before first), one with * first the
-former and then the latter; indices count through all of them.
+A string is a line ``<length in bytes>:<string>,``. An observation whose name starts with u has one
+weight for each label. One with b has one weight for each pair (previous label, label). One with *
+has both, first those of the labels. Indices number the weights of all observations in order.
 """
 
 import os
@@ -19,69 +19,73 @@ from typing import IO
 import numpy as np
 
 from trellis.errors import FormatError
-from trellis.formats.text_models import MOST_LABELS, NameList, TextModel, opened, read_weights
+from trellis.formats.text_models import MAX_LABELS, NameList, TextModel, open_text, read_weights
 
 __all__ = ["read"]
 
-_KINDS = b"ub*"
+_TYPES = b"ub*"  # first letters of observations
 
 
 def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
-    """The model in a file; FormatError, which names the file, if it holds none."""
-    with opened(path, encoding) as file:
-        kind, count = _numbers(file, rb"#mdl#([0-9]{1,3})#([0-9]{1,12})", "#mdl#kind#weights")
+    """Read a model file; raise FormatError, which names the file, if it is invalid."""
+    with open_text(path, encoding) as file:
+        kind, count = _read_numbers(file, rb"#mdl#([0-9]{1,3})#([0-9]{1,12})", "#mdl#kind#weights")
         if kind != 2:
-            raise FormatError(f"a model of kind {kind}: only CRFs (2) can be read")
-        patterns, _, _ = _numbers(file, rb"#rdr#([0-9]{1,9})/([0-9]{1,9})/([01])", "#rdr#")
-        texts = [_checked(text).decode(encoding) for text in _strings(file, patterns, "pattern")]
-        (known,) = _numbers(file, rb"#qrk#([0-9]{1,9})", "#qrk#labels")
-        labels = [text.decode(encoding) for text in _strings(file, known, "label")]
-        if not labels or len(set(labels)) != len(labels) or len(labels) > MOST_LABELS:
-            raise FormatError(f"its {len(labels)} labels are not distinct names")
-        names, kinds = NameList(encoding), bytearray()
-        (known,) = _numbers(file, rb"#qrk#([0-9]{1,12})", "#qrk#observations")
-        for text in _strings(file, known, "observation"):
-            names.add(_checked(text))
-            kinds += text[:1]
-        kind_of = np.array(kinds, np.uint8)
-        states, pairs = kind_of != _KINDS[1], kind_of != _KINDS[0]
-        begin = np.zeros(len(kind_of) + 1, np.int64)
+            raise FormatError(f"a model of kind {kind}: only CRFs (kind 2) can be read")
+        patterns, _, _ = _read_numbers(file, rb"#rdr#([0-9]{1,9})/([0-9]{1,9})/([01])", "#rdr#")
+        texts = [_check_type(text) for text in _read_strings(file, patterns, "pattern")]
+        templates = "\n".join(text.decode(encoding) for text in texts)
+        (label_count,) = _read_numbers(file, rb"#qrk#([0-9]{1,9})", "#qrk#labels")
+        labels = [text.decode(encoding) for text in _read_strings(file, label_count, "label")]
+        if not labels or len(set(labels)) != len(labels) or len(labels) > MAX_LABELS:
+            raise FormatError(f"its {len(labels)} labels must be distinct, at most {MAX_LABELS}")
+        name_list, types = NameList(encoding), bytearray()
+        (observations,) = _read_numbers(file, rb"#qrk#([0-9]{1,12})", "#qrk#observations")
+        for text in _read_strings(file, observations, "observation"):
+            name_list.add(_check_type(text))
+            types += text[:1]
+        type_codes = np.array(types, np.uint8)
+        states, pairs = type_codes != _TYPES[1], type_codes != _TYPES[0]
+        begin = np.zeros(len(type_codes) + 1, np.int64)
         np.cumsum(states * len(labels) + pairs * len(labels) ** 2, out=begin[1:])
-        found = names.names("observations")
+        names = name_list.names("observations")
         number, weight = read_weights(file, count, indexed=True)
         if len(number) and int(number[-1]) >= int(begin[-1]):
-            raise FormatError(f"weight {number[-1]} is of no observation")
-        return TextModel(labels, "\n".join(texts), found, begin, states, number, weight)
+            raise FormatError(f"weight {number[-1]} belongs to no observation")
+        return TextModel(labels, templates, names, begin, states, number, weight)
 
 
-def _line(file: IO[bytes]) -> bytes:
+def _read_line(file: IO[bytes]) -> bytes:
+    """Return the next line without its line break."""
     line = file.readline()
     if not line:
-        raise FormatError("it ends too early")
+        raise FormatError("the file ends too early")
     return line[:-1]
 
 
-def _numbers(file: IO[bytes], pattern: bytes, what: str) -> list[int]:
-    line = _line(file)
-    found = re.fullmatch(pattern, line)
-    if not found:
+def _read_numbers(file: IO[bytes], pattern: bytes, what: str) -> list[int]:
+    """Return the numbers of a line that must match a pattern."""
+    line = _read_line(file)
+    match = re.fullmatch(pattern, line)
+    if not match:
         raise FormatError(f"expected {what}, found {line[:60]!r}")
-    return [int(n) for n in found.groups()]
+    return [int(n) for n in match.groups()]
 
 
-def _strings(file: IO[bytes], count: int, what: str) -> Iterator[bytes]:
+def _read_strings(file: IO[bytes], count: int, what: str) -> Iterator[bytes]:
+    """Yield strings that are stored as ``<length>:<string>,``."""
     for i in range(count):
-        line = _line(file)
+        line = _read_line(file)
         colon = line.find(b":", 0, 12)
         if not line[: max(colon, 0)].isdigit():
-            raise FormatError(f"{what} {i} does not begin with its length")
+            raise FormatError(f"{what} {i} does not start with its length")
         if len(line) != colon + 2 + int(line[:colon]) or line[-1:] != b",":
-            raise FormatError(f"{what} {i} has not the length that it says")
+            raise FormatError(f"{what} {i} does not have the length that its line says")
         yield line[colon + 1 : -1]
 
 
-def _checked(text: bytes) -> bytes:
-    """The text of a pattern or an observation."""
+def _check_type(text: bytes) -> bytes:
+    """Return the text of a pattern or an observation; raise if its type is unknown."""
     if text[:1] not in (b"u", b"b", b"*"):
-        raise FormatError(f"{text[:60]!r} does not begin with u, b or *")
+        raise FormatError(f"{text[:60]!r} does not start with u, b or *")
     return text

@@ -1,14 +1,15 @@
-"""Word vectors as word2vec writes them: a line "rows columns", then a row for each word.
+"""Word vectors in the formats of word2vec and GloVe: one row for each word.
 
     2 3
     the 0.1 -0.25 3
     of 1e-3 0 0.5
 
-In a text file (fastText's ``.vec`` too) the numbers are written out; in a binary file they are
-float32, little-endian, right after the word's space, and a line break may follow each row.
+The first line of word2vec is "rows columns". GloVe's files are text without this line. In a text
+file (also ``.vec`` of fastText) the numbers are decimal. In a binary file they are little-endian
+float32 directly after the space that follows the word, and a line break may follow each row.
 
-GloVe's files are such text without the first line. Files are read as a stream, ``.gz`` and ``.xz``
-too; memory is taken for rows that were met, or that the size of the file leaves room for.
+Files are read as a stream, also ``.gz`` and ``.xz``. Memory is allocated only for rows that were
+read, or that the size of the file allows.
 """
 
 import codecs
@@ -29,24 +30,26 @@ from trellis.formats.mapped import check_finite
 
 __all__ = ["WordVectors", "is_header", "read", "write_binary", "write_text"]
 
-_LONGEST_HEADER = 1 << 6
-_LONGEST_LINE = 1 << 24
-_MOST_COLUMNS = 1 << 20
-_MOST_PER_NUMBER = 1 << 10  # characters
-_LONGEST_WORD = 1 << 16
-_FIRST_ROWS = 1 << 10
-_WRITTEN = 1 << 10  # rows at a time
+# Limits that no valid file reaches: without them, a file without line breaks fills the memory.
+_MAX_HEADER = 1 << 6  # characters of the line "rows columns"
+_MAX_LINE = 1 << 24  # bytes of the first line
+_MAX_COLUMNS = 1 << 20
+_MAX_DIGITS = 1 << 10  # characters of one number
+_MAX_WORD = 1 << 16  # bytes
+_FIRST_ROWS = 1 << 10  # rows allocated at first, if their number is unknown
+_BLOCK_ROWS = 1 << 10  # rows written at a time
 
 
 class WordVectors(NamedTuple):
-    """What a file holds: distinct words, and a row for each."""
+    """Distinct words and their vectors."""
 
     words: list[str]
     matrix: NDArray[np.float32]
+    """``(words, columns)``"""
 
 
 class _Head(NamedTuple):
-    """What the first lines say; ``rows`` is None where there is no line of sizes."""
+    """The format of a file; ``rows`` is None if there is no line "rows columns"."""
 
     rows: int | None
     columns: int
@@ -56,10 +59,10 @@ class _Head(NamedTuple):
 def read(
     path: str | os.PathLike[str], *, errors: str = "strict", limit: int | None = None
 ) -> WordVectors:
-    r"""Words and vectors of a text or binary file, with or without a first line of sizes.
+    r"""Read words and vectors from a text or binary file.
 
-    ``errors`` says what to do with words that are not UTF-8, as in ``bytes.decode``. Of a word that
-    occurs again the first row counts. ``limit`` stops after so many rows.
+    ``errors`` says how to decode words that are not UTF-8, as in ``bytes.decode``. If a word occurs
+    several times, its first row is used. ``limit`` is the largest number of rows to read.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tiny.vec"
@@ -73,9 +76,9 @@ def read(
     try:
         codecs.lookup_error(errors)
     except (LookupError, TypeError):
-        raise InputError(f"errors={errors!r} is no way to decode") from None
+        raise InputError(f"errors={errors!r} is not an error handler of bytes.decode") from None
     if not Path(path).is_file():
-        Path(path).stat()  # a missing file says so itself
+        Path(path).stat()  # raises FileNotFoundError for a missing file
         raise FormatError(f"{path}: not a regular file")
     try:
         return _read(Path(path), errors, limit)
@@ -84,116 +87,122 @@ def read(
 
 
 def _read(path: Path, errors: str, limit: int | None) -> WordVectors:
-    pieces = files.blocks(path)
-    head, rest = _head(pieces)
+    blocks = files.blocks(path)
+    head, unread = _read_head(blocks)
     size = None if files.is_packed(path) else path.stat().st_size
     rows = _Rows(head, size, errors, limit)
-    for piece in pieces:
-        rest = rows.take(rest + piece)
+    for block in blocks:
+        unread = rows.take(unread + block)
         if rows.count == limit:
             return rows.result()
-    rest = rows.take(rest + b"\n" if head.is_text else rest)
+    unread = rows.take(unread + b"\n" if head.is_text else unread)
     if rows.count != limit:
-        rows.finish(rest)
+        rows.finish(unread)
     return rows.result()
 
 
 def is_header(line: bytes) -> bool:
-    """Whether a first line is "rows columns"."""
+    """Return whether the first line is "rows columns"."""
     fields = line.split()
-    return len(line) <= _LONGEST_HEADER and len(fields) == 2 and all(map(bytes.isdigit, fields))
+    return len(line) <= _MAX_HEADER and len(fields) == 2 and all(map(bytes.isdigit, fields))
 
 
-def _head(pieces: Iterator[bytes]) -> tuple[_Head, bytes]:
-    """What the first lines say, and the bytes after the line of sizes that were read already."""
-    line, rest = _line(b"", pieces)
+def _read_head(blocks: Iterator[bytes]) -> tuple[_Head, bytes]:
+    """Recognise the format; return it, and the bytes of the rows that were read already."""
+    line, unread = _read_line(b"", blocks)
     if not is_header(line):
         columns = len(line.rstrip(b" \r\n").split(b" ")) - 1
         _check_columns(columns)
-        return _Head(None, columns, True), line + rest
+        return _Head(None, columns, True), line + unread
     rows, columns = map(int, line.split())
     _check_columns(columns)
-    first, more = _line(rest, pieces)
-    room = np.empty((1, columns), np.float32)
-    ends, _, _ = _core.vector_rows(first.rstrip() + b"\n", True, room)
-    return _Head(rows, columns, len(ends) > 0 or rows == 0), first + more
+    # The file is text if its first row can be parsed as text.
+    first, unread = _read_line(unread, blocks)
+    buffer = np.empty((1, columns), np.float32)
+    ends, _, _ = _core.vector_rows(first.rstrip() + b"\n", True, buffer)
+    return _Head(rows, columns, len(ends) > 0 or rows == 0), first + unread
 
 
 def _check_columns(columns: int) -> None:
-    if not 1 <= columns <= _MOST_COLUMNS:
-        raise FormatError(f"rows of {columns} numbers: there must be 1..{_MOST_COLUMNS}")
+    if not 1 <= columns <= _MAX_COLUMNS:
+        raise FormatError(f"rows have {columns} numbers: must be 1..{_MAX_COLUMNS}")
 
 
-def _line(start: bytes, pieces: Iterator[bytes]) -> tuple[bytes, bytes]:
-    """The first line with its end, and what was read after it."""
+def _read_line(start: bytes, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """Return the first line with its line break, and the bytes that were read after it."""
     end = start.find(b"\n")
-    while end < 0 and len(start) < _LONGEST_LINE:
-        piece = next(pieces, b"")
-        if not piece:
+    while end < 0 and len(start) < _MAX_LINE:
+        block = next(blocks, b"")
+        if not block:
             break
-        end = piece.find(b"\n") + len(start) if b"\n" in piece else -1
-        start += piece
+        end = block.find(b"\n") + len(start) if b"\n" in block else -1
+        start += block
     end = end + 1 if end >= 0 else len(start)
     return start[:end], start[end:]
 
 
 class _Rows:
-    """Rows as they come off the blocks of a file."""
+    """Collects the rows of a file, block by block."""
 
     def __init__(self, head: _Head, size: int | None, errors: str, limit: int | None) -> None:
         self._head, self._errors = head, errors
-        least = 2 if head.is_text else 4  # bytes that a number takes
-        if head.rows is not None and size is not None and head.rows * head.columns * least > size:
+        # A header may lie: never allocate more rows than the file can contain.
+        bytes_per_number = 2 if head.is_text else 4
+        smallest = (head.rows or 0) * head.columns * bytes_per_number
+        if size is not None and smallest > size:
             raise FormatError(
-                f"{head.rows} rows of {head.columns} numbers cannot be in {size} bytes"
+                f"{head.rows} rows of {head.columns} numbers do not fit into {size} bytes"
             )
-        self._most = min((n for n in (head.rows, limit) if n is not None), default=None)
-        first = _FIRST_ROWS if self._most is None or size is None else self._most
+        self._max_rows = min((n for n in (head.rows, limit) if n is not None), default=None)
+        first = _FIRST_ROWS if self._max_rows is None or size is None else self._max_rows
         self._matrix = np.empty((first, head.columns), np.float32)
         self._words: list[str] = []
 
     @property
     def count(self) -> int:
+        """Number of rows so far."""
         return len(self._words)
 
     def take(self, block: bytes) -> bytes:
-        """Take all rows that are whole, and return what is left."""
+        """Add all complete rows of a block, and return the bytes after them."""
         while True:
-            if self.count == len(self._matrix) and self.count != self._most:
+            if self.count == len(self._matrix) and self.count != self._max_rows:
                 self._grow()
-            room = self._matrix[self.count : self._most]
-            ends, consumed, wrong = _core.vector_rows(block, self._head.is_text, room)
+            free = self._matrix[self.count : self._max_rows]
+            ends, consumed, problem = _core.vector_rows(block, self._head.is_text, free)
             self._decode(block, ends)
             block = block[consumed:]
-            if wrong:
-                raise FormatError(f"row {self.count} has {wrong}")
-            if len(ends) < 2 * len(room) or self.count == self._most:
+            if problem:
+                raise FormatError(f"row {self.count} has {problem}")
+            if len(ends) < 2 * len(free) or self.count == self._max_rows:
                 break
-        if self.count == self._most:
+        if self.count == self._max_rows:
             if self.count == self._head.rows and block:
-                raise FormatError(f"there is more than the {self.count} rows of the first line")
+                raise FormatError(f"there are more than the {self.count} rows of the first line")
             return block
         columns = self._head.columns
-        if len(block) > _LONGEST_WORD + columns * (_MOST_PER_NUMBER if self._head.is_text else 4):
+        if len(block) > _MAX_WORD + columns * (_MAX_DIGITS if self._head.is_text else 4):
             raise FormatError(f"row {self.count} is too long")
         return block
 
     def finish(self, block: bytes) -> None:
+        """Raise if the file ends too early."""
         if block:
             raise FormatError(f"the file ends inside row {self.count}")
         if self._head.rows is not None and self.count != self._head.rows:
             raise FormatError(
-                f"the first line says {self._head.rows} rows, and there are {self.count}"
+                f"the first line says {self._head.rows} rows, but there are {self.count}"
             )
 
     def result(self) -> WordVectors:
+        """Return the words and vectors, each word once."""
         self._matrix.resize((self.count, self._head.columns), refcheck=False)
         check_finite(self._matrix, "the matrix")
         first = dict(zip(reversed(self._words), range(self.count - 1, -1, -1), strict=True))
         if len(first) == self.count:
             return WordVectors(self._words, self._matrix)
-        kept = sorted(first.values())
-        return WordVectors([self._words[i] for i in kept], self._matrix[kept])
+        rows = sorted(first.values())
+        return WordVectors([self._words[i] for i in rows], self._matrix[rows])
 
     def _grow(self) -> None:
         rows = self.count + self.count // 2 + 1
@@ -218,38 +227,39 @@ def write_text(
     *,
     header: bool = True,
 ) -> None:
-    """As text that gives back the same bits; without ``header``, as GloVe has it."""
-    encoded = _encoded(words, matrix)
+    """Write a text file that reads back to the same bits; without ``header``, in GloVe's format."""
+    encoded = _encode(words, matrix)
     line = " ".join(["%.9g"] * matrix.shape[1])
     with replacing(path) as file, files.packed(file, path) as out:
         if header:
             out.write(b"%d %d\n" % matrix.shape)
-        for begin in range(0, len(encoded), _WRITTEN):
-            rows = matrix[begin : begin + _WRITTEN].tolist()
-            pairs = zip(encoded[begin : begin + _WRITTEN], rows, strict=True)
+        for begin in range(0, len(encoded), _BLOCK_ROWS):
+            rows = matrix[begin : begin + _BLOCK_ROWS].tolist()
+            pairs = zip(encoded[begin : begin + _BLOCK_ROWS], rows, strict=True)
             out.writelines(b"%b %b\n" % (w, (line % tuple(row)).encode()) for w, row in pairs)
 
 
 def write_binary(
     path: str | os.PathLike[str], words: Sequence[str], matrix: NDArray[np.float32]
 ) -> None:
-    """As word2vec.c writes it with ``-binary 1``."""
-    encoded = _encoded(words, matrix)
+    """Write the binary format of word2vec (``-binary 1``)."""
+    encoded = _encode(words, matrix)
     with replacing(path) as file, files.packed(file, path) as out:
         out.write(b"%d %d\n" % matrix.shape)
-        for begin in range(0, len(encoded), _WRITTEN):
-            rows = np.ascontiguousarray(matrix[begin : begin + _WRITTEN], "<f4")
-            pairs = zip(encoded[begin : begin + _WRITTEN], rows, strict=True)
+        for begin in range(0, len(encoded), _BLOCK_ROWS):
+            rows = np.ascontiguousarray(matrix[begin : begin + _BLOCK_ROWS], "<f4")
+            pairs = zip(encoded[begin : begin + _BLOCK_ROWS], rows, strict=True)
             out.writelines(b"%b %b\n" % (word, row.tobytes()) for word, row in pairs)
 
 
-def _encoded(words: Sequence[str], matrix: NDArray[np.float32]) -> list[bytes]:
+def _encode(words: Sequence[str], matrix: NDArray[np.float32]) -> list[bytes]:
+    """Validate the words and return them in UTF-8."""
     if matrix.ndim != 2 or matrix.shape[1] < 1 or len(words) != len(matrix):
-        raise InputError(f"{len(words)} words cannot have a matrix of shape {matrix.shape}")
+        raise InputError(f"{len(words)} words do not match a matrix of shape {matrix.shape}")
     encoded: list[bytes] = []
     for word in words:
         if not word or " " in word or "\n" in word:
-            raise InputError(f"word {len(encoded)} is {word!r}: the format has no place for that")
+            raise InputError(f"word {len(encoded)} is {word!r}: the format cannot store it")
         try:
             encoded.append(word.encode())
         except UnicodeEncodeError as error:
