@@ -15,7 +15,7 @@ import trellis
 from trellis.errors import InputError
 from trellis.features import Window, named
 from trellis.formats import native
-from trellis.models.chain.training import SOLVERS
+from trellis.models.chain.solvers import SOLVERS
 
 WORDS = [["the", "dog", "barks"], ["a", "cat"], ["Ærø", "", "日本"]]
 TAGS = [["D", "N", "V"], ["D", "N"], ["N", "V", "N"]]
@@ -146,7 +146,7 @@ def test_a_class_of_ones_own_has_no_file_format(path: Path) -> None:
         pass
 
     with pytest.raises(InputError, match="Mine"):
-        trellis.models.files.save(Mine().fit(WORDS, TAGS), path)
+        Mine().fit(WORDS, TAGS).save(path)
 
 
 def test_a_missing_file(path: Path) -> None:
