@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from trellis.nn.lstm.bidirectional import bidirectional, runs_on_card
+from trellis.nn.lstm.bidirectional import bidirectional, runs_on_gpu
 from trellis.nn.tagger.data import Batch
 
 __all__ = ["ConvEncoder", "RecurrentEncoder"]
@@ -25,7 +25,7 @@ class RecurrentEncoder(nn.Module):
     @property
     def skips_padding(self) -> bool:
         """Whether tokens that no sequence comes to are left alone."""
-        return runs_on_card(self.lstm)
+        return runs_on_gpu(self.lstm)
 
 
 class ConvEncoder(nn.Module):
