@@ -44,7 +44,7 @@ _NAMES = {
     "TextClassifier": "embeddings.classifier",
     "Vectors": "embeddings.vectors",
     "Word2Vec": "embeddings.word2vec",
-    "load": "loading",
+    "load": "models.files",
 }
 
 __all__ = ["__version__", *_MODULES, *_NAMES]

@@ -5,7 +5,7 @@ from typing import Any
 
 from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
-from trellis.loading import load
+from trellis.models.files import load
 
 __all__ = ["columns_of", "count_weights", "linear_part", "open_model"]
 
