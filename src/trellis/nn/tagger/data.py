@@ -327,7 +327,7 @@ class _HostBatch(NamedTuple):
 
 
 class _UniqueFinder:
-    """``unique, index = self(ids)`` for ids below ``count``: like np.unique, but without sorting."""
+    """``unique, index = finder(ids)`` for ids below ``count``: np.unique without sorting."""
 
     def __init__(self, count: int) -> None:
         self._slot = np.zeros(count, np.int64)

@@ -12,7 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
+from trellis.formats.native import Tensors, expect, finite
+from trellis.formats.parts import Parts, read_strings, store_strings
 from trellis.models.chain.labels import constraints_for
 from trellis.nn.crf import CRF
 from trellis.nn.lstm.bidirectional import bidirectional, runs_on_gpu
@@ -30,6 +33,8 @@ __all__ = [
     "build_network",
     "build_words",
     "load_weights",
+    "network_parts",
+    "read_network",
     "weights_of",
 ]
 
@@ -148,9 +153,9 @@ class Network(nn.Module):
         emissions = self(batch)
         if self.has_builtin_head:
             log_p: Tensor = self.head(emissions, batch.tags, lengths=batch.lengths)
-            return log_p
-        steps = torch.arange(emissions.shape[1], device=emissions.device)
-        log_p = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
+        else:
+            steps = torch.arange(emissions.shape[1], device=emissions.device)
+            log_p = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
         return log_p
 
     def _drop(self, x: Tensor, batch: Batch) -> Tensor:
@@ -163,7 +168,8 @@ class Network(nn.Module):
 
 def weights_of(network: nn.Module, prefix: str = "network.") -> Arrays:
     """Return copies of all weights as NumPy arrays, which later training steps do not change."""
-    return {f"{prefix}{n}": np.array(t.detach().cpu().numpy()) for n, t in network.state_dict().items()}
+    state = network.state_dict()
+    return {prefix + name: np.array(t.detach().cpu().numpy()) for name, t in state.items()}
 
 
 def load_weights(network: nn.Module, arrays: Arrays, prefix: str = "network.") -> None:
@@ -220,9 +226,7 @@ def build_network(settings: Any, words: WordEncoder, labels: list[Any]) -> Netwo
     return Network(words, encoder, head, len(labels), settings.dropout)
 
 
-def _build_head(
-    head: str | Callable[[int], nn.Module], labels: list[Any], constraints: Any
-) -> Any:
+def _build_head(head: str | Callable[[int], nn.Module], labels: list[Any], constraints: Any) -> Any:
     """Return the head of this name, or the result of a function of the number of labels."""
     if callable(head):
         return head(len(labels))
@@ -239,3 +243,51 @@ def _build_head(
             validate=False,  # the corpus is validated once, before training
         )
     return {"softmax": Softmax, "memm": MEMM}[head](len(labels))
+
+
+# ---- networks in files
+
+
+def network_parts(network: Network) -> Parts:
+    """Return the weights and vocabularies of a network, as metadata and tensors of a file."""
+    tensors = weights_of(network)
+    tables = [m.dim for m in network.words.modules() if isinstance(m, WordEmbedding)]
+    vocabularies = network.words.vocabularies()
+    for n, strings in enumerate(vocabularies):
+        store_strings(tensors, f"words.{n}", strings)
+    meta = {"table_dim": tables[0] if tables else None, "vocabularies": len(vocabularies)}
+    return meta, tensors
+
+
+def read_network(
+    settings: Any, labels: list[Any], meta: dict[str, Any], tensors: Tensors
+) -> Network:
+    """Return the network that `network_parts` stored, in evaluation mode on the CPU.
+
+    The network is first built without memory, on the device "meta", and each tensor of the file is
+    compared with it. So sizes that a file only declares are never allocated.
+    """
+    table_dim = None if meta["table_dim"] is None else as_integer(meta["table_dim"], "table_dim")
+    vocabularies = [
+        read_strings(tensors, f"words.{n}", distinct=False)
+        for n in range(as_integer(meta["vocabularies"], "vocabularies"))
+    ]
+
+    def build() -> Network:
+        words = build_words(settings, sparse=False, table_dim=table_dim)
+        words.restore(vocabularies)
+        return build_network(settings, words, labels)
+
+    try:
+        with torch.device("meta"):
+            shapes = {n: tuple(t.shape) for n, t in build().state_dict().items()}
+    except (RuntimeError, OverflowError) as error:  # sizes that PyTorch cannot represent
+        raise InputError(f"no network has such sizes: {error}") from None
+    for name, shape in shapes.items():
+        expect(tensors, f"network.{name}", np.float32, shape)
+        finite(tensors, f"network.{name}")
+    # the initial weights are random, but the caller's generator must not advance
+    with torch.random.fork_rng(devices=[]):
+        network = build()
+    load_weights(network, tensors)
+    return network.eval()

@@ -93,7 +93,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
 
 
 def build_optimizers(network: nn.Module, parameters: list[Tensor], settings: Any) -> list[Any]:
-    """Return one optimiser of the dense parameters, and one of the sparse tables if there are any."""
+    """Return an optimiser of the dense parameters, and one of the sparse tables, if any."""
     sparse = {
         id(m.weight)
         for m in network.modules()
@@ -103,7 +103,8 @@ def build_optimizers(network: nn.Module, parameters: list[Tensor], settings: Any
     tables = [p for p in parameters if id(p) in sparse]
     options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
-        optimizers: list[Any] = [torch.optim.SGD(dense, momentum=_MOMENTUM, foreach=True, **options)]
+        optimizers: list[Any] = []
+        optimizers.append(torch.optim.SGD(dense, momentum=_MOMENTUM, foreach=True, **options))
         if tables:
             # without momentum: it would move rows for many steps after their last gradient
             optimizers.append(torch.optim.SGD(tables, lr=settings.learning_rate))
