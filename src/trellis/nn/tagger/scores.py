@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trellis.errors import InputError
 from trellis.estimator import clone
+from trellis.inference import chain
 from trellis.models.chain.crf import CRF
-from trellis.models.chain.decoding import Chains
 from trellis.models.chain.memm import by_step
 from trellis.nn.tagger.data import Corpus, Epoch, bucket_by_length
 from trellis.nn.tagger.heads import MEMM
@@ -27,9 +27,9 @@ __all__ = [
     "LinearScores",
     "build_linear",
     "check_linear",
+    "compute_scores",
     "decode_custom",
     "head_scores",
-    "score_chains",
     "score_linear",
 ]
 
@@ -77,8 +77,8 @@ def score_linear(model: CRF | None, X: list[Any]) -> LinearScores | None:
     if model is None:
         return None
     model._fitted()
-    chains = model._chains(X)
-    return LinearScores(chains.unary, chains.transition)
+    scores: Any = model._compute_scores(X)
+    return LinearScores(scores.unary, scores.transition)
 
 
 # ---- the network, and both together
@@ -108,17 +108,17 @@ def head_scores(network: Network) -> tuple[NDArray[np.float64], Any, Any]:
     return matrix, start, end
 
 
-def score_chains(
+def compute_scores(
     network: Network, corpus: Corpus, linear: LinearScores | None, alpha: float
-) -> Chains:
+) -> chain.Scores:
     """Return the scores of the network plus ``alpha`` times those of the linear model."""
     unary = _score_emissions(network, corpus)
     matrix, start, end = head_scores(network)
     if linear is not None:
         unary = [e + alpha * u for e, u in zip(unary, linear.unary, strict=True)]
         matrix = matrix + alpha * linear.transition
-    chains = Chains(unary, matrix, start, end)
-    return by_step(chains) if isinstance(network.head, MEMM) else chains
+    scores = chain.Scores(unary, matrix, start, end)
+    return by_step(scores) if isinstance(network.head, MEMM) else scores
 
 
 @torch.no_grad()

@@ -28,8 +28,8 @@ from trellis.formats.parts import (
 from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.crf import CRF
-from trellis.models.chain.decoding import Chains, Decoding, as_array
-from trellis.models.chain.labels import Label, constraints_for, encode
+from trellis.models.chain.decoding import Decoding
+from trellis.models.chain.labels import Label, as_array, constraints_for, encode
 from trellis.nn.tagger.data import Corpus, build_corpus, read_words
 from trellis.nn.tagger.network import (
     Network,
@@ -43,9 +43,9 @@ from trellis.nn.tagger.scores import (
     LinearScores,
     build_linear,
     check_linear,
+    compute_scores,
     decode_custom,
     head_scores,
-    score_chains,
     score_linear,
 )
 from trellis.nn.tagger.settings import check_fit_arguments, check_settings, choose_device
@@ -337,17 +337,17 @@ class NeuralTagger(Saved, Decoding, Estimator):  # type: ignore[misc]
         words, lengths = read_words(X, self.column)
         return build_corpus(words, lengths, self.network_.words, self.network_.device)
 
-    def _chains(self, X: Any) -> Chains:
+    def _compute_scores(self, X: Any) -> chain.Scores:
         linear = score_linear(self.linear_, X)
-        return score_chains(self.network_, self._build_corpus(X), linear, self.alpha_)
+        return compute_scores(self.network_, self._build_corpus(X), linear, self.alpha_)
 
     def _best_paths(
         self, corpus: Corpus, linear: LinearScores | None = None, alpha: float = 1.0
     ) -> list[list[Label]]:
         """Return the best labels of each sequence; no sequence may be empty."""
         if self.network_.has_builtin_head:
-            chains = score_chains(self.network_, corpus, linear, alpha)
-            paths: Any = chain.viterbi(*chains, n_jobs=self.n_jobs).labels
+            scores = compute_scores(self.network_, corpus, linear, alpha)
+            paths: Any = chain.viterbi(scores, n_jobs=self.n_jobs).labels
         else:
             paths = decode_custom(self.network_, corpus)
         return [self.classes_[np.asarray(path)].tolist() for path in paths]
