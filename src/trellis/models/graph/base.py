@@ -7,11 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
-from trellis.checks import as_integer, number_at_least
+from trellis.checks import as_integer, number_at_least, sample_weights
 from trellis.errors import InputError
+from trellis.estimator import Estimator, check_fitted
 from trellis.formats.native import Tensors, expect, finite
 from trellis.formats.parts import (
     Parts,
@@ -23,8 +22,7 @@ from trellis.formats.parts import (
     stored_parameters,
     training_record,
 )
-from trellis.models.chain.decoding import as_array, checked_weights
-from trellis.models.chain.labels import encode
+from trellis.models.chain.labels import as_array, encode
 from trellis.models.graph.losses import (
     INFERENCE,
     LOOPY,
@@ -54,7 +52,7 @@ _HISTORIES = ("losses",)
 _EPOCHS = {"perceptron": 30, "ssvm": 50}
 
 
-class FieldModel(Saved, ABC, BaseEstimator):  # type: ignore[misc]
+class FieldModel(Saved, ABC, Estimator):
     """A log-linear model of the labels of nodes that are joined by edges."""
 
     classes_: NDArray[Any]
@@ -144,7 +142,7 @@ class FieldModel(Saved, ABC, BaseEstimator):  # type: ignore[misc]
         if known.allowed is not None:
             raise InputError("y has unknown labels: graph models need a label for every node")
         labels = known.label.astype(np.int64)
-        weights = checked_weights(sample_weight, len(fields))
+        weights = sample_weights(sample_weight, len(fields))
         targets = Targets(labels, np.ones(len(fields)) if weights is None else weights)
         self.classes_ = as_array(known.classes)
         self.allowed_ = _seen(fields.types, labels, len(known.classes))
@@ -277,8 +275,7 @@ class FieldModel(Saved, ABC, BaseEstimator):  # type: ignore[misc]
     # ---- what follows from the scores
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "coef_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        check_fitted(self, "coef_")
 
     def _scored(self, X: Any) -> Iterator[tuple[Fields, Engine, Doubles, Doubles]]:
         """Fields, inference and scores of stretches of samples."""
@@ -350,7 +347,7 @@ class FieldModel(Saved, ABC, BaseEstimator):  # type: ignore[misc]
         guesses = self.predict(X)
         if len(guesses) != len(y):
             raise InputError(f"X has {len(guesses)} samples, y has {len(y)}")
-        weights = checked_weights(sample_weight, len(guesses))
+        weights = sample_weights(sample_weight, len(guesses))
         right, total = 0.0, 0.0
         for i, (ours, theirs) in enumerate(zip(guesses, y, strict=True)):
             if ours.shape != np.shape(theirs):
