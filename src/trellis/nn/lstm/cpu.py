@@ -33,8 +33,8 @@ class Engine:
         """
         shape = (len(gates), 2 * u.shape[2])
         h, c, h_before = (gates.new_empty(shape) for _ in range(3))
-        gates_array, u_array, *states = _as_arrays(gates, u, h, c, h_before)
-        _core.lstm_forward(gates_array, u_array, self.sizes, *states, resolve_jobs(None))
+        inputs, outputs = _as_arrays(gates, u), _as_arrays(h, c, h_before)
+        _core.lstm_forward(*inputs, self.sizes, *outputs, resolve_jobs(None))
         return h, c, h_before
 
     def backward(self, d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor) -> Tensor:
@@ -43,8 +43,8 @@ class Engine:
         ``activations`` and ``c`` are those of `forward`.
         """
         d_gates = torch.empty_like(activations)
-        *inputs, output = _as_arrays(d_h, activations, c, u, d_gates)
-        _core.lstm_backward(*inputs, self.sizes, output, resolve_jobs(None))
+        inputs, outputs = _as_arrays(d_h, activations, c, u), _as_arrays(d_gates)
+        _core.lstm_backward(*inputs, self.sizes, *outputs, resolve_jobs(None))
         return d_gates
 
 

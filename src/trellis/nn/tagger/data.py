@@ -244,8 +244,10 @@ class Epoch:
         elif corpus.tags is not None:
             tags = labels[0].view(len(lengths), -1)
         sizes = torch.from_numpy(host.sizes)
-        tensors = [word, cell, row, sizes, lengths, packing]
-        return Batch(rows, *tensors, tags, len(word), host.sequences)
+
+        return Batch(
+            rows, word, cell, row, sizes, lengths, packing, tags, len(word), host.sequences
+        )
 
 
 class PaddedShape(NamedTuple):
@@ -295,8 +297,9 @@ class PaddedBatch(NamedTuple):
         rows = corpus.rows_of(unique, [table.shape[1] for table in corpus.rows])
         # the values of sizes are unknown on the host; the Triton engine reads packing instead
         sizes = torch.zeros(self.shape.steps, dtype=torch.int64)
-        tensors = [word, cell, row, sizes, lengths, packing, tags.view(self.shape)]
-        return Batch(rows, *tensors, count[0], np.empty(0, np.int64))
+        sequences = np.empty(0, np.int64)
+        grid = tags.view(self.shape)
+        return Batch(rows, word, cell, row, sizes, lengths, packing, grid, count[0], sequences)
 
 
 def _join(arrays: list[Integers]) -> tuple[Integers, list[int]]:

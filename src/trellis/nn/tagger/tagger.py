@@ -17,7 +17,6 @@ from trellis.estimator import Estimator, check_fitted
 from trellis.formats.native import Tensors
 from trellis.formats.parts import (
     Parts,
-    Saved,
     load_class,
     read_classes,
     read_parameters,
@@ -61,7 +60,7 @@ _LINEAR = "linear."  # prefix of the tensors of the linear part
 _NOT_COMPARED = {"device", "vectors"}
 
 
-class NeuralTagger(Saved, Decoding, Estimator):  # type: ignore[misc]
+class NeuralTagger(Decoding, Estimator):
     """A neural sequence labeller: a CRF whose emission scores come from a network over the words.
 
     h = BiLSTM(v(word₁) … v(word_T)),  eₜ = W hₜ + b,  p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z
