@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 
 from trellis import GraphCRF, GridCRF
 from trellis.inference import chain
 from trellis.models.graph.samples import Shape
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-NUCLEI = EXAMPLES.parents[1] / "shared" / "data" / "segmentation" / "nuclei64.npz"
+NUCLEI = find_corpus("segmentation/nuclei64.npz")
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_threshold_is_learnt() -> None:
 
 
 @pytest.mark.usefixtures("examples")
-@pytest.mark.skipif(not NUCLEI.exists(), reason="the images are not in ../shared/data")
+@needs_corpus("segmentation/nuclei64.npz")
 def test_pairs_pay_on_nuclei() -> None:
     """Where the Bethe likelihood once led to 44 % of the pixels."""
     import segmentation

@@ -23,7 +23,7 @@ def check(job: "Job") -> None:
     if not job.network.get("hybrid") and (job.features != "auto" or job.gazetteers):
         raise InputError("--features and --gazetteer need --hybrid with --model neural")
     tagger = estimator(job, None, "BIO")
-    from trellis.nn.tagger.build import check_settings, choose_device
+    from trellis.nn.tagger.settings import check_settings, choose_device
 
     check_settings(tagger)
     choose_device(tagger.device)

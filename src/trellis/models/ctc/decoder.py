@@ -18,7 +18,7 @@ from trellis.checks import as_positive
 from trellis.errors import InfeasibleError, InputError
 from trellis.formats.arpa import NGramModel
 from trellis.inference import ctc
-from trellis.inference.ctc.inputs import Array, Batch, prepare
+from trellis.inference.ctc.inputs import Array, FrameBatch, prepare
 from trellis.models.ctc.labels import read_labels
 from trellis.models.ctc.language_model import (
     read_hot_words,
@@ -255,7 +255,7 @@ class CTCDecoder:
             begin += len(spelling) + len(gap)
         return Aligned(timed, units, path.score)
 
-    def _prepare(self, log_probs: Any, name: str) -> Batch:
+    def _prepare(self, log_probs: Any, name: str) -> FrameBatch:
         """Validate one array ``(T, V)``."""
         x = prepare(log_probs, self._labels.blank, None)
         if not x.single:
