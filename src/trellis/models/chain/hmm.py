@@ -22,6 +22,7 @@ from trellis.models.chain.decoding import (
     checked,
     checked_weights,
 )
+from trellis.models.chain.description import Description, token_columns
 from trellis.models.chain.inspection import FeatureWeight, checked_top
 from trellis.models.chain.labels import Encoded, encode
 from trellis.native import resolve_jobs
@@ -209,6 +210,17 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
                 best = np.argsort(-weights, kind="stable")[:n]
                 rows += [FeatureWeight(own, names[a], float(weights[a])) for a in best]
         return rows
+
+    def describe(self) -> Description:
+        """Return facts about the fitted model: settings and size."""
+        self._fitted()
+        smoothing = f"{self.smoothing:g}, transitions {self.transition_smoothing:g}"
+        return Description(
+            columns=token_columns(self.features_),
+            settings={"smoothing": smoothing},
+            linear=self,
+            has_probabilities=True,
+        )
 
     def _fitted(self) -> None:
         if not hasattr(self, "emissions_"):

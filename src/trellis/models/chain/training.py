@@ -19,7 +19,15 @@ from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Callback, Result, Vector
 from trellis.optim.sgd import sgd
 
-__all__ = ["SOLVERS", "Problem", "check_solver", "state_of", "train"]
+__all__ = [
+    "ONLINE_SOLVERS",
+    "SOLVERS",
+    "Problem",
+    "check_solver",
+    "default_max_iter",
+    "state_of",
+    "train",
+]
 
 _ONLINE = {
     "sgd": sgd,
@@ -29,6 +37,7 @@ _ONLINE = {
 }
 _FUNCTIONS: dict[str, Any] = {"lbfgs": lbfgs, "gradient": gradient_ascent, **_ONLINE}
 SOLVERS = tuple(_FUNCTIONS)
+ONLINE_SOLVERS = tuple(_ONLINE)
 
 
 @dataclass(eq=False)
@@ -110,6 +119,12 @@ def train(
         **options,
     )
     return result
+
+
+def default_max_iter(solver: str) -> int | None:
+    """Return the number of iterations after which a solver stops by default; None for no limit."""
+    limit: int | None = inspect.signature(_FUNCTIONS[solver]).parameters["max_iter"].default
+    return limit
 
 
 def state_of(solver: str, arrays: dict[str, Any], size: int) -> Any:

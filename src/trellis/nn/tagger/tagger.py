@@ -18,6 +18,7 @@ from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.crf import CRF
 from trellis.models.chain.decoding import Chains, Decoding, as_array, check_not_empty, checked
+from trellis.models.chain.description import Description
 from trellis.models.chain.labels import Label, constraints_for, encode
 from trellis.models.chain.memm import by_step
 from trellis.nn.tagger.build import (
@@ -305,6 +306,29 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         if self.linear_ is None:
             return matrix
         return matrix + self.alpha_ * self.linear_.transition_scores()
+
+    def describe(self) -> Description:
+        """Return facts about the fitted tagger: size of its parts and training record."""
+        self._fitted()
+        parts: Counter[str] = Counter()
+        for name, weights in self.network_.named_parameters():
+            parts[name.partition(".")[0]] += weights.numel()
+        if self.linear_ is not None:
+            parts["features"] = len(self.linear_.coef_)
+        last = self.history_[-1]
+        return Description(
+            columns=self.columns_,
+            settings={"head": str(self.head)},
+            linear=self.linear_,
+            weights=parts.total(),
+            parts=dict(parts),
+            unit="epoch",
+            steps=self.n_iter_,
+            loss=last.loss,
+            losses=self.losses_,
+            dev_scores=self.dev_scores_,
+            tokens_per_second=last.tokens_per_second,
+        )
 
     def _fitted(self) -> None:
         if not hasattr(self, "network_"):
