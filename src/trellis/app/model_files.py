@@ -1,48 +1,46 @@
-"""Model files as the commands open them."""
+"""Open a model file for a command, and read data in the shape that the model takes."""
 
 from pathlib import Path
 from typing import Any
 
-from trellis.errors import InputError
-from trellis.features.extractor import TemplateFeatures
+from trellis.data import corpus
+from trellis.errors import FormatError, InputError
 from trellis.loading import load
 
-__all__ = ["columns_of", "count_weights", "linear_part", "open_model"]
+__all__ = ["open_sequence_model", "read_labelled", "token_columns"]
 
 
-def open_model(path: Path, jobs: int | None = None) -> Any:
-    """The model of a file, which must label sequences, for so many threads."""
+def open_sequence_model(path: Path, jobs: int | None = None) -> Any:
+    """Return the sequence model of a file; other models are an InputError."""
     try:
         model = load(path)
-    except ImportError as error:  # a network, but no PyTorch
+    except ImportError as error:  # a neural tagger, but PyTorch is not installed
         raise InputError(f"{path}: {error}") from None
     if not hasattr(model, "predict_marginals"):
-        raise InputError(f"{path}: a {type(model).__name__}, which labels no sequences")
+        raise InputError(f"{path}: a {type(model).__name__} does not label sequences")
     model.n_jobs = jobs
     return model
 
 
-def columns_of(model: Any, path: Path) -> int:
-    """How many columns the tokens of a model have."""
-    if hasattr(model, "columns_"):
-        return int(model.columns_)
-    features = getattr(model, "features_", None)
-    if not isinstance(features, TemplateFeatures):
-        raise InputError(f"{path}: a model of ready features, which no text file has: use Python")
-    return features.spec.columns
+def token_columns(model: Any, path: Path) -> int:
+    """Return the number of columns of a token that the model takes."""
+    columns = model.describe().columns
+    if columns is None:
+        raise InputError(
+            f"{path}: this model takes ready features, which a text file does not have: use Python"
+        )
+    return int(columns)
 
 
-def linear_part(model: Any) -> Any:
-    """What of a model has features with weights: all of it, the CRF in a hybrid, or None."""
-    if hasattr(model, "network_"):
-        return getattr(model, "linear_", None)
-    return model if hasattr(model, "features_") else None
-
-
-def count_weights(model: Any) -> int | None:
-    """How many numbers a model has learned; None where they are not counted."""
-    if not hasattr(model, "network_"):
-        return len(model.coef_) if hasattr(model, "coef_") else None
-    features = linear_part(model)
-    count = sum(p.numel() for p in model.network_.parameters())
-    return int(count) + (0 if features is None else len(features.coef_))
+def read_labelled(
+    model: Any, path: Path, data: Path, format: str | None, layout: corpus.Columns | None
+) -> tuple[list[Any], list[list[str]]]:
+    """Read a file with labels; columns that the model does not take are dropped."""
+    columns = token_columns(model, path)
+    X, y = corpus.read(data, format, layout)
+    width = corpus.width_of(X)
+    if width < columns:
+        raise FormatError(f"{data}: its tokens have {width} columns, but the model takes {columns}")
+    if width > columns:
+        X = [[token[0] if columns == 1 else token[:columns] for token in x] for x in X]
+    return X, y

@@ -1,50 +1,83 @@
-"""`trellis classify`: labels of whole texts."""
+"""``trellis classify``: label lines of text with a text classifier."""
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from trellis.app.cli.options import Jobs, Json
 from trellis.app.terminal import show, show_json
 from trellis.data import files
 from trellis.embeddings.classifier import TextClassifier
 from trellis.errors import InputError
 from trellis.loading import load
 
-__all__ = ["run"]
+__all__ = ["Options", "run"]
 
-_BATCH = 4096
+_BATCH = 4096  # lines
 
 
-def run(
-    path: Path,
-    sources: list[Path],
-    test: Path | None,
-    *,
-    k: int,
-    threshold: float,
-    as_json: bool,
-    jobs: int | None,
-) -> None:
-    """Label each line of the files, or of standard input; or score a file with labels."""
-    model = load(path)
+@dataclass
+class Options:
+    """Options of ``trellis classify``."""
+
+    model: Annotated[
+        Path, typer.Argument(help="Classifier: a .trellis, .bin or .ftz file.", metavar="MODEL")
+    ]
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="One text per line; default: standard input.", metavar="FILE"),
+    ] = None
+    k: Annotated[int, typer.Option("-k", help="Number of labels per text.", metavar="K", min=1)] = 1
+    threshold: Annotated[
+        float, typer.Option(help="Omit labels less probable than this.", min=0.0, max=1.0)
+    ] = 0.0
+    test: Annotated[
+        Path | None,
+        typer.Option(help="Print the scores on a file with labels instead.", metavar="FILE"),
+    ] = None
+    as_json: Json = False
+    jobs: Jobs = None
+
+
+def run(options: Options) -> None:
+    """Label texts with a classifier of `trellis embed --supervised` or of fastText.
+
+    Prints one line per text: labels and probabilities, separated by tabs.
+
+    **Examples**
+
+    `echo "quelle heure est-il" | trellis classify lid.176.ftz -k 3`
+
+    `trellis classify intents.ftz --test test.txt`
+    """
+    model = load(options.model)
     if not isinstance(model, TextClassifier):
-        raise InputError(f"{path}: a {type(model).__name__}, which labels no texts")
-    model.n_jobs = jobs
-    if test is not None:
-        scores = model.test(test, k=k, threshold=threshold)
-        if as_json:
-            show_json(scores._asdict())
-            return
-        show(f"{scores.texts:,} texts, precision@{k} {100 * scores.precision:.2f}")
-        show(f"recall@{k} {100 * scores.recall:.2f}")
+        raise InputError(f"{options.model}: a {type(model).__name__} does not label texts")
+    model.n_jobs = options.jobs
+    if options.test is not None:
+        _show_scores(model, options, options.test)
         return
-    for batch in _batches(_lines(sources)):
-        for text, found in zip(batch, model.predict(batch, k=k, threshold=threshold), strict=True):
-            if as_json:
-                show_json({"text": text, "labels": [own._asdict() for own in found]})
+    for batch in _batches(_lines(options.files or [])):
+        labels = model.predict(batch, k=options.k, threshold=options.threshold)
+        for text, predictions in zip(batch, labels, strict=True):
+            if options.as_json:
+                show_json({"text": text, "labels": [p._asdict() for p in predictions]})
             else:
-                print("\t".join(f"{own.label}\t{own.probability:.6f}" for own in found))
+                print("\t".join(f"{p.label}\t{p.probability:.6f}" for p in predictions))
+
+
+def _show_scores(model: TextClassifier, options: Options, test: Path) -> None:
+    scores = model.test(test, k=options.k, threshold=options.threshold)
+    if options.as_json:
+        show_json(scores._asdict())
+        return
+    show(f"{scores.texts:,} texts, precision@{options.k} {100 * scores.precision:.2f}")
+    show(f"recall@{options.k} {100 * scores.recall:.2f}")
 
 
 def _lines(sources: list[Path]) -> Iterator[str]:
@@ -55,6 +88,6 @@ def _lines(sources: list[Path]) -> Iterator[str]:
 
 
 def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
-    left = iter(lines)
-    while batch := list(islice(left, _BATCH)):
+    iterator = iter(lines)
+    while batch := list(islice(iterator, _BATCH)):
         yield batch

@@ -1,100 +1,104 @@
-"""`trellis eval`: how good a model is on a file with labels, and where it is wrong."""
+"""``trellis eval``: scores of a model on a file with labels, and its mistakes."""
 
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.table import Table
 from rich.text import Text
 
 from trellis import metrics
-from trellis.app.models import columns_of, open_model
-from trellis.app.tag import spans_of
+from trellis.app.cli.options import DataOptions, Jobs, Json, LabelledFile, ModelFile
+from trellis.app.model_files import open_sequence_model, read_labelled
+from trellis.app.tag_output import find_spans
 from trellis.app.terminal import show, show_json
-from trellis.data import corpus, tags
-from trellis.errors import FormatError
+from trellis.data import tags
 
-__all__ = ["read_for", "run"]
+__all__ = ["Options", "run"]
 
 
-def run(
-    model: Path,
-    data: Path,
-    *,
-    format: str | None = None,
-    layout: corpus.Columns | None = None,
-    confusions: int = 10,
-    worst: int = 5,
-    jobs: int | None = None,
-    as_json: bool = False,
-) -> None:
-    """Print scores, confusions and the sentences that the model is most wrong about."""
-    found = open_model(model, jobs)
-    X, y = read_for(found, model, data, format, layout)
-    predicted = found.predict(X)
-    scheme = tags.detect([str(label) for label in found.classes_], otherwise="plain")
-    result = _result(y, predicted, scheme, confusions)
-    result["worst"] = _worst(found, X, y, predicted, worst)
-    if as_json:
-        show_json({"model": str(model), "data": str(data), **result})
+@dataclass
+class Options:
+    """Options of ``trellis eval``."""
+
+    model: ModelFile
+    data: LabelledFile
+    reading: DataOptions = field(default_factory=DataOptions)
+    confusions: Annotated[
+        int, typer.Option(help="Number of confused label pairs to list.", min=0)
+    ] = 10
+    worst: Annotated[int, typer.Option(help="Number of worst sequences to show.", min=0)] = 5
+    as_json: Json = False
+    jobs: Jobs = None
+
+
+def run(options: Options) -> None:
+    """Evaluate a model: scores per label, confused labels, worst sequences.
+
+    **Examples**
+
+    `trellis eval model.trellis test.conll`
+
+    `trellis eval model.trellis test.conll --json | jq .micro.f1`
+    """
+    layout = options.reading.layout
+    model = open_sequence_model(options.model, options.jobs)
+    X, y = read_labelled(model, options.model, options.data, options.reading.format, layout)
+    predicted = model.predict(X)
+    scheme = tags.detect([str(label) for label in model.classes_], otherwise="plain")
+    result = _scores(y, predicted, scheme, options.confusions)
+    result["worst"] = _worst_sequences(model, X, y, predicted, options.worst)
+    if options.as_json:
+        show_json({"model": str(options.model), "data": str(options.data), **result})
         return
-    show(f"{model} on {data}: {len(X):,} sequences, {sum(map(len, X)):,} tokens\n")
-    _print_scores(result)
-    _print_confusions(result["confusions"])
-    _print_worst(result["worst"], scheme)
+    size = f"{len(X):,} sequences, {sum(map(len, X)):,} tokens"
+    show(f"{options.model} on {options.data}: {size}\n")
+    _show_scores(result)
+    _show_confusions(result["confusions"])
+    _show_worst(result["worst"], scheme)
 
 
-def read_for(
-    model: Any, path: Path, data: Path, format: str | None, layout: corpus.Columns | None
-) -> tuple[list[Any], list[list[str]]]:
-    """The sequences of a file with labels, in the shape that a model takes."""
-    width = columns_of(model, path)
-    X, y = corpus.read(data, format, layout)
-    found = corpus.width_of(X)
-    if found < width:
-        raise FormatError(f"{data}: tokens of {found} columns, but the model takes {width}")
-    if found > width:
-        X = [[t[0] if width == 1 else t[:width] for t in x] for x in X]
-    return X, y
-
-
-def _result(y: Any, predicted: Any, scheme: str, most: int) -> dict[str, Any]:
+def _scores(y: Any, predicted: Any, scheme: str, max_confusions: int) -> dict[str, Any]:
     report = (
         metrics.label_report(y, predicted)
         if scheme == "plain"
         else metrics.span_scores(y, predicted, scheme)
     )
     labels, matrix = metrics.confusion(y, predicted)
-    wrong = matrix - np.diag(matrix.diagonal())
-    order = np.argsort(-wrong, axis=None, kind="stable")[:most]
-    cells = [(int(a), int(b)) for a, b in zip(*np.unravel_index(order, wrong.shape), strict=True)]
+    mistakes = matrix - np.diag(matrix.diagonal())
+    order = np.argsort(-mistakes, axis=None, kind="stable")[:max_confusions]
+    rows, columns = np.unravel_index(order, mistakes.shape)
     return {
         "scheme": scheme,
         "accuracy": metrics.accuracy(y, predicted),
         "sequence_accuracy": metrics.sequence_accuracy(y, predicted),
-        "per_label": {name: own._asdict() for name, own in report.per_label.items()},
+        "per_label": {name: scores._asdict() for name, scores in report.per_label.items()},
         "micro": report.micro._asdict(),
         "macro": report.macro._asdict(),
         "confusions": [
-            {"true": labels[a], "predicted": labels[b], "count": int(wrong[a, b])}
-            for a, b in cells
-            if wrong[a, b]
+            {"true": labels[a], "predicted": labels[b], "count": int(mistakes[a, b])}
+            for a, b in zip(rows.tolist(), columns.tolist(), strict=True)
+            if mistakes[a, b]
         ],
     }
 
 
-def _worst(model: Any, X: Any, y: Any, predicted: Any, most: int) -> list[dict[str, Any]]:
-    """The sequences whose true labels are least probable, each position counted alike."""
+def _worst_sequences(
+    model: Any, X: Any, y: Any, predicted: Any, count: int
+) -> list[dict[str, Any]]:
+    """Return the wrong sequences whose true labels have the lowest log p per token."""
     known = set(model.classes_.tolist())
-    rows = [n for n, own in enumerate(y) if own != predicted[n] and known.issuperset(own)]
-    if not rows or not most:
+    rows = [n for n, labels in enumerate(y) if labels != predicted[n] and known.issuperset(labels)]
+    if not rows or not count:
         return []
-    chances = model.log_likelihood([X[n] for n in rows], [y[n] for n in rows])
-    order = np.argsort(chances / [len(y[n]) for n in rows], kind="stable")[:most]
+    log_likelihoods = model.log_likelihood([X[n] for n in rows], [y[n] for n in rows])
+    # Per token, because otherwise the longest sequences would always be the worst.
+    order = np.argsort(log_likelihoods / [len(y[n]) for n in rows], kind="stable")[:count]
     return [
         {
             "sequence": rows[i] + 1,
-            "log_likelihood": float(chances[i]),
+            "log_likelihood": float(log_likelihoods[i]),
             "tokens": [t if isinstance(t, str) else t[0] for t in X[rows[i]]],
             "true": y[rows[i]],
             "predicted": predicted[rows[i]],
@@ -103,57 +107,58 @@ def _worst(model: Any, X: Any, y: Any, predicted: Any, most: int) -> list[dict[s
     ]
 
 
-def _print_scores(result: dict[str, Any]) -> None:
+def _show_scores(result: dict[str, Any]) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="left")
     for name in ("precision", "recall", "F1", "support"):
         table.add_column(name, justify="right")
-    rows = {**result["per_label"], "": None, "micro": result["micro"], "macro": result["macro"]}
-    for name, own in rows.items():
-        values = own.values() if own else []
-        cells = [f"{v:,}" if isinstance(v, int) else f"{100 * v:.2f}" for v in values]
+    rows = {**result["per_label"], "": {}, "micro": result["micro"], "macro": result["macro"]}
+    for name, scores in rows.items():
+        cells = [f"{v:,}" if isinstance(v, int) else f"{100 * v:.2f}" for v in scores.values()]
         table.add_row(Text(name, style="bold" if name == "micro" else ""), *cells)
     show(table)
     show(
         f"\ntoken accuracy {100 * result['accuracy']:.2f}, "
-        f"whole sequences right {100 * result['sequence_accuracy']:.2f}"
+        f"sequence accuracy {100 * result['sequence_accuracy']:.2f}"
     )
 
 
-def _print_confusions(confusions: list[dict[str, Any]]) -> None:
+def _show_confusions(confusions: list[dict[str, Any]]) -> None:
     if not confusions:
         return
     table = Table(box=None, pad_edge=False, title="\nmost frequent mistakes", title_justify="left")
     table.add_column("true")
     table.add_column("predicted")
-    table.add_column("times", justify="right")
-    for own in confusions:
-        table.add_row(Text(own["true"]), Text(own["predicted"]), f"{own['count']:,}")
+    table.add_column("count", justify="right")
+    for pair in confusions:
+        table.add_row(Text(pair["true"]), Text(pair["predicted"]), f"{pair['count']:,}")
     show(table)
 
 
-def _print_worst(worst: list[dict[str, Any]], scheme: str) -> None:
-    if not worst:
+def _show_worst(sequences: list[dict[str, Any]], scheme: str) -> None:
+    if not sequences:
         return
-    show("\nleast probable true labels")
-    for own in worst:
-        head = f"sequence {own['sequence']}, log p = {own['log_likelihood']:.1f}"
+    show("\nsequences whose true labels are least probable")
+    for entry in sequences:
+        head = f"sequence {entry['sequence']}, log p = {entry['log_likelihood']:.1f}"
         show(Text(head, style="dim"))
-        right = set(spans_of(own["true"], scheme)) & set(spans_of(own["predicted"], scheme))
+        true_spans = set(find_spans(entry["true"], scheme))
+        correct = true_spans & set(find_spans(entry["predicted"], scheme))
         for name in ("true", "predicted"):
             line = Text(f"  {name:10}")
-            line.append(_painted(own["tokens"], spans_of(own[name], scheme), right))
+            line.append(_mark_spans(entry["tokens"], find_spans(entry[name], scheme), correct))
             show(line)
 
 
-def _painted(words: list[str], spans: list[tags.Span], right: set[tags.Span]) -> Text:
+def _mark_spans(words: list[str], spans: list[tags.Span], correct: set[tags.Span]) -> Text:
+    """Return the words with brackets around the spans: green for correct ones, else red."""
     line = Text()
-    begins, ends = {s.start: s for s in spans}, {s.end: s for s in spans}
+    starts, ends = {s.start: s for s in spans}, {s.end: s for s in spans}
     for t, word in enumerate([*words, ""]):
         if t in ends:
-            line.append(f"]({ends[t].label})", style="green" if ends[t] in right else "red")
+            line.append(f"]({ends[t].label})", style="green" if ends[t] in correct else "red")
         line.append(" " if 0 < t < len(words) else "")
-        if t in begins:
-            line.append("[", style="green" if begins[t] in right else "red")
+        if t in starts:
+            line.append("[", style="green" if starts[t] in correct else "red")
         line.append(word)
     return line

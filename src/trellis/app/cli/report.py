@@ -1,32 +1,46 @@
-"""`trellis report`: the page about a model, as a file."""
+"""``trellis report``: an HTML page about a model and its mistakes."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from trellis.app.evaluate import read_for
-from trellis.app.models import open_model
+import typer
+
+from trellis.app.cli.options import DataOptions, Jobs, LabelledFile, ModelFile, Quiet
+from trellis.app.model_files import open_sequence_model, read_labelled
 from trellis.app.report.report import report
 from trellis.app.terminal import check_writable, say
-from trellis.data import corpus
 from trellis.formats.atomic import replacing
 
-__all__ = ["run"]
+__all__ = ["Options", "run"]
 
 
-def run(
-    model: Path,
-    data: Path,
-    output: Path,
-    *,
-    format: str | None = None,
-    layout: corpus.Columns | None = None,
-    jobs: int | None = None,
-    quiet: bool = False,
-) -> None:
-    """Write the page."""
-    check_writable(output, model, data)
-    found = open_model(model, jobs)
-    X, y = read_for(found, model, data, format, layout)
-    page = report(found, X, y, title=model.name, source=data.name)
-    with replacing(output) as file:
+@dataclass
+class Options:
+    """Options of ``trellis report``."""
+
+    model: ModelFile
+    data: LabelledFile
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path(
+        "report.html"
+    )
+    reading: DataOptions = field(default_factory=DataOptions)
+    jobs: Jobs = None
+    quiet: Quiet = False
+
+
+def run(options: Options) -> None:
+    """Write an HTML page about a model: scores, learning curve, transitions, features, trellises.
+
+    **Example**
+
+    `trellis report model.trellis test.conll -o report.html`
+    """
+    layout = options.reading.layout
+    check_writable(options.output, options.model, options.data)
+    model = open_sequence_model(options.model, options.jobs)
+    X, y = read_labelled(model, options.model, options.data, options.reading.format, layout)
+    page = report(model, X, y, title=options.model.name, source=options.data.name)
+    with replacing(options.output) as file:
         file.write(page.encode())
-    say(f"{output}: {len(page) / 1e3:.0f} kB", quiet=quiet)
+    say(f"{options.output}: {len(page) / 1e3:.0f} kB", quiet=options.quiet)

@@ -1,9 +1,10 @@
-"""A small search over the strengths of the penalties, by cross-validation."""
+"""A random search over the strengths of the L1 and L2 penalties, by cross-validation."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trellis.data import tags
 from trellis.errors import InputError
@@ -15,7 +16,7 @@ FOLDS = 3
 
 
 class Trial(NamedTuple):
-    """Two strengths, and the mean score of the folds."""
+    """A pair of strengths and its mean score over the folds."""
 
     l1: float
     l2: float
@@ -26,22 +27,24 @@ class Trial(NamedTuple):
 
 
 def search(model: Any, X: Any, y: Any, count: int, seed: int) -> Iterator[Trial]:
-    """Try ``count`` pairs of strengths, the model's own first; the model itself stays as it is."""
+    """Try ``count`` pairs of strengths, those of the model first; the model is not changed."""
     if model.solver not in ("lbfgs", "gradient", "sgd"):
-        raise InputError(f"there is nothing to tune: {model.solver} has neither l1 nor l2")
+        raise InputError(f"--tune: solver {model.solver} has neither l1 nor l2")
     if len(X) < FOLDS:
-        raise InputError(f"tuning needs at least {FOLDS} sequences, not {len(X)}")
-    scheme = tags.detect({label for own in y for label in own}, otherwise="plain")
+        raise InputError(f"--tune needs at least {FOLDS} sequences, not {len(X)}")
+    scheme = tags.detect({label for labels in y for label in labels}, otherwise="plain")
     random = np.random.default_rng(seed)
     fold = random.permutation(len(X)) % FOLDS
     for l1, l2 in _candidates(model, count, random):
-        own = {**model.get_params(deep=False), "early_stopping": None, "l1": l1, "l2": l2}
-        scores = [_held_out(type(model)(**own), X, y, fold == k, scheme) for k in range(FOLDS)]
+        parameters = {**model.get_params(deep=False), "early_stopping": None, "l1": l1, "l2": l2}
+        scores = [
+            _score_fold(type(model)(**parameters), X, y, fold == k, scheme) for k in range(FOLDS)
+        ]
         yield Trial(l1, l2, float(np.mean(scores)))
 
 
 def score(y: Any, predicted: Any, scheme: str) -> float:
-    """The span F1, or for labels of no scheme the accuracy.
+    """Return the span F1, or the accuracy for labels without a tagging scheme.
 
     >>> score([["NOUN", "VERB"]], [["NOUN", "NOUN"]], "plain")
     0.5
@@ -52,15 +55,19 @@ def score(y: Any, predicted: Any, scheme: str) -> float:
 def _candidates(
     model: Any, count: int, random: np.random.Generator
 ) -> Iterator[tuple[float, float]]:
-    """The model's own, then l2 from 0.01 to 10, even in its logarithm; every second with an l1."""
+    """Yield pairs (l1, l2): the model's, then l2 log-uniform in 0.01 to 10, every second with l1.
+
+    The range of l2 is divided into ``count - 1`` strata with one draw each, so that few trials
+    cover all of it.
+    """
     yield float(model.l1), float(model.l2)
-    shares = (np.arange(count - 1) + random.random(count - 1)) / max(1, count - 1)
-    for n, share in enumerate(random.permutation(shares)):
+    strata = (np.arange(count - 1) + random.random(count - 1)) / max(1, count - 1)
+    for n, position in enumerate(random.permutation(strata)):
         l1 = 10 ** random.uniform(-1.5, 0.5) if n % 2 and model.solver == "lbfgs" else 0.0
-        yield round(float(l1), 4), round(float(10 ** (3 * share - 2)), 4)
+        yield round(float(l1), 4), round(float(10 ** (3 * position - 2)), 4)
 
 
-def _held_out(model: Any, X: Any, y: Any, held: Any, scheme: str) -> float:
-    inside, outside = np.flatnonzero(~held), np.flatnonzero(held)
-    model.fit([X[i] for i in inside], [y[i] for i in inside])
-    return score([y[i] for i in outside], model.predict([X[i] for i in outside]), scheme)
+def _score_fold(model: Any, X: Any, y: Any, held_out: NDArray[np.bool_], scheme: str) -> float:
+    train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    model.fit([X[i] for i in train], [y[i] for i in train])
+    return score([y[i] for i in test], model.predict([X[i] for i in test]), scheme)

@@ -1,161 +1,139 @@
-"""`trellis ctc`: emissions in, texts or times out."""
+"""Shared by ``trellis ctc decode`` and ``align``: options, and files of emissions and labels."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
-from trellis.app.terminal import say, show_json
+from trellis.app.cli.options import Jobs
 from trellis.data import files
-from trellis.errors import FormatError, InfeasibleError, InputError
+from trellis.errors import FormatError, InputError
 from trellis.formats import arrays
 from trellis.models.ctc.decoder import CTCDecoder
 
-__all__ = ["Setting", "read_emissions", "read_labels", "run_align", "run_decode"]
+__all__ = [
+    "EmissionFiles",
+    "EmissionOptions",
+    "LabelFile",
+    "Utterance",
+    "build_decoder",
+    "frame_time",
+    "read_emissions",
+    "read_labels",
+    "read_texts",
+]
+
+EmissionFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Scores of labels as .npy, .npz or .safetensors: arrays of shape (frames, labels), "
+        "or (utterances, frames, labels) with an array named lengths.",
+        metavar="FILE",
+    ),
+]
+LabelFile = Annotated[
+    Path,
+    typer.Option(
+        "--labels",
+        "-l",
+        help="Labels: a text file with one per line, or a JSON file with a list or with indices "
+        "by label.",
+    ),
+]
 
 
-class Setting(NamedTuple):
-    """What both commands are told about the emissions."""
+@dataclass
+class EmissionOptions:
+    """What the emissions mean."""
 
-    labels: Path
-    blank: int | None
-    units: str
-    logits: bool
-    frame: float | None
-    """Seconds; None leaves times in frames."""
-    jobs: int | None
-
-    def decoder(self, **options: Any) -> CTCDecoder:
-        """What turns such emissions into text."""
-        if self.frame is not None and not 0 < self.frame < np.inf:
-            raise InputError(f"--frame is {self.frame}: must be above 0")
-        return CTCDecoder(
-            read_labels(self.labels),
-            blank=self.blank,
-            units=self.units,
-            n_jobs=self.jobs,
-            **options,
-        )
-
-    def time(self, frame: int) -> float:
-        """When a frame begins."""
-        return int(frame) if self.frame is None else round(int(frame) * self.frame, 6)
+    blank: Annotated[
+        int | None,
+        typer.Option(help="Index of the blank; default: the label that is empty or named so."),
+    ] = None
+    units: Annotated[
+        str, typer.Option(help="What a label stands for: auto, characters, bpe or words.")
+    ] = "auto"
+    logits: Annotated[
+        bool, typer.Option("--logits", help="The scores are logits, not log-probabilities.")
+    ] = False
+    frame: Annotated[
+        float | None,
+        typer.Option(help="Duration of a frame in seconds; default: times are frame numbers."),
+    ] = None
+    jobs: Jobs = None
 
 
 class Utterance(NamedTuple):
-    """An array with the place that it came from."""
+    """An array of emissions and its name."""
 
     name: str
     emissions: NDArray[Any]
+    """(frames, labels)."""
 
 
-def run_decode(
-    inputs: list[Path],
-    setting: Setting,
-    *,
-    k: int,
-    reference: Path | None,
-    as_json: bool,
-    lexicon: Path | None,
-    hotwords: Path | None,
-    options: dict[str, Any],
-) -> None:
-    """Print the best texts of each utterance, and how wrong they are if that is known."""
-    if reference is not None:
-        _jiwer()
-    preferred = None if hotwords is None else [w for w in files.lines(hotwords) if w.strip()]
-    decoder = setting.decoder(lexicon=lexicon, hotwords=preferred, **options)
-    utterances = read_emissions(inputs, len(read_labels(setting.labels)))
-    said = None if reference is None else _texts(reference, len(utterances))
-    emissions = [own.emissions for own in utterances]
-    found = decoder.decode_beams_batch(emissions, k=k, logits=setting.logits)
-    rates = {} if said is None else _rates(said, [beams[0].text for beams in found])
-    if as_json:
-        rows = [
-            _texts_of(own, beams, setting) for own, beams in zip(utterances, found, strict=True)
-        ]
-        show_json({"utterances": rows, **rates})
-        return
-    for own, beams in zip(utterances, found, strict=True):
-        for beam in beams:
-            print(beam.text if k == 1 else f"{own.name}\t{beam.score:.4f}\t{beam.text}")
-    if rates:
-        say(f"WER {rates['wer']:.2%}, CER {rates['cer']:.2%} of {len(found)} utterances")
+def build_decoder(labels: Path, options: EmissionOptions, **parameters: Any) -> CTCDecoder:
+    """Return the decoder for these emissions."""
+    if options.frame is not None and not 0 < options.frame < np.inf:
+        raise InputError(f"--frame is {options.frame}: must be above 0")
+    return CTCDecoder(
+        read_labels(labels),
+        blank=options.blank,
+        units=options.units,
+        n_jobs=options.jobs,
+        **parameters,
+    )
 
 
-def run_align(
-    inputs: list[Path],
-    setting: Setting,
-    *,
-    text: str | None,
-    reference: Path | None,
-    characters: bool,
-    as_json: bool,
-) -> None:
-    """Print when each word, or each label, was said."""
-    if (text is None) == (reference is None):
-        raise InputError("say what to align by one of --text and --reference")
-    decoder = setting.decoder()
-    utterances = read_emissions(inputs, len(read_labels(setting.labels)))
-    said = [text or ""] if reference is None else _texts(reference, len(utterances))
-    if len(said) != len(utterances):
-        raise InputError(f"--text is for one utterance, not {len(utterances)}: use --reference")
-    rows = []
-    for own, words in zip(utterances, said, strict=True):
-        try:
-            found = decoder.align(own.emissions, words, logits=setting.logits)
-        except (InputError, InfeasibleError) as error:
-            raise type(error)(f"{own.name}: {error}") from None
-        rows.append((own.name, words, found.units if characters else found.words, found.score))
-    if as_json:
-        show_json({"utterances": [_times_of(*row, setting=setting) for row in rows]})
-        return
-    for name, _, parts, _ in rows:
-        for part in parts:
-            times = f"{setting.time(part.start):g}\t{setting.time(part.end):g}"
-            print(f"{name}\t{times}\t{part.confidence:.4f}\t{part.text}")
+def frame_time(frame: int, seconds: float | None) -> float:
+    """Return the time at which a frame begins; the frame number if its duration is None."""
+    return int(frame) if seconds is None else round(int(frame) * seconds, 6)
 
 
 def read_labels(path: Path) -> list[str]:
-    """One label a line, empty lines included; a ``.json`` file has a list, or labels to indices."""
+    """Read one label per line, empty ones included, or a ``.json`` file of labels."""
     if path.suffix.lower() != ".json":
         return list(files.lines(path))
     try:
-        found = json.loads("\n".join(files.lines(path)))
+        labels = json.loads("\n".join(files.lines(path)))
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not JSON: {error}") from None
-    if isinstance(found, dict):
-        indices = list(found.values())
-        if any(type(n) is not int for n in indices) or sorted(indices) != list(range(len(found))):
-            raise FormatError(f"{path}: the indices of the labels are not 0 to {len(found) - 1}")
-        found = sorted(found, key=found.__getitem__)
-    if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
+    if isinstance(labels, dict):
+        indices = list(labels.values())
+        if any(type(n) is not int for n in indices) or sorted(indices) != list(range(len(labels))):
+            raise FormatError(f"{path}: the indices of the labels are not 0 to {len(labels) - 1}")
+        labels = sorted(labels, key=labels.__getitem__)
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise FormatError(f"{path}: neither a list of labels nor an object of labels and indices")
-    return found
+    return labels
 
 
 def read_emissions(paths: list[Path], labels: int) -> list[Utterance]:
-    """The utterances of all files: matrices, or stacks of them with their ``lengths``."""
-    found: list[Utterance] = []
+    """Read the utterances of all files: matrices, or stacks of matrices with ``lengths``."""
+    utterances: list[Utterance] = []
     for path in paths:
-        named = arrays.read(path)
-        lengths = named.pop("lengths", None)
-        own = [each for name, array in named.items() for each in _split(name, array, lengths)]
-        if not own:
-            raise FormatError(f"{path}: there is no utterance in it")
-        # a lone array needs no name but its file's
-        where = [str(path)] if len(own) == 1 else [f"{path}:{each.name}" for each in own]
-        found += [
-            Utterance(name, _checked(name, each.emissions, labels))
-            for name, each in zip(where, own, strict=True)
+        named_arrays = arrays.read(path)
+        lengths = named_arrays.pop("lengths", None)
+        parts = [
+            part for name, array in named_arrays.items() for part in _split(name, array, lengths)
         ]
-    return found
+        if not parts:
+            raise FormatError(f"{path}: there is no utterance in it")
+        # A single array is named by its file alone.
+        names = [str(path)] if len(parts) == 1 else [f"{path}:{part.name}" for part in parts]
+        utterances += [
+            Utterance(name, _validate(name, part.emissions, labels))
+            for name, part in zip(names, parts, strict=True)
+        ]
+    return utterances
 
 
 def _split(name: str, array: NDArray[Any], lengths: NDArray[Any] | None) -> Iterator[Utterance]:
+    """Yield the utterances of an array of shape (utterances, frames, labels), without padding."""
     if array.ndim != 3:
         yield Utterance(name, array)
         return
@@ -163,72 +141,31 @@ def _split(name: str, array: NDArray[Any], lengths: NDArray[Any] | None) -> Iter
     ends = np.full(count, frames) if lengths is None else lengths
     if ends.shape != (count,) or ends.dtype.kind not in "iu" or not (ends <= frames).all():
         raise FormatError(
-            f"{name}: lengths must be {count} integers of at most {frames}, one an utterance"
+            f"{name}: lengths must be {count} integers of at most {frames}, one per utterance"
         )
     for n, end in enumerate(ends.tolist()):
         yield Utterance(f"{name}[{n}]", array[n, : max(0, end)])
 
 
-def _checked(name: str, array: NDArray[Any], labels: int) -> NDArray[Any]:
+def _validate(name: str, array: NDArray[Any], labels: int) -> NDArray[Any]:
+    """Return contiguous emissions in native byte order; NaN and +∞ are errors, −∞ is allowed."""
     if array.ndim != 2 or array.shape[1] != labels or not len(array):
         raise FormatError(
             f"{name}: has shape {array.shape}, must be (frames, {labels}) for {labels} labels"
         )
     if array.dtype.kind != "f":
         raise FormatError(f"{name}: has dtype {array.dtype}, must be floats")
-    bad = ~(array < np.inf)
-    if bad.any():
-        t, v = np.argwhere(bad)[0].tolist()
+    invalid = ~(array < np.inf)
+    if invalid.any():
+        t, v = np.argwhere(invalid)[0].tolist()
         raise FormatError(f"{name}: frame {t}, label {v} is {array[t, v]}")
     native = array.dtype.newbyteorder("=")
     return np.ascontiguousarray(array, np.float64 if native == np.float64 else np.float32)
 
 
-def _texts(path: Path, count: int) -> list[str]:
-    """One text a line, its blanks made single."""
+def read_texts(path: Path, count: int) -> list[str]:
+    """Read one text per utterance and line, with single spaces between words."""
     texts = [" ".join(line.split()) for line in files.lines(path)]
     if len(texts) != count:
         raise FormatError(f"{path}: {len(texts)} lines, but {count} utterances")
     return texts
-
-
-def _jiwer() -> Any:
-    try:
-        import jiwer
-    except ImportError:
-        raise InputError("--reference needs jiwer: pip install 'trellis[speech]'") from None
-    return jiwer
-
-
-def _rates(said: list[str], found: list[str]) -> dict[str, float]:
-    """How many edits lead to what was said, for each of its words and of its characters."""
-    if not any(said):
-        raise InputError("--reference has no word: there is no error rate")
-    return {"wer": float(_jiwer().wer(said, found)), "cer": float(_jiwer().cer(said, found))}
-
-
-def _texts_of(own: Utterance, beams: list[Any], setting: Setting) -> dict[str, Any]:
-    def entry(beam: Any) -> dict[str, Any]:
-        words = [
-            {"text": word.text, "start": setting.time(word.start), "end": setting.time(word.end)}
-            for word in beam.words
-        ]
-        scores = {"score": beam.score, "acoustic": beam.acoustic, "lm": beam.lm}
-        return {"text": beam.text, **scores, "words": words}
-
-    return {"name": own.name, "beams": [entry(beam) for beam in beams]}
-
-
-def _times_of(
-    name: str, text: str, parts: list[Any], score: float, setting: Setting
-) -> dict[str, Any]:
-    found = [
-        {
-            "text": part.text,
-            "start": setting.time(part.start),
-            "end": setting.time(part.end),
-            "confidence": round(float(part.confidence), 6),
-        }
-        for part in parts
-    ]
-    return {"name": name, "text": text, "score": float(score), "parts": found}
