@@ -5,7 +5,7 @@ from html import escape
 from typing import TypeAlias
 
 from trellis.plots import Drawing
-from trellis.plots.drawing import DARK, LIGHT, plain
+from trellis.plots.shapes import DARK, LIGHT, plain
 
 __all__ = ["Part", "bar", "figure", "number", "page", "section", "table", "text"]
 
