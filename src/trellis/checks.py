@@ -18,6 +18,7 @@ __all__ = [
     "as_integer",
     "as_positive",
     "check_not_empty",
+    "integer_at_least",
     "is_text",
     "number_at_least",
     "one_of",
@@ -55,9 +56,19 @@ def as_positive(value: Any, name: str) -> int:
     return min(number, _MAX_SIZE)
 
 
+def integer_at_least(value: Any, minimum: int, name: str) -> int:
+    """An integer of at least ``minimum``: ``integer_at_least(max_iter, 1, "max_iter")``."""
+    number = as_integer(value, name)
+    if number < minimum:
+        raise InputError(f"{name} must be at least {minimum}, not {number}")
+    return number
+
+
 def number_at_least(value: Any, minimum: float, name: str) -> float:
     """A finite number of at least ``minimum``: ``number_at_least(epsilon, 0, "epsilon")``."""
     try:
+        if isinstance(value, str | bytes):  # float("1") would accept it
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number, not {value!r}") from None

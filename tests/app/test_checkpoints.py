@@ -205,10 +205,10 @@ def test_what_cannot_go_on(run: Run, signalled: Any, corpus: Path) -> None:
     assert signalled(3, signal.SIGINT, "train", "train.conll").code == 130
     before = tree(corpus)
     for arguments, what in (
-        (["train.conll", "--l2", "2"], "l2=1.0, and this is 2.0"),
-        (["train.conll", "--l1", "2"], "l1=0.0, and this is 2.0"),
-        (["train.conll", "--solver", "gradient"], "solver='lbfgs', and this is 'gradient'"),
-        (["train.conll", "-m", "arow"], "solver='lbfgs', and this is 'arow'"),
+        (["train.conll", "--l2", "2"], "l2=1.0, but this run has 2.0"),
+        (["train.conll", "--l1", "2"], "l1=0.0, but this run has 2.0"),
+        (["train.conll", "--solver", "gradient"], "solver='lbfgs', but this run has 'gradient'"),
+        (["train.conll", "-m", "arow"], "solver='lbfgs', but this run has 'arow'"),
         (["train.conll", "-m", "memm"], "model.trellis.checkpoint"),
         (["train.conll", "--features", "ner"], "other training data or features"),
         (["other.conll"], "other training data or features"),

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from trellis.models.chain.labels import encode
+from trellis.models.chain.training import build_problem
 
 Array = np.ndarray
 Legal = Callable[[tuple[Any, ...]], bool]
@@ -71,9 +72,9 @@ def random_data(
 def problem_of(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
     """The training problem of a fitted model on any data."""
     batch = model.features_.find(X)
-    known = encode(y, batch.lengths, model.classes_.tolist())
+    labels = encode(y, batch.lengths, model.classes_.tolist())
     weights = None if sample_weight is None else np.array(sample_weight, dtype=np.float64)
-    return model._problem(batch, known, weights)
+    return build_problem(model, batch, labels, model.layout_, weights)
 
 
 def evaluate(problem: Any, w: Array) -> tuple[float, Array]:

@@ -15,7 +15,7 @@ import trellis
 from trellis.errors import InputError
 from trellis.features import Window, named
 from trellis.formats import native
-from trellis.models.chain.training import SOLVERS
+from trellis.models.chain.solvers import SOLVERS
 
 WORDS = [["the", "dog", "barks"], ["a", "cat"], ["Ærø", "", "日本"]]
 TAGS = [["D", "N", "V"], ["D", "N"], ["N", "V", "N"]]

@@ -12,7 +12,7 @@ from scipy import sparse
 import trellis
 from trellis.errors import InputError
 from trellis.features import Window, named
-from trellis.models.chain.training import SOLVERS
+from trellis.models.chain.solvers import SOLVERS
 
 WORDS = {"D": ["the", "a"], "N": ["dog", "cat", "Ærø"], "V": ["runs", "sees", "sleeps"]}
 

@@ -13,6 +13,7 @@ import trellis
 from trellis import _core
 from trellis.errors import InputError
 from trellis.models.chain.labels import encode
+from trellis.models.chain.training import build_problem
 from trellis.optim.arow import arow
 from trellis.optim.online import OnlineState
 from trellis.optim.passive_aggressive import passive_aggressive
@@ -49,7 +50,7 @@ class Toy:
         self.model = trellis.CRF(states="all", max_iter=1, l2=0.5).fit(self.X, self.y)
         batch = self.model.features_.find(self.X)
         known = encode(self.y, batch.lengths, self.model.classes_.tolist())
-        self.data = self.model._problem(batch, known, None).data
+        self.data = build_problem(self.model, batch, known, self.model.layout_, None).data
         self.size = len(self.model.coef_)
         self.classes = self.model.classes_.tolist()
 

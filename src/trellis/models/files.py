@@ -14,12 +14,10 @@ from trellis.errors import FormatError, InputError
 from trellis.features.vectorizer import ReadyFeatures, from_parts
 from trellis.formats import native
 from trellis.formats.native import Contents, expect, finite
-from trellis.models.chain.crf import CRF
-from trellis.models.chain.decoding import as_array
+from trellis.models.chain.crf import CRF, LinearChainModel
 from trellis.models.chain.foreign import load_foreign
 from trellis.models.chain.hmm import HMM
-from trellis.models.chain.labels import constraints_for
-from trellis.models.chain.linear import LinearChainModel
+from trellis.models.chain.labels import as_array, constraints_for
 from trellis.models.chain.memm import MEMM
 from trellis.models.chain.weights import WeightLayout
 from trellis.models.graph.base import FieldModel

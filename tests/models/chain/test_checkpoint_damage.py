@@ -25,12 +25,12 @@ def checkpoint_of(name: str, path: Path, at: int = 3) -> Checkpoint:
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        ({"l2": 2.0}, r"l2=1\.0, and this is 2\.0"),
-        ({"l1": 1.0}, r"l1=0\.0, and this is 1\.0"),
-        ({"solver": "gradient"}, "solver='lbfgs', and this is 'gradient'"),
-        ({"solver": "arow"}, "solver='lbfgs', and this is 'arow'"),
-        ({"constraints": "BIO"}, "constraints=None, and this is 'BIO'"),
-        ({"transitions": "seen"}, "transitions='all', and this is 'seen'"),
+        ({"l2": 2.0}, r"l2=1\.0, but this run has 2\.0"),
+        ({"l1": 1.0}, r"l1=0\.0, but this run has 1\.0"),
+        ({"solver": "gradient"}, "solver='lbfgs', but this run has 'gradient'"),
+        ({"solver": "arow"}, "solver='lbfgs', but this run has 'arow'"),
+        ({"constraints": "BIO"}, "constraints=None, but this run has 'BIO'"),
+        ({"transitions": "seen"}, "transitions='all', but this run has 'seen'"),
         ({"solver_options": {"memory": 3}}, "solver_options"),
         ({"min_count": 2}, "min_count"),
         ({"label_weight": {"O": 2.0}}, "label_weight"),

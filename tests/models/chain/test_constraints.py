@@ -72,7 +72,7 @@ def test_predictions_keep_to_the_scheme(scheme: str, classes: list[str], legal: 
     X, y = legal_data(0, classes, legal, LENGTHS)
     model = trellis.CRF(state_part, constraints=scheme, max_iter=1).fit(X, y)
     model.coef_ = np.random.default_rng(3).normal(0.0, 2.0, len(model.coef_))
-    model._forget_scorer()
+    model.set_weights(model.coef_)
     assert all(legal(tuple(own)) for own in model.predict(X))
     for found in model.predict_kbest(X, k=6):
         assert all(legal(tuple(own.labels)) for own in found)

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 import trellis
 from trellis.errors import InputError, TrellisError
-from trellis.models.chain.training import SOLVERS
+from trellis.models.chain.solvers import SOLVERS
 
 EXACT = {"epsilon": 1e-9, "period": 0}
 ONLINE = ("sgd", "perceptron", "passive-aggressive", "arow")
@@ -127,7 +127,7 @@ def test_four_threads_at_once() -> None:
     X, y = random_data(3, 5, [7, 1, 12, 3, 30] * 8)
     model = trellis.CRF(state_part, n_jobs=2).fit(X, y)
     expected = model.predict(X), np.concatenate(model.predict_marginals(X))
-    model._forget_scorer()  # so that all find it missing at the same time
+    model.set_weights(model.coef_)  # all threads find the cached scorer missing at the same time
 
     def work(_: int) -> tuple[Any, Any]:
         return model.predict(X), np.concatenate(model.predict_marginals(X))

@@ -79,9 +79,12 @@ def test_labels_in_numpy_arrays(dtype: Any, tmp_path: Any) -> None:
         ([["P", {}], ["P"]], "sequence 0, position 1"),
         ([["P", "Q"], [set()]], "sequence 1, position 0"),
         ([["P", "Q"], [{None}]], "sequence 1, position 0"),
-        ([["P", float("nan")], ["P"]], "sequence 0, position 1: nan is no label"),
-        ([["P", "Q"], [{"P", np.nan}]], "sequence 1, position 0: nan is no label"),
-        ([np.array([1.0, 2.0]), np.array([np.nan])], "sequence 1, position 0: nan is no label"),
+        ([["P", float("nan")], ["P"]], "sequence 0, position 1: nan cannot be a label"),
+        ([["P", "Q"], [{"P", np.nan}]], "sequence 1, position 0: nan cannot be a label"),
+        (
+            [np.array([1.0, 2.0]), np.array([np.nan])],
+            "sequence 1, position 0: nan cannot be a label",
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM, trellis.HMM])

@@ -16,7 +16,7 @@ from trellis.app.cli.options import DataOptions, Jobs, Quiet, default_of
 from trellis.checks import one_of
 from trellis.errors import InputError
 from trellis.models.chain.crf import CRF
-from trellis.models.chain.training import ONLINE_SOLVERS, SOLVERS
+from trellis.models.chain.solvers import ONLINE_SOLVERS, SOLVERS
 
 __all__ = ["DEV_EVERY", "FEATURES", "MODELS", "NetworkOptions", "Options", "check_options"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trellis.app.terminal import duration, estimate_iterations_left
-from trellis.models.chain.training import default_max_iter
+from trellis.models.chain.solvers import default_max_iter
 from trellis.optim.result import Progress
 
 __all__ = ["draw_epochs", "draw_iterations"]

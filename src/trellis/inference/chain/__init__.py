@@ -1,12 +1,13 @@
 """Exact inference on linear chains.
 
-A path y through T positions and L labels scores
+A path y through T positions and L labels has the score
 
     start[y₀] + Σₜ unary[t, yₜ] + Σₜ transition[yₜ₋₁, yₜ] + end[y_T₋₁]
 
-and has probability p(y) = exp(score(y)) / Z. Every function takes the scores of one sequence
+and the probability p(y) = exp(score(y)) / Z. Every function takes the scores of one sequence
 ``(T, L)``, of a padded batch ``(B, T, L)`` with ``lengths``, or of a list of ``(Tᵢ, L)`` arrays,
-and answers in the same layout. README.md beside this file explains the recursions.
+and returns results in the same layout. The scores are passed as arrays, or as one value of the
+class `Scores`, which documents them. README.md in this folder explains the recursions.
 """
 
 from trellis.inference.chain.cpu import (
@@ -22,12 +23,14 @@ from trellis.inference.chain.cpu import (
     viterbi,
 )
 from trellis.inference.chain.results import Counts, KBest, Marginals, Path
+from trellis.inference.chain.scores import Scores
 
 __all__ = [
     "Counts",
     "KBest",
     "Marginals",
     "Path",
+    "Scores",
     "entropy",
     "expected_counts",
     "kbest",

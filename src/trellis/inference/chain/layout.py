@@ -1,4 +1,6 @@
-"""One sequence, a padded batch or a list of sequences: the same rows, given back as they came."""
+"""How one sequence, a padded batch or a list of sequences maps to flat rows, and back."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -7,53 +9,57 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
-from trellis.inference.chain.results import Numbers, Rows
+from trellis.inference.chain.results import ArrayOrList, FloatOrArray
 
 Array: TypeAlias = NDArray[Any]
+Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where the positions of each sequence lie among flat rows, and how to give them back."""
+class BatchLayout:
+    """Where each sequence lies among flat rows, one row per position; B sequences.
 
-    starts: Integers
-    lengths: Integers
+    The kernels read and write flat rows, whichever of the three layouts the caller chose.
+    """
+
+    starts: Integers  # (B,): the first row of each sequence
+    lengths: Integers  # (B,)
     shape: tuple[int, ...] | None  # of the positions: (T,), (B, T), or None for a list of sequences
 
     @property
     def rows(self) -> int:
-        """All rows of the flat array, padding included."""
+        """The number of flat rows, padding included."""
         return int(np.prod(self.shape)) if self.shape else int(self.lengths.sum())
 
     @property
     def padded(self) -> bool:
-        """Whether some rows may be padding."""
+        """True if some rows may be padding."""
         return self.shape is not None and len(self.shape) == 2
 
     @property
     def rows_before(self) -> Integers:
-        """How many positions the sequences before each one have."""
+        """(B,): the number of positions in all sequences before each one, without padding."""
         return np.cumsum(self.lengths) - self.lengths
 
-    def per_position(self, flat: Array, pieces: list[Array] | None) -> Rows:
-        """Flat rows in the caller's layout; `pieces` are those of a list of sequences."""
+    def per_position(self, flat: Array, pieces: list[Array] | None) -> ArrayOrList:
+        """Flat rows in the caller's layout; for a list of sequences, the core made `pieces`."""
         if self.shape is None:
-            return cast(Rows, pieces)
+            return cast(ArrayOrList, pieces)
         return flat.reshape(*self.shape, *flat.shape[1:])
 
-    def per_sequence(self, values: NDArray[np.float64]) -> Numbers:
-        """One number a sequence in the caller's layout."""
+    def per_sequence(self, values: Floats) -> FloatOrArray:
+        """One number per sequence, shape (B,); a float for a single (T, L) sequence."""
         return float(values[0]) if self.shape is not None and len(self.shape) == 1 else values
 
-    def paths(self, flat: Integers, n: int) -> Rows:
-        """N paths a sequence, packed one sequence after the other, in the caller's layout."""
+    def paths(self, flat: Integers, n: int) -> ArrayOrList:
+        """Unpack n paths per sequence into the caller's layout: (n, T), (B, n, T) or a list."""
         split = [
             flat[n * before : n * (before + length)].reshape(n, length)
             for before, length in zip(self.rows_before, self.lengths, strict=True)
         ]
         if self.shape is None:
-            return cast(Rows, split)
+            return cast(ArrayOrList, split)
         if not self.padded:
             return split[0]
         out = np.full((self.shape[0], n, self.shape[1]), -1, dtype=np.int64)
@@ -62,13 +68,17 @@ class Layout:
         return out
 
     def pair_starts(self) -> Integers:
-        """The first transition matrix of each sequence among all of them."""
+        """(B,): the index of each sequence's first matrix among all pairwise matrices.
+
+        A sequence of T positions has T - 1 matrices, so a list of sequences has one matrix less
+        than rows for each earlier sequence.
+        """
         if self.shape is None:
             return self.starts - np.arange(len(self.starts))
         return np.arange(len(self.starts)) * (self.shape[-1] - 1)
 
-    def per_pair(self, flat: Array) -> Rows:
-        """Flat matrices in the caller's layout."""
+    def per_pair(self, flat: Array) -> ArrayOrList:
+        """Flat (L, L) matrices, one per pair of neighbours, in the caller's layout."""
         if self.shape is None:
             return _core.split_rows(flat, self.lengths - 1)
         return flat.reshape(*self.shape[:-1], self.shape[-1] - 1, *flat.shape[1:])

@@ -1,8 +1,11 @@
-"""What chain inference gives back.
+"""Results of chain inference.
 
-For one sequence, fields are a float or an array; for a padded batch, arrays with a leading batch
-axis; for a list of sequences, arrays of one number a sequence, or lists of arrays.
+For one sequence, each field is a float or an array. For a padded batch, it is an array with a
+leading batch axis. For a list of sequences, it is an array with one number per sequence, or a list
+with one array per sequence.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,50 +15,55 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers: TypeAlias = float | NDArray[np.float64]
-Rows: TypeAlias = NDArray[Any] | list[NDArray[Any]]
+FloatOrArray: TypeAlias = float | NDArray[np.float64]
+ArrayOrList: TypeAlias = NDArray[Any] | list[NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Marginals:
-    """p(yₜ) and p(yₜ₋₁, yₜ).
+    """The marginals p(yₜ) and p(yₜ₋₁, yₜ).
 
-    ``pairwise`` is L times as large as the scores, so it is computed when it is first read, from
-    the arrays that were passed: do not change them before. An error says so if that is noticed.
+    ``pairwise`` is L times as large as the scores. So it is computed when it is first read, from
+    the arrays that were passed: do not change them before that. A change that is detected raises an
+    error.
     """
 
-    unary: Rows
-    """``[t, y]`` = p(yₜ = y), laid out as the unary scores; 0 in the padding."""
-    log_partition: Numbers
+    unary: ArrayOrList
+    """``[t, y]`` = p(yₜ = y), with the shape of the unary scores; 0 in the padding."""
+    log_partition: FloatOrArray
     """log Z."""
-    _pairwise: Callable[[], Rows] = field(repr=False)
+    _pairwise: Callable[[], ArrayOrList] = field(repr=False)
 
     @cached_property
-    def pairwise(self) -> Rows:
-        """``[t - 1, a, b]`` = p(yₜ₋₁ = a, yₜ = b)."""
+    def pairwise(self) -> ArrayOrList:
+        """``[t - 1, a, b]`` = p(yₜ₋₁ = a, yₜ = b), shape (T-1, L, L)."""
         return self._pairwise()
 
 
 class Counts(NamedTuple):
-    """The gradient of log Z, summed over the batch: how often each score is expected to be used."""
+    """The gradient of log Z: how often each score is expected to be used, summed over the batch."""
 
-    unary: Rows
-    transition: Rows
+    unary: ArrayOrList
+    """The shape of the unary scores."""
+    transition: ArrayOrList
+    """The shape of the transition scores."""
     start: NDArray[np.float64]
+    """(L,)"""
     end: NDArray[np.float64]
-    log_partition: Numbers
-    """log Z, or -log p of the labels where they were given."""
+    """(L,)"""
+    log_partition: FloatOrArray
+    """log Z; or -log p(labels), if labels were passed."""
 
 
 class Path(NamedTuple):
-    """The best path: its labels (-1 in the padding) and its score."""
+    """The best path: its labels, shape (T,), -1 in the padding; and its score."""
 
-    labels: Rows
-    score: Numbers
+    labels: ArrayOrList
+    score: FloatOrArray
 
 
 class KBest(NamedTuple):
     """The best paths, best first: labels ``(k, T)`` and scores ``(k,)``."""
 
-    labels: Rows
-    score: Rows
+    labels: ArrayOrList
+    score: ArrayOrList

@@ -1,47 +1,75 @@
-"""Training that can be stopped at any moment: the solver's state in a file, saved as it runs."""
+"""Checkpoints: the state of a training run in a file, so that a stopped run can be resumed."""
 
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trellis.checks import as_integer
+from trellis.checks import integer_at_least
 from trellis.errors import FormatError, InputError
 from trellis.formats import native
-from trellis.optim import EarlyStopping
-from trellis.optim.result import Progress
 
-__all__ = ["Checkpoint", "Saved", "fingerprint"]
+__all__ = ["Checkpoint", "ResumableRun", "Saved", "fingerprint"]
 
-_SHARE = 20  # of the time at most one part in so many goes into saving
-# What may differ between the run that saved and the one that goes on: the state says the rest.
-_FREE = {"features", "edge_features", "max_iter", "n_jobs", "random_state", "warm_start"}
+History: TypeAlias = list[tuple[int, float]]
+"""Pairs (iteration, loss) or (iteration, score)."""
+
+_COST_FACTOR = 20  # wait 20 times as long as a save took: saving costs at most 1/20 of the time
+# Parameters that may differ between the saved and the resumed run: the solver's state replaces
+# them, or they do not change the result. Features are compared through the fingerprint of the data.
+_MAY_DIFFER = {"features", "edge_features", "max_iter", "n_jobs", "random_state", "warm_start"}
+
+
+class ResumableRun(Protocol):
+    """What a training run must offer so that a checkpoint can save it."""
+
+    @property
+    def iteration(self) -> int:
+        """The number of finished iterations or epochs."""
+
+    @property
+    def losses(self) -> History:
+        """(iteration, loss) of each finished iteration."""
+
+    @property
+    def dev_scores(self) -> History:
+        """(iteration, score) of each scoring of the development set."""
+
+    @property
+    def since_best(self) -> int:
+        """The number of scores since the best one."""
+
+    def best_weights(self) -> NDArray[np.float64] | None:
+        """Return the weights with the best score, or None if `to_arrays` holds them or none is."""
+
+    def to_arrays(self) -> Mapping[str, NDArray[Any]]:
+        """Return the state that the run needs to continue with the same bits."""
 
 
 class Saved(NamedTuple):
-    """What a checkpoint holds."""
+    """The contents of a checkpoint."""
 
     arrays: dict[str, Any]
-    """The state of the solver."""
-    losses: list[tuple[int, float]]
-    scores: list[tuple[int, float]]
-    best_w: Any
+    """The state of the run, as `ResumableRun.to_arrays` returned it."""
+    losses: History
+    scores: History
+    best_w: NDArray[np.float64] | None
     since_best: int
 
 
 class Checkpoint:
-    """Where ``fit(…, checkpoint=…)`` saves its state as it goes, and what it goes on from.
+    """The file in which ``fit(…, checkpoint=…)`` saves its state, and from which it resumes.
 
-    ``every`` is a number of iterations; with None, saving takes at most a twentieth of the time.
-    After a crash, ``resume=True`` with the same data and parameters ends with the same bits as a
-    run that was never stopped; if no file is there yet, training begins at the beginning. The file
-    is replaced as a whole or not at all. It is left in place when training ends: `remove` it once
-    the model is saved.
+    ``every`` is a number of iterations; with None, saving takes at most 1/20 of the time.
+    After a crash, ``resume=True`` with the same data and parameters ends with the same bits as an
+    uninterrupted run; if there is no file yet, training starts from the beginning. The file is
+    replaced atomically. It stays when training ends: `remove` it once the model is saved.
 
     >>> import tempfile
     >>> from trellis import CRF
@@ -57,49 +85,50 @@ class Checkpoint:
         self, path: str | os.PathLike[str], *, every: int | None = None, resume: bool = False
     ) -> None:
         self.path = Path(path)
-        self.every = None if every is None else as_integer(every, "every")
-        if self.every is not None and self.every < 1:
-            raise InputError(f"every must be at least 1, or None, not {every}")
+        self.every = None if every is None else integer_at_least(every, 1, "every")
         self.resume = resume
         self.iteration = 0
-        """Of the last state that was saved or taken up; 0 if none was."""
+        """The iteration of the last state that was saved or restored; 0 if none was."""
         self.stopped = False
-        """Whether `halt` has ended fit."""
-        self._halt = False
-        self._next = 0.0  # when to save again, in seconds
+        """True if `halt` has ended fit."""
+        self._halt_requested = False
+        self._next_save = 0.0  # seconds on the monotonic clock
         self._meta: dict[str, Any] = {}
 
     def halt(self) -> None:
-        """Save after the iteration that is under way, and end fit: safe in a signal handler."""
-        self._halt = True
+        """Save after the current iteration and end fit. Safe in a signal handler."""
+        self._halt_requested = True
 
     def remove(self) -> None:
-        """Delete the file, if there is one."""
+        """Delete the file if it exists."""
         self.path.unlink(missing_ok=True)
 
     def parameters(self) -> dict[str, str]:
-        """Those of the run that is to go on, as ``repr`` writes them; {} if there is none."""
+        """Return the ``repr`` of each parameter of the run to resume; {} if there is none."""
         if not (self.resume and self.path.exists()):
             return {}
         stored = native.read(self.path, kind="checkpoint").meta.get("parameters")
         return stored if isinstance(stored, dict) else {}
 
-    def begin(self, parameters: dict[str, Any], data: str) -> Saved | None:
-        """The state to go on from, if there is one, for a run with these parameters and data."""
-        kept = {k: repr(v) for k, v in sorted(parameters.items()) if k not in _FREE}
-        self._meta = {"parameters": kept, "data": data}
+    def restore(self, parameters: dict[str, Any], data: str) -> Saved | None:
+        """Return the saved state of a run with these parameters and data, or None to start anew.
+
+        ``data`` is the `fingerprint` of the training data. A later `after_iteration` stores both.
+        """
+        reprs = {k: repr(v) for k, v in sorted(parameters.items()) if k not in _MAY_DIFFER}
+        self._meta = {"parameters": reprs, "data": data}
         if not (self.resume and self.path.exists()):
             return None
         meta, tensors = native.read(self.path, kind="checkpoint")[1:3]
-        self._check(meta)
-        with self.naming():
-            saved = _saved(meta, tensors)
+        self._check_same_run(meta)
+        with self.errors_name_file():
+            saved = _read_saved(meta, tensors)
         self.iteration = saved.losses[-1][0] if saved.losses else 0
         return saved
 
     @contextmanager
-    def naming(self) -> Iterator[None]:
-        """What goes wrong inside is wrong with the file."""
+    def errors_name_file(self) -> Iterator[None]:
+        """Turn errors that invalid contents cause into a FormatError that names the file."""
         try:
             yield
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -107,69 +136,78 @@ class Checkpoint:
                 raise
             raise FormatError(f"{self.path}: cannot be used: {error}") from None
 
-    def _check(self, meta: dict[str, Any]) -> None:
-        with self.naming():
-            before, data = dict(meta["parameters"]), meta["data"]
-        now = self._meta["parameters"]
-        for name in sorted({*before, *now}):
-            old, new = before.get(name), now.get(name)
+    def _check_same_run(self, meta: dict[str, Any]) -> None:
+        with self.errors_name_file():
+            saved, data = dict(meta["parameters"]), meta["data"]
+        current = self._meta["parameters"]
+        for name in sorted({*saved, *current}):
+            old, new = saved.get(name), current.get(name)
             if old != new:
-                raise InputError(f"{self.path} was saved with {name}={old}, and this is {new}")
+                raise InputError(f"{self.path} was saved with {name}={old}, but this run has {new}")
         if data != self._meta["data"]:
             raise InputError(f"{self.path} was saved with other training data or features")
 
-    def see(
-        self, progress: Progress, losses: list[tuple[int, float]], early: EarlyStopping | None
-    ) -> bool:
-        """After an iteration that is not the last: save if it is time; whether to stop."""
-        if progress.state is None or not (self._halt or self._due(progress.iteration)):
+    def after_iteration(self, run: ResumableRun) -> bool:
+        """Save the run if a save is due; return True if it must stop because of `halt`.
+
+        Call it after each iteration except the last, from which there is nothing to continue.
+        """
+        if not (self._halt_requested or self._is_due(run.iteration)):
             return False
-        began = time.monotonic()
-        arrays = {f"state.{name}": a for name, a in progress.state().to_arrays().items()}
-        arrays |= {"losses": _table(losses), "scores": _table(early.history if early else [])}
-        if early and early.best_w is not None:
-            arrays["best_w"] = early.best_w
-        meta = {**self._meta, "since_best": early.since_best if early else 0}
-        native.write(self.path, "checkpoint", meta, arrays)
-        self.iteration = progress.iteration
-        now = time.monotonic()
-        self._next = now + _SHARE * (now - began)
-        self.stopped = self._halt
+        started = time.monotonic()
+        arrays = {f"state.{name}": array for name, array in run.to_arrays().items()}
+        arrays |= {"losses": _as_table(run.losses), "scores": _as_table(run.dev_scores)}
+        best_weights = run.best_weights()
+        if best_weights is not None:
+            arrays["best_w"] = best_weights
+        native.write(self.path, "checkpoint", {**self._meta, "since_best": run.since_best}, arrays)
+        self.iteration = run.iteration
+        finished = time.monotonic()
+        self._next_save = finished + _COST_FACTOR * (finished - started)
+        self.stopped = self._halt_requested
         return self.stopped
 
-    def _due(self, iteration: int) -> bool:
-        return time.monotonic() >= self._next if self.every is None else iteration % self.every == 0
+    def _is_due(self, iteration: int) -> bool:
+        if self.every is None:
+            return time.monotonic() >= self._next_save
+        return iteration % self.every == 0
 
 
 def fingerprint(arrays: Iterable[Any]) -> str:
-    """A checksum of arrays, and of which of them are None.
+    """Return a checksum of arrays; each of them may be None.
 
     >>> fingerprint([np.zeros(2), None])[:8], fingerprint([np.zeros(3), None])[:8]
     ('06fac661', 'f86ba5b2')
     """
-    total = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in arrays:
         if array is None:
-            total.update(b"none;")
+            digest.update(b"none;")
             continue
-        total.update(f"{array.dtype.str}{array.shape};".encode())
-        total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return total.hexdigest()
+        # The shape is hashed too: equal bytes in another shape are other data.
+        digest.update(f"{array.dtype.str}{array.shape};".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
-def _table(pairs: list[tuple[int, float]]) -> Any:
-    return np.array(pairs, dtype=np.float64).reshape(-1, 2)
+def _as_table(history: History) -> NDArray[np.float64]:
+    """Return an array of shape (entries, 2)."""
+    return np.array(history, dtype=np.float64).reshape(-1, 2)
 
 
-def _pairs(table: Any) -> list[tuple[int, float]]:
-    return [(int(n), float(value)) for n, value in table]
+def _as_history(table: NDArray[np.float64]) -> History:
+    return [(int(iteration), float(value)) for iteration, value in table]
 
 
-def _saved(meta: dict[str, Any], tensors: native.Tensors) -> Saved:
+def _read_saved(meta: dict[str, Any], tensors: native.Tensors) -> Saved:
     for name, array in tensors.items():
         if array.dtype == np.float64:
             native.finite(tensors, name)
     arrays = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
-    tables = [native.expect(tensors, name, np.float64, (None, 2)) for name in ("losses", "scores")]
-    best = np.array(tensors["best_w"]) if "best_w" in tensors else None
-    return Saved(arrays, _pairs(tables[0]), _pairs(tables[1]), best, int(meta["since_best"]))
+    losses, scores = (
+        _as_history(native.expect(tensors, name, np.float64, (None, 2)))
+        for name in ("losses", "scores")
+    )
+    # Copied: the arrays of a file are read-only views of it.
+    best_weights = np.array(tensors["best_w"]) if "best_w" in tensors else None
+    return Saved(arrays, losses, scores, best_weights, int(meta["since_best"]))

@@ -1,8 +1,82 @@
-"""The conditional random field: p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)."""
+"""The conditional random field: p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x).
 
-from trellis.models.chain.linear import LinearChainModel
+`LinearChainModel.fit` is the whole pipeline. A fitted model computes scores (fitted.py), and the
+chain engine of `trellis.inference` turns scores into labels and marginals (decoding.py).
+"""
 
-__all__ = ["CRF"]
+from collections.abc import Callable
+from typing import Any, Self
+
+from trellis.checks import check_not_empty, sample_weights, sequences, unchanged_on_error
+from trellis.errors import InputError
+from trellis.models.chain.checkpoint import Checkpoint
+from trellis.models.chain.fitted import FittedChain
+from trellis.models.chain.labels import as_array, encode_for_training
+from trellis.models.chain.monitoring import Monitor, TrainingRun
+from trellis.models.chain.parameters import check_parameters
+from trellis.models.chain.training import build_problem, solve
+from trellis.models.chain.warm_start import initial_classes, initial_features, initial_weights
+from trellis.models.chain.weights import WeightRules, choose_weights, drop_unused_attributes
+from trellis.optim.result import Progress
+
+__all__ = ["CRF", "LinearChainModel"]
+
+
+class LinearChainModel(FittedChain):
+    """A linear chain model of features. CRF and MEMM differ in the normaliser only."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        dev: tuple[Any, Any] | None = None,
+        dev_every: int = 1,
+        callback: Callable[[Progress], object] | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Self:
+        """Learn the weights from sequences X and their labels y.
+
+        A label of ``None`` is unknown, a set of labels means one of them: the likelihood then sums
+        over all labellings that agree with y. ``sample_weight`` is one number per sequence.
+        ``dev=(X, y)`` is scored every ``dev_every`` iterations; with ``early_stopping=n`` training
+        ends after n scores in a row without improvement, and the best weights are kept.
+        ``callback`` is called after each iteration; a truthy return value stops training. A
+        ``checkpoint`` saves the state during training, to resume it after a crash.
+        """
+        check_parameters(self)
+        monitor = Monitor(dev, dev_every, callback, checkpoint)
+        monitor.check(self.early_stopping)
+        with unchanged_on_error(self):
+            X = sequences(X)
+            # Features: tokens become sparse rows of attributes.
+            features = initial_features(self, X)
+            batch = features.learn(X)
+            check_not_empty(batch.lengths)
+            # Labels become integers.
+            labels = encode_for_training(y, batch.lengths, initial_classes(self))
+            sample_weight = sample_weights(sample_weight, len(X))
+            # Weights: one for each pair of attribute and label, and of two labels.
+            rules = WeightRules(self.states, self.transitions, self.min_count)
+            layout = choose_weights(batch, features, labels, rules, sample_weight)
+            layout, w0 = initial_weights(self, layout, labels)
+            batch, layout = drop_unused_attributes(features, batch, layout)
+            if layout.size == 0:
+                raise InputError(
+                    "no feature is left to learn: X has none, or min_count is too high"
+                )
+            self.classes_, self.features_, self.layout_ = as_array(labels.classes), features, layout
+            # Objective: the core takes its own copy of the data.
+            problem = build_problem(self, batch, labels, layout, sample_weight)
+            run = TrainingRun(self, monitor)
+            state = run.resume((*batch.arrays(), labels.label, labels.allowed, sample_weight), w0)
+            del batch  # a large corpus must not be in memory twice
+            # Solver: minimise the objective from w0, or from the state of a checkpoint.
+            run.finish(solve(self, problem, w0, run, state))
+            if self.l1 > 0:
+                self._prune()
+        return self
 
 
 class CRF(LinearChainModel):
@@ -22,36 +96,36 @@ class CRF(LinearChainModel):
     Parameters
     ----------
     features
-        How tokens become features: None for built-in ones of ``str`` and tuple tokens and for ready
-        ones (dicts, lists of names, arrays); a `trellis.features.Window` or `Spec` (also from CRF++
-        and Wapiti templates); or a function that makes ready features of a sequence.
+        How tokens become features. None: built-in features for ``str`` and tuple tokens; dicts,
+        lists of names and arrays are used as they are. Or a `trellis.features.Window`, a `Spec`
+        (also read from CRF++ and Wapiti templates), or a function of a sequence.
     edge_features
-        A function of a sequence that makes, for each position, features of the transition into it:
-        φ(x, t, y', y). (A Spec has edge templates for that.)
+        A function of a sequence that returns, for each position, features of the transition into
+        it: φ(x, t, y', y). (A Spec has edge templates instead.)
     l2, l1
-        Strengths of the penalties. With l1 > 0 most weights become 0 and are dropped.
+        Strengths of the penalties. With l1 > 0 most weights become 0 and are removed.
     solver
         "lbfgs" (OWL-QN with l1 > 0), "gradient" (plain ascent), "sgd", "perceptron",
-        "passive-aggressive" or "arow"; ``solver_options`` are further arguments of its function in
-        `trellis.optim`, and ``max_iter`` its limit.
+        "passive-aggressive" or "arow". ``solver_options`` are further arguments of its function in
+        `trellis.optim`; ``max_iter`` limits the iterations.
     states, transitions
-        Which weights there are: of what was "seen" in training, or of "all" combinations;
-        transitions may also be "none".
+        Which weights exist: for pairs "seen" in training, or for "all" pairs. ``transitions`` may
+        also be "none".
     min_count
-        Features that occur less often with a label are dropped.
+        Features that occur less often with a label get no weight.
     constraints
         A tagging scheme ("BIO", "BILOU", …) or pairs of labels that must not follow each other.
     label_weight
-        ``{label: weight}``; above 1, mistakes where this label is right cost more in training: the
-        wrong labels' scores are raised by log(weight) there (softmax-margin).
+        ``{label: weight}``. Above 1, mistakes at this label cost more in training: the scores of
+        the wrong labels are raised by log(weight) there (softmax-margin).
     scoring
-        How ``fit(…, dev=…)`` scores: "accuracy" of labels, "sequence_accuracy" or "span_f1".
+        The metric of ``fit(…, dev=…)``: "accuracy", "sequence_accuracy" or "span_f1".
     early_stopping
-        Scores in a row that are not better after which training ends.
+        Training ends after this number of scores in a row without improvement.
     warm_start
-        Whether fit goes on from the weights that are there; new data may bring new labels and
-        features.
+        True: fit continues from the current weights; new data may bring new labels and features.
 
     """
 
-    _by_step = False
+    kind = "crf"
+    normalised_by_step = False

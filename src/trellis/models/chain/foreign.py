@@ -22,7 +22,7 @@ from trellis.formats import wapiti as wapiti_file
 from trellis.formats.strings import Names, pack_strings
 from trellis.formats.text_models import TextModel
 from trellis.models.chain.crf import CRF
-from trellis.models.chain.decoding import as_array
+from trellis.models.chain.labels import as_array
 from trellis.models.chain.weights import WeightLayout
 
 __all__ = ["HEADS", "from_crfsuite", "load_foreign", "save_crfsuite"]

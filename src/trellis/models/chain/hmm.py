@@ -1,47 +1,52 @@
-"""The hidden Markov model: p(x, y) = Πₜ p(yₜ | yₜ₋₁) p(xₜ | yₜ)."""
+"""The hidden Markov model: p(x, y) = p(y₀) Πₜ p(yₜ | yₜ₋₁) Πₜ p(xₜ | yₜ)."""
 
-from typing import Any, Self, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
-from trellis.checks import as_integer
+from trellis.checks import (
+    as_integer,
+    check_not_empty,
+    integer_at_least,
+    number_at_least,
+    sample_weights,
+    sequences,
+    unchanged_on_error,
+)
 from trellis.errors import InputError
+from trellis.estimator import Estimator, check_fitted
 from trellis.features.rows import Batch
 from trellis.features.vectorizer import FeatureMap, choose
 from trellis.features.window import named
+from trellis.formats.native import Tensors, expect, finite
+from trellis.formats.parts import Parts
 from trellis.inference import chain
-from trellis.models.chain.decoding import (
-    Chains,
-    Decoding,
-    as_array,
-    check_not_empty,
-    checked,
-    checked_weights,
-)
+from trellis.inference.chain import Scores
+from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.description import Description, token_columns
-from trellis.models.chain.inspection import FeatureWeight, checked_top
-from trellis.models.chain.labels import Encoded, encode
+from trellis.models.chain.inspection import FeatureWeight, check_top
+from trellis.models.chain.labels import EncodedLabels, as_array, encode
+from trellis.models.chain.storage import read_chain, set_feature_functions, store_chain
 from trellis.native import resolve_jobs
 
 __all__ = ["HMM"]
 
 
-class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
+class HMM(Decoding, Estimator):
     """A hidden Markov model of symbols, or of bags of features.
 
     p(x, y) = p(y₀) Πₜ p(yₜ | yₜ₋₁) Πₜ p(xₜ | yₜ)
 
-    With all labels known, the probabilities are smoothed relative counts. Where labels are unknown
-    (``None``, a set of labels, or no y at all, then with ``n_states`` labels 0, 1, …) they are
-    fitted by Baum–Welch: expected counts under the model so far, until the likelihood stands still.
+    If all labels are known, the probabilities are smoothed relative counts. If some are unknown
+    (``None``, a set of labels, or no y at all, then with ``n_states`` labels 0, 1, …), they are
+    fitted by Baum–Welch: expected counts under the current model, until the likelihood converges.
 
-    A token that is a ``str`` is one symbol; features of dicts, lists, arrays or a spec are drawn
-    independently of each other given the label, as in naive Bayes. A position of which nothing was
-    ever seen has the probability that smoothing leaves for it; else unknown features are ignored.
+    A token that is a ``str`` is one symbol. Features (dicts, lists, arrays or a spec) are drawn
+    independently of each other given the label, as in naive Bayes. A position whose features are
+    all unknown has the probability that smoothing reserves for it; otherwise unknown features are
+    ignored.
 
     >>> X = [["dog", "barks"], ["cat", "sleeps"], ["dog", "sleeps"]]
     >>> hmm = HMM().fit(X, [["N", "V"]] * 3)
@@ -55,25 +60,28 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
     features
         As for `CRF`; None is the word itself for ``str`` tokens.
     smoothing
-        Added to the count of each symbol in each state; ``transition_smoothing`` to each transition
-        and first label.
+        Added to the count of each symbol in each state.
+    transition_smoothing
+        Added to the count of each transition and each first label.
     n_states
-        How many labels there are when fit is given no y.
+        The number of labels if fit gets no y.
     max_iter, tol
-        Limits of Baum–Welch: iterations, and the gain in log-likelihood for each position.
+        Limits of Baum–Welch: the number of iterations, and the gain in log-likelihood per position.
 
     """
 
+    kind: ClassVar[str] = "hmm"
     classes_: NDArray[Any]
+    """(labels,) All labels."""
     features_: FeatureMap
     start_: NDArray[np.float64]
-    """p(y₀)."""
+    """p(y₀), shape (labels,)."""
     transitions_: NDArray[np.float64]
-    """p(yₜ | yₜ₋₁), one row for each yₜ₋₁."""
+    """p(yₜ | yₜ₋₁), shape (labels, labels), one row for each yₜ₋₁."""
     emissions_: NDArray[np.float64]
-    """log p(symbol | y): (symbols + 1, labels), the last row for what was never seen."""
+    """log p(symbol | y), shape (symbols + 1, labels); the last row is for unknown symbols."""
     log_likelihoods_: list[float]
-    """Of the data, under the model that each iteration of Baum–Welch began with."""
+    """The log-likelihood of the data at the start of each iteration of Baum–Welch."""
 
     def __init__(
         self,
@@ -97,118 +105,128 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Count, or count what is expected where labels are unknown."""
-        X = checked(X)
+        """Estimate the probabilities from counts, or from expected counts if labels are unknown."""
         for name in ("smoothing", "transition_smoothing"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float | np.number) and 0 <= value < np.inf):
-                raise InputError(f"{name} must be a finite number of at least 0, not {value!r}")
-        if as_integer(self.max_iter, "max_iter") < 1:
-            raise InputError(f"max_iter must be at least 1, not {self.max_iter}")
-        self.features_ = self._feature_map(X)
-        batch = self.features_.learn(X)
-        check_not_empty(batch.lengths)
-        if batch.rows.value is not None and (batch.rows.value < 0).any():
-            raise InputError("the values of features are counts in an HMM: none may be negative")
-        weights = checked_weights(sample_weight, len(X))
-        known = self._known(y, batch)
-        self.classes_ = as_array(known.classes)
-        symbols = _matrix(batch, len(self.features_))
-        per_row = np.repeat(np.ones(len(X)) if weights is None else weights, batch.lengths)
-        self.log_likelihoods_ = []
-        if known.allowed is None:
-            p = np.zeros((len(known.label), len(known.classes)))
-            p[np.arange(len(p)), known.label] = per_row
-            self._set(symbols, p, _observed_pairs(batch, known, per_row), batch)
-            return self
-        self._baum_welch(symbols, batch, known, per_row)
+            number_at_least(getattr(self, name), 0, name)
+        integer_at_least(self.max_iter, 1, "max_iter")
+        with unchanged_on_error(self):
+            X = sequences(X)
+            self.features_ = self._choose_features(X)
+            batch = self.features_.learn(X)
+            check_not_empty(batch.lengths)
+            if batch.rows.value is not None and (batch.rows.value < 0).any():
+                raise InputError("feature values are counts in an HMM: none may be negative")
+            weights = sample_weights(sample_weight, len(X))
+            weights = np.ones(len(X)) if weights is None else weights
+            labels = self._encode_labels(y, batch)
+            self.classes_, self.log_likelihoods_ = as_array(labels.classes), []
+            data = _Data(
+                batch,
+                _symbol_matrix(batch, len(self.features_)),
+                labels,
+                np.repeat(weights, batch.lengths),
+            )
+            if labels.allowed is None:
+                self._set_probabilities(data, _known_labels(data), _known_pairs(data))
+            else:
+                self._run_baum_welch(data)
         return self
 
-    def _feature_map(self, X: Any) -> FeatureMap:
+    def _choose_features(self, X: list[Any]) -> FeatureMap:
         first = next((x for x in X if isinstance(x, list | tuple) and x), [None])[0]
         if self.features is None and isinstance(first, str):
             return choose(named(["w[0]"]), None, X)
         return choose(self.features, None, X)
 
-    def _known(self, y: Any, batch: Batch) -> Encoded:
+    def _encode_labels(self, y: Any, batch: Batch) -> EncodedLabels:
         if y is not None:
-            known = encode(y, batch.lengths)
-            if known.classes:
-                return known
+            labels = encode(y, batch.lengths)
+            if labels.classes:
+                return labels
         if self.n_states is None or as_integer(self.n_states, "n_states") < 1:
             raise InputError("without any label, fit needs HMM(n_states=…)")
-        rows = int(batch.lengths.sum())
-        allowed = np.ones((rows, self.n_states), dtype=np.bool_)
-        return Encoded(tuple(range(self.n_states)), np.full(rows, -1, np.int32), allowed)
+        positions = int(batch.lengths.sum())
+        allowed = np.ones((positions, self.n_states), dtype=np.bool_)
+        unknown = np.full(positions, -1, np.int32)
+        return EncodedLabels(tuple(range(self.n_states)), unknown, allowed)
 
-    def _baum_welch(
-        self, symbols: Any, batch: Batch, known: Encoded, per_row: NDArray[np.float64]
-    ) -> None:
+    def _run_baum_welch(self, data: "_Data") -> None:
+        """Repeat: expected counts under the model, then probabilities from the counts."""
         random = np.random.default_rng(self.random_state)
-        count = len(known.classes)
-        allowed = cast(NDArray[np.bool_], known.allowed)
-        # each symbol leans to states of its own, or all states would stay alike
-        p = allowed * (symbols @ random.exponential(size=(symbols.shape[1], count)) + 1e-3)
-        p *= per_row[:, None] / p.sum(axis=1, keepdims=True)
-        self._set(symbols, p, 1.0 + random.exponential(size=(count, count)), batch)
-        cuts = np.cumsum(batch.lengths)[:-1]
-        masks, weights = np.split(allowed, cuts), per_row[batch.row_begin[:-1]]
-        total = float(per_row.sum())
+        count = len(data.labels.classes)
+        allowed = cast(NDArray[np.bool_], data.labels.allowed)
+        # Each symbol starts with a random preference for states: if all states were alike, they
+        # would get the same expected counts in every iteration. 1e-3 keeps every state possible at
+        # positions without a known symbol.
+        preference = random.exponential(size=(data.symbols.shape[1], count))
+        p = allowed * (data.symbols @ preference + 1e-3)
+        p *= data.row_weight[:, None] / p.sum(axis=1, keepdims=True)
+        self._set_probabilities(data, p, 1.0 + random.exponential(size=(count, count)))
+        cuts = np.cumsum(data.batch.lengths)[:-1]
+        masks = np.split(allowed, cuts)
+        weights = data.row_weight[data.batch.row_begin[:-1]]
+        min_gain = self.tol * float(data.row_weight.sum())
         for _ in range(self.max_iter):
-            unary = np.split(symbols @ self.emissions_[:-1], cuts)
-            pairs, p, value = self._expect(unary, masks, weights)
-            self.log_likelihoods_.append(value)
-            self._set(symbols, p, pairs, batch)
+            unary = np.split(data.symbols @ self.emissions_[:-1], cuts)
+            pairs, p, log_likelihood = self._expect(unary, masks, weights)
+            self.log_likelihoods_.append(log_likelihood)
+            self._set_probabilities(data, p, pairs)
             recent = self.log_likelihoods_[-2:]
-            if len(recent) == 2 and recent[1] - recent[0] < self.tol * total:
+            if len(recent) == 2 and recent[1] - recent[0] < min_gain:
                 break
 
     def _expect(self, unary: Any, masks: Any, weights: Any) -> tuple[Any, Any, float]:
-        """Expected pairs and labels under the model, and the log-likelihood."""
-        scores = (self._log(self.transitions_), self._log(self.start_))
+        """Return the expected pairs (labels, labels), labels (positions, labels) and log p."""
+        scores = (_log(self.transitions_), _log(self.start_))
         if (weights == 1.0).all():
             counts = chain.expected_counts(unary, *scores, mask=masks, n_jobs=self.n_jobs)
             rows = np.concatenate(cast(Any, counts.unary))
             return counts.transition, rows, float(np.sum(counts.log_partition))
-        found = chain.marginals(unary, *scores, mask=masks, n_jobs=self.n_jobs)
-        pairs = sum(w * np.sum(own, axis=0) for w, own in zip(weights, found.pairwise, strict=True))
-        rows = np.concatenate([w * own for w, own in zip(weights, found.unary, strict=True)])
-        return pairs, rows, float(weights @ np.asarray(found.log_partition))
+        marginals = chain.marginals(unary, *scores, mask=masks, n_jobs=self.n_jobs)
+        pairs = sum(
+            weight * np.sum(p, axis=0)
+            for weight, p in zip(weights, marginals.pairwise, strict=True)
+        )
+        rows = np.concatenate(
+            [weight * p for weight, p in zip(weights, marginals.unary, strict=True)]
+        )
+        return pairs, rows, float(weights @ np.asarray(marginals.log_partition))
 
-    @staticmethod
-    def _log(p: NDArray[np.float64]) -> NDArray[np.float64]:
-        with np.errstate(divide="ignore"):
-            return np.log(p)
+    def _set_probabilities(self, data: "_Data", p: Any, pairs: Any) -> None:
+        """Turn (expected) counts of labels and pairs into probabilities.
 
-    def _set(self, symbols: Any, p: Any, pairs: Any, batch: Batch) -> None:
-        """From (expected) counts to probabilities."""
-        counts = np.asarray(symbols.T @ p) + self.smoothing
-        unseen = np.full((1, p.shape[1]), self.smoothing)
-        counts = np.concatenate([counts, unseen])
+        ``p`` has shape (positions, labels), ``pairs`` (labels, labels).
+        """
+        counts = np.asarray(data.symbols.T @ p) + self.smoothing
+        unknown = np.full((1, p.shape[1]), self.smoothing)
+        counts = np.concatenate([counts, unknown])
         totals = counts.sum(axis=0)
-        self.emissions_ = self._log(counts / np.where(totals > 0, totals, 1.0))
+        self.emissions_ = _log(counts / np.where(totals > 0, totals, 1.0))
         pairs = pairs + self.transition_smoothing
         sums = pairs.sum(axis=1, keepdims=True)
+        # Without smoothing, a label that nothing follows gets a uniform row.
         self.transitions_ = np.where(sums > 0, pairs / np.where(sums > 0, sums, 1), 1 / len(pairs))
-        first = p[batch.row_begin[:-1]].sum(axis=0) + self.transition_smoothing
+        first = p[data.batch.row_begin[:-1]].sum(axis=0) + self.transition_smoothing
         self.start_ = first / first.sum()
 
+    # ---- inspection
+
     def transition_scores(self) -> NDArray[np.float64]:
-        """What each step from a label (rows) to another (columns) adds to the score: log p."""
+        """log p(yₜ | yₜ₋₁), shape (labels, labels), one row for each yₜ₋₁."""
         self._fitted()
-        return self._log(self.transitions_)
+        return _log(self.transitions_)
 
     def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
-        """The n most probable symbols of each label, or of one, with their log-probabilities."""
+        """Return the n most probable symbols of each label, or of one, with log-probabilities."""
         self._fitted()
         classes = self.classes_.tolist()
-        n = checked_top(n, label, classes)
+        n = check_top(n, label, classes)
         names, rows = self.features_.names(), []
-        for number, own in enumerate(classes):
-            if label is None or own == label:
+        for number, name in enumerate(classes):
+            if label is None or name == label:
                 weights = self.emissions_[:-1, number]
                 best = np.argsort(-weights, kind="stable")[:n]
-                rows += [FeatureWeight(own, names[a], float(weights[a])) for a in best]
+                rows += [FeatureWeight(name, names[a], float(weights[a])) for a in best]
         return rows
 
     def describe(self) -> Description:
@@ -222,45 +240,110 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
             has_probabilities=True,
         )
 
+    # ---- scores
+
     def _fitted(self) -> None:
-        if not hasattr(self, "emissions_"):
-            raise NotFittedError("this HMM is not fitted yet: call fit first")
+        check_fitted(self, "emissions_")
 
-    def _chains(self, X: Any) -> Chains:
+    def _compute_scores(self, X: list[Any]) -> Scores:
         batch = self.features_.find(X, resolve_jobs(self.n_jobs))
-        unary = _matrix(batch, len(self.features_)) @ self.emissions_[:-1]
-        unary = np.asarray(unary)
-        unary[np.diff(batch.rows.begin) == 0] += self._unseen()
+        unary = np.asarray(_symbol_matrix(batch, len(self.features_)) @ self.emissions_[:-1])
+        # Without smoothing, log p of unknown symbols is -inf: then they are ignored instead.
+        unknown = self.emissions_[-1]
+        is_unknown = np.diff(batch.rows.begin) == 0
+        unary[is_unknown] += np.where(np.isneginf(unknown), 0.0, unknown)
         cuts = np.cumsum(batch.lengths)[:-1]
-        return Chains(
-            np.split(unary, cuts), self._log(self.transitions_), self._log(self.start_), None
-        )
-
-    def _unseen(self) -> NDArray[np.float64]:
-        """Without smoothing, what was never seen says nothing rather than that nothing can be."""
-        last = self.emissions_[-1]
-        return np.where(np.isneginf(last), 0.0, last)
+        return Scores(np.split(unary, cuts), _log(self.transitions_), _log(self.start_))
 
     def log_probability(self, X: Any) -> NDArray[np.float64]:
-        """Log p(x) = log Σ_y p(x, y) of each sequence."""
+        """log p(x) = log Σ_y p(x, y) of each sequence, shape (sequences,)."""
 
-        def total(c: Chains, mask: Any) -> list[Any]:
-            return list(cast(Any, chain.log_partition(*c, mask=mask, n_jobs=self.n_jobs)))
+        def totals(scores: Scores) -> list[Any]:
+            return list(cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs)))
 
-        return np.array(self._each(X, None, total, float))
+        return np.array(self._map_slices(X, None, totals, float))
+
+    # ---- files
+
+    def to_parts(self) -> Parts:
+        """Return the metadata and the tensors of the fitted model."""
+        self._fitted()
+        meta, tensors = store_chain(self)
+        tensors |= {
+            "start": self.start_,
+            "transitions": self.transitions_,
+            "emissions": self.emissions_,
+        }
+        return meta, tensors
+
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
+        """Return the model with these parts; raise InputError if a part is missing or invalid."""
+        model = read_chain(cls, meta, tensors)
+        labels = len(model.classes_)
+        expect(tensors, "start", np.float64, (labels,))
+        expect(tensors, "transitions", np.float64, (labels, labels))
+        model.start_ = finite(tensors, "start")
+        model.transitions_ = finite(tensors, "transitions")
+        for p in (model.start_, model.transitions_):
+            if (p < 0).any() or not np.allclose(p.sum(axis=-1), 1.0, atol=1e-6):
+                raise InputError("start and transitions must be probabilities")
+        emissions = expect(tensors, "emissions", np.float64, (len(model.features_) + 1, labels))
+        if np.isnan(emissions).any() or (emissions > 0).any():
+            raise InputError("emissions must be logarithms of probabilities")
+        model.emissions_, model.log_likelihoods_ = emissions, []
+        return model
+
+    def set_feature_functions(
+        self,
+        features: Callable[[Any], Any] | None = None,
+        edge_features: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Set the Python function that computes features: a file cannot contain it."""
+        set_feature_functions(self, features=features)
 
 
-def _matrix(batch: Batch, columns: int) -> Any:
+class _Data(NamedTuple):
+    """The training data of an HMM."""
+
+    batch: Batch
+    symbols: Any
+    """(positions, symbols) sparse counts."""
+    labels: EncodedLabels
+    row_weight: NDArray[np.float64]
+    """(positions,) The sample weight of the sequence."""
+
+
+def _log(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        return np.log(p)
+
+
+def _symbol_matrix(batch: Batch, columns: int) -> Any:
+    """Return the features of each position, a sparse matrix of shape (positions, columns)."""
+    from scipy import sparse  # takes 0.1 s to import, so not before an HMM is used
+
     rows = batch.rows
     value = np.ones(len(rows.id)) if rows.value is None else rows.value
     return sparse.csr_array((value, rows.id, rows.begin), shape=(len(rows), columns))
 
 
-def _observed_pairs(batch: Batch, known: Encoded, per_row: NDArray[np.float64]) -> Any:
-    inner = np.ones(len(known.label), dtype=np.bool_)
-    inner[batch.row_begin[:-1]] = False
-    after = np.flatnonzero(inner)
-    count = len(known.classes)
-    cells = known.label[after - 1].astype(np.int64) * count + known.label[after]
-    sums = np.bincount(cells, weights=per_row[after], minlength=count * count)
+def _known_labels(data: _Data) -> NDArray[np.float64]:
+    """(positions, labels) The sample weight at the label of each position, else 0."""
+    p = np.zeros((len(data.labels.label), len(data.labels.classes)))
+    p[np.arange(len(p)), data.labels.label] = data.row_weight
+    return p
+
+
+def _known_pairs(data: _Data) -> NDArray[np.float64]:
+    """(labels, labels) The weighted count of each transition."""
+    label = data.labels.label
+    has_previous = np.ones(len(label), dtype=np.bool_)
+    has_previous[data.batch.row_begin[:-1]] = False
+    after = np.flatnonzero(has_previous)
+    count = len(data.labels.classes)
+    bigrams = label[after - 1].astype(np.int64) * count + label[after]
+    sums: NDArray[Any] = np.bincount(
+        bigrams, weights=data.row_weight[after], minlength=count * count
+    )
     return sums.reshape(count, count)

@@ -1,6 +1,6 @@
-"""Why a model says what it says: weights as tables, and what each feature adds to a decision."""
+"""Inspection: weights as tables, and the contribution of each feature to a decision."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +8,12 @@ from numpy.typing import NDArray
 from trellis.checks import as_integer
 from trellis.data import tags
 from trellis.errors import InputError
+from trellis.features.rows import SparseRows
+from trellis.features.vectorizer import FeatureMap
 from trellis.inference import chain
+from trellis.inference.chain import Scores
 from trellis.models.chain.description import Description, token_columns
+from trellis.models.chain.weights import WeightLayout
 
 __all__ = ["Contribution", "Explanation", "FeatureWeight", "Inspection", "SpanChance", "Transition"]
 
@@ -31,7 +35,7 @@ class FeatureWeight(NamedTuple):
 
 
 class Contribution(NamedTuple):
-    """What a feature adds to the score of the chosen label and of the runner-up."""
+    """Score that a feature adds to the chosen label and to the runner-up."""
 
     feature: str
     value: float
@@ -40,7 +44,7 @@ class Contribution(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How far the feature speaks for the chosen label."""
+        """How much more the feature adds to the chosen label than to the runner-up."""
         return self.chosen - self.runner_up
 
 
@@ -53,7 +57,7 @@ class Explanation(NamedTuple):
     runner_up: Any
     runner_up_probability: float
     contributions: list[Contribution]
-    """The largest differences first; ``transition:`` entries are those of the neighbours."""
+    """Largest difference first; ``transition:`` entries are transitions from and to neighbours."""
 
 
 class SpanChance(NamedTuple):
@@ -65,19 +69,19 @@ class SpanChance(NamedTuple):
     probability: float
 
 
-def checked_top(n: Any, label: Any, classes: list[Any]) -> int | None:
-    """How many are asked for of each label; None for all."""
+def check_top(n: Any, label: Any, classes: list[Any]) -> int | None:
+    """Validate the arguments of ``top_features``; return n as an int, or None for all features."""
     if label is not None and label not in classes:
         raise InputError(f"{label!r} is none of the labels {classes}")
     return None if n is None else as_integer(n, "n")
 
 
 class Inspection:
-    """Mixed into `LinearChainModel`."""
+    """Mixin of `LinearChainModel`."""
 
     @property
     def transitions_(self) -> list[Transition]:
-        """All label bigrams with a weight, the highest first."""
+        """All label bigrams with a weight, largest weight first."""
         model: Any = self
         model._fitted()
         before, after = np.divmod(model.layout_.bigram, len(model.classes_))
@@ -90,29 +94,29 @@ class Inspection:
         return sorted((Transition(*row) for row in rows), key=lambda t: -t.weight)
 
     def transition_scores(self) -> NDArray[np.float64]:
-        """What each step from a label (rows) to another (columns) adds to the score."""
+        """Score of each transition, shape (labels, labels): from the row to the column."""
         model: Any = self
         model._fitted()
         matrix: NDArray[np.float64] = model.layout_.transition_matrix(model.coef_)
         return matrix
 
     def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
-        """The n features with the largest absolute weights for each label, or for one."""
+        """Return the n features with the largest absolute weights for each label, or for one."""
         model: Any = self
         model._fitted()
         classes = model.classes_.tolist()
-        n = checked_top(n, label, classes)
+        n = check_top(n, label, classes)
         names = model.features_.names()
         w = model.layout_.split(model.coef_)[0]
         rows = []
-        for number, own in enumerate(classes):
-            if label is not None and own != label:
+        for number, name in enumerate(classes):
+            if label is not None and name != label:
                 continue
-            mine = np.flatnonzero(model.layout_.state_label == number)
-            best = mine[np.argsort(-np.abs(w[mine]), kind="stable")[:n]]
+            of_label = np.flatnonzero(model.layout_.state_label == number)
+            best = of_label[np.argsort(-np.abs(w[of_label]), kind="stable")[:n]]
             ids = model.layout_.state_attribute[best]
             rows += [
-                FeatureWeight(own, names[a], float(w[i])) for a, i in zip(ids, best, strict=True)
+                FeatureWeight(name, names[a], float(w[i])) for a, i in zip(ids, best, strict=True)
             ]
         return rows
 
@@ -136,137 +140,157 @@ class Inspection:
         )
 
     def explain(self, x: Any) -> list[Explanation]:
-        """For each position of one sequence: the chosen label against the runner-up.
+        """Compare the chosen label with the runner-up, for each position of one sequence.
 
-        The runner-up is the most probable of the other labels at the position. Each feature's
-        contribution is value · weight for either; transitions are taken to the neighbours' chosen
-        labels.
+        The runner-up is the most probable other label at the position. The contribution of a
+        feature is value · weight, for each of the two labels; transitions are those from and to the
+        chosen labels of the neighbours.
         """
         model: Any = self
         model._fitted()
-        batch = model.features_.find([x])
-        chosen = [model.classes_.tolist().index(label) for label in model.predict([x])[0]]
+        classes = model.classes_.tolist()
+        chosen = [classes.index(label) for label in model.predict([x])[0]]
         marginals = model.predict_marginals([x])[0]
-        names, edge_names = model.features_.names(), None
-        w_state, _, w_edge = model.layout_.split(model.coef_)
-        matrix = model.layout_.transition_matrix(model.coef_)
-        out = []
-        for t, y in enumerate(chosen):
+        parts = _Contributions(model, x, chosen)
+        explanations = []
+        for t, label in enumerate(chosen):
             order = np.argsort(-marginals[t], kind="stable")
-            other = int(next((z for z in order if z != y), y))
-            found = _state_parts(model, batch.rows, t, (y, other), w_state, names)
-            for step, (a, b) in (("into", (t - 1, t)), ("out of", (t, t + 1))):
-                if a < 0 or b >= len(chosen):
-                    continue
-                cells = [(chosen[a], z) if b == t else (z, chosen[b]) for z in (y, other)]
-                label = model.classes_[chosen[a] if b == t else chosen[b]]
-                name = f"transition:{step} {label}"
-                found.append(Contribution(name, 1.0, *(float(matrix[c]) for c in cells)))
-                if batch.edges is not None:
-                    edge_names = edge_names or model.features_.names(edge=True)
-                    found += _edge_parts(model, batch.edges, b, cells, w_edge, edge_names, step)
-            found.sort(key=lambda c: -abs(c.difference))
-            out.append(
+            runner_up = int(next((z for z in order if z != label), label))
+            explanations.append(
                 Explanation(
                     t,
-                    model.classes_[y],
-                    float(marginals[t, y]),
-                    model.classes_[other],
-                    float(marginals[t, other]),
-                    found,
+                    classes[label],
+                    float(marginals[t, label]),
+                    classes[runner_up],
+                    float(marginals[t, runner_up]),
+                    parts.at(t, (label, runner_up)),
                 )
             )
-        return out
+        return explanations
 
     def predict_spans(self, X: Any, scheme: str | None = None) -> list[list[SpanChance]]:
-        """The spans of the best labelling, each with p(this span | x).
+        """Return the spans of the best labelling, each with p(this span | x).
 
         The probability sums over all labellings that have the same labels inside the span and do
         not continue it, by the forward recursion restricted to those. ``scheme`` is a tagging
-        scheme of `trellis.data.tags`; None guesses it from the labels.
+        scheme of `trellis.data.tags`; None detects it from the labels.
         """
         model: Any = self
         model._fitted()
         classes = model.classes_.tolist()
         scheme = scheme or tags.detect([str(label) for label in classes])
         read = tags.Reader(scheme, False)
-        out: list[list[SpanChance]] = []
+        results: list[list[SpanChance]] = []
         for x, labels in zip(X, model.predict(X), strict=True):
-            spans = [tags.Span(*s) for s in read([str(label) for label in labels])]
-            if not spans:
-                out.append([])
-                continue
-            scores = model._chains([x])
+            spans = [tags.Span(*span) for span in read([str(label) for label in labels])]
             masks = [_span_mask(span, labels, classes, scheme) for span in spans]
-            many = len(masks)
-            repeated = type(scores)(
-                scores.unary * many,
-                scores.transition * many
-                if isinstance(scores.transition, list)
-                else scores.transition,
-                scores.start,
-                scores.end,
+            chances: list[float] = []
+            if spans:
+                chances = _mask_probabilities(model._compute_scores([x]), masks, model.n_jobs)
+            results.append([SpanChance(*s, p) for s, p in zip(spans, chances, strict=True)])
+        return results
+
+
+class _Contributions:
+    """The contribution of each feature of one sequence to the scores of two labels."""
+
+    def __init__(self, model: Any, x: Any, chosen: list[int]) -> None:
+        self.batch = model.features_.find([x])
+        self.classes, self.chosen = model.classes_, chosen
+        self.layout: WeightLayout = model.layout_
+        self.features: FeatureMap = model.features_
+        self.names = self.features.names()
+        self.edge_names = [] if self.batch.edges is None else self.features.names(edge=True)
+        self.states, _, self.edges = self.layout.split(model.coef_)
+        self.matrix = self.layout.transition_matrix(model.coef_)
+
+    def at(self, t: int, labels: tuple[int, int]) -> list[Contribution]:
+        """Return the contributions at position t, largest difference first."""
+        begin, cells = self.layout.state_begin, self.layout.state_label
+        contributions = [
+            Contribution(
+                self.names[a], value, *_products(begin, cells, self.states, a, value, labels)
             )
-            inside = np.asarray(chain.log_partition(*repeated, mask=masks, n_jobs=model.n_jobs))
-            everything = np.asarray(chain.log_partition(*scores, n_jobs=model.n_jobs))
-            chances = np.exp(np.minimum(inside - everything, 0.0)).tolist()
-            out.append([SpanChance(*s, p) for s, p in zip(spans, chances, strict=True)])
-        return out
+            for a, value in _row(self.batch.rows, t)
+        ]
+        if t > 0:
+            before = self.chosen[t - 1]
+            contributions += self._step("into", before, t, [(before, z) for z in labels])
+        if t + 1 < len(self.chosen):
+            after = self.chosen[t + 1]
+            contributions += self._step("out of", after, t + 1, [(z, after) for z in labels])
+        return sorted(contributions, key=lambda c: -abs(c.difference))
 
-
-def _state_parts(
-    model: Any, rows: Any, t: int, labels: tuple[int, int], w: Any, names: list[str]
-) -> list[Contribution]:
-    begin, state_label = model.layout_.state_begin, model.layout_.state_label
-    found = []
-    for i in range(rows.begin[t], rows.begin[t + 1]):
-        a = int(rows.id[i])
-        own = dict(
-            zip(
-                state_label[begin[a] : begin[a + 1]].tolist(),
-                w[begin[a] : begin[a + 1]].tolist(),
-                strict=True,
+    def _step(
+        self, direction: str, neighbour: int, row: int, pairs: list[tuple[int, int]]
+    ) -> list[Contribution]:
+        """Return the contributions of the transition that ends at ``row``, for two label pairs."""
+        name = f"transition:{direction} {self.classes[neighbour]}"
+        contributions = [Contribution(name, 1.0, *(float(self.matrix[pair]) for pair in pairs))]
+        if self.batch.edges is None:
+            return contributions
+        begin, cells = self.layout.edge_begin, self.layout.edge_bigram
+        bigrams = [a * len(self.classes) + b for a, b in pairs]
+        return contributions + [
+            Contribution(
+                f"{direction}:{self.edge_names[a]}",
+                value,
+                *_products(begin, cells, self.edges, a, value, bigrams),
             )
-        )
-        value = 1.0 if rows.value is None else float(rows.value[i])
-        pair = [value * own.get(y, 0.0) for y in labels]
-        found.append(Contribution(names[a], value, *pair))
-    return found
+            for a, value in _row(self.batch.edges, row)
+        ]
 
 
-def _edge_parts(
-    model: Any, rows: Any, t: int, cells: Any, w: Any, names: list[str], step: str
-) -> list[Contribution]:
-    begin, bigram = model.layout_.edge_begin, model.layout_.edge_bigram
-    wanted = [a * len(model.classes_) + b for a, b in cells]
-    found = []
-    for i in range(rows.begin[t], rows.begin[t + 1]):
-        a = int(rows.id[i])
-        own = dict(
-            zip(
-                bigram[begin[a] : begin[a + 1]].tolist(),
-                w[begin[a] : begin[a + 1]].tolist(),
-                strict=True,
-            )
-        )
-        value = 1.0 if rows.value is None else float(rows.value[i])
-        pair = [value * own.get(c, 0.0) for c in wanted]
-        found.append(Contribution(f"{step}:{names[a]}", value, *pair))
-    return found
+def _row(rows: SparseRows, t: int) -> list[tuple[int, float]]:
+    """Return (attribute, value) of one row."""
+    entries = range(int(rows.begin[t]), int(rows.begin[t + 1]))
+    return [(int(rows.id[i]), 1.0 if rows.value is None else float(rows.value[i])) for i in entries]
 
 
-def _span_mask(span: tags.Span, labels: list[Any], classes: list[Any], scheme: str) -> Any:
-    """All labels outside the span, its own inside, and no neighbours that would be part of it."""
+def _products(
+    begin: Any, cells: Any, w: NDArray[np.float64], attribute: int, value: float, wanted: Any
+) -> list[float]:
+    """value · w[attribute, cell] for two cells (labels or bigrams); 0 without a weight."""
+    part = slice(begin[attribute], begin[attribute + 1])
+    weights = dict(zip(cells[part].tolist(), w[part].tolist(), strict=True))
+    return [value * weights.get(cell, 0.0) for cell in wanted]
+
+
+def _mask_probabilities(
+    scores: Scores, masks: list[NDArray[np.bool_]], n_jobs: int | None
+) -> list[float]:
+    """Return the probability of all paths that each mask allows, for the scores of one sequence."""
+    count, unary, transition = len(masks), cast(list[Any], scores.unary), scores.transition
+    repeated = scores._replace(
+        unary=unary * count,
+        transition=transition * count if isinstance(transition, list) else transition,
+        mask=cast(Any, masks),
+    )
+    allowed = np.asarray(chain.log_partition(repeated, n_jobs=n_jobs))
+    everything = np.asarray(chain.log_partition(scores, n_jobs=n_jobs))
+    # Rounding can make a part larger than the total; a probability must not exceed 1.
+    chances: list[float] = np.exp(np.minimum(allowed - everything, 0.0)).tolist()
+    return chances
+
+
+def _span_mask(
+    span: tags.Span, labels: list[Any], classes: list[Any], scheme: str
+) -> NDArray[np.bool_]:
+    """(length, labels) True for the labels of all labellings that have exactly this span.
+
+    Inside the span only its labels are allowed. A neighbour's label is not allowed if it would
+    extend the span or change it.
+    """
     mask = np.ones((len(labels), len(classes)), dtype=np.bool_)
     mask[span.start : span.end] = False
     for t in range(span.start, span.end):
         mask[t, classes.index(labels[t])] = True
-    own = [str(labels[t]) for t in range(span.start, span.end)]
+    inside = [str(label) for label in labels[span.start : span.end]]
     for n, label in enumerate(map(str, classes)):
         if span.start > 0:
-            found = [s[1:] for s in tags.spans([label, *own], scheme)]
-            mask[span.start - 1, n] = (1, 1 + len(own)) in found
+            bounds = [s[1:] for s in tags.spans([label, *inside], scheme)]
+            mask[span.start - 1, n] = (1, 1 + len(inside)) in bounds
         if span.end < len(labels):
-            found = [s[1:] for s in tags.spans([*own, label], scheme)]
-            mask[span.end, n] = (0, len(own)) in found
+            bounds = [s[1:] for s in tags.spans([*inside, label], scheme)]
+            mask[span.end, n] = (0, len(inside)) in bounds
     return mask

@@ -1,12 +1,12 @@
 """The maximum-entropy Markov model: p(y | x) = Πₜ p(yₜ | yₜ₋₁, x), each a log-linear model."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.models.chain.decoding import Chains
-from trellis.models.chain.linear import LinearChainModel
+from trellis.inference.chain import Scores
+from trellis.models.chain.crf import LinearChainModel
 
 __all__ = ["MEMM", "by_step"]
 
@@ -16,44 +16,50 @@ class MEMM(LinearChainModel):
 
     p(yₜ | yₜ₋₁, x) = exp(w · φ(x, t, yₜ₋₁, yₜ)) / Σ_y exp(w · φ(x, t, yₜ₋₁, y))
 
-    Trained on (previous label, observation) → label, and decoded by Viterbi over the products. Each
-    step must hand on all the probability it is given, whatever is observed: the label bias that the
-    CRF does not have (``examples/label_bias.py``). Parameters are those of `CRF`, but the online
-    solvers are not for it. Where a label or the one before it is unknown, training leaves out the
-    step.
+    It is trained on (previous label, observation) → label, and decoded by Viterbi over the product
+    of the steps. The probabilities of the next labels sum to 1 for each previous label, whatever is
+    observed. This causes the label bias, which a CRF does not have (``examples/label_bias.py``).
+
+    The parameters are those of `CRF`, without the online solvers. Training leaves out each step
+    where the label or the previous label is unknown.
 
     >>> X, y = [["r", "i", "b"], ["r", "o", "b"]] * 3, [["1", "2", "3"], ["4", "5", "3"]] * 3
     >>> MEMM(l2=0.1).fit(X, y).predict([["r", "o", "b"]])
     [['4', '5', '3']]
     """
 
-    _by_step = True
+    kind = "memm"
+    normalised_by_step = True
 
-    def _normalised(self, scores: Chains) -> Chains:
+    def _normalise(self, scores: Scores) -> Scores:
         return by_step(scores)
 
 
-def by_step(scores: Chains) -> Chains:
-    """Scores whose best path, marginals and Z are those of the products of local probabilities.
+def by_step(scores: Scores) -> Scores:
+    """Return scores whose paths have the product of the local probabilities.
 
-    log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]): the
-    normaliser depends on the label before alone, so it is taken off that label's own score.
+    log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]).
+    The normaliser of step t depends on the previous label only. So it is subtracted from the unary
+    score of that label, and the chain engine needs no change.
     """
-    unary = []
-    for i, u in enumerate(scores.unary):
-        shared = not isinstance(scores.transition, list)
-        matrices = scores.transition if shared else scores.transition[i]
-        out = u.copy()
-        out[0] -= _log_sum_exp(u[0] if scores.start is None else u[0] + scores.start)
+    unary: list[Any] = []
+    transition, start = cast(Any, scores.transition), cast(Any, scores.start)
+    for i, u in enumerate(cast(list[NDArray[np.float64]], scores.unary)):
+        matrices = transition[i] if isinstance(transition, list) else transition
+        normalised = u.copy()
+        normalised[0] -= _log_sum_exp(u[0] if start is None else u[0] + start)
         if len(u) > 1:
-            after = _log_sum_exp(u[1:, None, :] + matrices)
-            dead = np.isneginf(after)  # nothing may follow this label
-            out[:-1] = np.where(dead, -np.inf, out[:-1] - np.where(dead, 0.0, after))
-        unary.append(out)
+            normaliser = _log_sum_exp(u[1:, None, :] + matrices)
+            # A label that no label may follow has a normaliser of -inf: -inf - (-inf) would be nan.
+            dead = np.isneginf(normaliser)
+            shifted = normalised[:-1] - np.where(dead, 0.0, normaliser)
+            normalised[:-1] = np.where(dead, -np.inf, shifted)
+        unary.append(normalised)
     return scores._replace(unary=unary)
 
 
 def _log_sum_exp(x: NDArray[np.float64]) -> Any:
+    """log Σ exp(x) over the last axis; -inf where all are -inf."""
     top = np.max(x, axis=-1, keepdims=True)
     top = np.where(np.isneginf(top), 0.0, top)
     with np.errstate(divide="ignore"):

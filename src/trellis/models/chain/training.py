@@ -1,155 +1,105 @@
-"""From data to weights: the solvers of linear chain models by name."""
+"""From training data to weights: the objective of a linear chain model and its solver."""
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trellis import _core
 from trellis.errors import InputError
+from trellis.features.rows import Batch
+from trellis.models.chain.labels import EncodedLabels, constraints_for
+from trellis.models.chain.parameters import Parameters, label_costs
+from trellis.models.chain.solvers import SOLVERS, select_arguments
+from trellis.models.chain.weights import WeightLayout
 from trellis.native import resolve_jobs
-from trellis.optim import LbfgsState, gradient_ascent, lbfgs
-from trellis.optim.arow import arow
-from trellis.optim.gradient import GradientState
-from trellis.optim.online import OnlineState
-from trellis.optim.passive_aggressive import passive_aggressive
-from trellis.optim.perceptron import perceptron
-from trellis.optim.result import Callback, Result, Vector
-from trellis.optim.sgd import sgd
+from trellis.optim.result import Callback, Objective, Result, Vector
 
-__all__ = [
-    "ONLINE_SOLVERS",
-    "SOLVERS",
-    "Problem",
-    "check_solver",
-    "default_max_iter",
-    "state_of",
-    "train",
-]
-
-_ONLINE = {
-    "sgd": sgd,
-    "perceptron": perceptron,
-    "passive-aggressive": passive_aggressive,
-    "arow": arow,
-}
-_FUNCTIONS: dict[str, Any] = {"lbfgs": lbfgs, "gradient": gradient_ascent, **_ONLINE}
-SOLVERS = tuple(_FUNCTIONS)
-ONLINE_SOLVERS = tuple(_ONLINE)
+__all__ = ["Problem", "build_problem", "solve"]
 
 
 @dataclass(eq=False)
 class Problem:
-    """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖², as the core computes it."""
+    """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖² + l1 ‖w‖₁, to be minimised over w."""
 
     data: _core.TrainingData | None
-    """Let go by `train` once it is in the objective, which has it in a form of its own."""
+    """`solve` sets it to None when the core has a copy: a large corpus must not be kept twice."""
     sequences: int
     by_step: bool
+    """True: p is normalised at each step (MEMM); False: over the sequence (CRF)."""
     l1: float
     l2: float
     n_jobs: int | None
 
-    def objective(self) -> Any:
-        """``objective(w, gradient) -> loss`` for the optimisers."""
+    def objective(self) -> Objective:
+        """Return ``objective(w, gradient) -> loss``, without the L1 term."""
         assert self.data is not None
-        loss, threads, l2 = (
-            _core.Objective(self.data, self.by_step),
-            resolve_jobs(self.n_jobs),
-            self.l2,
-        )
+        core = _core.Objective(self.data, self.by_step)
+        threads, l2 = resolve_jobs(self.n_jobs), self.l2
 
         def evaluate(w: Vector, gradient: Vector) -> float:
-            value = loss.evaluate(w, l2, threads, gradient)
-            bad = loss.infeasible
-            if bad >= 0:
+            loss = core.evaluate(w, l2, threads, gradient)
+            if core.infeasible >= 0:
                 raise InputError(
-                    f"sequence {bad}: no labelling is allowed by its labels and the constraints"
+                    "sequence {sequence}: its labels and the constraints allow no labelling",
+                    sequence=core.infeasible,
                 )
-            return value
+            return loss
 
         return evaluate
 
 
-def train(
-    problem: Problem,
-    w0: NDArray[np.float64],
-    solver: str,
-    options: dict[str, Any],
-    max_iter: int | None,
-    callback: Callback | None,
-    random_state: Any,
-    state: Any,
+def build_problem(
+    model: Parameters,
+    batch: Batch,
+    labels: EncodedLabels,
+    layout: WeightLayout,
+    sample_weight: Vector | None,
+) -> Problem:
+    """Hand the training data over to the core, with the penalties and limits of the model."""
+    limits = constraints_for(model.constraints, labels.classes)
+    if limits:
+        limits.check(labels, batch.lengths)
+    data = _core.TrainingData(
+        layout.native,
+        batch.rows.native(),
+        None if batch.edges is None else batch.edges.native(),
+        batch.row_begin,
+        labels.label,
+        labels.allowed,
+        sample_weight,
+        label_costs(model.label_weight, labels.classes),
+        limits.forbidden if limits else None,
+        limits.start if limits else None,
+        limits.end if limits else None,
+    )
+    sequences, l1, l2 = len(batch.lengths), float(model.l1), float(model.l2)
+    return Problem(data, sequences, model.normalised_by_step, l1, l2, model.n_jobs)
+
+
+def solve(
+    model: Parameters, problem: Problem, w0: Vector, callback: Callback, state: Any
 ) -> Result[Any]:
-    """Run a solver; ``options`` are further arguments of its function in `trellis.optim`."""
-    options = dict(options)
-    if max_iter is not None:
-        options["max_iter"] = max_iter
-    if solver in ("lbfgs", "gradient"):
-        objective, problem.data = problem.objective(), None
-    if solver == "lbfgs":
-        return lbfgs(
-            objective,
-            w0,
-            l1=problem.l1,
-            n_jobs=problem.n_jobs,
-            callback=callback,
-            state=state,
-            **options,
-        )
-    if solver == "gradient":
-        return gradient_ascent(objective, w0, callback=callback, state=state, **options)
-    if solver == "sgd":
-        options["l2"] = problem.l2
+    """Run the solver of the model from w0, or from the state of a run that was interrupted."""
+    solver = SOLVERS[model.solver]
+    settings = {
+        "l1": problem.l1,
+        "l2": problem.l2,
+        "n_jobs": problem.n_jobs,
+        "random_state": model.random_state,
+    }
+    arguments = select_arguments(solver, settings) | (model.solver_options or {})
+    if model.max_iter is not None:
+        arguments["max_iter"] = model.max_iter
+    if solver.online:
+        inputs: tuple[Any, ...] = (_online_learner(model.solver, problem), problem.sequences, w0)
+    else:
+        inputs = (problem.objective(), w0)
+        problem.data = None
+    return solver.minimise(*inputs, callback=callback, state=state, **arguments)
+
+
+def _online_learner(name: str, problem: Problem) -> _core.Online:
     assert problem.data is not None
     try:
-        learner = _core.Online(problem.data)
-    except ValueError as error:
-        raise InputError(f"solver {solver!r}: {error}") from None
-    run: Any = _ONLINE[solver]
-    result: Result[Any] = run(
-        learner,
-        problem.sequences,
-        w0,
-        callback=callback,
-        random_state=random_state,
-        state=state,
-        **options,
-    )
-    return result
-
-
-def default_max_iter(solver: str) -> int | None:
-    """Return the number of iterations after which a solver stops by default; None for no limit."""
-    limit: int | None = inspect.signature(_FUNCTIONS[solver]).parameters["max_iter"].default
-    return limit
-
-
-def state_of(solver: str, arrays: dict[str, Any], size: int) -> Any:
-    """The state of a solver for so many weights, from arrays that may come from anywhere."""
-    if solver in _ONLINE:
-        online = OnlineState.from_arrays(arrays)
-        online.check(solver, size)
-        return online
-    state: Any = (LbfgsState if solver == "lbfgs" else GradientState).from_arrays(arrays)
-    if state.w.shape != (size,):
-        raise InputError(f"the state has {len(state.w)} weights, not {size}")
-    return state
-
-
-def check_solver(solver: str, options: dict[str, Any], l1: float, by_step: bool) -> None:
-    """Raise if there is no such solver, or if it is not for such a model or for these options."""
-    if solver not in SOLVERS:
-        raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
-    if l1 and solver != "lbfgs":
-        raise InputError(f"l1 > 0 needs solver='lbfgs'; {solver} has no L1 term")
-    if by_step and solver in _ONLINE:
-        raise InputError(f"solver {solver!r} is for models normalised over the sequence")
-    # what fit gives a solver itself
-    own = {"objective", "w0", "learner", "sequences", "l1", "l2", "n_jobs", "callback", "state"}
-    known = set(inspect.signature(_FUNCTIONS[solver]).parameters) - own - {"random_state"}
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise InputError(f"solver {solver!r} has no option {unknown[0]!r}: {sorted(known)}")
+        return _core.Online(problem.data)
+    except ValueError as error:  # it cannot learn from partly unknown labels
+        raise InputError(f"solver {name!r}: {error}") from None

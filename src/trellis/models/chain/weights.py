@@ -1,8 +1,17 @@
-"""Which weights a linear chain model has: (attribute, label) pairs, label bigrams, edge triples."""
+"""Which weights a linear chain model has.
+
+    score(x, y) = Σₜ Σₐ value(x, t, a) · w[a, yₜ]           state weights: (attribute, label)
+                + Σₜ w[yₜ₋₁, yₜ]                            bigram weights: (label, label)
+                + Σₜ Σₑ value(x, t, e) · w[e, yₜ₋₁, yₜ]     edge weights: (edge attribute, bigram)
+
+Most pairs of an attribute and a label never occur, so only those with a weight are stored: the
+labels of attribute a are ``state_label[state_begin[a] : state_begin[a + 1]]``. The vector w has the
+state weights first, then the bigram weights, then the edge weights.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,40 +19,64 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.errors import InputError
 from trellis.features.rows import Batch, SparseRows
-from trellis.models.chain.labels import Encoded
+from trellis.features.vectorizer import FeatureMap
+from trellis.formats.native import Tensors, expect
+from trellis.models.chain.labels import EncodedLabels
 
-__all__ = ["WeightLayout", "design"]
+__all__ = [
+    "STATES",
+    "TRANSITIONS",
+    "WeightLayout",
+    "WeightRules",
+    "choose_weights",
+    "drop_unused_attributes",
+]
 
 STATES = ("seen", "all")
 TRANSITIONS = ("seen", "all", "none")
 
 
+class WeightRules(NamedTuple):
+    """Which weights a model gets."""
+
+    states: str
+    """One of `STATES`."""
+    transitions: str
+    """One of `TRANSITIONS`."""
+    min_count: float
+    """Pairs that occur less often in training get no weight."""
+
+
 @dataclass(frozen=True, eq=False)
 class WeightLayout:
-    """State weights (of a: ``[state_begin[a], state_begin[a + 1])``), then bigrams, then edges."""
+    """The attribute and the labels of each weight."""
 
     labels: int
     state_begin: NDArray[np.int64]
+    """(attributes + 1,) The first state weight of each attribute."""
     state_label: NDArray[np.uint16]
+    """(state weights,) Ascending for each attribute."""
     bigram: NDArray[np.int32]
-    """from · labels + to, ascending."""
+    """(bigram weights,) from · labels + to, ascending."""
     edge_begin: NDArray[np.int64] | None = None
+    """(edge attributes + 1,) The first edge weight of each edge attribute."""
     edge_bigram: NDArray[np.int32] | None = None
+    """(edge weights,) from · labels + to."""
 
     @property
     def states(self) -> int:
-        """How many (attribute, label) weights there are."""
+        """The number of state weights."""
         return len(self.state_label)
 
     @property
     def size(self) -> int:
-        """How many weights there are."""
+        """The number of all weights."""
         edges = 0 if self.edge_bigram is None else len(self.edge_bigram)
         return self.states + len(self.bigram) + edges
 
     @cached_property
     def native(self) -> _core.WeightLayout:
-        """The same arrays, as the core takes them."""
+        """The same arrays as the core takes them; raises ValueError for indices out of range."""
         return _core.WeightLayout(
             self.labels,
             self.state_begin,
@@ -58,176 +91,235 @@ class WeightLayout:
 
     @cached_property
     def state_attribute(self) -> NDArray[np.int64]:
-        """The attribute of each state weight."""
+        """(state weights,) The attribute of each state weight."""
         counts = np.diff(self.state_begin)
         return np.repeat(np.arange(len(counts)), counts)
 
     @property
     def edge_attribute(self) -> NDArray[np.int64]:
-        """The edge attribute of each edge weight."""
+        """(edge weights,) The edge attribute of each edge weight."""
         counts = np.diff(self.edge_begin) if self.edge_begin is not None else np.zeros(0, np.int64)
         return np.repeat(np.arange(len(counts)), counts)
 
     def split(self, w: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        """State, bigram and edge weights."""
+        """Return the state, bigram and edge weights."""
         ends = (self.states, self.states + len(self.bigram))
         return tuple(np.split(w, ends))
 
     def transition_matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(labels, labels) weights of the bigrams, 0 where there is none."""
-        out = np.zeros(self.labels * self.labels)
-        out[self.bigram] = self.split(w)[1]
-        return out.reshape(self.labels, self.labels)
+        """(labels, labels) The weight of each bigram, 0 for those without one."""
+        matrix = np.zeros(self.labels * self.labels)
+        matrix[self.bigram] = self.split(w)[1]
+        return matrix.reshape(self.labels, self.labels)
 
-    def only(self, kept: NDArray[np.bool_]) -> tuple["WeightLayout", NDArray[Any], NDArray[Any]]:
-        """Without the other weights; and the attributes and edge attributes that still have any."""
+    def select(self, kept: NDArray[np.bool_]) -> tuple[Self, NDArray[Any], NDArray[Any]]:
+        """Keep some of the weights; also return the attributes and edge attributes with weights.
+
+        ``kept`` has shape (weights,). The attributes of the new layout are numbered from 0.
+        """
         states, bigrams, edges = self.split(kept)
         counts = np.bincount(self.state_attribute[states], minlength=len(self.state_begin) - 1)
-        alive = np.flatnonzero(counts).astype(np.int32)
-        smaller = WeightLayout(
-            self.labels, _begins(counts[alive]), self.state_label[states], self.bigram[bigrams]
+        used = np.flatnonzero(counts).astype(np.int32)
+        smaller = replace(
+            self,
+            state_begin=_begins(counts[used]),
+            state_label=self.state_label[states],
+            bigram=self.bigram[bigrams],
         )
         if self.edge_begin is None or self.edge_bigram is None:
-            return smaller, alive, np.zeros(0, np.int32)
+            return smaller, used, np.zeros(0, np.int32)
         counts = np.bincount(self.edge_attribute[edges], minlength=len(self.edge_begin) - 1)
-        edge_alive = np.flatnonzero(counts).astype(np.int32)
+        edge_used = np.flatnonzero(counts).astype(np.int32)
         smaller = replace(
-            smaller, edge_begin=_begins(counts[edge_alive]), edge_bigram=self.edge_bigram[edges]
+            smaller, edge_begin=_begins(counts[edge_used]), edge_bigram=self.edge_bigram[edges]
         )
-        return smaller, alive, edge_alive
+        return smaller, used, edge_used
+
+    # ---- keys: one integer for each weight, to compare two layouts
 
     def keys(self, labels: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
-        """One number for each state, bigram and edge weight, with labels renamed to those."""
-        bigram = self._renamed(self.bigram, labels, count)
-        keys = [self.state_attribute * count + labels[self.state_label], bigram]
+        """Return one integer for each state, bigram and edge weight.
+
+        ``labels[n]`` is the new number of label n, and ``count`` the new number of labels.
+        """
+        keys = [
+            self.state_attribute * count + labels[self.state_label],
+            self._renumber_bigrams(self.bigram, labels, count),
+        ]
         if self.edge_bigram is not None:
-            edge = self._renamed(self.edge_bigram, labels, count)
-            keys.append(self.edge_attribute * count * count + edge)
+            bigrams = self._renumber_bigrams(self.edge_bigram, labels, count)
+            keys.append(self.edge_attribute * count * count + bigrams)
         return keys
 
-    def _renamed(self, cells: NDArray[Any], labels: NDArray[np.int64], count: int) -> NDArray[Any]:
-        before, after = np.divmod(cells, self.labels)
-        renamed: NDArray[Any] = labels[before] * count + labels[after]
-        return renamed
+    def _renumber_bigrams(
+        self, bigrams: NDArray[Any], labels: NDArray[np.int64], count: int
+    ) -> NDArray[Any]:
+        before, after = np.divmod(bigrams, self.labels)
+        renumbered: NDArray[Any] = labels[before] * count + labels[after]
+        return renumbered
+
+    @classmethod
+    def from_keys(cls, count: int, attributes: int, edges: int | None, keys: list[Any]) -> Self:
+        """Return the layout with these sorted keys, the inverse of `keys`."""
+        states, bigrams, *edge_keys = keys
+        begin = _begins(np.bincount(states // count, minlength=attributes))
+        layout = cls(count, begin, (states % count).astype(np.uint16), bigrams.astype(np.int32))
+        if edges is None:
+            return layout
+        attribute, bigram = np.divmod(edge_keys[0], count * count)
+        begin = _begins(np.bincount(attribute, minlength=edges))
+        return replace(layout, edge_begin=begin, edge_bigram=bigram.astype(np.int32))
+
+    # ---- files
+
+    def to_tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays by the names that a model file has for them."""
+        tensors: dict[str, NDArray[Any]] = {
+            "state_begin": self.state_begin,
+            "state_label": self.state_label,
+            "bigram": self.bigram,
+        }
+        if self.edge_begin is not None and self.edge_bigram is not None:
+            tensors |= {"edge_begin": self.edge_begin, "edge_bigram": self.edge_bigram}
+        return tensors
+
+    @classmethod
+    def from_tensors(cls, tensors: Tensors, labels: int, features: FeatureMap) -> Self:
+        """Return the layout from the tensors of an untrusted file; raise if an index is invalid."""
+        edges: list[Any] = [None, None]
+        if "edge_begin" in tensors:
+            edges = [
+                expect(tensors, "edge_begin", np.int64, (features.edges + 1,)),
+                expect(tensors, "edge_bigram", np.int32, (None,)),
+            ]
+        layout = cls(
+            labels,
+            expect(tensors, "state_begin", np.int64, (len(features) + 1,)),
+            expect(tensors, "state_label", np.uint16, (None,)),
+            expect(tensors, "bigram", np.int32, (None,)),
+            *edges,
+        )
+        if np.any(np.diff(layout.bigram) <= 0):
+            raise InputError("bigrams must ascend")
+        # The core checks all ranges. It must do so before state_attribute, which trusts them.
+        layout.native  # noqa: B018
+        keys = layout.state_attribute * labels + layout.state_label
+        if np.any(np.diff(keys) <= 0):
+            raise InputError("the labels of an attribute must ascend")
+        return layout
 
 
 def _begins(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
-def _from_keys(count: int, attributes: int, edges: int | None, keys: list[Any]) -> WeightLayout:
-    """The inverse of `WeightLayout.keys`, for keys that are sorted."""
-    states, bigrams, *rest = keys
-    begin = _begins(np.bincount(states // count, minlength=attributes))
-    layout = WeightLayout(
-        count, begin, (states % count).astype(np.uint16), bigrams.astype(np.int32)
-    )
-    if edges is None:
-        return layout
-    square = count * count
-    begin = _begins(np.bincount(rest[0] // square, minlength=edges))
-    return replace(layout, edge_begin=begin, edge_bigram=(rest[0] % square).astype(np.int32))
-
-
-def design(
+def choose_weights(
     batch: Batch,
-    attributes: tuple[int, int],
-    known: Encoded,
-    *,
-    states: str,
-    transitions: str,
-    min_count: float,
-    weights: NDArray[np.float64] | None,
+    features: FeatureMap,
+    labels: EncodedLabels,
+    rules: WeightRules,
+    sample_weight: NDArray[np.float64] | None,
 ) -> WeightLayout:
-    """The weights for what was seen in training, or for all combinations.
-
-    ``attributes`` are the numbers of attributes and of edge attributes.
-    """
-    count = len(known.classes)
-    per_row = None if weights is None else np.repeat(weights, batch.lengths)
-    begin, cell = _seen(batch.rows, attributes[0], known, count, per_row, min_count)
-    if states == "all":
-        kept = np.diff(begin) > 0
-        begin = _begins(np.where(kept, count, 0))
-        cell = np.tile(np.arange(count), int(kept.sum()))
-    bigram, cells = _bigrams(batch, known, count, transitions, per_row, min_count)
-    layout = WeightLayout(count, begin, cell.astype(np.uint16), bigram)
+    """Choose the weights: for the pairs that occur in training, or for all pairs."""
+    count = len(labels.classes)
+    row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
+    begin, label = _seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
+    if rules.states == "all":
+        used = np.diff(begin) > 0
+        begin = _begins(np.where(used, count, 0))
+        label = np.tile(np.arange(count, dtype=np.int32), int(used.sum()))
+    bigram_of_row = _bigram_of_each_row(batch, labels)
+    bigrams = _choose_bigrams(bigram_of_row, count, rules, row_weight)
+    layout = WeightLayout(count, begin, label.astype(np.uint16), bigrams)
     if batch.edges is None:
         return layout
     edge_begin, edge_bigram = _core.seen(
-        batch.edges.native(), attributes[1], count * count, cells, None, per_row, _least(min_count)
+        batch.edges.native(),
+        features.edges,
+        count * count,
+        bigram_of_row,
+        None,
+        row_weight,
+        _threshold(rules.min_count),
     )
-    if transitions == "all":
-        kept = np.diff(edge_begin) > 0
-        edge_begin = _begins(np.where(kept, count * count, 0))
-        edge_bigram = np.tile(np.arange(count * count, dtype=np.int32), int(kept.sum()))
+    if rules.transitions == "all":
+        used = np.diff(edge_begin) > 0
+        edge_begin = _begins(np.where(used, count * count, 0))
+        edge_bigram = np.tile(np.arange(count * count, dtype=np.int32), int(used.sum()))
     return replace(layout, edge_begin=edge_begin, edge_bigram=edge_bigram)
 
 
-def _seen(
+def _seen_states(
     rows: SparseRows,
     attributes: int,
-    known: Encoded,
-    count: int,
-    per_row: NDArray[np.float64] | None,
+    labels: EncodedLabels,
+    row_weight: NDArray[np.float64] | None,
     min_count: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    allowed = known.allowed
-    if allowed is not None:
-        # where nothing at all is known, nothing was seen
-        allowed = allowed & ~allowed.all(axis=1, keepdims=True) if count > 1 else allowed
-    least = _least(min_count)
-    return _core.seen(rows.native(), attributes, count, known.label, allowed, per_row, least)
+    """Return ``state_begin`` and ``state_label`` of the pairs that occur often enough."""
+    count, allowed = len(labels.classes), labels.allowed
+    if allowed is not None and count > 1:
+        # A position where every label is possible is no evidence for any pair.
+        allowed = allowed & ~allowed.all(axis=1, keepdims=True)
+    threshold = _threshold(min_count)
+    return _core.seen(
+        rows.native(), attributes, count, labels.label, allowed, row_weight, threshold
+    )
 
 
-def _least(min_count: float) -> float:
-    """With 0, all that was seen is kept: negative values too."""
+def _threshold(min_count: float) -> float:
+    """Return -inf for 0: features may have negative values, whose sum is below 0."""
     return min_count if min_count > 0 else -np.inf
 
 
-def _bigrams(
-    batch: Batch,
-    known: Encoded,
-    count: int,
-    transitions: str,
-    per_row: NDArray[np.float64] | None,
-    min_count: float,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Label bigrams with a weight, and the bigram into each row (-1: none, or not known)."""
-    before = np.concatenate([[-1], known.label[:-1]]).astype(np.int32)
+def _bigram_of_each_row(batch: Batch, labels: EncodedLabels) -> NDArray[np.int32]:
+    """(positions,) The bigram that ends at each row; -1 at a start or next to an unknown label."""
+    before = np.concatenate([[-1], labels.label[:-1]]).astype(np.int32)
     before[batch.row_begin[:-1]] = -1
-    cells = np.where((before >= 0) & (known.label >= 0), before * count + known.label, -1)
-    cells = cells.astype(np.int32)
-    if transitions == "all":
-        return np.arange(count * count, dtype=np.int32), cells
-    if transitions == "none":
-        return np.zeros(0, dtype=np.int32), cells
-    inner = cells >= 0
-    row_weights = None if per_row is None else per_row[inner]
-    sums = np.bincount(cells[inner], weights=row_weights, minlength=count * count)
-    seen = np.bincount(cells[inner], minlength=count * count) > 0
-    if min_count > 0:
-        seen &= sums >= min_count
-    return np.flatnonzero(seen).astype(np.int32), cells
+    is_known = (before >= 0) & (labels.label >= 0)
+    bigrams = np.where(is_known, before * len(labels.classes) + labels.label, -1)
+    return bigrams.astype(np.int32)
 
 
-def merge(
-    old: WeightLayout, old_w: NDArray[np.float64], labels: NDArray[np.int64], new: WeightLayout
-) -> tuple[WeightLayout, NDArray[np.float64]]:
-    """All weights of an earlier model and of a new layout; the earlier ones keep their values.
+def _choose_bigrams(
+    bigram_of_row: NDArray[np.int32],
+    count: int,
+    rules: WeightRules,
+    row_weight: NDArray[np.float64] | None,
+) -> NDArray[np.int32]:
+    """Return the bigrams with a weight, ascending."""
+    if rules.transitions == "all":
+        return np.arange(count * count, dtype=np.int32)
+    if rules.transitions == "none":
+        return np.zeros(0, dtype=np.int32)
+    inner = bigram_of_row >= 0
+    bigrams = bigram_of_row[inner]
+    seen = np.bincount(bigrams, minlength=count * count) > 0
+    if rules.min_count > 0:
+        weights = None if row_weight is None else row_weight[inner]
+        seen &= np.bincount(bigrams, weights=weights, minlength=count * count) >= rules.min_count
+    return np.flatnonzero(seen).astype(np.int32)
 
-    ``labels[n]`` is the number that label n of the earlier model has now.
+
+def drop_unused_attributes(
+    features: FeatureMap, batch: Batch, layout: WeightLayout
+) -> tuple[Batch, WeightLayout]:
+    """Remove the attributes without a weight: too rare, or seen at unknown labels only.
+
+    The number and order of the weights do not change. ``features`` is changed in place.
     """
-    own = np.arange(new.labels)
-    edges = None if new.edge_begin is None else len(new.edge_begin) - 1
-    before, now = old.keys(labels, new.labels), new.keys(own, new.labels)
-    if len(before) != len(now):
-        raise InputError(
-            "an earlier model and its continuation must both have edge features or not"
-        )
-    keys = [np.union1d(a, b) for a, b in zip(before, now, strict=True)]
-    layout = _from_keys(new.labels, len(new.state_begin) - 1, edges, keys)
-    parts = [np.zeros(len(k)) for k in keys]
-    for part, key, was, value in zip(parts, keys, before, old.split(old_w), strict=False):
-        part[np.searchsorted(key, was)] = value
-    return layout, np.concatenate(parts)
+    smaller, used, edge_used = layout.select(np.ones(layout.size, dtype=np.bool_))
+    if len(used) == len(features) and len(edge_used) == features.edges:
+        return batch, layout
+    rows = _renumber_attributes(batch.rows, used, len(features))
+    edges = _renumber_attributes(batch.edges, edge_used, features.edges)
+    features.keep(used, edge_used)
+    return Batch(batch.lengths, cast(SparseRows, rows), edges), smaller
+
+
+def _renumber_attributes(
+    rows: SparseRows | None, used: NDArray[np.int32], count: int
+) -> SparseRows | None:
+    numbers = np.full(count, -1, dtype=np.int32)
+    numbers[used] = np.arange(len(used), dtype=np.int32)
+    return None if rows is None else rows.renumbered(numbers)

@@ -8,13 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
-from trellis.checks import as_integer, number_at_least
+from trellis.checks import as_integer, number_at_least, sample_weights
 from trellis.errors import InputError
-from trellis.models.chain.decoding import as_array, checked_weights
-from trellis.models.chain.labels import encode
+from trellis.estimator import Estimator, check_fitted
+from trellis.models.chain.labels import as_array, encode
 from trellis.models.graph.losses import (
     INFERENCE,
     LOOPY,
@@ -42,7 +40,7 @@ _STRETCH = 1 << 22  # entries of tables that are worked on at a time
 _EPOCHS = {"perceptron": 30, "ssvm": 50}
 
 
-class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
+class FieldModel(ABC, Estimator):
     """A log-linear model of the labels of nodes that are joined by edges."""
 
     classes_: NDArray[Any]
@@ -132,7 +130,7 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
         if known.allowed is not None:
             raise InputError("y has unknown labels: graph models need a label for every node")
         labels = known.label.astype(np.int64)
-        weights = checked_weights(sample_weight, len(fields))
+        weights = sample_weights(sample_weight, len(fields))
         targets = Targets(labels, np.ones(len(fields)) if weights is None else weights)
         self.classes_ = as_array(known.classes)
         self.allowed_ = _seen(fields.types, labels, len(known.classes))
@@ -265,8 +263,7 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
     # ---- what follows from the scores
 
     def _fitted(self) -> None:
-        if not hasattr(self, "coef_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        check_fitted(self, "coef_")
 
     def _scored(self, X: Any) -> Iterator[tuple[Fields, Engine, Doubles, Doubles]]:
         """Fields, inference and scores of stretches of samples."""
@@ -338,7 +335,7 @@ class FieldModel(ABC, BaseEstimator):  # type: ignore[misc]
         guesses = self.predict(X)
         if len(guesses) != len(y):
             raise InputError(f"X has {len(guesses)} samples, y has {len(y)}")
-        weights = checked_weights(sample_weight, len(guesses))
+        weights = sample_weights(sample_weight, len(guesses))
         right, total = 0.0, 0.0
         for i, (ours, theirs) in enumerate(zip(guesses, y, strict=True)):
             if ours.shape != np.shape(theirs):

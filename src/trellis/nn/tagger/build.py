@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from trellis.checks import as_integer
+from trellis.checks import as_integer, sequences
 from trellis.errors import InputError
 from trellis.metrics import scorer
 from trellis.models.chain.checkpoint import Checkpoint
-from trellis.models.chain.decoding import checked
 from trellis.models.chain.labels import constraints_for
 from trellis.native import resolve_jobs
 from trellis.nn.tagger.network import ENCODERS, HEADS, Network, make_head
@@ -139,5 +138,5 @@ def check_watch(dev: Any, callback: Any, checkpoint: Any) -> None:
         return
     if not isinstance(dev, tuple | list) or len(dev) != 2:
         raise InputError("dev must be a pair (X, y)")
-    if len(checked(dev[0])) != len(dev[1]):
+    if len(sequences(dev[0])) != len(dev[1]):
         raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")

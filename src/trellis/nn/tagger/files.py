@@ -17,7 +17,7 @@ from trellis.formats import native
 from trellis.formats.native import Contents, Tensors, expect, finite
 from trellis.models import files as sequence_files
 from trellis.models.chain.crf import CRF
-from trellis.models.chain.decoding import as_array
+from trellis.models.chain.labels import as_array
 from trellis.nn.tagger.build import build_words, check_settings, choose_device
 from trellis.nn.tagger.network import Network
 from trellis.nn.tagger.tagger import NeuralTagger

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from trellis.errors import InputError
+from trellis.estimator import clone
 from trellis.models.chain.crf import CRF
 
 __all__ = ["WEIGHTS", "check_linear", "linear_model", "linear_scores"]
@@ -45,5 +45,5 @@ def check_linear(model: CRF) -> None:
 def linear_scores(model: CRF, X: list[Any]) -> tuple[list[NDArray[np.float64]], Any]:
     """Scores (length, labels) of sequences, and of transitions."""
     model._fitted()
-    found = model._chains(X)
+    found: Any = model._compute_scores(X)
     return found.unary, found.transition

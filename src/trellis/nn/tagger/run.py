@@ -10,7 +10,6 @@ from trellis.errors import InputError, OptimizationError
 from trellis.models.chain.checkpoint import Checkpoint, fingerprint
 from trellis.nn.tagger.data import Corpus
 from trellis.nn.tagger.training import Arrays, Progress, Trainer, as_array, load_state
-from trellis.optim.result import Progress as Iteration
 
 __all__ = ["Run", "fingerprint_of"]
 
@@ -40,7 +39,7 @@ class Run:
             stop = bool(callback and callback(self.progress[-1])) or stop
             if stop or number == settings.epochs:
                 break
-            if checkpoint and checkpoint.see(self._iteration(), self.losses, self):  # type: ignore[arg-type]
+            if checkpoint and checkpoint.after_iteration(self):
                 break
         if self.best:
             load_state(self.trainer.network, self.best)
@@ -52,7 +51,7 @@ class Run:
         found = None if self.score is None else self.score()
         speed = self.trainer.corpus.tokens / seconds
         self.since_best += 1
-        if found is not None and found > max((s for _, s in self.history), default=-np.inf):
+        if found is not None and found > max((s for _, s in self.dev_scores), default=-np.inf):
             state = self.trainer.network.state_dict()
             self.best = {f"network.{name}": as_array(t) for name, t in state.items()}
             self.since_best = 0
@@ -61,7 +60,13 @@ class Run:
 
     # ---- what `Checkpoint` asks for
 
-    best_w = None  # the best weights are among the arrays
+    @property
+    def iteration(self) -> int:
+        """The number of finished epochs."""
+        return len(self.progress)
+
+    def best_weights(self) -> None:
+        """Return None: the best weights are among the arrays."""
 
     @property
     def losses(self) -> list[tuple[int, float]]:
@@ -69,7 +74,7 @@ class Run:
         return [(p.epoch, p.loss) for p in self.progress]
 
     @property
-    def history(self) -> list[tuple[int, float]]:
+    def dev_scores(self) -> list[tuple[int, float]]:
         """Epoch and score on the development set."""
         return [(p.epoch, p.dev_score) for p in self.progress if p.dev_score is not None]
 
@@ -98,13 +103,6 @@ class Run:
             for name, array in arrays.items()
             if name.startswith("best.")
         }
-
-    def _iteration(self) -> Iteration:
-        last = self.progress[-1]
-        weights = np.zeros(0)
-        return Iteration(
-            last.epoch, last.loss, 0.0, 0, 0.0, last.epoch, last.seconds, weights, lambda: self
-        )
 
 
 def fingerprint_of(corpus: Corpus, network: Any) -> str:

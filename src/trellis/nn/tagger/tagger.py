@@ -8,18 +8,18 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from trellis import metrics
+from trellis.checks import check_not_empty, sequences
 from trellis.data import tags
 from trellis.errors import InputError
+from trellis.estimator import Estimator, check_fitted
 from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.crf import CRF
-from trellis.models.chain.decoding import Chains, Decoding, as_array, check_not_empty, checked
+from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.description import Description
-from trellis.models.chain.labels import Label, constraints_for, encode
+from trellis.models.chain.labels import Label, as_array, constraints_for, encode
 from trellis.models.chain.memm import by_step
 from trellis.nn.tagger.build import (
     build_network,
@@ -40,7 +40,7 @@ __all__ = ["NeuralTagger"]
 _PREDICTED = 128  # sequences at a time
 
 
-class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
+class NeuralTagger(Decoding, Estimator):
     """A neural sequence labeller: p(y | x) of a CRF whose emissions a network makes of the words.
 
     h = BiLSTM(v(word₁) … v(word_T)),  eₜ = W hₜ + b,  p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z
@@ -200,7 +200,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         """
         before = dict(self.__dict__)
         try:
-            self._fit(checked(X), y, dev, callback, checkpoint)
+            self._fit(sequences(X), y, dev, callback, checkpoint)
         except BaseException:
             self.__dict__ = before  # an earlier model stays whole
             raise
@@ -254,9 +254,9 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         free = {"device", "vectors", "head"} if callable(self.head) else {"device", "vectors"}
         given = self.get_params(deep=False).items()
         settings = {"model": "NeuralTagger", **{k: v for k, v in given if k not in free}}
-        saved = checkpoint.begin(settings, fingerprint_of(run.trainer.corpus, self.network_))
+        saved = checkpoint.restore(settings, fingerprint_of(run.trainer.corpus, self.network_))
         if saved is not None:
-            with checkpoint.naming():
+            with checkpoint.errors_name_file():
                 run.restore(saved.arrays, saved.since_best)
 
     def _dev_score(self, dev: Any) -> Callable[..., float] | None:
@@ -289,7 +289,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
             return super().predict(X, known)
         if known is not None:
             raise InputError("a head that was given as a function cannot decode with known labels")
-        X = checked(X)
+        X = sequences(X)
         full = [i for i, x in enumerate(X) if len(x)]
         found: list[list[Label]] = [[] for _ in X]
         if full:
@@ -331,8 +331,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         )
 
     def _fitted(self) -> None:
-        if not hasattr(self, "network_"):
-            raise NotFittedError("this NeuralTagger is not fitted yet: call fit first")
+        check_fitted(self, "network_")
 
     def _corpus(self, X: Any) -> Corpus:
         words, lengths = words_of(X, self.column)
@@ -348,9 +347,9 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
             batches.append(batch.sequences)
             grids.append(self.network_(batch))
         found: list[Any] = [None] * len(corpus.lengths)
-        for sequences, grid in zip(batches, grids, strict=True):
+        for numbers, grid in zip(batches, grids, strict=True):
             scores = grid.cpu().double().numpy()
-            for row, i in enumerate(sequences):
+            for row, i in enumerate(numbers):
                 found[i] = scores[row, : corpus.lengths[i]]
         return found
 
@@ -362,18 +361,18 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
             matrix, start, end = (x.double().cpu().numpy() for x in head.scores())
         return matrix, start, end
 
-    def _chains(self, X: Any) -> Chains:
+    def _compute_scores(self, X: Any) -> chain.Scores:
         linear = None if self.linear_ is None else linear_scores(self.linear_, X)
         return self._scored(self._corpus(X), linear, self.alpha_)
 
-    def _scored(self, corpus: Corpus, linear: Any, alpha: float) -> Chains:
+    def _scored(self, corpus: Corpus, linear: Any, alpha: float) -> chain.Scores:
         """Scores of the network, and alpha times those of the linear model."""
         unary = self._emissions(corpus)
         matrix, start, end = self._head_scores()
         if linear is not None:
             unary = [own + alpha * other for own, other in zip(unary, linear[0], strict=True)]
             matrix = matrix + alpha * linear[1]
-        chains = Chains(unary, matrix, start, end)
+        chains = chain.Scores(unary, matrix, start, end)
         return by_step(chains) if isinstance(self.network_.head, MEMM) else chains
 
     def _best_paths(
@@ -382,7 +381,7 @@ class NeuralTagger(Decoding, BaseEstimator):  # type: ignore[misc]
         """The best labels of sequences, none of them empty."""
         if self.network_.own_head:
             chains = self._scored(corpus, linear, alpha)
-            paths: Any = chain.viterbi(*chains, n_jobs=self.n_jobs).labels
+            paths: Any = chain.viterbi(chains, n_jobs=self.n_jobs).labels
         else:
             paths = self._decoded(corpus)
         return [self.classes_[np.asarray(path)].tolist() for path in paths]

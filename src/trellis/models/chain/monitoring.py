@@ -1,0 +1,145 @@
+"""What happens after each iteration of fit: history, development scores, callback, checkpoint."""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.checks import integer_at_least, sequences
+from trellis.data import tags
+from trellis.errors import InputError
+from trellis.metrics import scorer
+from trellis.models.chain.checkpoint import Checkpoint, History, fingerprint
+from trellis.models.chain.solvers import restore_state
+from trellis.optim import EarlyStopping
+from trellis.optim.result import Progress, Result
+
+__all__ = ["Monitor", "TrainingRun", "check_dev"]
+
+_log = logging.getLogger("trellis")
+_NO_LIMIT = int(np.iinfo(np.int64).max)  # patience of a run that must not stop early
+
+
+class Monitor(NamedTuple):
+    """The arguments of fit that watch or stop the training."""
+
+    dev: tuple[Any, Any] | None
+    dev_every: int
+    callback: Callable[[Progress], object] | None
+    checkpoint: Checkpoint | None
+
+    def check(self, early_stopping: int | None) -> None:
+        """Validate the arguments before training starts."""
+        integer_at_least(self.dev_every, 1, "dev_every")
+        if self.callback is not None and not callable(self.callback):
+            raise InputError(f"callback must be a function, not {self.callback!r}")
+        if not isinstance(self.checkpoint, Checkpoint | None):
+            raise InputError(f"checkpoint must be a Checkpoint, not {self.checkpoint!r}")
+        check_dev(self.dev)
+        if self.dev is None and early_stopping is not None:
+            raise InputError("early_stopping needs a development set: fit(X, y, dev=(X, y))")
+
+
+def check_dev(dev: Any) -> None:
+    """Raise if ``dev`` is not None and not a pair (X, y) of equal length."""
+    if dev is None:
+        return
+    if not isinstance(dev, tuple | list) or len(dev) != 2:
+        raise InputError("dev must be a pair (X, y)")
+    if len(sequences(dev[0])) != len(dev[1]):
+        raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")
+
+
+class TrainingRun:
+    """One run of a solver. Call it with the Progress of each iteration; True stops the solver.
+
+    It is a `ResumableRun`: a checkpoint can save it.
+    """
+
+    def __init__(self, model: Any, monitor: Monitor) -> None:
+        self.model, self.monitor = model, monitor
+        self.losses: History = []
+        self.iteration = 0
+        self._state: Callable[[], Any] | None = None
+        self.early: EarlyStopping | None = None
+        if monitor.dev is not None:
+            patience = model.early_stopping or _NO_LIMIT
+            self.early = EarlyStopping(self._score_dev, patience=patience, every=monitor.dev_every)
+        # The model shows the histories while it is trained: progress bars read them.
+        model.losses_, model.dev_scores_ = self.losses, self.dev_scores
+
+    def resume(self, data: Iterable[NDArray[Any] | None], w0: NDArray[np.float64]) -> Any:
+        """Restore the run from its checkpoint; return the solver's state, None to start anew.
+
+        ``data`` are all arrays that the result depends on: a checkpoint of other data is refused.
+        """
+        model, checkpoint = self.model, self.monitor.checkpoint
+        if checkpoint is None:
+            return None
+        settings = {"model": type(model).__name__, **model.get_params(deep=False)}
+        saved = checkpoint.restore(settings, fingerprint([*data, w0]))
+        if saved is None:
+            return None
+        with checkpoint.errors_name_file():
+            state = restore_state(model.solver, saved.arrays, len(w0))
+        self.losses[:] = saved.losses
+        if self.early:
+            self.early.restore(saved.scores, saved.best_w, saved.since_best)
+            model.dev_scores_ = self.dev_scores
+        return state
+
+    def __call__(self, progress: Progress) -> bool:
+        """Record an iteration; return True to stop the solver."""
+        self.iteration, self._state = progress.iteration, progress.state
+        self.losses.append((progress.iteration, progress.loss))
+        _log.debug("iteration %d: loss %.6f", progress.iteration, progress.loss)
+        stop = self.early(progress) if self.early else False
+        if self.monitor.callback is not None and self.monitor.callback(progress):
+            stop = True
+        if self.monitor.checkpoint and not stop and progress.state is not None:
+            stop = self.monitor.checkpoint.after_iteration(self)
+        return stop
+
+    def finish(self, result: Result[Any]) -> None:
+        """Give the model its weights: those of the last iteration, or of the best score."""
+        model, early = self.model, self.early
+        model.set_weights(result.w)
+        model.n_iter_, model.objective_ = result.n_iter, result.loss
+        model.converged_ = result.converged
+        if early and model.early_stopping and early.best_w is not None:
+            model.set_weights(early.best_w)
+            model.n_iter_ = max(early.history, key=lambda entry: entry[1])[0]
+            model.objective_ = dict(self.losses)[model.n_iter_]
+        _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
+
+    def _score_dev(self, w: NDArray[np.float64]) -> float:
+        self.model.set_weights(w)
+        options = {}
+        if self.model.scoring == "span_f1":
+            options["scheme"] = tags.detect([str(label) for label in self.model.classes_])
+        assert self.monitor.dev is not None
+        return scorer(self.model.scoring, **options)(self.model, *self.monitor.dev)
+
+    # ---- for the checkpoint
+
+    @property
+    def dev_scores(self) -> History:
+        """(iteration, score) of each scoring of the development set."""
+        return self.early.history if self.early else []
+
+    @property
+    def since_best(self) -> int:
+        """The number of scores since the best one."""
+        return self.early.since_best if self.early else 0
+
+    def best_weights(self) -> NDArray[np.float64] | None:
+        """Return the weights with the best score so far."""
+        return self.early.best_w if self.early else None
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the state of the solver."""
+        assert self._state is not None
+        arrays: dict[str, NDArray[Any]] = self._state().to_arrays()
+        return arrays

@@ -1,0 +1,104 @@
+"""The solvers of linear chain models. To add a solver, add an entry to `SOLVERS`.
+
+`CRF(solver=…)`, its validation, its checkpoints and the command line all read this table.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from trellis.checks import one_of
+from trellis.errors import InputError
+from trellis.optim import LbfgsState, gradient_ascent, lbfgs
+from trellis.optim.arow import arow
+from trellis.optim.gradient import GradientState
+from trellis.optim.online import OnlineState
+from trellis.optim.passive_aggressive import passive_aggressive
+from trellis.optim.perceptron import perceptron
+from trellis.optim.result import Result
+from trellis.optim.sgd import sgd
+
+__all__ = [
+    "ONLINE_SOLVERS",
+    "SOLVERS",
+    "Solver",
+    "check_solver",
+    "default_max_iter",
+    "restore_state",
+    "select_arguments",
+]
+
+
+class Solver(NamedTuple):
+    """A solver of `trellis.optim`, and which models and penalties it is for."""
+
+    minimise: Callable[..., Result[Any]]
+    """``minimise(objective, w0, …)``, or ``minimise(learner, sequences, w0, …)`` if online."""
+    state: Any
+    """The class of its state, which has ``from_arrays``."""
+    description: str
+    """One line for the help of the command line."""
+    online: bool = False
+    """True if it updates the weights after each sequence. Such a solver cannot train a MEMM."""
+    l1: bool = False
+    """True if it can minimise an L1 penalty."""
+    l2: bool = True
+    """True if it can minimise an L2 penalty."""
+
+
+SOLVERS: dict[str, Solver] = {
+    "lbfgs": Solver(lbfgs, LbfgsState, "limited-memory BFGS; OWL-QN with l1 > 0", l1=True),
+    "gradient": Solver(gradient_ascent, GradientState, "plain gradient ascent"),
+    "sgd": Solver(sgd, OnlineState, "stochastic gradient descent", online=True),
+    "perceptron": Solver(
+        perceptron, OnlineState, "averaged structured perceptron", online=True, l2=False
+    ),
+    "passive-aggressive": Solver(
+        passive_aggressive, OnlineState, "passive-aggressive updates", online=True, l2=False
+    ),
+    "arow": Solver(arow, OnlineState, "adaptive regularisation of weights", online=True, l2=False),
+}
+
+ONLINE_SOLVERS = tuple(name for name, solver in SOLVERS.items() if solver.online)
+
+# Arguments that fit sets from the data and the parameters of the model; all others of a solver's
+# function are options of the user.
+_SET_BY_FIT = {
+    *("objective", "w0", "learner", "sequences", "callback", "state"),
+    *("l1", "l2", "n_jobs", "random_state"),
+}
+
+
+def check_solver(name: Any, options: dict[str, Any], l1: float, by_step: bool) -> None:
+    """Raise if the solver is unknown, or cannot have these options, this L1 term or this model."""
+    solver = SOLVERS[one_of(name, SOLVERS, "solver")]
+    if l1 and not solver.l1:
+        usable = " or ".join(f"solver={n!r}" for n, entry in SOLVERS.items() if entry.l1)
+        raise InputError(f"l1 > 0 needs {usable}; {name} has no L1 term")
+    if by_step and solver.online:
+        raise InputError(f"solver {name!r} is for models normalised over the sequence")
+    known = sorted(set(inspect.signature(solver.minimise).parameters) - _SET_BY_FIT)
+    for option in sorted(set(options) - set(known)):
+        raise InputError(f"solver {name!r} has no option {option!r}: {known}")
+
+
+def default_max_iter(name: str) -> int | None:
+    """Return the number of iterations after which a solver stops by default; None for no limit."""
+    limit: int | None = inspect.signature(SOLVERS[name].minimise).parameters["max_iter"].default
+    return limit
+
+
+def select_arguments(solver: Solver, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the arguments that the function of a solver has."""
+    parameters = inspect.signature(solver.minimise).parameters
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def restore_state(name: str, arrays: dict[str, Any], size: int) -> Any:
+    """Return the state of a solver for ``size`` weights, from arrays of an untrusted file."""
+    state = SOLVERS[name].state.from_arrays(arrays)
+    if isinstance(state, OnlineState):
+        state.check(name, size)
+    elif state.w.shape != (size,):
+        raise InputError(f"the state has {len(state.w)} weights, not {size}")
+    return state
