@@ -1,6 +1,6 @@
 """Label sequences: models that score paths through a trellis, and exact, fast inference over them.
 
-Modules are imported when first used, so that ``import trellis`` is quick and loads nothing heavy.
+Modules are imported when they are first used, so ``import trellis`` is quick.
 
 >>> import numpy as np
 >>> from trellis.inference import chain
@@ -13,7 +13,11 @@ array([0, 0, 0])
 from importlib import import_module
 from typing import Any
 
+from trellis import _renamed
+
 __version__ = "0.1.0"
+
+_renamed.install()
 
 _MODULES = (
     "compat",
@@ -44,7 +48,7 @@ _NAMES = {
     "TextClassifier": "embeddings.classifier",
     "Vectors": "embeddings.vectors",
     "Word2Vec": "embeddings.word2vec",
-    "load": "loading",
+    "load": "models.files",
 }
 
 __all__ = ["__version__", *_MODULES, *_NAMES]

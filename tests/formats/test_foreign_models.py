@@ -133,7 +133,7 @@ def test_features_of_templates_go_by_their_names(tmp_path: Path) -> None:
     [
         (trellis.HMM().fit([["a"]], [["x"]]), "not HMM"),
         (CRF(constraints="BIO").fit([["a"]], [["O"]]), "no constraints"),
-        (CRF().fit([["a", "b"]], [[1, 2]]), "labels that are str, not 1"),
+        (CRF().fit([["a", "b"]], [[1, 2]]), "labels of type str, not 1"),
         (CRF(templates.parse("U:%x[0,0]\nB:%x[0,0]")).fit([["a", "b"]], [["x", "y"]]), "edge"),
     ],
 )

@@ -146,7 +146,7 @@ def test_a_class_of_ones_own_has_no_file_format(path: Path) -> None:
         pass
 
     with pytest.raises(InputError, match="Mine"):
-        trellis.models.files.save(Mine().fit(WORDS, TAGS), path)
+        Mine().fit(WORDS, TAGS).save(path)
 
 
 def test_a_missing_file(path: Path) -> None:

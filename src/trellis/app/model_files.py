@@ -5,7 +5,7 @@ from typing import Any
 
 from trellis.data import corpus
 from trellis.errors import FormatError, InputError
-from trellis.loading import load
+from trellis.models.files import load
 
 __all__ = ["open_sequence_model", "read_labelled", "token_columns"]
 

@@ -14,7 +14,7 @@ from trellis.app.terminal import show, show_json
 from trellis.data import files
 from trellis.embeddings.classifier import TextClassifier
 from trellis.errors import InputError
-from trellis.loading import load
+from trellis.models.files import load
 
 __all__ = ["Options", "run"]
 

@@ -1,7 +1,8 @@
-"""CRFs that other programs trained, and ours for CRFsuite.
+"""CRFs from the model files of CRFsuite, CRF++ and Wapiti, and CRFs written for CRFsuite.
 
-CRFsuite's attributes are ready features, those of CRF++ and Wapiti are read off tokens by their
-templates. All become a `CRF` like any other: it can be inspected, saved, and trained further.
+CRFsuite's attributes are ready features. CRF++ and Wapiti store templates, which compute features
+from tokens. Each file becomes an ordinary `CRF`: it can be inspected, saved and trained further.
+The table of readers is in `trellis.models.files`.
 """
 
 import os
@@ -25,39 +26,30 @@ from trellis.models.chain.crf import CRF
 from trellis.models.chain.labels import as_array
 from trellis.models.chain.weights import WeightLayout
 
-__all__ = ["HEADS", "from_crfsuite", "load_foreign", "save_crfsuite"]
+__all__ = [
+    "from_crfsuite",
+    "read_crfpp",
+    "read_crfsuite",
+    "read_wapiti",
+    "refuse_binary_crfpp",
+    "save_crfsuite",
+]
 
-_SPARE = 1 << 16  # weights that names with several readings may add to any model
-_BLOCK = 1 << 18  # weights that are looked at together
-
-
-def load_foreign(path: str | os.PathLike[str], head: bytes, encoding: str = "utf-8") -> CRF | None:
-    """The model of another program, by how its file begins; None if it is of none of them."""
-    if crfpp.is_binary(head):
-        raise FormatError(
-            f"{path}: a binary CRF++ model cannot be read: crf_learn -t writes one as text as well"
-        )
-    reader = next((read for begin, read in HEADS.items() if head.startswith(begin)), None)
-    if reader is None:
-        return None
-    try:
-        crf: CRF = reader(path, encoding)
-    except FormatError as error:
-        text = str(error)
-        raise error if text.startswith(str(path)) else FormatError(f"{path}: {text}") from None
-    except InputError as error:
-        raise FormatError(f"{path}: {error}") from None
-    return crf
+# A name that fits several templates becomes several attributes, each with all weights of the name.
+# A crafted file could repeat that without end, so the weights may at most double, plus this number.
+_EXTRA_WEIGHTS = 1 << 16
+# Weights copied at a time: 2 MB of float64, so that the temporary index stays in the cache.
+_BLOCK = 1 << 18
 
 
 def from_crfsuite(model: crfsuite.Model) -> CRF:
-    """A CRF with the labels, attributes and weights of CRFsuite's."""
+    """Return a CRF with the labels, attributes and weights of a CRFsuite model."""
     if not model.labels:
-        raise FormatError("it has no labels")
+        raise FormatError("the model has no labels")
     counts = np.bincount(model.state_attribute, minlength=len(model.attributes.begin))
     layout = WeightLayout(
         len(model.labels),
-        _begins(counts),
+        _offsets(counts),
         model.state_label,
         (model.before * len(model.labels) + model.after).astype(np.int32),
     )
@@ -66,108 +58,147 @@ def from_crfsuite(model: crfsuite.Model) -> CRF:
     except InputError as error:
         raise FormatError(f"attributes: {error}") from None
     weights = np.concatenate([model.state_weight, model.bigram_weight])
-    return _fitted(CRF(transitions="seen"), model.labels, features, layout, weights)
+    return _make_crf(CRF(transitions="seen"), model.labels, features, layout, weights)
 
 
-def _read_crfsuite(path: str | os.PathLike[str], encoding: str) -> CRF:
+def read_crfsuite(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
+    """Read a model file of CRFsuite."""
     return from_crfsuite(crfsuite.read(path, encoding))
 
 
-def _read_crfpp(path: str | os.PathLike[str], encoding: str) -> CRF:
-    found = [crfpp.read(path, encoding)]
-    return _of_names(templates.parse(found[0].templates), found)
+def read_crfpp(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
+    """Read a model file of CRF++ that ``crf_learn -t`` wrote as text."""
+    models = [crfpp.read(path, encoding)]
+    return _from_text_model(templates.parse(models[0].templates), models)
 
 
-def _read_wapiti(path: str | os.PathLike[str], encoding: str) -> CRF:
-    found = [wapiti_file.read(path, encoding)]
-    return _of_names(wapiti.parse(found[0].templates), found)
+def refuse_binary_crfpp(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
+    """Raise FormatError: a binary CRF++ model depends on the machine that wrote it."""
+    raise FormatError(
+        f"{path}: a binary CRF++ model cannot be read: crf_learn -t writes one as text as well"
+    )
 
 
-HEADS: dict[bytes, Any] = {
-    crfsuite.MAGIC: _read_crfsuite,
-    b"version: ": _read_crfpp,
-    b"#mdl#": _read_wapiti,
-}
-"""How the files of other programs begin, and what reads them."""
+def read_wapiti(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
+    """Read a model file of Wapiti."""
+    models = [wapiti_file.read(path, encoding)]
+    return _from_text_model(wapiti.parse(models[0].templates), models)
 
 
-class _Share(NamedTuple):
-    """Weights of names: of which, how many of each, and for which labels or pairs."""
+class _NamedWeights(NamedTuple):
+    """The weights of some names, those of one name after the other."""
 
     name: NDArray[np.int64]
+    """``(names,)``: indices of the names."""
     size: NDArray[np.int64]
+    """``(names,)``: the number of weights of each name."""
     cell: NDArray[Any]
+    """``(weights,)``: the label, or the pair of labels, of each weight."""
     weight: NDArray[np.float64]
+    """``(weights,)``"""
 
 
-def _of_names(spec: Spec, held: list[TextModel]) -> CRF:
-    """A CRF whose features are read off tokens by templates; takes the model out of the list."""
-    labels, names, states, edges, pairs, bigrams = _split(spec, held.pop())
+class _SplitModel(NamedTuple):
+    """A text model, its weights sorted by what they score."""
+
+    labels: list[str]
+    names: Names
+    states: _NamedWeights
+    """Weights of (name, label)."""
+    edges: _NamedWeights
+    """Weights of (name, pair of labels)."""
+    bigram: NDArray[np.int32]
+    """``(bigrams,)``: pairs of labels that have a weight at every position."""
+    bigram_weight: NDArray[np.float64]
+
+
+def _from_text_model(spec: Spec, models: list[TextModel]) -> CRF:
+    """Return a CRF whose features are computed from tokens by the templates of ``spec``.
+
+    Takes the one model out of the list, so that its arrays can be freed on the way: a large model
+    must not be in memory twice.
+    """
+    labels, names, states, edges, pairs, bigrams = _split(spec, models.pop())
     features, *sources = from_names(spec, (names, states.name), (names, edges.name))
-    del names  # a large model should not be in memory twice
-    states, edges = _spread(states, sources[0]), _spread(edges, sources[1])
-    both: list[Any] = [None, None]
-    rest = [bigrams]
+    del names
+    states = _repeat_for_attributes(states, sources[0])
+    edges = _repeat_for_attributes(edges, sources[1])
+    edge_layout: list[Any] = [None, None]
+    further_weights = [bigrams]
     if features.has_edges:
-        both = [_begins(edges.size), edges.cell]
-        rest.append(edges.weight)
-    layout = WeightLayout(len(labels), _begins(states.size), states.cell, pairs, *both)
-    return _fitted(CRF(spec), labels, features, layout, _joined(states.weight, rest))
+        edge_layout = [_offsets(edges.size), edges.cell]
+        further_weights.append(edges.weight)
+    layout = WeightLayout(len(labels), _offsets(states.size), states.cell, pairs, *edge_layout)
+    weights = _append(states.weight, further_weights)
+    return _make_crf(CRF(spec), labels, features, layout, weights)
 
 
-def _split(
-    spec: Spec, model: TextModel
-) -> tuple[list[str], Names, _Share, _Share, NDArray[np.int32], NDArray[np.float64]]:
-    """Labels, names, weights of labels, weights of pairs, bigrams and their weights."""
-    kinds = model.states.view(np.uint8), _bare(spec, model.names).view(np.uint8)
+def _split(spec: Spec, model: TextModel) -> _SplitModel:
+    """Split the weights of a text model into those of labels, of pairs and of bigrams."""
+    flags = model.states.view(np.uint8), _reads_nothing(spec, model.names).view(np.uint8)
     states, edges, edge_weight, pair, pair_weight = _core.split_weights(
-        model.number, model.weight, model.begin, *kinds, len(model.labels)
+        model.number, model.weight, model.begin, *flags, len(model.labels)
     )
+    # The core has moved the weights of labels to the front: the memory of the others is freed.
     weight = model.weight
-    weight.resize(len(states[2]), refcheck=False)  # the others have been taken out of it
-    pairs, place = np.unique(pair, return_inverse=True)
-    bigrams: Any = np.bincount(place, weights=pair_weight, minlength=len(pairs))
-    both = _Share(*states, weight), _Share(*edges, edge_weight)
-    return model.labels, model.names, *both, pairs.astype(np.int32), bigrams
+    weight.resize(len(states[2]), refcheck=False)
+    # Several templates without a part give one pair several weights: their sum has the same effect.
+    pairs, group = np.unique(pair, return_inverse=True)
+    bigrams: Any = np.bincount(group, weights=pair_weight, minlength=len(pairs))
+    return _SplitModel(
+        model.labels,
+        model.names,
+        _NamedWeights(*states, weight),
+        _NamedWeights(*edges, edge_weight),
+        pairs.astype(np.int32),
+        bigrams,
+    )
 
 
-def _bare(spec: Spec, names: Names) -> NDArray[np.bool_]:
-    """Which names read nothing: their pairs are the label bigrams of all positions."""
+def _reads_nothing(spec: Spec, names: Names) -> NDArray[np.bool_]:
+    """Return which names come from templates that read no token, such as CRF++'s ``B``.
+
+    Their weights are the label bigrams of all positions.
+    """
     plain = {"".join(t.literals).encode() for t in spec.templates if t.edge and not t.parts}
-    found = np.zeros(len(names.size), np.bool_)
+    is_plain = np.zeros(len(names.size), np.bool_)
+    # Only names that are short enough are decoded: there may be millions.
     for i in np.flatnonzero(names.size <= max(map(len, plain), default=-1)).tolist():
-        found[i] = names.string(i) in plain
-    return found
+        is_plain[i] = names.string(i) in plain
+    return is_plain
 
 
-def _joined(first: NDArray[np.float64], rest: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """All weights in one array; the first, which is nearly all of it, is not copied."""
-    at = len(first)
-    first.resize(at + sum(map(len, rest)), refcheck=False)
-    for own in rest:
-        first[at : at + len(own)] = own
-        at += len(own)
+def _append(first: NDArray[np.float64], arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Append arrays to the first, in place: it is nearly all of the memory."""
+    end = len(first)
+    first.resize(end + sum(map(len, arrays)), refcheck=False)
+    for array in arrays:
+        first[end : end + len(array)] = array
+        end += len(array)
     return first
 
 
-def _spread(share: _Share, source: NDArray[np.int64]) -> _Share:
-    """Weights of names as weights of attributes, of which several may have one name."""
-    if len(source) == len(share.name):
-        return share  # each has one reading
-    begin = _begins(share.size)[source]
-    size = share.size[source]
+def _repeat_for_attributes(weights: _NamedWeights, source: NDArray[np.int64]) -> _NamedWeights:
+    """Return the weights of attributes, where attribute i has the name ``source[i]``.
+
+    Several attributes have the same name if it fits several templates.
+    """
+    if len(source) == len(weights.name):
+        return weights  # one attribute for each name, in the same order
+    begin = _offsets(weights.size)[source]
+    size = weights.size[source]
     total = int(size.sum())
-    if total > 2 * len(share.weight) + _SPARE:
+    if total > 2 * len(weights.weight) + _EXTRA_WEIGHTS:
         raise FormatError("too many of its features can be read in several ways")
-    cell, weight = np.empty(total, share.cell.dtype), np.empty(total)
-    for some, out in _blocks(size):
-        index = _ranges(begin[some], size[some])
-        cell[out], weight[out] = share.cell[index], share.weight[index]
-    return _Share(source, size, cell, weight)
+    cell, weight = np.empty(total, weights.cell.dtype), np.empty(total)
+    for attributes, target in _blocks(size):
+        index = _ranges(begin[attributes], size[attributes])
+        cell[target], weight[target] = weights.cell[index], weights.weight[index]
+    return _NamedWeights(source, size, cell, weight)
 
 
 def _blocks(size: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
-    """So many at a time that they have about as many weights as fit a block; where these go."""
+    """Yield slices of attributes with about `_BLOCK` weights together, and those of the weights."""
     ends = np.cumsum(size)
     first, begin = 0, 0
     while first < len(size):
@@ -177,34 +208,35 @@ def _blocks(size: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
 
 
 def _ranges(begin: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All of ``begin[i] … begin[i] + size[i]``, one after the other."""
+    """Return the concatenation of all ``range(begin[i], begin[i] + size[i])``."""
     ends = np.cumsum(size)
     return np.repeat(begin - (ends - size), size) + np.arange(int(size.sum()))
 
 
-def _fitted(
+def _make_crf(
     crf: CRF, labels: list[str], features: Any, layout: WeightLayout, weights: NDArray[np.float64]
 ) -> CRF:
-    """The CRF, with what fit would have set; how it was trained is not known."""
+    """Set what ``fit`` would have set. The file does not say how the model was trained."""
     crf.classes_, crf.features_, crf.layout_ = as_array(tuple(labels)), features, layout
     crf.coef_ = weights
     crf.n_iter_, crf.objective_, crf.converged_ = 0, 0.0, False
     crf.losses_, crf.dev_scores_ = [], []
-    layout.native  # noqa: B018  checks all ranges
+    layout.native  # noqa: B018  validates all indices of the layout
     return crf
 
 
-def _begins(counts: NDArray[Any]) -> NDArray[np.int64]:
-    begins = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=begins[1:])
-    return begins
+def _offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the cumulative sums of the counts, with a zero in front: ``(n + 1,)``."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
 
 
-# ---- for CRFsuite
+# ---- written for CRFsuite
 
 
 def save_crfsuite(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted CRF as CRFsuite's model file, for CRFsuite and whatever reads its files.
+    """Write a fitted CRF as a model file of CRFsuite.
 
     >>> import tempfile
     >>> X, y = [[["w=Rome", "cap"], ["w=sleeps"]]], [["LOC", "O"]]
@@ -214,21 +246,11 @@ def save_crfsuite(model: Any, path: str | os.PathLike[str]) -> None:
     >>> trellis.load(path).predict(X)
     [['LOC', 'O']]
     """
-    crfsuite.write(path, _parts(model))
+    crfsuite.write(path, _crfsuite_parts(model))
 
 
-def _parts(model: Any) -> crfsuite.Parts:
-    if type(model) is not CRF:
-        raise InputError(f"CRFsuite has CRFs only, not {type(model).__name__}")
-    model._fitted()
-    if model.constraints is not None:
-        raise InputError("CRFsuite has no constraints: its file cannot hold this model")
-    if model.features_.has_edges:
-        raise InputError("CRFsuite has no edge features: its file cannot hold this model")
-    labels = model.classes_.tolist()
-    for label in labels:
-        if not isinstance(label, str):
-            raise InputError(f"CRFsuite has labels that are str, not {label!r}")
+def _crfsuite_parts(model: Any) -> crfsuite.Parts:
+    _check_crfsuite_can_store(model)
     layout = model.layout_
     states, bigrams, _ = layout.split(model.coef_)
     if isinstance(model.features_, ReadyFeatures):
@@ -238,7 +260,7 @@ def _parts(model: Any) -> crfsuite.Parts:
         names, ends = pack_strings(model.features_.names())
     before, after = np.divmod(layout.bigram, layout.labels)
     return crfsuite.Parts(
-        labels,
+        model.classes_.tolist(),
         names,
         ends,
         layout.state_attribute,
@@ -248,3 +270,17 @@ def _parts(model: Any) -> crfsuite.Parts:
         after,
         bigrams,
     )
+
+
+def _check_crfsuite_can_store(model: Any) -> None:
+    """Raise InputError for a model that CRFsuite does not have."""
+    if type(model) is not CRF:
+        raise InputError(f"CRFsuite has CRFs only, not {type(model).__name__}")
+    model._fitted()
+    if model.constraints is not None:
+        raise InputError("CRFsuite has no constraints: its file cannot store this model")
+    if model.features_.has_edges:
+        raise InputError("CRFsuite has no edge features: its file cannot store this model")
+    for label in model.classes_.tolist():
+        if not isinstance(label, str):
+            raise InputError(f"CRFsuite has only labels of type str, not {label!r}")

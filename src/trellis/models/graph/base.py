@@ -3,7 +3,6 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +11,17 @@ from numpy.typing import NDArray
 from trellis.checks import as_integer, number_at_least, sample_weights
 from trellis.errors import InputError
 from trellis.estimator import Estimator, check_fitted
+from trellis.formats.native import Tensors, expect, finite
+from trellis.formats.parts import (
+    Parts,
+    Saved,
+    read_classes,
+    read_parameters,
+    read_training,
+    stored_labels,
+    stored_parameters,
+    training_record,
+)
 from trellis.models.chain.labels import as_array, encode
 from trellis.models.graph.losses import (
     INFERENCE,
@@ -37,10 +47,12 @@ __all__ = ["FieldModel"]
 
 _log = logging.getLogger("trellis")
 _STRETCH = 1 << 22  # entries of tables that are worked on at a time
+_NOT_STORED = ("n_jobs",)  # it depends on the machine
+_HISTORIES = ("losses",)
 _EPOCHS = {"perceptron": 30, "ssvm": 50}
 
 
-class FieldModel(ABC, Estimator):
+class FieldModel(Saved, ABC, Estimator):
     """A log-linear model of the labels of nodes that are joined by edges."""
 
     classes_: NDArray[Any]
@@ -124,7 +136,7 @@ class FieldModel(ABC, Estimator):
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, callback: Any) -> None:
-        self._check()
+        self._check_parameters()
         fields = self._collect(X)
         known = encode(self._flat(y), np.diff(fields.node_begin))
         if known.allowed is not None:
@@ -148,7 +160,7 @@ class FieldModel(ABC, Estimator):
         self.converged_ = result.converged
         _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
 
-    def _check(self) -> None:
+    def _check_parameters(self) -> None:
         checked_choice(self.objective, OBJECTIVES, "objective")
         checked_choice(self.inference, INFERENCE, "inference")
         for name in ("l2", "l1", "tol"):
@@ -262,12 +274,12 @@ class FieldModel(ABC, Estimator):
 
     # ---- what follows from the scores
 
-    def _fitted(self) -> None:
+    def _check_fitted(self) -> None:
         check_fitted(self, "coef_")
 
     def _scored(self, X: Any) -> Iterator[tuple[Fields, Engine, Doubles, Doubles]]:
         """Fields, inference and scores of stretches of samples."""
-        self._fitted()
+        self._check_fitted()
         fields = self._collect(X)
         shape = Shape(len(self.classes_), *self._widths())
         found = fields.nodes.shape[1], fields.edge_features.shape[1]
@@ -314,7 +326,7 @@ class FieldModel(ABC, Estimator):
 
     def log_likelihood(self, X: Any, y: Any) -> Doubles:
         """Log p(y | x) of each sample: exact, or with the Bethe estimate of log Z."""
-        self._fitted()
+        self._check_fitted()
         out, at = [], 0
         flat = list(self._flat(y))
         for fields, engine, unary, tables in self._scored(X):
@@ -349,11 +361,37 @@ class FieldModel(ABC, Estimator):
         pieces = np.split(rows, fields.node_begin[1:-1])
         return [self._shaped(fields, i, own) for i, own in enumerate(pieces)]
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a ``.trellis`` file, which `trellis.load` reads."""
-        from trellis.models.files import save  # it knows all models, and they need not know it
+    # ---- files
 
-        save(self, path)
+    def to_parts(self) -> Parts:
+        """Return the metadata and the tensors of the fitted model."""
+        self._check_fitted()
+        meta = {
+            "parameters": stored_parameters(self, _NOT_STORED),
+            "classes": stored_labels(self.classes_.tolist()),
+            "training": training_record(self, _HISTORIES),
+        }
+        tensors = {"coef": self.coef_, "intercept": self.intercept_, "pairs": self.pair_coef_}
+        return meta, tensors if self.allowed_ is None else {**tensors, "allowed": self.allowed_}
+
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
+        """Return the model with these parts."""
+        model = cls(**read_parameters(cls, meta))
+        model._check_parameters()
+        model.classes_ = as_array(tuple(read_classes(meta)))
+        labels = len(model.classes_)
+        expect(tensors, "coef", np.float64, (labels, None))
+        expect(tensors, "intercept", np.float64, (labels,))
+        expect(tensors, "pairs", np.float64, (None, labels, labels))
+        model.coef_, model.intercept_ = finite(tensors, "coef"), finite(tensors, "intercept")
+        model.pair_coef_, model.allowed_ = finite(tensors, "pairs"), None
+        if len(model.pair_coef_) == 0:
+            raise InputError("pairs is empty: at least the weights of the constant are needed")
+        if "allowed" in tensors:
+            model.allowed_ = expect(tensors, "allowed", np.bool_, (None, labels))
+        read_training(model, meta, _HISTORIES)
+        return model
 
 
 def _seen(types: Integers | None, labels: Integers, count: int) -> NDArray[np.bool_] | None:

@@ -57,6 +57,8 @@ class GraphCRF(FieldModel):
 
     """
 
+    kind = "graph-crf"
+
     def _collect(self, X: Any) -> Fields:
         return collect(X, bool(self.fit_intercept))
 

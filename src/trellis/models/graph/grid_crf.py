@@ -50,6 +50,8 @@ class GridCRF(FieldModel):
 
     """
 
+    kind = "grid-crf"
+
     def __init__(
         self,
         objective: str = "trw",

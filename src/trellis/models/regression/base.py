@@ -11,8 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any, TypeAlias, cast
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +23,24 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError
+from trellis.formats.native import Tensors, expect, finite
+from trellis.formats.parts import (
+    Parts,
+    Saved,
+    read_classes,
+    read_parameters,
+    read_training,
+    stored_labels,
+    stored_parameters,
+    training_record,
+)
 from trellis.optim import Objective, Result, gradient_ascent, lbfgs, newton
 from trellis.optim.result import Vector
 
 __all__ = ["Matrix", "Problem", "Regression", "checked_weights", "log_sum_exp", "weighted_gram"]
 
+# Functions cannot be stored, and the number of threads depends on the machine.
+_NOT_STORED = ("features", "n_jobs")
 _SOLVERS = ("lbfgs", "newton", "gradient")
 _MOST_NEWTON_WEIGHTS = 10_000
 _ROWS_AT_A_TIME = 4096
@@ -46,7 +58,7 @@ class Problem:
     """Which weights: all but the intercepts."""
 
 
-class Regression(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A scikit-learn classifier whose log-probabilities are linear in the features."""
 
     l2: float
@@ -65,11 +77,38 @@ class Regression(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     objective_: float
     converged_: bool
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a ``.trellis`` file, which `trellis.load` reads."""
-        from trellis.models.files import save  # it knows all models, and they need not know it
+    # ---- files
 
-        save(self, path)
+    def to_parts(self) -> Parts:
+        """Return the metadata and the tensors of the fitted model."""
+        check_is_fitted(self)
+        meta = {
+            "parameters": stored_parameters(self, _NOT_STORED),
+            "classes": stored_labels(self.classes_.tolist()),
+            "training": training_record(self),
+        }
+        return meta, {"coef": self.coef_, "intercept": self.intercept_}
+
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
+        """Return the model with these parts."""
+        model = cls(**read_parameters(cls, meta))
+        classes = read_classes(meta)
+        rows = cls._coef_rows(len(classes))
+        expect(tensors, "coef", np.float64, (rows, None))
+        expect(tensors, "intercept", np.float64, (rows,))
+        model.classes_ = np.array(classes)
+        model.coef_, model.intercept_ = finite(tensors, "coef"), finite(tensors, "intercept")
+        model.n_features_in_ = model.coef_.shape[1]
+        read_training(model, meta)
+        return model
+
+    @staticmethod
+    @abstractmethod
+    def _coef_rows(classes: int) -> int:
+        """Return the number of rows of ``coef_`` for a number of classes."""
+
+    # ---- prediction
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the classes ``(n, classes)``; of two, by how much the second is ahead."""

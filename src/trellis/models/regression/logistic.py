@@ -41,6 +41,8 @@ class LogisticRegression(Regression):
     [[0.5, 0.5]]
     """
 
+    kind = "logistic"
+
     def __init__(
         self,
         *,
@@ -69,6 +71,12 @@ class LogisticRegression(Regression):
         self.coef_ = w[None, :d].copy()
         self.intercept_ = w[d:].copy() if self.fit_intercept else np.zeros(1)
         return self
+
+    @staticmethod
+    def _coef_rows(classes: int) -> int:
+        if classes > 2:
+            raise InputError(f"a logistic regression has two classes, not {classes}")
+        return 1
 
     def _checked_classes(self, y: Any) -> Any:
         numbers = super()._checked_classes(y)

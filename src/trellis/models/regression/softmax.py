@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from trellis.checks import number_at_least
 from trellis.errors import InputError
 from trellis.features.vectorizer import ReadyFeatures
+from trellis.formats.parts import Parts
 from trellis.models.regression.base import (
     Matrix,
     Problem,
@@ -63,6 +64,8 @@ class SoftmaxRegression(Regression):
     >>> ends.predict(["running"]).tolist()
     ['VBG']
     """
+
+    kind = "softmax"
 
     def __init__(
         self,
@@ -116,6 +119,17 @@ class SoftmaxRegression(Regression):
         self.n_features_in_ = rows.shape[1]
         self.feature_names_ = self._joint.names()
         return self
+
+    def to_parts(self) -> Parts:
+        """Return the metadata and the tensors of the fitted model."""
+        parts = super().to_parts()
+        if self.features is not None:
+            raise InputError("a model with joint features cannot be saved: features is a function")
+        return parts
+
+    @staticmethod
+    def _coef_rows(classes: int) -> int:
+        return classes
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         if self.features is None:
