@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from trellis.app.cli.options import DataOptions
 from trellis.data import corpus
 from trellis.errors import FormatError, InputError
 from trellis.models.files import load
@@ -33,11 +34,11 @@ def token_columns(model: Any, path: Path) -> int:
 
 
 def read_labelled(
-    model: Any, path: Path, data: Path, format: str | None, layout: corpus.Columns | None
+    model: Any, path: Path, data: Path, reading: DataOptions
 ) -> tuple[list[Any], list[list[str]]]:
     """Read a file with labels; columns that the model does not take are dropped."""
     columns = token_columns(model, path)
-    X, y = corpus.read(data, format, layout)
+    X, y = corpus.read(data, reading.format, reading.layout)
     width = corpus.width_of(X)
     if width < columns:
         raise FormatError(f"{data}: its tokens have {width} columns, but the model takes {columns}")

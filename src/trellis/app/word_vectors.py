@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option
 from trellis.embeddings.vectors import Neighbor, Vectors
 
 if TYPE_CHECKING:
@@ -23,16 +22,16 @@ __all__ = [
 
 VectorFile = Annotated[
     Path,
-    typer.Argument(
+    Argument(
         help="Word vectors: a file of trellis, word2vec, GloVe, fastText or gensim.",
         metavar="VECTORS",
     ),
 ]
-Count = Annotated[int, typer.Option("-k", help="Number of answers.", metavar="K", min=1)]
-Limit = Annotated[int | None, typer.Option(help="Read the first N words only.", metavar="N", min=1)]
+Count = Annotated[int, Option("-k", help="Number of answers.", metavar="K", min=1)]
+Limit = Annotated[int | None, Option(help="Read the first N words only.", metavar="N", min=1)]
 Restrict = Annotated[
     int | None,
-    typer.Option(help="With --test: use the first N words only.", metavar="N", min=1),
+    Option(help="With --test: use the first N words only.", metavar="N", min=1),
 ]
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
+from trellis.app.cli.declarations import Argument, Option, UsageError
 from trellis.app.cli.options import Jobs, Json
 from trellis.app.terminal import show, show_json
 from trellis.app.word_vectors import (
@@ -32,17 +32,21 @@ class Options:
     vectors: VectorFile
     words: Annotated[
         list[str] | None,
-        typer.Argument(help="Three words A B C: A is to B as C is to what?", metavar="WORD"),
+        Argument(help="Three words A B C: A is to B as C is to what?", metavar="WORD"),
     ] = None
     k: Count = 5
     test: Annotated[
         Path | None,
-        typer.Option(help="Print the scores on a file of questions instead.", metavar="FILE"),
+        Option(help="Print the scores on a file of questions instead.", metavar="FILE"),
     ] = None
     restrict: Restrict = None
     limit: Limit = None
     as_json: Json = False
     jobs: Jobs = None
+
+    def __post_init__(self) -> None:
+        if len(self.words or []) != (3 if self.test is None else 0):
+            raise UsageError("give three words, or --test FILE")
 
 
 def run(options: Options) -> None:
@@ -55,8 +59,6 @@ def run(options: Options) -> None:
     `trellis analogy wiki.vec --test questions-words.txt --restrict 60000`
     """
     words, test = options.words or [], options.test
-    if len(words) != (3 if test is None else 0):
-        raise typer.BadParameter("give three words, or --test FILE")
     vectors = load_vectors(options.vectors, options.limit, options.jobs)
     if test is not None:
         _show_scores(vectors, test, options)

@@ -7,8 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import Jobs, Json
 from trellis.app.terminal import show, show_json
 from trellis.data import files
@@ -26,19 +25,19 @@ class Options:
     """Options of ``trellis classify``."""
 
     model: Annotated[
-        Path, typer.Argument(help="Classifier: a .trellis, .bin or .ftz file.", metavar="MODEL")
+        Path, Argument(help="Classifier: a .trellis, .bin or .ftz file.", metavar="MODEL")
     ]
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="One text per line; default: standard input.", metavar="FILE"),
+        Argument(help="One text per line; default: standard input.", metavar="FILE"),
     ] = None
-    k: Annotated[int, typer.Option("-k", help="Number of labels per text.", metavar="K", min=1)] = 1
+    k: Annotated[int, Option("-k", help="Number of labels per text.", metavar="K", min=1)] = 1
     threshold: Annotated[
-        float, typer.Option(help="Omit labels less probable than this.", min=0.0, max=1.0)
+        float, Option(help="Omit labels less probable than this.", min=0.0, max=1.0)
     ] = 0.0
     test: Annotated[
         Path | None,
-        typer.Option(help="Print the scores on a file with labels instead.", metavar="FILE"),
+        Option(help="Print the scores on a file with labels instead.", metavar="FILE"),
     ] = None
     as_json: Json = False
     jobs: Jobs = None

@@ -1,14 +1,14 @@
 """``trellis convert``: data or a model in another format, data in another tagging scheme."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import LabelColumn, Quiet, TokenColumns, parse_columns
 from trellis.app.terminal import check_writable, say
 from trellis.data import corpus, files, tags
+from trellis.data.corpus import Columns
 from trellis.errors import InputError
 from trellis.formats.atomic import replacing
 
@@ -21,23 +21,27 @@ _MODEL_FORMATS = {".trellis": "trellis", ".crfsuite": "crfsuite"}
 class Options:
     """Options of ``trellis convert``."""
 
-    source: Annotated[Path, typer.Argument(help="Data with labels, or a model.", metavar="FROM")]
-    target: Annotated[Path, typer.Argument(help="File to write.", metavar="TO")]
-    source_format: Annotated[str | None, typer.Option("--from", help="Format of FROM.")] = None
+    source: Annotated[Path, Argument(help="Data with labels, or a model.", metavar="FROM")]
+    target: Annotated[Path, Argument(help="File to write.", metavar="TO")]
+    source_format: Annotated[str | None, Option("--from", help="Format of FROM.")] = None
     target_format: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--to",
             help="Format of TO: conll, jsonl or markup for data, trellis or crfsuite for a model; "
             "default: from the file name.",
         ),
     ] = None
     scheme: Annotated[
-        str | None, typer.Option(help="Tagging scheme to write: BIO, BILOU, BIOES, IOB1 ...")
+        str | None, Option(help="Tagging scheme to write: BIO, BILOU, BIOES, IOB1 ...")
     ] = None
     columns: TokenColumns = None
     label: LabelColumn = None
     quiet: Quiet = False
+    layout: Columns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.layout = parse_columns(self.columns, self.label)
 
 
 def run(options: Options) -> None:
@@ -54,7 +58,6 @@ def run(options: Options) -> None:
     `trellis convert names.crfsuite names.trellis`
     """
     target = options.target
-    layout = parse_columns(options.columns, options.label)
     check_writable(target)
     format = options.target_format or _MODEL_FORMATS.get(target.suffix.lower())
     if format is not None and format in _MODEL_FORMATS.values():
@@ -68,7 +71,7 @@ def run(options: Options) -> None:
             f"{target}: the file name does not tell the format: add --to conll, jsonl or markup, "
             "or for a model --to trellis or crfsuite"
         )
-    X, y = corpus.read(options.source, options.source_format, layout)
+    X, y = corpus.read(options.source, options.source_format, options.layout)
     y, scheme = _convert_tags(y, options.scheme, options.source)
     try:
         with replacing(target) as file, files.packed(file, target) as stream:

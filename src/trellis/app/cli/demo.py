@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-import typer
 from rich.text import Text
 
+from trellis.app.cli.declarations import Option
 from trellis.app.report.report import report
 from trellis.app.tag_output import make_inline
 from trellis.app.terminal import console, duration, progress_bar
@@ -36,7 +36,7 @@ class Options:
     """Options of ``trellis demo``."""
 
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the model, the page and the picture.")
+        Path, Option("--output", "-o", help="Folder for the model, the page and the picture.")
     ] = Path("demo")
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import Jobs, Quiet, default_of
 from trellis.app.terminal import check_writable, duration, progress_bar, say
 from trellis.embeddings.classifier import TextClassifier
@@ -49,48 +48,48 @@ class ModelOptions:
     """Parameters of the models; None means the default of the model."""
 
     architecture: Annotated[
-        str | None, typer.Option(help=f"skipgram or cbow; {_defaults('architecture')}.")
+        str | None, Option(help=f"skipgram or cbow; {_defaults('architecture')}.")
     ] = None
     loss: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help=f"negative, hierarchical or softmax, with --supervised also ova; "
             f"{_defaults('loss')}."
         ),
     ] = None
     window: Annotated[
-        int | None, typer.Option(help=f"Context words on each side; {_defaults('window')}.")
+        int | None, Option(help=f"Context words on each side; {_defaults('window')}.")
     ] = None
     negatives: Annotated[
         int | None,
-        typer.Option(help=f"Negative samples per word; {_defaults('negatives')}."),
+        Option(help=f"Negative samples per word; {_defaults('negatives')}."),
     ] = None
     sample: Annotated[
         float | None,
-        typer.Option(help=f"Threshold for dropping frequent words; {_defaults('sample')}."),
+        Option(help=f"Threshold for dropping frequent words; {_defaults('sample')}."),
     ] = None
     min_count: Annotated[
-        int | None, typer.Option(help=f"Ignore rarer words; {_defaults('min_count')}.")
+        int | None, Option(help=f"Ignore rarer words; {_defaults('min_count')}.")
     ] = None
-    minn: Annotated[
-        int | None, typer.Option(help=f"Shortest character n-gram; {_defaults('minn')}.")
-    ] = None
-    maxn: Annotated[
-        int | None, typer.Option(help=f"Longest character n-gram; {_defaults('maxn')}.")
-    ] = None
+    minn: Annotated[int | None, Option(help=f"Shortest character n-gram; {_defaults('minn')}.")] = (
+        None
+    )
+    maxn: Annotated[int | None, Option(help=f"Longest character n-gram; {_defaults('maxn')}.")] = (
+        None
+    )
     bucket: Annotated[
-        int | None, typer.Option(help=f"Number of n-gram vectors; {_defaults('bucket')}.")
+        int | None, Option(help=f"Number of n-gram vectors; {_defaults('bucket')}.")
     ] = None
     word_ngrams: Annotated[
         int | None,
-        typer.Option(help=f"Longest word n-gram, with --supervised; {_defaults('word_ngrams')}."),
+        Option(help=f"Longest word n-gram, with --supervised; {_defaults('word_ngrams')}."),
     ] = None
-    epochs: Annotated[
-        int | None, typer.Option(help=f"Passes over the text; {_defaults('epochs')}.")
-    ] = None
-    alpha: Annotated[
-        float | None, typer.Option(help=f"Initial learning rate; {_defaults('alpha')}.")
-    ] = None
+    epochs: Annotated[int | None, Option(help=f"Passes over the text; {_defaults('epochs')}.")] = (
+        None
+    )
+    alpha: Annotated[float | None, Option(help=f"Initial learning rate; {_defaults('alpha')}.")] = (
+        None
+    )
 
 
 @dataclass
@@ -98,27 +97,25 @@ class Options:
     """Options of ``trellis embed``."""
 
     files: Annotated[
-        list[Path], typer.Argument(help="Text files, one sentence per line.", metavar="FILE")
+        list[Path], Argument(help="Text files, one sentence per line.", metavar="FILE")
     ]
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="File to write: .trellis, .vec, .txt, .bin or .ftz."),
+        Option("--output", "-o", help="File to write: .trellis, .vec, .txt, .bin or .ftz."),
     ] = Path("vectors.trellis")
     subwords: Annotated[
-        bool, typer.Option("--subwords", help="Use character n-grams, like fastText.")
+        bool, Option("--subwords", help="Use character n-grams, like fastText.")
     ] = False
     supervised: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--supervised",
             help="Train a classifier; each line starts with its label: `__label__…`.",
         ),
     ] = False
-    dim: Annotated[int, typer.Option(help="Size of a vector.")] = default_of(
-        Word2Vec, "vector_size"
-    )
+    dim: Annotated[int, Option(help="Size of a vector.")] = default_of(Word2Vec, "vector_size")
     parameters: ModelOptions = field(default_factory=ModelOptions)
-    seed: Annotated[int | None, typer.Option(help="Seed of the random numbers.")] = None
+    seed: Annotated[int | None, Option(help="Seed of the random numbers.")] = None
     jobs: Jobs = None
     quiet: Quiet = False
 

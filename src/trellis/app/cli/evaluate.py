@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from trellis import metrics
+from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import DataOptions, Jobs, Json, LabelledFile, ModelFile
 from trellis.app.model_files import open_sequence_model, read_labelled
 from trellis.app.tag_output import find_spans
@@ -25,10 +25,8 @@ class Options:
     model: ModelFile
     data: LabelledFile
     reading: DataOptions = field(default_factory=DataOptions)
-    confusions: Annotated[
-        int, typer.Option(help="Number of confused label pairs to list.", min=0)
-    ] = 10
-    worst: Annotated[int, typer.Option(help="Number of worst sequences to show.", min=0)] = 5
+    confusions: Annotated[int, Option(help="Number of confused label pairs to list.", min=0)] = 10
+    worst: Annotated[int, Option(help="Number of worst sequences to show.", min=0)] = 5
     as_json: Json = False
     jobs: Jobs = None
 
@@ -42,9 +40,8 @@ def run(options: Options) -> None:
 
     `trellis eval model.trellis test.conll --json | jq .micro.f1`
     """
-    layout = options.reading.layout
     model = open_sequence_model(options.model, options.jobs)
-    X, y = read_labelled(model, options.model, options.data, options.reading.format, layout)
+    X, y = read_labelled(model, options.model, options.data, options.reading)
     predicted = model.predict(X)
     scheme = tags.detect([str(label) for label in model.classes_], otherwise="plain")
     result = _scores(y, predicted, scheme, options.confusions)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.columns import Columns
 from rich.table import Table
 from rich.text import Text
 
+from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import Json, ModelFile
 from trellis.app.model_files import open_sequence_model
 from trellis.app.terminal import show, show_json
@@ -26,9 +26,9 @@ class Options:
 
     model: ModelFile
     top: Annotated[
-        int, typer.Option(help="Number of features and transitions to show per label.", min=0)
+        int, Option(help="Number of features and transitions to show per label.", min=0)
     ] = 10
-    label: Annotated[str | None, typer.Option(help="Show the features of this label only.")] = None
+    label: Annotated[str | None, Option(help="Show the features of this label only.")] = None
     as_json: Json = False
 
 

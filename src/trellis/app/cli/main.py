@@ -6,15 +6,15 @@ command line is wrong; 128 + n, ended by signal n.
 
 import signal
 import sys
-from typing import Annotated, Any
+from importlib import import_module
 
-import typer
-
-import trellis
-from trellis.app.cli.command import Group, build_group
+from trellis.app.cli.declarations import Group
+from trellis.app.cli.fast_parser import find_module, parse_options
+from trellis.app.terminal import InterruptedWorkError
 from trellis.errors import TrellisError
+from trellis.estimator import run_without_sklearn
 
-__all__ = ["COMMANDS", "app", "main"]
+__all__ = ["COMMANDS", "main", "run_command"]
 
 COMMANDS = Group(
     "trellis",
@@ -44,34 +44,9 @@ COMMANDS = Group(
     },
 )
 
-# Typer contains a copy of Click since 0.26 and used the package Click before.
-_UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
-
-
-def _print_version(requested: bool) -> None:
-    if requested:
-        print(f"trellis {trellis.__version__}")
-        raise typer.Exit
-
-
-def _read_common_options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    pass
-
-
-app = build_group(COMMANDS, _read_common_options)
-
 
 def main() -> None:
     """Entry point of the process: run the command line and exit."""
-    from trellis.estimator import run_without_sklearn
-
     # Before any model is imported: a command needs no scikit-learn, which takes a second to load.
     run_without_sklearn()
     if hasattr(signal, "SIGPIPE"):  # the reader is gone, as in `trellis … | head`: exit quietly
@@ -81,15 +56,9 @@ def main() -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run a command and return its exit code; an error becomes one line on standard error."""
-    from trellis.app.terminal import InterruptedWorkError
-
     try:
-        code = app(arguments, standalone_mode=False)
-        return code if isinstance(code, int) else 0
-    except _UsageError as error:
-        error.show()
-        return int(error.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
+        return _dispatch(arguments)
+    except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except InterruptedWorkError as error:
         return _fail(str(error), error.exit_code)
@@ -100,6 +69,20 @@ def run_command(arguments: list[str]) -> int:
         return _fail(f"{file}{error.strerror or error}", 1)
     except MemoryError:
         return _fail("not enough memory", 1)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    """Run the command by the fast parser if it can, otherwise by Typer."""
+    if target := find_module(COMMANDS, arguments):
+        module = import_module(target[0])
+        options = parse_options(module.Options, target[1])
+        if options is not None:
+            module.run(options)
+            return 0
+    # Imported here: Typer takes as long to import as a sentence to tag.
+    from trellis.app.cli.typer_commands import run_typer
+
+    return run_typer(COMMANDS, arguments)
 
 
 def _fail(message: str, code: int) -> int:

@@ -4,9 +4,9 @@ import sys
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
 from rich.text import Text
 
+from trellis.app.cli.declarations import Argument
 from trellis.app.cli.options import Jobs, Json
 from trellis.app.terminal import show, show_json
 from trellis.app.word_vectors import (
@@ -28,7 +28,7 @@ class Options:
     vectors: VectorFile
     words: Annotated[
         list[str] | None,
-        typer.Argument(help="Words; default: those on standard input.", metavar="WORD"),
+        Argument(help="Words; default: those on standard input.", metavar="WORD"),
     ] = None
     k: Count = 10
     limit: Limit = None

@@ -1,12 +1,11 @@
 """Arguments and options that several commands have."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option, UsageError
 from trellis.data.corpus import Columns
 
 __all__ = [
@@ -21,30 +20,26 @@ __all__ = [
 ]
 
 ModelFile = Annotated[
-    Path, typer.Argument(help="Model file written by `trellis train`.", metavar="MODEL")
+    Path, Argument(help="Model file written by `trellis train`.", metavar="MODEL")
 ]
-LabelledFile = Annotated[Path, typer.Argument(help="Data file with labels.", metavar="FILE")]
-Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", help="Number of threads; default: all cores.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+LabelledFile = Annotated[Path, Argument(help="Data file with labels.", metavar="FILE")]
+Jobs = Annotated[int | None, Option("--jobs", "-j", help="Number of threads; default: all cores.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
 Format = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Data format: conll, conllu, jsonl, markup, text or tokens; default: detected from "
         "the file name or the first line.",
     ),
 ]
 TokenColumns = Annotated[
     str | None,
-    typer.Option(
-        help="Token columns of a conll file, counted from 0, for example 0,1.", metavar="LIST"
-    ),
+    Option(help="Token columns of a conll file, counted from 0, for example 0,1.", metavar="LIST"),
 ]
 LabelColumn = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--label",
         help="Label column: a number in a conll file (default -1), a name in a conllu file "
         "(default upos).",
@@ -60,10 +55,11 @@ class DataOptions:
     columns: TokenColumns = None
     label: LabelColumn = None
 
-    @property
-    def layout(self) -> Columns:
-        """The columns of the tokens and of the label."""
-        return parse_columns(self.columns, self.label)
+    layout: Columns = field(init=False)
+    """The columns of the tokens and of the label."""
+
+    def __post_init__(self) -> None:
+        self.layout = parse_columns(self.columns, self.label)
 
 
 def parse_columns(columns: str | None, label: str | None = None) -> Columns:
@@ -73,7 +69,7 @@ def parse_columns(columns: str | None, label: str | None = None) -> Columns:
     try:
         return Columns(tuple(int(n) for n in columns.split(",")), label)
     except ValueError:
-        raise typer.BadParameter(f"--columns takes numbers such as 0,1, not {columns!r}") from None
+        raise UsageError(f"--columns takes numbers such as 0,1, not {columns!r}") from None
 
 
 def default_of(function: Any, parameter: str) -> Any:

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import DataOptions, Jobs, LabelledFile, ModelFile, Quiet
 from trellis.app.model_files import open_sequence_model, read_labelled
 from trellis.app.report.report import report
@@ -21,7 +20,7 @@ class Options:
 
     model: ModelFile
     data: LabelledFile
-    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", help="HTML file to write.")] = Path(
         "report.html"
     )
     reading: DataOptions = field(default_factory=DataOptions)
@@ -36,10 +35,9 @@ def run(options: Options) -> None:
 
     `trellis report model.trellis test.conll -o report.html`
     """
-    layout = options.reading.layout
     check_writable(options.output, options.model, options.data)
     model = open_sequence_model(options.model, options.jobs)
-    X, y = read_labelled(model, options.model, options.data, options.reading.format, layout)
+    X, y = read_labelled(model, options.model, options.data, options.reading)
     page = report(model, X, y, title=options.model.name, source=options.data.name)
     with replacing(options.output) as file:
         file.write(page.encode())

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option, UsageError
 from trellis.app.cli.options import Json
 from trellis.app.terminal import show, show_json
 from trellis.app.word_vectors import Limit, Restrict, VectorFile, load_vectors
@@ -18,10 +17,10 @@ class Options:
     """Options of ``trellis similarity``."""
 
     vectors: VectorFile
-    words: Annotated[list[str] | None, typer.Argument(help="Two words.", metavar="WORD")] = None
+    words: Annotated[list[str] | None, Argument(help="Two words.", metavar="WORD")] = None
     test: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Print the correlation with a file of word pairs and human scores instead.",
             metavar="FILE",
         ),
@@ -29,6 +28,10 @@ class Options:
     restrict: Restrict = None
     limit: Limit = None
     as_json: Json = False
+
+    def __post_init__(self) -> None:
+        if len(self.words or []) != (2 if self.test is None else 0):
+            raise UsageError("give two words, or --test FILE")
 
 
 def run(options: Options) -> None:
@@ -41,8 +44,6 @@ def run(options: Options) -> None:
     `trellis similarity wiki.vec --test wordsim353.tsv`
     """
     words, test = options.words or [], options.test
-    if len(words) != (2 if test is None else 0):
-        raise typer.BadParameter("give two words, or --test FILE")
     vectors = load_vectors(options.vectors, options.limit)
     if test is None:
         cosine = vectors.similarity(*words)

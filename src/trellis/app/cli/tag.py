@@ -4,18 +4,17 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import Format, Jobs, ModelFile, TokenColumns, parse_columns
 from trellis.app.model_files import open_sequence_model, token_columns
 from trellis.app.tag_output import Labelled, choose_output, make_writer
 from trellis.app.terminal import check_writable
 from trellis.data import corpus, files
-from trellis.data.corpus import Sequence
+from trellis.data.corpus import Columns, Sequence
 from trellis.errors import InputError
 from trellis.formats.atomic import replacing
 
@@ -31,32 +30,36 @@ class Options:
     model: ModelFile
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Files to label; default: standard input.", metavar="FILE"),
+        Argument(help="Files to label; default: standard input.", metavar="FILE"),
     ] = None
     format: Format = None
     columns: TokenColumns = None
     output: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Output format: conll, jsonl or inline; default: inline on a terminal, "
             "otherwise like the input."
         ),
     ] = None
     target: Annotated[
         Path | None,
-        typer.Option("-o", "--to", help="File to write instead of standard output."),
+        Option("-o", "--to", help="File to write instead of standard output."),
     ] = None
-    marginals: Annotated[
-        bool, typer.Option("--marginals", help="Add the probability of each label.")
-    ] = False
+    marginals: Annotated[bool, Option("--marginals", help="Add the probability of each label.")] = (
+        False
+    )
     kbest: Annotated[
         int,
-        typer.Option(help="Print the K best labellings of each sequence.", metavar="K", min=0),
+        Option(help="Print the K best labellings of each sequence.", metavar="K", min=0),
     ] = 0
     unbuffered: Annotated[
-        bool, typer.Option("--unbuffered", "-u", help="Print each sequence at once.")
+        bool, Option("--unbuffered", "-u", help="Print each sequence at once.")
     ] = False
     jobs: Jobs = None
+    layout: Columns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.layout = parse_columns(self.columns)
 
 
 def run(options: Options) -> None:
@@ -70,7 +73,6 @@ def run(options: Options) -> None:
 
     `trellis tag model.trellis notes.txt --output jsonl --kbest 3`
     """
-    layout = parse_columns(options.columns)
     if options.target is not None:
         check_writable(options.target)
     model = open_sequence_model(options.model, options.jobs)
@@ -87,7 +89,7 @@ def run(options: Options) -> None:
     with _open_target(options.target) as file:
         begun = False
         for source, format in sources:
-            sequences = corpus.iterate(source, format, columns, layout)
+            sequences = corpus.iterate(source, format, columns, options.layout)
             labelled = _label(model, sequences, options, 1 if at_once else _BATCH)
             for number, result in enumerate(labelled, 1):
                 try:

@@ -6,12 +6,10 @@ from the model, so that no number is written twice.
 
 import dataclasses
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from trellis.app.cli.declarations import Argument, Option, UsageError
 from trellis.app.cli.options import DataOptions, Jobs, Quiet, default_of
 from trellis.checks import one_of
 from trellis.errors import InputError
@@ -42,7 +40,7 @@ _NOT_FOR = {
 def _network_option(help: str, *names: str, metavar: str | None = None) -> Any:
     """Return an option that ``--help`` lists in a panel for neural networks."""
     panel = "Options of --model neural"
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel)
+    return Option(*names, help=help, metavar=metavar, panel=panel)
 
 
 @dataclass
@@ -50,27 +48,27 @@ class FeatureOptions:
     """Which features a token has."""
 
     template: Annotated[
-        Path | None, typer.Option(help="CRF++ template or Wapiti pattern file with the features.")
+        Path | None, Option(help="CRF++ template or Wapiti pattern file with the features.")
     ] = None
-    features: Annotated[str, typer.Option(help=f"Feature set: {', '.join(FEATURES)}.")] = "auto"
+    features: Annotated[str, Option(help=f"Feature set: {', '.join(FEATURES)}.")] = "auto"
     gazetteer: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="File with one phrase per line, used as a feature; may be repeated.",
             metavar="NAME=FILE",
         ),
     ] = None
 
-    @cached_property
-    def gazetteers(self) -> dict[str, Path]:
-        """The file of each gazetteer by name."""
-        paths: dict[str, Path] = {}
+    gazetteers: dict[str, Path] = field(init=False)
+    """The file of each gazetteer by name."""
+
+    def __post_init__(self) -> None:
+        self.gazetteers = {}
         for entry in self.gazetteer or []:
             name, equals, path = entry.partition("=")
             if not (name and equals and path):
-                raise typer.BadParameter(f"--gazetteer takes NAME=FILE, not {entry!r}")
-            paths[name] = Path(path)
-        return paths
+                raise UsageError(f"--gazetteer takes NAME=FILE, not {entry!r}")
+            self.gazetteers[name] = Path(path)
 
 
 @dataclass
@@ -123,78 +121,76 @@ class NetworkOptions:
 class Options:
     """All options of ``trellis train``."""
 
-    files: Annotated[list[Path], typer.Argument(help="Training data with labels.", metavar="FILE")]
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path(
+    files: Annotated[list[Path], Argument(help="Training data with labels.", metavar="FILE")]
+    output: Annotated[Path, Option("--output", "-o", help="Model file to write.")] = Path(
         "model.trellis"
     )
-    dev: Annotated[Path | None, typer.Option(help="Development data, scored during training.")] = (
-        None
-    )
-    model: Annotated[str, typer.Option("--model", "-m", help=f"{', '.join(MODELS)}.")] = "crf"
+    dev: Annotated[Path | None, Option(help="Development data, scored during training.")] = None
+    model: Annotated[str, Option("--model", "-m", help=f"{', '.join(MODELS)}.")] = "crf"
     data: DataOptions = field(default_factory=DataOptions)
     extraction: FeatureOptions = field(default_factory=FeatureOptions)
     l1: Annotated[
         float | None,
-        typer.Option(help=f"Strength of the L1 penalty; default {default_of(CRF, 'l1'):g}."),
+        Option(help=f"Strength of the L1 penalty; default {default_of(CRF, 'l1'):g}."),
     ] = None
     l2: Annotated[
         float | None,
-        typer.Option(help=f"Strength of the L2 penalty; default {default_of(CRF, 'l2'):g}."),
+        Option(help=f"Strength of the L2 penalty; default {default_of(CRF, 'l2'):g}."),
     ] = None
     tune: Annotated[
         int,
-        typer.Option(help="Choose l1 and l2 among N pairs by cross-validation.", metavar="N"),
+        Option(help="Choose l1 and l2 among N pairs by cross-validation.", metavar="N"),
     ] = 0
     solver: Annotated[
         str | None,
-        typer.Option(help=f"{', '.join(SOLVERS)}; default {default_of(CRF, 'solver')}."),
+        Option(help=f"{', '.join(SOLVERS)}; default {default_of(CRF, 'solver')}."),
     ] = None
     max_iter: Annotated[
-        int | None, typer.Option(help="Maximum number of iterations; default: the solver's.")
+        int | None, Option(help="Maximum number of iterations; default: the solver's.")
     ] = None
     min_count: Annotated[
         float | None,
-        typer.Option(help="Ignore features that occur less often together with a label."),
+        Option(help="Ignore features that occur less often together with a label."),
     ] = None
     states: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Weights for the (feature, label) pairs of the training data (seen), or for all; "
             f"default {default_of(CRF, 'states')}."
         ),
     ] = None
     transitions: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help=f"Weights of label pairs: seen, all or none; default "
             f"{default_of(CRF, 'transitions')}."
         ),
     ] = None
     constraints: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Forbid label pairs that a tagging scheme forbids: auto, BIO, BILOU, BIOES ..."
         ),
     ] = None
     patience: Annotated[
         int | None,
-        typer.Option(help="Stop after this number of --dev scores without improvement."),
+        Option(help="Stop after this number of --dev scores without improvement."),
     ] = None
     dev_every: Annotated[
         int | None,
-        typer.Option(help=f"Iterations between two --dev scores; default {DEV_EVERY}."),
+        Option(help=f"Iterations between two --dev scores; default {DEV_EVERY}."),
     ] = None
-    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0
+    seed: Annotated[int, Option(help="Seed of the random numbers.")] = 0
     checkpoint_every: Annotated[
         int | None,
-        typer.Option(
+        Option(
             help="Save a checkpoint every N iterations; default: as often as takes 5 % of the "
             "time.",
             metavar="N",
         ),
     ] = None
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the last checkpoint, if there is one.")
+        bool, Option("--resume", help="Continue from the last checkpoint, if there is one.")
     ] = False
     network: NetworkOptions = field(default_factory=NetworkOptions)
     jobs: Jobs = None

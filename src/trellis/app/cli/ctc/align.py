@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import typer
-
 from trellis.app.cli.ctc.emissions import (
     EmissionFiles,
     EmissionOptions,
@@ -16,6 +14,7 @@ from trellis.app.cli.ctc.emissions import (
     read_labels,
     read_texts,
 )
+from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import Json
 from trellis.app.terminal import show_json
 from trellis.errors import InfeasibleError, InputError
@@ -29,12 +28,10 @@ class Options:
 
     files: EmissionFiles
     labels: LabelFile
-    text: Annotated[str | None, typer.Option(help="Text of the only utterance.")] = None
-    reference: Annotated[
-        Path | None, typer.Option(help="Texts of the utterances, one per line.")
-    ] = None
+    text: Annotated[str | None, Option(help="Text of the only utterance.")] = None
+    reference: Annotated[Path | None, Option(help="Texts of the utterances, one per line.")] = None
     characters: Annotated[
-        bool, typer.Option("--characters", help="Print the times of labels, not of words.")
+        bool, Option("--characters", help="Print the times of labels, not of words.")
     ] = False
     reading: EmissionOptions = field(default_factory=EmissionOptions)
     as_json: Json = False

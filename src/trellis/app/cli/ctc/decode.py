@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from trellis.app.cli.ctc.emissions import (
     EmissionFiles,
     EmissionOptions,
@@ -17,6 +15,7 @@ from trellis.app.cli.ctc.emissions import (
     read_labels,
     read_texts,
 )
+from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import Json, default_of
 from trellis.app.terminal import say, show_json
 from trellis.data import files
@@ -34,32 +33,30 @@ class Options:
     labels: LabelFile
     lm: Annotated[
         Path | None,
-        typer.Option(help="Language model: an ARPA file, may be compressed, or a KenLM binary."),
+        Option(help="Language model: an ARPA file, may be compressed, or a KenLM binary."),
     ] = None
-    alpha: Annotated[float, typer.Option(help="Weight of the language model.")] = default_of(
+    alpha: Annotated[float, Option(help="Weight of the language model.")] = default_of(
         CTCDecoder, "alpha"
     )
-    beta: Annotated[float, typer.Option(help="Added to the score per word.")] = default_of(
+    beta: Annotated[float, Option(help="Added to the score per word.")] = default_of(
         CTCDecoder, "beta"
     )
-    beam: Annotated[int, typer.Option(help="Hypotheses kept at each frame.")] = default_of(
+    beam: Annotated[int, Option(help="Hypotheses kept at each frame.")] = default_of(
         CTCDecoder, "beam_width"
     )
     lexicon: Annotated[
-        Path | None, typer.Option(help="The only words allowed in the text, one per line.")
+        Path | None, Option(help="The only words allowed in the text, one per line.")
     ] = None
     hotwords: Annotated[
-        Path | None, typer.Option(help="Words to prefer, one per line.", metavar="FILE")
+        Path | None, Option(help="Words to prefer, one per line.", metavar="FILE")
     ] = None
-    hotword_weight: Annotated[
-        float, typer.Option(help="Added to the score per preferred word.")
-    ] = default_of(CTCDecoder, "hotword_weight")
-    k: Annotated[int, typer.Option("-k", help="Print the K best texts.", metavar="K", min=1)] = 1
+    hotword_weight: Annotated[float, Option(help="Added to the score per preferred word.")] = (
+        default_of(CTCDecoder, "hotword_weight")
+    )
+    k: Annotated[int, Option("-k", help="Print the K best texts.", metavar="K", min=1)] = 1
     reference: Annotated[
         Path | None,
-        typer.Option(
-            help="True texts, one line per utterance: print word and character error rate."
-        ),
+        Option(help="True texts, one line per utterance: print word and character error rate."),
     ] = None
     reading: EmissionOptions = field(default_factory=EmissionOptions)
     as_json: Json = False

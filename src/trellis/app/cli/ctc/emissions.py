@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
+from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import Jobs
 from trellis.data import files
 from trellis.errors import FormatError, InputError
@@ -30,7 +30,7 @@ __all__ = [
 
 EmissionFiles = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         help="Scores of labels as .npy, .npz or .safetensors: arrays of shape (frames, labels), "
         "or (utterances, frames, labels) with an array named lengths.",
         metavar="FILE",
@@ -38,7 +38,7 @@ EmissionFiles = Annotated[
 ]
 LabelFile = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--labels",
         "-l",
         help="Labels: a text file with one per line, or a JSON file with a list or with indices "
@@ -53,17 +53,17 @@ class EmissionOptions:
 
     blank: Annotated[
         int | None,
-        typer.Option(help="Index of the blank; default: the label that is empty or named so."),
+        Option(help="Index of the blank; default: the label that is empty or named so."),
     ] = None
     units: Annotated[
-        str, typer.Option(help="What a label stands for: auto, characters, bpe or words.")
+        str, Option(help="What a label stands for: auto, characters, bpe or words.")
     ] = "auto"
     logits: Annotated[
-        bool, typer.Option("--logits", help="The scores are logits, not log-probabilities.")
+        bool, Option("--logits", help="The scores are logits, not log-probabilities.")
     ] = False
     frame: Annotated[
         float | None,
-        typer.Option(help="Duration of a frame in seconds; default: times are frame numbers."),
+        Option(help="Duration of a frame in seconds; default: times are frame numbers."),
     ] = None
     jobs: Jobs = None
 

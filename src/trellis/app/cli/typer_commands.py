@@ -1,28 +1,32 @@
-"""Typer commands from dataclasses, and a group that imports a command when it runs.
-
-A command is a module with two names: ``Options``, a dataclass whose fields are the arguments and
-options, and ``run(options)``, whose docstring is the help text. A field declares an option once:
-
-    @dataclass
-    class Options:
-        model: ModelFile
-        top: Annotated[int, typer.Option(help="Number of features per label.", min=0)] = 10
-        data: DataOptions = field(default_factory=DataOptions)  # a group: its fields are options
+"""Typer commands from the declarations of options: help texts, errors, unusual command lines.
 
 Importing every command takes half a second. So a group knows its commands by the name of their
 module, and only the command that runs, or ``--help``, imports one.
 """
 
-import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["Group", "build_command", "build_group"]
+import trellis
+from trellis.app.cli.declarations import (
+    REQUIRED,
+    Argument,
+    Group,
+    Parameter,
+    UsageError,
+    fill,
+    flatten,
+)
+
+__all__ = ["build_command", "build_group", "run_typer"]
+
+# Typer contains a copy of Click since 0.26 and used the package Click before.
+_UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 _SETTINGS: dict[str, Any] = {
     "rich_markup_mode": "markdown",
@@ -32,22 +36,46 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-class Group(NamedTuple):
-    """Commands under one name."""
+def run_typer(group: Group, arguments: list[str]) -> int:
+    """Run a command line and return its exit code; usage errors are printed, others are raised."""
+    try:
+        code = build_group(group, _read_common_options)(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except _UsageError as error:
+        error.show()
+        return int(error.exit_code)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
 
-    name: str
-    help: str
-    commands: "dict[str, str | Group]"
-    """The module of each command, or a group inside this one."""
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        print(f"trellis {trellis.__version__}")
+        raise typer.Exit
+
+
+def _read_common_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 def build_command(name: str, module: Any) -> Any:
     """Return the Typer command of a module with ``Options`` and ``run``."""
 
     def call(**values: Any) -> None:
-        module.run(_fill(module.Options, values))
+        try:
+            options = fill(module.Options, values)
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from None
+        module.run(options)
 
-    parameters = list(_parameters(module.Options))
+    parameters = [_typer_parameter(parameter) for parameter in flatten(module.Options)]
     # Typer reads the signature and the annotations of a function, not its code.
     call.__dict__["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -102,30 +130,23 @@ class _LazyCommands(dict[str, Any]):
             return default
 
 
-def _parameters(options: Any) -> Iterator[inspect.Parameter]:
-    """Yield a parameter for each field of a dataclass, and of the dataclasses in its fields."""
-    hints = get_type_hints(options, include_extras=True)
-    for field in dataclasses.fields(options):
-        annotation = hints[field.name]
-        if dataclasses.is_dataclass(annotation):
-            yield from _parameters(annotation)
-            continue
-        default = field.default
-        if default is dataclasses.MISSING:
-            default = inspect.Parameter.empty
-        yield inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
+    declaration = parameter.declaration
+    if isinstance(declaration, Argument):
+        info = typer.Argument(help=declaration.help, metavar=declaration.metavar)
+    else:
+        info = typer.Option(
+            *declaration.names,
+            help=declaration.help,
+            metavar=declaration.metavar,
+            min=declaration.min,
+            max=declaration.max,
+            rich_help_panel=declaration.panel,
         )
-
-
-def _fill(options: Any, values: Mapping[str, Any]) -> Any:
-    """Return an instance of a dataclass, with the dataclasses in its fields, from flat values."""
-    hints = get_type_hints(options)
-    return options(
-        **{
-            field.name: _fill(hints[field.name], values)
-            if dataclasses.is_dataclass(hints[field.name])
-            else values[field.name]
-            for field in dataclasses.fields(options)
-        }
+    default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[parameter.type, info],
     )
