@@ -1,4 +1,4 @@
-"""Emissions with a path on top: the right cells, and the line through the right ones."""
+"""Emission charts: the right cells, and the path through the right cells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts(drawing: Drawing) -> list[str]:
     return [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
 
 
-def test_cells_are_the_probabilities_that_can_be_seen() -> None:
+def test_cells_are_the_visible_probabilities() -> None:
     drawing = emissions(LOG_P, NAMES)
     tips = [cell.tip for cell in of_kind(drawing, "cell")]
     assert tips == [
@@ -45,7 +45,7 @@ def test_cells_are_the_probabilities_that_can_be_seen() -> None:
     assert cells[4].y > cells[0].y
     assert "never" not in texts(drawing)
     assert not of_kind(drawing, "path")
-    ElementTree.fromstring(drawing.svg())  # names are no markup
+    ElementTree.fromstring(drawing.svg())  # names are escaped
 
 
 def test_the_path_runs_through_its_cells() -> None:
@@ -84,6 +84,6 @@ def test_time_in_other_units() -> None:
         ),
     ],
 )
-def test_bad_emissions(arguments: tuple[Any, ...], message: str) -> None:
+def test_invalid_emissions(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         emissions(*arguments)
