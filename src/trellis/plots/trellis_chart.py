@@ -53,21 +53,34 @@ def lattice(
     shown = _choose_labels(p, {*needed, *chain.from_iterable(paths.values())})
     grid = _Grid([str(token) for token in tokens], [str(names[y]) for y in shown], title)
     row_of = {y: n for n, y in enumerate(shown)}
-    shapes: list[Shape] = [*grid.names_and_title(), *_edges(grid, p[:, shown])]
     rows_of_path = {kind: [row_of[y] for y in path] for kind, path in paths.items()}
-    improbable, nodes = _nodes(grid, p[:, shown], rows_of_path)
-    shapes += [*improbable, *_path_lines(grid, rows_of_path), *nodes]
-    for t, y in enumerate(gold_rows):
-        if y is not None:
-            ring = (*grid.position(t, row_of[y]), _radius(p[t, y]) + 4.0)
-            shapes.append(Circle(*ring, stroke="green", stroke_width=1.8, kind="gold"))
-    entries = [_ENTRIES[kind] for kind in ("best", "second") if kind in paths]
+    rows_of_gold = (
+        [None if y is None else row_of[y] for y in gold_rows] if gold is not None else None
+    )
+    return _draw(grid, p[:, shown], rows_of_path, rows_of_gold)
+
+
+def _draw(
+    grid: "_Grid",
+    p: NDArray[np.float64],
+    paths: dict[str, list[int]],
+    gold: list[int | None] | None,
+) -> Drawing:
+    """Draw the shown labels: p has shape (tokens, rows), paths and gold have a row per token."""
+    improbable, nodes = _nodes(grid, p, paths)
+    shapes: list[Shape] = [*grid.names_and_title(), *_edges(grid, p)]
+    shapes += [*improbable, *_path_lines(grid, paths), *nodes]
+    shapes += [
+        Circle(*grid.position(t, row), _radius(p[t, row]) + 4.0, kind="gold", **_RING)
+        for t, row in enumerate(gold or [])
+        if row is not None
+    ]
+    entries = [_ENTRIES[kind] for kind in paths]
     entries += [_ENTRIES["gold"]] if gold is not None else []
     entries.append(_ENTRIES["node"])
-    legend_shapes, height = legend(entries, grid.left, grid.bottom + 26, grid.width - 12)
-    return Drawing(
-        grid.width, height + 12, [*shapes, *legend_shapes], title or "trellis of a sequence"
-    )
+    key, height = legend(entries, grid.left, grid.bottom + 26, grid.width - 12)
+    about = grid.title or "trellis of a sequence"
+    return Drawing(grid.width, height + 12, [*shapes, *key], about)
 
 
 class _Grid:
@@ -119,10 +132,11 @@ class _Grid:
 
 _BEST: dict[str, Any] = {"stroke": "blue", "stroke_width": 6.0, "opacity": 0.85}
 _SECOND: dict[str, Any] = {"stroke": "red", "stroke_width": 2.4, "dash": (6.0, 4.0)}
+_RING: dict[str, Any] = {"stroke": "green", "stroke_width": 1.8}
 _ENTRIES: dict[str, Entry] = {
     "best": ("best path", lambda x, y: [Line(((x, y), (x + 28, y)), **_BEST)]),
     "second": ("second best", lambda x, y: [Line(((x, y), (x + 28, y)), **_SECOND)]),
-    "gold": ("true label", lambda x, y: [Circle(x + 18, y, 9, stroke="green", stroke_width=1.8)]),
+    "gold": ("true label", lambda x, y: [Circle(x + 18, y, 9, **_RING)]),
     "node": (
         "probability of a label, in %",
         lambda x, y: [*_node(x + 18, y, 0.45, "soft", 1.0, "")],

@@ -51,6 +51,11 @@ def run(options: Options) -> None:
     )
     for path in (options.output, checkpoint.path):
         clear_leftovers(path)
+    _train(options, checkpoint)
+
+
+def _train(options: Options, checkpoint: Checkpoint) -> None:
+    """Read the data, fit the model, write it, and remove the checkpoint."""
     began = time.perf_counter()
     data = read_files(options.files, options)
     dev = read_dev(options, data.labels)

@@ -29,6 +29,10 @@ _CONFUSION_ROWS = 15
 _TRANSITION_LABELS = 30
 _FEATURE_CARDS = 12
 _FEATURES_FOR, _FEATURES_AGAINST = 8, 5
+_FOOT = (
+    "Sequences are numbered from 0. F1 = 2 · precision · recall / (precision + recall). "
+    f"Made with trellis {trellis.__version__}."
+)
 
 
 def report(
@@ -63,15 +67,11 @@ def report(
     title = title or f"{type(model).__name__}: report"
     links = "".join(f'<a href="#{anchor}">{html.text(name)}</a>' for anchor, name, _, _ in parts)
     body = "\n".join(html.section(*part) for part in parts)
-    foot = (
-        "Sequences are numbered from 0. F1 = 2 · precision · recall / (precision + recall). "
-        f"Made with trellis {trellis.__version__}."
-    )
     header = f"<h1>{html.text(title)}</h1>{_facts(evaluation, source)}<nav>{links}</nav>"
     return html.page(
         title,
         f"<header><div>{header}</div></header>\n<main>\n{_headline(evaluation)}\n{body}\n</main>\n"
-        f"<footer>{html.text(foot)}</footer>",
+        f"<footer>{html.text(_FOOT)}</footer>",
     )
 
 
