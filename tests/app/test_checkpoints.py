@@ -170,7 +170,7 @@ def test_signal_handlers_are_restored(run: Run, signalled: Any, corpus: Path) ->
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     signalled(3, signal.SIGINT, "train", "train.conll")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    with contextlib.suppress(RuntimeError), terminal.interrupts(lambda: None):
+    with contextlib.suppress(RuntimeError), terminal.catch_interrupts(lambda: None):
         raise RuntimeError
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 

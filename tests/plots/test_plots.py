@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trellis.errors import InputError
 from trellis.plots import Drawing, curves, heat_map, lattice
-from trellis.plots.annotations import legend, ticks
-from trellis.plots.shapes import DARK, LIGHT, Circle, Line, Rect, Text, cut, width_of
+from trellis.plots.annotations import choose_ticks, draw_legend
+from trellis.plots.shapes import DARK, LIGHT, Circle, Line, Rect, Text, cut, estimate_width
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -107,7 +107,7 @@ def test_any_text_is_valid_xml(text: str) -> None:
 def test_cut_text_fits(text: str, width: float) -> None:
     short = cut(text, width)
     assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
-    assert short in (text, "…") or width_of(short) <= width
+    assert short in (text, "…") or estimate_width(short) <= width
 
 
 @given(
@@ -116,7 +116,7 @@ def test_cut_text_fits(text: str, width: float) -> None:
 )
 def test_ticks_span_the_values_and_are_few(values: list[float], scale: float) -> None:
     values = [value * scale for value in values]
-    numbers = ticks(values)
+    numbers = choose_ticks(values)
     slack = 1e-6 * (numbers[1] - numbers[0])
     assert numbers[0] <= min(values) + slack
     assert numbers[-1] >= max(values) - slack
@@ -126,11 +126,11 @@ def test_ticks_span_the_values_and_are_few(values: list[float], scale: float) ->
 
 def test_legend_wraps() -> None:
     entries = [(f"name {n}", lambda x, y: []) for n in range(6)]
-    shapes, end = legend(entries, 10, 20, 300)
+    shapes, end = draw_legend(entries, 10, 20, 300)
     rows = [shape.y for shape in shapes]  # type: ignore[attr-defined]
     assert rows == [24.0, 24.0, 46.0, 46.0, 68.0, 68.0]
     assert end == 74
-    assert legend([], 10, 20, 300) == ([], 30)
+    assert draw_legend([], 10, 20, 300) == ([], 30)
 
 
 # ---- saving
@@ -285,7 +285,7 @@ def test_nodes_do_not_touch_and_stay_on_the_sheet(length: int) -> None:
     for shape, token in zip(words, tokens, strict=True):
         assert shape.tip == token
         if not shape.angle:
-            assert width_of(shape.text, shape.size) < room
+            assert estimate_width(shape.text, shape.size) < room
 
 
 def test_hostile_texts_are_escaped() -> None:

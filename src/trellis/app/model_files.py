@@ -8,7 +8,7 @@ from trellis.data import corpus
 from trellis.errors import FormatError, InputError
 from trellis.models.files import load
 
-__all__ = ["open_sequence_model", "read_labelled", "token_columns"]
+__all__ = ["count_token_columns", "open_sequence_model", "read_labelled"]
 
 
 def open_sequence_model(path: Path, jobs: int | None = None) -> Any:
@@ -23,7 +23,7 @@ def open_sequence_model(path: Path, jobs: int | None = None) -> Any:
     return model
 
 
-def token_columns(model: Any, path: Path) -> int:
+def count_token_columns(model: Any, path: Path) -> int:
     """Return the number of columns of a token that the model takes."""
     columns = model.describe().columns
     if columns is None:
@@ -37,7 +37,7 @@ def read_labelled(
     model: Any, path: Path, data: Path, reading: DataOptions
 ) -> tuple[list[Any], list[list[str]]]:
     """Read a file with labels; columns that the model does not take are dropped."""
-    columns = token_columns(model, path)
+    columns = count_token_columns(model, path)
     X, y = corpus.read(data, reading.format, reading.layout)
     width = corpus.width_of(X)
     if width < columns:

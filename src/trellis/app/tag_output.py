@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from trellis.app.terminal import COLOURS, console
+from trellis.app.terminal import COLOURS, make_console
 from trellis.checks import one_of
 from trellis.data import markup, tags, text
 from trellis.data.corpus import Sequence
@@ -152,7 +152,7 @@ class _Inline:
         )
 
     def _line(self, result: Labelled, labels: list[str]) -> str:
-        raw, offsets = _text_and_offsets(result.sequence)
+        raw, offsets = _locate_tokens(result.sequence)
         spans = []
         for label, start, end in find_spans(labels, self.scheme):
             name = label
@@ -173,13 +173,13 @@ class _Inline:
             line.append(f" {name}", style=f"dim {colour}")
             position = end
         line.append(raw[position:])
-        screen = console()
+        screen = make_console()
         with screen.capture() as captured:
             screen.print(line, end="", soft_wrap=True)
         return captured.get()
 
 
-def _text_and_offsets(sequence: Sequence) -> tuple[str, list[tuple[int, int]]]:
+def _locate_tokens(sequence: Sequence) -> tuple[str, list[tuple[int, int]]]:
     """Return the text of a sequence, and the start and end of each token in it."""
     if sequence.text is not None:
         return sequence.text, text.offsets(sequence.text)

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = [
     "COLOURS",
     "InterruptedWorkError",
+    "build_command_line",
+    "catch_interrupts",
     "check_writable",
-    "command_line",
-    "console",
-    "duration",
     "estimate_iterations_left",
-    "interrupts",
-    "progress_bar",
+    "format_duration",
+    "make_console",
     "say",
     "show",
     "show_json",
+    "show_progress",
 ]
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
@@ -47,7 +47,7 @@ class InterruptedWorkError(Exception):
         self.exit_code = 128 + signal_number
 
 
-def console(stderr: bool = False) -> "Console":
+def make_console(stderr: bool = False) -> "Console":
     """Return a console: in colour on a terminal, wide plain lines otherwise."""
     from rich.console import Console
 
@@ -63,7 +63,7 @@ def show(*items: Any) -> None:
     """
     from rich.text import Text
 
-    screen = console()
+    screen = make_console()
     with screen.capture() as captured:
         for item in items:
             screen.print(item, soft_wrap=isinstance(item, str | Text), markup=False)
@@ -87,13 +87,13 @@ def _replace_infinities(value: Any) -> Any:
 def say(text: str, *, quiet: bool = False) -> None:
     """Print a message on standard error, so that standard output has results only."""
     if not quiet:
-        console(stderr=True).print(text, markup=False, soft_wrap=True)
+        make_console(stderr=True).print(text, markup=False, soft_wrap=True)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a time in the largest units that matter.
 
-    >>> duration(0.31), duration(75), duration(7300)
+    >>> format_duration(0.31), format_duration(75), format_duration(7300)
     ('0.3 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 60:
@@ -127,7 +127,7 @@ def estimate_iterations_left(
 
 
 @contextmanager
-def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float | None, str], None]]:
+def show_progress(title: str, quiet: bool = False) -> Iterator[Callable[[float | None, str], None]]:
     """Give ``update(fraction, text)``, which draws a progress bar; on a terminal only.
 
     A fraction of None means that the end is not known.
@@ -140,7 +140,7 @@ def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float | 
         BarColumn(bar_width=24),
         TextColumn("{task.fields[text]}", markup=False),
     )
-    screen = console(stderr=True)
+    screen = make_console(stderr=True)
     hidden = quiet or not screen.is_terminal
     with Progress(*columns, console=screen, transient=True, disable=hidden) as progress:
         task = progress.add_task(title, total=None, text="")
@@ -153,7 +153,7 @@ def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float | 
 
 
 @contextmanager
-def interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
+def catch_interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
     """Call ``halt`` at the first Ctrl-C or SIGTERM; a second one raises KeyboardInterrupt.
 
     The list that this yields receives the number of the first signal.
@@ -192,7 +192,7 @@ def check_writable(path: Path, *inputs: Path) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def command_line(*options: str) -> str:
+def build_command_line(*options: str) -> str:
     """Return the command that the user typed, with more options."""
     name = os.path.basename(sys.argv[0])
     program = ["python", "-m", "trellis"] if name.endswith(".py") else [name]

@@ -6,7 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from trellis.errors import InputError
-from trellis.plots.shapes import LIGHT, Rect, Shape, as_attribute, as_number
+from trellis.plots.shapes import LIGHT, Rect, Shape, format_attribute, format_number
 
 __all__ = ["Drawing"]
 
@@ -33,7 +33,7 @@ class Drawing:
 
     def svg(self, themed: bool = False) -> str:
         """Return the drawing as SVG: on white, or with ``themed`` in the colours of the page."""
-        width, height = as_number(self.width), as_number(self.height)
+        width, height = format_number(self.width), format_number(self.height)
         paint = "var(--{})".format if themed else LIGHT.__getitem__
         shapes = list(self.shapes)
         opening = "<svg"
@@ -42,7 +42,7 @@ class Drawing:
             shapes.insert(0, Rect(0, 0, self.width, self.height, 10, fill="paper"))
         head = (
             f'{opening} viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'role="img" aria-label="{as_attribute(self.about)}" '
+            f'role="img" aria-label="{format_attribute(self.about)}" '
             f'font-family="{_FONT}" font-size="12">'
         )
         return "\n".join([head, *(shape.svg(paint) for shape in shapes), "</svg>"])

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import InputError
-from trellis.plots.annotations import ticks, title_shapes
+from trellis.plots.annotations import choose_ticks, draw_title
 from trellis.plots.drawing import Drawing
-from trellis.plots.shapes import Line, Rect, Shape, Text, cut, width_of
+from trellis.plots.shapes import Line, Rect, Shape, Text, cut, estimate_width
 
 __all__ = ["emissions"]
 
@@ -43,7 +43,7 @@ def emissions(
     p, on_path = _validate(log_probs, labels, path)
     shown = np.flatnonzero((p.max(axis=0) >= 0.1) | np.isin(np.arange(len(labels)), on_path))
     sheet = _Sheet(len(p), [str(labels[v]) for v in shown.tolist()], title)
-    shapes = [*title_shapes(title, sheet.width), *sheet.axes(frame, x)]
+    shapes = [*draw_title(title, sheet.width), *sheet.axes(frame, x)]
     for row, v in enumerate(shown.tolist()):
         for t in np.flatnonzero(p[:, v] >= _MIN_SHOWN):
             tip = f"{labels[v]}, frame {t}: {p[t, v]:.2f}"
@@ -66,11 +66,11 @@ class _Sheet:
     def __init__(self, frames: int, names: list[str], title: str | None) -> None:
         self.frames, self.names = frames, names
         self.frame_width = min(24.0, max(2.0, _WIDTH / frames))
-        self.left = min(max(map(width_of, names)), _MAX_NAME) + 24.0
+        self.left = min(max(map(estimate_width, names)), _MAX_NAME) + 24.0
         self.top = 46.0 if title else 16.0
         self.bottom = self.top + _ROW_HEIGHT * len(names)
         self.right = self.left + self.frame_width * frames
-        self.width = max(self.right + 20, width_of(title or "", 15) + 40)
+        self.width = max(self.right + 20, estimate_width(title or "", 15) + 40)
 
     def axes(self, unit: float, x: str) -> list[Shape]:
         """Return a box, the names of the labels on the left and round numbers below."""
@@ -81,7 +81,7 @@ class _Sheet:
             shapes.append(
                 Text(self.left - 8, y, cut(name, _MAX_NAME), anchor="end", fill="ink", tip=name)
             )
-        for value in ticks([0.0, self.frames * unit]):
+        for value in choose_ticks([0.0, self.frames * unit]):
             position = self.left + self.frame_width * value / unit
             if position <= self.right:
                 text = f"{value:,.10g}"

@@ -7,9 +7,9 @@ from typing import TypeAlias
 import numpy as np
 
 from trellis.errors import InputError
-from trellis.plots.annotations import Entry, legend, ticks, title_shapes
+from trellis.plots.annotations import Entry, choose_ticks, draw_legend, draw_title
 from trellis.plots.drawing import Drawing
-from trellis.plots.shapes import Circle, Line, Rect, Shape, Text, width_of
+from trellis.plots.shapes import Circle, Line, Rect, Shape, Text, estimate_width
 
 __all__ = ["curves"]
 
@@ -39,19 +39,23 @@ def curves(
     _check(series)
     axes = _Axes(series, x, y, title, size)
     entries: list[Entry] = [
-        (name, partial(_symbol, n, name in dashed))
+        (name, partial(_draw_symbol, n, name in dashed))
         for n, name in enumerate(series)
         if len(series) > 1
     ]
-    legend_shapes, legend_end = legend(entries, axes.left, 50 if title else 20, size[0] - 12)
+    legend_shapes, legend_end = draw_legend(entries, axes.left, 50 if title else 20, size[0] - 12)
     axes.top = legend_end + 14 if entries else 46.0 if title else 16.0
-    shapes = [*title_shapes(title, size[0]), *legend_shapes, *axes.shapes()]
+    shapes = [*draw_title(title, size[0]), *legend_shapes, *axes.shapes()]
     for n, (name, points) in enumerate(series.items()):
         is_dashed = name in dashed
-        shapes.append(_line(n, is_dashed, [axes.position(*point) for point in points], "curve"))
+        shapes.append(
+            _draw_line(n, is_dashed, [axes.position(*point) for point in points], "curve")
+        )
         if not is_dashed and len(points) <= _MAX_MARKERS:
             shapes += [
-                _marker(n, *axes.position(*point), f"{name}: {_number(point[0])}, {point[1]:.6g}")
+                _draw_marker(
+                    n, *axes.position(*point), f"{name}: {_format_number(point[0])}, {point[1]:.6g}"
+                )
                 for point in points
             ]
     return Drawing(*size, shapes, title or ", ".join(series))
@@ -71,11 +75,11 @@ class _Axes:
         title: str | None,
         size: tuple[float, float],
     ) -> None:
-        self.x_ticks = ticks([point[0] for points in series.values() for point in points])
-        self.y_ticks = ticks([point[1] for points in series.values() for point in points])
+        self.x_ticks = choose_ticks([point[0] for points in series.values() for point in points])
+        self.y_ticks = choose_ticks([point[1] for points in series.values() for point in points])
         self.x_label, self.y_label = x, y
         self.height = size[1]
-        number_width = max(width_of(_number(value)) for value in self.y_ticks)
+        number_width = max(estimate_width(_format_number(value)) for value in self.y_ticks)
         self.left = number_width + (44.0 if y else 24.0)
         self.right = size[0] - 24.0
         self.base = size[1] - (48.0 if x else 28.0)
@@ -93,10 +97,14 @@ class _Axes:
         for value in self.y_ticks:
             y = self.position(self.x_ticks[0], value)[1]
             shapes.append(Line(((self.left, y), (self.right, y)), stroke="line"))
-            shapes.append(Text(self.left - 8, y + 4, _number(value), anchor="end", fill="soft"))
+            shapes.append(
+                Text(self.left - 8, y + 4, _format_number(value), anchor="end", fill="soft")
+            )
         for value in self.x_ticks:
             x = self.position(value, self.y_ticks[0])[0]
-            shapes.append(Text(x, self.base + 18, _number(value), anchor="middle", fill="soft"))
+            shapes.append(
+                Text(x, self.base + 18, _format_number(value), anchor="middle", fill="soft")
+            )
         middle = (self.left + self.right) / 2, (self.top + self.base) / 2
         if self.x_label:
             shapes.append(
@@ -119,17 +127,17 @@ def _check(series: Mapping[str, Points]) -> None:
                 raise InputError(f"series {name!r}, point {n}: {point!r} is not two finite numbers")
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.10g}".replace("-", "−")
 
 
-def _line(n: int, dashed: bool, points: Points, kind: str = "") -> Shape:
+def _draw_line(n: int, dashed: bool, points: Points, kind: str = "") -> Shape:
     dash = (6.0, 4.0) if dashed else None
     colour = _COLOURS[n % len(_COLOURS)]
     return Line(tuple(points), stroke=colour, stroke_width=2.0, dash=dash, kind=kind)
 
 
-def _marker(n: int, x: float, y: float, tip: str = "") -> Shape:
+def _draw_marker(n: int, x: float, y: float, tip: str = "") -> Shape:
     """Return a disc, a square or a ring, so that lines on top of each other can be told apart."""
     colour = _COLOURS[n % len(_COLOURS)]
     kind = "point" if tip else ""
@@ -140,6 +148,6 @@ def _marker(n: int, x: float, y: float, tip: str = "") -> Shape:
     return Circle(x, y, 4, fill=colour, tip=tip, kind=kind)
 
 
-def _symbol(n: int, dashed: bool, x: float, y: float) -> list[Shape]:
-    line = _line(n, dashed, [(x, y), (x + 28, y)])
-    return [line] if dashed else [line, _marker(n, x + 14, y)]
+def _draw_symbol(n: int, dashed: bool, x: float, y: float) -> list[Shape]:
+    line = _draw_line(n, dashed, [(x, y), (x + 28, y)])
+    return [line] if dashed else [line, _draw_marker(n, x + 14, y)]

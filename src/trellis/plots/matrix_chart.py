@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import InputError
-from trellis.plots.annotations import title_shapes
+from trellis.plots.annotations import draw_title
 from trellis.plots.drawing import Drawing
-from trellis.plots.shapes import Rect, Shape, Text, cut, width_of
+from trellis.plots.shapes import Rect, Shape, Text, cut, estimate_width
 
 __all__ = ["heat_map"]
 
@@ -39,8 +39,10 @@ def heat_map(
     grid = _Grid([str(name) for name in rows], [str(name) for name in columns], x, y, title)
     finite = values[np.isfinite(values)]
     highest = float(np.abs(finite).max(initial=0.0)) or 1.0
-    shapes = [*title_shapes(title, grid.width), *grid.names(), *grid.cells(values, highest)]
-    shapes += _scale(grid.left, grid.bottom + 16, -highest if (finite < 0).any() else 0.0, highest)
+    shapes = [*draw_title(title, grid.width), *grid.names(), *grid.cells(values, highest)]
+    shapes += _draw_scale(
+        grid.left, grid.bottom + 16, -highest if (finite < 0).any() else 0.0, highest
+    )
     return Drawing(grid.width, grid.bottom + 56, shapes, title or "heat map")
 
 
@@ -55,13 +57,13 @@ class _Grid:
         self.numbered = count <= _MAX_NUMBERED
         side = max(6.0, 24.0 - count / 12)
         self.cell_width, self.cell_height = (48.0, 32.0) if self.numbered else (side, side)
-        self.left = min(max(map(width_of, rows)), _MAX_NAME) + (42.0 if y else 24.0)
-        slant = min(max(map(width_of, columns)), _MAX_NAME)
+        self.left = min(max(map(estimate_width, rows)), _MAX_NAME) + (42.0 if y else 24.0)
+        slant = min(max(map(estimate_width, columns)), _MAX_NAME)
         self.caption = 56.0 if title else 20.0
         self.top = self.caption + (4.0 if x else -18.0) + 0.71 * slant + 18
         self.bottom = self.top + self.cell_height * len(rows)
         content = self.left + self.cell_width * len(columns) + max(0.71 * slant, 16.0) + 8
-        self.width = max(content, self.left + 260, width_of(title or "", 15) + 40)
+        self.width = max(content, self.left + 260, estimate_width(title or "", 15) + 40)
 
     def names(self) -> list[Shape]:
         """Return the names of rows and columns; every n-th one if the cells are too small."""
@@ -91,7 +93,7 @@ class _Grid:
         gap = 1.0 if self.cell_height > 12 else 0.0
         for (i, j), value in np.ndenumerate(values):
             x, y = self.left + self.cell_width * j, self.top + self.cell_height * i
-            fill, shade = _shade(float(value), highest)
+            fill, shade = _choose_shade(float(value), highest)
             tip = f"{self.rows[i]} → {self.columns[j]}: {value:.4g}"
             size = (self.cell_width - gap, self.cell_height - gap)
             shapes.append(Rect(x, y, *size, fill=fill, opacity=shade, tip=tip, kind="cell"))
@@ -99,12 +101,14 @@ class _Grid:
                 colour = "paper" if shade > 0.62 else "ink"
                 centre = (x + self.cell_width / 2, y + self.cell_height / 2 + 4)
                 shapes.append(
-                    Text(*centre, _number(value, highest), 11, "middle", fill=colour, tip=tip)
+                    Text(
+                        *centre, _format_number(value, highest), 11, "middle", fill=colour, tip=tip
+                    )
                 )
         return shapes
 
 
-def _shade(value: float, highest: float) -> tuple[str, float]:
+def _choose_shade(value: float, highest: float) -> tuple[str, float]:
     """Return the colour and the opacity of a value."""
     if not np.isfinite(value):
         return "soft", 0.35
@@ -113,19 +117,19 @@ def _shade(value: float, highest: float) -> tuple[str, float]:
     ) ** 0.7  # < 1: small values stay visible
 
 
-def _number(value: float, highest: float) -> str:
+def _format_number(value: float, highest: float) -> str:
     if not np.isfinite(value):
         return "∞" if value > 0 else "−∞"
     digits = 2 if highest < 10 else 1 if highest < 100 else 0
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def _scale(x: float, y: float, low: float, high: float) -> list[Shape]:
+def _draw_scale(x: float, y: float, low: float, high: float) -> list[Shape]:
     """Return the colour scale with its numbers."""
     shapes: list[Shape] = []
     steps = np.linspace(low, high, _SCALE_STEPS)
     for n, value in enumerate(steps.tolist()):
-        fill, shade = _shade(value, high)
+        fill, shade = _choose_shade(value, high)
         shapes.append(Rect(x + 4 * n, y, 4, 10, fill=fill, opacity=shade))
     shapes.append(Rect(x, y, 4 * _SCALE_STEPS, 10, stroke="line"))
     for value in sorted({low, 0.0, high}):

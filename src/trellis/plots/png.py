@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 from trellis.errors import InputError
-from trellis.plots.shapes import LIGHT, Circle, Line, Rect, Shape, Text, plain
+from trellis.plots.shapes import LIGHT, Circle, Line, Rect, Shape, Text, replace_invalid
 
 __all__ = ["write_png"]
 
@@ -51,7 +51,7 @@ def _make_artist(shape: Shape, family: list[str]) -> Any:
     if isinstance(shape, Text):
         return _make_text(shape, family)
     patches = import_module("matplotlib.patches")
-    fill, stroke = _colours(shape)
+    fill, stroke = _convert_colours(shape)
     points = 72.0 / _UNITS_PER_INCH
     if isinstance(shape, Line):
         line = import_module("matplotlib.lines").Line2D
@@ -71,8 +71,8 @@ def _make_text(shape: Text, family: list[str]) -> Any:
     return import_module("matplotlib.text").Text(
         shape.x,
         shape.y,
-        plain(shape.text),
-        color=_colours(shape)[0],
+        replace_invalid(shape.text),
+        color=_convert_colours(shape)[0],
         fontfamily=family,
         fontsize=shape.size * 72.0 / _UNITS_PER_INCH,
         fontweight="bold" if shape.bold else "normal",
@@ -84,7 +84,7 @@ def _make_text(shape: Text, family: list[str]) -> Any:
     )
 
 
-def _colours(shape: Shape) -> tuple[Any, Any]:
+def _convert_colours(shape: Shape) -> tuple[Any, Any]:
     """Return (red, green, blue, opacity) of the fill and of the stroke."""
     to_rgba = import_module("matplotlib.colors").to_rgba
     fill = to_rgba(LIGHT[shape.fill], shape.opacity) if shape.fill else "none"

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trellis.errors import InputError
-from trellis.plots.annotations import title_shapes
+from trellis.plots.annotations import draw_title
 from trellis.plots.drawing import Drawing
-from trellis.plots.shapes import Circle, Shape, Text, cut, width_of
+from trellis.plots.shapes import Circle, Shape, Text, cut, estimate_width
 
 __all__ = ["scatter"]
 
@@ -39,14 +39,14 @@ def scatter(
         raise InputError(f"places of {names[n]!r} are {points[n].tolist()}: must be finite")
     width, height = size
     top = _MARGIN + (28.0 if title else 0.0)
-    name_width = min(_MAX_NAME, max(map(width_of, names))) + 8  # of a name at the right edge
+    name_width = min(_MAX_NAME, max(map(estimate_width, names))) + 8  # of a name at the right edge
     low, span = points.min(axis=0), np.maximum(np.ptp(points, axis=0), 1e-12)
     scale = float(
         min((width - 2 * _MARGIN - name_width) / span[0], (height - top - _MARGIN) / span[1])
     )
     x = _MARGIN + (points[:, 0] - low[0]) * scale
     y = height - _MARGIN - (points[:, 1] - low[1]) * scale
-    shapes: list[Shape] = [*title_shapes(title, width)]
+    shapes: list[Shape] = [*draw_title(title, width)]
     for name, (a, b), left, down in zip(names, points, x.tolist(), y.tolist(), strict=True):
         tip = f"{name}: {a:.4g}, {b:.4g}"
         left, down = round(left, 2), round(down, 2)

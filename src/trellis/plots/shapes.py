@@ -20,11 +20,11 @@ __all__ = [
     "Rect",
     "Shape",
     "Text",
-    "as_attribute",
-    "as_number",
     "cut",
-    "plain",
-    "width_of",
+    "estimate_width",
+    "format_attribute",
+    "format_number",
+    "replace_invalid",
 ]
 
 LIGHT = {
@@ -55,15 +55,16 @@ _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]
 _NARROW, _WIDE = frozenset("fijlrt.,:;!|'()[]/ -"), frozenset("mwMW%@—")
 
 
-def plain(text: object) -> str:
+def replace_invalid(text: object) -> str:
     """Return the text with characters that XML forbids replaced by U+FFFD."""
     return _INVALID_XML.sub("\ufffd", str(text))
 
 
-def width_of(text: str, size: float = 12.0) -> float:
+def estimate_width(text: str, size: float = 12.0) -> float:
     """Estimate the width of a text, without a font.
 
-    >>> width_of("ill", 10) < width_of("abc", 10) < width_of("MWM", 10) < width_of("日本語", 10)
+    >>> widths = [estimate_width(text, 10) for text in ("ill", "abc", "MWM", "日本語")]
+    >>> widths == sorted(widths)
     True
     """
 
@@ -86,9 +87,9 @@ def cut(text: str, width: float, size: float = 12.0) -> str:
     >>> cut("Constantinople", 100), cut("Constantinople", 50)
     ('Constantinople', 'Consta…')
     """
-    if width_of(text, size) <= width:
+    if estimate_width(text, size) <= width:
         return text
-    while text and width_of(text + "…", size) > width:
+    while text and estimate_width(text + "…", size) > width:
         text = text[:-1]
     return text + "…"
 
@@ -119,9 +120,11 @@ class Shape(ABC):
             fields["stroke-dasharray"] = f"{self.dash[0]:g} {self.dash[1]:g}"
         if self.opacity < 1.0:
             fields["fill-opacity" if self.fill else "stroke-opacity"] = self.opacity
-        attributes = [f'{key}="{as_attribute(v)}"' for key, v in fields.items() if v is not None]
+        attributes = [
+            f'{key}="{format_attribute(v)}"' for key, v in fields.items() if v is not None
+        ]
         content = escape(content) + (
-            f"<title>{escape(plain(self.tip))}</title>" if self.tip else ""
+            f"<title>{escape(replace_invalid(self.tip))}</title>" if self.tip else ""
         )
         opening = " ".join([f"<{name}", *attributes])
         return f"{opening}>{content}</{name}>" if content else f"{opening}/>"
@@ -165,7 +168,7 @@ class Line(Shape):
     points: tuple[tuple[float, float], ...]
 
     def _element(self) -> tuple[str, dict[str, object], str]:
-        points = " ".join(f"{as_number(x)},{as_number(y)}" for x, y in self.points)
+        points = " ".join(f"{format_number(x)},{format_number(y)}" for x, y in self.points)
         return "polyline", {"points": points, "stroke-linejoin": "round"}, ""
 
 
@@ -185,26 +188,26 @@ class Text(Shape):
     angle: float = 0.0
 
     def _element(self) -> tuple[str, dict[str, object], str]:
-        x, y = as_number(self.x), as_number(self.y)
+        x, y = format_number(self.x), format_number(self.y)
         attributes: dict[str, object] = {
             "font-size": self.size if self.size != 12.0 else None,
             "text-anchor": self.anchor if self.anchor != "start" else None,
             "font-weight": 600 if self.bold else None,
-            "transform": f"rotate({as_number(self.angle)} {x} {y})" if self.angle else None,
+            "transform": f"rotate({format_number(self.angle)} {x} {y})" if self.angle else None,
         }
-        return "text", {"x": self.x, "y": self.y, **attributes}, plain(self.text)
+        return "text", {"x": self.x, "y": self.y, **attributes}, replace_invalid(self.text)
 
 
-def as_attribute(value: object) -> str:
+def format_attribute(value: object) -> str:
     """Return a value as the text of an attribute, with special characters escaped."""
-    text = as_number(value) if isinstance(value, int | float) else plain(value)
+    text = format_number(value) if isinstance(value, int | float) else replace_invalid(value)
     return escape(text, quote=True)
 
 
-def as_number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with at most two decimals, without trailing zeros.
 
-    >>> as_number(3.0), as_number(0.12345), as_number(-0.001)
+    >>> format_number(3.0), format_number(0.12345), format_number(-0.001)
     ('3', '0.12', '0')
     """
     text = f"{value:.2f}".rstrip("0").rstrip(".")

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import InputError
-from trellis.plots.annotations import Entry, legend, title_shapes
+from trellis.plots.annotations import Entry, draw_legend, draw_title
 from trellis.plots.drawing import Drawing
-from trellis.plots.shapes import Circle, Line, Shape, Text, cut, width_of
+from trellis.plots.shapes import Circle, Line, Shape, Text, cut, estimate_width
 
 __all__ = ["lattice"]
 
@@ -45,10 +45,10 @@ def lattice(
     """
     p = _validate(tokens, labels, marginals)
     rows = {label: n for n, label in enumerate(labels)}
-    paths = {"best": _path_rows(best, "best", rows, len(p))}
+    paths = {"best": _find_path_rows(best, "best", rows, len(p))}
     if second is not None:
-        paths["second"] = _path_rows(second, "second", rows, len(p))
-    gold_rows, names, p = _gold_rows(gold, list(labels), p)
+        paths["second"] = _find_path_rows(second, "second", rows, len(p))
+    gold_rows, names, p = _find_gold_rows(gold, list(labels), p)
     needed = [y for y in gold_rows if y is not None]
     shown = _choose_labels(p, {*needed, *chain.from_iterable(paths.values())})
     grid = _Grid([str(token) for token in tokens], [str(names[y]) for y in shown], title)
@@ -67,18 +67,18 @@ def _draw(
     gold: list[int | None] | None,
 ) -> Drawing:
     """Draw the shown labels: p has shape (tokens, rows), paths and gold have a row per token."""
-    improbable, nodes = _nodes(grid, p, paths)
-    shapes: list[Shape] = [*grid.names_and_title(), *_edges(grid, p)]
-    shapes += [*improbable, *_path_lines(grid, paths), *nodes]
+    improbable, nodes = _draw_nodes(grid, p, paths)
+    shapes: list[Shape] = [*grid.names_and_title(), *_draw_edges(grid, p)]
+    shapes += [*improbable, *_draw_paths(grid, paths), *nodes]
     shapes += [
-        Circle(*grid.position(t, row), _radius(p[t, row]) + 4.0, kind="gold", **_RING)
+        Circle(*grid.position(t, row), _compute_radius(p[t, row]) + 4.0, kind="gold", **_RING)
         for t, row in enumerate(gold or [])
         if row is not None
     ]
     entries = [_ENTRIES[kind] for kind in paths]
     entries += [_ENTRIES["gold"]] if gold is not None else []
     entries.append(_ENTRIES["node"])
-    key, height = legend(entries, grid.left, grid.bottom + 26, grid.width - 12)
+    key, height = draw_legend(entries, grid.left, grid.bottom + 26, grid.width - 12)
     about = grid.title or "trellis of a sequence"
     return Drawing(grid.width, height + 12, [*shapes, *key], about)
 
@@ -89,17 +89,17 @@ class _Grid:
     def __init__(self, tokens: list[str], names: list[str], title: str | None) -> None:
         self.tokens, self.names, self.title = tokens, names, title
         self.slanted = len(tokens) > _MAX_UPRIGHT
-        longest = max(width_of(token, _TOKEN_SIZE) for token in tokens)
+        longest = max(estimate_width(token, _TOKEN_SIZE) for token in tokens)
         self.column_width = (
             46.0 if self.slanted else min(max(longest + 14, 700 / len(tokens)), 108.0)
         )
-        self.left = 24 + min(max(width_of(name, 12) for name in names), 170.0)
+        self.left = 24 + min(max(estimate_width(name, 12) for name in names), 170.0)
         token_height = min(longest, 110.0) * 0.7 + 14 if self.slanted else 24.0
         self.top = (38.0 if title else 10.0) + token_height + 30
         self.bottom = self.top + _ROW_HEIGHT * (len(names) - 1) + 22
         overhang = 50.0 if self.slanted else 0.0  # of the last slanted token
         content = self.left + self.column_width * len(tokens) + overhang + 12
-        self.width = max(content, self.left + 575, width_of(title or "", 15) + 40)
+        self.width = max(content, self.left + 575, estimate_width(title or "", 15) + 40)
 
     def position(self, t: int, row: int) -> Position:
         """Return the centre of a node."""
@@ -107,7 +107,7 @@ class _Grid:
 
     def names_and_title(self) -> list[Shape]:
         """Return the title, the tokens above and the labels on the left."""
-        shapes: list[Shape] = title_shapes(self.title, self.width)
+        shapes: list[Shape] = draw_title(self.title, self.width)
         for t, token in enumerate(self.tokens):
             x, y = self.position(t, 0)
             style: dict[str, Any] = {
@@ -139,19 +139,19 @@ _ENTRIES: dict[str, Entry] = {
     "gold": ("true label", lambda x, y: [Circle(x + 18, y, 9, **_RING)]),
     "node": (
         "probability of a label, in %",
-        lambda x, y: [*_node(x + 18, y, 0.45, "soft", 1.0, "")],
+        lambda x, y: [*_draw_node(x + 18, y, 0.45, "soft", 1.0, "")],
     ),
 }
 
 
-def _radius(p: float) -> float:
+def _compute_radius(p: float) -> float:
     """Return the radius of a node: the area grows with the probability."""
     return float(3.0 + 12.0 * np.sqrt(p))
 
 
-def _node(x: float, y: float, p: float, stroke: str, width: float, tip: str) -> list[Shape]:
+def _draw_node(x: float, y: float, p: float, stroke: str, width: float, tip: str) -> list[Shape]:
     kind = "node" if tip else ""
-    r = _radius(p)
+    r = _compute_radius(p)
     shapes: list[Shape] = [
         Circle(x, y, r, fill="paper"),  # hides the paths under a transparent node
         Circle(
@@ -165,7 +165,7 @@ def _node(x: float, y: float, p: float, stroke: str, width: float, tip: str) -> 
     return shapes
 
 
-def _nodes(
+def _draw_nodes(
     grid: _Grid, p: NDArray[np.float64], paths: dict[str, list[int]]
 ) -> tuple[list[Shape], list[Shape]]:
     """Return the improbable nodes, drawn below the paths, and the others, drawn above them."""
@@ -178,11 +178,11 @@ def _nodes(
             stroke = {"best": "blue", "second": "red"}.get(path, "soft")
             tip = f"{token} · {name} · p = {value:.3f}"
             layer = nodes if path or value > _MIN_SHOWN else improbable
-            layer += _node(*grid.position(t, row), value, stroke, 2.0 if path else 0.8, tip)
+            layer += _draw_node(*grid.position(t, row), value, stroke, 2.0 if path else 0.8, tip)
     return improbable, nodes
 
 
-def _edges(grid: _Grid, p: NDArray[np.float64]) -> Iterable[Shape]:
+def _draw_edges(grid: _Grid, p: NDArray[np.float64]) -> Iterable[Shape]:
     """Yield edges between probable nodes of neighbouring positions, darker if both are likelier."""
     for t, (before, after) in enumerate(pairwise(p)):
         for a in np.flatnonzero(before > _MIN_SHOWN).tolist():
@@ -192,7 +192,7 @@ def _edges(grid: _Grid, p: NDArray[np.float64]) -> Iterable[Shape]:
                 yield Line(ends, stroke="soft", stroke_width=1.0, opacity=shade, kind="edge")
 
 
-def _path_lines(grid: _Grid, paths: dict[str, list[int]]) -> Iterable[Shape]:
+def _draw_paths(grid: _Grid, paths: dict[str, list[int]]) -> Iterable[Shape]:
     """Yield the best path, and the parts of the second best path that differ from it."""
     points = {kind: [grid.position(t, y) for t, y in enumerate(p)] for kind, p in paths.items()}
     yield Line(tuple(points["best"]), kind="best", **_BEST)
@@ -226,7 +226,7 @@ def _validate(
     return p.clip(0.0, 1.0)
 
 
-def _path_rows(path: Sequence[Any], name: str, rows: dict[Any, int], length: int) -> list[int]:
+def _find_path_rows(path: Sequence[Any], name: str, rows: dict[Any, int], length: int) -> list[int]:
     if len(path) != length:
         raise InputError(f"{name} has {len(path)} labels for {length} tokens")
     for t, label in enumerate(path):
@@ -235,7 +235,7 @@ def _path_rows(path: Sequence[Any], name: str, rows: dict[Any, int], length: int
     return [rows[label] for label in path]
 
 
-def _gold_rows(
+def _find_gold_rows(
     gold: Sequence[Any] | None, labels: list[Any], p: NDArray[np.float64]
 ) -> tuple[list[int | None], list[Any], NDArray[np.float64]]:
     """Return the rows of the true labels, all labels, and p; new labels have probability 0."""

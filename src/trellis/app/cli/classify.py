@@ -61,7 +61,7 @@ def run(options: Options) -> None:
     if options.test is not None:
         _show_scores(model, options, options.test)
         return
-    for batch in _batches(_lines(options.files or [])):
+    for batch in _split_batches(_read_lines(options.files or [])):
         labels = model.predict(batch, k=options.k, threshold=options.threshold)
         for text, predictions in zip(batch, labels, strict=True):
             if options.as_json:
@@ -79,14 +79,14 @@ def _show_scores(model: TextClassifier, options: Options, test: Path) -> None:
     show(f"recall@{options.k} {100 * scores.recall:.2f}")
 
 
-def _lines(sources: list[Path]) -> Iterator[str]:
+def _read_lines(sources: list[Path]) -> Iterator[str]:
     for source in sources:
         yield from files.lines(source, errors="replace")
     if not sources:
         yield from files.lines(sys.stdin.buffer, errors="replace")
 
 
-def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
+def _split_batches(lines: Iterable[str]) -> Iterator[list[str]]:
     iterator = iter(lines)
     while batch := list(islice(iterator, _BATCH)):
         yield batch

@@ -10,7 +10,7 @@ from rich.text import Text
 from trellis.app.cli.declarations import Option
 from trellis.app.report.report import report
 from trellis.app.tag_output import make_inline
-from trellis.app.terminal import console, duration, progress_bar
+from trellis.app.terminal import format_duration, make_console, show_progress
 from trellis.data import samples, text
 from trellis.data.corpus import Sequence
 from trellis.errors import InputError
@@ -103,7 +103,7 @@ def _draw(model: Any, line: str) -> Any:
 def _train(X: Any, y: Any, dev: Any) -> CRF:
     model = CRF(Window(lower=2), l2=0.1, constraints="BIO", scoring="span_f1")
     began = time.perf_counter()
-    with progress_bar("training") as update:
+    with show_progress("training") as update:
         model.fit(
             X,
             y,
@@ -111,11 +111,11 @@ def _train(X: Any, y: Any, dev: Any) -> CRF:
             dev_every=5,
             callback=lambda p: update(None, f"iteration {p.iteration}  loss {p.loss:,.1f}"),
         )
-    seconds = duration(time.perf_counter() - began)
+    seconds = format_duration(time.perf_counter() - began)
     _say(f"A CRF of {len(model.coef_):,} weights: {model.n_iter_} iterations in {seconds}.")
     return model
 
 
 def _say(message: str | Text) -> None:
     """Print a message; square brackets in a string are printed as they are."""
-    console().print(message, markup=False, soft_wrap=True)
+    make_console().print(message, markup=False, soft_wrap=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trellis.app.cli.declarations import Argument, Option
-from trellis.app.cli.options import Jobs, Quiet, default_of
-from trellis.app.terminal import check_writable, duration, progress_bar, say
+from trellis.app.cli.options import Jobs, Quiet, read_default
+from trellis.app.terminal import check_writable, format_duration, say, show_progress
 from trellis.embeddings.classifier import TextClassifier
 from trellis.embeddings.fasttext import FastText
 from trellis.embeddings.training import Progress
@@ -26,20 +26,20 @@ _OUTPUTS: dict[Any, tuple[str, ...]] = {
 """The models, and the suffixes of the files that each can write."""
 
 
-def _defaults(name: str) -> str:
+def _describe_default(name: str) -> str:
     """Describe the default of a parameter, as in ``default 5, with --supervised 1``."""
     models = {"": Word2Vec, "--subwords": FastText, "--supervised": TextClassifier}
     values = {
-        flag: default_of(model, name)
+        flag: read_default(model, name)
         for flag, model in models.items()
-        if name in _parameters(model)
+        if name in _list_parameters(model)
     }
     first, *flags = values
     differing = [f", with {flag} {values[flag]}" for flag in flags if values[flag] != values[first]]
     return f"default {values[first]}{''.join(differing)}"
 
 
-def _parameters(model: Any) -> set[str]:
+def _list_parameters(model: Any) -> set[str]:
     return set(inspect.signature(model).parameters)
 
 
@@ -48,48 +48,48 @@ class ModelOptions:
     """Parameters of the models; None means the default of the model."""
 
     architecture: Annotated[
-        str | None, Option(help=f"skipgram or cbow; {_defaults('architecture')}.")
+        str | None, Option(help=f"skipgram or cbow; {_describe_default('architecture')}.")
     ] = None
     loss: Annotated[
         str | None,
         Option(
             help=f"negative, hierarchical or softmax, with --supervised also ova; "
-            f"{_defaults('loss')}."
+            f"{_describe_default('loss')}."
         ),
     ] = None
     window: Annotated[
-        int | None, Option(help=f"Context words on each side; {_defaults('window')}.")
+        int | None, Option(help=f"Context words on each side; {_describe_default('window')}.")
     ] = None
     negatives: Annotated[
         int | None,
-        Option(help=f"Negative samples per word; {_defaults('negatives')}."),
+        Option(help=f"Negative samples per word; {_describe_default('negatives')}."),
     ] = None
     sample: Annotated[
         float | None,
-        Option(help=f"Threshold for dropping frequent words; {_defaults('sample')}."),
+        Option(help=f"Threshold for dropping frequent words; {_describe_default('sample')}."),
     ] = None
     min_count: Annotated[
-        int | None, Option(help=f"Ignore rarer words; {_defaults('min_count')}.")
+        int | None, Option(help=f"Ignore rarer words; {_describe_default('min_count')}.")
     ] = None
-    minn: Annotated[int | None, Option(help=f"Shortest character n-gram; {_defaults('minn')}.")] = (
-        None
-    )
-    maxn: Annotated[int | None, Option(help=f"Longest character n-gram; {_defaults('maxn')}.")] = (
-        None
-    )
+    minn: Annotated[
+        int | None, Option(help=f"Shortest character n-gram; {_describe_default('minn')}.")
+    ] = None
+    maxn: Annotated[
+        int | None, Option(help=f"Longest character n-gram; {_describe_default('maxn')}.")
+    ] = None
     bucket: Annotated[
-        int | None, Option(help=f"Number of n-gram vectors; {_defaults('bucket')}.")
+        int | None, Option(help=f"Number of n-gram vectors; {_describe_default('bucket')}.")
     ] = None
     word_ngrams: Annotated[
         int | None,
-        Option(help=f"Longest word n-gram, with --supervised; {_defaults('word_ngrams')}."),
+        Option(help=f"Longest word n-gram, with --supervised; {_describe_default('word_ngrams')}."),
     ] = None
-    epochs: Annotated[int | None, Option(help=f"Passes over the text; {_defaults('epochs')}.")] = (
-        None
-    )
-    alpha: Annotated[float | None, Option(help=f"Initial learning rate; {_defaults('alpha')}.")] = (
-        None
-    )
+    epochs: Annotated[
+        int | None, Option(help=f"Passes over the text; {_describe_default('epochs')}.")
+    ] = None
+    alpha: Annotated[
+        float | None, Option(help=f"Initial learning rate; {_describe_default('alpha')}.")
+    ] = None
 
 
 @dataclass
@@ -113,7 +113,7 @@ class Options:
             help="Train a classifier; each line starts with its label: `__label__…`.",
         ),
     ] = False
-    dim: Annotated[int, Option(help="Size of a vector.")] = default_of(Word2Vec, "vector_size")
+    dim: Annotated[int, Option(help="Size of a vector.")] = read_default(Word2Vec, "vector_size")
     parameters: ModelOptions = field(default_factory=ModelOptions)
     seed: Annotated[int | None, Option(help="Seed of the random numbers.")] = None
     jobs: Jobs = None
@@ -140,7 +140,7 @@ def run(options: Options) -> None:
     for path in options.files:
         path.stat()  # a missing file raises now, not after an hour of training on the others
     began = time.monotonic()
-    with progress_bar("training", options.quiet) as update:
+    with show_progress("training", options.quiet) as update:
 
         def draw(progress: Progress) -> None:
             speed, loss = progress.words_per_second, progress.loss
@@ -149,7 +149,7 @@ def run(options: Options) -> None:
         model.fit(options.files, callback=draw)
     _save(model, output)
     size = f"{len(model.words_):,} words, {options.dim} dimensions"
-    speed = f"{duration(time.monotonic() - began)}, {model.words_per_second_:,.0f} words/s"
+    speed = f"{format_duration(time.monotonic() - began)}, {model.words_per_second_:,.0f} words/s"
     say(f"{output}: {size}; {speed}", quiet=options.quiet)
 
 
@@ -160,7 +160,7 @@ def _build_model(options: Options) -> Any:
         model = FastText if options.subwords else Word2Vec
     values = dataclasses.asdict(options.parameters)
     settings = {name: value for name, value in values.items() if value is not None}
-    unknown = sorted(settings.keys() - _parameters(model))
+    unknown = sorted(settings.keys() - _list_parameters(model))
     if unknown:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in unknown)
         raise InputError(f"{flags}: not a parameter of {model.__name__}")

@@ -44,8 +44,8 @@ def run(options: Options) -> None:
     X, y = read_labelled(model, options.model, options.data, options.reading)
     predicted = model.predict(X)
     scheme = tags.detect([str(label) for label in model.classes_], otherwise="plain")
-    result = _scores(y, predicted, scheme, options.confusions)
-    result["worst"] = _worst_sequences(model, X, y, predicted, options.worst)
+    result = _compute_scores(y, predicted, scheme, options.confusions)
+    result["worst"] = _find_worst(model, X, y, predicted, options.worst)
     if options.as_json:
         show_json({"model": str(options.model), "data": str(options.data), **result})
         return
@@ -56,7 +56,7 @@ def run(options: Options) -> None:
     _show_worst(result["worst"], scheme)
 
 
-def _scores(y: Any, predicted: Any, scheme: str, max_confusions: int) -> dict[str, Any]:
+def _compute_scores(y: Any, predicted: Any, scheme: str, max_confusions: int) -> dict[str, Any]:
     report = (
         metrics.label_report(y, predicted)
         if scheme == "plain"
@@ -81,9 +81,7 @@ def _scores(y: Any, predicted: Any, scheme: str, max_confusions: int) -> dict[st
     }
 
 
-def _worst_sequences(
-    model: Any, X: Any, y: Any, predicted: Any, count: int
-) -> list[dict[str, Any]]:
+def _find_worst(model: Any, X: Any, y: Any, predicted: Any, count: int) -> list[dict[str, Any]]:
     """Return the wrong sequences whose true labels have the lowest log p per token."""
     known = set(model.classes_.tolist())
     rows = [n for n, labels in enumerate(y) if labels != predicted[n] and known.issuperset(labels)]

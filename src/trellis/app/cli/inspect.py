@@ -43,8 +43,8 @@ def run(options: Options) -> None:
     """
     model = open_sequence_model(options.model)
     facts = model.describe()
-    record = _record(model, facts, options.model)
-    record["transitions"] = _transitions(model, options.top)
+    record = _make_record(model, facts, options.model)
+    record["transitions"] = _rank_transitions(model, options.top)
     if facts.linear is not None:
         features = facts.linear.top_features(options.top, options.label)
         record["features"] = [weight._asdict() for weight in features]
@@ -54,7 +54,7 @@ def run(options: Options) -> None:
         _show_record(record)
 
 
-def _record(model: Any, facts: Description, path: Path) -> dict[str, Any]:
+def _make_record(model: Any, facts: Description, path: Path) -> dict[str, Any]:
     record: dict[str, Any] = {
         "file": str(path),
         "bytes": path.stat().st_size,
@@ -84,7 +84,7 @@ def _record(model: Any, facts: Description, path: Path) -> dict[str, Any]:
     return record
 
 
-def _transitions(model: Any, count: int) -> list[dict[str, Any]]:
+def _rank_transitions(model: Any, count: int) -> list[dict[str, Any]]:
     """Return the ``count`` highest and the ``count`` lowest transition scores, highest first."""
     scores = model.transition_scores()
     labels = model.classes_.tolist()

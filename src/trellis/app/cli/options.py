@@ -15,8 +15,8 @@ __all__ = [
     "LabelledFile",
     "ModelFile",
     "Quiet",
-    "default_of",
     "parse_columns",
+    "read_default",
 ]
 
 ModelFile = Annotated[
@@ -72,10 +72,10 @@ def parse_columns(columns: str | None, label: str | None = None) -> Columns:
         raise UsageError(f"--columns takes numbers such as 0,1, not {columns!r}") from None
 
 
-def default_of(function: Any, parameter: str) -> Any:
+def read_default(function: Any, parameter: str) -> Any:
     """Return the default value of a parameter, so that help texts do not repeat the number.
 
-    >>> default_of(round, "ndigits") is None
+    >>> read_default(round, "ndigits") is None
     True
     """
     return inspect.signature(function).parameters[parameter].default

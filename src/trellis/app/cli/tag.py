@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO
 
 from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import Format, Jobs, ModelFile, TokenColumns, parse_columns
-from trellis.app.model_files import open_sequence_model, token_columns
+from trellis.app.model_files import count_token_columns, open_sequence_model
 from trellis.app.tag_output import Labelled, choose_output, make_writer
 from trellis.app.terminal import check_writable
 from trellis.data import corpus, files
@@ -76,7 +76,7 @@ def run(options: Options) -> None:
     if options.target is not None:
         check_writable(options.target)
     model = open_sequence_model(options.model, options.jobs)
-    columns = token_columns(model, options.model)
+    columns = count_token_columns(model, options.model)
     inputs = options.files or [Path("-")]
     sources = [_open_source(path, options.format, columns) for path in inputs]
     on_terminal = options.target is None and sys.stdout.isatty()
@@ -126,12 +126,12 @@ def _label(
     model: Any, sequences: Iterable[Sequence], options: Options, size: int
 ) -> Iterator[Labelled]:
     """Yield the labelled sequences, in order."""
-    batches = _batches(sequences, size)
+    batches = _split_batches(sequences, size)
     for batch in batches if size == 1 else _read_ahead(batches):
         yield from _label_batch(model, batch, options.marginals, options.kbest)
 
 
-def _batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Sequence]]:
+def _split_batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Sequence]]:
     """Yield lists of sequences with about ``size`` tokens; each sequence counts one more."""
     batch: list[Sequence] = []
     tokens = 0

@@ -5,12 +5,12 @@ from typing import Any
 
 from trellis.app.terminal import (
     InterruptedWorkError,
+    build_command_line,
+    catch_interrupts,
     check_writable,
-    command_line,
-    duration,
-    interrupts,
-    progress_bar,
+    format_duration,
     say,
+    show_progress,
 )
 from trellis.app.training.data import TrainingData, name_file_in_errors, read_dev, read_files
 from trellis.app.training.estimators import build_estimator, check_estimator
@@ -71,8 +71,8 @@ def _train(options: Options, checkpoint: Checkpoint) -> None:
             _fit(options, model, data, dev, checkpoint)
     model.save(options.output)
     checkpoint.remove()
-    say(f"{data}; {duration(time.perf_counter() - began)}", quiet=options.quiet)
-    say(_summary(options, model, dev, scheme), quiet=options.quiet)
+    say(f"{data}; {format_duration(time.perf_counter() - began)}", quiet=options.quiet)
+    say(_summarise(options, model, dev, scheme), quiet=options.quiet)
 
 
 def _fit(
@@ -84,15 +84,15 @@ def _fit(
     neural = options.model == "neural"
     arguments = {} if neural else {"dev_every": options.dev_every or DEV_EVERY}
     with (
-        progress_bar("training", options.quiet) as update,
-        interrupts(checkpoint.halt) as signals,
+        show_progress("training", options.quiet) as update,
+        catch_interrupts(checkpoint.halt) as signals,
     ):
         draw = draw_epochs(model, update) if neural else draw_iterations(model, update)
         model.fit(data.X, data.y, dev=dev, callback=draw, checkpoint=checkpoint, **arguments)
     if checkpoint.stopped:
         raise InterruptedWorkError(
             f"stopped at iteration {checkpoint.iteration}, saved in {checkpoint.path}. "
-            f"Continue with:\n  {command_line('--resume')}",
+            f"Continue with:\n  {build_command_line('--resume')}",
             signals[0],
         )
 
@@ -103,7 +103,7 @@ def _tune(options: Options, model: Any, data: TrainingData, checkpoint: Checkpoi
         model.set_params(l1=float(saved["l1"]), l2=float(saved["l2"]))
         return
     trials = []
-    with progress_bar("tuning", options.quiet) as update:
+    with show_progress("tuning", options.quiet) as update:
         for trial in search(model, data.X, data.y, options.tune, options.seed):
             trials.append(trial)
             best = max(trials, key=lambda t: t.score)
@@ -114,7 +114,7 @@ def _tune(options: Options, model: Any, data: TrainingData, checkpoint: Checkpoi
     model.set_params(l1=best.l1, l2=best.l2)
 
 
-def _summary(options: Options, model: Any, dev: Any, scheme: str) -> str:
+def _summarise(options: Options, model: Any, dev: Any, scheme: str) -> str:
     facts, parts = model.describe(), []
     if facts.unit == "epoch":
         parts.append(f"{facts.steps} epochs, {facts.weights:,} weights, loss {facts.loss:.4f}")

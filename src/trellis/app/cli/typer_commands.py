@@ -75,7 +75,7 @@ def build_command(name: str, module: Any) -> Any:
             raise typer.BadParameter(str(error)) from None
         module.run(options)
 
-    parameters = [_typer_parameter(parameter) for parameter in flatten(module.Options)]
+    parameters = [_make_typer_parameter(parameter) for parameter in flatten(module.Options)]
     # Typer reads the signature and the annotations of a function, not its code.
     call.__dict__["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -130,7 +130,7 @@ class _LazyCommands(dict[str, Any]):
             return default
 
 
-def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
+def _make_typer_parameter(parameter: Parameter) -> inspect.Parameter:
     declaration = parameter.declaration
     if isinstance(declaration, Argument):
         info = typer.Argument(help=declaration.help, metavar=declaration.metavar)

@@ -49,9 +49,9 @@ class Evaluation:
                 sizes = f"{len(labels)} positions and {len(true_labels)} labels"
                 raise InputError(f"sequence {{sequence}} has {sizes}", sequence=n)
         classes = [str(label) for label in model.classes_]
-        true = _as_strings(y)
+        true = _convert_to_strings(y)
         scheme = tags.detect({*classes, *chain(*true)}, otherwise="plain")
-        return cls(model, X, y, true, _as_strings(predicted), classes, scheme)
+        return cls(model, X, y, true, _convert_to_strings(predicted), classes, scheme)
 
     @cached_property
     def description(self) -> Description:
@@ -64,7 +64,7 @@ class Evaluation:
         x = self.X[n]
         if hasattr(x, "shape"):  # an array or a sparse matrix of features
             return [str(t) for t in range(x.shape[0])]
-        return [_word(token, t) for t, token in enumerate(x)]
+        return [_find_word(token, t) for t, token in enumerate(x)]
 
     def spans(self, labels: Sequence[str]) -> list[tags.Span]:
         """Return the spans of the labels; in a plain scheme, each token is a span."""
@@ -116,11 +116,11 @@ def _check_labels(y: Sequence[Sequence[Any]]) -> None:
                 )
 
 
-def _as_strings(y: Sequence[Sequence[Any]]) -> list[list[str]]:
+def _convert_to_strings(y: Sequence[Sequence[Any]]) -> list[list[str]]:
     return [[str(label) for label in labels] for labels in y]
 
 
-def _word(token: Any, position: int) -> str:
+def _find_word(token: Any, position: int) -> str:
     """Return the word of a token: a string, the first of several columns, or a feature."""
     if isinstance(token, str):
         return token

@@ -5,7 +5,7 @@ from html import escape
 from typing import TypeAlias
 
 from trellis.plots import Drawing
-from trellis.plots.shapes import DARK, LIGHT, plain
+from trellis.plots.shapes import DARK, LIGHT, replace_invalid
 
 __all__ = ["Part", "bar", "figure", "number", "page", "section", "table", "text"]
 
@@ -125,7 +125,7 @@ def text(value: object) -> str:
     >>> text("<b> & 'c'")
     '&lt;b&gt; &amp; &#x27;c&#x27;'
     """
-    return escape(plain(value), quote=True)
+    return escape(replace_invalid(value), quote=True)
 
 
 def number(value: float, digits: int = 0) -> str:

@@ -10,7 +10,7 @@ import trellis
 from trellis.app.report import html
 from trellis.app.report.evaluation import Evaluation
 from trellis.app.report.html import Part
-from trellis.app.report.sentences import example_trellises, worst_sentences
+from trellis.app.report.sentences import render_trellises, render_worst
 from trellis.metrics import Scores, accuracy, sequence_accuracy
 from trellis.models.chain.description import Description
 from trellis.plots import curves, heat_map
@@ -56,26 +56,27 @@ def report(
     """
     evaluation = Evaluation.of(model, X, y)
     parts = [
-        *_score_section(evaluation),
-        *_confusion_section(evaluation),
-        *example_trellises(evaluation, sentences),
-        *worst_sentences(evaluation),
-        *_learning_section(evaluation.description),
-        *_transition_section(evaluation),
-        *_feature_section(evaluation),
+        *_render_scores(evaluation),
+        *_render_confusions(evaluation),
+        *render_trellises(evaluation, sentences),
+        *render_worst(evaluation),
+        *_render_learning_curve(evaluation.description),
+        *_render_transitions(evaluation),
+        *_render_features(evaluation),
     ]
     title = title or f"{type(model).__name__}: report"
     links = "".join(f'<a href="#{anchor}">{html.text(name)}</a>' for anchor, name, _, _ in parts)
     body = "\n".join(html.section(*part) for part in parts)
-    header = f"<h1>{html.text(title)}</h1>{_facts(evaluation, source)}<nav>{links}</nav>"
+    header = f"<h1>{html.text(title)}</h1>{_render_facts(evaluation, source)}<nav>{links}</nav>"
     return html.page(
         title,
-        f"<header><div>{header}</div></header>\n<main>\n{_headline(evaluation)}\n{body}\n</main>\n"
+        f"<header><div>{header}</div></header>\n"
+        f"<main>\n{_render_headline(evaluation)}\n{body}\n</main>\n"
         f"<footer>{html.text(_FOOT)}</footer>",
     )
 
 
-def _facts(evaluation: Evaluation, source: str | None) -> str:
+def _render_facts(evaluation: Evaluation, source: str | None) -> str:
     """Return the data, the model and its training as a list of terms."""
     description = evaluation.description
     class_name = type(evaluation.model).__name__
@@ -89,7 +90,7 @@ def _facts(evaluation: Evaluation, source: str | None) -> str:
         facts["features"] = f"{len(description.linear.features_):,}"
     if description.weights is not None:
         facts["weights"] = f"{description.weights:,}"
-    facts |= description.settings | _training_facts(description)
+    facts |= description.settings | _describe_training(description)
     items = "".join(
         f"<div><dt>{html.text(name)}</dt><dd>{html.text(value)}</dd></div>"
         for name, value in facts.items()
@@ -99,7 +100,7 @@ def _facts(evaluation: Evaluation, source: str | None) -> str:
     return f'<p class="soft">{html.text(data)}</p><dl class="facts">{items}</dl>'
 
 
-def _training_facts(description: Description) -> dict[str, str]:
+def _describe_training(description: Description) -> dict[str, str]:
     facts: dict[str, str] = {}
     if description.unit == "epoch":
         speed = f"{description.tokens_per_second:,.0f} tokens/s"
@@ -113,7 +114,7 @@ def _training_facts(description: Description) -> dict[str, str]:
     return facts
 
 
-def _headline(evaluation: Evaluation) -> str:
+def _render_headline(evaluation: Evaluation) -> str:
     """Return the main scores as cards."""
     y, predicted, scores = evaluation.y, evaluation.predicted, evaluation.scores
     cards: list[tuple[str, float, str]] = []
@@ -135,13 +136,13 @@ def _headline(evaluation: Evaluation) -> str:
     return f'<div class="cards">{"".join(divs)}</div>'
 
 
-def _score_section(evaluation: Evaluation) -> Iterator[Part]:
+def _render_scores(evaluation: Evaluation) -> Iterator[Part]:
     """Yield precision, recall and F1 of each label, the most frequent first."""
     scores = evaluation.scores
     labels = sorted(scores.per_label.items(), key=lambda item: (-item[1].support, item[0]))
     head = ["label", "F1", "precision", "recall"]
     head.append("tokens" if evaluation.scheme == "plain" else "spans")
-    rows = [_score_row(label, label_scores) for label, label_scores in labels]
+    rows = [_format_score_row(label, label_scores) for label, label_scores in labels]
     body = html.table(head, rows[:_SCORE_ROWS], right=[2, 3, 4])
     rare = html.table(head, rows[_SCORE_ROWS:], right=[2, 3, 4])
     body += _fold(len(rows) - _SCORE_ROWS, rare)
@@ -159,7 +160,7 @@ def _fold(count: int, body: str) -> str:
     return f"<details><summary>{count:,} rarer labels</summary>{body}</details>"
 
 
-def _score_row(label: str, scores: Scores) -> list[str]:
+def _format_score_row(label: str, scores: Scores) -> list[str]:
     return [
         html.text(label or "_"),
         f"{html.bar(scores.f1)}{100 * scores.f1:.1f}",
@@ -169,7 +170,7 @@ def _score_row(label: str, scores: Scores) -> list[str]:
     ]
 
 
-def _confusion_section(evaluation: Evaluation) -> Iterator[Part]:
+def _render_confusions(evaluation: Evaluation) -> Iterator[Part]:
     """Yield the most frequent pairs of a true and a wrong label, with the words concerned."""
     words: dict[tuple[str, str], Counter[str]] = {}
     for n, (true, predicted) in enumerate(zip(evaluation.y, evaluation.predicted, strict=True)):
@@ -186,7 +187,9 @@ def _confusion_section(evaluation: Evaluation) -> Iterator[Part]:
             f'{html.text(true)} <span class="soft">→</span> {html.text(predicted)}',
             f"{html.bar(n / highest, 'minus')}{n:,}",
             f"{100 * n / evaluation.counts[true]:.1f} %",
-            " ".join(f"<code>{html.text(w)}</code>" for w in _commonest(words[true, predicted])),
+            " ".join(
+                f"<code>{html.text(w)}</code>" for w in _select_commonest(words[true, predicted])
+            ),
         ]
         for (true, predicted), n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
@@ -199,11 +202,11 @@ def _confusion_section(evaluation: Evaluation) -> Iterator[Part]:
     yield "confusions", "Confused labels", introduction, body
 
 
-def _commonest(words: Counter[str]) -> list[str]:
+def _select_commonest(words: Counter[str]) -> list[str]:
     return sorted(words, key=lambda word: (-words[word], word))[:4]
 
 
-def _learning_section(description: Description) -> Iterator[Part]:
+def _render_learning_curve(description: Description) -> Iterator[Part]:
     """Yield the loss and the development score over the steps of training."""
     charts = []
     for name, points in (
@@ -218,7 +221,7 @@ def _learning_section(description: Description) -> Iterator[Part]:
         yield "learning", "Learning curve", "", f'<div class="pair">{"".join(charts)}</div>'
 
 
-def _transition_section(evaluation: Evaluation) -> Iterator[Part]:
+def _render_transitions(evaluation: Evaluation) -> Iterator[Part]:
     """Yield a heat map of label pairs."""
     matrix, meaning = np.asarray(evaluation.model.transition_scores()), "Weights"
     if not matrix.any():  # a softmax head has no transitions
@@ -236,7 +239,7 @@ def _transition_section(evaluation: Evaluation) -> Iterator[Part]:
     yield "transitions", "Transitions", introduction, html.figure(drawing)
 
 
-def _feature_section(evaluation: Evaluation) -> Iterator[Part]:
+def _render_features(evaluation: Evaluation) -> Iterator[Part]:
     """Yield a card per label with its strongest features; of an HMM, its likeliest symbols."""
     linear = evaluation.description.linear
     if linear is None:
@@ -250,7 +253,7 @@ def _feature_section(evaluation: Evaluation) -> Iterator[Part]:
     rare = [n for n in evaluation.most_frequent(len(evaluation.labels)) if n not in frequent]
     cards, rare_cards = (
         [
-            _feature_card(label, weights[label])
+            _render_feature_card(label, weights[label])
             for n in indices
             if (label := evaluation.labels[n]) in weights
         ]
@@ -266,7 +269,7 @@ def _feature_section(evaluation: Evaluation) -> Iterator[Part]:
     yield "features", "Features", introduction, body
 
 
-def _feature_card(label: str, weights: Sequence[tuple[str, float]]) -> str:
+def _render_feature_card(label: str, weights: Sequence[tuple[str, float]]) -> str:
     ranked = sorted(weights, key=lambda pair: (-abs(pair[1]), pair[0]))
     highest = abs(ranked[0][1]) or 1.0
     digits = 2 if highest >= 1.0 else 3

@@ -13,7 +13,7 @@ from trellis.app.report.html import Part
 from trellis.data.tags import Span
 from trellis.plots import lattice
 
-__all__ = ["example_trellises", "worst_sentences"]
+__all__ = ["render_trellises", "render_worst"]
 
 _LENGTHS = ((5, 16), (2, 30), (1, 60))  # tokens that fit a page; the first that any sequence has
 _MAX_CANDIDATES = 400  # the two best paths of more sequences would take longer than the page
@@ -58,7 +58,7 @@ _EXAMPLES = (
 )
 
 
-def example_trellises(evaluation: Evaluation, count: int) -> Iterator[Part]:
+def render_trellises(evaluation: Evaluation, count: int) -> Iterator[Part]:
     """Yield trellises of ``count`` instructive sequences, chosen by `_EXAMPLES` in turn."""
     chosen = _choose_examples(evaluation, count)
     if not chosen:
@@ -108,10 +108,10 @@ def _find_candidates(evaluation: Evaluation) -> list[Candidate]:
         group = [n for n in drawable if (evaluation.y[n] == evaluation.predicted[n]) == correct]
         indices += group[:: 1 + len(group) // _MAX_CANDIDATES]
     paths = evaluation.model.predict_kbest([evaluation.X[n] for n in indices], 2)
-    return [_candidate(evaluation, n, two) for n, two in zip(indices, paths, strict=True)]
+    return [_make_candidate(evaluation, n, two) for n, two in zip(indices, paths, strict=True)]
 
 
-def _candidate(evaluation: Evaluation, n: int, paths: Sequence[Any]) -> Candidate:
+def _make_candidate(evaluation: Evaluation, n: int, paths: Sequence[Any]) -> Candidate:
     labels = [[str(label) for label in path.labels] for path in paths]
     probabilities = [path.probability for path in paths]
     true = evaluation.y[n]
@@ -126,19 +126,19 @@ def _candidate(evaluation: Evaluation, n: int, paths: Sequence[Any]) -> Candidat
     )
 
 
-def worst_sentences(evaluation: Evaluation) -> Iterator[Part]:
+def render_worst(evaluation: Evaluation) -> Iterator[Part]:
     """Yield the wrong sequences whose true labels have the lowest likelihood."""
-    log_likelihoods = _log_likelihoods(evaluation)
+    log_likelihoods = _compute_log_likelihoods(evaluation)
     order = np.argsort(log_likelihoods, kind="stable")[:_WORST].tolist()
     wrong = [n for n in order if evaluation.y[n] != evaluation.predicted[n]]
     if not wrong:
         return
-    body = "".join(_sentence(evaluation, n, float(log_likelihoods[n])) for n in wrong)
+    body = "".join(_render_sentence(evaluation, n, float(log_likelihoods[n])) for n in wrong)
     introduction = "The sentences whose true labels are least likely, with the predicted labels."
     yield "worst", "Worst sentences", introduction, body
 
 
-def _log_likelihoods(evaluation: Evaluation) -> NDArray[np.float64]:
+def _compute_log_likelihoods(evaluation: Evaluation) -> NDArray[np.float64]:
     """log p(true labels | x), shape (sequences,): −∞ where the model does not know a label."""
     known = set(evaluation.labels)
     values = np.full(len(evaluation.y), -np.inf)
@@ -149,11 +149,11 @@ def _log_likelihoods(evaluation: Evaluation) -> NDArray[np.float64]:
     return values
 
 
-def _sentence(evaluation: Evaluation, n: int, log_likelihood: float) -> str:
+def _render_sentence(evaluation: Evaluation, n: int, log_likelihood: float) -> str:
     words = evaluation.words(n)
     true, predicted = evaluation.spans(evaluation.y[n]), evaluation.spans(evaluation.predicted[n])
     if evaluation.scheme == "plain":  # every token has a label: show those that differ
-        true, predicted = _differing(true, predicted), _differing(predicted, true)
+        true, predicted = _select_differing(true, predicted), _select_differing(predicted, true)
     rows = "".join(
         f'<div class="row"><span>{name}</span><div>'
         f"{_mark_spans(evaluation, words, spans, set(true))}</div></div>"
@@ -165,7 +165,7 @@ def _sentence(evaluation: Evaluation, n: int, log_likelihood: float) -> str:
     return f'<div class="sentence"><div class="soft">{html.text(head)}</div>{rows}</div>'
 
 
-def _differing(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+def _select_differing(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     return [span for span, other in zip(spans, others, strict=True) if span != other]
 
 

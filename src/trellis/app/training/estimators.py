@@ -45,7 +45,7 @@ def build_estimator(options: Options, spec: Spec | None, scheme: str) -> Any:
     if options.extraction.template and options.transitions is None and spec is not None:
         # A template file says by its "B" line whether there are transitions.
         settings["transitions"] = "all" if any(t.edge for t in spec.templates) else "none"
-    settings |= _constraints(options, scheme)
+    settings |= _choose_constraints(options, scheme)
     return (MEMM if options.model == "memm" else CRF)(
         spec,
         scoring="accuracy" if scheme == "plain" else "span_f1",
@@ -68,11 +68,11 @@ def _build_network(options: Options, spec: Spec | None, scheme: str) -> Any:
         settings["words"] = tuple(settings["words"].split(","))
     if options.patience is not None:
         settings["patience"] = options.patience
-    settings |= _constraints(options, scheme)
+    settings |= _choose_constraints(options, scheme)
     return NeuralTagger(random_state=options.seed, n_jobs=options.jobs, **settings)
 
 
-def _constraints(options: Options, scheme: str) -> dict[str, Any]:
+def _choose_constraints(options: Options, scheme: str) -> dict[str, Any]:
     if not options.constraints:
         return {}
     return {"constraints": scheme if options.constraints == "auto" else options.constraints}

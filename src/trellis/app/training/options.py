@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trellis.app.cli.declarations import Argument, Option, UsageError
-from trellis.app.cli.options import DataOptions, Jobs, Quiet, default_of
+from trellis.app.cli.options import DataOptions, Jobs, Quiet, read_default
 from trellis.checks import one_of
 from trellis.errors import InputError
 from trellis.models.chain.crf import CRF
@@ -131,11 +131,11 @@ class Options:
     extraction: FeatureOptions = field(default_factory=FeatureOptions)
     l1: Annotated[
         float | None,
-        Option(help=f"Strength of the L1 penalty; default {default_of(CRF, 'l1'):g}."),
+        Option(help=f"Strength of the L1 penalty; default {read_default(CRF, 'l1'):g}."),
     ] = None
     l2: Annotated[
         float | None,
-        Option(help=f"Strength of the L2 penalty; default {default_of(CRF, 'l2'):g}."),
+        Option(help=f"Strength of the L2 penalty; default {read_default(CRF, 'l2'):g}."),
     ] = None
     tune: Annotated[
         int,
@@ -143,7 +143,7 @@ class Options:
     ] = 0
     solver: Annotated[
         str | None,
-        Option(help=f"{', '.join(SOLVERS)}; default {default_of(CRF, 'solver')}."),
+        Option(help=f"{', '.join(SOLVERS)}; default {read_default(CRF, 'solver')}."),
     ] = None
     max_iter: Annotated[
         int | None, Option(help="Maximum number of iterations; default: the solver's.")
@@ -156,14 +156,14 @@ class Options:
         str | None,
         Option(
             help="Weights for the (feature, label) pairs of the training data (seen), or for all; "
-            f"default {default_of(CRF, 'states')}."
+            f"default {read_default(CRF, 'states')}."
         ),
     ] = None
     transitions: Annotated[
         str | None,
         Option(
             help=f"Weights of label pairs: seen, all or none; default "
-            f"{default_of(CRF, 'transitions')}."
+            f"{read_default(CRF, 'transitions')}."
         ),
     ] = None
     constraints: Annotated[

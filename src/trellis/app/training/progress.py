@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from trellis.app.terminal import duration, estimate_iterations_left
+from trellis.app.terminal import estimate_iterations_left, format_duration
 from trellis.models.chain.solvers import default_max_iter
 from trellis.optim.result import Progress
 
@@ -28,7 +28,7 @@ def draw_iterations(
         fraction = None
         if left is not None:
             seconds = progress.seconds / (progress.iteration - first_iteration + 1)
-            text += f"  about {duration(left * seconds)} left"
+            text += f"  about {format_duration(left * seconds)} left"
             fraction = progress.iteration / max(1, progress.iteration + left)
         update(fraction, text)
 
@@ -42,7 +42,7 @@ def draw_epochs(model: Any, update: Callable[[float | None, str], None]) -> Call
         text = f"epoch {progress.epoch} of {model.epochs}  loss {progress.loss:.4f}"
         if progress.dev_score is not None:
             text += f"  dev {100 * progress.dev_score:.2f}"
-        left = duration((model.epochs - progress.epoch) * progress.seconds)
+        left = format_duration((model.epochs - progress.epoch) * progress.seconds)
         text += f"  {progress.tokens_per_second:,.0f} tokens/s  at most {left} left"
         update(progress.epoch / model.epochs, text)
 

@@ -35,7 +35,7 @@ def search(model: Any, X: Any, y: Any, count: int, seed: int) -> Iterator[Trial]
     scheme = tags.detect({label for labels in y for label in labels}, otherwise="plain")
     random = np.random.default_rng(seed)
     fold = random.permutation(len(X)) % FOLDS
-    for l1, l2 in _candidates(model, count, random):
+    for l1, l2 in _draw_candidates(model, count, random):
         parameters = {**model.get_params(deep=False), "early_stopping": None, "l1": l1, "l2": l2}
         scores = [
             _score_fold(type(model)(**parameters), X, y, fold == k, scheme) for k in range(FOLDS)
@@ -52,7 +52,7 @@ def score(y: Any, predicted: Any, scheme: str) -> float:
     return accuracy(y, predicted) if scheme == "plain" else span_f1(y, predicted, scheme)
 
 
-def _candidates(
+def _draw_candidates(
     model: Any, count: int, random: np.random.Generator
 ) -> Iterator[tuple[float, float]]:
     """Yield pairs (l1, l2): the model's, then l2 log-uniform in 0.01 to 10, every second with l1.

@@ -59,7 +59,7 @@ def run(options: Options) -> None:
     rows = _align(options)
     seconds = options.reading.frame
     if options.as_json:
-        show_json({"utterances": [_record(row, seconds) for row in rows]})
+        show_json({"utterances": [_make_record(row, seconds) for row in rows]})
         return
     for row in rows:
         for part in row.parts:
@@ -89,7 +89,7 @@ def _align(options: Options) -> list[Aligned]:
     return rows
 
 
-def _record(row: Aligned, seconds: float | None) -> dict[str, Any]:
+def _make_record(row: Aligned, seconds: float | None) -> dict[str, Any]:
     parts = [
         {
             "text": part.text,

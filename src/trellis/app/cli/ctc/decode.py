@@ -16,7 +16,7 @@ from trellis.app.cli.ctc.emissions import (
     read_texts,
 )
 from trellis.app.cli.declarations import Option
-from trellis.app.cli.options import Json, default_of
+from trellis.app.cli.options import Json, read_default
 from trellis.app.terminal import say, show_json
 from trellis.data import files
 from trellis.errors import InputError
@@ -35,13 +35,13 @@ class Options:
         Path | None,
         Option(help="Language model: an ARPA file, may be compressed, or a KenLM binary."),
     ] = None
-    alpha: Annotated[float, Option(help="Weight of the language model.")] = default_of(
+    alpha: Annotated[float, Option(help="Weight of the language model.")] = read_default(
         CTCDecoder, "alpha"
     )
-    beta: Annotated[float, Option(help="Added to the score per word.")] = default_of(
+    beta: Annotated[float, Option(help="Added to the score per word.")] = read_default(
         CTCDecoder, "beta"
     )
-    beam: Annotated[int, Option(help="Hypotheses kept at each frame.")] = default_of(
+    beam: Annotated[int, Option(help="Hypotheses kept at each frame.")] = read_default(
         CTCDecoder, "beam_width"
     )
     lexicon: Annotated[
@@ -51,7 +51,7 @@ class Options:
         Path | None, Option(help="Words to prefer, one per line.", metavar="FILE")
     ] = None
     hotword_weight: Annotated[float, Option(help="Added to the score per preferred word.")] = (
-        default_of(CTCDecoder, "hotword_weight")
+        read_default(CTCDecoder, "hotword_weight")
     )
     k: Annotated[int, Option("-k", help="Print the K best texts.", metavar="K", min=1)] = 1
     reference: Annotated[
@@ -94,7 +94,7 @@ def run(options: Options) -> None:
     beams = decoder.decode_beams_batch(emissions, k=options.k, logits=options.reading.logits)
     rates = {}
     if references is not None:
-        rates = _error_rates(references, [beams_of_one[0].text for beams_of_one in beams])
+        rates = _compute_error_rates(references, [beams_of_one[0].text for beams_of_one in beams])
     _show(utterances, beams, rates, options)
 
 
@@ -106,7 +106,7 @@ def _show(
         rows = [
             {
                 "name": utterance.name,
-                "beams": [_record(beam, options.reading.frame) for beam in beams_of_one],
+                "beams": [_make_record(beam, options.reading.frame) for beam in beams_of_one],
             }
             for utterance, beams_of_one in pairs
         ]
@@ -120,7 +120,7 @@ def _show(
         say(f"WER {rates['wer']:.2%}, CER {rates['cer']:.2%} of {len(pairs)} utterances")
 
 
-def _record(beam: Any, seconds: float | None) -> dict[str, Any]:
+def _make_record(beam: Any, seconds: float | None) -> dict[str, Any]:
     words = [
         {
             "text": word.text,
@@ -145,7 +145,7 @@ def _import_jiwer() -> Any:
     return jiwer
 
 
-def _error_rates(references: list[str], texts: list[str]) -> dict[str, float]:
+def _compute_error_rates(references: list[str], texts: list[str]) -> dict[str, float]:
     """Return the word and the character error rate: edits divided by the length of the truth."""
     if not any(references):
         raise InputError("--reference has no words, so the error rate is undefined")
