@@ -6,16 +6,16 @@ Measures nothing itself. hmmlearn is called as hmmlearn.base does, one sequence 
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
+from corpora import find
 from hmmlearn import _hmmc
 from hmmlearn.utils import log_normalize, normalize
 from timing import check_close
 
-CONLL = Path(__file__).parents[2] / "shared" / "data" / "chunking" / "conll2000.train.conll.gz"
+CONLL = find("chunking/conll2000.train.conll.gz")
 PART = 1000  # sequences in one call of ours
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from corpora import find
 
-DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
-LM = DATA / "models" / "lm" / "wiki3g.arpa.gz"
+LM = find("models/lm/wiki3g.arpa.gz")
 LETTERS = " 'abcdefghijklmnopqrstuvwxyz"
 LABELS = ["", *LETTERS, "?", "!", ";"]  # 32 with the blank first
 FRAMES = 500

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from crf_data import DATA
+from corpora import find
 from sections import run_sections
 from timing import Table, check_close
 
@@ -74,7 +74,7 @@ def text(quick: bool) -> Path:
         return Path(given)
     path = kept(quick) / ("wiki10.txt" if quick else "wiki100.txt")
     if not path.exists():
-        with lzma.open(DATA / "text" / "wiki100.txt.xz") as file:
+        with lzma.open(find("text/wiki100.txt.xz")) as file:
             path.write_bytes(file.read(10_000_000 if quick else -1))
     return path
 
@@ -139,7 +139,7 @@ def speed(kind: str, quick: bool) -> list[Table]:
 
 def scores(vectors: Vectors) -> list[float]:
     """Spearman on the three lists, and the share of analogies that are right."""
-    folder = DATA / "wordsim"
+    folder = find("wordsim")
     similar = [vectors.evaluate_similarity(folder / name).spearman for name in TESTS]
     analogies = vectors.evaluate_analogies(folder / "questions-words.txt", restrict=30_000)
     return [*similar, analogies.accuracy]
@@ -220,7 +220,7 @@ def supervised(quick: bool) -> list[Table]:
 
 def prediction(quick: bool) -> list[Table]:
     """Microseconds a text, one at a time and in a list of 1,000, with fastText's language model."""
-    folder = DATA / "models" / "fasttext"
+    folder = find("models/fasttext")
     path = folder / "lid.176.ftz"
     cases = json.loads((folder / "expected.json").read_text())[path.name]["predictions"]
     texts = ([case["text"] for case in cases] * 1000)[:1000]
@@ -266,7 +266,7 @@ def intents(split: str) -> Path:
 
     path = kept(False) / f"snips.{split}.txt"
     lines, label, words = [], "", []
-    for line in [*files.lines(DATA / "slots" / f"snips.{split}.conll.gz"), ""]:
+    for line in [*files.lines(find(f"slots/snips.{split}.conll.gz")), ""]:
         if line.startswith("# intent = "):
             label = line.removeprefix("# intent = ")
         elif line and not line.startswith("# "):

@@ -6,11 +6,11 @@ import gzip
 import pickle
 from collections import Counter
 from itertools import chain, product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from trellis import metrics
 from trellis.errors import InputError
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+CORPUS = "chunking/conll2000.test.conll.gz"
 LETTERS = {
     "IOB1": "BI",
     "BIO": "BI",
@@ -299,10 +299,10 @@ def test_bad_scorers() -> None:
         metrics.scorer("span_f1", scheme="bio")
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="no ../shared/data beside the repository")
+@needs_corpus(CORPUS)
 def test_conll2000() -> None:
     """The test set of CoNLL-2000 has 23,852 chunks, as its README says; noise against seqeval."""
-    with gzip.open(DATA / "chunking/conll2000.test.conll.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(find_corpus(CORPUS), "rt", encoding="utf-8") as file:
         blocks = [block.split("\n") for block in file.read().strip().split("\n\n")]
     y_true = [[line.rsplit("\t", 1)[1] for line in block] for block in blocks]
     rng = np.random.default_rng(0)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 
 from trellis.formats.fasttext import Args, FastTextFile
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
-MODELS = DATA / "models"
-WORDSIM = DATA / "wordsim"
-needs_data = pytest.mark.skipif(not DATA.exists(), reason="no ../shared/data beside the repository")
+MODELS = find_corpus("models")
+WORDSIM = find_corpus("wordsim")
+needs_data = needs_corpus("models")
 
 FASTTEXT = [
     "crime-and-punishment.bin",

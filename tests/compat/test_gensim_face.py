@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vector_files import MODELS, WORDSIM, keyed_vectors, needs_data, some_rows, some_words
+from corpus_files import needs_corpus
+from vector_files import MODELS, keyed_vectors, needs_data, some_rows, some_words
 
 from trellis import Vectors
 from trellis.compat.gensim.models import KeyedVectors
@@ -141,7 +142,7 @@ def test_evaluations_are_gensims(tmp_path: Path, zero: bool, ignore_case: bool) 
 
 
 @needs_data
-@pytest.mark.skipif(not WORDSIM.exists(), reason="no word similarities in ../shared/data")
+@needs_corpus("wordsim")
 def test_both_names_of_an_evaluation_agree(tmp_path: Path) -> None:
     v = Vectors.load(MODELS / "word2vec" / "wiki3mb.skipgram25.bin")
     path = tmp_path / "pairs.tsv"

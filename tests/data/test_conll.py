@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_files import find_corpus, missing_corpus
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trellis.data import conll
 from trellis.errors import FormatError, InputError
-
-DATA = Path(__file__).parents[3] / "shared" / "data"
 
 # --- rows and columns ---------------------------------------------------------------------------
 
@@ -358,9 +357,9 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_counts_of_real_corpora(name: str) -> None:
-    path = DATA / f"{name}.conll.gz"
+    path = find_corpus(f"{name}.conll.gz")
     if not path.exists():
-        pytest.skip(f"needs {path}")
+        pytest.skip(missing_corpus(f"{name}.conll.gz"))
     sequences, y = conll.read(path)
     labels = {label for sequence in y for label in sequence}
     assert (len(sequences), sum(map(len, sequences)), len(labels)) == COUNTS[name]

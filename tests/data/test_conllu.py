@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from corpus_files import find_corpus, missing_corpus
 
 from trellis.data import conllu
 from trellis.data.conllu import Word
 from trellis.errors import FormatError, InputError
-
-DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def row(number: int | str, form: str = "w", feats: str = "_", upos: str = "NOUN") -> str:
@@ -123,9 +122,10 @@ def test_unknown_column() -> None:
     ],
 )
 def test_counts_of_a_real_treebank(part: str, sentences: int, words: int) -> None:
-    path = DATA / "pos" / f"ud-en-gum.{part}.conllu.gz"
+    file = f"pos/ud-en-gum.{part}.conllu.gz"
+    path = find_corpus(file)
     if not path.exists():
-        pytest.skip(f"needs {path}")
+        pytest.skip(missing_corpus(file))
     forms, labels = conllu.read(path)
     assert (len(forms), sum(map(len, forms))) == (sentences, words)
     assert len({label for sentence in labels for label in sentence}) == 17

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,6 @@ from trellis.data import tags
 from trellis.data.tags import SCHEMES, Span
 from trellis.errors import InputError
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 LABELS = ["X", "Y", "creative-work", ""]
 PREFIXES = {
     "IOB1": "BI",
@@ -330,7 +329,7 @@ def test_spans_that_cannot_be_written(spans: Any, length: Any, scheme: str, mess
         tags.from_spans(spans, length, scheme)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="no ../shared/data beside the repository")
+@needs_corpus("ner")
 def test_real_tags() -> None:
     """CoNLL-2002 Spanish: one I- that follows O; WNUT-17: labels with hyphens."""
     spanish = read_tags("ner/conll2002-es.testb.conll.gz")
@@ -350,7 +349,7 @@ def test_real_tags() -> None:
 
 
 def read_tags(name: str) -> list[list[str]]:
-    with gzip.open(DATA / name, "rt", encoding="utf-8") as file:
+    with gzip.open(find_corpus(name), "rt", encoding="utf-8") as file:
         blocks = file.read().split("\n\n")
     rows = [[line.split("\t") for line in block.splitlines() if "\t" in line] for block in blocks]
     return [[row[-1] for row in block] for block in rows if block]

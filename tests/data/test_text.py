@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.data import conll, files, text
 from trellis.errors import FormatError, InputError
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 LINES = ["één twee", "", "drie \u2028 vier\x85", "vijf"]
 SEQUENCES = [["één", "twee"], ["drie", "vier"], ["vijf"]]
 
@@ -55,10 +55,9 @@ def test_tokens_are_the_text_between_white_space(raw: str) -> None:
     assert edges == sorted(edges)
 
 
+@needs_corpus("slots/snips.test.conll.gz")
 def test_tokens_of_a_corpus_that_was_cut_by_the_same_rule() -> None:
-    path = DATA / "slots" / "snips.test.conll.gz"
-    if not path.exists():
-        pytest.skip(f"needs {path}")
+    path = find_corpus("slots/snips.test.conll.gz")
     for tokens, _ in conll.iterate(path):
         assert text.tokenize(" ".join(map(str, tokens))) == tokens
 
@@ -210,11 +209,10 @@ def test_a_missing_file_is_the_systems_own_error(tmp_path: Path) -> None:
         text.read(tmp_path / "none.txt")
 
 
+@needs_corpus("text/wiki100.txt.xz")
 @pytest.mark.slow
 def test_a_real_text() -> None:
-    path = DATA / "text" / "wiki100.txt.xz"
-    if not path.exists():
-        pytest.skip(f"needs {path}")
+    path = find_corpus("text/wiki100.txt.xz")
     head = [line for line, _ in zip(text.iterate(path), range(2000), strict=False)]
     assert len(head) == 2000
     assert max(map(len, head)) <= 490

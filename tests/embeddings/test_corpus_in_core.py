@@ -4,17 +4,17 @@ import heapq
 import json
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis import Word2Vec, _core
 from trellis.embeddings import sources
 
-EXPECTED = Path(__file__).parents[3] / "shared" / "data" / "models" / "fasttext" / "expected.json"
+EXPECTED = find_corpus("models/fasttext/expected.json")
 
 
 def words_of(corpus: _core.Corpus, min_count: int = 1, most: int = 0) -> dict[str, int]:
@@ -128,7 +128,7 @@ def test_subwords(word: str, minn: int, maxn: int, bucket: int) -> None:
     assert _core.word_hashes([word]).tolist() == [fnv(word.encode())]
 
 
-@pytest.mark.skipif(not EXPECTED.exists(), reason="shared data are not here")
+@needs_corpus("models/fasttext")
 def test_subwords_are_fasttexts() -> None:
     for name, model in json.loads(EXPECTED.read_text()).items():
         args = model["args"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.exceptions import NotFittedError
@@ -14,7 +15,7 @@ import trellis
 from trellis import TextClassifier
 from trellis.errors import FormatError, InputError
 
-MODELS = Path(__file__).parents[3] / "shared" / "data" / "models" / "fasttext"
+MODELS = find_corpus("models/fasttext")
 LOSSES = ("softmax", "hierarchical", "negative", "ova")
 ONE = {"n_jobs": 1, "random_state": 0}
 
@@ -117,7 +118,7 @@ def test_quantized(tmp_path: Path, options: dict[str, Any]) -> None:
         model.quantize(cutoff=-1)
 
 
-@pytest.mark.skipif(not MODELS.exists(), reason="shared data are not here")
+@needs_corpus("models/fasttext")
 @pytest.mark.parametrize("name", ["lid.176.ftz", "pang_lee_polarity_fasttext.bin"])
 def test_answers_are_fasttexts(name: str) -> None:
     model = TextClassifier.load(MODELS / name)

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 
 from trellis import GraphCRF, GridCRF
 from trellis.inference import chain
 from trellis.models.graph.samples import Shape
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NUCLEI = EXAMPLES.parents[1] / "shared" / "data" / "segmentation" / "nuclei64.npz"
+NUCLEI = find_corpus("segmentation/nuclei64.npz")
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_threshold_is_fitted() -> None:
 
 
 @pytest.mark.usefixtures("examples")
-@pytest.mark.skipif(not NUCLEI.exists(), reason="the images are not in ../shared/data")
+@needs_corpus("segmentation/nuclei64.npz")
 def test_pair_weights_help_on_nuclei() -> None:
     """On these images the Bethe approximation of the likelihood reached only 44 % of the pixels."""
     import segmentation

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import extract, extract_edges
@@ -16,8 +17,8 @@ from trellis.features import templates, wapiti
 from trellis.features.spec import Field, Part, Spec, Template, ascii_lower
 from trellis.inference import chain
 
-MODELS = Path(__file__).parents[3] / "shared" / "data" / "models"
-needs_data = pytest.mark.skipif(not MODELS.exists(), reason=f"no data at {MODELS}")
+MODELS = find_corpus("models")
+needs_data = needs_corpus("models")
 checked = settings(max_examples=100, deadline=None)
 SENTENCE = [("He", "PRP"), ("saw", "VBD"), ("Paris", "NNP")]
 

@@ -2,9 +2,9 @@
 
 import gzip
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import derived, extract, extract_edges
@@ -13,7 +13,7 @@ from trellis.errors import InputError
 from trellis.features import Field, Gazetteer, Part, Spec, Template
 from trellis.features.window import Window, chunking, chunking_rich, named, ner, pos, spec_for
 
-TRAIN = Path(__file__).parents[3] / "shared" / "data" / "chunking" / "conll2000.train.conll.gz"
+CORPUS = "chunking/conll2000.train.conll.gz"
 SENTENCE = [("He", "PRP"), ("saw", "VBD"), ("New", "NNP"), ("York", "NNP")]
 
 
@@ -144,9 +144,9 @@ def test_rich_chunking_joins_words_with_the_tags_beside_them() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not TRAIN.exists(), reason=f"no data at {TRAIN}")
+@needs_corpus(CORPUS)
 def test_chunking_counts_what_crfsuite_counts() -> None:
-    text = gzip.decompress(TRAIN.read_bytes()).decode()
+    text = gzip.decompress(find_corpus(CORPUS).read_bytes()).decode()
     spec, names, occurrences = chunking(), set(), 0
     for block in text.strip("\n").split("\n\n"):
         sentence = [tuple(line.split("\t")[:2]) for line in block.split("\n")]

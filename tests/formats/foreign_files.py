@@ -28,7 +28,10 @@ from trellis.errors import FormatError
 from trellis.formats import crfsuite
 from trellis.formats.strings import pack_strings
 
-MODELS = Path(__file__).parents[3] / "shared" / "data" / "models"
+sys.path.append(str(Path(__file__).parents[1]))  # when this file runs as a script
+from corpus_files import find_corpus
+
+MODELS = find_corpus("models")
 SECONDS = 2.0
 SPARE = 64 << 20
 NUMBERS = [0, 1, 2, 7, 11, 47, 48, 255, 2**16, 2**24, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1]

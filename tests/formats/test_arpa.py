@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from arpa_models import GOOD, Grams, draw, plain_scores, text_of
+from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.errors import InputError
 from trellis.formats import arpa
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "models" / "lm"
+DATA = find_corpus("models/lm")
 
 
 @pytest.fixture
@@ -165,7 +166,7 @@ def test_words_are_any_text(tmp_path: Path) -> None:
 # ---- recorded scores
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data beside the repository")
+@needs_corpus("models/lm")
 @pytest.mark.parametrize("name", ["kenlm-test", "kenlm-test-nounk", "bugs_bunny_kenlm", "wiki3g"])
 def test_recorded_scores_of_kenlm(name: str) -> None:
     if name == "wiki3g":

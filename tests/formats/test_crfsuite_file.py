@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import needs_corpus
 from foreign_files import MODELS, crfsuite_model
 from native_files import peak_memory
 
@@ -25,7 +26,7 @@ def parts_of(model: crfsuite.Model, **changes: Any) -> crfsuite.Parts:
     return own._replace(**changes)
 
 
-@pytest.mark.skipif(not SHARED, reason=f"the data are not here: {MODELS}")
+@needs_corpus("models/crfsuite")
 @pytest.mark.parametrize("path", SHARED, ids=lambda p: p.stem)
 def test_a_file_of_crfsuite_comes_back_byte_for_byte(path: Path) -> None:
     model = crfsuite.read(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from foreign_files import crfpp_model, wapiti_model
 
 import trellis
@@ -22,9 +23,9 @@ from trellis.features import wapiti as wapiti_patterns
 from trellis.formats import crfpp, crfsuite, wapiti
 from trellis.models.chain.foreign import save_crfsuite
 
-MODELS = Path(__file__).parents[3] / "shared" / "data" / "models"
+MODELS = find_corpus("models")
 CRFSUITE = sorted((MODELS / "crfsuite").glob("*.crfsuite"))
-here = pytest.mark.skipif(not CRFSUITE, reason=f"the data are not here: {MODELS}")
+here = needs_corpus("models/crfsuite")
 
 
 def rows_of(text: str) -> list[list[list[str]]]:

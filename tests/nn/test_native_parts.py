@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis import _core
-from trellis.nn.words.chars import _largest
+from trellis.nn.words.chars import _max_windows
 
 
 def windows(words, longest, characters, width, filters, seed=0):
@@ -19,13 +19,13 @@ def windows(words, longest, characters, width, filters, seed=0):
 def check_windows(ids, table, isas=("",)):
     """Values and gradients are those of the operations of PyTorch on doubles."""
     exact = table.double().requires_grad_()
-    wanted = _largest(ids, exact)
+    wanted = _max_windows(ids, exact)
     weight = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(1))
     (slope,) = torch.autograd.grad((wanted * weight).sum(), exact)
     for _ in isas:
         own = table.clone().requires_grad_()
-        found = _largest(ids, own)
-        assert type(found.grad_fn).__name__ == "_LargestBackward"  # not the same operations
+        found = _max_windows(ids, own)
+        assert type(found.grad_fn).__name__ == "_MaxWindowsBackward"  # not the same operations
         torch.testing.assert_close(found.double(), wanted, rtol=1e-6, atol=1e-6)
         (gradient,) = torch.autograd.grad((found * weight).sum(), own)
         torch.testing.assert_close(gradient.double(), slope, rtol=1e-5, atol=1e-5)
@@ -53,7 +53,7 @@ def test_padding_adds_nothing_and_learns_nothing():
     ids, table = windows(4, 5, 3, 2, 6)
     ids[1], ids[2, 2:] = 0, 0
     table.requires_grad_()
-    found = _largest(ids, table)
+    found = _max_windows(ids, table)
     assert (found[1] == 0.0).all()
     assert (torch.autograd.grad(found.sum(), table)[0][0] == 0.0).all()
 
@@ -63,7 +63,7 @@ def test_windows_with_nan_are_nan(place, each_isa):
     ids, table = torch.tensor([[1, 2, 3]]), torch.ones(4, 1, 20)
     table[place + 1, 0, 7] = torch.nan
     for _ in each_isa():
-        found = _largest(ids, table)[0]
+        found = _max_windows(ids, table)[0]
         assert found.isnan().nonzero().tolist() == [[7]]
 
 

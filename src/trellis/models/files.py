@@ -85,7 +85,7 @@ def load(
     contents = native.read(path)
     cls = model_class(contents)
     with errors_name_file(contents.tensors.path):
-        if not hasattr(cls, "from_parts") or contents.kind == "neural-tagger":  # transition
+        if not hasattr(cls, "from_parts"):  # transition
             return _import("trellis.models.transition.from_contents")(
                 contents, features, edge_features
             )

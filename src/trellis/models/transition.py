@@ -21,10 +21,6 @@ def from_contents(contents: Contents, features: Any = None, edge_features: Any =
         model = CRF.from_parts(contents.meta, contents.tensors)
         model.set_feature_functions(features, edge_features)
         return model
-    if contents.kind == "neural-tagger":
-        from trellis.nn.tagger import files as tagger_files
-
-        return tagger_files.from_contents(contents, features=features)
     from trellis.embeddings import files as vector_files
     from trellis.embeddings import model_files
     from trellis.embeddings.vectors import Vectors

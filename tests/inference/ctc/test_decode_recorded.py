@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from decode_oracles import prefix_search
 
 from trellis.inference import ctc
 
-DATA = Path(__file__).parents[4] / "shared" / "data" / "ctc"
+DATA = find_corpus("ctc")
 NAMES = ["iam.line", "iam.word", "bentham.0", "bentham.1", "bentham.2", "libri"]
 
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not here")
+pytestmark = needs_corpus("ctc")
 
 
 def emissions(entry: dict[str, Any]) -> np.ndarray:

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, missing_corpus
 
 import trellis
 from trellis.data import conll
 from trellis.features import chunking
 from trellis.metrics import span_f1
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "chunking"
-
 
 def corpus(name: str) -> tuple[Any, Any]:
-    path = DATA / f"conll2000.{name}.conll.gz"
+    file = f"chunking/conll2000.{name}.conll.gz"
+    path = find_corpus(file)
     if not path.exists():
-        pytest.skip(f"the data are not here: {path}")
+        pytest.skip(missing_corpus(file))
     return conll.read(path)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from decoder_oracles import LETTERS, confuse, draw_emissions, enumerate_texts, fused, say
 
 import trellis
 from trellis import CTCDecoder
 from trellis.inference import ctc
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "ctc"
+DATA = find_corpus("ctc")
 ALPHABET = ["", " ", *"abcdefghijklmnopqrstuvwxyz'"]
 EXACT: dict[str, Any] = {  # nothing is cut
     "beam_width": 100_000,
@@ -243,7 +243,7 @@ def test_the_best_labelling_where_there_are_no_spaces() -> None:
         )
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data beside the repository")
+@needs_corpus("ctc")
 class TestRecorded:
     def test_speech(self) -> None:
         entry = json.loads((DATA / "meta.json").read_text(encoding="utf-8"))["libri"]

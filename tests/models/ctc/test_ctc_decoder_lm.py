@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from corpus_files import find_corpus, needs_corpus
 from decoder_oracles import (
     ARPA,
     LETTERS,
@@ -22,7 +23,6 @@ from decoder_oracles import (
 from trellis import CTCDecoder
 from trellis.formats import arpa
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 EXACT: dict[str, Any] = {
     "beam_width": 100_000,
     "token_min_logp": -np.inf,
@@ -152,10 +152,8 @@ def mixed(*parts: tuple[float, list[str]]) -> np.ndarray:
 DOUBTFUL = np.vstack([mixed((0.49, BUGS), (0.51, BUNNY)), mixed((1, [" "])), mixed((1, BUNNY))])
 LOG_DOUBTFUL = np.log(np.clip(DOUBTFUL, 1e-15, 1.0))
 
-BUGS_BUNNY = DATA / "models" / "lm" / "bugs_bunny_kenlm.arpa"
-needs_data = pytest.mark.skipif(
-    not BUGS_BUNNY.exists(), reason="no ../shared/data beside the repository"
-)
+BUGS_BUNNY = find_corpus("models/lm/bugs_bunny_kenlm.arpa")
+needs_data = needs_corpus("models/lm/bugs_bunny_kenlm.arpa")
 
 
 def test_its_words_without_a_model() -> None:
@@ -211,14 +209,13 @@ def utterances(lm: arpa.NGramModel, count: int) -> list[np.ndarray]:
     return rows
 
 
+@needs_corpus("models/lm/wiki3g.arpa.gz")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_agreement_with_pyctcdecode(tmp_path: Path) -> None:
     peer = pytest.importorskip("pyctcdecode")
     pytest.importorskip("kenlm")
-    packed = DATA / "models" / "lm" / "wiki3g.arpa.gz"
-    if not packed.exists():
-        pytest.skip("no ../shared/data beside the repository")
+    packed = find_corpus("models/lm/wiki3g.arpa.gz")
     path = tmp_path / "wiki3g.arpa"
     path.write_bytes(gzip.decompress(packed.read_bytes()))
     lm = arpa.read(path)

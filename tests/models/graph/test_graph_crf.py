@@ -362,18 +362,18 @@ def test_bad_images(name: str) -> None:
 def test_samples_that_do_not_fit_together_are_taken_apart(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trellis.models.graph import losses as field_losses
+    from trellis.models.graph import inference
 
     X, y = graphs(rng, 9)
     model = GraphCRF(tol=1e-9).fit(X, y)
     want, marginals = model.predict(X), model.predict_marginals(X)
-    monkeypatch.setattr(field_losses, "MOST_ENTRIES", 300)
+    monkeypatch.setattr(inference, "MAX_TABLE_ENTRIES", 300)
     small = GraphCRF(tol=1e-9).fit(X, y)
     np.testing.assert_allclose(small.coef_, model.coef_, atol=1e-6)
     assert [a.tolist() for a in small.predict(X)] == [a.tolist() for a in want]
     for p, q in zip(small.predict_marginals(X), marginals, strict=True):
         np.testing.assert_allclose(p, q, atol=1e-5)
-    monkeypatch.setattr(field_losses, "MOST_ENTRIES", 10)  # not even one: belief propagation
+    monkeypatch.setattr(inference, "MAX_TABLE_ENTRIES", 10)  # not even one: belief propagation
     assert model.predict_marginals(X)[0].shape == marginals[0].shape
     with pytest.raises(InputError, match="induced width"):
         GraphCRF().fit(X, y)

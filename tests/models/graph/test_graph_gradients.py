@@ -16,16 +16,16 @@ from trellis.models.graph.samples import Shape
 
 def objective_of(model: Any, X: Any, y: Any, weights: Any = None) -> tuple[Any, int]:
     """objective(w, gradient) and the number of weights."""
-    fields = model._collect(X)
-    known = encode(model._flat(y), np.diff(fields.node_begin))
+    samples = model._collect(X)
+    known = encode(model._flatten(y), np.diff(samples.node_begin))
     model.allowed_ = None
-    if fields.types is not None:
+    if samples.types is not None:
         model.allowed_ = np.zeros((2, len(known.classes)), dtype=bool)
-        model.allowed_[fields.types, known.label] = True
-    shape = Shape(len(known.classes), fields.nodes.shape[1], fields.edge_features.shape[1])
-    v = np.ones(len(fields)) if weights is None else weights
+        model.allowed_[samples.types, known.label] = True
+    shape = Shape(len(known.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
+    v = np.ones(len(samples)) if weights is None else weights
     targets = Targets(known.label.astype(np.int64), v)
-    return model._objective_of(fields, targets, shape), shape.size
+    return model._objective_of(samples, targets, shape, model.objective), shape.size
 
 
 def assert_gradient(objective: Any, w: np.ndarray, tolerance: float = 2e-6) -> None:
@@ -87,12 +87,12 @@ def test_pseudolikelihood_is_the_sum_of_conditionals(rng: np.random.Generator) -
     model = GraphCRF("pseudolikelihood", l2=0.0)
     f, size = objective_of(model, X, y)
     w = rng.normal(size=size)
-    fields = model._collect(X)
-    labels = encode(y, np.diff(fields.node_begin)).label.astype(np.int64)
-    unary, tables = fields.scores(w, Shape(len(set(y[0])), 5, 1), None)
+    samples = model._collect(X)
+    labels = encode(y, np.diff(samples.node_begin)).label.astype(np.int64)
+    unary, tables = samples.scores(w, Shape(len(set(y[0])), 5, 1), None)
 
     def score(own: np.ndarray) -> float:
-        pairs = sum(tables[e, own[a], own[b]] for e, (a, b) in enumerate(fields.edges))
+        pairs = sum(tables[e, own[a], own[b]] for e, (a, b) in enumerate(samples.edges))
         return float(unary[np.arange(len(own)), own].sum() + pairs)
 
     want = 0.0

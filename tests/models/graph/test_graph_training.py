@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from test_graph_gradients import assert_gradient, objective_of
 
 from trellis import GraphCRF, GridCRF
-from trellis.models.graph.losses import SETTLED
+from trellis.models.graph.losses import MAX_RESIDUAL
 from trellis.models.graph.samples import Shape
-from trellis.models.graph.training import Scaling
+from trellis.models.graph.training import Whitening
 
 
 def dim_images(rng: np.random.Generator, count: int) -> tuple[list[Any], list[Any]]:
@@ -64,7 +64,7 @@ def test_pairs_do_not_harm_where_features_are_dim(rng: np.random.Generator) -> N
     found = model.report_
     assert found is not None
     assert found.train_score > found.alone_score
-    assert found.residual <= SETTLED
+    assert found.residual <= MAX_RESIDUAL
     p = model.predict_marginals(X[:5])
     assert np.mean(np.array(p).argmax(axis=-1) == np.array(y[:5])) == pytest.approx(found[0])
     assert model.score(X[5:], y[5:]) > 0.9
@@ -73,10 +73,10 @@ def test_pairs_do_not_harm_where_features_are_dim(rng: np.random.Generator) -> N
 def test_where_the_bethe_likelihood_misleads_it_is_told() -> None:
     """Its log Z is no bound: a lower loss may be a worse model."""
     X, y = dim_images(np.random.default_rng(2), 4)
-    with pytest.warns(ConvergenceWarning, match="pairs do harm"):
+    with pytest.warns(ConvergenceWarning, match="edge potentials reduce accuracy"):
         model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=60).fit(X, y)
     assert model.report_ is not None
-    assert model.report_.residual <= SETTLED
+    assert model.report_.residual <= MAX_RESIDUAL
 
 
 def test_the_nodes_alone_are_the_start(rng: np.random.Generator) -> None:
@@ -95,10 +95,10 @@ def test_the_nodes_alone_are_the_start(rng: np.random.Generator) -> None:
 
 def test_steps_are_refused_where_messages_do_not_settle(rng: np.random.Generator) -> None:
     X, y = images(rng, 3, 10)
-    with pytest.warns(ConvergenceWarning, match="does not settle beyond"):
+    with pytest.warns(ConvergenceWarning, match="does not converge beyond"):
         model = GridCRF("bethe", l2=0.01, max_sweeps=3).fit(X, y)
     assert model.report_ is not None
-    assert model.report_.residual <= SETTLED
+    assert model.report_.residual <= MAX_RESIDUAL
     assert not model.converged_
     f, size = objective_of(GridCRF("bethe", max_sweeps=1), X, y)
     assert f(5.0 * rng.normal(size=size), np.empty(size)) == np.inf
@@ -115,13 +115,13 @@ def test_harm_is_told(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch)
     X, y = images(rng, 3, 10)
     honest = GridCRF._objective_of
 
-    def wrong(self: Any, fields: Any, targets: Any, shape: Any, name: str) -> Any:
+    def wrong(self: Any, samples: Any, targets: Any, shape: Any, name: str) -> Any:
         if name == "trw":
             targets = targets._replace(labels=1 - targets.labels)
-        return honest(self, fields, targets, shape, name)
+        return honest(self, samples, targets, shape, name)
 
     monkeypatch.setattr(GridCRF, "_objective_of", wrong)
-    with pytest.warns(ConvergenceWarning, match="pairs do harm"):
+    with pytest.warns(ConvergenceWarning, match="edge potentials reduce accuracy"):
         GridCRF().fit(X, y)
 
 
@@ -132,11 +132,11 @@ def test_scaled_weights(thin: bool, rng: np.random.Generator) -> None:
         X = [(sparse.csr_matrix(nodes), *rest) for nodes, *rest in X]
     model = GraphCRF("trw", l2=0.3, max_sweeps=3000)
     f, size = objective_of(model, X, y)
-    fields = model._collect(X)
-    scaling = Scaling(fields, Shape(3, 5, 3), 0.3)
+    samples = model._collect(X)
+    whitening = Whitening(samples, Shape(3, 5, 3), 0.3)
     w = 0.3 * rng.normal(size=size)
-    np.testing.assert_allclose(scaling.weights(scaling.scaled(w)), w)
-    assert_gradient(scaling.objective(f), scaling.scaled(w))
+    np.testing.assert_allclose(whitening.weights(whitening.coordinates(w)), w)
+    assert_gradient(whitening.objective(f), whitening.coordinates(w))
 
 
 def test_features_that_say_the_same_or_nothing(rng: np.random.Generator) -> None:

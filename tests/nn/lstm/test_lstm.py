@@ -1,4 +1,4 @@
-"""Our bidirectional LSTM against PyTorch's, in float32 and in float64."""
+"""Our bidirectional LSTM against that of PyTorch, in float32 and in float64."""
 
 import copy
 
@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from trellis import _core
 from trellis.nn.lstm import bidirectional as module
-from trellis.nn.lstm import cpu as lstm_native
+from trellis.nn.lstm import cpu
 from trellis.nn.lstm.bidirectional import bidirectional
 
 HIDDEN = (1, 3, 16, 17, 100, 128)
@@ -19,7 +19,7 @@ HIDDEN = (1, 3, 16, 17, 100, 128)
 
 @pytest.fixture(autouse=True)
 def one_thread_of_pytorch():
-    """The products are small, and the tests would wait for threads."""
+    """The products are small: starting threads would take longer than the tests."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -37,71 +37,72 @@ def case(lengths, width=3, hidden=4, layers=1):
     return lstm, torch.randn(int(sizes.sum()), width, requires_grad=True), sizes
 
 
-def gradients(value, wanted):
+def gradients(value, inputs):
     torch.manual_seed(1)
     weight = torch.randn(value.shape).to(value.dtype)
-    return torch.autograd.grad((value * weight).sum(), wanted)
+    return torch.autograd.grad((value * weight).sum(), inputs)
 
 
 def check(lengths, isas=("",), **shape):
-    """Values and all gradients are those of nn.LSTM in float64, as nearly as float32 can be."""
+    """Values and all gradients equal those of nn.LSTM in float64, to the precision of float32."""
     lstm, x, sizes = case(lengths, **shape)
-    exact, wide = copy.deepcopy(lstm).double(), x.detach().double().requires_grad_()
-    theirs = exact(PackedSequence(wide, sizes))[0].data
-    wanted = gradients(theirs, [wide, *exact.parameters()])
+    exact, x_exact = copy.deepcopy(lstm).double(), x.detach().double().requires_grad_()
+    theirs = exact(PackedSequence(x_exact, sizes))[0].data
+    expected = gradients(theirs, [x_exact, *exact.parameters()])
     for _ in isas:
         ours = bidirectional(lstm, x, sizes)
         assert type(ours.grad_fn).__name__ == "_RecurrenceBackward"  # not nn.LSTM itself
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=2e-6)
-        for own, other in zip(gradients(ours, [x, *lstm.parameters()]), wanted, strict=True):
-            scale = float(other.abs().max())
-            torch.testing.assert_close(own.double(), other, rtol=1e-5, atol=5e-6 * (1 + scale))
+        actual = gradients(ours, [x, *lstm.parameters()])
+        for gradient, right in zip(actual, expected, strict=True):
+            scale = float(right.abs().max())
+            torch.testing.assert_close(gradient.double(), right, rtol=1e-5, atol=5e-6 * (1 + scale))
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
 @pytest.mark.parametrize("sequences", [1, 2, 3, 4, 5, 6, 7, 8, 9, 33])
-def test_it_is_pytorchs(hidden, sequences, each_isa):
+def test_equal_to_pytorch(hidden, sequences, each_isa):
     check([1 + 5 * n % 7 for n in range(sequences)], each_isa(), width=5, hidden=hidden)
 
 
 @pytest.mark.parametrize("lengths", [[1], [1, 1, 1], [12], [9] * 4, [40, 1, 1], [6, 5, 4, 3, 2, 1]])
-def test_lengths(lengths, each_isa):
+def test_equal_to_pytorch_for_any_lengths(lengths, each_isa):
     check(lengths, each_isa(), hidden=19)
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.integers(1, 40), st.integers(1, 3))
-def test_any_shape(lengths, hidden, layers):
+def test_equal_to_pytorch_for_random_shapes(lengths, hidden, layers):
     check(lengths, hidden=hidden, layers=layers)
 
 
-def test_it_is_as_near_as_pytorchs_own_float32():
+def test_error_is_like_that_of_pytorch_in_float32():
     lstm, x, sizes = case([30, 28, 15, 2], width=20, hidden=100)
     exact = copy.deepcopy(lstm).double()(PackedSequence(x.double(), sizes))[0].data
-    own, other = bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data
-    error, usual = ((found.double() - exact).abs().max() for found in (own, other))
-    assert error < 2 * usual + 1e-7
+    ours, theirs = bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data
+    our_error, their_error = ((h.double() - exact).abs().max() for h in (ours, theirs))
+    assert our_error < 2 * their_error + 1e-7
 
 
-def test_gates_far_out():
+def test_saturated_gates():
     lstm, x, sizes = case([5, 3], hidden=7)
     with torch.no_grad():
         x *= 300.0
-    own, other = bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data
-    torch.testing.assert_close(own, other)
-    assert all(g.isfinite().all() for g in gradients(own, [x, *lstm.parameters()]))
+    ours, theirs = bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data
+    torch.testing.assert_close(ours, theirs)
+    assert all(g.isfinite().all() for g in gradients(ours, [x, *lstm.parameters()]))
 
 
 def test_nan_stays_in_its_sequence():
     lstm, x, sizes = case([3, 2])
     with torch.no_grad():
         x[1] = torch.nan  # the first token of the second sequence
-        found = bidirectional(lstm, x, sizes)
-    assert found[[1, 3]].isnan().any(dim=1).all()
-    assert found[[0, 2, 4]].isfinite().all()
+        h = bidirectional(lstm, x, sizes)
+    assert h[[1, 3]].isnan().any(dim=1).all()
+    assert h[[0, 2, 4]].isfinite().all()
 
 
-def test_without_gradients_it_is_the_same():
+def test_no_grad_gives_the_same_values():
     lstm, x, sizes = case([5, 3, 1], hidden=9, layers=2)
     with torch.no_grad():
         plain = bidirectional(lstm, x, sizes)
@@ -111,50 +112,50 @@ def test_without_gradients_it_is_the_same():
 def test_threads_do_not_change_bits(monkeypatch, each_isa):
     lstm, x, sizes = case([1 + n % 9 for n in range(45)], width=6, hidden=21)
     for _ in each_isa():
-        found = []
+        results = []
         for threads in (1, 2, 5):
-            monkeypatch.setattr(lstm_native, "resolve_jobs", lambda _, n=threads: n)
+            monkeypatch.setattr(cpu, "resolve_jobs", lambda _, n=threads: n)
             h = bidirectional(lstm, x, sizes)
-            found.append([h.detach(), *gradients(h, [x, *lstm.parameters()])])
-        for other in found[1:]:
-            assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+            results.append([h.detach(), *gradients(h, [x, *lstm.parameters()])])
+        for result in results[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(results[0], result, strict=True))
 
 
-def test_other_types_take_pytorchs():
+def test_float64_falls_back_to_pytorch():
     lstm, x, sizes = case([4, 2, 1], width=2, hidden=2)
     lstm, x = lstm.double(), x.detach().double()
     assert torch.equal(bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data)
 
 
-def test_dropout_lies_between_layers(monkeypatch):
+def test_dropout_between_layers(monkeypatch):
     lstm, x, sizes = case([4, 2], layers=2)
     lstm.dropout = 0.5
-    seen = []
+    calls = []
 
     def dropout(h, p):
-        seen.append((h.shape[1], p))
+        calls.append((h.shape[1], p))
         return torch.zeros_like(h)
 
     monkeypatch.setattr(module.nn.functional, "dropout", dropout)
     bidirectional(lstm, x, sizes)
-    assert seen == [(8, 0.5)]
+    assert calls == [(8, 0.5)]
     bidirectional(lstm.eval(), x, sizes)
-    assert len(seen) == 1
+    assert len(calls) == 1
 
 
-def test_a_second_derivative_is_refused():
+def test_second_derivative_raises():
     lstm, x, sizes = case([2])
     value = bidirectional(lstm, x, sizes).square().sum()
-    (slope,) = torch.autograd.grad(value, x, create_graph=True)
+    (gradient,) = torch.autograd.grad(value, x, create_graph=True)
     with pytest.raises(RuntimeError, match="twice"):
-        slope.sum().backward()
+        gradient.sum().backward()
 
 
-# ---- what the binding refuses
+# ---- errors of the binding
 
 
 @pytest.mark.parametrize(
-    ("sizes", "why"),
+    ("sizes", "message"),
     [
         ([], "sizes are of 0 tokens, not of 5"),
         ([3, 1], "sizes are of 4 tokens, not of 5"),
@@ -166,22 +167,22 @@ def test_a_second_derivative_is_refused():
         ([2**63 - 1, 2**63 - 1, 7], "sizes"),
     ],
 )
-def test_impossible_sizes_are_refused(sizes, why):
+def test_invalid_sizes_raise(sizes, message):
     gates, u, wrong = torch.zeros(5, 16), torch.zeros(2, 8, 2), torch.tensor(sizes).long()
-    with pytest.raises(ValueError, match=why):
-        lstm_native.Engine(wrong).forward(gates, u)
+    with pytest.raises(ValueError, match=message):
+        cpu.Engine(wrong).forward(gates, u)
     h = torch.zeros(5, 4)
-    with pytest.raises(ValueError, match=why):
-        lstm_native.Engine(wrong).backward(h, gates, h, u)
+    with pytest.raises(ValueError, match=message):
+        cpu.Engine(wrong).backward(h, gates, h, u)
 
 
-def test_shapes_that_do_not_fit_are_refused():
+def test_inconsistent_shapes_raise():
     def zeros(*shape):
         return np.zeros(shape, np.float32)
 
     sizes, h, gates, u = np.array([3, 2]), zeros(5, 4), zeros(5, 16), zeros(2, 8, 2)
     _core.lstm_forward(gates, u, sizes, h, h.copy(), h.copy(), 1)
-    for wrong, what in [
+    for arguments, message in [
         ((zeros(5, 15), u, sizes, h, h, h, 1), "gates"),
         ((gates, zeros(2, 8, 3), sizes, h, h, h, 1), "u must"),
         ((gates, zeros(1, 8, 2), sizes, h, h, h, 1), "u must"),
@@ -190,36 +191,36 @@ def test_shapes_that_do_not_fit_are_refused():
         ((gates, u, sizes, h, zeros(5, 3), h, 1), "h, c and before"),
         ((gates, u, sizes, h, h, h, 0), "threads"),
     ]:
-        with pytest.raises(ValueError, match=what):
-            _core.lstm_forward(*wrong)
-    for wrong, what in [
+        with pytest.raises(ValueError, match=message):
+            _core.lstm_forward(*arguments)
+    for arguments, message in [
         ((zeros(4, 4), gates, h, u, sizes, gates, 1), "d_h"),
         ((h, zeros(5, 8), h, u, sizes, gates, 1), "activations"),
         ((h, gates, zeros(5, 2), u, sizes, gates, 1), "c must"),
         ((h, gates, h, u, sizes, zeros(5, 17), 1), "d_gates"),
         ((h, gates, h, u, sizes, gates, -1), "threads"),
     ]:
-        with pytest.raises(ValueError, match=what):
-            _core.lstm_backward(*wrong)
+        with pytest.raises(ValueError, match=message):
+            _core.lstm_backward(*arguments)
 
 
-def test_results_are_written_into_what_was_given_or_not_at_all():
+def test_output_arrays_are_never_converted_to_copies():
     gates, u, sizes = np.zeros((2, 8)), np.zeros((2, 4, 1), np.float32), np.array([1, 1])
     h = [np.zeros((2, 2), np.float32) for _ in range(3)]
     with pytest.raises(TypeError):
-        _core.lstm_forward(gates, u, sizes, *h, 1)  # doubles would be converted to a copy
+        _core.lstm_forward(gates, u, sizes, *h, 1)  # float64 would be converted to a copy
 
 
 @pytest.mark.parametrize("options", [{"bias": False}, {"proj_size": 2}])
-def test_other_networks_take_pytorchs(options):
+def test_unsupported_networks_fall_back_to_pytorch(options):
     lstm = torch.nn.LSTM(3, 4, bidirectional=True, **options)
     x, sizes = torch.randn(5, 3), torch.tensor([2, 2, 1])
     assert torch.equal(bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data)
 
 
-def test_without_triton_a_card_has_cudnn(monkeypatch):
-    module._triton.cache_clear()
+def test_without_triton_a_gpu_uses_cudnn(monkeypatch):
+    module._import_triton.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "trellis.nn.lstm.triton", None)
-    assert module._triton() is None
-    assert not module.runs_on_card(torch.nn.LSTM(3, 4, bidirectional=True))
-    module._triton.cache_clear()
+    assert module._import_triton() is None
+    assert not module.runs_on_gpu(torch.nn.LSTM(3, 4, bidirectional=True))
+    module._import_triton.cache_clear()

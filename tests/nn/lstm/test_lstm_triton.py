@@ -1,4 +1,4 @@
-"""The kernels of the bidirectional LSTM against PyTorch's, in Triton's interpreter or on a card."""
+"""The Triton kernels of the bidirectional LSTM against PyTorch, interpreted or on a GPU."""
 
 import copy
 
@@ -14,25 +14,27 @@ from trellis.nn.lstm.triton import Engine  # noqa: E402
 INTERPRETED = triton.knobs.runtime.interpret
 DEVICE = "cpu" if INTERPRETED else "cuda"
 pytestmark = pytest.mark.skipif(
-    not (INTERPRETED or torch.cuda.is_available()), reason="neither interpreter nor card"
+    not (INTERPRETED or torch.cuda.is_available()), reason="needs a GPU, or the Triton interpreter"
 )
 
 
 @pytest.fixture(autouse=True)
 def our_kernels(monkeypatch):
-    """Whatever the device."""
+    """Use the Triton engine on any device."""
     monkeypatch.setattr(
-        module, "_engine", lambda lstm, x, sizes, walk, rows: Engine(walk.to(DEVICE), rows)
+        module,
+        "_choose_engine",
+        lambda lstm, x, sizes, packing, rows: Engine(packing.to(DEVICE), rows),
     )
 
 
 def case(lengths, width, hidden, padding=0, layers=1):
     torch.manual_seed(len(lengths) + hidden)
     sizes = torch.tensor([sum(n > t for n in lengths) for t in range(max(lengths))])
-    walk = torch.cat([sizes.cumsum(0) - sizes, torch.tensor(lengths)])
+    packing = torch.cat([sizes.cumsum(0) - sizes, torch.tensor(lengths)])
     lstm = torch.nn.LSTM(width, hidden, layers, bidirectional=True).to(DEVICE)
     x = torch.randn(sum(lengths) + padding, width, device=DEVICE, requires_grad=True)
-    return lstm, x, sizes, walk
+    return lstm, x, sizes, packing
 
 
 @pytest.mark.parametrize("padding", [0, 5])
@@ -40,28 +42,28 @@ def case(lengths, width, hidden, padding=0, layers=1):
     ("lengths", "width", "hidden", "layers"),
     [([1], 2, 1, 1), ([3, 2, 1], 4, 3, 2), ([6, 6, 2], 5, 17, 1), ([4, 1], 3, 70, 1)],
 )
-def test_it_is_pytorchs(lengths, width, hidden, layers, padding):
-    lstm, x, sizes, walk = case(lengths, width, hidden, padding, layers)
+def test_equal_to_pytorch(lengths, width, hidden, layers, padding):
+    lstm, x, sizes, packing = case(lengths, width, hidden, padding, layers)
     exact, count = copy.deepcopy(lstm).double().cpu(), sum(lengths)
-    wide = x.detach().double().cpu().requires_grad_()
-    theirs = exact(PackedSequence(wide[:count], sizes))[0].data
-    ours = module.bidirectional(lstm, x, sizes, walk, len(lengths))
+    x_exact = x.detach().double().cpu().requires_grad_()
+    theirs = exact(PackedSequence(x_exact[:count], sizes))[0].data
+    ours = module.bidirectional(lstm, x, sizes, packing, len(lengths))
     torch.testing.assert_close(ours[:count].double().cpu(), theirs, rtol=1e-5, atol=1e-6)
     assert (ours[count:] == 0).all() or layers > 1
     weight = torch.randn_like(theirs)
-    wanted = torch.autograd.grad(theirs, [wide, *exact.parameters()], weight)
-    full = torch.zeros_like(ours)
-    full[:count] = weight
-    found = torch.autograd.grad(ours, [x, *lstm.parameters()], full)
-    for own, right in zip(found, wanted, strict=True):
-        torch.testing.assert_close(own.double().cpu(), right, rtol=1e-4, atol=1e-5)
+    expected = torch.autograd.grad(theirs, [x_exact, *exact.parameters()], weight)
+    padded_weight = torch.zeros_like(ours)
+    padded_weight[:count] = weight
+    actual = torch.autograd.grad(ours, [x, *lstm.parameters()], padded_weight)
+    for gradient, right in zip(actual, expected, strict=True):
+        torch.testing.assert_close(gradient.double().cpu(), right, rtol=1e-4, atol=1e-5)
 
 
-def test_equal_bits():
-    lstm, x, sizes, walk = case([5, 3, 3], 4, 20)
+def test_two_runs_give_the_same_bits():
+    lstm, x, sizes, packing = case([5, 3, 3], 4, 20)
     first, again = (
         torch.autograd.grad(
-            module.bidirectional(lstm, x, sizes, walk, 3).square().sum(), [x, *lstm.parameters()]
+            module.bidirectional(lstm, x, sizes, packing, 3).square().sum(), [x, *lstm.parameters()]
         )
         for _ in range(2)
     )

@@ -1,4 +1,4 @@
-"""The neural tagger: its objective, its batches, determinism, resuming, and what is wrong."""
+"""The neural tagger: its objective, its batches, determinism, resuming and errors."""
 
 from itertools import pairwise
 
@@ -29,7 +29,7 @@ def one_thread():
 
 
 def corpus(count=40, seed=0):
-    """A colour begins a span, which goes on to the next thing."""
+    """Sentences in which a colour starts a span, and the following thing ends it."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(count):
@@ -49,20 +49,20 @@ def corpus(count=40, seed=0):
 
 
 def small(**options):
-    given = {"hidden": 8, "word_dim": 6, "char_dim": 5, "char_hidden": 6, "epochs": 3}
-    given |= {"random_state": 0, "device": "cpu", "learning_rate": 0.02}
-    return NeuralTagger(**(given | options))
+    settings = {"hidden": 8, "word_dim": 6, "char_dim": 5, "char_hidden": 6, "epochs": 3}
+    settings |= {"random_state": 0, "device": "cpu", "learning_rate": 0.02}
+    return NeuralTagger(**(settings | options))
 
 
 def weights(tagger):
     return {name: t.clone() for name, t in tagger.network_.state_dict().items()}
 
 
-def same(a, b):
+def same_weights(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-# ---- what it computes
+# ---- learning and probabilities
 
 
 @pytest.mark.parametrize(
@@ -84,50 +84,50 @@ def test_it_learns(head, words, epochs):
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
 @pytest.mark.parametrize("head", HEADS)
-def test_what_is_trained_is_the_likelihood_that_is_told(head, encoder):
+def test_training_objective_equals_log_likelihood(head, encoder):
     X, y = corpus(12)
     tagger = small(head=head, encoder=encoder, layers=2).fit(X, y)
-    made = tagger._corpus(X)
-    made.tags = np.searchsorted(tagger.classes_.astype(str), np.concatenate(y)).astype(np.int64)
-    parts = [np.arange(5), np.arange(5, 12)]
+    encoded = tagger._build_corpus(X)
+    encoded.tags = np.searchsorted(tagger.classes_.astype(str), np.concatenate(y)).astype(np.int64)
+    groups = [np.arange(5), np.arange(5, 12)]
     with torch.no_grad():
-        trained = sum(float(tagger.network_.log_likelihood(b)) for b in Epoch(made, parts))
-    assert trained == pytest.approx(tagger.log_likelihood(X, y).sum(), rel=1e-5)
+        total = sum(float(tagger.network_.log_likelihood(b)) for b in Epoch(encoded, groups))
+    assert total == pytest.approx(tagger.log_likelihood(X, y).sum(), rel=1e-5)
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_marginals_are_those_of_all_labellings(head):
+def test_marginals_equal_sums_over_all_labellings(head):
     X, y = corpus(12)
     tagger = small(head=head).fit(X, y)
     x = ["the", "red", "cat"]
-    (found,) = tagger.predict_marginals([x])
+    (marginals,) = tagger.predict_marginals([x])
     (labellings,) = tagger.predict_kbest([x], 27)
-    assert sum(own.probability for own in labellings) == pytest.approx(1.0)
-    expected = np.zeros_like(found)
+    assert sum(labelling.probability for labelling in labellings) == pytest.approx(1.0)
+    expected = np.zeros_like(marginals)
     order = tagger.classes_.tolist()
     for labels, probability in labellings:
         for t, label in enumerate(labels):
             expected[t, order.index(label)] += probability
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(marginals, expected, atol=1e-9)
     assert tagger.predict([x])[0] == labellings[0].labels
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
-def test_a_sequence_is_labelled_alike_in_any_company(encoder):
+def test_marginals_do_not_depend_on_the_batch(encoder):
     X, y = corpus(30)
     tagger = small(encoder=encoder, layers=2, features="crf").fit(X, y)
     together = tagger.predict_marginals(X)
-    for x, own in zip(X, together, strict=True):
-        np.testing.assert_allclose(tagger.predict_marginals([x])[0], own, atol=1e-5)
+    for x, marginals in zip(X, together, strict=True):
+        np.testing.assert_allclose(tagger.predict_marginals([x])[0], marginals, atol=1e-5)
 
 
-def test_softmax_has_no_transitions_and_crf_has():
+def test_crf_has_transitions_and_softmax_has_none():
     X, y = corpus(10)
     assert not small(head="softmax").fit(X, y).transition_scores().any()
     assert small().fit(X, y).transition_scores().any()
 
 
-def test_constraints_hold():
+def test_samples_obey_constraints():
     X, y = corpus(20)
     tagger = small(constraints="BIO", epochs=1).fit(X, y)
     allowed = {("O", "O"), ("O", "B-X"), ("B-X", "I-X"), ("B-X", "O"), ("B-X", "B-X")}
@@ -140,19 +140,19 @@ def test_constraints_hold():
 @pytest.mark.parametrize("head", ["crf", "softmax"])
 def test_unknown_labels_are_summed_over(head):
     X, y = corpus(30)
-    partly = [[None if t % 3 == 2 else {v} for t, v in enumerate(own)] for own in y]
+    partly = [[None if t % 3 == 2 else {v} for t, v in enumerate(labels)] for labels in y]
     tagger = small(head=head, epochs=15, dropout=0.1).fit(X, partly)
     assert tagger.score(X, y) > 0.8
-    made = tagger._corpus(X[:1])
+    encoded = tagger._build_corpus(X[:1])
     known = np.array([[label == v for label in tagger.classes_] for v in y[0]])
-    made.allowed = torch.from_numpy(known)
-    (batch,) = Epoch(made, [np.arange(1)])
+    encoded.allowed = torch.from_numpy(known)
+    (batch,) = Epoch(encoded, [np.arange(1)])
     with torch.no_grad():
-        found = float(tagger.network_.log_likelihood(batch))
-    assert found == pytest.approx(tagger.log_likelihood(X[:1], y[:1])[0], rel=1e-5)
+        log_p = float(tagger.network_.log_likelihood(batch))
+    assert log_p == pytest.approx(tagger.log_likelihood(X[:1], y[:1])[0], rel=1e-5)
 
 
-def test_pytorch_crf_in_place_of_ours_learns_the_same():
+def test_pytorch_crf_as_head_learns_the_same():
     torchcrf = pytest.importorskip("torchcrf", reason="pytorch-crf is not installed")
     X, y = corpus()
     ours = small().fit(X, y, dev=(X, y))
@@ -164,7 +164,7 @@ def test_pytorch_crf_in_place_of_ours_learns_the_same():
             call(*([X] if call == theirs.predict_marginals else []))
 
 
-# ---- what it reads
+# ---- input
 
 
 def test_tokens_may_have_columns():
@@ -172,59 +172,59 @@ def test_tokens_may_have_columns():
     plain = small().fit(X, y)
     columns = [[("#", word) for word in x] for x in X]
     dicts = [[{"form": word} for word in x] for x in X]
-    for other, column in ((columns, 1), (dicts, "form")):
-        tagger = small(column=column).fit(other, y)
-        assert same(weights(tagger), weights(plain))
-        assert tagger.predict(other) == plain.predict(X)
+    for tokens, column in ((columns, 1), (dicts, "form")):
+        tagger = small(column=column).fit(tokens, y)
+        assert same_weights(weights(tagger), weights(plain))
+        assert tagger.predict(tokens) == plain.predict(X)
     assert small(column=1).fit(columns, y).columns_ == 2
 
 
-def test_vectors_begin_the_table(tmp_path):
+def test_vectors_initialise_the_table(tmp_path):
     X, y = corpus(20)
     rng = np.random.default_rng(0)
     vectors = Vectors([*COLOURS, "unseen"], rng.normal(size=(5, 7)).astype(np.float32))
     vectors.save(tmp_path / "words.trellis")
     a = small(vectors=vectors, epochs=1).fit(X, y)
     b = small(vectors=tmp_path / "words.trellis", epochs=1).fit(X, y)
-    assert same(weights(a), weights(b))
+    assert same_weights(weights(a), weights(b))
     table = a.network_.words.encoders[0]
     assert table.dim == 7
-    found = table.table.weight[table.index["unseen"]].detach()
-    np.testing.assert_array_equal(found, vectors["unseen"])  # no batch has it
+    row = table.table.weight[table.index["unseen"]].detach()
+    np.testing.assert_array_equal(row, vectors["unseen"])  # no batch contains it
 
 
 @pytest.mark.parametrize("head", ["crf", "softmax"])
-def test_hybrid_is_the_product_of_both(head):
+def test_hybrid_is_a_product_of_two_models(head):
     X, y = corpus(15)
     tagger = small(features=Window(columns=()), epochs=2, head=head).fit(X, y)
     alone = small(epochs=2, head=head).fit(X, y)
     linear = trellis.CRF(Window(columns=()), l2=0.3, max_iter=100).fit(X, y)
     tagger.alpha_ = 0.7
     x = ["the", "red", "Unseen"]
-    (both,) = tagger.predict_kbest([x], 27)
-    (one,), (other,) = alone.predict_kbest([x], 27), linear.predict_kbest([x], 27)
-    p = {tuple(k.labels): k.probability for k in one}
-    q = {tuple(k.labels): k.probability for k in other}
+    (hybrid_paths,) = tagger.predict_kbest([x], 27)
+    (paths,), (linear_paths,) = alone.predict_kbest([x], 27), linear.predict_kbest([x], 27)
+    p = {tuple(k.labels): k.probability for k in paths}
+    q = {tuple(k.labels): k.probability for k in linear_paths}
     product = {labels: p[labels] * q[labels] ** 0.7 for labels in p}
     total = sum(product.values())
-    for labels, probability in both:
+    for labels, probability in hybrid_paths:
         assert probability == pytest.approx(product[tuple(labels)] / total, rel=1e-4, abs=1e-9)
 
 
-def test_weight_of_the_linear_part_is_the_best_on_the_development_set():
+def test_alpha_is_the_best_on_the_development_set():
     X, y = corpus()
     dev = corpus(20, seed=3)
     tagger = small(features="crf", epochs=1).fit(X, y, dev=dev)
     scores = {}
     for alpha in (0.25, 0.5, 1.0, 2.0, 4.0, tagger.alpha_):
-        found = clone(tagger).set_params(features=None)
-        found.__dict__ |= {**tagger.__dict__, "alpha_": alpha}
-        scores[alpha] = trellis.metrics.span_f1(dev[1], found.predict(dev[0]))
+        copy = clone(tagger).set_params(features=None)
+        copy.__dict__ |= {**tagger.__dict__, "alpha_": alpha}
+        scores[alpha] = trellis.metrics.span_f1(dev[1], copy.predict(dev[0]))
     assert scores[tagger.alpha_] == max(scores.values())
     assert small(features="crf", epochs=1).fit(X, y).alpha_ == 1.0
 
 
-def test_features_of_transitions_and_other_heads_are_refused():
+def test_hybrid_errors():
     X, y = corpus(5)
     edges = trellis.CRF(lambda x: [["a"] for _ in x], edge_features=lambda x: [["e"] for _ in x])
     with pytest.raises(InputError, match="features of transitions"):
@@ -233,7 +233,7 @@ def test_features_of_transitions_and_other_heads_are_refused():
         small(features="crf", head="memm").fit(X, y)
 
 
-def test_empty_sequences_are_labelled_with_nothing():
+def test_empty_sequences_get_no_labels():
     X, y = corpus(10)
     tagger = small(epochs=1).fit(X, y, dev=([*X, []], [*y, []]))
     assert tagger.predict([[], X[0], []]) == [[], tagger.predict(X[:1])[0], []]
@@ -242,30 +242,30 @@ def test_empty_sequences_are_labelled_with_nothing():
 
 def test_labels_of_the_development_set_may_be_new():
     X, y = corpus(10)
-    new = [["B-NEW" for _ in own] for own in y]
+    new = [["B-NEW" for _ in labels] for labels in y]
     assert small(epochs=1).fit(X, y, dev=(X, new)).dev_scores_ == [(1, 0.0)]
 
 
 def test_labels_may_be_numbers():
     X, y = corpus(20)
-    numbers = [[len(v) for v in own] for own in y]
+    numbers = [[len(label) for label in labels] for labels in y]
     tagger = small(epochs=8, dropout=0.1).fit(X, numbers, dev=(X, numbers))
-    assert {type(v) for own in tagger.predict(X) for v in own} == {int}
+    assert {type(label) for labels in tagger.predict(X) for label in labels} == {int}
     assert tagger.dev_scores_[-1][1] == pytest.approx(tagger.score(X, numbers))
 
 
 # ---- training
 
 
-def test_same_seed_same_bits():
+def test_same_seed_gives_the_same_bits():
     X, y = corpus()
     first = small(features="crf").fit(X, y)
-    assert same(weights(first), weights(small(features="crf").fit(X, y)))
-    other = small(features="crf", random_state=1).fit(X, y)
-    assert not same(weights(first), weights(other))
+    assert same_weights(weights(first), weights(small(features="crf").fit(X, y)))
+    reseeded = small(features="crf", random_state=1).fit(X, y)
+    assert not same_weights(weights(first), weights(reseeded))
 
 
-def test_global_random_numbers_are_left_alone():
+def test_global_random_state_is_unchanged():
     X, y = corpus(10)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -281,14 +281,14 @@ def test_resumed_training_ends_with_the_same_bits(tmp_path, options):
     X, y = corpus()
     dev = corpus(10, seed=2)
     path = tmp_path / "run.checkpoint"
-    whole = small(epochs=5, **options).fit(X, y, dev=dev)
+    uninterrupted = small(epochs=5, **options).fit(X, y, dev=dev)
     small(epochs=5, **options).fit(
         X, y, dev=dev, checkpoint=Checkpoint(path, every=1), callback=lambda p: p.epoch == 4
     )
     resumed = small(epochs=5, **options)
     resumed.fit(X, y, dev=dev, checkpoint=Checkpoint(path, resume=True))
-    assert same(weights(whole), weights(resumed))
-    assert [p[:3] for p in whole.history_] == [p[:3] for p in resumed.history_]
+    assert same_weights(weights(uninterrupted), weights(resumed))
+    assert [p[:3] for p in uninterrupted.history_] == [p[:3] for p in resumed.history_]
 
 
 def test_halt_saves_and_stops(tmp_path):
@@ -299,7 +299,7 @@ def test_halt_saves_and_stops(tmp_path):
     assert checkpoint.iteration == tagger.n_iter_ == 1
 
 
-def test_checkpoint_of_another_run_is_refused(tmp_path):
+def test_checkpoint_of_another_run_raises(tmp_path):
     X, y = corpus(10)
     path = tmp_path / "run.checkpoint"
     small().fit(X, y, checkpoint=Checkpoint(path, every=1))
@@ -309,15 +309,15 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
         small().fit(X[1:], y[1:], checkpoint=Checkpoint(path, resume=True))
 
 
-def test_best_epoch_is_kept_and_patience_ends():
+def test_best_epoch_is_kept_and_patience_stops_training():
     X, y = corpus()
     scores = []
     tagger = small(epochs=30, patience=2, learning_rate=0.05, schedule="constant")
     tagger.fit(X, y, dev=corpus(20, seed=1), callback=lambda p: scores.append(p.dev_score))
     assert len(scores) == tagger.n_iter_ < 30
     assert scores[-1] <= max(scores[:-2])
-    found = trellis.metrics.span_f1(corpus(20, seed=1)[1], tagger.predict(corpus(20, seed=1)[0]))
-    assert found == max(scores)
+    sentences, labels = corpus(20, seed=1)
+    assert trellis.metrics.span_f1(labels, tagger.predict(sentences)) == max(scores)
 
 
 def test_clone_and_parameters():
@@ -329,7 +329,7 @@ def test_clone_and_parameters():
         tagger.save("nowhere.trellis")
 
 
-def test_failed_fit_leaves_the_model_whole():
+def test_failed_fit_leaves_the_model_unchanged():
     X, y = corpus(10)
     tagger = small(epochs=1).fit(X, y)
     before = tagger.predict(X)
@@ -341,9 +341,9 @@ def test_failed_fit_leaves_the_model_whole():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"words": "cnn"}, "as a tuple"),
+        ({"words": "cnn"}, "must be a tuple"),
         ({"words": ("wordpiece",)}, "wordpiece"),
-        ({"words": ()}, "some of"),
+        ({"words": ()}, "must be a tuple"),
         ({"hidden": 0}, "hidden"),
         ({"batch_size": 2.5}, "batch_size"),
         ({"epochs": 0}, "epochs"),
@@ -356,7 +356,7 @@ def test_failed_fit_leaves_the_model_whole():
         ({"learning_rate": float("nan")}, "learning_rate"),
         ({"clip": -1}, "clip"),
         ({"precision": "int8"}, "int8"),
-        ({"precision": "bf16"}, "for a card"),
+        ({"precision": "bf16"}, "needs a GPU"),
         ({"scoring": "bleu"}, "bleu"),
         ({"device": "tpu"}, "tpu"),
         ({"constraints": "BIO", "head": "softmax"}, "constraints"),

@@ -1,4 +1,4 @@
-"""Padded batches and training steps as CUDA graphs: the same numbers as without."""
+"""Padded batches and CUDA graphs give the same numbers as packed batches and plain steps."""
 
 import numpy as np
 import pytest
@@ -9,12 +9,18 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 from trellis import NeuralTagger  # noqa: E402
 from trellis.nn.lstm import bidirectional as lstm_module  # noqa: E402
 from trellis.nn.lstm.triton import Engine  # noqa: E402
-from trellis.nn.tagger.data import Epoch, Padded, bucketed, make_corpus, words_of  # noqa: E402
+from trellis.nn.tagger.data import (  # noqa: E402
+    Epoch,
+    PaddedBatch,
+    bucket_by_length,
+    build_corpus,
+    read_words,
+)
 from trellis.nn.tagger.network import Network  # noqa: E402
 
 INTERPRETED = triton.knobs.runtime.interpret
-ON_CARD = pytest.mark.skipif(
-    INTERPRETED or not torch.cuda.is_available(), reason="CUDA graphs need a card"
+ON_GPU = pytest.mark.skipif(
+    INTERPRETED or not torch.cuda.is_available(), reason="CUDA graphs need a GPU"
 )
 SENTENCES = ["the cat sat", "a dog", "the big dog ran off", "cats", "a cat ran", "dogs sat"]
 X = [line.split() for line in SENTENCES] * 3
@@ -26,42 +32,47 @@ def tagger(**settings):
     return NeuralTagger(**{**SMALL, "batch_size": 4, "epochs": 2, **settings})
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="the card's kernels are for CUDA tensors")
+@pytest.mark.skipif(
+    not INTERPRETED, reason="without the interpreter, the kernels need CUDA tensors"
+)
 def test_padding_changes_nothing(monkeypatch):
     model = tagger(dropout=0.0, word_dropout=0.0, device="cpu").fit(X, Y)
     network = model.network_
-    words, lengths = words_of(X)
-    corpus = make_corpus(words, lengths, network.words, torch.device("cpu"))
+    words, lengths = read_words(X)
+    corpus = build_corpus(words, lengths, network.words, torch.device("cpu"))
     corpus.tags = np.array([model.classes_.tolist().index(label) for y in Y for label in y])
-    epoch = Epoch(corpus, bucketed(lengths, 4, np.random.default_rng(0)))
+    epoch = Epoch(corpus, bucket_by_length(lengths, 4, np.random.default_rng(0)))
     monkeypatch.setattr(
-        lstm_module, "_engine", lambda lstm, x, sizes, walk, rows: Engine(walk, rows)
+        lstm_module,
+        "_choose_engine",
+        lambda lstm, x, sizes, packing, rows: Engine(packing, rows),
     )
     parameters = [p for p in network.parameters() if p.requires_grad]
 
-    def found(batch):
+    def loss_and_gradients(batch):
         loss = network.log_likelihood(batch) / batch.tokens
         gradients = torch.autograd.grad(loss, parameters)
         return loss, [g.to_dense() if g.is_sparse else g for g in gradients]
 
     shapes = set()
-    for plain, other in zip(epoch, epoch.padded(4), strict=True):
+    for plain, candidate in zip(epoch, epoch.padded(4), strict=True):
         if len(plain.lengths) < 4:
-            assert not isinstance(other, Padded)
+            assert not isinstance(candidate, PaddedBatch)
             continue
-        shapes.add(other.room)
-        padded = other.batch(corpus)
+        shapes.add(candidate.shape)
+        padded = candidate.batch(corpus)
         assert len(padded.word) == 4 * 16
-        assert sorted(padded.place.tolist()) == list(range(4 * 16))
+        assert sorted(padded.cell.tolist()) == list(range(4 * 16))
         assert int(padded.tokens) == plain.tokens == len(plain.word)
-        (loss, own), (value, right) = found(padded), found(plain)
-        torch.testing.assert_close(loss, value)
-        for a, b in zip(own, right, strict=True):
+        loss, gradients = loss_and_gradients(padded)
+        expected_loss, expected = loss_and_gradients(plain)
+        torch.testing.assert_close(loss, expected_loss)
+        for a, b in zip(gradients, expected, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     assert shapes == {(4, 16)}
 
 
-@ON_CARD
+@ON_GPU
 @pytest.mark.parametrize(
     "settings",
     [
@@ -74,28 +85,28 @@ def test_padding_changes_nothing(monkeypatch):
         {"clip": None, "char_widths": (2, 3)},
     ],
 )
-def test_a_graph_learns_what_steps_learn(settings, monkeypatch):
-    found = []
+def test_graphs_learn_what_plain_steps_learn(settings, monkeypatch):
+    runs = []
     for captured in (True, False):
         monkeypatch.setattr(Network, "fixed_sizes", captured)
         model = tagger(device="cuda", epochs=4, **settings).fit(X, Y)
-        found.append(([entry.loss for entry in model.history_], model.predict(X)))
-    (losses, labels), (due, right) = found
-    np.testing.assert_allclose(losses, due, rtol=1e-4)
-    assert labels == right
+        runs.append(([entry.loss for entry in model.history_], model.predict(X)))
+    (losses, labels), (plain_losses, plain_labels) = runs
+    np.testing.assert_allclose(losses, plain_losses, rtol=1e-4)
+    assert labels == plain_labels
 
 
-@ON_CARD
-def test_graphs_are_made_and_used(monkeypatch):
-    from trellis.nn.tagger import cuda_graph as tagger_graph
+@ON_GPU
+def test_a_graph_is_captured_on_the_gpu(monkeypatch):
+    from trellis.nn.tagger.cuda_graph import StepGraphs
 
-    made = []
-    capture = tagger_graph.Graphs._captured
+    graphs = []
+    capture = StepGraphs._capture
 
-    def watched(*given):
-        made.append(capture(*given))
-        return made[-1]
+    def recorded(*arguments):
+        graphs.append(capture(*arguments))
+        return graphs[-1]
 
-    monkeypatch.setattr(tagger_graph.Graphs, "_captured", watched)
+    monkeypatch.setattr(StepGraphs, "_capture", recorded)
     tagger(device="cuda").fit(X, Y)
-    assert [graph.integers.is_cuda for graph in made] == [True]
+    assert [graph.integers.is_cuda for graph in graphs] == [True]

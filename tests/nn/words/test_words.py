@@ -1,4 +1,4 @@
-"""Encoders of words: against plain formulas, central differences, and themselves word by word."""
+"""Word encoders against plain formulas, central differences, and one word at a time."""
 
 import numpy as np
 import pytest
@@ -32,11 +32,11 @@ MAKERS = {
 }
 
 
-def taught(kind):
+def learned(kind):
     torch.manual_seed(0)
-    made = MAKERS[kind]()
-    made.learn(COUNTS)
-    return made.double().eval()
+    encoder = MAKERS[kind]()
+    encoder.learn(COUNTS)
+    return encoder.double().eval()
 
 
 @pytest.fixture(params=list(MAKERS))
@@ -44,23 +44,23 @@ def kind(request):
     return request.param
 
 
-def test_unique_words_scattered_are_words_one_by_one(kind):
-    encoder = taught(kind)
+def test_batch_equals_single_words(kind):
+    encoder = learned(kind)
     together = encoder.encode(TEXT)
     assert together.shape == (len(TEXT), encoder.dim)
-    for word, own in zip(TEXT, together, strict=True):
-        torch.testing.assert_close(encoder.encode([word])[0], own, atol=1e-12, rtol=1e-12)
+    for word, vector in zip(TEXT, together, strict=True):
+        torch.testing.assert_close(encoder.encode([word])[0], vector, atol=1e-12, rtol=1e-12)
 
 
 def test_padding_changes_nothing(kind):
-    encoder = taught(kind)
+    encoder = learned(kind)
     rows = encoder.rows(["cat", "the"])
-    wider = [torch.nn.functional.pad(own, (0, 5)) for own in rows]
-    torch.testing.assert_close(encoder(*rows), encoder(*wider), atol=1e-12, rtol=1e-12)
+    padded = [torch.nn.functional.pad(table, (0, 5)) for table in rows]
+    torch.testing.assert_close(encoder(*rows), encoder(*padded), atol=1e-12, rtol=1e-12)
 
 
-def test_gradient_is_that_of_central_differences(kind):
-    encoder = taught(kind)
+def test_gradient_equals_central_differences(kind):
+    encoder = learned(kind)
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(len(TEXT), encoder.dim, generator=generator, dtype=torch.float64)
 
@@ -84,11 +84,11 @@ def test_gradient_is_that_of_central_differences(kind):
     assert checked >= 5
 
 
-def test_vocabularies_and_parameters_are_all_there_is(kind):
-    encoder, other = taught(kind), MAKERS[kind]()
-    other.restore(encoder.vocabularies())
-    other.double().load_state_dict(encoder.state_dict())
-    assert torch.equal(other.eval().encode(TEXT), encoder.encode(TEXT))
+def test_vocabularies_and_parameters_restore_an_encoder(kind):
+    encoder, restored = learned(kind), MAKERS[kind]()
+    restored.restore(encoder.vocabularies())
+    restored.double().load_state_dict(encoder.state_dict())
+    assert torch.equal(restored.eval().encode(TEXT), encoder.encode(TEXT))
 
 
 @settings(max_examples=15, deadline=None)
@@ -96,22 +96,22 @@ def test_vocabularies_and_parameters_are_all_there_is(kind):
 def test_any_words_have_vectors(words):
     encoder = ConcatWords(WordEmbedding(3), CharCNN(4, filters=3), CharRNN(4, 2))
     encoder.learn(COUNTS)
-    found = encoder.encode(words)
-    assert found.shape == (len(words), encoder.dim)
-    assert torch.isfinite(found).all()
+    vectors = encoder.encode(words)
+    assert vectors.shape == (len(words), encoder.dim)
+    assert torch.isfinite(vectors).all()
 
 
 # ---- against the formulas
 
 
-def test_cnn_is_the_largest_window():
-    encoder = taught("cnn")
+def test_cnn_takes_the_maximum_over_windows():
+    encoder = learned("cnn")
     ids = encoder.rows(["cat"])[0][0].tolist()
     table = encoder.characters.weight.detach()
     expected = []
     for width, convolution in zip(encoder.widths, encoder.convolutions, strict=True):
         padded = [*ids, *[0] * width]
-        for filter_ in convolution.weight.detach():  # (characters' width, window)
+        for filter_ in convolution.weight.detach():  # (char_dim, width)
             best = 0.0
             for begin in range(len(ids)):
                 window = table[padded[begin : begin + width]]
@@ -121,28 +121,28 @@ def test_cnn_is_the_largest_window():
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_rnn_is_a_bidirectional_network_on_one_word(cell):
-    encoder = taught(cell)
-    both = (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(6, 4, bidirectional=True).double()
+def test_rnn_equals_a_bidirectional_network_on_one_word(cell):
+    encoder = learned(cell)
+    network = (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(6, 4, bidirectional=True).double()
     state = dict(encoder.forwards.state_dict())
     state |= {f"{n}_reverse": p for n, p in encoder.backwards.state_dict().items()}
-    both.load_state_dict(state)
+    network.load_state_dict(state)
     for word in ("cat", "Zürich", ""):
         ids = encoder.rows([word])[0][0]
-        states = both(encoder.characters(ids))[0]
+        states = network(encoder.characters(ids))[0]
         expected = torch.cat([states[-1, :4], states[0, 4:]])
         torch.testing.assert_close(encoder.encode([word])[0], expected)
 
 
 def test_long_words_keep_both_ends():
-    encoder = taught("cnn")
+    encoder = learned("cnn")
     a, b = "x" * 40, "x" * 16 + "y" * 30 + "x" * 16
     assert torch.equal(encoder.encode([a]), encoder.encode([b]))
     assert not torch.equal(encoder.encode([a]), encoder.encode(["x" * 16 + "t" * 20]))
 
 
 @pytest.mark.parametrize("ngrams", ["hashed", "dictionary"])
-def test_ngrams_of_a_fasttext_model_give_its_vectors(ngrams):
+def test_ngrams_of_a_fasttext_model_reproduce_its_vectors(ngrams):
     text = [["the", "cat", "sat"], ["the", "dog", "sat"]] * 10
     model = FastText(
         8, min_count=1, epochs=1, bucket=100, ngrams=ngrams, n_jobs=1, random_state=0
@@ -152,30 +152,30 @@ def test_ngrams_of_a_fasttext_model_give_its_vectors(ngrams):
     words = ["cat", "sat", "catsat"]
     expected = np.stack([model.vector(word) for word in words])
     np.testing.assert_allclose(encoder.encode(words).detach(), expected, atol=1e-6)
-    other = NGramEmbedding(8, ngrams=ngrams, bucket=100)
-    other.restore(encoder.vocabularies())
-    other.load_state_dict(encoder.state_dict())
-    assert torch.equal(other.encode(words), encoder.encode(words))
+    restored = NGramEmbedding(8, ngrams=ngrams, bucket=100)
+    restored.restore(encoder.vocabularies())
+    restored.load_state_dict(encoder.state_dict())
+    assert torch.equal(restored.encode(words), encoder.encode(words))
 
 
-def test_charagram_is_another_name():
+def test_charagram_is_an_alias():
     assert Charagram is NGramEmbedding
 
 
 # ---- tables of words
 
 
-def test_vectors_begin_the_table_and_lower_case_helps():
+def test_vectors_initialise_the_table_also_for_upper_case_words():
     vectors = Vectors(["red", "blue"], [[1.0, 2.0], [3.0, 4.0]])
     table = WordEmbedding(vectors=vectors)
     table.learn({"Red": 2, "green": 1})
     table.eval()
     assert table.encode(["red", "Red", "BLUE"]).tolist() == [[1, 2], [1, 2], [3, 4]]
-    assert table.index["Red"] != table.index["red"]  # a row of its own, to be learned
+    assert table.index["Red"] != table.index["red"]  # its own row, which training can change
     assert torch.equal(table.encode(["never"])[0], table.unknown)
 
 
-def test_unknown_dropout_is_a_over_a_plus_n():
+def test_unknown_dropout_has_probability_a_over_a_plus_n():
     torch.manual_seed(0)
     table = WordEmbedding(4, unknown_dropout=1.0)
     table.learn({"often": 9, "once": 1})
@@ -195,7 +195,7 @@ def test_frozen_table_has_no_gradient():
     assert table.unknown.grad is not None
 
 
-# ---- what is wrong
+# ---- errors
 
 
 @pytest.mark.parametrize(
@@ -216,14 +216,14 @@ def test_frozen_table_has_no_gradient():
         (lambda: NGramEmbedding(3, bucket=0), "bucket=0"),
         (lambda: NGramEmbedding(3, ngrams="bytes"), "bytes"),
         (lambda: NGramEmbedding(from_fasttext="model.bin"), "must be a FastText"),
-        (lambda: ConcatWords(), "no encoders"),
-        (lambda: ConcatWords(torch.nn.Linear(2, 2)), "not an encoder"),
-        (lambda: taught("cnn").encode("word"), "list of str"),
-        (lambda: taught("cnn").encode(["a", 3]), "list of str"),
+        (lambda: ConcatWords(), "at least one encoder"),
+        (lambda: ConcatWords(torch.nn.Linear(2, 2)), "not a WordEncoder"),
+        (lambda: learned("cnn").encode("word"), "list of str"),
+        (lambda: learned("cnn").encode(["a", 3]), "list of str"),
         (lambda: WordEmbedding(2).restore([["a", "a"]]), "twice"),
         (lambda: NGramEmbedding(2).restore([["ab"]]), "neither"),
         (lambda: CharCNN(2).restore([["ab"]]), "single characters"),
-        (lambda: taught("all").restore([["a"]]), "1 vocabularies for 3"),
+        (lambda: learned("all").restore([["a"]]), "1 vocabularies for 3"),
     ],
 )
 def test_bad_input(make, message):

@@ -1,4 +1,7 @@
-"""What GraphCRF and GridCRF share: p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_e P · ψ(x, y_e)) / Z(x)."""
+"""The base of GraphCRF and GridCRF.
+
+p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_e P · ψ(x, y_e)) / Z(x)
+"""
 
 import logging
 from abc import ABC, abstractmethod
@@ -8,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import as_integer, number_at_least, sample_weights
+from trellis.checks import as_integer, number_at_least, one_of, sample_weights, unchanged_on_error
 from trellis.errors import InputError
 from trellis.estimator import Estimator, check_fitted
 from trellis.formats.native import Tensors, expect, finite
@@ -23,53 +26,52 @@ from trellis.formats.parts import (
     training_record,
 )
 from trellis.models.chain.labels import as_array, encode
+from trellis.models.graph.inference import INFERENCE, Engine, Settings, sample_scores
 from trellis.models.graph.losses import (
-    INFERENCE,
-    LOOPY,
+    MAX_RESIDUAL,
+    MESSAGES,
     OBJECTIVES,
-    SETTLED,
     TOLERANCE,
-    Engine,
     Targets,
-    checked_choice,
     loss_of,
-    sample_scores,
 )
-from trellis.models.graph.samples import Doubles, Fields, Integers, Shape
-from trellis.models.graph.training import Report, Steps, solve_loopy
+from trellis.models.graph.samples import Doubles, Integers, Samples, Scores, Shape
+from trellis.models.graph.training import Report, SingleSamples, train_by_messages
 from trellis.native import resolve_jobs
 from trellis.optim import lbfgs
 from trellis.optim.frank_wolfe import block_frank_wolfe
 from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Objective, Progress, Result
 
-__all__ = ["FieldModel"]
+__all__ = ["GraphModel"]
 
 _log = logging.getLogger("trellis")
-_STRETCH = 1 << 22  # entries of tables that are worked on at a time
+_SLICE_ENTRIES = 1 << 22  # numbers in the tables of one slice of samples: 32 MB of float64
+_EPOCHS = {"perceptron": 30, "ssvm": 50}  # default of max_iter for objectives without a gradient
+# The duality gap of Frank–Wolfe shrinks as 1 / epochs, so a smaller one takes far too long.
+_MIN_GAP = 1e-3
 _NOT_STORED = ("n_jobs",)  # it depends on the machine
 _HISTORIES = ("losses",)
-_EPOCHS = {"perceptron": 30, "ssvm": 50}
 
 
-class FieldModel(Saved, ABC, Estimator):
-    """A log-linear model of the labels of nodes that are joined by edges."""
+class GraphModel(Saved, ABC, Estimator):
+    """A log-linear model of the labels of nodes that are connected by edges."""
 
     classes_: NDArray[Any]
     coef_: Doubles
-    """``(labels, node features)``"""
+    """``(labels, node features)``: weights of the node features."""
     intercept_: Doubles
     """``(labels,)``"""
     pair_coef_: Doubles
-    """``(edge features, labels, labels)``: of each pair of labels."""
+    """``(edge features, labels, labels)``: weights of pairs of labels."""
     allowed_: NDArray[np.bool_] | None
-    """``(types, labels)``: which labels the nodes of a type may have."""
+    """``(types, labels)``: the labels that nodes of a type can have; None without types."""
     n_iter_: int
     objective_: float
     converged_: bool
     losses_: list[tuple[int, float]]
     report_: Report | None = None
-    """After learning by messages: how the training nodes fare, together and alone. Not in files."""
+    """Quality on the training nodes, after training by messages. It is not saved in files."""
 
     def __init__(
         self,
@@ -101,19 +103,19 @@ class FieldModel(Saved, ABC, Estimator):
         self.random_state = random_state
 
     @abstractmethod
-    def _collect(self, X: Any) -> Fields:
-        """The samples, checked."""
+    def _collect(self, X: Any) -> Samples:
+        """Validate X and return its samples."""
 
     @abstractmethod
-    def _engine(self, fields: Fields, labels: int) -> Engine:
-        """Inference for some samples."""
+    def _engine(self, samples: Samples, labels: int) -> Engine:
+        """Return inference for some samples."""
 
     @abstractmethod
-    def _shaped(self, fields: Fields, i: int, rows: NDArray[Any]) -> NDArray[Any]:
-        """What was found for the nodes of sample i, as its y is laid out."""
+    def _reshape(self, samples: Samples, i: int, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return results for the nodes of sample i in the layout of its y."""
 
-    def _flat(self, y: Any) -> Any:
-        """Labels of each sample in a row."""
+    def _flatten(self, y: Any) -> Any:
+        """Return the labels of each sample as one row."""
         return y
 
     # ---- training
@@ -126,47 +128,46 @@ class FieldModel(Saved, ABC, Estimator):
         *,
         callback: Callable[[Progress], object] | None = None,
     ) -> Self:
-        """Learn the weights; ``callback`` sees each iteration, and stops it by what is true."""
-        before = dict(self.__dict__)
-        try:
+        """Learn the weights.
+
+        ``callback`` is called after each iteration; a truthy return value stops training.
+        """
+        with unchanged_on_error(self):
             self._fit(X, y, sample_weight, callback)
-        except BaseException:
-            self.__dict__ = before  # an earlier model stays whole
-            raise
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, callback: Any) -> None:
         self._check_parameters()
-        fields = self._collect(X)
-        known = encode(self._flat(y), np.diff(fields.node_begin))
+        samples = self._collect(X)
+        known = encode(self._flatten(y), np.diff(samples.node_begin))
         if known.allowed is not None:
             raise InputError("y has unknown labels: graph models need a label for every node")
         labels = known.label.astype(np.int64)
-        weights = sample_weights(sample_weight, len(fields))
-        targets = Targets(labels, np.ones(len(fields)) if weights is None else weights)
+        weights = sample_weights(sample_weight, len(samples))
+        targets = Targets(labels, np.ones(len(samples)) if weights is None else weights)
         self.classes_ = as_array(known.classes)
-        self.allowed_ = _seen(fields.types, labels, len(known.classes))
-        shape = Shape(len(known.classes), fields.nodes.shape[1], fields.edge_features.shape[1])
+        self.allowed_ = _labels_of_types(samples.types, labels, len(known.classes))
+        shape = Shape(len(known.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
         self.losses_, self.report_ = [], None
 
-        def each(progress: Progress) -> bool:
+        def after_iteration(progress: Progress) -> bool:
             self.losses_.append((progress.iteration, progress.loss))
             _log.debug("iteration %d: loss %.6f", progress.iteration, progress.loss)
             return callback is not None and bool(callback(progress))
 
-        result = self._solve(fields, targets, shape, each)
-        self._keep(result.w, shape)
+        result = self._solve(samples, targets, shape, after_iteration)
+        self._set_weights(result.w, shape)
         self.n_iter_, self.objective_ = result.n_iter, float(result.loss)
         self.converged_ = result.converged
         _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
 
     def _check_parameters(self) -> None:
-        checked_choice(self.objective, OBJECTIVES, "objective")
-        checked_choice(self.inference, INFERENCE, "inference")
+        one_of(self.objective, OBJECTIVES, "objective")
+        one_of(self.inference, INFERENCE, "inference")
         for name in ("l2", "l1", "tol"):
             number_at_least(getattr(self, name), 0.0, name)
         if self.l1 > 0 and self.objective in _EPOCHS:
-            raise InputError(f"l1 > 0 is not for objective={self.objective!r}")
+            raise InputError(f"l1 > 0 is not available for objective={self.objective!r}")
         if self.max_iter is not None and as_integer(self.max_iter, "max_iter") < 1:
             raise InputError(f"max_iter must be at least 1, not {self.max_iter}")
         if not (isinstance(self.damping, int | float | np.number) and 0 <= self.damping < 1):
@@ -175,90 +176,86 @@ class FieldModel(Saved, ABC, Estimator):
             raise InputError(f"max_sweeps must be at least 1, not {self.max_sweeps}")
         resolve_jobs(self.n_jobs)
 
-    def _solve(self, fields: Fields, y: Targets, shape: Shape, each: Any) -> Result[Any]:
-        limit = self.max_iter or _EPOCHS.get(self.objective)
-        w0 = np.zeros(shape.size)
+    def _solve(
+        self, samples: Samples, targets: Targets, shape: Shape, callback: Any
+    ) -> Result[Any]:
+        """Return the trained weights."""
         if self.objective in _EPOCHS:
-            steps = Steps(self, fields, y, shape)
+            single = SingleSamples(self, samples, targets, shape)
+            options = {
+                "max_iter": self.max_iter or _EPOCHS[self.objective],
+                "callback": callback,
+                "random_state": self.random_state,
+            }
             if self.objective == "perceptron":
-                return perceptron(
-                    steps,  # type: ignore[arg-type]
-                    len(fields),
-                    w0,
-                    max_iter=limit or 1,
-                    callback=each,
-                    random_state=self.random_state,
-                )
+                w0 = np.zeros(shape.size)
+                return perceptron(single, len(samples), w0, **options)  # type: ignore[arg-type]
+            gap = max(self.tol, _MIN_GAP)
             return block_frank_wolfe(
-                steps.worst,
-                len(fields),
-                shape.size,
-                l2=self.l2,
-                max_iter=limit or 1,
-                tolerance=max(self.tol, 1e-3),
-                callback=each,
-                random_state=self.random_state,
+                single.worst, len(samples), shape.size, l2=self.l2, tolerance=gap, **options
             )
-        if self.objective in LOOPY:
-            result, self.report_ = solve_loopy(self, fields, y, shape, each)
+        if self.objective in MESSAGES:
+            result, self.report_ = train_by_messages(self, samples, targets, shape, callback)
             return result
-        return self._descend(self._objective_of(fields, y, shape), w0, limit, each)
+        objective = self._objective_of(samples, targets, shape, self.objective)
+        return self._minimise(objective, np.zeros(shape.size), self.max_iter, callback)
 
-    def _descend(self, objective: Objective, w0: Doubles, limit: Any, each: Any) -> Result[Any]:
+    def _minimise(
+        self, objective: Objective, w0: Doubles, max_iter: Any, callback: Any
+    ) -> Result[Any]:
         return lbfgs(
             objective,
             w0,
             l1=self.l1,
-            max_iter=limit,
+            max_iter=max_iter,
             epsilon=self.tol,
-            callback=each,
+            callback=callback,
             n_jobs=self.n_jobs,
         )
 
     def _objective_of(
-        self, fields: Fields, y: Targets, shape: Shape, objective: str | None = None
+        self, samples: Samples, targets: Targets, shape: Shape, objective: str
     ) -> Objective:
-        """``objective(w, gradient) -> loss``: Σᵢ lossᵢ(w) + l2/2 ‖w‖².
+        """Return ``evaluate(w, gradient) -> loss`` for Σᵢ lossᵢ(w) + l2/2 ‖w‖².
 
-        ∞ where messages of the Bethe objective do not settle: its gradient means nothing there, and
-        a line search takes it as too far.
+        The Bethe loss is ∞ where its messages do not converge: its gradient is meaningless there,
+        and a line search takes ∞ as a step that is too long.
         """
-        parts = list(self._parts(fields, y, shape.labels))
-        name = objective or self.objective
+        parts = list(self._slices(samples, targets, shape.labels))
 
         def evaluate(w: Doubles, gradient: Doubles) -> float:
             gradient[:] = 0.0
-            tied, loss = self._tied(w, shape), 0.0
-            for own, targets, engine in parts:
-                unary, tables = own.scores(tied, shape, self.allowed_)
-                found = loss_of(name, own, engine, targets, unary, tables)
-                if name == "bethe" and found.residual > SETTLED:
+            tied, total = self._tied(w, shape), 0.0
+            for part, correct, engine in parts:
+                scores = part.scores(tied, shape, self.allowed_)
+                loss = loss_of(objective, part, engine, correct, scores)
+                if objective == "bethe" and loss.residual > MAX_RESIDUAL:
                     return np.inf
-                own.gradient(found.d_unary, found.d_tables, shape, gradient)
-                loss += found.value
+                part.add_gradient(loss.d_scores, shape, gradient)
+                total += loss.value
             gradient[:] = self._tied(gradient, shape) + self.l2 * w
-            return loss + 0.5 * self.l2 * float(w @ w)
+            return total + 0.5 * self.l2 * float(w @ w)
 
         return evaluate
 
-    def _sweeps(self) -> dict[str, Any]:
-        return {"damping": self.damping, "max_iter": self.max_sweeps, "tolerance": TOLERANCE}
+    def _settings(self) -> Settings:
+        """Return the settings of inference; weights trained with "trw" are used with "trw"."""
+        use_trw = self.inference == "auto" and self.objective == "trw"
+        sweeps = {"damping": self.damping, "max_iter": self.max_sweeps, "tolerance": TOLERANCE}
+        return Settings("trw" if use_trw else self.inference, sweeps, self.n_jobs)
 
-    def _resolved(self) -> str:
-        """How to infer: what was learnt by tree-reweighted messages is read by them too."""
-        return "trw" if self.inference == "auto" and self.objective == "trw" else self.inference
-
-    def _parts(
-        self, fields: Fields, y: Targets, labels: int
-    ) -> Iterator[tuple[Fields, Targets, Engine]]:
-        """Stretches of samples that fit into memory together."""
-        for begin, end in fields.parts(labels * labels, _STRETCH):
-            own = fields.part(begin, end)
-            n0, n1 = fields.node_begin[[begin, end]]
-            yield own, Targets(y.labels[n0:n1], y.weights[begin:end]), self._engine(own, labels)
+    def _slices(
+        self, samples: Samples, targets: Targets, labels: int
+    ) -> Iterator[tuple[Samples, Targets, Engine]]:
+        """Yield slices of the samples whose tables fit into memory together."""
+        for begin, end in samples.slices(labels * labels, _SLICE_ENTRIES):
+            part = samples.part(begin, end)
+            n0, n1 = samples.node_begin[[begin, end]]
+            correct = Targets(targets.labels[n0:n1], targets.weights[begin:end])
+            yield part, correct, self._engine(part, labels)
 
     def _tied(self, w: Doubles, shape: Shape) -> Doubles:
-        """With the weights of (a, b) and (b, a) equal, if the model is symmetric."""
+        """Return w with equal weights of (a, b) and (b, a), if the model is symmetric."""
         if not self.symmetric:
             return w
         out = w.copy()
@@ -266,100 +263,105 @@ class FieldModel(Saved, ABC, Estimator):
         pairs[:] = 0.5 * (pairs + pairs.transpose(0, 2, 1))
         return out
 
-    def _keep(self, w: Doubles, shape: Shape) -> None:
-        own, pairs = shape.split(self._tied(w, shape).copy())
-        self.coef_ = own[:, :-1].copy() if self.fit_intercept else own
-        self.intercept_ = own[:, -1].copy() if self.fit_intercept else np.zeros(shape.labels)
+    def _set_weights(self, w: Doubles, shape: Shape) -> None:
+        nodes, pairs = shape.split(self._tied(w, shape).copy())
+        self.coef_ = nodes[:, :-1].copy() if self.fit_intercept else nodes
+        self.intercept_ = nodes[:, -1].copy() if self.fit_intercept else np.zeros(shape.labels)
         self.pair_coef_ = pairs
 
-    # ---- what follows from the scores
+    # ---- prediction
 
     def _check_fitted(self) -> None:
         check_fitted(self, "coef_")
 
-    def _scored(self, X: Any) -> Iterator[tuple[Fields, Engine, Doubles, Doubles]]:
-        """Fields, inference and scores of stretches of samples."""
+    def _scored(self, X: Any) -> Iterator[tuple[Samples, Engine, Scores]]:
+        """Yield slices of the samples, with inference and scores."""
         self._check_fitted()
-        fields = self._collect(X)
-        shape = Shape(len(self.classes_), *self._widths())
-        found = fields.nodes.shape[1], fields.edge_features.shape[1]
-        if found != self._widths():
-            raise InputError(
-                f"X has {found[0] - self.fit_intercept} node features and {found[1] - 1} edge "
-                f"features; the model has {shape.nodes - self.fit_intercept} and {shape.edges - 1}"
-            )
-        if self.allowed_ is not None:
-            self._check_types(fields)
-        own = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
+        samples = self._collect(X)
+        self._check_samples(samples)
+        labels = len(self.classes_)
+        shape = Shape(labels, *self._widths())
+        nodes = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
         w = np.concatenate(
-            [(own if self.fit_intercept else self.coef_).ravel(), self.pair_coef_.ravel()]
+            [(nodes if self.fit_intercept else self.coef_).ravel(), self.pair_coef_.ravel()]
         )
-        for begin, end in fields.parts(shape.labels**2, _STRETCH):
-            part = fields.part(begin, end)
-            yield part, self._engine(part, shape.labels), *part.scores(w, shape, self.allowed_)
+        for begin, end in samples.slices(labels**2, _SLICE_ENTRIES):
+            part = samples.part(begin, end)
+            yield part, self._engine(part, labels), part.scores(w, shape, self.allowed_)
 
     def _widths(self) -> tuple[int, int]:
+        """Return the numbers of node features and of edge features, constants included."""
         return self.coef_.shape[1] + bool(self.fit_intercept), len(self.pair_coef_)
 
-    def _check_types(self, fields: Fields) -> None:
-        assert self.allowed_ is not None
-        if fields.types is None:
+    def _check_samples(self, samples: Samples) -> None:
+        """Raise if the samples do not have the features and types of the training samples."""
+        nodes, edges = self._widths()
+        if (samples.nodes.shape[1], samples.edge_features.shape[1]) != (nodes, edges):
+            constant = bool(self.fit_intercept)
+            raise InputError(
+                f"X has {samples.nodes.shape[1] - constant} node features and "
+                f"{samples.edge_features.shape[1] - 1} edge features; "
+                f"the model has {nodes - constant} and {edges - 1}"
+            )
+        if self.allowed_ is None:
+            return
+        if samples.types is None:
             raise InputError("the model was trained with node_types: X must have them")
-        if fields.types.max() >= len(self.allowed_):
-            raise InputError(f"node type {fields.types.max()} was not seen in training")
+        if samples.types.max() >= len(self.allowed_):
+            raise InputError(f"node type {samples.types.max()} was not seen in training")
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
-        """argmax_y p(y | x), or the best that the chosen inference finds."""
-        out, names = [], np.array(self.classes_.tolist()) if hasattr(self, "classes_") else None
-        for fields, engine, unary, tables in self._scored(X):
-            assert names is not None
-            labels = names[engine.best(unary, tables)]
-            out += self._each(fields, labels)
-        return out
+        """argmax_y p(y | x), or the best labelling that the chosen inference finds."""
+        predictions = []
+        names = np.array(self.classes_.tolist()) if hasattr(self, "classes_") else np.empty(0)
+        for samples, engine, scores in self._scored(X):
+            predictions += self._per_sample(samples, names[engine.best(scores)])
+        return predictions
 
     def predict_marginals(self, X: Any) -> list[Doubles]:
-        """p(y_v | x), one row a node, in the order of ``classes_``."""
-        out: list[Any] = []
-        for fields, engine, unary, tables in self._scored(X):
-            out += self._each(fields, engine.marginals(unary, tables)[1])
-        return out
+        """p(y_v | x) of each sample: one row for each node, in the order of ``classes_``."""
+        marginals: list[Any] = []
+        for samples, engine, scores in self._scored(X):
+            marginals += self._per_sample(samples, engine.marginals(scores).nodes)
+        return marginals
 
     def log_likelihood(self, X: Any, y: Any) -> Doubles:
-        """Log p(y | x) of each sample: exact, or with the Bethe estimate of log Z."""
+        """log p(y | x) of each sample: exact, or with the Bethe approximation of log Z."""
         self._check_fitted()
-        out, at = [], 0
-        flat = list(self._flat(y))
-        for fields, engine, unary, tables in self._scored(X):
-            own = encode(
-                flat[at : at + len(fields)], np.diff(fields.node_begin), self.classes_.tolist()
-            )
-            if own.allowed is not None:
+        values, begin = [], 0
+        rows = list(self._flatten(y))
+        classes = self.classes_.tolist()
+        for samples, engine, scores in self._scored(X):
+            end = begin + len(samples)
+            known = encode(rows[begin:end], np.diff(samples.node_begin), classes)
+            if known.allowed is not None:
                 raise InputError("y has unknown labels")
-            at += len(fields)
-            log_z = engine.marginals(unary, tables)[0]
-            out.append(sample_scores(fields, own.label.astype(np.int64), unary, tables) - log_z)
-        if at != len(flat):
-            raise InputError(f"X has {at} samples, y has {len(flat)}")
-        return np.concatenate(out)
+            begin = end
+            log_z = engine.marginals(scores).log_z
+            values.append(sample_scores(samples, known.label.astype(np.int64), scores) - log_z)
+        if begin != len(rows):
+            raise InputError(f"X has {begin} samples, y has {len(rows)}")
+        return np.concatenate(values)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of nodes that are labelled right."""
-        guesses = self.predict(X)
-        if len(guesses) != len(y):
-            raise InputError(f"X has {len(guesses)} samples, y has {len(y)}")
-        weights = sample_weights(sample_weight, len(guesses))
-        right, total = 0.0, 0.0
-        for i, (ours, theirs) in enumerate(zip(guesses, y, strict=True)):
-            if ours.shape != np.shape(theirs):
-                raise InputError(f"sample {i} has labels {np.shape(theirs)}, not {ours.shape}")
+        """Return the fraction of nodes whose label is predicted correctly."""
+        predictions = self.predict(X)
+        if len(predictions) != len(y):
+            raise InputError(f"X has {len(predictions)} samples, y has {len(y)}")
+        weights = sample_weights(sample_weight, len(predictions))
+        correct, total = 0.0, 0.0
+        for i, (predicted, labels) in enumerate(zip(predictions, y, strict=True)):
+            if predicted.shape != np.shape(labels):
+                raise InputError(f"sample {i} has labels {np.shape(labels)}, not {predicted.shape}")
             weight = 1.0 if weights is None else weights[i]
-            right += weight * int(np.sum(ours == np.asarray(theirs)))
-            total += weight * ours.size
-        return right / total if total else 0.0
+            correct += weight * int(np.sum(predicted == np.asarray(labels)))
+            total += weight * predicted.size
+        return correct / total if total else 0.0
 
-    def _each(self, fields: Fields, rows: NDArray[Any]) -> list[NDArray[Any]]:
-        pieces = np.split(rows, fields.node_begin[1:-1])
-        return [self._shaped(fields, i, own) for i, own in enumerate(pieces)]
+    def _per_sample(self, samples: Samples, rows: NDArray[Any]) -> list[NDArray[Any]]:
+        """Split the rows of all nodes by sample."""
+        pieces = np.split(rows, samples.node_begin[1:-1])
+        return [self._reshape(samples, i, piece) for i, piece in enumerate(pieces)]
 
     # ---- files
 
@@ -394,7 +396,10 @@ class FieldModel(Saved, ABC, Estimator):
         return model
 
 
-def _seen(types: Integers | None, labels: Integers, count: int) -> NDArray[np.bool_] | None:
+def _labels_of_types(
+    types: Integers | None, labels: Integers, count: int
+) -> NDArray[np.bool_] | None:
+    """Return which of ``count`` labels the nodes of each type have, ``(types, count)``."""
     if types is None:
         return None
     allowed = np.zeros((int(types.max()) + 1, count), dtype=np.bool_)

@@ -4,21 +4,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trellis.models.graph.base import FieldModel
-from trellis.models.graph.losses import Engine, GraphEngine
-from trellis.models.graph.samples import Fields, Graph, collect
+from trellis.models.graph.base import GraphModel
+from trellis.models.graph.inference import Engine, GraphEngine
+from trellis.models.graph.samples import Graph, Samples, collect
 
 __all__ = ["Graph", "GraphCRF"]
 
 
-class GraphCRF(FieldModel):
-    """A conditional random field whose nodes are joined as each sample says.
+class GraphCRF(GraphModel):
+    """A conditional random field on graphs; each sample has its own graph.
 
     u_v(y) = w_y · x_v and t_e(a, b) = P₀[a, b] + Σ_k P_k[a, b] f_ek; trained to minimise
     Σᵢ lossᵢ(w) + l2/2 ‖w‖² + l1 ‖w‖₁.
 
-    X is a list of tuples (nodes, edges, edge_features, node_types), the last two optional: see
-    `trellis.models.graph.samples.Graph`. y has an array of labels for each.
+    X is a list of tuples (nodes, edges, edge_features, node_types); the last two are optional. See
+    `trellis.models.graph.samples.Graph`. y is a list of label arrays, one label for each node.
 
     >>> import numpy as np
     >>> ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
@@ -30,40 +30,47 @@ class GraphCRF(FieldModel):
     Parameters
     ----------
     objective
-        "likelihood" (exact: -log p(y | x), where the width of the graphs allows),
-        "pseudolikelihood" (-Σ_v log p(y_v | x, right labels of its neighbours): no inference at
-        all), "trw" (the likelihood with the tree-reweighted upper bound of log Z: convex, so it has
-        one minimum, never above the loss of the nodes alone), "bethe" (with log Z of loopy belief
-        propagation, which is no bound; steps where messages do not settle are refused),
-        "perceptron" (averaged) or "ssvm" (Hamming margin, block-coordinate Frank–Wolfe).
+        The loss. "likelihood": -log p(y | x), exact; the graphs must not be too wide.
+        "pseudolikelihood": -Σ_v log p(y_v | x, correct labels of its neighbours); needs no
+        inference. "trw": the likelihood with the tree-reweighted upper bound of log Z; it is
+        convex, so it has one minimum, which is never above the loss of the nodes alone. "bethe":
+        the likelihood with log Z of loopy belief propagation, which is not a bound; steps to
+        weights where the messages do not converge are rejected. "perceptron": the averaged
+        perceptron. "ssvm": the hinge loss with a Hamming margin, by block-coordinate Frank–Wolfe.
     l2, l1
-        Strengths of the penalties; every weight has them, those of the intercept too.
+        Strengths of the penalties. They apply to every weight, including the intercepts.
     inference
-        How labels and marginals are found: "exact", "bp", "trw", or "auto": as the weights were
-        learnt if by "trw", else exact where the tables fit into memory, else belief propagation.
-        For labels also "expansion", "cut" and "icm". Where inference is not exact, labels are the
-        better of max-product and of the marginals, each followed by ICM.
+        How labels and marginals are computed: "exact", "bp" (loopy belief propagation), "trw", or
+        "auto". With "auto", a model trained with "trw" uses "trw"; any other is exact if the tables
+        fit into memory, and uses "bp" otherwise. "expansion", "cut" and "icm" are for labels only.
+        Where inference is not exact, ICM improves the labels of max-product and of the marginals,
+        and the better result is returned.
     symmetric
         Whether the pairs (a, b) and (b, a) have the same weight: edges then have no direction.
     fit_intercept
-        Whether a constant is added to the node features.
+        Whether to add a constant to the node features.
     max_iter, tol
-        Limits of the optimiser: iterations or epochs (None: as many as it takes, at most 100 for
-        "trw" and "bethe"), and the size of the gradient; for "ssvm" the duality gap, relative to
-        the loss.
+        Limits of the optimiser. max_iter is a number of iterations or epochs; with None there is no
+        limit, except 100 for "trw" and "bethe", 30 for "perceptron" and 50 for "ssvm". tol is a
+        bound for the gradient; for "ssvm", for the duality gap relative to the loss.
     damping, max_sweeps
-        Of belief propagation. After "trw" and "bethe", ``report_`` says whether messages settled
-        and how many training nodes are right, together and alone; a warning tells if that is bad.
+        Limits of belief propagation. After training with "trw" or "bethe", ``report_`` has the
+        residual of the messages and the accuracy on the training nodes, with edges and without. A
+        warning tells if these are bad.
+    n_jobs
+        Number of threads; None uses all cores. Results do not depend on it.
+    random_state
+        Seed or generator for the order of the samples, for "perceptron" and "ssvm".
 
     """
 
     kind = "graph-crf"
 
-    def _collect(self, X: Any) -> Fields:
+    def _collect(self, X: Any) -> Samples:
         return collect(X, bool(self.fit_intercept))
 
-    def _engine(self, fields: Fields, labels: int) -> Engine:
-        return GraphEngine(fields, labels, self._resolved(), self._sweeps(), self.n_jobs)
+    def _engine(self, samples: Samples, labels: int) -> Engine:
+        return GraphEngine(samples, labels, self._settings())
 
-    def _shaped(self, fields: Fields, i: int, rows: NDArray[Any]) -> NDArray[Any]:
+    def _reshape(self, samples: Samples, i: int, rows: NDArray[Any]) -> NDArray[Any]:
         return rows

@@ -1,6 +1,9 @@
-"""Samples of graph models, one after the other as one large graph, and what weights make of them.
+"""The samples of graph models: many graphs as one large graph, and their scores.
 
-unary[v, y] = w_y · x_v          table[e, a, b] = Σ_k P_k[a, b] f_ek
+    unary[v, y] = w_y · x_v          table[e, a, b] = Σ_k P_k[a, b] f_ek
+
+The graphs are disjoint parts of the large graph. So one matrix product computes the scores of all
+nodes, and inference runs once for all samples.
 """
 
 from collections.abc import Iterator
@@ -13,7 +16,7 @@ from scipy import sparse
 
 from trellis.errors import InputError
 
-__all__ = ["Fields", "Graph", "Shape", "collect"]
+__all__ = ["Graph", "Samples", "Scores", "Shape", "collect"]
 
 Doubles: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
@@ -21,32 +24,43 @@ Matrix: TypeAlias = Any  # a dense array or a sparse matrix: both have @, .T and
 
 
 class Graph(NamedTuple):
-    """One sample: a plain tuple of the same will do."""
+    """One sample. A plain tuple in the same order is accepted too."""
 
     nodes: Any
     """Features of the nodes, ``(nodes, features)``: dense, or a SciPy sparse matrix."""
     edges: Any = ()
-    """Pairs of nodes ``(edges, 2)``; the first is the row of a table of label pairs."""
+    """Pairs of nodes ``(edges, 2)``; the first node is the row of a table of label pairs."""
     edge_features: Any = None
-    """``(edges, k)``; the constant 1 is there without being asked for."""
+    """``(edges, k)``; a constant 1 is always added as the first feature."""
     node_types: Any = None
-    """One small integer a node. A type has only the labels it was seen with in training."""
+    """One small integer for each node. A type has only the labels it had in training."""
+
+
+class Scores(NamedTuple):
+    """The scores of all samples, or derivatives with respect to these scores."""
+
+    unary: Doubles
+    """``(N, L)``: one for each node and label."""
+    tables: Doubles
+    """``(E, L, L)``: one for each edge and pair of labels."""
 
 
 class Shape(NamedTuple):
-    """How many labels, features of nodes and features of edges there are."""
+    """The sizes of a model, and so of its weight vector."""
 
     labels: int
     nodes: int
+    """Number of node features, the intercept included."""
     edges: int
+    """Number of edge features, the constant included."""
 
     @property
     def size(self) -> int:
-        """All weights."""
+        """Number of weights."""
         return self.labels * self.nodes + self.edges * self.labels**2
 
     def split(self, w: Doubles) -> tuple[Doubles, Doubles]:
-        """Node weights ``(L, d)`` and pair weights ``(k, L, L)``: views."""
+        """Return views of the node weights ``(L, d)`` and of the pair weights ``(k, L, L)``."""
         first = self.labels * self.nodes
         return (
             w[:first].reshape(self.labels, self.nodes),
@@ -55,27 +69,29 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Fields:
-    """Many graphs as one that is not connected."""
+class Samples:
+    """Several graphs as one graph that is not connected."""
 
     nodes: Matrix
-    """``(N, d)``"""
+    """``(N, d)``: node features."""
     edges: Integers
-    """``(E, 2)``, numbers of rows of ``nodes``"""
+    """``(E, 2)``: rows of ``nodes``."""
     edge_features: Doubles
     """``(E, k)``"""
     node_begin: Integers
-    """``(samples + 1,)``"""
+    """``(samples + 1,)``: the nodes of sample i are ``node_begin[i] : node_begin[i + 1]``."""
     edge_begin: Integers
+    """``(samples + 1,)``: the same for edges."""
     types: Integers | None
+    """``(N,)``: type of each node, or None."""
     grids: tuple[tuple[int, int], ...] | None = None
     """Height and width of each sample, if they are grids."""
 
     def __len__(self) -> int:
         return len(self.node_begin) - 1
 
-    def part(self, begin: int, end: int) -> "Fields":
-        """Some of the samples."""
+    def part(self, begin: int, end: int) -> "Samples":
+        """Return the samples ``begin : end``."""
         n0, n1 = self.node_begin[[begin, end]]
         e0, e1 = self.edge_begin[[begin, end]]
         return replace(
@@ -89,83 +105,87 @@ class Fields:
             grids=None if self.grids is None else self.grids[begin:end],
         )
 
-    def parts(self, entries: int, most: int) -> Iterator[tuple[int, int]]:
-        """Stretches of samples of about ``most`` entries, if a node and an edge have so many."""
+    def slices(self, entries: int, max_entries: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of samples with about ``max_entries`` numbers each.
+
+        ``entries`` is the count of numbers for one node or edge. A larger sample is a range of one.
+        """
         cost = np.cumsum(np.diff(self.node_begin) + np.diff(self.edge_begin)) * entries
         begin = 0
         while begin < len(self):
             before = int(cost[begin - 1]) if begin else 0
-            end = max(begin + 1, int(np.searchsorted(cost, before + most, side="right")))
+            end = max(begin + 1, int(np.searchsorted(cost, before + max_entries, side="right")))
             yield begin, end
             begin = end
 
-    def scores(
-        self, w: Doubles, shape: Shape, allowed: NDArray[np.bool_] | None
-    ) -> tuple[Doubles, Doubles]:
-        """Unary scores ``(N, L)`` and tables ``(E, L, L)``; -inf where a type has no such label."""
-        own, pairs = shape.split(w)
-        unary = np.asarray(self.nodes @ own.T)
+    def scores(self, w: Doubles, shape: Shape, allowed: NDArray[np.bool_] | None) -> Scores:
+        """Return the scores for weights w: -inf where the type of a node does not have a label.
+
+        ``allowed`` ``(types, labels)`` says which labels each type has; None allows all.
+        """
+        node_weights, pair_weights = shape.split(w)
+        unary = np.asarray(self.nodes @ node_weights.T)
         if allowed is not None and self.types is not None:
             unary[~allowed[self.types]] = -np.inf
-        square = (shape.labels, shape.labels)
-        tables = (self.edge_features @ pairs.reshape(shape.edges, -1)).reshape(-1, *square)
-        return unary, tables
+        tables = self.edge_features @ pair_weights.reshape(shape.edges, -1)
+        return Scores(unary, tables.reshape(-1, shape.labels, shape.labels))
 
-    def gradient(self, d_unary: Doubles, d_tables: Doubles, shape: Shape, out: Doubles) -> None:
-        """Add to ``out`` the derivative by the weights, from that by the scores."""
-        own, pairs = shape.split(out)
-        own += np.asarray(self.nodes.T @ d_unary).T
-        pairs += (
-            self.edge_features.T @ d_tables.reshape(len(self.edges), shape.labels**2)
-        ).reshape(pairs.shape)
+    def add_gradient(self, d_scores: Scores, shape: Shape, out: Doubles) -> None:
+        """Add the derivative by the weights to ``out``; ``d_scores`` is that by the scores."""
+        node_weights, pair_weights = shape.split(out)
+        node_weights += np.asarray(self.nodes.T @ d_scores.unary).T
+        pairs = d_scores.tables.reshape(len(self.edges), shape.labels**2)
+        pair_weights += (self.edge_features.T @ pairs).reshape(pair_weights.shape)
 
     def sample_of_nodes(self) -> Integers:
-        """The sample that each node is of."""
+        """Return the index of each node's sample, ``(N,)``."""
         return np.repeat(np.arange(len(self)), np.diff(self.node_begin))
 
     def sample_of_edges(self) -> Integers:
-        """The sample that each edge is of."""
+        """Return the index of each edge's sample, ``(E,)``."""
         return np.repeat(np.arange(len(self)), np.diff(self.edge_begin))
 
 
-def collect(X: Any, intercept: bool) -> Fields:
-    """Check all samples and put them one after the other."""
-    graphs = [_checked(i, x) for i, x in enumerate(_listed(X))]
+# ---- validation
+
+
+def collect(X: Any, intercept: bool) -> Samples:
+    """Validate a list of `Graph` and return its samples; ``intercept`` adds a node feature 1."""
+    graphs = [_check_graph(i, x) for i, x in enumerate(_as_list(X))]
     if not graphs:
         raise InputError("X is empty: at least one graph is needed")
-    columns = {
-        "node features": [g[0].shape[1] for g in graphs],
-        "edge features": [g[2].shape[1] for g in graphs],
-    }
-    for name, widths in columns.items():
-        other = next((i for i, width in enumerate(widths) if width != widths[0]), None)
-        if other is not None:
-            raise InputError(
-                f"graph {other} has {widths[other]} {name}, graph 0 has {widths[0]}: "
-                "all must have the same"
-            )
-    typed = [i for i, g in enumerate(graphs) if g[3] is not None]
+    _check_widths("node features", [g.nodes.shape[1] for g in graphs])
+    _check_widths("edge features", [g.edge_features.shape[1] for g in graphs])
+    typed = [i for i, g in enumerate(graphs) if g.node_types is not None]
     if typed and len(typed) < len(graphs):
         raise InputError(f"graph {typed[0]} has node_types, and others have none")
-    counts = [g[0].shape[0] for g in graphs]
-    node_begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    edge_begin = np.concatenate([[0], np.cumsum([len(g[1]) for g in graphs])]).astype(np.int64)
-    return Fields(
-        _stack([g[0] for g in graphs], intercept),
-        np.concatenate([g[1] + n for g, n in zip(graphs, node_begin[:-1], strict=True)]),
-        np.concatenate([with_constant(g[2]) for g in graphs]),
+    node_begin = offsets([g.nodes.shape[0] for g in graphs])
+    return Samples(
+        _stack([g.nodes for g in graphs], intercept),
+        np.concatenate([g.edges + n for g, n in zip(graphs, node_begin[:-1], strict=True)]),
+        np.concatenate([_with_constant(g.edge_features) for g in graphs]),
         node_begin,
-        edge_begin,
-        np.concatenate([cast(Integers, g[3]) for g in graphs]) if typed else None,
+        offsets([len(g.edges) for g in graphs]),
+        np.concatenate([cast(Integers, g.node_types) for g in graphs]) if typed else None,
     )
 
 
-def with_constant(features: Doubles) -> Doubles:
-    """With a first column of ones."""
+def offsets(counts: list[int]) -> Integers:
+    """Return the cumulative sums of counts, with a zero in front.
+
+    >>> offsets([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _with_constant(features: Doubles) -> Doubles:
+    """Return the features with a first column of ones."""
     return np.concatenate([np.ones((len(features), 1)), features], axis=1)
 
 
 def _stack(nodes: list[Matrix], intercept: bool) -> Matrix:
+    """Return all rows as one matrix, sparse if any is; with a last column 1 for the intercept."""
     ones = np.ones((sum(n.shape[0] for n in nodes), 1))
     if any(sparse.issparse(n) for n in nodes):
         rows = sparse.vstack([sparse.csr_array(n) for n in nodes], format="csr")
@@ -174,60 +194,78 @@ def _stack(nodes: list[Matrix], intercept: bool) -> Matrix:
     return np.concatenate([dense, ones], axis=1) if intercept else dense
 
 
-def _listed(X: Any) -> list[Any]:
+def _check_widths(name: str, widths: list[int]) -> None:
+    """Raise if a graph has another number of features than the first."""
+    for i, width in enumerate(widths):
+        if width != widths[0]:
+            raise InputError(
+                f"graph {i} has {width} {name}, graph 0 has {widths[0]}: all must have the same"
+            )
+
+
+def _as_list(X: Any) -> list[Any]:
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of graphs, not {type(X).__name__}")
     return list(X)
 
 
-_Checked: TypeAlias = tuple[Matrix, Integers, Doubles, Integers | None]
+class _CheckedGraph(NamedTuple):
+    """A validated `Graph`."""
+
+    nodes: Matrix
+    edges: Integers
+    edge_features: Doubles
+    node_types: Integers | None
 
 
-def _checked(i: int, x: Any) -> _Checked:
+def _check_graph(i: int, x: Any) -> _CheckedGraph:
+    """Validate sample i."""
     if not isinstance(x, tuple | list) or not 1 <= len(x) <= 4:
         raise InputError(f"graph {i} must be a tuple (nodes, edges, edge_features, node_types)")
     graph = Graph(*x)
-    nodes = _nodes(i, graph.nodes)
-    edges = _edges(i, graph.edges, nodes.shape[0])
+    nodes = _check_nodes(i, graph.nodes)
+    edges = _check_edges(i, graph.edges, nodes.shape[0])
     features = np.zeros((len(edges), 0))
     if graph.edge_features is not None:
-        features = _numbers(graph.edge_features, f"graph {i}: edge_features")
+        features = _check_numbers(graph.edge_features, f"graph {i}: edge_features")
         if features.ndim != 2 or len(features) != len(edges):
             raise InputError(
                 f"graph {i}: edge_features have shape {features.shape}; "
                 f"there are {len(edges)} edges"
             )
-    return nodes, edges, features, _types(i, graph.node_types, nodes.shape[0])
+    types = _check_types(i, graph.node_types, nodes.shape[0])
+    return _CheckedGraph(nodes, edges, features, types)
 
 
-def _numbers(given: Any, what: str) -> Doubles:
+def _check_numbers(values: Any, name: str) -> Doubles:
     try:
-        found = np.asarray(given, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{what} must be an array of numbers") from None
-    bad = np.argwhere(~np.isfinite(found))
+        raise InputError(f"{name} must be an array of numbers") from None
+    bad = np.argwhere(~np.isfinite(array))
     if bad.size:
-        raise InputError(f"{what} is {found[tuple(bad[0])]} at {bad[0].tolist()}")
-    return found
+        raise InputError(f"{name} is {array[tuple(bad[0])]} at {bad[0].tolist()}")
+    return array
 
 
-def _nodes(i: int, given: Any) -> Matrix:
-    if sparse.issparse(given):
-        found = sparse.csr_array(given, dtype=np.float64)
-        if not np.isfinite(found.data).all():
+def _check_nodes(i: int, values: Any) -> Matrix:
+    if sparse.issparse(values):
+        nodes = sparse.csr_array(values, dtype=np.float64)
+        if not np.isfinite(nodes.data).all():
             raise InputError(f"graph {i}: nodes must be finite")
     else:
-        found = _numbers(given, f"graph {i}: nodes")
-    if found.ndim != 2 or found.shape[0] == 0:
+        nodes = _check_numbers(values, f"graph {i}: nodes")
+    if nodes.ndim != 2 or nodes.shape[0] == 0:
         raise InputError(
-            f"graph {i}: nodes must be (nodes, features), with a node, not of shape {found.shape}"
+            f"graph {i}: nodes must be (nodes, features) with at least one node, "
+            f"not of shape {nodes.shape}"
         )
-    return found
+    return nodes
 
 
-def _edges(i: int, given: Any, count: int) -> Integers:
+def _check_edges(i: int, values: Any, count: int) -> Integers:
     try:
-        edges = np.asarray(given)
+        edges = np.asarray(values)
     except ValueError:
         raise InputError(f"graph {i}: edges must be pairs of nodes") from None
     if edges.size == 0:
@@ -246,10 +284,10 @@ def _edges(i: int, given: Any, count: int) -> Integers:
     return edges.astype(np.int64)
 
 
-def _types(i: int, given: Any, count: int) -> Integers | None:
-    if given is None:
+def _check_types(i: int, values: Any, count: int) -> Integers | None:
+    if values is None:
         return None
-    types = np.asarray(given)
+    types = np.asarray(values)
     if types.shape != (count,) or types.dtype.kind not in "iu" or types.min() < 0:
         raise InputError(f"graph {i}: node_types must be {count} integers of at least 0")
     return types.astype(np.int64)

@@ -1,62 +1,92 @@
-"""What learning on graphs with loops needs besides a loss: a start, a scale, and a look back.
+"""Training on graphs with loops by messages, and one sample at a time.
 
-Messages settle where pairs are weak, and may not where they are strong and nodes say little. So learning
-begins at the weights that nodes alone would have, and goes from there in features that are made round.
-"""  # noqa: E501
+Messages converge where the pair weights are weak. They may not where the pairs are strong and the
+nodes carry little information. So `train_by_messages` starts at the weights that the nodes alone
+would have, and optimises in whitened features: then no single step makes the pairs strong.
+"""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from trellis.models.graph.inference import Engine
 from trellis.models.graph.losses import Targets, hamming, indicators
-from trellis.models.graph.samples import Doubles, Fields, Integers, Matrix, Shape
+from trellis.models.graph.samples import Doubles, Integers, Matrix, Samples, Shape
 from trellis.optim.result import Callback, Objective, Progress, Result, read_only
 
-__all__ = ["Report", "Scaling", "Steps", "solve_loopy"]
+__all__ = ["Report", "SingleSamples", "Whitening", "train_by_messages"]
 
-_ALONE = 200  # iterations without edges, which are without inference
-_MOST_ROUND = 512  # features that are decorrelated; more are only scaled, each by itself
-_ROUGH = 1e-2  # a change of messages that marginals show
-_MOST_STEPS = 100  # if max_iter is None: each takes many sweeps, and the last gain little
-_SLACK = 0.005  # of all training nodes: so much worse than nodes alone is not worth a word
+_NODES_ONLY_ITERATIONS = 200  # cheap: without edges there is no inference
+# Up to this number, features are decorrelated by a Cholesky factor; more are only scaled, because
+# the factor would take d² memory and d³ time.
+_MAX_DECORRELATED = 512
+_VISIBLE_RESIDUAL = 1e-2  # a change of messages that shows in the marginals
+# The default of max_iter. Each iteration takes many sweeps, and the last ones gain little.
+_MAX_ITERATIONS = 100
+# Accept this fraction of training nodes as noise before warning that the edges reduce accuracy.
+_TOLERATED_LOSS = 0.005
 
 
-class Scaling:
-    """w = T u, with T of the features such that the loss curves about alike in all directions of u.
+class Model(Protocol):
+    """What the training needs of a model (see `trellis.models.graph.base`)."""
 
-    The curvature of Σ -log p by the weights of a label is at most XᵀX / 4 + l2 = R Rᵀ, so T = R⁻ᵀ
-    for the nodes of every label and likewise for the pairs. The loss itself stays what it is.
+    objective: str
+    l2: float
+    l1: float
+    max_iter: int | None
+    allowed_: NDArray[np.bool_] | None
+
+    def _objective_of(
+        self, samples: Samples, targets: Targets, shape: Shape, objective: str
+    ) -> Objective: ...
+    def _minimise(
+        self, objective: Objective, w0: Doubles, max_iter: Any, callback: Any
+    ) -> Result[Any]: ...
+    def _engine(self, samples: Samples, labels: int) -> Engine: ...
+    def _tied(self, w: Doubles, shape: Shape) -> Doubles: ...
+    def _slices(
+        self, samples: Samples, targets: Targets, labels: int
+    ) -> Iterator[tuple[Samples, Targets, Engine]]: ...
+
+
+class Whitening:
+    """w = T u, with T such that the loss has about the same curvature in all directions of u.
+
+    The curvature of Σ -log p by the weights of one label is at most XᵀX / 4 + l2 = R Rᵀ. So T = R⁻ᵀ
+    for the node features, and likewise for the edge features. The loss as such does not change.
     """
 
-    def __init__(self, fields: Fields, shape: Shape, l2: float) -> None:
+    def __init__(self, samples: Samples, shape: Shape, l2: float) -> None:
         self._shape = shape
-        self._both = _root(fields.nodes, l2), _root(fields.edge_features, l2)
+        self._node_root = _curvature_root(samples.nodes, l2)
+        self._edge_root = _curvature_root(samples.edge_features, l2)
 
     def weights(self, u: Doubles) -> Doubles:
         """T u."""
-        return self._each(u, lambda root, rows: root.solve_transposed(rows))
+        return self._transform(u, lambda root, rows: root.solve_transposed(rows))
 
-    def scaled(self, w: Doubles) -> Doubles:
+    def coordinates(self, w: Doubles) -> Doubles:
         """T⁻¹ w."""
-        return self._each(w, lambda root, rows: root.times_transposed(rows))
+        return self._transform(w, lambda root, rows: root.times_transposed(rows))
 
     def gradient(self, g: Doubles) -> Doubles:
         """Tᵀ g."""
-        return self._each(g, lambda root, rows: root.solve(rows))
+        return self._transform(g, lambda root, rows: root.solve(rows))
 
-    def _each(self, w: Doubles, turn: Callable[["_Root", Doubles], Doubles]) -> Doubles:
-        """By the node features, and by the edge features."""
-        own, pairs = self._shape.split(w)
-        first = turn(self._both[0], own.T).T
-        second = turn(self._both[1], pairs.reshape(self._shape.edges, -1))
-        return np.concatenate([first.ravel(), second.ravel()])
+    def _transform(self, w: Doubles, function: Callable[["_Root", Doubles], Doubles]) -> Doubles:
+        """Apply a function to the node weights and to the pair weights."""
+        node_weights, pair_weights = self._shape.split(w)
+        nodes = function(self._node_root, node_weights.T).T
+        pairs = function(self._edge_root, pair_weights.reshape(self._shape.edges, -1))
+        return np.concatenate([nodes.ravel(), pairs.ravel()])
 
     def objective(self, inner: Objective) -> Objective:
-        """The same loss as a function of u."""
+        """Return the same loss as a function of u."""
 
         def evaluate(u: Doubles, gradient: Doubles) -> float:
             loss = inner(self.weights(u), gradient)
@@ -66,12 +96,12 @@ class Scaling:
         return evaluate
 
     def progress(self, progress: Progress) -> Progress:
-        """With weights as they are meant."""
+        """Return the progress with weights w in place of u."""
         return progress._replace(w=read_only(self.weights(progress.w)), state=None)
 
 
 class _Root:
-    """R of a positive matrix R Rᵀ: a triangle, or a diagonal as a vector."""
+    """R of a positive definite matrix R Rᵀ: a lower triangle, or the vector of a diagonal."""
 
     def __init__(self, r: Doubles) -> None:
         self._r = r
@@ -90,140 +120,157 @@ class _Root:
         return self._times(self._r.T, rows)
 
 
-def _root(features: Matrix, l2: float) -> _Root:
+def _curvature_root(features: Matrix, l2: float) -> _Root:
+    """Return R with R Rᵀ ≈ XᵀX / 4 + l2."""
     count = features.shape[1]
-    if sparse.issparse(features) or count > _MOST_ROUND:
+    if sparse.issparse(features) or count > _MAX_DECORRELATED:
         squares = features.multiply(features) if sparse.issparse(features) else features**2
-        curve = 0.25 * np.asarray(squares.sum(axis=0)).ravel() + l2
-        return _Root(np.sqrt(np.where(curve > 0.0, curve, 1.0)))
-    curve = 0.25 * np.asarray(features.T @ features) + l2 * np.eye(count)
-    # features may say the same twice, and l2 may be 0
-    curve += np.diag(np.where(curve.diagonal() > 0.0, 1e-10 * curve.trace(), 1.0))
-    return _Root(np.asarray(np.linalg.cholesky(curve), float))
-
-
-def without_edges(fields: Fields) -> Fields:
-    """The nodes alone."""
-    return replace(
-        fields,
-        edges=fields.edges[:0],
-        edge_features=fields.edge_features[:0],
-        edge_begin=np.zeros_like(fields.edge_begin),
-    )
+        curvature = 0.25 * np.asarray(squares.sum(axis=0)).ravel() + l2
+        return _Root(np.sqrt(np.where(curvature > 0.0, curvature, 1.0)))
+    curvature = 0.25 * np.asarray(features.T @ features) + l2 * np.eye(count)
+    # Without this, equal columns or columns of zeros make the matrix singular when l2 is 0.
+    curvature += np.diag(np.where(curvature.diagonal() > 0.0, 1e-10 * curvature.trace(), 1.0))
+    return _Root(np.asarray(np.linalg.cholesky(curvature), float))
 
 
 class Report(NamedTuple):
-    """A look back at the samples that were learnt from."""
+    """How well a model trained by messages does on its training samples."""
 
     train_score: float
-    """The share of nodes whose most probable label is right."""
+    """The fraction of nodes whose most probable label is correct."""
     alone_score: float
-    """The same of the nodes alone, without edges."""
+    """The same for a model of the nodes alone, without edges."""
     residual: float
     """The largest change of a message in the last sweep."""
 
 
-def _warn(found: Report, name: str, bounded: bool) -> None:
-    """Say what the user would want to know before using the model."""
-    told = []
-    if bounded:
-        told.append(
-            "belief propagation does not settle beyond the weights where learning ended: "
-            "try objective='trw', a larger l2, or damping"
-        )
-    if found.residual > _ROUGH:
-        told.append(
-            f"messages still change by {found.residual:.2g} in the last sweep: "
-            "raise max_sweeps, damping or l2"
-        )
-    if found.train_score < found.alone_score - _SLACK:
-        told.append(
-            f"{100 * found.train_score:.1f} % of the training nodes are right, of the nodes alone "
-            f"{100 * found.alone_score:.1f} %: pairs do harm"
-        )
-    if told:
-        from sklearn.exceptions import ConvergenceWarning  # a command that predicts needs none
-
-        warnings.warn(f"{name}: {'. '.join(told)}", ConvergenceWarning, stacklevel=6)
-
-
-def solve_loopy(
-    model: Any, fields: Fields, y: Targets, shape: Shape, each: Callback
+def train_by_messages(
+    model: Model, samples: Samples, targets: Targets, shape: Shape, callback: Callback
 ) -> tuple[Result[Any], Report]:
-    """From the weights of the nodes alone, where messages say nothing and so are right."""
-    scaling = Scaling(fields, shape, model.l2) if model.l1 == 0 else None
-    seen = each if scaling is None else lambda progress: each(scaling.progress(progress))
+    """Minimise a loss with messages, starting at the weights of the nodes alone.
+
+    There the pair weights are zero, so the messages are constant and the loss is exact.
+    """
+    # The L1 penalty is one on w, and u mixes the weights: no whitening then.
+    whitening = Whitening(samples, shape, model.l2) if model.l1 == 0 else None
+    watch = callback if whitening is None else lambda p: callback(whitening.progress(p))
 
     def loss(name: str) -> Objective:
-        own = without_edges(fields) if name == "pseudolikelihood" else fields
-        found: Objective = model._objective_of(own, y, shape, name)
-        return found if scaling is None else scaling.objective(found)
+        graphs = _without_edges(samples) if name == "pseudolikelihood" else samples
+        objective = model._objective_of(graphs, targets, shape, name)
+        return objective if whitening is None else whitening.objective(objective)
 
-    alone = model._descend(loss("pseudolikelihood"), np.zeros(shape.size), _ALONE, None).w
-    result = model._descend(
-        loss(model.objective), alone.copy(), model.max_iter or _MOST_STEPS, seen
+    zeros = np.zeros(shape.size)
+    nodes_only = model._minimise(loss("pseudolikelihood"), zeros, _NODES_ONLY_ITERATIONS, None).w
+    limit = model.max_iter or _MAX_ITERATIONS
+    result = model._minimise(loss(model.objective), nodes_only.copy(), limit, watch)
+    if whitening is not None:
+        nodes_only = whitening.weights(nodes_only)
+        result = replace(result, w=whitening.weights(result.w))
+    report = _report(model, samples, targets, shape, (result.w, nodes_only))
+    # The loss is infinite where messages do not converge, so a line search cannot go there.
+    blocked = model.objective == "bethe" and result.message.startswith("the line search failed")
+    _warn(report, type(model).__name__, blocked)
+    return result, report
+
+
+def _without_edges(samples: Samples) -> Samples:
+    """Return the nodes alone."""
+    return replace(
+        samples,
+        edges=samples.edges[:0],
+        edge_features=samples.edge_features[:0],
+        edge_begin=np.zeros_like(samples.edge_begin),
     )
-    if scaling is not None:
-        alone, result = scaling.weights(alone), replace(result, w=scaling.weights(result.w))
-    found = _look_back(model, fields, y, shape, result.w, alone)
-    bounded = model.objective == "bethe" and result.message.startswith("the line search failed")
-    _warn(found, type(model).__name__, bounded)
-    return result, found
 
 
-def _look_back(
-    model: Any, fields: Fields, y: Targets, shape: Shape, w: Doubles, alone: Doubles
+def _report(
+    model: Model,
+    samples: Samples,
+    targets: Targets,
+    shape: Shape,
+    weights: tuple[Doubles, Doubles],
 ) -> Report:
-    """The training nodes with the weights that were learnt."""
-    joint, single, residual = 0, 0, 0.0
-    for own, targets, engine in model._parts(fields, y, shape.labels):
-        run = engine.trw if model.objective == "trw" else engine.bethe
-        found = run(*own.scores(model._tied(w, shape), shape, model.allowed_))
-        unary, _ = own.scores(alone, shape, model.allowed_)
-        joint += int(np.sum(found.nodes.argmax(axis=1) == targets.labels))
-        single += int(np.sum(unary.argmax(axis=1) == targets.labels))
-        residual = max(residual, found.residual)
-    return Report(joint / len(y.labels), single / len(y.labels), residual)
+    """Evaluate the weights of the model, and those of the nodes alone, on the training samples."""
+    w, nodes_only = weights
+    with_edges, without_edges, residual = 0, 0, 0.0
+    for part, correct, engine in model._slices(samples, targets, shape.labels):
+        infer = engine.trw if model.objective == "trw" else engine.bethe
+        marginals = infer(part.scores(model._tied(w, shape), shape, model.allowed_))
+        unary = part.scores(nodes_only, shape, model.allowed_).unary
+        with_edges += int(np.sum(marginals.nodes.argmax(axis=1) == correct.labels))
+        without_edges += int(np.sum(unary.argmax(axis=1) == correct.labels))
+        residual = max(residual, marginals.residual)
+    count = len(targets.labels)
+    return Report(with_edges / count, without_edges / count, residual)
 
 
-class Steps:
+def _warn(report: Report, name: str, blocked: bool) -> None:
+    """Warn if the model is probably worse than it could be."""
+    from sklearn.exceptions import ConvergenceWarning  # importing scikit-learn takes a second
+
+    problems = []
+    if blocked:
+        problems.append(
+            "belief propagation does not converge beyond the weights where training ended: "
+            "try objective='trw', a larger l2, or damping"
+        )
+    if report.residual > _VISIBLE_RESIDUAL:
+        problems.append(
+            f"messages still change by {report.residual:.2g} in the last sweep: "
+            "raise max_sweeps, damping or l2"
+        )
+    if report.train_score < report.alone_score - _TOLERATED_LOSS:
+        problems.append(
+            f"the edge potentials reduce accuracy: {100 * report.train_score:.1f} % of the "
+            f"training nodes are correct, and {100 * report.alone_score:.1f} % without edges"
+        )
+    if problems:
+        # Level 6 is the caller of fit: _warn, train_by_messages, _solve, _fit, fit, caller.
+        warnings.warn(f"{name}: {'. '.join(problems)}", ConvergenceWarning, stacklevel=6)
+
+
+class SingleSamples:
     """One sample at a time, for the perceptron and for Frank–Wolfe."""
 
-    def __init__(self, model: Any, fields: Fields, y: Targets, shape: Shape) -> None:
-        self._model, self._shape, self._weights = model, shape, y.weights
-        self._samples = [fields.part(i, i + 1) for i in range(len(fields))]
-        self._labels = np.split(y.labels, fields.node_begin[1:-1])
-        self._engines = [model._engine(own, shape.labels) for own in self._samples]
+    def __init__(self, model: Model, samples: Samples, targets: Targets, shape: Shape) -> None:
+        self._model, self._shape, self._weights = model, shape, targets.weights
+        self._samples = [samples.part(i, i + 1) for i in range(len(samples))]
+        self._labels = np.split(targets.labels, samples.node_begin[1:-1])
+        self._engines = [model._engine(sample, shape.labels) for sample in self._samples]
 
-    def _difference(self, i: int, guess: Integers) -> Doubles:
+    def _feature_difference(self, i: int, guess: Integers) -> Doubles:
         """φ(x, y) - φ(x, ŷ)."""
-        own, shape = self._samples[i], (len(guess), self._shape.labels)
-        right, wrong = indicators(self._labels[i], shape, own), indicators(guess, shape, own)
+        sample, shape = self._samples[i], (len(guess), self._shape.labels)
+        correct, wrong = (indicators(y, shape, sample) for y in (self._labels[i], guess))
         out = np.zeros(self._shape.size)
-        own.gradient(right[0] - wrong[0], right[1] - wrong[1], self._shape, out)
-        tied: Doubles = self._model._tied(out, self._shape)
-        return tied
+        difference = type(correct)(correct.unary - wrong.unary, correct.tables - wrong.tables)
+        sample.add_gradient(difference, self._shape, out)
+        return self._model._tied(out, self._shape)
 
     def worst(self, i: int, w: Doubles) -> tuple[Doubles, float]:
-        """ψ and Δ of the labelling that breaks the margin most."""
-        unary, tables = self._samples[i].scores(w, self._shape, self._model.allowed_)
-        cost = hamming(self._labels[i], unary.shape)
-        guess = self._engines[i].best(unary + cost, tables)
+        """Return φ(x, y) - φ(x, ŷ) and the errors of ŷ, which violates the margin most."""
+        scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
+        cost = hamming(self._labels[i], scores.unary.shape)
+        guess = self._engines[i].best(scores._replace(unary=scores.unary + cost))
         weight = self._weights[i]
         errors = float(np.sum(guess != self._labels[i]))
-        return weight * self._difference(i, guess), weight * errors
+        return weight * self._feature_difference(i, guess), weight * errors
 
     def perceptron(
         self, order: Integers, w: Doubles, total: Doubles, steps: int
     ) -> tuple[int, int]:
-        """An epoch of w ← w + φ(x, y) - φ(x, ŷ)."""
+        """Run one epoch of w ← w + φ(x, y) - φ(x, ŷ), and return its errors and the new steps.
+
+        ``total`` accumulates steps · change, from which the averaged weights are computed.
+        """
         errors = 0
         for i in order.tolist():
-            unary, tables = self._samples[i].scores(w, self._shape, self._model.allowed_)
-            guess = self._engines[i].best(unary, tables)
+            scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
+            guess = self._engines[i].best(scores)
             wrong = int(np.sum(guess != self._labels[i]))
             if wrong:
-                change = self._weights[i] * self._difference(i, guess)
+                change = self._weights[i] * self._feature_difference(i, guess)
                 w += change
                 total += steps * change
                 errors += wrong

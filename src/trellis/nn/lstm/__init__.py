@@ -1,1 +1,1 @@
-"""The bidirectional LSTM: native CPU kernels, Triton kernels, PyTorch as the fallback."""
+"""The bidirectional LSTM: native CPU kernels, Triton kernels, and PyTorch as the fallback."""

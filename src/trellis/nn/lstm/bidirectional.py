@@ -1,11 +1,12 @@
-"""A bidirectional LSTM over packed sequences, its recurrence in one call for both directions.
+"""A bidirectional LSTM over packed sequences; one call computes the recurrence of both directions.
 
     i, f, o = σ(…), g = tanh(…) of W xₜ + U hₜ₋₁ + b
     cₜ = f ⊙ cₜ₋₁ + i ⊙ g
     hₜ = o ⊙ tanh(cₜ)
 
-The same numbers as ``torch.nn.LSTM``, whose parameters it takes. W x + b of all tokens and both
-directions is one product; an engine does the rest, step by step, and the way back.
+The result equals that of ``torch.nn.LSTM``, and the parameters are read from one. W x + b of all
+tokens and both directions is a single matrix product. An engine (`cpu.Engine`, `triton.Engine`)
+computes the recurrence step by step, and its backward pass.
 """
 
 from functools import cache
@@ -17,66 +18,74 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
-from trellis.nn.lstm import cpu as lstm_native
+from trellis.nn.lstm import cpu
 
-__all__ = ["bidirectional", "runs_on_card"]
+__all__ = ["bidirectional", "runs_on_gpu"]
 
-_MOST = 320  # hidden units; U of more does not stay in the caches of a card
+# hidden units: a larger U does not stay in the caches of a GPU, and cuDNN is faster
+_MAX_GPU_HIDDEN = 320
 
 
 def bidirectional(
-    lstm: nn.LSTM, x: Tensor, sizes: Tensor, walk: Tensor | None = None, rows: int = 0
+    lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None = None, rows: int = 0
 ) -> Tensor:
-    """What ``lstm(PackedSequence(x, sizes))`` gives, (N, 2 · hidden); ``lstm`` is bidirectional.
+    """``lstm(PackedSequence(x, sizes))[0].data``, shape (N, 2 · hidden).
 
-    On a card ``walk`` and ``rows`` say what sizes do, as `lstm_triton.Engine` reads it there.
+    ``lstm`` must be bidirectional; ``x`` (N, width) holds the packed tokens, and ``sizes`` (T,),
+    on the CPU, the number of sequences at each step. The Triton engine reads ``packing``, shape
+    (T + rows,), on the GPU instead of ``sizes``: the index of the first token of each step, then
+    the lengths of the ``rows`` sequences.
 
     >>> lstm, x = nn.LSTM(3, 4, bidirectional=True), torch.ones(5, 3)
     >>> bidirectional(lstm, x, torch.tensor([2, 2, 1])).shape  # sequences of 3 and 2 tokens
     torch.Size([5, 8])
     """
-    engine = _engine(lstm, x, sizes, walk, rows)
+    engine = _choose_engine(lstm, x, sizes, packing, rows)
     if engine is None:
-        found: Tensor = lstm(PackedSequence(x, sizes))[0].data
-        return found
+        h: Tensor = lstm(PackedSequence(x, sizes))[0].data
+        return h
     for layer in range(lstm.num_layers):
         if layer and lstm.training and lstm.dropout:
             x = nn.functional.dropout(x, lstm.dropout)
-        w, u, b, b2 = (
-            [getattr(lstm, f"{name}_l{layer}{way}") for way in ("", "_reverse")]
+        # one pair (forward, backward direction) each: W (4 H, width), U (4 H, H), biases (4 H,)
+        w, u, b_input, b_hidden = (
+            [getattr(lstm, f"{name}_l{layer}{suffix}") for suffix in ("", "_reverse")]
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        gates = torch.addmm(torch.cat(b) + torch.cat(b2), x, torch.cat(w).t()).float()
+        gates = torch.addmm(torch.cat(b_input) + torch.cat(b_hidden), x, torch.cat(w).t()).float()
         x = _Recurrence.apply(gates, torch.stack(u), engine)  # type: ignore[no-untyped-call]
     return x
 
 
-def runs_on_card(lstm: nn.LSTM) -> bool:
-    """Whether our kernels take it: others are cuDNN's."""
+def runs_on_gpu(lstm: nn.LSTM) -> bool:
+    """True if the Triton kernels support this network; otherwise cuDNN runs it on a GPU."""
     weight: Tensor = lstm.weight_hh_l0  # type: ignore[assignment]
-    if not _plain(lstm) or _triton() is None:
+    if not _is_supported(lstm) or _import_triton() is None:
         return False
-    return weight.is_cuda and weight.dtype == torch.float32 and lstm.hidden_size <= _MOST
+    return weight.is_cuda and weight.dtype == torch.float32 and lstm.hidden_size <= _MAX_GPU_HIDDEN
 
 
-def _engine(lstm: nn.LSTM, x: Tensor, sizes: Tensor, walk: Tensor | None, rows: int) -> Any:
-    """What does the recurrence over such tensors; None: nn.LSTM."""
-    if torch.compiler.is_compiling() or not _plain(lstm):
+def _choose_engine(
+    lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None, rows: int
+) -> Any:
+    """Return the engine for these tensors, or None to call ``lstm`` itself."""
+    # torch.compile cannot trace into our kernels
+    if torch.compiler.is_compiling() or not _is_supported(lstm):
         return None
     if x.device.type == "cpu":
-        return lstm_native.Engine(sizes) if x.dtype == torch.float32 else None
-    if walk is None or not runs_on_card(lstm):
+        return cpu.Engine(sizes) if x.dtype == torch.float32 else None
+    if packing is None or not runs_on_gpu(lstm):
         return None
-    return _triton().Engine(walk, rows)
+    return _import_triton().Engine(packing, rows)
 
 
-def _plain(lstm: nn.LSTM) -> bool:
+def _is_supported(lstm: nn.LSTM) -> bool:
     return lstm.bias and not lstm.proj_size
 
 
 @cache
-def _triton() -> Any:
-    """The engine of the card, or None where there is no Triton: cuDNN's is as good, but slower."""
+def _import_triton() -> Any:
+    """Return the module of the Triton engine, or None if Triton is not installed."""
     try:
         return import_module("trellis.nn.lstm.triton")
     except ImportError:
@@ -84,20 +93,25 @@ def _triton() -> Any:
 
 
 class _Recurrence(torch.autograd.Function):
-    """h from W x + b of all tokens (N, 8 · hidden), which is overwritten, and U of both ways."""
+    """h (N, 2 H) from W x + b of all tokens (N, 8 H) and U of both directions (2, 4 H, H).
+
+    The engine overwrites ``gates`` with the activations, which the backward pass needs. This is
+    safe because ``gates`` is the result of a matrix product that no other operation reads.
+    """
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, u: Tensor, engine: Any) -> Tensor:
         h: Tensor
-        h, c, before = engine.forward(gates, u)  # a product's result, which nobody else needs
-        ctx.save_for_backward(gates, c, before, u)
+        h, c, h_before = engine.forward(gates, u)
+        ctx.save_for_backward(gates, c, h_before, u)
         ctx.engine = engine
         return h
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_h: Tensor) -> tuple[Tensor, Tensor, None]:
-        activations, c, before, u = ctx.saved_tensors
+        activations, c, h_before, u = ctx.saved_tensors
         d_gates = ctx.engine.backward(d_h.contiguous(), activations, c, u)
-        d_both, h_both = (x.view(len(x), 2, -1).transpose(0, 1) for x in (d_gates, before))
-        return d_gates, torch.bmm(d_both.transpose(1, 2), h_both), None
+        # (2, N, 4 H) and (2, N, H), one slice per direction: dU = Σₜ d_gatesₜ hₜ₋₁ᵀ
+        d_pair, h_pair = (x.view(len(x), 2, -1).transpose(0, 1) for x in (d_gates, h_before))
+        return d_gates, torch.bmm(d_pair.transpose(1, 2), h_pair), None

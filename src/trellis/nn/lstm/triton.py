@@ -1,8 +1,9 @@
-"""The recurrence of a bidirectional LSTM on a card: all steps of all sequences in one launch.
+"""The recurrence of a bidirectional LSTM on a GPU: all steps of all sequences in one launch.
 
-A program walks one sequence in one direction. Each step is a product of h with U, a row of which
-lies across the lanes, so that U is read at full width, from the cache after the first step. What
-cuDNN launches for each step of a batch that is ragged takes longer than the steps do.
+One program computes one sequence in one direction. Each step multiplies h by U. The rows of U lie
+along the lanes, so that U is read at full width, and from the cache after the first step. cuDNN
+needs several launches per step for a batch of different lengths, and these launches take longer
+than the steps.
 """
 
 # ruff: noqa: N803
@@ -19,63 +20,69 @@ from trellis.inference.gpu.launch import launch, on_device, power_of_two
 
 __all__ = ["Engine"]
 
-_TILE = 2048  # numbers of U that a program holds at once, of each gate
-_VARYING = ["H", "rows", "steps"]
+_TILE = 2048  # entries of U per gate that a program holds in registers at once
+_VARYING = ["H", "rows", "steps"]  # Triton must not compile a kernel for each value of these
 
 
 class Engine:
-    """The two ways over packed sequences: all that the kernels read of a batch is its `walk`.
+    """Both directions over packed sequences, whose layout the kernels read from ``packing``.
 
-    ``walk`` (steps + rows,) says where the tokens of each step begin, then how many of the steps
-    each sequence has. Tokens that no sequence comes to are padding: they stay 0.
+    ``packing`` (steps + rows,) holds the index of the first token of each step, then the length of
+    each sequence. A token that belongs to no sequence is padding: its states and gradients stay 0.
     """
 
-    def __init__(self, walk: Tensor, rows: int) -> None:
-        self.walk, self.rows, self.steps = walk, rows, len(walk) - rows
+    def __init__(self, packing: Tensor, rows: int) -> None:
+        self.packing, self.rows, self.steps = packing, rows, len(packing) - rows
 
     def forward(self, gates: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """h, c and the h before of both directions (N, 2 · hidden).
+        """Return h, c and the h of the previous step, each (N, 2 · hidden).
 
-        ``gates`` (N, 8 · hidden) are W x + b: input, forget, cell and output of one direction, then
-        of the other; they become what their nonlinearities make of them. ``u`` is
-        (2, 4 · hidden, hidden).
+        ``gates`` (N, 8 · hidden) holds W x + b of the gates i, f, g and o, first for the forward
+        direction, then for the backward one. It is overwritten with the activations. ``u`` has
+        shape (2, 4 · hidden, hidden).
         """
         hidden = u.shape[2]
-        h, c, before = (gates.new_zeros(len(gates), 2 * hidden) for _ in range(3))
+        h, c, h_before = (gates.new_zeros(len(gates), 2 * hidden) for _ in range(3))
         with on_device(gates):
-            turned = u.transpose(1, 2).contiguous()
-            args = (gates, turned, h, c, before, self.walk, hidden, self.rows, self.steps)
-            launch(_forward_kernel, 2 * self.rows, args, _plan(hidden))
-        return h, c, before
+            u_transposed = u.transpose(1, 2).contiguous()
+            tensors = (gates, u_transposed, h, c, h_before, self.packing)
+            args = (*tensors, hidden, self.rows, self.steps)
+            launch(_forward_kernel, 2 * self.rows, args, _choose_blocks(hidden))
+        return h, c, h_before
 
-    def backward(self, d_h: Tensor, gates: Tensor, c: Tensor, u: Tensor) -> Tensor:
-        """The gradient with respect to W x + b, from what `forward` has made of it, and its c."""
+    def backward(self, d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor) -> Tensor:
+        """Return the gradient of W x + b, shape (N, 8 · hidden), from that of h (N, 2 · hidden).
+
+        ``activations`` and ``c`` are those of `forward`.
+        """
         hidden = u.shape[2]
-        d_gates = torch.zeros_like(gates)
-        with on_device(gates):
-            given = (d_h, gates, u.contiguous(), c, d_gates, self.walk)
-            args = (*given, hidden, self.rows, self.steps)
-            launch(_backward_kernel, 2 * self.rows, args, _plan(hidden))
+        d_gates = torch.zeros_like(activations)
+        with on_device(activations):
+            tensors = (d_h, activations, u.contiguous(), c, d_gates, self.packing)
+            args = (*tensors, hidden, self.rows, self.steps)
+            launch(_backward_kernel, 2 * self.rows, args, _choose_blocks(hidden))
         return d_gates
 
 
 @cache
-def _plan(hidden: int) -> dict[str, int]:
+def _choose_blocks(hidden: int) -> dict[str, int]:
+    """Return the block sizes and the number of warps of both kernels."""
     block = max(32, power_of_two(hidden))
     return {"BLOCK": block, "TILE": max(4, _TILE // block), "num_warps": 8 if block > 32 else 4}
 
 
 @triton.jit
-def _route(walk, rows, steps):
-    """Direction and sequence of this program, the sequence's length, and where steps begin."""
+def _read_task(packing, rows, steps):
+    """Return the direction (1 is backward), the sequence and its length for this program."""
     back = tl.program_id(0) // rows
     row = tl.program_id(0) % rows
-    return back, row, tl.load(walk + steps + row).to(tl.int32)
+    return back, row, tl.load(packing + steps + row).to(tl.int32)
 
 
 @triton.jit
-def _token(walk, row, t):
-    return tl.load(walk + t) + row
+def _token_index(packing, row, t):
+    """Return the packed index of token t of a sequence."""
+    return tl.load(packing + t) + row
 
 
 @triton.jit
@@ -85,33 +92,34 @@ def _tanh(x):
 
 @triton.jit(do_not_specialize=_VARYING)
 def _forward_kernel(
-    gates,  # (N, 8 H)
-    u,  # (2, H, 4 H): the later unit in the lanes
+    gates,  # (N, 8 H): W x + b, overwritten with the activations
+    u,  # (2, H, 4 H): transposed, so that the units of step t lie along the lanes
     h,  # (N, 2 H)
-    c,
-    before,
-    walk,
+    c,  # (N, 2 H)
+    h_before,  # (N, 2 H)
+    packing,  # (steps + rows,)
     H,
     rows,
     steps,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    back, row, length = _route(walk, rows, steps)
+    back, row, length = _read_task(packing, rows, steps)
     j = tl.arange(0, BLOCK)
-    used = j < H
+    is_unit = j < H
     u += back * 4 * H * H
+    # c and h of the previous step, one unit per lane
     cell = tl.zeros([BLOCK], tl.float32)
-    last = tl.zeros([BLOCK], tl.float32)
+    h_last = tl.zeros([BLOCK], tl.float32)
     token = tl.zeros([], tl.int64)
     for s in range(length):
-        earlier = token
-        token = _token(walk, row, tl.where(back == 1, length - 1 - s, s))
-        at = gates + token * 8 * H + back * 4 * H + j
-        i = tl.load(at, mask=used, other=0.0)
-        f = tl.load(at + H, mask=used, other=0.0)
-        g = tl.load(at + 2 * H, mask=used, other=0.0)
-        o = tl.load(at + 3 * H, mask=used, other=0.0)
+        token_before = token
+        token = _token_index(packing, row, tl.where(back == 1, length - 1 - s, s))
+        gate = gates + token * 8 * H + back * 4 * H + j
+        i = tl.load(gate, mask=is_unit, other=0.0)
+        f = tl.load(gate + H, mask=is_unit, other=0.0)
+        g = tl.load(gate + 2 * H, mask=is_unit, other=0.0)
+        o = tl.load(gate + 3 * H, mask=is_unit, other=0.0)
         if s > 0:
             sum_i = tl.zeros([TILE, BLOCK], tl.float32)
             sum_f = tl.zeros([TILE, BLOCK], tl.float32)
@@ -119,13 +127,14 @@ def _forward_kernel(
             sum_o = tl.zeros([TILE, BLOCK], tl.float32)
             for start in tl.range(0, H, TILE, loop_unroll_factor=4):
                 k = start + tl.arange(0, TILE)
-                own = tl.load(h + earlier * 2 * H + back * H + k, mask=k < H, other=0.0)[:, None]
-                there = u + k[:, None] * 4 * H + j[None, :]
-                wanted = (k < H)[:, None] & used[None, :]
-                sum_i += own * tl.load(there, mask=wanted, other=0.0)
-                sum_f += own * tl.load(there + H, mask=wanted, other=0.0)
-                sum_g += own * tl.load(there + 2 * H, mask=wanted, other=0.0)
-                sum_o += own * tl.load(there + 3 * H, mask=wanted, other=0.0)
+                h_at = h + token_before * 2 * H + back * H + k
+                h_tile = tl.load(h_at, mask=k < H, other=0.0)[:, None]
+                u_tile = u + k[:, None] * 4 * H + j[None, :]
+                inside = (k < H)[:, None] & is_unit[None, :]
+                sum_i += h_tile * tl.load(u_tile, mask=inside, other=0.0)
+                sum_f += h_tile * tl.load(u_tile + H, mask=inside, other=0.0)
+                sum_g += h_tile * tl.load(u_tile + 2 * H, mask=inside, other=0.0)
+                sum_o += h_tile * tl.load(u_tile + 3 * H, mask=inside, other=0.0)
             i += tl.sum(sum_i, 0)
             f += tl.sum(sum_f, 0)
             g += tl.sum(sum_g, 0)
@@ -135,64 +144,67 @@ def _forward_kernel(
         g = _tanh(g)
         o = tl.sigmoid(o)
         cell = f * cell + i * g
-        tl.store(at, i, mask=used)
-        tl.store(at + H, f, mask=used)
-        tl.store(at + 2 * H, g, mask=used)
-        tl.store(at + 3 * H, o, mask=used)
+        tl.store(gate, i, mask=is_unit)
+        tl.store(gate + H, f, mask=is_unit)
+        tl.store(gate + 2 * H, g, mask=is_unit)
+        tl.store(gate + 3 * H, o, mask=is_unit)
         out = token * 2 * H + back * H + j
-        tl.store(before + out, last, mask=used)
-        last = o * _tanh(cell)
-        tl.store(c + out, cell, mask=used)
-        tl.store(h + out, last, mask=used)
-        tl.debug_barrier()  # h is read by other threads
+        tl.store(h_before + out, h_last, mask=is_unit)
+        h_last = o * _tanh(cell)
+        tl.store(c + out, cell, mask=is_unit)
+        tl.store(h + out, h_last, mask=is_unit)
+        tl.debug_barrier()  # in the next step, other threads read this h
 
 
 @triton.jit(do_not_specialize=_VARYING)
 def _backward_kernel(
     d_h,  # (N, 2 H)
-    gates,  # (N, 8 H): after the nonlinearities
+    activations,  # (N, 8 H): i, f, g, o of both directions
     u,  # (2, 4 H, H)
-    c,
-    d_gates,
-    walk,
+    c,  # (N, 2 H)
+    d_gates,  # (N, 8 H)
+    packing,  # (steps + rows,)
     H,
     rows,
     steps,
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    back, row, length = _route(walk, rows, steps)
+    back, row, length = _read_task(packing, rows, steps)
     j = tl.arange(0, BLOCK)
-    used = j < H
+    is_unit = j < H
     u += back * 4 * H * H
+    # gradients of h and c that arrive from the step computed just before (the later one in time)
     dh_after = tl.zeros([BLOCK], tl.float32)
     dc = tl.zeros([BLOCK], tl.float32)
     for s in range(length):
         t = tl.where(back == 1, s, length - 1 - s)
-        token = _token(walk, row, t)
-        first = s == length - 1
-        earlier = _token(walk, row, tl.where(first, t, t - 1 + 2 * back))
-        at = gates + token * 8 * H + back * 4 * H + j
-        i = tl.load(at, mask=used, other=0.0)
-        f = tl.load(at + H, mask=used, other=0.0)
-        g = tl.load(at + 2 * H, mask=used, other=0.0)
-        o = tl.load(at + 3 * H, mask=used, other=0.0)
+        token = _token_index(packing, row, t)
+        is_first = s == length - 1
+        token_before = _token_index(packing, row, tl.where(is_first, t, t - 1 + 2 * back))
+        gate = activations + token * 8 * H + back * 4 * H + j
+        i = tl.load(gate, mask=is_unit, other=0.0)
+        f = tl.load(gate + H, mask=is_unit, other=0.0)
+        g = tl.load(gate + 2 * H, mask=is_unit, other=0.0)
+        o = tl.load(gate + 3 * H, mask=is_unit, other=0.0)
         unit = back * H + j
-        bend = _tanh(tl.load(c + token * 2 * H + unit, mask=used, other=0.0))
-        c_before = tl.load(c + earlier * 2 * H + unit, mask=j < tl.where(first, 0, H), other=0.0)
-        dh = tl.load(d_h + token * 2 * H + unit, mask=used, other=0.0) + dh_after
-        dc += dh * o * (1.0 - bend * bend)
+        tanh_c = _tanh(tl.load(c + token * 2 * H + unit, mask=is_unit, other=0.0))
+        # before the first step c is 0: an empty mask
+        has_before = j < tl.where(is_first, 0, H)
+        c_before = tl.load(c + token_before * 2 * H + unit, mask=has_before, other=0.0)
+        dh = tl.load(d_h + token * 2 * H + unit, mask=is_unit, other=0.0) + dh_after
+        dc += dh * o * (1.0 - tanh_c * tanh_c)
         out = d_gates + token * 8 * H + back * 4 * H
-        tl.store(out + j, dc * g * i * (1.0 - i), mask=used)
-        tl.store(out + H + j, dc * c_before * f * (1.0 - f), mask=used)
-        tl.store(out + 2 * H + j, dc * i * (1.0 - g * g), mask=used)
-        tl.store(out + 3 * H + j, dh * bend * o * (1.0 - o), mask=used)
+        tl.store(out + j, dc * g * i * (1.0 - i), mask=is_unit)
+        tl.store(out + H + j, dc * c_before * f * (1.0 - f), mask=is_unit)
+        tl.store(out + 2 * H + j, dc * i * (1.0 - g * g), mask=is_unit)
+        tl.store(out + 3 * H + j, dh * tanh_c * o * (1.0 - o), mask=is_unit)
         dc *= f
-        tl.debug_barrier()  # the gradients are read by other threads
+        tl.debug_barrier()  # below, other threads read these gradients
         total = tl.zeros([TILE, BLOCK], tl.float32)
         for start in tl.range(0, 4 * H, TILE, loop_unroll_factor=4):
             m = start + tl.arange(0, TILE)
-            own = tl.load(out + m, mask=m < 4 * H, other=0.0)[:, None]
-            wanted = (m < 4 * H)[:, None] & used[None, :]
-            total += own * tl.load(u + m[:, None] * H + j[None, :], mask=wanted, other=0.0)
+            d_tile = tl.load(out + m, mask=m < 4 * H, other=0.0)[:, None]
+            inside = (m < 4 * H)[:, None] & is_unit[None, :]
+            total += d_tile * tl.load(u + m[:, None] * H + j[None, :], mask=inside, other=0.0)
         dh_after = tl.sum(total, 0)

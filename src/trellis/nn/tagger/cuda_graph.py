@@ -1,7 +1,7 @@
-"""Training steps on a card as CUDA graphs: one launch a step, instead of hundreds from Python.
+"""Training steps on a GPU as CUDA graphs: one launch per step instead of hundreds from Python.
 
-A graph has fixed sizes and fixed memory. So batches are padded to a few sizes, each of which gets a
-graph of its own, and what a batch is made of is copied to where its graph reads it.
+A CUDA graph has fixed sizes and fixed memory addresses. So batches are padded to a few shapes, one
+graph is captured per shape, and each batch is copied to the memory from which its graph reads.
 """
 
 from collections.abc import Callable
@@ -10,56 +10,58 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trellis.nn.tagger.data import Batch, Corpus, Padded, Room
+from trellis.nn.tagger.data import Batch, Corpus, PaddedBatch, PaddedShape
 
-__all__ = ["Graphs"]
+__all__ = ["StepGraphs"]
 
 
 class _Graph(NamedTuple):
     replay: Callable[[], None]
     integers: Tensor
-    """Where it reads its batch."""
+    """The memory from which the graph reads its batch."""
 
 
-class Graphs:
-    """Runs a step for padded batches, from the second of a size on by a graph.
+class StepGraphs:
+    """Runs training steps of padded batches; from the second batch of a shape on, with a graph.
 
-    A step must leave nothing behind but changes of tensors that were there before it, and never
-    wait for the card. ``forget`` drops what would be kept from one step to the next.
+    A step may only change tensors that exist before it, and must never synchronise with the GPU.
+    ``drop_gradients`` releases the tensors that one step would leave to the next.
     """
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
         self.stream = torch.cuda.Stream(corpus.device)  # type: ignore[no-untyped-call]
-        self._made: dict[Room, _Graph | None] = {}
+        self._graphs: dict[PaddedShape, _Graph | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
-    def __call__(
-        self, given: Padded, step: Callable[[Batch], Any], forget: Callable[[], None]
+    def run(
+        self, batch: PaddedBatch, step: Callable[[Batch], Any], drop_gradients: Callable[[], None]
     ) -> None:
-        """Make the step of a batch."""
-        room = given.room
-        if room not in self._made:  # the first of its size, which compiles what is not compiled yet
-            self._made[room] = None
-            step(given.batch(self.corpus))
+        """Run the training step of a batch."""
+        shape = batch.shape
+        if shape not in self._graphs:
+            # The first batch of a shape runs without a graph: Triton may compile kernels for it,
+            # and compiling is not allowed during a capture.
+            self._graphs[shape] = None
+            step(batch.batch(self.corpus))
             return
-        graph = self._made[room]
+        graph = self._graphs[shape]
         if graph is None:
-            graph = self._made[room] = self._captured(given, step, forget)
-        graph.integers.copy_(given.integers)
+            graph = self._graphs[shape] = self._capture(batch, step, drop_gradients)
+        graph.integers.copy_(batch.integers)
         graph.replay()
 
-    def _captured(
-        self, given: Padded, step: Callable[[Batch], Any], forget: Callable[[], None]
+    def _capture(
+        self, batch: PaddedBatch, step: Callable[[Batch], Any], drop_gradients: Callable[[], None]
     ) -> _Graph:
-        integers = given.integers.clone()
+        integers = batch.integers.clone()
         graph = torch.cuda.CUDAGraph()
-        forget()
+        drop_gradients()
         torch.cuda.synchronize(self.corpus.device)
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
         try:
-            step(Padded(integers, given.room).batch(self.corpus))
+            step(PaddedBatch(integers, batch.shape).batch(self.corpus))
         finally:
             graph.capture_end()
-            forget()
+            drop_gradients()
         return _Graph(graph.replay, integers)

@@ -1,7 +1,7 @@
-"""Sentences as integers: made once, moved to the device once, cut into batches of like length.
+"""Sentences as integers: computed once, moved to the device once, batched by similar length.
 
-A batch is packed: the first tokens of all its sequences, then all second ones, and so on, longest
-sequence first, so that no step of a recurrent network is spent on padding.
+A batch is packed: the first tokens of all its sequences, then all second tokens, and so on, longest
+sequence first. So a recurrent network spends no step on padding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,18 +18,28 @@ from trellis.errors import InputError
 from trellis.features.rows import lengths_of
 from trellis.nn.words.base import WordEncoder
 
-__all__ = ["Batch", "Corpus", "Epoch", "Padded", "bucketed", "make_corpus", "words_of"]
+__all__ = [
+    "Batch",
+    "Corpus",
+    "Epoch",
+    "PaddedBatch",
+    "PaddedShape",
+    "bucket_by_length",
+    "build_corpus",
+    "read_words",
+]
 
 Integers = NDArray[np.int64]
-_MOVED = 64  # batches that go to the device at a time
-_ROUND = 16  # what the steps of a padded batch are a multiple of
-_ROOM = 8192  # tokens; a larger batch keeps a card busy, and its padding would be large too
+_BATCHES_PER_COPY = 64  # batches copied to the device together: one copy costs more than its bytes
+_STEP_MULTIPLE = 16  # padded batches have a multiple of this many steps, so that few shapes occur
+# tokens: a larger batch keeps a GPU busy without a CUDA graph, and would waste more on padding
+_MAX_PADDED_TOKENS = 8192
 
 
-def words_of(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
-    """The words of all tokens, and how many each sequence has.
+def read_words(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
+    """Return the words of all tokens, and the length of each sequence.
 
-    >>> words_of([[("El", "DA"), ("perro", "NC")], ["ladra"]])
+    >>> read_words([[("El", "DA"), ("perro", "NC")], ["ladra"]])
     (['El', 'perro', 'ladra'], array([2, 1]))
     """
     lengths = lengths_of(X)
@@ -41,9 +51,8 @@ def words_of(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
     for i, x in enumerate(X):
         for t, token in enumerate(x):
             if not isinstance(_word(token, column), str):
-                raise InputError(
-                    f"sequence {i}, position {t}: {token!r:.60} has no word at column {column!r}"
-                )
+                shown = f"{token!r:.60} has no word in column {column!r}"
+                raise InputError(f"sequence {{sequence}}, position {t}: {shown}", sequence=i)
     return [str(word) for word in flat], lengths
 
 
@@ -58,220 +67,243 @@ def _word(token: Any, column: int | str) -> Any:
 
 @dataclass(eq=False)
 class Corpus:
-    """All that a network reads of some sequences; integers of words are on the device."""
+    """Sequences as the network reads them; the integers of words are on the device."""
 
     lengths: Integers
-    begin: Integers
-    """The first token of each sequence."""
-    form: Integers
-    """Which of the unique words each token is."""
+    """(sequences,)"""
+    first_token: Integers
+    """(sequences,) index of the first token of each sequence."""
+    word_id: Integers
+    """(tokens,) index of each token's word among the unique words."""
     rows: tuple[Tensor, ...]
-    """(unique words, k) of each encoder."""
-    used: list[Integers]
-    """How many columns of its rows each word uses."""
+    """One tensor (unique words, k) per word encoder."""
+    used_columns: list[Integers]
+    """One array (unique words,) per word encoder: number of columns before the padding."""
     device: torch.device
     tags: Integers | None = None
+    """(tokens,) label index of each token."""
     allowed: Tensor | None = None
-    """(tokens, labels) which labels a token may have, if some are not known."""
+    """(tokens, labels) bool: the labels a token may have, if some labels are unknown."""
 
     @property
     def tokens(self) -> int:
-        """Of all sequences."""
-        return len(self.form)
+        """Number of tokens of all sequences."""
+        return len(self.word_id)
 
     def rows_of(self, unique: Tensor, columns: list[int]) -> tuple[Tensor, ...]:
-        """Those of some words, for each encoder, up to a column."""
-        each = zip(self.rows, columns, strict=True)
-        return tuple(table.index_select(0, unique)[:, :most] for table, most in each)
+        """Return the rows of some words, for each encoder cut to its number of columns."""
+        return tuple(
+            table.index_select(0, unique)[:, :count]
+            for table, count in zip(self.rows, columns, strict=True)
+        )
 
 
-def make_corpus(
+def build_corpus(
     words: Sequence[str], lengths: Integers, encoder: WordEncoder, device: torch.device
 ) -> Corpus:
-    """Number the unique words, and let the encoder read each of them once."""
-    number: dict[str, int] = {}
-    form = np.fromiter((number.setdefault(w, len(number)) for w in words), np.int64, len(words))
-    rows = encoder.rows(list(number))
-    used = [_used(row.numpy()) for row in rows]
-    begin = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    return Corpus(lengths, begin, form, tuple(row.to(device) for row in rows), used, device)
+    """Number the unique words, and convert each of them to integers once."""
+    ids: dict[str, int] = {}
+    word_id = np.fromiter((ids.setdefault(w, len(ids)) for w in words), np.int64, len(words))
+    rows = encoder.rows(list(ids))
+    used_columns = [_count_columns(row.numpy()) for row in rows]
+    first_token = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    moved = tuple(row.to(device) for row in rows)
+    return Corpus(lengths, first_token, word_id, moved, used_columns, device)
 
 
-def _used(table: Integers) -> Integers:
-    """Columns up to the last that is not 0, of each row."""
-    backwards = (table != 0)[:, ::-1]
-    last = table.shape[1] - backwards.argmax(axis=1)
-    return np.where(backwards.any(axis=1), last, 1)
+def _count_columns(table: Integers) -> Integers:
+    """Return the number of columns up to the last nonzero one, of each row; at least 1."""
+    reversed_nonzero = (table != 0)[:, ::-1]
+    last = table.shape[1] - reversed_nonzero.argmax(axis=1)
+    return np.where(reversed_nonzero.any(axis=1), last, 1)
 
 
-def bucketed(lengths: Integers, size: int, generator: np.random.Generator | None) -> list[Integers]:
-    """Sequences of like length together, `size` at a time, in an order that is drawn."""
+def bucket_by_length(
+    lengths: Integers, size: int, generator: np.random.Generator | None
+) -> list[Integers]:
+    """Group sequences of similar length, ``size`` per group, in random order.
+
+    Without a generator, the groups are in order of length.
+    """
     noise = np.zeros(len(lengths)) if generator is None else generator.random(len(lengths))
-    # sequences whose lengths differ by an eighth may change places
+    # noise of an eighth: sequences of nearly equal length meet other ones in each epoch
     order = np.argsort(lengths * (1.0 + 0.125 * noise) + noise, kind="stable")
-    parts = np.split(order, np.arange(size, len(order), size))
+    groups = np.split(order, np.arange(size, len(order), size))
     if generator is not None:
-        parts = [parts[i] for i in generator.permutation(len(parts))]
-    return parts
+        groups = [groups[i] for i in generator.permutation(len(groups))]
+    return groups
 
 
 class Batch(NamedTuple):
-    """Some sequences, packed: N tokens of B sequences, the longest of which has T."""
+    """B sequences, packed: N tokens, the longest sequence has T."""
 
     rows: tuple[Tensor, ...]
-    """Integers of the unique words, for each encoder."""
+    """One tensor (unique words, k) per word encoder."""
     word: Tensor
-    """(N,) which of the unique words a token is."""
-    place: Tensor
-    """(N,) where the token is in (B · T)."""
+    """(N,) index of the token's word among the unique words of the batch."""
+    cell: Tensor
+    """(N,) position of the token in the flattened (B, T) grid."""
     row: Tensor
-    """(N,) which of the B sequences it is in."""
+    """(N,) sequence of the token, 0 ≤ row < B."""
     sizes: Tensor
-    """(T,) how many sequences go as far as each step; always on the CPU."""
+    """(T,) number of sequences at each step; always on the CPU."""
     lengths: Tensor
-    """(B,)."""
-    walk: Tensor
-    """(T + B,) where the tokens of each step begin, then the lengths."""
+    """(B,)"""
+    packing: Tensor
+    """(T + B,) index of the first token of each step, then the lengths."""
     tags: Tensor | None
-    """(B, T), or (B, T, labels) of those that each token may have."""
+    """(B, T) label indices, or (B, T, labels) bool: the labels each token may have."""
     tokens: int | Tensor
-    """N; of a padded batch only so many of the tokens are real."""
+    """N without padding."""
     sequences: Integers
-    """Which sequences they are, longest first."""
+    """(B,) indices of the sequences in the corpus, longest first."""
 
 
 class Epoch:
-    """Batches of a corpus, whose integers are moved to the device many batches at a time."""
+    """The batches of a corpus; many batches are copied to the device together."""
 
-    def __init__(self, corpus: Corpus, parts: Sequence[Integers]) -> None:
-        self.corpus, self.parts = corpus, parts
-        self._forms = _Unique(len(corpus.used[0]) if corpus.used else 0)
+    def __init__(self, corpus: Corpus, groups: Sequence[Integers]) -> None:
+        self.corpus, self.groups = corpus, groups
+        self._find_unique = _UniqueFinder(len(corpus.used_columns[0]) if corpus.used_columns else 0)
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.groups)
 
     def __iter__(self) -> Iterator[Batch]:
-        for part, own in self._parts(None):
-            yield self._batch(part, own)
+        for host, tensors in self._copied(None):
+            yield self._as_batch(host, tensors)
 
-    def padded(self, rows: int) -> "Iterator[Batch | Padded]":
-        """The same, those of so many sequences padded to sizes that others have as well."""
-        for part, own in self._parts(rows):
-            yield self._batch(part, own) if part.room is None else Padded(own[0], part.room)
+    def padded(self, rows: int) -> "Iterator[Batch | PaddedBatch]":
+        """Iterate over the batches; those of ``rows`` sequences are padded to a common shape."""
+        for host, tensors in self._copied(rows):
+            if host.shape is None:
+                yield self._as_batch(host, tensors)
+            else:
+                yield PaddedBatch(tensors[0], host.shape)
 
-    def _parts(self, rows: int | None) -> "Iterator[tuple[_Part, list[Tensor]]]":
-        for begin in range(0, len(self.parts), _MOVED):
-            made = [self._part(part, rows) for part in self.parts[begin : begin + _MOVED]]
-            arrays = iter(self._moved([array for part in made for array in part.arrays]))
-            for part in made:
-                yield part, [next(arrays) for _ in part.arrays]
+    def _copied(self, rows: int | None) -> "Iterator[tuple[_HostBatch, list[Tensor]]]":
+        for begin in range(0, len(self.groups), _BATCHES_PER_COPY):
+            groups = self.groups[begin : begin + _BATCHES_PER_COPY]
+            batches = [self._build(group, rows) for group in groups]
+            tensors = iter(self._to_device([array for host in batches for array in host.arrays]))
+            for host in batches:
+                yield host, [next(tensors) for _ in host.arrays]
 
-    def _moved(self, arrays: list[Integers]) -> list[Tensor]:
-        """The same integers on the device, in one copy."""
-        joined, sizes = _joined(arrays)
-        there = torch.from_numpy(joined)
+    def _to_device(self, arrays: list[Integers]) -> list[Tensor]:
+        """Copy integer arrays to the device in a single transfer."""
+        joined, sizes = _join(arrays)
+        tensor = torch.from_numpy(joined)
         if self.corpus.device.type == "cuda":
-            there = there.pin_memory().to(self.corpus.device, non_blocking=True)
-        return _split(there, sizes)
+            tensor = tensor.pin_memory().to(self.corpus.device, non_blocking=True)
+        return _split(tensor, sizes)
 
-    def _part(self, sequences: Integers, padded: int | None) -> "_Part":
+    def _build(self, sequences: Integers, padded_rows: int | None) -> "_HostBatch":
         corpus = self.corpus
+        order = np.argsort(-corpus.lengths[sequences], kind="stable")
+        sequences = sequences[order]
         lengths = corpus.lengths[sequences]
-        order = np.argsort(-lengths, kind="stable")
-        sequences, lengths = sequences[order], lengths[order]
-        longest = int(lengths[0])
-        room = None
-        width = -(-longest // _ROUND) * _ROUND
-        labelled = corpus.tags is not None and corpus.allowed is None
-        if len(lengths) == padded and labelled and padded * width <= _ROOM:
-            room = Room(padded, width)
-        steps = np.arange(longest)[:, None]
-        inside = steps < lengths
-        token = (corpus.begin[sequences] + steps)[inside]
+        shape = self._padded_shape(lengths, padded_rows)
+        width = int(lengths[0]) if shape is None else shape.steps
+        steps = np.arange(int(lengths[0]))[:, None]
+        inside = steps < lengths  # (T, B): row by row, this is the packed order of tokens
+        token = (corpus.first_token[sequences] + steps)[inside]
         row = np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside]
-        width = longest if room is None else room.width
-        place = row * width + np.broadcast_to(steps, inside.shape)[inside]
-        unique, word = self._forms(corpus.form[token])
+        cell = row * width + np.broadcast_to(steps, inside.shape)[inside]
+        unique, word = self._find_unique(corpus.word_id[token])
         sizes = inside.sum(axis=1)
-        walk = np.concatenate([np.cumsum(sizes) - sizes, lengths])
-        arrays = [word, place, row, unique, lengths, walk]
+        packing = np.concatenate([np.cumsum(sizes) - sizes, lengths])
+        arrays = [word, cell, row, unique, lengths, packing]
         if corpus.allowed is not None:
             arrays.append(token)
         elif corpus.tags is not None:
             tags = np.zeros(len(lengths) * width, np.int64)
-            tags[place] = corpus.tags[token]
+            tags[cell] = corpus.tags[token]
             arrays.append(tags)
-        if room is not None:
-            arrays = [room.filled(arrays)]
-        columns = [int(used[unique].max()) for used in corpus.used]
-        return _Part(sequences, arrays, sizes, columns, room)
+        if shape is not None:
+            arrays = [shape.pad(arrays)]
+        columns = [int(used[unique].max()) for used in corpus.used_columns]
+        return _HostBatch(sequences, arrays, sizes, columns, shape)
 
-    def _batch(self, part: "_Part", own: list[Tensor]) -> Batch:
+    def _padded_shape(self, lengths: Integers, rows: int | None) -> "PaddedShape | None":
+        """Return the shape to pad a batch to, or None if it stays packed."""
+        steps = -(-int(lengths[0]) // _STEP_MULTIPLE) * _STEP_MULTIPLE
+        is_labelled = self.corpus.tags is not None and self.corpus.allowed is None
+        if len(lengths) == rows and is_labelled and rows * steps <= _MAX_PADDED_TOKENS:
+            return PaddedShape(rows, steps)
+        return None
+
+    def _as_batch(self, host: "_HostBatch", tensors: list[Tensor]) -> Batch:
         corpus = self.corpus
-        word, place, row, unique, lengths, walk, *others = own
-        rows = corpus.rows_of(unique, part.columns)
+        word, cell, row, unique, lengths, packing, *labels = tensors
+        rows = corpus.rows_of(unique, host.columns)
         tags = None
         if corpus.allowed is not None:
-            shape = (len(lengths), len(part.sizes), corpus.allowed.shape[1])
+            shape = (len(lengths), len(host.sizes), corpus.allowed.shape[1])
             tags = torch.ones(shape, dtype=torch.bool, device=corpus.device).view(-1, shape[2])
-            tags = tags.index_copy_(0, place, corpus.allowed.index_select(0, others[0])).view(shape)
+            tags = tags.index_copy_(0, cell, corpus.allowed.index_select(0, labels[0])).view(shape)
         elif corpus.tags is not None:
-            tags = others[0].view(len(lengths), -1)
-        sizes = torch.from_numpy(part.sizes)
-        given = (rows, word, place, row, sizes, lengths, walk, tags)
-        return Batch(*given, len(word), part.sequences)
+            tags = labels[0].view(len(lengths), -1)
+        sizes = torch.from_numpy(host.sizes)
+
+        return Batch(
+            rows, word, cell, row, sizes, lengths, packing, tags, len(word), host.sequences
+        )
 
 
-class Room(NamedTuple):
-    """The sizes of a padded batch, which are those of all that is computed from it."""
+class PaddedShape(NamedTuple):
+    """The shape of a padded batch, which determines all sizes computed from it."""
 
     rows: int
-    width: int
-    """The steps of each sequence, with its padding."""
+    steps: int
+    """Steps of each sequence, padding included."""
 
-    def filled(self, arrays: list[Integers]) -> Integers:
-        """All of a batch in one array, whose places depend on the room alone.
+    def pad(self, arrays: list[Integers]) -> Integers:
+        """Join the arrays of a batch into one, whose layout depends on this shape alone.
 
-        Padding takes the places that are left over, so that each place has one token.
+        Padding tokens take the unused cells of the grid, so that each cell has one token:
+        ``index_copy_`` with repeated cells would be undefined.
         """
-        word, place, row, unique, lengths, walk, tags = arrays
-        free = np.ones(self.rows * self.width, np.bool_)
-        free[place] = False
-        whole = np.concatenate([place, np.flatnonzero(free)])
-        steps = len(walk) - len(lengths)
-        begins = np.concatenate([walk[:steps], np.zeros(self.width - steps, np.int64), lengths])
-        given = [word, whole, row, unique, lengths, begins, tags, np.array([len(word)])]
-        wide = [np.zeros(size, np.int64) for size in self.sizes]
-        for array, own in zip(wide, given, strict=True):
-            array[: len(own)] = own
-        return _joined(wide)[0]
+        word, cell, row, unique, lengths, packing, tags = arrays
+        is_free = np.ones(self.rows * self.steps, np.bool_)
+        is_free[cell] = False
+        cells = np.concatenate([cell, np.flatnonzero(is_free)])
+        steps = len(packing) - len(lengths)
+        padding = np.zeros(self.steps - steps, np.int64)
+        packing = np.concatenate([packing[:steps], padding, lengths])
+        contents = [word, cells, row, unique, lengths, packing, tags, np.array([len(word)])]
+        padded = [np.zeros(size, np.int64) for size in self.sizes]
+        for target, array in zip(padded, contents, strict=True):
+            target[: len(array)] = array
+        return _join(padded)[0]
 
     @property
     def sizes(self) -> list[int]:
-        """Of words, places, rows, unique words, lengths, walk, tags, and the number of tokens."""
-        area = self.rows * self.width
-        return [area, area, area, area, self.rows, self.width + self.rows, area, 1]
+        """Sizes of word, cell, row, unique, lengths, packing, tags, and the number of tokens."""
+        area = self.rows * self.steps
+        return [area, area, area, area, self.rows, self.steps + self.rows, area, 1]
 
 
-class Padded(NamedTuple):
-    """A batch in one tensor, of a size that others have as well."""
+class PaddedBatch(NamedTuple):
+    """A batch in one tensor; all batches of the same shape have the same size."""
 
     integers: Tensor
-    room: Room
+    shape: PaddedShape
 
     def batch(self, corpus: Corpus) -> Batch:
-        """As the network reads it: parts of the integers, and rows of words."""
-        word, place, row, unique, lengths, walk, tags, count = _split(
-            self.integers, self.room.sizes
+        """Return the batch as views of ``integers``, with the rows of its words."""
+        word, cell, row, unique, lengths, packing, tags, count = _split(
+            self.integers, self.shape.sizes
         )
         rows = corpus.rows_of(unique, [table.shape[1] for table in corpus.rows])
-        sizes = torch.zeros(self.room.width, dtype=torch.int64)  # only their number is known
-        given = (rows, word, place, row, sizes, lengths, walk, tags.view(self.room))
-        return Batch(*given, count[0], np.empty(0, np.int64))
+        # the values of sizes are unknown on the host; the Triton engine reads packing instead
+        sizes = torch.zeros(self.shape.steps, dtype=torch.int64)
+        sequences = np.empty(0, np.int64)
+        grid = tags.view(self.shape)
+        return Batch(rows, word, cell, row, sizes, lengths, packing, grid, count[0], sequences)
 
 
-def _joined(arrays: list[Integers]) -> tuple[Integers, list[int]]:
-    """One after the other, and their sizes; each begins at a multiple of 16 bytes."""
+def _join(arrays: list[Integers]) -> tuple[Integers, list[int]]:
+    """Return the arrays joined into one, and their sizes; each starts at a multiple of 16 bytes."""
     sizes = [len(array) for array in arrays]
     joined = np.zeros(sum(size + size % 2 for size in sizes), np.int64)
     begin = 0
@@ -282,30 +314,30 @@ def _joined(arrays: list[Integers]) -> tuple[Integers, list[int]]:
 
 
 def _split(joined: Tensor, sizes: list[int]) -> list[Tensor]:
-    """What `_joined` has put together."""
+    """Return views of the arrays that `_join` joined."""
     parts = torch.split(joined, [size + size % 2 for size in sizes])
     return [part[:size] if size % 2 else part for part, size in zip(parts, sizes, strict=True)]
 
 
-class _Part(NamedTuple):
-    """A batch that is not yet on the device."""
+class _HostBatch(NamedTuple):
+    """A batch before it is copied to the device."""
 
-    sequences: Integers
-    arrays: list[Integers]
-    sizes: Integers
-    columns: list[int]
-    room: Room | None
+    sequences: Integers  # (B,)
+    arrays: list[Integers]  # word, cell, row, unique, lengths, packing, and token or tags
+    sizes: Integers  # (T,)
+    columns: list[int]  # used columns of the rows, per word encoder
+    shape: PaddedShape | None
 
 
-class _Unique:
-    """``unique, place = self(ids)``, ids below `count`: as np.unique, but without sorting."""
+class _UniqueFinder:
+    """``unique, index = finder(ids)`` for ids below ``count``: np.unique without sorting."""
 
     def __init__(self, count: int) -> None:
-        self._mark = np.zeros(count, np.int64)
+        self._slot = np.zeros(count, np.int64)
 
     def __call__(self, ids: Integers) -> tuple[Integers, Integers]:
-        mark, order = self._mark, np.arange(len(ids))
-        mark[ids] = order
-        unique = ids[mark[ids] == order]  # of equal ones, that which was written last
-        mark[unique] = order[: len(unique)]
-        return unique, mark[ids]
+        slot, order = self._slot, np.arange(len(ids))
+        slot[ids] = order
+        unique = ids[slot[ids] == order]  # of equal ids, the one written last
+        slot[unique] = order[: len(unique)]
+        return unique, slot[ids]

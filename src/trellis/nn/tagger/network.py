@@ -1,23 +1,102 @@
-"""The network of a tagger: words → vectors → context → emissions → a head."""
+"""The network of a tagger: words → vectors → context → emissions → head.
+
+The file is in the order of the computation: the encoders of tokens in context, the whole network,
+and the functions that build a network from the settings of a tagger.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trellis.checks import as_integer
+from trellis.errors import InputError
+from trellis.formats.native import Tensors, expect, finite
+from trellis.formats.parts import Parts, read_strings, store_strings
 from trellis.models.chain.labels import constraints_for
 from trellis.nn.crf import CRF
+from trellis.nn.lstm.bidirectional import bidirectional, runs_on_gpu
 from trellis.nn.tagger.data import Batch
-from trellis.nn.tagger.encoders import ConvEncoder, RecurrentEncoder
 from trellis.nn.tagger.heads import MEMM, Softmax
-from trellis.nn.words.base import WordEncoder
+from trellis.nn.words.base import ConcatWords, WordEncoder
+from trellis.nn.words.chars import CharCNN, CharRNN
+from trellis.nn.words.tables import NGramEmbedding, WordEmbedding, as_vectors
 
-__all__ = ["ENCODERS", "HEADS", "Network", "make_head"]
+__all__ = [
+    "ENCODERS",
+    "HEADS",
+    "WORDS",
+    "Network",
+    "build_network",
+    "build_words",
+    "load_weights",
+    "network_parts",
+    "read_network",
+    "weights_of",
+]
+
+WORDS = ("embedding", "cnn", "rnn", "ngrams")
+HEADS = ("crf", "softmax", "memm")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+# ---- tokens in context
+
+
+class RecurrentEncoder(nn.Module):
+    """hₜ = [LSTM→(x₁ … xₜ); LSTM←(x_T … xₜ)]: a bidirectional LSTM, dim = 2 · hidden."""
+
+    def __init__(self, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dim = 2 * hidden
+        self.lstm = nn.LSTM(
+            width, hidden, layers, bidirectional=True, dropout=dropout if layers > 1 else 0.0
+        )
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """Return states (N, dim) of packed tokens (N, width)."""
+        return bidirectional(self.lstm, x, batch.sizes, batch.packing, len(batch.lengths))
+
+    @property
+    def skips_padding(self) -> bool:
+        """True if padding tokens do not change the states of other tokens."""
+        return runs_on_gpu(self.lstm)
+
+
+class ConvEncoder(nn.Module):
+    """hₜ ← relu(W [hₜ₋ₖ; hₜ; hₜ₊ₖ] + b) + hₜ, with k = 1, 2, 4, … in successive layers."""
+
+    skips_padding = False  # a padding token would be a neighbour of real ones
+
+    def __init__(self, width: int, hidden: int, layers: int = 3, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dim = 2 * hidden
+        self.first = nn.Linear(width, self.dim)
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(self.dim, self.dim, 3, padding=2**n, dilation=2**n) for n in range(layers)
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """Return states (N, dim) of packed tokens (N, width)."""
+        shape, cell = (len(batch.lengths), len(batch.sizes)), batch.cell
+        h = self.first(x).relu()
+        for convolution in self.convolutions:
+            # a fresh grid per layer: positions after the end of a sequence must be 0 in each
+            grid = h.new_zeros(shape[0] * shape[1], self.dim).index_copy_(0, cell, self.dropout(h))
+            out = convolution(grid.view(*shape, self.dim).transpose(1, 2)).transpose(1, 2)
+            h = out.reshape(-1, self.dim).index_select(0, cell).relu() + h
+        return h
+
 
 ENCODERS = {"lstm": RecurrentEncoder, "cnn": ConvEncoder}
-HEADS = ("crf", "softmax", "memm")
+
+
+# ---- the whole network
 
 
 class Network(nn.Module):
@@ -39,58 +118,176 @@ class Network(nn.Module):
         self.words, self.encoder, self.head = words, encoder, head
         self.output = nn.Linear(encoder.dim, labels)
         self.dropout = dropout
-        self.own_head = isinstance(head, CRF | Softmax | MEMM)
+        self.has_builtin_head = isinstance(head, CRF | Softmax | MEMM)
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
-        found: torch.device = self.output.weight.device
-        return found
+        """The device of the parameters."""
+        device: torch.device = self.output.weight.device
+        return device
 
     @property
     def fixed_sizes(self) -> bool:
-        """Whether padding in a batch changes nothing, and its sizes say all about it."""
-        head, skips = self.head, bool(self.encoder.skips_padding)
-        waits = type(head) is CRF and head.validate  # it looks at what a graph will not show it
-        return skips and type(head) in (CRF, Softmax, MEMM) and not waits
+        """True if a step on a padded batch gives the same result, and depends on its shape alone.
+
+        Only such steps can be captured as CUDA graphs.
+        """
+        head = self.head
+        # a CRF that validates reads values back from the GPU, which a graph cannot do
+        synchronises = type(head) is CRF and head.validate
+        is_builtin = type(head) in (CRF, Softmax, MEMM)
+        return bool(self.encoder.skips_padding) and is_builtin and not synchronises
 
     def forward(self, batch: Batch) -> Tensor:
-        """Emissions (B, T, labels); 0 behind the end of a sequence."""
+        """Return emissions (B, T, labels); 0 after the end of a sequence."""
         shape = (len(batch.lengths), len(batch.sizes))
         x = self.words(*batch.rows).index_select(0, batch.word)
-        h = self.encoder(self._dropped(x, batch), batch)
-        e = self.output(self._dropped(h, batch))
+        h = self.encoder(self._drop(x, batch), batch)
+        e = self.output(self._drop(h, batch))
         e = e.float()
-        grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy_(0, batch.place, e)
+        grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy_(0, batch.cell, e)
         return grid.view(*shape, e.shape[1])
 
     def log_likelihood(self, batch: Batch) -> Tensor:
         """Σ log p(tags | words) over the sequences of a batch."""
         emissions = self(batch)
-        if self.own_head:
-            found: Tensor = self.head(emissions, batch.tags, lengths=batch.lengths)
-            return found
-        steps = torch.arange(emissions.shape[1], device=emissions.device)
-        value: Tensor = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
-        return value
+        if self.has_builtin_head:
+            log_p: Tensor = self.head(emissions, batch.tags, lengths=batch.lengths)
+        else:
+            steps = torch.arange(emissions.shape[1], device=emissions.device)
+            log_p = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
+        return log_p
 
-    def _dropped(self, x: Tensor, batch: Batch) -> Tensor:
-        """Variational dropout: all tokens of a sequence lose the same numbers."""
+    def _drop(self, x: Tensor, batch: Batch) -> Tensor:
+        """Variational dropout: the same columns are set to 0 in all tokens of a sequence."""
         if not self.training or self.dropout == 0:
             return x
-        kept = x.new_empty(len(batch.lengths), x.shape[1]).bernoulli_(1 - self.dropout)
-        return x * kept.div_(1 - self.dropout).index_select(0, batch.row)
+        mask = x.new_empty(len(batch.lengths), x.shape[1]).bernoulli_(1 - self.dropout)
+        return x * mask.div_(1 - self.dropout).index_select(0, batch.row)
 
 
-def make_head(head: str | Callable[[int], nn.Module], labels: list[Any], constraints: Any) -> Any:
-    """A head by its name, or what a function of the number of labels gives."""
+def weights_of(network: nn.Module, prefix: str = "network.") -> Arrays:
+    """Return copies of all weights as NumPy arrays, which later training steps do not change."""
+    state = network.state_dict()
+    return {prefix + name: np.array(t.detach().cpu().numpy()) for name, t in state.items()}
+
+
+def load_weights(network: nn.Module, arrays: Arrays, prefix: str = "network.") -> None:
+    """Set all weights from finite float32 arrays of the same shapes."""
+    state = network.state_dict()
+    for name, tensor in state.items():
+        array = arrays.get(prefix + name)
+        if array is None or array.shape != tuple(tensor.shape) or array.dtype != np.float32:
+            raise InputError(f"tensor {prefix + name!r} is missing, or its shape or type is wrong")
+        if not np.isfinite(array).all():
+            raise InputError(f"tensor {prefix + name!r} is not finite")
+        state[name] = torch.from_numpy(np.array(array))
+    network.load_state_dict(state)
+
+
+# ---- from the settings of a tagger to its network
+
+
+def build_words(
+    settings: Any, sparse: bool, vectors: Any = None, table_dim: int | None = None
+) -> WordEncoder:
+    """Return the word encoders of a tagger's settings, with empty vocabularies.
+
+    ``table_dim`` is the width of the table of words when its rows come from a file.
+    """
+    encoders: list[WordEncoder] = []
+    for name in settings.words:
+        if name == "embedding":
+            pretrained = as_vectors(vectors)
+            dim = pretrained.dim if pretrained is not None else table_dim or settings.word_dim
+            encoders.append(
+                WordEmbedding(
+                    dim,
+                    vectors=pretrained,
+                    unknown_dropout=settings.word_dropout,
+                    lowercase=settings.lowercase,
+                    sparse=sparse,
+                )
+            )
+        elif name == "cnn":
+            encoders.append(CharCNN(settings.char_dim, settings.char_widths, settings.char_hidden))
+        elif name == "rnn":
+            encoders.append(CharRNN(settings.char_dim, max(1, settings.char_hidden // 2)))
+        else:
+            encoders.append(NGramEmbedding(settings.word_dim, sparse=sparse))
+    return ConcatWords(*encoders)
+
+
+def build_network(settings: Any, words: WordEncoder, labels: list[Any]) -> Network:
+    """Return the network of a tagger's settings for these labels."""
+    encoder_class = ENCODERS[settings.encoder]
+    encoder = encoder_class(words.dim, settings.hidden, settings.layers, settings.dropout)
+    head = _build_head(settings.head, labels, settings.constraints)
+    return Network(words, encoder, head, len(labels), settings.dropout)
+
+
+def _build_head(head: str | Callable[[int], nn.Module], labels: list[Any], constraints: Any) -> Any:
+    """Return the head of this name, or the result of a function of the number of labels."""
     if callable(head):
         return head(len(labels))
     if head == "crf":
-        limits: Any = constraints
+        forbidden: Any = constraints
         if constraints is not None and not isinstance(constraints, str):
-            forbidden = constraints_for(constraints, labels)
-            limits = [] if forbidden is None else np.argwhere(forbidden.forbidden).tolist()
-        names = [str(label) for label in labels]
-        return CRF(len(labels), batch_first=True, labels=names, constraints=limits, validate=False)
+            limits = constraints_for(constraints, labels)
+            forbidden = [] if limits is None else np.argwhere(limits.forbidden).tolist()
+        return CRF(
+            len(labels),
+            batch_first=True,
+            labels=[str(label) for label in labels],
+            constraints=forbidden,
+            validate=False,  # the corpus is validated once, before training
+        )
     return {"softmax": Softmax, "memm": MEMM}[head](len(labels))
+
+
+# ---- networks in files
+
+
+def network_parts(network: Network) -> Parts:
+    """Return the weights and vocabularies of a network, as metadata and tensors of a file."""
+    tensors = weights_of(network)
+    tables = [m.dim for m in network.words.modules() if isinstance(m, WordEmbedding)]
+    vocabularies = network.words.vocabularies()
+    for n, strings in enumerate(vocabularies):
+        store_strings(tensors, f"words.{n}", strings)
+    meta = {"table_dim": tables[0] if tables else None, "vocabularies": len(vocabularies)}
+    return meta, tensors
+
+
+def read_network(
+    settings: Any, labels: list[Any], meta: dict[str, Any], tensors: Tensors
+) -> Network:
+    """Return the network that `network_parts` stored, in evaluation mode on the CPU.
+
+    The network is first built without memory, on the device "meta", and each tensor of the file is
+    compared with it. So sizes that a file only declares are never allocated.
+    """
+    table_dim = None if meta["table_dim"] is None else as_integer(meta["table_dim"], "table_dim")
+    vocabularies = [
+        read_strings(tensors, f"words.{n}", distinct=False)
+        for n in range(as_integer(meta["vocabularies"], "vocabularies"))
+    ]
+
+    def build() -> Network:
+        words = build_words(settings, sparse=False, table_dim=table_dim)
+        words.restore(vocabularies)
+        return build_network(settings, words, labels)
+
+    try:
+        with torch.device("meta"):
+            shapes = {n: tuple(t.shape) for n, t in build().state_dict().items()}
+    except (RuntimeError, OverflowError) as error:  # sizes that PyTorch cannot represent
+        raise InputError(f"no network has such sizes: {error}") from None
+    for name, shape in shapes.items():
+        expect(tensors, f"network.{name}", np.float32, shape)
+        finite(tensors, f"network.{name}")
+    # the initial weights are random, but the caller's generator must not advance
+    with torch.random.fork_rng(devices=[]):
+        network = build()
+    load_weights(network, tensors)
+    return network.eval()

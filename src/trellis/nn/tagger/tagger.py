@@ -1,4 +1,4 @@
-"""A neural tagger with the face of the linear models: words → BiLSTM → CRF."""
+"""`NeuralTagger`: words → vectors → BiLSTM → CRF, with the interface of the linear models."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,38 +10,59 @@ import torch
 from numpy.typing import NDArray
 
 from trellis import metrics
-from trellis.checks import check_not_empty, sequences
+from trellis.checks import check_not_empty, number_at_least, sequences, unchanged_on_error
 from trellis.data import tags
 from trellis.errors import InputError
 from trellis.estimator import Estimator, check_fitted
+from trellis.formats.native import Tensors
+from trellis.formats.parts import (
+    Parts,
+    load_class,
+    read_classes,
+    read_parameters,
+    stored_labels,
+    stored_parameters,
+    tensors_below,
+)
 from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.crf import CRF
 from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.description import Description
 from trellis.models.chain.labels import Label, as_array, constraints_for, encode
-from trellis.models.chain.memm import by_step
-from trellis.nn.tagger.build import (
+from trellis.nn.tagger.data import Corpus, build_corpus, read_words
+from trellis.nn.tagger.network import (
+    Network,
     build_network,
     build_words,
-    check_settings,
-    check_watch,
-    choose_device,
+    network_parts,
+    read_network,
 )
-from trellis.nn.tagger.data import Corpus, Epoch, bucketed, make_corpus, words_of
-from trellis.nn.tagger.heads import MEMM
-from trellis.nn.tagger.linear import WEIGHTS, check_linear, linear_model, linear_scores
-from trellis.nn.tagger.network import Network
-from trellis.nn.tagger.run import Run, fingerprint_of
-from trellis.nn.tagger.training import Progress, Trainer
+from trellis.nn.tagger.scores import (
+    ALPHAS,
+    LinearScores,
+    build_linear,
+    check_linear,
+    compute_scores,
+    decode_custom,
+    head_scores,
+    score_linear,
+)
+from trellis.nn.tagger.settings import check_fit_arguments, check_settings, choose_device
+from trellis.nn.tagger.training import Progress, Trainer, TrainingRun, fingerprint_of
 
 __all__ = ["NeuralTagger"]
 
-_PREDICTED = 128  # sequences at a time
+# Not stored in a file: the weights replace vectors, device and n_jobs are those of the machine
+# that loads the file, and features may be a function.
+_NOT_STORED = ("vectors", "device", "n_jobs", "features")
+_LINEAR = "linear."  # prefix of the tensors of the linear part
+# Not compared when training resumes: neither changes the meaning of the saved weights.
+_NOT_COMPARED = {"device", "vectors"}
 
 
 class NeuralTagger(Decoding, Estimator):
-    """A neural sequence labeller: p(y | x) of a CRF whose emissions a network makes of the words.
+    """A neural sequence labeller: a CRF whose emission scores come from a network over the words.
 
     h = BiLSTM(v(word₁) … v(word_T)),  eₜ = W hₜ + b,  p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z
 
@@ -53,68 +74,76 @@ class NeuralTagger(Decoding, Estimator):
     >>> tagger.predict_marginals([["a", "dog"]])[0].shape
     (2, 3)
 
-    A token is a ``str``, or a tuple of columns or a dict, whose ``column`` is the word. Labels,
-    marginals, the k best, samples and likelihoods are asked for as of `trellis.CRF`.
+    A token is a ``str``, or a tuple or dict whose ``column`` is the word. Labels, marginals, the k
+    best labellings, samples and likelihoods have the same methods as those of `trellis.CRF`.
 
     Parameters
     ----------
     words
-        What the vector of a word is made of: "embedding" (a table of words), "cnn" and "rnn" (its
-        characters), "ngrams" (means of character n-grams). See `trellis.nn.words`.
+        The encoders whose vectors are joined: "embedding" (a table of words), "cnn" and "rnn"
+        (over characters), "ngrams" (means of character n-grams). See `trellis.nn.words`.
     vectors
-        `Vectors`, or a path to some, that the table begins with; else it is random, ``word_dim``
-        wide.
+        `Vectors`, or the path of a file with vectors, that initialise the table of words. Without
+        them the table is random, with ``word_dim`` columns.
     char_dim, char_hidden, char_widths
-        How wide the vectors of characters are, and what is made of them; how many characters the
-        filters of "cnn" see at a time.
+        Width of the character vectors; width of the word vectors computed from them; numbers of
+        characters per filter of "cnn".
     lowercase
-        Whether the table of words knows lower case alone. (Characters are always as they are.)
+        If True, the table of words stores lower-case words only. Characters keep their case.
+    column
+        Index or key of the word in a token that is not a ``str``.
     encoder, hidden, layers
-        "lstm" or "cnn" (dilated convolutions), 2 · hidden wide, and so many layers.
+        "lstm" or "cnn" (dilated convolutions), its width (2 · hidden), and its number of layers.
     head
-        "crf", "softmax" (each token for itself), "memm" (each given the label before), or a
-        function of the number of labels that gives a Module with the face of pytorch-crf's ``CRF``:
-        ``head(emissions, tags, mask=mask)`` is Σ log p, ``head.decode(emissions, mask=mask)`` the
-        labels.
+        "crf", "softmax" (independent labels), "memm" (each label depends on the previous one), or
+        a function of the number of labels that returns a Module with the interface of pytorch-crf's
+        ``CRF``: ``head(emissions, tags, mask=mask)`` is Σ log p, ``head.decode(emissions,
+        mask=mask)`` the labels.
     constraints
-        With head="crf": a tagging scheme ("BIO", …) or pairs of labels that must not follow each
-        other.
+        For head="crf": a tagging scheme ("BIO", …), or pairs (y', y) of labels such that y must not
+        follow y'.
     features
-        "crf" adds α · w · φ(x, t, y) and α · A(y', y), the scores of a `trellis.CRF` that is fitted
-        on the same data: a hybrid of network and sparse features. α is chosen on the development
-        set, and is 1 without one. A `Window`, a `Spec`, a function or a `CRF` says which features,
-        and how they are fitted.
+        "crf" adds the scores of a `trellis.CRF` fitted on the same data, α · w · φ(x, t, y) and
+        α · A(y', y): a hybrid of a network and sparse features. α is chosen on the development set;
+        without one it is 1. A `Window`, a `Spec`, a function or a `CRF` sets the features and how
+        they are fitted.
     dropout, word_dropout
-        Share of the numbers that a sequence loses before and after the encoder (the same ones in
-        all its steps), and a in the chance a / (a + n) that a word which occurs n times is taken
-        for an unknown one.
+        Probability that a column is set to 0 before and after the encoder (the same columns in all
+        steps of a sequence); the number a in the probability a / (a + n) that a word which occurs
+        n times is replaced by the unknown word.
     optimizer, learning_rate, weight_decay, schedule, clip
-        "adamw" or "sgd"; the rate is "constant", or after an epoch of rising falls to 0 ("linear",
-        "cosine"); ``clip`` bounds the norm of the gradient.
+        "adamw" or "sgd"; the learning rate is "constant", or rises for an epoch and then falls to 0
+        ("linear", "cosine"); ``clip`` is the largest norm of the gradient.
     epochs, patience, batch_size
-        How often the data are seen; with a development set, after how many epochs that are no
-        better training ends; sequences of a batch.
+        Number of passes over the data; with a development set, the number of epochs without a
+        better score after which training stops; sequences per batch.
     scoring
-        Of the development set: "span_f1", "accuracy" or "sequence_accuracy"; None is the F1 of
-        spans if the labels look like it.
+        Metric of the development set: "span_f1", "accuracy" or "sequence_accuracy". None chooses
+        span_f1 if the labels are spans, else accuracy.
     device, precision
-        "cpu", "cuda", or None for a card if there is one; "bf16" or "fp16" for mixed precision
-        there.
+        "cpu", "cuda", or None for a GPU if there is one; "bf16" or "fp16" for mixed precision on a
+        GPU.
+    n_jobs
+        Number of threads of the CRF of a hybrid, and of decoding.
     random_state
-        The same seed gives the same bits on the CPU, with the same number of threads; on a card,
-        sums may be taken in another order.
+        Seed. The same seed gives the same bits on the CPU with the same number of threads. On a
+        GPU, the order of some sums can change.
 
     """
 
+    kind = "neural-tagger"
+
     classes_: NDArray[Any]
+    """(labels,)"""
     network_: Network
     linear_: CRF | None
-    """The model of sparse features that has a part in the scores."""
+    """The CRF of sparse features of a hybrid, or None."""
     alpha_: float
     """The weight of its scores."""
     history_: list[Progress]
+    """One entry per epoch."""
     columns_: int
-    """How many columns a token has; 1 for a ``str``."""
+    """Number of columns of a token; 1 for a ``str``."""
 
     def __init__(
         self,
@@ -190,119 +219,113 @@ class NeuralTagger(Decoding, Estimator):
         callback: Callable[[Progress], object] | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Self:
-        """Learn from sequences X and their labels y.
+        """Train on sequences X and their labels y.
 
-        A label of ``None`` is unknown, a set of labels means one of them. ``dev=(X, y)`` is scored
+        A label of ``None`` is unknown; a set of labels means one of them. ``dev=(X, y)`` is scored
         after each epoch, and the weights with the best score are kept; with ``patience=n`` training
-        ends after n epochs in a row that are not better. ``callback`` sees each epoch, and stops
-        training if it returns what is true. A ``checkpoint`` saves the state as training goes, and
-        takes it up again.
+        stops after n epochs in a row without a better score. ``callback`` is called with the
+        `Progress` of each epoch; a truthy return value stops training. A ``checkpoint`` saves the
+        state during training, and can resume it.
         """
-        before = dict(self.__dict__)
-        try:
+        with unchanged_on_error(self):
             self._fit(sequences(X), y, dev, callback, checkpoint)
-        except BaseException:
-            self.__dict__ = before  # an earlier model stays whole
-            raise
         return self
 
     def _fit(self, X: Any, y: Any, dev: Any, callback: Any, checkpoint: Any) -> None:
         check_settings(self)
-        check_watch(dev, callback, checkpoint)
+        check_fit_arguments(dev, callback, checkpoint)
         device = choose_device(self.device)
-        words, lengths = words_of(X, self.column)
+        words, lengths = read_words(X, self.column)
         check_not_empty(lengths)
-        known = encode(y, lengths)
-        if not known.classes:
-            raise InputError("no label is known at any position")
-        if known.allowed is not None and (callable(self.head) or self.head == "memm"):
-            raise InputError(f"head={self.head!r} cannot learn from labels that are unknown")
-        limits = constraints_for(self.constraints, known.classes)
-        if limits is not None:
-            limits.check(known, lengths)
-        self.linear_, self.alpha_ = linear_model(self.features, self.head, self.n_jobs), WEIGHTS[0]
+        labels = self._encode_labels(y, lengths)
+        self.linear_, self.alpha_ = build_linear(self.features, self.head, self.n_jobs), ALPHAS[0]
         if self.linear_ is not None:
             self.linear_.fit(X, y)
             check_linear(self.linear_)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
-            self.classes_, self.columns_ = as_array(known.classes), _columns(X)
+            self.classes_, self.columns_ = as_array(labels.classes), _count_columns(X)
             encoder = build_words(self, device.type == "cpu", self.vectors)
             encoder.learn(Counter(words))
-            self.network_ = self._build(encoder, device)
-            corpus = make_corpus(words, lengths, encoder, device)
-            corpus.tags = known.label.astype(np.int64)
-            if known.allowed is not None:
-                corpus.allowed = torch.from_numpy(known.allowed).to(device)
-            score = self._dev_score(dev)
-            run = Run(Trainer(self.network_, corpus, self, seed), score)
-            self._take_up(run, checkpoint)
-            run.to_end(callback, checkpoint)
+            network = build_network(self, encoder, self.classes_.tolist())
+            self.network_ = network.to(device).eval()
+            corpus = build_corpus(words, lengths, encoder, device)
+            corpus.tags = labels.label.astype(np.int64)
+            if labels.allowed is not None:
+                corpus.allowed = torch.from_numpy(labels.allowed).to(device)
+            score = self._build_dev_score(dev)
+            run = TrainingRun(Trainer(self.network_, corpus, self, seed), score)
+            self._restore(run, checkpoint)
+            run.run(callback, checkpoint)
             if score is not None and self.linear_ is not None:
-                self.alpha_ = max(WEIGHTS, key=score)
+                self.alpha_ = max(ALPHAS, key=score)
         self.history_ = run.progress
 
-    def _build(self, encoder: Any, device: torch.device) -> Network:
-        labels = self.classes_.tolist()
-        network = build_network(self, encoder, labels)
-        return network.to(device).eval()
+    def _encode_labels(self, y: Any, lengths: NDArray[np.int64]) -> Any:
+        labels = encode(y, lengths)
+        if not labels.classes:
+            raise InputError("no label is known at any position")
+        if labels.allowed is not None and (callable(self.head) or self.head == "memm"):
+            raise InputError(f"head={self.head!r} cannot be trained with unknown labels")
+        limits = constraints_for(self.constraints, labels.classes)
+        if limits is not None:
+            limits.check(labels, lengths)
+        return labels
 
-    def _take_up(self, run: Run, checkpoint: Checkpoint | None) -> None:
+    def _restore(self, run: TrainingRun, checkpoint: Checkpoint | None) -> None:
         if checkpoint is None:
             return
-        free = {"device", "vectors", "head"} if callable(self.head) else {"device", "vectors"}
-        given = self.get_params(deep=False).items()
-        settings = {"model": "NeuralTagger", **{k: v for k, v in given if k not in free}}
+        left_out = _NOT_COMPARED | ({"head"} if callable(self.head) else set())
+        params = self.get_params(deep=False).items()
+        settings = {"model": "NeuralTagger", **{k: v for k, v in params if k not in left_out}}
         saved = checkpoint.restore(settings, fingerprint_of(run.trainer.corpus, self.network_))
         if saved is not None:
             with checkpoint.errors_name_file():
                 run.restore(saved.arrays, saved.since_best)
 
-    def _dev_score(self, dev: Any) -> Callable[..., float] | None:
-        """A function that scores the development set; of a hybrid, with any weight α."""
+    def _build_dev_score(self, dev: Any) -> Callable[..., float] | None:
+        """Return a function that scores the development set; a hybrid with any weight α."""
         if dev is None:
             return None
-        full = [(x, list(own)) for x, own in zip(*dev, strict=True) if len(own)]
-        X, y = [x for x, _ in full], [own for _, own in full]
-        corpus = self._corpus(X)
-        linear = None if self.linear_ is None else linear_scores(self.linear_, X)
-        labels = [str(label) for label in self.classes_]
-        scheme = tags.detect(labels, otherwise="plain")
+        pairs = [(x, list(labels)) for x, labels in zip(*dev, strict=True) if len(labels)]
+        X, y = [x for x, _ in pairs], [labels for _, labels in pairs]
+        corpus, linear = self._build_corpus(X), score_linear(self.linear_, X)
+        scheme = tags.detect([str(label) for label in self.classes_], otherwise="plain")
         name = self.scoring or ("accuracy" if scheme == "plain" else "span_f1")
         options = {"scheme": scheme} if name == "span_f1" else {}
         metric = getattr(metrics, name)
-        true = [[str(label) for label in own] for own in y]
+        true = [[str(label) for label in labels] for labels in y]
 
-        def score(alpha: float = WEIGHTS[0]) -> float:
-            found = self._best_paths(corpus, linear, alpha)
-            return float(metric(true, [[str(v) for v in own] for own in found], **options))
+        def score(alpha: float = ALPHAS[0]) -> float:
+            paths = self._best_paths(corpus, linear, alpha)
+            predicted = [[str(label) for label in path] for path in paths]
+            return float(metric(true, predicted, **options))
 
         return score
 
-    # ---- scores
+    # ---- scores and labels
 
     def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
         """argmax_y p(y | x) for each sequence; ``known`` as in `trellis.CRF`."""
         self._fitted()
-        if self.network_.own_head:
+        if self.network_.has_builtin_head:
             return super().predict(X, known)
         if known is not None:
-            raise InputError("a head that was given as a function cannot decode with known labels")
+            raise InputError("a head set as a function cannot decode with known labels")
         X = sequences(X)
-        full = [i for i, x in enumerate(X) if len(x)]
-        found: list[list[Label]] = [[] for _ in X]
-        if full:
-            for i, path in zip(
-                full, self._best_paths(self._corpus([X[i] for i in full])), strict=True
-            ):
-                found[i] = path
-        return found
+        paths: list[list[Label]] = [[] for _ in X]
+        nonempty = [i for i, x in enumerate(X) if len(x)]
+        if nonempty:
+            corpus = self._build_corpus([X[i] for i in nonempty])
+            for i, path in zip(nonempty, self._best_paths(corpus), strict=True):
+                paths[i] = path
+        return paths
 
     def transition_scores(self) -> NDArray[np.float64]:
-        """A(y', y), (labels, labels); zeros for a softmax."""
+        """A(y', y), shape (labels, labels); zeros for a softmax."""
         self._fitted()
-        matrix = self._head_scores()[0]
+        matrix = head_scores(self.network_)[0]
         if self.linear_ is None:
             return matrix
         return matrix + self.alpha_ * self.linear_.transition_scores()
@@ -333,104 +356,103 @@ class NeuralTagger(Decoding, Estimator):
     def _fitted(self) -> None:
         check_fitted(self, "network_")
 
-    def _corpus(self, X: Any) -> Corpus:
-        words, lengths = words_of(X, self.column)
-        return make_corpus(words, lengths, self.network_.words, self.network_.device)
-
-    @torch.no_grad()
-    def _emissions(self, corpus: Corpus) -> list[NDArray[np.float64]]:
-        """Scores (length, labels) of each sequence."""
-        parts = bucketed(corpus.lengths, _PREDICTED, None)
-        self.network_.eval()
-        batches, grids = [], []
-        for batch in Epoch(corpus, parts):
-            batches.append(batch.sequences)
-            grids.append(self.network_(batch))
-        found: list[Any] = [None] * len(corpus.lengths)
-        for numbers, grid in zip(batches, grids, strict=True):
-            scores = grid.cpu().double().numpy()
-            for row, i in enumerate(numbers):
-                found[i] = scores[row, : corpus.lengths[i]]
-        return found
-
-    def _head_scores(self) -> tuple[NDArray[np.float64], Any, Any]:
-        head = self.network_.head
-        if not hasattr(head, "scores"):
-            raise InputError("a head that was given as a function gives labels alone")
-        with torch.no_grad():
-            matrix, start, end = (x.double().cpu().numpy() for x in head.scores())
-        return matrix, start, end
+    def _build_corpus(self, X: Any) -> Corpus:
+        words, lengths = read_words(X, self.column)
+        return build_corpus(words, lengths, self.network_.words, self.network_.device)
 
     def _compute_scores(self, X: Any) -> chain.Scores:
-        linear = None if self.linear_ is None else linear_scores(self.linear_, X)
-        return self._scored(self._corpus(X), linear, self.alpha_)
-
-    def _scored(self, corpus: Corpus, linear: Any, alpha: float) -> chain.Scores:
-        """Scores of the network, and alpha times those of the linear model."""
-        unary = self._emissions(corpus)
-        matrix, start, end = self._head_scores()
-        if linear is not None:
-            unary = [own + alpha * other for own, other in zip(unary, linear[0], strict=True)]
-            matrix = matrix + alpha * linear[1]
-        chains = chain.Scores(unary, matrix, start, end)
-        return by_step(chains) if isinstance(self.network_.head, MEMM) else chains
+        linear = score_linear(self.linear_, X)
+        return compute_scores(self.network_, self._build_corpus(X), linear, self.alpha_)
 
     def _best_paths(
-        self, corpus: Corpus, linear: Any = None, alpha: float = 1.0
+        self, corpus: Corpus, linear: LinearScores | None = None, alpha: float = 1.0
     ) -> list[list[Label]]:
-        """The best labels of sequences, none of them empty."""
-        if self.network_.own_head:
-            chains = self._scored(corpus, linear, alpha)
-            paths: Any = chain.viterbi(chains, n_jobs=self.n_jobs).labels
+        """Return the best labels of each sequence; no sequence may be empty."""
+        if self.network_.has_builtin_head:
+            scores = compute_scores(self.network_, corpus, linear, alpha)
+            paths: Any = chain.viterbi(scores, n_jobs=self.n_jobs).labels
         else:
-            paths = self._decoded(corpus)
+            paths = decode_custom(self.network_, corpus)
         return [self.classes_[np.asarray(path)].tolist() for path in paths]
 
-    @torch.no_grad()
-    def _decoded(self, corpus: Corpus) -> list[list[int]]:
-        """By the ``decode`` of a head that the caller made."""
-        found: list[list[int]] = [[] for _ in corpus.lengths]
-        self.network_.eval()
-        for batch in Epoch(corpus, bucketed(corpus.lengths, _PREDICTED, None)):
-            emissions = self.network_(batch)
-            steps = torch.arange(emissions.shape[1], device=emissions.device)
-            paths = self.network_.head.decode(emissions, mask=steps < batch.lengths[:, None])
-            for i, path in zip(batch.sequences, paths, strict=True):
-                found[i] = path
-        return found
-
-    # ---- what training has seen, and files
+    # ---- history of the training
 
     @property
     def losses_(self) -> list[tuple[int, float]]:
-        """Epoch and loss."""
+        """(epoch, loss) pairs."""
         return [(p.epoch, p.loss) for p in self.history_]
 
     @property
     def dev_scores_(self) -> list[tuple[int, float]]:
-        """Epoch and score on the development set."""
+        """(epoch, score on the development set) pairs."""
         return [(p.epoch, p.dev_score) for p in self.history_ if p.dev_score is not None]
 
     @property
     def n_iter_(self) -> int:
-        """How many epochs there were."""
+        """Number of epochs."""
         return len(self.history_)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a ``.trellis`` file, which `trellis.load` reads on any device."""
-        from trellis.nn.tagger.files import save  # it makes taggers
-
-        self._fitted()
-        save(self, path)
+    # ---- files
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, device: Any = "cpu") -> "NeuralTagger":
-        """The tagger of a ``.trellis`` file; FormatError if it holds none."""
-        from trellis.nn.tagger.files import load
+    def load(cls, path: str | PathLike[str], *, device: Any = "cpu") -> Self:
+        """Load a tagger from a ``.trellis`` file; FormatError if the file contains none."""
+        target = choose_device(device)
+        tagger = load_class(cls, path)
+        tagger.network_.to(target)
+        return tagger
 
-        return load(path, device)
+    def to_parts(self) -> Parts:
+        """Return metadata and tensors: the network, and those of the linear part of a hybrid."""
+        self._fitted()
+        if callable(self.head):
+            raise InputError("a tagger whose head is a function cannot be saved")
+        meta, tensors = network_parts(self.network_)
+        meta["parameters"] = stored_parameters(self, _NOT_STORED)
+        meta["classes"] = stored_labels(self.classes_.tolist())
+        meta["columns"] = self.columns_
+        meta["history"] = [list(progress) for progress in self.history_]
+        if self.linear_ is not None:
+            meta["alpha"] = self.alpha_
+            meta["linear"], linear_tensors = self.linear_.to_parts()
+            tensors |= {_LINEAR + name: array for name, array in linear_tensors.items()}
+        return meta, tensors
+
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
+        """Return the tagger with these parts, on the CPU."""
+        parameters = read_parameters(cls, meta, _NOT_STORED)
+        for name in ("words", "char_widths"):
+            parameters[name] = tuple(parameters[name])
+        tagger = cls(**parameters)
+        check_settings(tagger)
+        tagger.classes_ = as_array(tuple(read_classes(meta)))
+        tagger.columns_ = int(meta["columns"])
+        tagger.history_ = [Progress(*entry) for entry in meta["history"]]
+        tagger.linear_ = None
+        if "linear" in meta:
+            tagger.linear_, tagger.features = _read_linear(meta, tensors), "crf"
+        tagger.alpha_ = number_at_least(meta.get("alpha", ALPHAS[0]), 0.0, "alpha")
+        tagger.network_ = read_network(tagger, tagger.classes_.tolist(), meta, tensors)
+        return tagger
+
+    def set_feature_functions(
+        self,
+        features: Callable[[Any], Any] | None = None,
+        edge_features: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Set the function that computes the features of the linear part, if it has one."""
+        if self.linear_ is not None:
+            self.linear_.set_feature_functions(features, edge_features)
 
 
-def _columns(X: Any) -> int:
+def _read_linear(meta: dict[str, Any], tensors: Tensors) -> CRF:
+    model: CRF = CRF.from_parts(meta["linear"], tensors_below(tensors, _LINEAR))
+    if model.classes_.tolist() != meta["classes"] or model.features_.has_edges:
+        raise InputError("the linear part has other labels, or features of transitions")
+    return model
+
+
+def _count_columns(X: Any) -> int:
     token = next((token for x in X for token in x), "")
     return len(token) if isinstance(token, tuple | list) else 1

@@ -1,249 +1,269 @@
-"""From a network and a corpus to weights: steps, schedules, and a state that can be saved."""
+"""Training of a network: steps, epochs, development scores, the best weights, and resuming."""
 
-import math
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from trellis.errors import InputError
-from trellis.nn.tagger.cuda_graph import Graphs
-from trellis.nn.tagger.data import Batch, Corpus, Epoch, Padded, bucketed
-from trellis.nn.tagger.network import Network
-from trellis.nn.tagger.optimizer import LazyRows, clip
+from trellis.errors import InputError, OptimizationError
+from trellis.models.chain.checkpoint import Checkpoint, fingerprint
+from trellis.nn.tagger.cuda_graph import StepGraphs
+from trellis.nn.tagger.data import Batch, Corpus, Epoch, PaddedBatch, bucket_by_length
+from trellis.nn.tagger.network import Arrays, Network, load_weights, weights_of
+from trellis.nn.tagger.optimizer import (
+    build_optimizers,
+    clip_gradients,
+    rate_factor,
+    restore_state,
+    set_rate,
+    state_arrays,
+)
 
-__all__ = ["OPTIMIZERS", "SCHEDULES", "Progress", "Trainer", "schedule"]
+__all__ = ["Progress", "Trainer", "TrainingRun", "fingerprint_of"]
 
-OPTIMIZERS = ("adamw", "sgd")
-SCHEDULES = ("constant", "linear", "cosine")
-_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_log = logging.getLogger("trellis")
 
-_SMALL = 512  # tokens of a batch
-
-Arrays = dict[str, NDArray[Any]]
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+# tokens per batch: for smaller ones, waking a second CPU thread takes longer than it saves
+_MIN_TOKENS_FOR_THREADS = 512
+_NO_SCORE = -1.0  # stands for None in a table of numbers; a score is never negative
 
 
 class Progress(NamedTuple):
-    """One epoch, as a callback sees it."""
+    """The result of one epoch, the argument of a callback."""
 
     epoch: int
-    """From 1 on."""
+    """Number of the epoch; the first is 1."""
     loss: float
-    """-log p(y | x) a token, in nats."""
+    """-log p(y | x) per token, in nats."""
     dev_score: float | None
+    """Score on the development set, or None without one."""
     seconds: float
-    """Of training, without the development set."""
+    """Time of the training steps, without the scoring of the development set."""
     tokens_per_second: float
     learning_rate: float
-    """Of the last step."""
+    """Learning rate of the last step."""
 
 
 class Trainer:
-    """The optimisers of a network, and epochs over a corpus."""
+    """Trains a network on a corpus, one epoch per call."""
 
     def __init__(self, network: Network, corpus: Corpus, settings: Any, seed: int) -> None:
         self.network, self.corpus, self.settings, self.seed = network, corpus, settings, seed
-        self.named = {n: p for n, p in network.named_parameters() if p.requires_grad}
-        self.optimizers = _optimizers(network, list(self.named.values()), settings)
-        self.precision = _TYPES.get(settings.precision)
+        self.parameters = {n: p for n, p in network.named_parameters() if p.requires_grad}
+        self.optimizers = build_optimizers(network, list(self.parameters.values()), settings)
+        self.precision = _DTYPES.get(settings.precision)
         if self.precision is not None and corpus.device.type != "cuda":
-            raise InputError(f"precision={settings.precision!r} is for a card, not for the CPU")
+            raise InputError(f"precision={settings.precision!r} needs a GPU, not the CPU")
         self.scaler = torch.amp.GradScaler(enabled=self.precision is torch.float16)
         self.rate = 0.0
-        """The learning rate of the last step."""
-        self.total = torch.zeros((), device=corpus.device)
-        """The loss of an epoch so far."""
-        self.graphs = Graphs(corpus) if self._may_be_captured() else None
+        """Learning rate of the last step."""
+        self.total_loss = torch.zeros((), device=corpus.device)
+        """Loss of the current epoch so far."""
+        self.graphs = StepGraphs(corpus) if self._can_capture() else None
 
-    def _may_be_captured(self) -> bool:
-        """Whether nothing in a step waits for the card, or depends on more than sizes."""
-        plain = self.precision is not torch.float16 and self.settings.optimizer == "adamw"
-        on_card = self.corpus.device.type == "cuda" and self.corpus.allowed is None
-        return on_card and plain and self.network.fixed_sizes
+    def _can_capture(self) -> bool:
+        """True if a step never waits for the GPU, and depends on the shape of its batch alone."""
+        # fp16 reads back whether gradients overflowed; SGD's learning rate is a Python number
+        is_plain = self.precision is not torch.float16 and self.settings.optimizer == "adamw"
+        is_on_gpu = self.corpus.device.type == "cuda" and self.corpus.allowed is None
+        return is_on_gpu and is_plain and self.network.fixed_sizes
 
-    def epoch(self, number: int) -> tuple[float, float]:
-        """Train on all sequences once; the loss a token, and how many seconds it took."""
-        began = time.perf_counter()
-        torch.manual_seed((self.seed << 16) + number)  # an epoch depends on its number alone
+    def run_epoch(self, number: int) -> tuple[float, float]:
+        """Train on all sequences once; return the loss per token, and the time in seconds."""
+        started = time.perf_counter()
+        # seeded by the number: a resumed training draws the same numbers in this epoch
+        torch.manual_seed((self.seed << 16) + number)
         generator = np.random.default_rng([self.seed, number])
         size = self.settings.batch_size
-        parts = bucketed(self.corpus.lengths, size, generator)
-        batches = Epoch(self.corpus, parts)
-        self.total.zero_()
+        groups = bucket_by_length(self.corpus.lengths, size, generator)
+        batches = Epoch(self.corpus, groups)
+        self.total_loss.zero_()
         self.network.train()
-        small = self.corpus.tokens < _SMALL * len(parts) and self.corpus.device.type == "cpu"
-        # on a card the way back would run on a thread of its own, and waking that takes longer
+        is_small = self.corpus.tokens < _MIN_TOKENS_FOR_THREADS * len(groups)
         with (
+            # autograd would run the backward pass of a GPU on another thread: slower to wake
             torch.autograd.set_multithreading_enabled(False),
-            _threads(1 if small else None),
-            _beside(self.graphs),
+            _limit_threads(1 if is_small and self.corpus.device.type == "cpu" else None),
+            _use_stream(self.graphs),
         ):
             for n, batch in enumerate(batches.padded(size) if self.graphs else batches):
                 self._set_rate(number - 1 + n / len(batches))
-                if not isinstance(batch, Padded):
+                if not isinstance(batch, PaddedBatch):
                     self._step(batch)
                 elif self.graphs:
-                    self.graphs(batch, self._step, self._forget)
+                    self.graphs.run(batch, self._step, self._drop_gradients)
         self.network.eval()
-        self._forget()
-        loss = float(self.total) / self.corpus.tokens  # the only time that the device is waited for
-        return loss, time.perf_counter() - began
+        self._drop_gradients()
+        # reading the loss is the only point of an epoch that waits for the device
+        loss = float(self.total_loss) / self.corpus.tokens
+        return loss, time.perf_counter() - started
 
-    def _forget(self) -> None:
-        for p in self.named.values():  # zero_grad without its hooks, once for all
+    def _drop_gradients(self) -> None:
+        for p in self.parameters.values():  # Optimizer.zero_grad would run once per optimiser
             p.grad = None
 
     def _step(self, batch: Batch) -> None:
-        self._forget()
-        half = self.precision
-        # casts that a graph remembers would be those of old weights
-        cast = torch.autocast("cuda", dtype=half, cache_enabled=False) if half else nullcontext()
+        self._drop_gradients()
+        dtype = self.precision
+        # no cache: a CUDA graph would keep the casts of old weights
+        cast = torch.autocast("cuda", dtype=dtype, cache_enabled=False) if dtype else nullcontext()
         with cast:
             loss = -self.network.log_likelihood(batch)
         self.scaler.scale(loss / batch.tokens).backward()  # type: ignore[no-untyped-call]
         if self.settings.clip:
             for optimizer in self.optimizers:
                 self.scaler.unscale_(optimizer)
-            clip(self.named.values(), self.settings.clip)
+            clip_gradients(self.parameters.values(), self.settings.clip)
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
         self.scaler.update()
-        self.total += loss.detach()
+        self.total_loss += loss.detach()
 
     def _set_rate(self, epochs: float) -> None:
-        share = schedule(self.settings.schedule, epochs, self.settings.epochs)
-        self.rate = self.settings.learning_rate * share
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                if isinstance(group["lr"], Tensor):
-                    group["lr"].fill_(self.rate)
-                else:
-                    group["lr"] = self.rate
-
-    # ---- what a checkpoint holds
+        factor = rate_factor(self.settings.schedule, epochs, self.settings.epochs)
+        self.rate = self.settings.learning_rate * factor
+        set_rate(self.optimizers, self.rate)
 
     def to_arrays(self) -> Arrays:
-        """Weights, and what the optimisers know of each."""
-        found = {f"network.{n}": as_array(t) for n, t in self.network.state_dict().items()}
-        for name, p in self.named.items():
-            for optimizer in self.optimizers:
-                for key, value in optimizer.state.get(p, {}).items():
-                    if value is not None:
-                        found[f"{key}.{name}"] = as_array(torch.as_tensor(value))
-        found["scale"] = np.array(self.scaler.get_scale() if self.scaler.is_enabled() else 1.0)
-        return found
+        """Return the weights, the state of the optimisers and the scale of the loss."""
+        arrays = weights_of(self.network) | state_arrays(self.optimizers, self.parameters)
+        arrays["scale"] = np.array(self.scaler.get_scale() if self.scaler.is_enabled() else 1.0)
+        return arrays
 
     def restore(self, arrays: Arrays) -> None:
-        """Take up what `to_arrays` gave."""
-        load_state(self.network, arrays)
-        if self.graphs:  # they would go on with what the optimisers knew before
-            self.graphs = Graphs(self.corpus)
+        """Set the state that `to_arrays` returned."""
+        load_weights(self.network, arrays)
+        if self.graphs:  # captured graphs would write to the old state of the optimisers
+            self.graphs = StepGraphs(self.corpus)
         if self.scaler.is_enabled():
             self.scaler = torch.amp.GradScaler(init_scale=float(arrays["scale"]))
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                for p in group["params"]:
-                    name = next(n for n, own in self.named.items() if own is p)
-                    optimizer.state[p] = _state_of(arrays, name, p, optimizer)
+        restore_state(self.optimizers, self.parameters, arrays)
+
+
+class TrainingRun:
+    """Epochs until all are done, or the score on the development set stops improving.
+
+    A `Checkpoint` can save a run: it has the members of `ResumableRun`.
+    """
+
+    def __init__(self, trainer: Trainer, score: Callable[[], float] | None) -> None:
+        self.trainer, self.score = trainer, score
+        self.progress: list[Progress] = []
+        self.best: Arrays = {}
+        """The weights with the best score so far, by "network.name"."""
+        self.since_best = 0
+        """Number of epochs since the best score."""
+
+    def run(
+        self, callback: Callable[[Progress], object] | None, checkpoint: Checkpoint | None
+    ) -> None:
+        """Train the network, and leave it with the best weights."""
+        settings = self.trainer.settings
+        patience = settings.patience or settings.epochs
+        for number in range(len(self.progress) + 1, settings.epochs + 1):
+            self._run_epoch(number)
+            is_done = self.score is not None and self.since_best >= patience
+            is_done = bool(callback and callback(self.progress[-1])) or is_done
+            if is_done or number == settings.epochs:
+                break
+            if checkpoint and checkpoint.after_iteration(self):
+                break
+        if self.best:
+            load_weights(self.trainer.network, self.best)
+
+    def _run_epoch(self, number: int) -> None:
+        loss, seconds = self.trainer.run_epoch(number)
+        if not np.isfinite(loss):
+            raise OptimizationError(
+                f"epoch {number}: the loss is {loss}; try a smaller learning_rate"
+            )
+        score = None if self.score is None else self.score()
+        speed = self.trainer.corpus.tokens / seconds
+        self.since_best += 1
+        if score is not None and score > max((s for _, s in self.dev_scores), default=-np.inf):
+            self.best = weights_of(self.trainer.network)
+            self.since_best = 0
+        self.progress.append(Progress(number, loss, score, seconds, speed, self.trainer.rate))
+        _log.info("epoch %d: loss %.4f, dev %s, %.1f s", number, loss, score, seconds)
+
+    @property
+    def iteration(self) -> int:
+        """Number of finished epochs."""
+        return len(self.progress)
+
+    @property
+    def losses(self) -> list[tuple[int, float]]:
+        """(epoch, loss) pairs."""
+        return [(p.epoch, p.loss) for p in self.progress]
+
+    @property
+    def dev_scores(self) -> list[tuple[int, float]]:
+        """(epoch, score on the development set) pairs."""
+        return [(p.epoch, p.dev_score) for p in self.progress if p.dev_score is not None]
+
+    def best_weights(self) -> None:
+        """Return None: `to_arrays` includes the best weights."""
+
+    def to_arrays(self) -> Arrays:
+        """Return the state from which training resumes with the same bits."""
+        table = [[_NO_SCORE if v is None else v for v in p] for p in self.progress]
+        best = {name.replace("network.", "best.", 1): a for name, a in self.best.items()}
+        arrays: Arrays = {"progress": np.array(table, np.float64)}
+        arrays["seed"] = np.array(self.trainer.seed, np.int64)
+        return arrays | best | self.trainer.to_arrays()
+
+    def restore(self, arrays: Arrays, since_best: int) -> None:
+        """Set the state that `to_arrays` returned."""
+        table = arrays["progress"]
+        if table.ndim != 2 or table.shape[1] != len(Progress._fields):
+            raise InputError(f"the table of epochs has shape {table.shape}")
+        self.progress = [
+            Progress(int(row[0]), row[1], None if row[2] == _NO_SCORE else row[2], *row[3:])
+            for row in table.tolist()
+        ]
+        self.trainer.seed = int(arrays["seed"])
+        self.trainer.restore(arrays)
+        self.since_best = since_best
+        self.best = {
+            name.replace("best.", "network.", 1): np.array(array)
+            for name, array in arrays.items()
+            if name.startswith("best.")
+        }
 
 
 @contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """So many threads of PyTorch: with a small batch, to wake a second one takes what it saves."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(before if count is None else count)
+def _limit_threads(count: int | None) -> Iterator[None]:
+    """Limit PyTorch to ``count`` CPU threads; None changes nothing."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(usual if count is None else count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(usual)
 
 
 @contextmanager
-def _beside(graphs: Graphs | None) -> Iterator[None]:
-    """On the stream that graphs are captured on: PyTorch's first one cannot be captured."""
+def _use_stream(graphs: StepGraphs | None) -> Iterator[None]:
+    """Use the stream of the graphs: CUDA cannot capture its default stream."""
     if graphs is None:
         yield
         return
-    usual = torch.cuda.current_stream(graphs.corpus.device)
-    graphs.stream.wait_stream(usual)
+    default = torch.cuda.current_stream(graphs.corpus.device)
+    graphs.stream.wait_stream(default)
     try:
         with torch.cuda.stream(graphs.stream):
             yield
     finally:
-        usual.wait_stream(graphs.stream)
+        default.wait_stream(graphs.stream)
 
 
-def as_array(tensor: Tensor) -> NDArray[Any]:
-    """A copy in the memory of NumPy, which later steps do not change."""
-    return np.array(tensor.detach().cpu().numpy())
-
-
-def load_state(network: nn.Module, arrays: Arrays, prefix: str = "network.") -> None:
-    """Weights of a network from arrays, each of which must be there, finite and of its shape."""
-    own = network.state_dict()
-    for name, tensor in own.items():
-        array = arrays.get(prefix + name)
-        if array is None or array.shape != tuple(tensor.shape) or array.dtype != np.float32:
-            raise InputError(f"tensor {prefix + name!r} is missing, or of another shape or type")
-        if not np.isfinite(array).all():
-            raise InputError(f"tensor {prefix + name!r} is not finite")
-        own[name] = torch.from_numpy(np.array(array))
-    network.load_state_dict(own)
-
-
-def _state_of(arrays: Arrays, name: str, p: Tensor, optimizer: Any) -> dict[str, Any]:
-    fused = any(group.get("fused") for group in optimizer.param_groups)
-    state = {}
-    for key in ("step", "exp_avg", "exp_avg_sq", "momentum_buffer"):
-        array = arrays.get(f"{key}.{name}")
-        if array is None:
-            continue
-        if array.shape not in ((), tuple(p.shape)) or not np.isfinite(array).all():
-            raise InputError(f"tensor '{key}.{name}' is of another shape, or not finite")
-        there = p.device if key != "step" or fused else "cpu"
-        state[key] = torch.from_numpy(np.array(array)).to(there)
-    return state
-
-
-def _optimizers(network: Network, parameters: list[Tensor], settings: Any) -> list[Any]:
-    sparse = {
-        id(m.weight)
-        for m in network.modules()
-        if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
-    }
-    dense = [p for p in parameters if id(p) not in sparse]
-    tables = [p for p in parameters if id(p) in sparse]
-    options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    if settings.optimizer == "sgd":
-        made: list[Any] = [torch.optim.SGD(dense, momentum=0.9, foreach=True, **options)]
-        # rows that are rarely touched must not go on by momentum
-        return made + ([torch.optim.SGD(tables, lr=settings.learning_rate)] if tables else [])
-    made = [torch.optim.AdamW(dense, fused=True, **_for_graphs(network.device, options))]
-    return made + ([LazyRows(tables, **options)] if tables else [])
-
-
-def _for_graphs(device: torch.device, options: dict[str, Any]) -> dict[str, Any]:
-    """A CUDA graph reads the rate of each step where it lies."""
-    if device.type != "cuda":
-        return options
-    return {**options, "lr": torch.tensor(options["lr"], device=device), "capturable": True}
-
-
-def schedule(name: str, epochs: float, most: int) -> float:
-    """By what the learning rate is multiplied after so many epochs out of `most`.
-
-    >>> [round(schedule("linear", e, 11), 2) for e in (0.5, 1.0, 6.0, 11.0)]
-    [0.5, 1.0, 0.5, 0.0]
-    """
-    if name == "constant":
-        return 1.0
-    warm = min(1.0, 0.1 * most)
-    if epochs < warm:
-        return epochs / warm
-    share = min(1.0, (epochs - warm) / (most - warm))
-    return 1.0 - share if name == "linear" else 0.5 * (1.0 + math.cos(math.pi * share))
+def fingerprint_of(corpus: Corpus, network: Any) -> str:
+    """Return a checksum of the training data and of the shapes of the network."""
+    allowed = None if corpus.allowed is None else corpus.allowed.cpu().numpy()
+    shapes = np.array([n for t in network.state_dict().values() for n in t.shape], np.int64)
+    return fingerprint([corpus.lengths, corpus.word_id, corpus.tags, allowed, shapes])

@@ -1,8 +1,9 @@
-"""Words as vectors: from tables, from characters, from n-grams, or from several of them at once.
+"""Encoders that turn words into vectors: from tables, characters, n-grams, or several together.
 
-An encoder gives each word a row of integers once (`rows`), before training; its `forward` turns
-rows into vectors (words, dim). A text repeats its words: each unique word of a batch is encoded
-once and scattered back by one ``index_select``, as `encode` does with any list of words.
+An encoder converts each word to a row of integers once, before training (`rows`). Its `forward`
+turns rows into vectors, shape (words, dim). Words repeat in a text, so each unique word of a batch
+is encoded once, and ``index_select`` copies its vector to every token. `encode` does the same for
+any list of words.
 
 >>> import torch
 >>> _ = torch.manual_seed(0)

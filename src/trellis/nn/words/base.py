@@ -1,4 +1,4 @@
-"""What all encoders of words have in common, and several of them side by side."""
+"""The base class of all word encoders, and the concatenation of several encoders."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,37 +13,40 @@ __all__ = ["ConcatWords", "WordEncoder"]
 
 
 class WordEncoder(nn.Module, ABC):
-    """From words to vectors: integers of each word once, then a network over the integers."""
+    """Word → row of integers (computed once) → vector (computed by the network)."""
 
     dim: int
-    """How wide the vectors are."""
+    """Width of the vectors."""
 
     @abstractmethod
     def learn(self, counts: Mapping[str, int]) -> None:
-        """Take in the words of the training data, with how often each occurs."""
+        """Build the vocabulary from the words of the training data and their counts."""
 
     @abstractmethod
     def rows(self, words: Sequence[str]) -> tuple[Tensor, ...]:
-        """Integers (words, k) that `forward` takes; 0 is padding, and columns of it may be cut."""
+        """Return integers of shape (words, k), the input of `forward`.
+
+        0 is padding. Trailing columns that are all 0 can be removed without changing the result.
+        """
 
     @abstractmethod
     def vocabularies(self) -> list[list[str]]:
-        """The strings that were learned: all that a file needs besides the parameters."""
+        """Return the learned strings: the state of an encoder besides its parameters."""
 
     @abstractmethod
     def restore(self, vocabularies: Sequence[list[str]]) -> None:
-        """Take up what `vocabularies` gave, with parameters of the right shapes."""
+        """Set the strings that `vocabularies` returned, and create parameters to match."""
 
     def encode(self, words: Sequence[str]) -> Tensor:
-        """The vectors of any words, (words, dim): each unique word is encoded once."""
+        """Return the vectors of any words, shape (words, dim). Each unique word is encoded once."""
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
             raise InputError(f"words must be a list of str, not {words!r:.60}")
         unique = {word: n for n, word in enumerate(dict.fromkeys(words))}
         device = next(self.parameters()).device
         rows = (r.to(device) for r in self.rows(list(unique)))
         index = torch.tensor([unique[word] for word in words], device=device)
-        found: Tensor = self(*rows).index_select(0, index)
-        return found
+        vectors: Tensor = self(*rows).index_select(0, index)
+        return vectors
 
 
 class ConcatWords(WordEncoder):
@@ -56,34 +59,34 @@ class ConcatWords(WordEncoder):
         flat: list[WordEncoder] = []
         for encoder in encoders:
             if not isinstance(encoder, WordEncoder):
-                raise InputError(f"{encoder!r:.60} is not an encoder of words")
+                raise InputError(f"{encoder!r:.60} is not a WordEncoder")
             flat += encoder.encoders if isinstance(encoder, ConcatWords) else [encoder]
         if not flat:
-            raise InputError("there are no encoders to join")
+            raise InputError("ConcatWords needs at least one encoder")
         self.encoders = nn.ModuleList(flat)
         self.dim = sum(encoder.dim for encoder in flat)
 
     def learn(self, counts: Mapping[str, int]) -> None:
-        """Let each learn the words."""
+        """Build the vocabulary of each encoder."""
         for encoder in self.encoders:
             encoder.learn(counts)
 
     def rows(self, words: Sequence[str]) -> tuple[Tensor, ...]:
-        """Those of all, in order."""
+        """Return the rows of all encoders, in order: one tensor (words, k) each."""
         return tuple(row for encoder in self.encoders for row in encoder.rows(words))
 
     def vocabularies(self) -> list[list[str]]:
-        """Those of all, in order."""
-        return [own for encoder in self.encoders for own in encoder.vocabularies()]
+        """Return the vocabularies of all encoders, in order."""
+        return [strings for encoder in self.encoders for strings in encoder.vocabularies()]
 
     def restore(self, vocabularies: Sequence[list[str]]) -> None:
-        """Give each its own."""
+        """Restore each encoder from its vocabulary."""
         if len(vocabularies) != len(self.encoders):
             raise InputError(f"{len(vocabularies)} vocabularies for {len(self.encoders)} encoders")
-        for encoder, own in zip(self.encoders, vocabularies, strict=True):
-            encoder.restore([own])
+        for encoder, strings in zip(self.encoders, vocabularies, strict=True):
+            encoder.restore([strings])
 
     def forward(self, *rows: Tensor) -> Tensor:
-        """(words, dim)."""
-        parts = [encoder(own) for encoder, own in zip(self.encoders, rows, strict=True)]
+        """Return the joined vectors, shape (words, dim), of one tensor of rows per encoder."""
+        parts = [encoder(table) for encoder, table in zip(self.encoders, rows, strict=True)]
         return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]

@@ -1,4 +1,4 @@
-"""Words from tables: a vector for each word, or the mean of those of its character n-grams."""
+"""Vectors of words from tables: one row per word, or the mean of the rows of its n-grams."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trellis import _core
-from trellis.checks import as_integer
+from trellis.checks import as_integer, as_positive
 from trellis.embeddings.fasttext import FastText, as_bytes
 from trellis.embeddings.vectors import Vectors
 from trellis.errors import InputError
@@ -19,27 +19,30 @@ from trellis.nn.words.base import WordEncoder
 
 __all__ = ["Charagram", "NGramEmbedding", "WordEmbedding", "as_vectors"]
 
-_PAD, _UNKNOWN, _FIRST = range(3)
-_WORD, _GRAM = " ", "#"  # what the entries of a table of n-grams begin with
+_PAD, _UNKNOWN, _FIRST = range(3)  # reserved rows of a table of words
+_WORD, _GRAM = " ", "#"  # prefixes of the entries of an n-gram table: a whole word, an n-gram
+_MAX_GRAM = 64  # characters
+_MAX_BUCKETS = 2**31  # row numbers of the native core are 32-bit
 
 
 class WordEmbedding(WordEncoder):
-    """v(word) = row of the word in a table; of a word that is not in it, that of the unknown word.
+    """v(word) = the word's row of a table, or the vector of the unknown word.
 
     >>> table = WordEmbedding(vectors=Vectors(["red", "blue"], [[1.0, 0.0], [0.0, 1.0]]))
     >>> table.learn({"red": 3})
-    >>> table.eval().encode(["blue", "red", "Red"]).tolist()  # of Red it knows the lower case
+    >>> table.eval().encode(["blue", "red", "Red"]).tolist()  # Red is looked up as red
     [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
 
-    A word is looked up as it is and, failing that, in lower case; with ``lowercase`` always so. In
-    training a word that occurs n times is taken for unknown with probability a / (a + n), where a
-    is ``unknown_dropout``: that is how the vector of the unknown word is learned. ``vectors`` begin
-    with those of a `Vectors`; other words of the training data get random ones.
+    A word is looked up unchanged, and if it is not in the table, in lower case; ``lowercase=True``
+    always uses lower case. In training, a word that occurs n times is replaced by the unknown word
+    with probability a / (a + n), where a is ``unknown_dropout``. This trains the vector of the
+    unknown word. ``vectors`` initialises the rows from a `Vectors`; other words of the training
+    data start with random vectors.
     """
 
     table: nn.Embedding
     chance: Tensor
-    """By which the word of each row is taken for unknown."""
+    """Probability that the word of a row is replaced by the unknown word, shape (rows,)."""
 
     def __init__(
         self,
@@ -54,7 +57,7 @@ class WordEmbedding(WordEncoder):
         super().__init__()
         if vectors is not None and not isinstance(vectors, Vectors):
             raise InputError(f"vectors must be Vectors, not {type(vectors).__name__}")
-        self.dim = _width(dim, None if vectors is None else vectors.dim, "vectors")
+        self.dim = _choose_dim(dim, None if vectors is None else vectors.dim, "vectors")
         if not 0 <= unknown_dropout < np.inf:
             raise InputError(f"unknown_dropout must be at least 0, not {unknown_dropout!r}")
         self.vectors, self.unknown_dropout = vectors, float(unknown_dropout)
@@ -62,37 +65,37 @@ class WordEmbedding(WordEncoder):
         self.restore([[]])
 
     def learn(self, counts: Mapping[str, int]) -> None:
-        """A row for each word of the vectors, then of the training data."""
-        own: dict[str, int] = {}
+        """Create a row for each word of the vectors, then of the training data."""
+        totals: dict[str, int] = {}
         for word, count in counts.items():
             key = word.lower() if self.lowercase else word
-            own[key] = own.get(key, 0) + count
-        given = [] if self.vectors is None else self.vectors.words
-        known = set(given)
-        self.restore([[*given, *(word for word in own if word not in known)]])
+            totals[key] = totals.get(key, 0) + count
+        pretrained = [] if self.vectors is None else self.vectors.words
+        known = set(pretrained)
+        self.restore([[*pretrained, *(word for word in totals if word not in known)]])
         with torch.no_grad():
             if self.vectors is not None:
-                self._begin_with(np.array(self.vectors.matrix, dtype=np.float32), len(given))
-            n = torch.tensor([0.0] * _FIRST + [own.get(word, 0) for word in self.words])
+                self._copy_vectors(np.array(self.vectors.matrix, dtype=np.float32))
+            n = torch.tensor([0.0] * _FIRST + [totals.get(word, 0) for word in self.words])
             a = self.unknown_dropout
             self.chance.copy_(torch.where(n > 0, a / (a + n), 0.0))
-        self.vectors = None  # they are in the table now
+        self.vectors = None  # the table has a copy now
 
-    def _begin_with(self, rows: NDArray[np.float32], given: int) -> None:
-        """Vectors for the first words; others begin with that of their lower case, if there is."""
-        weight = self.table.weight
-        weight[_FIRST : _FIRST + given] = torch.from_numpy(rows)
-        for n, word in enumerate(self.words[given:], _FIRST + given):
+    def _copy_vectors(self, rows: NDArray[np.float32]) -> None:
+        """Copy vectors (n, dim) to the first n words; other words copy their lower-case form."""
+        weight, end = self.table.weight, _FIRST + len(rows)
+        weight[_FIRST:end] = torch.from_numpy(rows)
+        for n, word in enumerate(self.words[len(rows) :], end):
             lower = self.index.get(word.lower(), n)
-            if lower < _FIRST + given:
+            if lower < end:
                 weight[n] = weight[lower]
 
     def vocabularies(self) -> list[list[str]]:
-        """The words of the rows."""
+        """Return the words of the rows."""
         return [self.words]
 
     def restore(self, vocabularies: Sequence[list[str]]) -> None:
-        """A table for these words."""
+        """Create a table for these words, with random rows."""
         (self.words,) = vocabularies
         self.index = {word: _FIRST + n for n, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
@@ -108,36 +111,36 @@ class WordEmbedding(WordEncoder):
             self.table.weight[_UNKNOWN] = 0.0
 
     def rows(self, words: Sequence[str]) -> tuple[Tensor]:
-        """The row of each word (words, 1)."""
-        find = self.index.get
+        """Return the row number of each word, shape (words, 1)."""
+        row_of = self.index.get
         ids = [
-            (None if self.lowercase else find(word)) or find(word.lower(), _UNKNOWN)
+            (None if self.lowercase else row_of(word)) or row_of(word.lower(), _UNKNOWN)
             for word in words
         ]
         return (torch.tensor(ids, dtype=torch.int64).reshape(-1, 1),)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """(words, dim) of rows (words, 1)."""
+        """Return vectors (words, dim) of row numbers (words, 1)."""
         ids = rows[:, 0]
         unknown = ids == _UNKNOWN
         if self.training and self.unknown_dropout > 0:
             unknown = unknown | (torch.rand(len(ids), device=ids.device) < self.chance[ids])
-        found = functional.embedding(ids, self.table.weight, sparse=self.sparse)
-        return torch.where(unknown[:, None], self.unknown, found)
+        vectors = functional.embedding(ids, self.table.weight, sparse=self.sparse)
+        return torch.where(unknown[:, None], self.unknown, vectors)
 
 
 class NGramEmbedding(WordEncoder):
-    """v(word) = mean of the rows of its character n-grams, minn to maxn long, as in fastText.
+    """v(word) = mean of the rows of its character n-grams, minn ≤ n ≤ maxn, as in fastText.
 
     >>> grams = NGramEmbedding(4, minn=2, maxn=3, bucket=50)
     >>> grams.learn({"walk": 2, "walked": 1})
     >>> grams.encode(["walking", "walk"]).shape  # any word has n-grams
     torch.Size([2, 4])
 
-    With ``ngrams="hashed"`` an n-gram has one of ``bucket`` rows by its hash. With "dictionary" the
-    n-grams of the training data have rows of their own, at most ``bucket`` of them, the commonest
-    first. ``from_fasttext`` takes up sizes and rows of a `trellis.FastText`, where the words have
-    rows too, which then are part of their means.
+    With ``ngrams="hashed"``, the hash of an n-gram selects one of ``bucket`` rows. With
+    "dictionary", the ``bucket`` most frequent n-grams of the training data have one row each.
+    ``from_fasttext`` copies the sizes and rows of a `trellis.FastText`. Such a model also has rows
+    for words, which are part of the mean.
     """
 
     def __init__(
@@ -155,57 +158,58 @@ class NGramEmbedding(WordEncoder):
         super().__init__()
         if ngrams not in ("hashed", "dictionary"):
             raise InputError(f"ngrams must be hashed or dictionary, not {ngrams!r}")
-        self.given = from_fasttext
+        self.source = from_fasttext
         if from_fasttext is not None:
             if not isinstance(from_fasttext, FastText):
                 raise InputError(f"from_fasttext must be a FastText, not {from_fasttext!r:.60}")
             minn, maxn = from_fasttext.minn, from_fasttext.maxn
             bucket, ngrams = from_fasttext.bucket, from_fasttext.ngrams
-        self.dim = _width(dim, getattr(from_fasttext, "vector_size", None), "from_fasttext")
+        self.dim = _choose_dim(dim, getattr(from_fasttext, "vector_size", None), "from_fasttext")
         self.minn, self.maxn, self.bucket = (
             as_integer(value, name)
             for name, value in (("minn", minn), ("maxn", maxn), ("bucket", bucket))
         )
-        if not 1 <= self.minn <= self.maxn <= 64 or not 1 <= self.bucket < 2**31:
+        in_range = 1 <= self.minn <= self.maxn <= _MAX_GRAM
+        if not in_range or not 1 <= self.bucket < _MAX_BUCKETS:
             raise InputError(
-                f"minn={minn}, maxn={maxn}, bucket={bucket}: must be 1 ≤ minn ≤ maxn ≤ 64, and "
-                "rows for some n-grams"
+                f"minn={minn}, maxn={maxn}, bucket={bucket}: "
+                f"must be 1 ≤ minn ≤ maxn ≤ {_MAX_GRAM} and 1 ≤ bucket < {_MAX_BUCKETS}"
             )
         self.ngrams, self.trainable, self.sparse = ngrams, trainable, sparse
         self.restore([[]])
 
     def learn(self, counts: Mapping[str, int]) -> None:
-        """The n-grams of the training data, or those of the fastText model, with their rows."""
-        if self.given is not None:
-            self._take(self.given)
+        """Create rows for the n-grams of the training data, or copy those of the FastText."""
+        if self.source is not None:
+            self._copy_rows(self.source)
         elif self.ngrams == "hashed":
             self.restore([[]])
         else:
-            found: Counter[str] = Counter()
+            totals: Counter[str] = Counter()
             for word, count in counts.items():
-                for gram in self._grams(word):
-                    found[gram] += count
-            common = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-            self.restore([[_GRAM + gram for gram, _ in common[: self.bucket]]])
+                for gram in self._split(word):
+                    totals[gram] += count
+            by_count = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+            self.restore([[_GRAM + gram for gram, _ in by_count[: self.bucket]]])
 
-    def _take(self, model: FastText) -> None:
+    def _copy_rows(self, model: FastText) -> None:
         rows = np.asarray(model.input_, dtype=np.float32)
-        own = [_WORD + word for word in model.words_]
+        words = [_WORD + word for word in model.words_]
         grams = [_GRAM + gram for gram in model.ngrams_] if self.ngrams == "dictionary" else []
-        self.restore([own + grams])
+        self.restore([words + grams])
         with torch.no_grad():
             self.table.weight[1:] = torch.from_numpy(rows[: self.table.num_embeddings - 1])
-        self.given = None  # its rows are in the table now
+        self.source = None  # the table has a copy now
 
     def vocabularies(self) -> list[list[str]]:
-        """What has a row of its own: words, marked by a space, and n-grams, marked by a #."""
+        """Return the words (prefix: a space) and n-grams (prefix: #) that have their own row."""
         return [self.entries]
 
     def restore(self, vocabularies: Sequence[list[str]]) -> None:
-        """A table for these words and n-grams, and for the buckets of others."""
+        """Create a table for these words and n-grams, and for the hash buckets of all others."""
         (self.entries,) = vocabularies
         if any(entry[:1] not in (_WORD, _GRAM) for entry in self.entries):
-            raise InputError("an entry of the n-grams is neither a word nor an n-gram")
+            raise InputError("an entry of the n-gram vocabulary is neither a word nor an n-gram")
         self.index = {entry: 1 + n for n, entry in enumerate(self.entries)}
         if len(self.index) < len(self.entries):
             raise InputError("an n-gram occurs twice in the vocabulary")
@@ -218,54 +222,53 @@ class NGramEmbedding(WordEncoder):
             bound = (3.0 / self.dim) ** 0.5
             self.table.weight[1:].uniform_(-bound, bound)
 
-    def _grams(self, word: str) -> list[str]:
+    def _split(self, word: str) -> list[str]:
         return _core.subwords(word, self.minn, self.maxn)
 
     def rows(self, words: Sequence[str]) -> tuple[Tensor]:
-        """The rows of each word and its n-grams (words, most)."""
-        own = [self.index.get(_WORD + word) for word in words]
+        """Return the row numbers of each word and its n-grams, shape (words, most n-grams)."""
+        word_rows = [self.index.get(_WORD + word) for word in words]
         if self.ngrams == "hashed":
             begin, ids = _core.subword_ids(as_bytes(words), self.minn, self.maxn, self.bucket)
             first = 1 + len(self.entries)
-            found = [first + part for part in np.split(ids.astype(np.int64), begin[1:-1])]
+            gram_rows = [first + part for part in np.split(ids.astype(np.int64), begin[1:-1])]
         else:
-            get = self.index.get
-            found = [
-                np.array([i for g in self._grams(w) if (i := get(_GRAM + g))], np.int64)
+            row_of = self.index.get
+            gram_rows = [
+                np.array([i for g in self._split(w) if (i := row_of(_GRAM + g))], np.int64)
                 for w in words
             ]
-        most = max((len(f) + (o is not None) for f, o in zip(found, own, strict=True)), default=1)
-        table = np.zeros((len(words), max(most, 1)), np.int64)
-        for line, grams, mine in zip(table, found, own, strict=True):
+        sizes = [
+            len(grams) + (row is not None) for grams, row in zip(gram_rows, word_rows, strict=True)
+        ]
+        table = np.zeros((len(words), max(sizes, default=1) or 1), np.int64)
+        for line, grams, word_row in zip(table, gram_rows, word_rows, strict=True):
             line[: len(grams)] = grams
-            if mine is not None:
-                line[len(grams)] = mine
+            if word_row is not None:
+                line[len(grams)] = word_row
         return (torch.from_numpy(table),)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """(words, dim) of rows (words, most)."""
-        found: Tensor = self.table(rows)
-        return found
+        """Return vectors (words, dim) of row numbers (words, most n-grams)."""
+        vectors: Tensor = self.table(rows)
+        return vectors
 
 
 Charagram = NGramEmbedding
-"""As Wieting and others (2016) call sums of character n-grams."""
+"""The name that Wieting et al. (2016) use for sums of character n-grams."""
 
 
-def _width(dim: int | None, given: int | None, name: str) -> int:
-    """The width that is asked for, or that of what is given."""
-    if dim is None and given is None:
-        raise InputError(f"a table needs dim or {name}")
-    if dim is not None and given is not None and dim != given:
-        raise InputError(f"dim is {dim}, but that of {name} is {given}")
-    width = as_integer(given if dim is None else dim, "dim")
-    if width < 1:
-        raise InputError(f"dim must be at least 1, not {dim}")
-    return width
+def _choose_dim(dim: int | None, source_dim: int | None, source: str) -> int:
+    """Return ``dim``, or that of the source of the rows; both must agree if both are set."""
+    if dim is None and source_dim is None:
+        raise InputError(f"a table needs dim or {source}")
+    if dim is not None and source_dim is not None and dim != source_dim:
+        raise InputError(f"dim is {dim}, but that of {source} is {source_dim}")
+    return as_positive(source_dim if dim is None else dim, "dim")
 
 
-def as_vectors(given: Any) -> Vectors | None:
-    """Vectors, from a file if it is a path."""
-    if given is None or isinstance(given, Vectors):
-        return given
-    return Vectors.load(given)
+def as_vectors(vectors: Any) -> Vectors | None:
+    """Return the `Vectors`, read from a file if the argument is a path."""
+    if vectors is None or isinstance(vectors, Vectors):
+        return vectors
+    return Vectors.load(vectors)

@@ -1,0 +1,293 @@
+"""Inference for graph models: marginals, log Z and the best labelling of many samples at once.
+
+`GraphEngine` works on graphs of any form, `GridEngine` on images. An engine is built once for some
+samples, and then called with new scores at each step of the training.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from trellis.errors import InputError
+from trellis.inference import graph
+from trellis.inference.graph.belief import Beliefs, bethe_terms, propagate, spanning_forests
+from trellis.inference.graph.exact import check_possible, induced_width
+from trellis.models.graph.samples import Doubles, Integers, Samples, Scores
+from trellis.native import resolve_jobs
+
+__all__ = ["DECODERS", "INFERENCE", "Engine", "GraphEngine", "GridEngine", "Marginals", "Settings"]
+
+DECODERS = ("expansion", "cut", "icm")  # methods that return labels only
+INFERENCE = ("auto", "exact", "bp", "trw", *DECODERS)
+# Largest sum of the table sizes of exact inference: 128 MB of float64. Wider graphs take messages.
+MAX_TABLE_ENTRIES = 1 << 24
+# Undamped, the messages of tree-reweighted propagation often oscillate on graphs with many loops.
+TREE_DAMPING = 0.3
+
+
+class Marginals(NamedTuple):
+    """Marginal probabilities of the labels of nodes and edges."""
+
+    log_z: Doubles
+    """``(samples,)``: log Z, or its approximation."""
+    nodes: Doubles
+    """``(N, L)``: p(y_v | x)."""
+    pairs: Doubles
+    """``(E, L, L)``: p(y_a, y_b | x)."""
+    residual: float = 0.0
+    """The largest change of a message in the last sweep; 0 if the method is exact."""
+
+
+class Settings(NamedTuple):
+    """The parameters of a model that inference depends on."""
+
+    inference: str
+    """One of `INFERENCE`."""
+    sweeps: dict[str, Any]
+    """Arguments of belief propagation: damping, max_iter, tolerance."""
+    n_jobs: int | None
+
+
+class Engine(Protocol):
+    """Inference for some samples."""
+
+    def exact(self, scores: Scores) -> Marginals:
+        """Return exact marginals and log Z; raise InputError if the graph is too wide."""
+
+    def bethe(self, scores: Scores) -> Marginals:
+        """Return the beliefs of loopy belief propagation and the Bethe approximation of log Z."""
+
+    def trw(self, scores: Scores) -> Marginals:
+        """Return the beliefs of tree-reweighted propagation and its upper bound of log Z."""
+
+    def marginals(self, scores: Scores) -> Marginals:
+        """Return marginals by the method of the settings."""
+
+    def best(self, scores: Scores) -> Integers:
+        """Return the best labelling, or a good one: ``(N,)``."""
+
+
+class GraphEngine:
+    """Inference on graphs of any form."""
+
+    def __init__(self, samples: Samples, labels: int, settings: Settings) -> None:
+        self._samples, self._labels, self._settings = samples, labels, settings
+        # The structure is compiled once. The scores are filled in by `_with_scores`.
+        self._graph = graph.FactorGraph.pairwise(
+            np.zeros((int(samples.node_begin[-1]), labels)),
+            samples.edges,
+            np.zeros((len(samples.edges), labels, labels)),
+        )
+
+    def _with_scores(self, scores: Scores) -> graph.FactorGraph:
+        return self._graph.rescored(np.concatenate([scores.unary.ravel(), scores.tables.ravel()]))
+
+    # ---- exact inference, of all samples together or of one half after the other
+
+    def _is_exact(self) -> bool:
+        """Return whether to be exact: if the settings say so, or if the tables are small enough."""
+        if self._settings.inference in ("exact", "bp", "trw"):
+            return self._settings.inference == "exact"
+        halves = self._halves
+        return self._tables_fit or (len(halves) > 1 and all(h._is_exact() for h in halves))
+
+    @cached_property
+    def _tables_fit(self) -> bool:
+        """Whether the tables of all samples together are small enough."""
+        try:
+            induced_width(self._graph, MAX_TABLE_ENTRIES)
+        except InputError:
+            return False
+        return True
+
+    @cached_property
+    def _halves(self) -> list["GraphEngine"]:
+        """Engines for the first and the second half of the samples; empty for a single sample."""
+        count = len(self._samples)
+        if count < 2:
+            return []
+        ranges = (0, count // 2), (count // 2, count)
+        return [
+            GraphEngine(self._samples.part(begin, end), self._labels, self._settings)
+            for begin, end in ranges
+        ]
+
+    def _by_halves(self, scores: Scores) -> list[tuple["GraphEngine", Scores]]:
+        half = len(self._samples) // 2
+        n, e = self._samples.node_begin[half], self._samples.edge_begin[half]
+        first, second = self._halves
+        return [
+            (first, Scores(scores.unary[:n], scores.tables[:e])),
+            (second, Scores(scores.unary[n:], scores.tables[e:])),
+        ]
+
+    def exact(self, scores: Scores) -> Marginals:
+        """Return exact marginals by variable elimination; raise if the graph is too wide."""
+        if not self._tables_fit and self._halves:
+            parts = [engine.exact(half) for engine, half in self._by_halves(scores)]
+            log_z, p, pairs = (np.concatenate([part[k] for part in parts]) for k in range(3))
+            return Marginals(log_z, p, pairs)
+        g = self._with_scores(scores)
+        induced_width(g, MAX_TABLE_ENTRIES)  # raises, and names the width
+        log_z = np.empty(len(g))
+        p = np.empty(scores.unary.size)
+        pairs = np.empty(sum(g.sizes) - scores.unary.size)
+        g.core.exact(g.tables, log_z, p, pairs, resolve_jobs(self._settings.n_jobs))
+        check_possible(log_z)
+        return self._reshape(log_z, p, pairs, scores)
+
+    # ---- messages
+
+    def bethe(self, scores: Scores) -> Marginals:
+        """Return the beliefs of loopy belief propagation."""
+        settings = self._settings
+        g = self._with_scores(scores)
+        beliefs = propagate(g, maximise=False, n_jobs=settings.n_jobs, **settings.sweeps)
+        return self._from_beliefs(g, beliefs, None, scores)
+
+    @cached_property
+    def _tree_weights(self) -> Doubles:
+        """For each factor, the fraction of the spanning trees that contain it."""
+        return np.asarray(spanning_forests(self._graph).mean(axis=0))
+
+    def trw(self, scores: Scores) -> Marginals:
+        """Return the beliefs of tree-reweighted propagation."""
+        settings, weights = self._settings, self._tree_weights
+        g = self._with_scores(scores)
+        sweeps = {**settings.sweeps, "damping": max(settings.sweeps["damping"], TREE_DAMPING)}
+        beliefs = propagate(g, maximise=False, weights=weights, n_jobs=settings.n_jobs, **sweeps)
+        return self._from_beliefs(g, beliefs, weights, scores)
+
+    def _from_beliefs(
+        self, g: graph.FactorGraph, beliefs: Beliefs, weights: Doubles | None, scores: Scores
+    ) -> Marginals:
+        terms = bethe_terms(g, beliefs, weights)
+        marginals = self._reshape(terms, beliefs.variables, beliefs.factors, scores)
+        return marginals._replace(residual=beliefs.residual)
+
+    def _reshape(self, terms: Doubles, p: Doubles, pairs: Doubles, scores: Scores) -> Marginals:
+        """Return flat arrays in the shapes of the scores; ``terms`` of log Z are one per node."""
+        log_z = np.zeros(len(self._samples))
+        np.add.at(log_z, self._samples.sample_of_nodes(), terms)
+        unary, tables = scores
+        # The first factors are the unary ones: their marginals are those of the nodes.
+        return Marginals(log_z, p.reshape(unary.shape), pairs[unary.size :].reshape(tables.shape))
+
+    # ---- as the settings say
+
+    def marginals(self, scores: Scores) -> Marginals:
+        """Return exact marginals where possible, otherwise those of messages."""
+        if self._settings.inference == "trw":
+            return self.trw(scores)
+        return self.exact(scores) if self._is_exact() else self.bethe(scores)
+
+    def best(self, scores: Scores) -> Integers:
+        """Return the best labelling where possible, otherwise the better of two local optima."""
+        settings = self._settings
+        if self._is_exact() and not self._tables_fit and self._halves:
+            return np.concatenate([engine.best(half) for engine, half in self._by_halves(scores)])
+        g = self._with_scores(scores)
+        if settings.inference in DECODERS:
+            return graph.best(g, settings.inference).labels
+        if self._is_exact():
+            return graph.exact_best(g, max_entries=MAX_TABLE_ENTRIES, n_jobs=settings.n_jobs).labels
+        starts = (
+            graph.max_product(g, n_jobs=settings.n_jobs, **settings.sweeps).labels,
+            self.marginals(scores).nodes.argmax(axis=1),
+        )
+        first, second = (graph.icm(g, initial=start).labels for start in starts)
+        return better_labels(self._samples, first, second, scores)
+
+
+class GridEngine:
+    """Belief propagation on images, in the native core: much faster than on a general graph."""
+
+    def __init__(self, samples: Samples, labels: int, settings: Settings, shared: bool) -> None:
+        """``shared``: all horizontal edges have the same table, and all vertical ones."""
+        self._samples, self._labels, self._shared = samples, labels, shared
+        self._settings = settings
+        self._options = {**settings.sweeps, "n_jobs": settings.n_jobs}
+
+    def _images(self, scores: Scores) -> Iterator[tuple[Doubles, Doubles, Doubles]]:
+        """Yield unary, horizontal and vertical scores of each image for the grid functions."""
+        samples, square = self._samples, (self._labels, self._labels)
+        assert samples.grids is not None
+        for i, (height, width) in enumerate(samples.grids):
+            nodes = slice(*samples.node_begin[i : i + 2])
+            unary = scores.unary[nodes].reshape(height, width, -1)
+            pairs = scores.tables[slice(*samples.edge_begin[i : i + 2])]
+            # `graph.grid_edges` lists all horizontal edges first.
+            horizontal, vertical = np.split(pairs, [height * (width - 1)])
+            if self._shared:
+                yield unary, _first_table(horizontal, square), _first_table(vertical, square)
+            else:
+                yield (
+                    unary,
+                    horizontal.reshape(height, width - 1, *square),
+                    vertical.reshape(height - 1, width, *square),
+                )
+
+    def exact(self, scores: Scores) -> Marginals:
+        """Return exact marginals of small grids, by the general engine."""
+        settings = Settings("exact", {}, None)
+        return GraphEngine(self._samples, self._labels, settings).exact(scores)
+
+    def bethe(self, scores: Scores) -> Marginals:
+        """Return the beliefs of loopy belief propagation."""
+        return self._propagate("bp", scores)
+
+    def trw(self, scores: Scores) -> Marginals:
+        """Return the beliefs of tree-reweighted propagation."""
+        return self._propagate("trw", scores)
+
+    def _propagate(self, method: str, scores: Scores) -> Marginals:
+        log_z, p, pairs = [], [], [np.zeros((0, self._labels, self._labels))]
+        residual = 0.0
+        for image in self._images(scores):
+            beliefs = graph.grid_marginals(*image, method=method, **self._options)
+            residual = max(residual, beliefs.residual)
+            log_z.append(beliefs.log_partition)
+            p.append(beliefs.unary.reshape(-1, self._labels))
+            for tables in (beliefs.horizontal, beliefs.vertical):
+                pairs.append(tables.reshape(-1, self._labels, self._labels))
+        return Marginals(np.array(log_z), np.concatenate(p), np.concatenate(pairs), residual)
+
+    def marginals(self, scores: Scores) -> Marginals:
+        """Return the beliefs of the method of the settings."""
+        return self._propagate("trw" if self._settings.inference == "trw" else "bp", scores)
+
+    def best(self, scores: Scores) -> Integers:
+        """Return the better of two local optima: from max-product and from the marginals."""
+        likely = self.marginals(scores).nodes.argmax(axis=1)
+        from_max, from_marginals = [], []
+        for i, image in enumerate(self._images(scores)):
+            g, nodes = graph.grid_graph(*image), slice(*self._samples.node_begin[i : i + 2])
+            start = graph.grid_best(*image, **self._options).labels.ravel()
+            from_max.append(graph.icm(g, initial=start).labels)
+            from_marginals.append(graph.icm(g, initial=likely[nodes]).labels)
+        first, second = np.concatenate(from_max), np.concatenate(from_marginals)
+        return better_labels(self._samples, first, second, scores)
+
+
+def _first_table(tables: Doubles, square: tuple[int, int]) -> Doubles:
+    return tables[0] if len(tables) else np.zeros(square)
+
+
+def sample_scores(samples: Samples, labels: Integers, scores: Scores) -> Doubles:
+    """Return the score of a labelling ``(N,)`` in each sample, ``(samples,)``."""
+    a, b = samples.edges.T
+    nodes = scores.unary[np.arange(len(labels)), labels]
+    pairs = scores.tables[np.arange(len(scores.tables)), labels[a], labels[b]]
+    return np.asarray(
+        np.bincount(samples.sample_of_nodes(), nodes, len(samples))
+        + np.bincount(samples.sample_of_edges(), pairs, len(samples))
+    )
+
+
+def better_labels(samples: Samples, first: Integers, second: Integers, scores: Scores) -> Integers:
+    """Return, for each sample, the labelling with the higher score; the first if they are equal."""
+    first_scores = sample_scores(samples, first, scores)
+    second_scores = sample_scores(samples, second, scores)
+    return np.where((first_scores >= second_scores)[samples.sample_of_nodes()], first, second)

@@ -1,0 +1,135 @@
+"""The scores of a tagger: those of its network, plus α times those of a linear CRF in a hybrid.
+
+    p(y | x) ∝ p_network(y | x) · p_CRF(y | x)^α
+
+The two models of a hybrid are trained independently. A network trained together with the scores of
+a fitted CRF would learn little: the CRF has seen the training data and is almost always right
+there, so there would be no errors left to learn from.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from trellis.errors import InputError
+from trellis.estimator import clone
+from trellis.inference import chain
+from trellis.models.chain.crf import CRF
+from trellis.models.chain.memm import by_step
+from trellis.nn.tagger.data import Corpus, Epoch, bucket_by_length
+from trellis.nn.tagger.heads import MEMM
+from trellis.nn.tagger.network import Network
+
+__all__ = [
+    "ALPHAS",
+    "LinearScores",
+    "build_linear",
+    "check_linear",
+    "compute_scores",
+    "decode_custom",
+    "head_scores",
+    "score_linear",
+]
+
+ALPHAS = (1.0, 0.25, 0.5, 2.0, 4.0)
+"""Candidates for α. Without a development set it is the first one."""
+_L2, _MAX_ITER = 0.3, 100
+_BATCH = 128  # sequences per batch: prediction needs less memory than training
+
+
+# ---- the linear part of a hybrid
+
+
+class LinearScores(NamedTuple):
+    """Scores of the linear part for some sequences."""
+
+    unary: list[NDArray[np.float64]]
+    """(length, labels) per sequence."""
+    transition: NDArray[np.float64]
+    """(labels, labels)"""
+
+
+def build_linear(features: Any, head: Any, n_jobs: int | None) -> CRF | None:
+    """Return the unfitted model for the setting ``features``, or None."""
+    if features is None:
+        return None
+    if head not in ("crf", "softmax"):
+        raise InputError(f"features need head='crf' or 'softmax', not {head!r}")
+    if isinstance(features, CRF):
+        model: CRF = clone(features)
+        return model
+    if isinstance(features, str) and features != "crf":
+        raise InputError(f"features must be crf, a CRF or features of a CRF, not {features!r}")
+    chosen = None if isinstance(features, str) else features
+    return CRF(chosen, l2=_L2, max_iter=_MAX_ITER, n_jobs=n_jobs)
+
+
+def check_linear(model: CRF) -> None:
+    """Raise if a fitted CRF has transition features: a tagger has one transition matrix."""
+    if model.features_.has_edges:
+        raise InputError("a neural tagger does not support features of transitions")
+
+
+def score_linear(model: CRF | None, X: list[Any]) -> LinearScores | None:
+    """Return the scores of a fitted model for sequences; None without a model."""
+    if model is None:
+        return None
+    model._fitted()
+    scores: Any = model._compute_scores(X)
+    return LinearScores(scores.unary, scores.transition)
+
+
+# ---- the network, and both together
+
+
+@torch.no_grad()
+def _score_emissions(network: Network, corpus: Corpus) -> list[NDArray[np.float64]]:
+    """Return emissions (length, labels) of each sequence."""
+    groups = bucket_by_length(corpus.lengths, _BATCH, None)
+    network.eval()
+    # all batches before the first copy to the host: a copy waits until the GPU is idle
+    grids = [(batch.sequences, network(batch)) for batch in Epoch(corpus, groups)]
+    emissions: list[Any] = [None] * len(corpus.lengths)
+    for indices, grid in grids:
+        scores = grid.cpu().double().numpy()
+        for row, i in enumerate(indices):
+            emissions[i] = scores[row, : corpus.lengths[i]]
+    return emissions
+
+
+def head_scores(network: Network) -> tuple[NDArray[np.float64], Any, Any]:
+    """Return the scores of transitions (labels, labels), starts and ends (labels,)."""
+    if not hasattr(network.head, "scores"):
+        raise InputError("a head set as a function can only predict labels")
+    with torch.no_grad():
+        matrix, start, end = (x.double().cpu().numpy() for x in network.head.scores())
+    return matrix, start, end
+
+
+def compute_scores(
+    network: Network, corpus: Corpus, linear: LinearScores | None, alpha: float
+) -> chain.Scores:
+    """Return the scores of the network plus ``alpha`` times those of the linear model."""
+    unary = _score_emissions(network, corpus)
+    matrix, start, end = head_scores(network)
+    if linear is not None:
+        unary = [e + alpha * u for e, u in zip(unary, linear.unary, strict=True)]
+        matrix = matrix + alpha * linear.transition
+    scores = chain.Scores(unary, matrix, start, end)
+    return by_step(scores) if isinstance(network.head, MEMM) else scores
+
+
+@torch.no_grad()
+def decode_custom(network: Network, corpus: Corpus) -> list[list[int]]:
+    """Return label indices from the ``decode`` method of a head set as a function."""
+    paths: list[list[int]] = [[] for _ in corpus.lengths]
+    network.eval()
+    for batch in Epoch(corpus, bucket_by_length(corpus.lengths, _BATCH, None)):
+        emissions = network(batch)
+        steps = torch.arange(emissions.shape[1], device=emissions.device)
+        decoded = network.head.decode(emissions, mask=steps < batch.lengths[:, None])
+        for i, path in zip(batch.sequences, decoded, strict=True):
+            paths[i] = path
+    return paths
