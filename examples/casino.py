@@ -1,9 +1,11 @@
-"""The occasionally dishonest casino: say which rolls were made with the loaded die.
+"""The occasionally dishonest casino: find the rolls of the loaded die.
 
-A croupier rolls a fair die, and now and then a loaded one that shows six half of the time. The
-rolls are seen, the die is not. It is the smallest problem that needs a trellis: one roll says
-little, but runs of sixes do. Three answers are compared: each roll by itself, the best path
-(Viterbi), and the most probable die at each roll (posterior marginals). Run with `make demo`.
+A croupier rolls a fair die, and sometimes a loaded one that shows six half of the time. We see the
+rolls, but not the die. It is the smallest problem that needs a trellis: one roll tells little, but
+a run of sixes tells a lot. The example compares three answers: each roll by itself, the best path
+(Viterbi), and the most probable die at each roll (posterior marginals).
+
+    python examples/casino.py
 """
 
 import numpy as np
@@ -17,7 +19,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 
 def play(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Dice and faces of n rolls."""
+    """Return the dice and the faces of n rolls."""
     dice = np.empty(n, dtype=int)
     dice[0] = FAIR
     for t in range(1, n):
@@ -27,34 +29,36 @@ def play(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """Play, decode, print."""
+    """Play, decode and print."""
     rng = np.random.default_rng(7)
     truth, faces = play(10_000, rng)
 
     # Scores are log probabilities here; in a CRF they would be w·φ(x, i, y', y).
     unary = np.log(FACES[:, faces].T)
     transition = np.log(STAY)
-    start = np.array([0.0, -np.inf])  # the game begins with the fair die: -inf forbids
+    start = np.array([0.0, -np.inf])  # the game begins with the fair die: -inf forbids the other
 
-    alone = unary.argmax(axis=1)
+    single = unary.argmax(axis=1)
     best = chain.viterbi(unary, transition, start)
     posterior = chain.marginals(unary, transition, start)
-    smoothed = posterior.unary.argmax(axis=1)
+    most_probable = posterior.unary.argmax(axis=1)
 
     show(truth, faces, best.labels, posterior.unary[:, LOADED])
-    print(f"Right about the die in {len(truth):,} rolls:")
-    for name, guess in (
-        ("each roll by itself", alone),
+    print(f"Correct dice in {len(truth):,} rolls:")
+    for name, dice in (
+        ("each roll by itself", single),
         ("Viterbi (best path)", best.labels),
-        ("posterior marginals", smoothed),
+        ("posterior marginals", most_probable),
     ):
-        print(f"  {name:22}{np.mean(guess == truth):7.1%}")
-    rolls = chain.entropy(unary, transition, start) / len(truth) / np.log(2)
-    print(f"log p(rolls) = {posterior.log_partition:.2f};  {rolls:.3f} bits a roll left in doubt")
+        print(f"  {name:22}{np.mean(dice == truth):7.1%}")
+    bits = chain.entropy(unary, transition, start) / len(truth) / np.log(2)
+    print(
+        f"log p(rolls) = {posterior.log_partition:.2f};  remaining doubt: {bits:.3f} bits per roll"
+    )
 
 
 def show(truth: np.ndarray, faces: np.ndarray, path: np.ndarray, loaded: np.ndarray) -> None:
-    """Three lines of the game, under each other."""
+    """Print the first 210 rolls, 70 per block."""
     print("The occasionally dishonest casino: F fair die, L loaded die\n")
     for begin in range(0, 210, 70):
         rows = slice(begin, begin + 70)

@@ -1,8 +1,8 @@
-"""Strings of digits for the two CTC examples: dates, a language model of them, training, scores.
+"""Shared by the two CTC examples: dates, a language model of dates, a network, error rates.
 
-A date such as 25 December 1984 is read out as two five one two one nine eight four. A language
-model that has seen other dates knows that none of them begins with a seven, and that the fifth
-digit is a one or a two; a network that hears one digit after the other does not.
+The date 25 December 1984 is read as "two five one two one nine eight four". A language model of
+other dates knows that no date begins with a seven, and that the fifth digit is a one or a two. A
+network that hears one digit after the other does not know this.
 """
 
 import math
@@ -28,25 +28,25 @@ Sentence = list[str]
 
 
 def dates(rng: np.random.Generator, count: int, without: Sequence[str] = ()) -> list[str]:
-    """Days from 1930 to 2010 as DDMMYYYY, none of them in ``without``."""
+    """Return random days from 1930 to 2010 as DDMMYYYY, except those in ``without``."""
     first, last = date(1930, 1, 1).toordinal(), date(2010, 12, 31).toordinal()
-    seen = set(without)
-    found: list[str] = []
-    while len(found) < count:
+    excluded = set(without)
+    days: list[str] = []
+    while len(days) < count:
         day = f"{date.fromordinal(int(rng.integers(first, last + 1))):%d%m%Y}"
-        found += [day] if day not in seen else []
-    return found
+        days += [day] if day not in excluded else []
+    return days
 
 
 # ---- a language model
 
 
 def write_arpa(path: Path, sentences: list[Sentence], order: int) -> None:
-    """An n-gram model by Witten-Bell smoothing, as an ARPA file.
+    """Write an n-gram model with Witten-Bell smoothing as an ARPA file.
 
-    p(w | h) = (c(h w) + n(h) p(w | shorter h)) / (c(h) + n(h)), where n(h) is how many different
-    words have followed h. For a word that never did, that is n(h) / (c(h) + n(h)) p(w | shorter h):
-    the share is the weight of backing off.
+    p(w | h) = (c(h w) + n(h) p(w | shorter h)) / (c(h) + n(h)), where n(h) is the number of
+    different words after h. A word that never occurs after h has
+    n(h) / (c(h) + n(h)) p(w | shorter h); the first factor is the backoff weight of h.
     """
     counts: dict[tuple[str, ...], Counter[str]] = {}
     for sentence in sentences:
@@ -54,16 +54,17 @@ def write_arpa(path: Path, sentences: list[Sentence], order: int) -> None:
         for end in range(1, len(words)):
             for start in range(max(0, end - order + 1), end + 1):
                 counts.setdefault(tuple(words[start:end]), Counter())[words[end]] += 1
-    uniform = 1 / (len(counts[()]) + 1)  # of <unk> as well
+    uniform = 1 / (len(counts[()]) + 1)  # + 1 for <unk>
 
     def backoff(history: tuple[str, ...]) -> float:
-        own = counts[history]
-        return len(own) / (own.total() + len(own))
+        followers = counts[history]
+        return len(followers) / (followers.total() + len(followers))
 
     def probability(word: str, history: tuple[str, ...]) -> float:
-        own = counts[history]
+        followers = counts[history]
         shorter = probability(word, history[1:]) if history else uniform
-        return own[word] / (own.total() + len(own)) + backoff(history) * shorter
+        total = followers.total() + len(followers)
+        return followers[word] / total + backoff(history) * shorter
 
     def line(word: str, history: tuple[str, ...], p: float) -> str:
         gram = (*history, word)
@@ -72,12 +73,12 @@ def write_arpa(path: Path, sentences: list[Sentence], order: int) -> None:
 
     levels: list[list[str]] = [[] for _ in range(order)]
     levels[0] = [line("<unk>", (), probability("<unk>", ())), line("<s>", (), 1e-99)]
-    for history in sorted(counts, key=lambda own: (len(own), own)):
+    for history in sorted(counts, key=lambda h: (len(h), h)):
         for word in sorted(set(counts[history])):
             levels[len(history)].append(line(word, history, probability(word, history)))
-    sections = [f"ngram {n}={len(own)}" for n, own in enumerate(levels, 1)]
-    for n, own in enumerate(levels, 1):
-        sections += ["", f"\\{n}-grams:", *own]
+    sections = [f"ngram {n}={len(lines)}" for n, lines in enumerate(levels, 1)]
+    for n, lines in enumerate(levels, 1):
+        sections += ["", f"\\{n}-grams:", *lines]
     path.write_text("\n".join(["\\data\\", *sections, "", "\\end\\", ""]), encoding="utf-8")
 
 
@@ -85,7 +86,7 @@ def write_arpa(path: Path, sentences: list[Sentence], order: int) -> None:
 
 
 class Batch(NamedTuple):
-    """Inputs (B, T, features) with lengths, and the labels of each."""
+    """Padded inputs (B, T, features), their lengths (B,), and the labels of each sequence."""
 
     inputs: Tensor
     lengths: Tensor
@@ -93,14 +94,14 @@ class Batch(NamedTuple):
 
 
 def pad(inputs: list[np.ndarray], targets: list[list[int]]) -> Batch:
-    """Sequences of any lengths as one tensor."""
+    """Return sequences of different lengths as one padded batch."""
     lengths = torch.tensor([len(x) for x in inputs])
     tensors = [torch.from_numpy(x) for x in inputs]
     return Batch(nn.utils.rnn.pad_sequence(tensors, batch_first=True), lengths, targets)
 
 
 class Block(nn.Module):
-    """x + ReLU(norm(convolution of x)): sees two steps to both sides, ``dilation`` apart."""
+    """x + ReLU(norm(conv(x))); the kernel covers two steps on both sides, ``dilation`` apart."""
 
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
@@ -112,12 +113,12 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, width, T) to the same."""
+        """Map (B, width, T) to the same shape."""
         return x + self.layers(x)
 
 
 class Network(nn.Module):
-    """Features (B, T, features) to scores of labels (T / stride, B, labels)."""
+    """A network from features (B, T, features) to scores of labels (T / stride, B, labels)."""
 
     def __init__(self, features: int, labels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -127,37 +128,37 @@ class Network(nn.Module):
         self.last = nn.Conv1d(width, labels, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores before the softmax, frames first as CTCLoss wants them."""
+        """Return logits, with frames first as CTCLoss expects."""
         return self.last(self.blocks(torch.relu(self.first(x.mT)))).permute(2, 0, 1)
 
     def frames(self, lengths: Tensor) -> Tensor:
-        """How many frames come out for so many that go in."""
+        """Return the numbers of output frames for inputs of these lengths."""
         return (lengths + self.stride - 1) // self.stride
 
     @torch.no_grad()
     def log_probs(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        """(T, labels) of each input."""
+        """Return the log-probabilities of each input, shape (frames, labels)."""
         self.eval()
-        found: list[np.ndarray] = []
+        emissions: list[np.ndarray] = []
         for begin in range(0, len(inputs), 32):
             batch = pad(inputs[begin : begin + 32], [])
             scores = self(batch.inputs).log_softmax(-1).numpy()
             ends = self.frames(batch.lengths).tolist()
-            found += [scores[:end, b].copy() for b, end in enumerate(ends)]
-        return found
+            emissions += [scores[:end, b].copy() for b, end in enumerate(ends)]
+        return emissions
 
 
 def train(network: Network, batches: Iterator[Batch], steps: int, rate: float) -> None:
-    """Follow the gradient of the CTC loss; say now and then where it is."""
+    """Minimise the CTC loss with AdamW; print the loss eight times."""
     criterion = CTCLoss(from_logits=True)
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
     network.train()
-    begun, losses = time.perf_counter(), []
+    began, losses = time.perf_counter(), []
     for step in range(1, steps + 1):
         batch = next(batches)
-        sizes = torch.tensor([len(own) for own in batch.targets])
-        labels = torch.tensor([label for own in batch.targets for label in own])
+        sizes = torch.tensor([len(target) for target in batch.targets])
+        labels = torch.tensor([label for target in batch.targets for label in target])
         loss = criterion(network(batch.inputs), labels, network.frames(batch.lengths), sizes)
         optimizer.zero_grad()
         loss.backward()
@@ -168,7 +169,7 @@ def train(network: Network, batches: Iterator[Batch], steps: int, rate: float) -
         if step % max(1, steps // 8) == 0:
             mean = np.mean(losses[-50:])
             print(
-                f"  step {step:5}  loss {mean:.3f}  {time.perf_counter() - begun:4.0f} s",
+                f"  step {step:5}  loss {mean:.3f}  {time.perf_counter() - began:4.0f} s",
                 flush=True,
             )
 
@@ -177,19 +178,19 @@ def train(network: Network, batches: Iterator[Batch], steps: int, rate: float) -
 
 
 def read_greedily(emissions: list[np.ndarray], labels: list[str], glue: str) -> list[str]:
-    """The best label of each frame, merged and without blanks."""
-    found = (glue.join(labels[v] for v in ctc.greedy(x).labels) for x in emissions)
-    return [" ".join(text.split()) for text in found]
+    """Return the best label of each frame, with repetitions merged and blanks removed."""
+    texts = (glue.join(labels[v] for v in ctc.greedy(x).labels) for x in emissions)
+    return [" ".join(text.split()) for text in texts]
 
 
-def with_model(
+def tune_decoder(
     labels: list[str],
     sentences: list[Sentence],
     emissions: list[np.ndarray],
-    wanted: list[str],
+    references: list[str],
     **options: Any,
 ) -> CTCDecoder:
-    """A decoder with a 5-gram model of sentences, of the weights that err least on emissions."""
+    """Return a decoder with a 5-gram model and the weights that have the lowest error rate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sentences.arpa"
         write_arpa(path, sentences, order=5)
@@ -199,19 +200,21 @@ def with_model(
         return CTCDecoder(labels, lm=lm, alpha=alpha, beta=beta, **options)
 
     grid = [(alpha, beta) for alpha in (0.25, 0.5, 0.75, 1.0, 1.5) for beta in (0.0, 1.0, 2.0, 3.0)]
-    best = min(grid, key=lambda own: jiwer.wer(wanted, make(*own).decode_batch(emissions)))
-    print("\nthe language model's weights by the development data: alpha {}, beta {}".format(*best))
-    return make(*best)
+    rates = {pair: jiwer.wer(references, make(*pair).decode_batch(emissions)) for pair in grid}
+    alpha, beta = min(rates, key=rates.__getitem__)
+    print(f"\nlanguage model weights chosen on development data: alpha {alpha}, beta {beta}")
+    return make(alpha, beta)
 
 
-def show(wanted: list[str], found: dict[str, list[str]]) -> None:
-    """A line for each way to decode: the share of wrong words and of wrong strings."""
+def show(references: list[str], decoded: dict[str, list[str]]) -> None:
+    """Print the error rates of words and of complete strings, for each way to decode."""
     print(f"\n{'':24}word errors   strings with an error")
-    for name, own in found.items():
-        wrong = np.mean([a != b for a, b in zip(wanted, own, strict=True)])
-        print(f"{name:24}{jiwer.wer(wanted, own):11.1%}{wrong:24.0%}")
-    print("\nfor example:")
-    worst = next(iter(found.values()))
-    n = next((n for n, own in enumerate(worst) if own != wanted[n]), 0)
-    for name, text in {"said": wanted[n], **{name: own[n] for name, own in found.items()}}.items():
+    for name, texts in decoded.items():
+        wrong = np.mean([a != b for a, b in zip(references, texts, strict=True)])
+        print(f"{name:24}{jiwer.wer(references, texts):11.1%}{wrong:24.0%}")
+    print("\nexample:")
+    first_texts = next(iter(decoded.values()))
+    n = next((n for n, text in enumerate(first_texts) if text != references[n]), 0)
+    examples = {"reference": references[n], **{name: texts[n] for name, texts in decoded.items()}}
+    for name, text in examples.items():
         print(f"  {name:24}{text}")

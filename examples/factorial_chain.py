@@ -1,14 +1,15 @@
-"""Two labels for each word at once: a factorial chain (Sutton, McCallum and Rohanimanesh 2007).
+"""Two labels per word at once: a factorial chain CRF (Sutton, McCallum and Rohanimanesh 2007).
 
     class₁ — class₂ — class₃ …      the word class
       |        |        |
     chunk₁ — chunk₂ — chunk₃ …      begin, inside, outside of a noun phrase
 
-Both layers are chains, and the two labels of a word are joined: what is known of one helps the other. Nodes
-have a type, and a type has labels of its own. The words are CoNLL-2000's, the classes coarse, to be quick.
+Both layers are chains. An edge joins the two labels of a word, so that each layer helps the other.
+Each node has a type, and each type has its own set of labels. The words are those of CoNLL-2000;
+the word classes are coarse, to be quick.
 
     python examples/factorial_chain.py [--data FOLDER] [--sentences 300]
-"""  # noqa: E501
+"""
 
 import argparse
 from pathlib import Path
@@ -22,25 +23,26 @@ from trellis.data import conll
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "chunking"
 CLASSES = {"N": "noun", "V": "verb", "J": "adjective", "D": "det", "I": "prep", "R": "adverb"}
-_COLUMNS = 1 << 14  # features are hashed into so many
+_COLUMNS = 1 << 14  # number of columns that the features are hashed into
 
 
-def read(path: Path, most: int) -> list[tuple[list[str], list[str], list[str]]]:
-    """Words, coarse classes, and the noun phrases."""
+def read(path: Path, count: int) -> list[tuple[list[str], list[str], list[str]]]:
+    """Return words, coarse word classes and noun phrase tags of the first sentences."""
     tokens, tags = conll.read(path)
-    out = []
-    for sentence, chunks in zip(tokens[:most], tags[:most], strict=True):
+    sentences = []
+    for sentence, chunks in zip(tokens[:count], tags[:count], strict=True):
         words, classes = [t[0] for t in sentence], [CLASSES.get(t[1][0], "other") for t in sentence]
-        out.append((words, classes, [c if c.endswith("-NP") else "O" for c in chunks]))
-    return out
+        sentences.append((words, classes, [c if c.endswith("-NP") else "O" for c in chunks]))
+    return sentences
 
 
 def features(words: list[str]) -> Any:
-    """The word, its ending, its shape and its neighbours, hashed: the same for both layers."""
+    """Return hashed features of both layers: the word, its suffix, its case and its neighbours."""
     rows, columns = [], []
     for i, word in enumerate(words):
-        near = [words[j] if 0 <= j < len(words) else "" for j in (i - 1, i + 1)]
-        names = [word.lower(), "…" + word[-3:], word[:1].isupper(), "<" + near[0], ">" + near[1]]
+        neighbours = [words[j] if 0 <= j < len(words) else "" for j in (i - 1, i + 1)]
+        names = [word.lower(), "…" + word[-3:], word[:1].isupper(), "<" + neighbours[0]]
+        names.append(">" + neighbours[1])
         for layer in (0, 1):
             for k, name in enumerate(names):
                 rows.append(2 * i + layer)
@@ -50,7 +52,7 @@ def features(words: list[str]) -> Any:
 
 
 def _hash(text: str) -> int:
-    """The same on every run, as Python's own is not."""
+    """Return a hash that is the same in every run, unlike Python's."""
     value = 0
     for character in text:
         value = (value * 31 + ord(character)) % 1_000_003
@@ -58,35 +60,37 @@ def _hash(text: str) -> int:
 
 
 def graph(words: list[str], joined: bool) -> tuple[Any, ...]:
-    """Nodes 2 i and 2 i + 1 are the class and the chunk of word i."""
+    """Return the graph of a sentence: nodes 2i and 2i + 1 are the class and the chunk of word i."""
     n = len(words)
     pairs = [(2 * i + k, 2 * i + 2 + k, k) for i in range(n - 1) for k in (0, 1)]
     pairs += [(2 * i, 2 * i + 1, 2) for i in range(n)] if joined else []
     edges = np.array([p[:2] for p in pairs], dtype=int).reshape(-1, 2)
-    kinds = np.array([[p[2] == 1, p[2] == 2] for p in pairs], dtype=float).reshape(-1, 2)
-    return (features(words), edges, kinds, np.arange(2 * n) % 2)
+    edge_types = np.array([[p[2] == 1, p[2] == 2] for p in pairs], dtype=float).reshape(-1, 2)
+    return (features(words), edges, edge_types, np.arange(2 * n) % 2)
 
 
 def main() -> None:
-    """Two chains apart, and joined."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--data", type=Path, default=DATA)
-    options.add_argument("--sentences", type=int, default=300)
-    chosen = options.parse_args()
-    train = read(chosen.data / "conll2000.train.conll.gz", chosen.sentences)
-    test = read(chosen.data / "conll2000.test.conll.gz", 300)
+    """Train two separate chains, then a factorial chain, and print their scores."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--sentences", type=int, default=300)
+    options = parser.parse_args()
+    train = read(options.data / "conll2000.train.conll.gz", options.sentences)
+    test = read(options.data / "conll2000.test.conll.gz", 300)
     y = [np.stack([c, k], axis=1).ravel() for _, c, k in train]
     truth = [np.stack([c, k], axis=1) for _, c, k in test]
-    print(f"{'test labels right':20}{'class':>9}{'chunk':>9}{'both':>9}")
+    print(f"{'correct test labels':20}{'class':>9}{'chunk':>9}{'both':>9}")
     for name, joined in (("two chains", False), ("factorial chain", True)):
         model = GraphCRF("likelihood", l2=0.5, max_iter=60)
         model.fit([graph(words, joined) for words, *_ in train], y)
-        guess = model.predict([graph(words, joined) for words, *_ in test])
-        right = np.concatenate(
-            [own.reshape(-1, 2) == want for own, want in zip(guess, truth, strict=True)]
+        predicted = model.predict([graph(words, joined) for words, *_ in test])
+        pairs = zip(predicted, truth, strict=True)
+        correct = np.concatenate([labels.reshape(-1, 2) == y for labels, y in pairs])
+        both = correct.all(axis=1).mean()
+        print(
+            f"{name:20}{correct[:, 0].mean():9.2%}{correct[:, 1].mean():9.2%}{both:9.2%}",
+            flush=True,
         )
-        both = right.all(axis=1).mean()
-        print(f"{name:20}{right[:, 0].mean():9.2%}{right[:, 1].mean():9.2%}{both:9.2%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
-"""Networks beside the linear CRF: names, parts of speech and slots, one table, three seeds.
+"""Neural taggers and the linear CRF: names, parts of speech and slots, one table, three seeds.
 
     linear CRF   p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)    features of the words
-    softmax      p(y | x) = Πₜ exp(eₜ(yₜ)) / Zₜ                    scores of a network, step by step
-    crf          p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z(x)    a choice of the whole
-    hybrid       p(y | x) ∝ p_crf(y | x) p_linear(y | x)^α        their product, α by the dev part
+    softmax      p(y | x) = Πₜ exp(eₜ(yₜ)) / Zₜ                    scores of a network, per token
+    crf          p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z(x)    normalised over the sequence
+    hybrid       p(y | x) ∝ p_crf(y | x) p_linear(y | x)^α        their product, with weight α
 
-Words alone, with a convolution over their characters (+chars), with vectors that FastText learned
-from text without labels (+vectors). The epoch is chosen on the development part, the figures are of
-the test part, the mean of the seeds.
+A network sees words only, words and a convolution over their characters (+chars), or also vectors
+that FastText has learned from text without labels (+vectors). The epoch is chosen on the
+development set. The scores are those of the test set, averaged over the seeds.
 
-    python examples/neural_tagger.py --make-vectors words.trellis      once, minutes
-    python examples/neural_tagger.py --vectors words.trellis           all that is not done yet
+    python examples/neural_tagger.py --make-vectors words.trellis      once; takes minutes
+    python examples/neural_tagger.py --vectors words.trellis           all missing trainings
     python examples/neural_tagger.py --dataset snips --network crf+chars --seed 0
     python examples/neural_tagger.py --vectors words.trellis --device cuda --jobs 14
-    python examples/neural_tagger.py --table                           of what is done
+    python examples/neural_tagger.py --table                           print the results
 
-Each finished training is a line of JSON in the file of results, so it can be stopped and goes on.
-The data are read from the folder --data, or TRELLIS_DATA.
+Each finished training is a line of JSON in the results file, so the example can be interrupted and
+continued. The data are in the folder --data, or TRELLIS_DATA.
 """
 
 import argparse
@@ -40,7 +40,7 @@ Labelled = tuple[list[list[str]], list[list[str]]]
 
 
 class Corpus(NamedTuple):
-    """What is learned from, what chooses the epoch, what is reported."""
+    """Data for training, for choosing the epoch, and for the reported scores."""
 
     train: Labelled
     dev: Labelled
@@ -56,7 +56,7 @@ class Run(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What is the same for all trainings."""
+    """Settings that all trainings share."""
 
     data: Path
     vectors: Path | None
@@ -81,12 +81,12 @@ def _parts_of_speech(folder: Path) -> Corpus:
 
 
 def _slots(folder: Path) -> Corpus:
-    """The validation file is the test; every 15th request of the training file is the dev part."""
+    """Read SNIPS: its validation file is the test set, every 15th training request the dev set."""
     paths = [folder / "slots" / f"snips.{part}.conll.gz" for part in ("train", "test")]
     (X, y), test = (conll.read(path) for path in paths)
-    apart = [n % 15 == 14 for n in range(len(X))]
-    dev, train = ([n for n, is_dev in enumerate(apart) if is_dev == own] for own in (True, False))
-    return Corpus(*(([X[n] for n in some], [y[n] for n in some]) for some in (train, dev)), test)
+    train = [n for n in range(len(X)) if n % 15 != 14]
+    dev = [n for n in range(len(X)) if n % 15 == 14]
+    return Corpus(*(([X[n] for n in rows], [y[n] for n in rows]) for rows in (train, dev)), test)
 
 
 DATASETS: dict[str, Callable[[Path], Corpus]] = {
@@ -101,24 +101,24 @@ TITLES = {
     "gum": "GUM UPOS, accuracy",
     "snips": "SNIPS slots, F1",
 }
-ENGLISH = ("gum", "snips")  # what the text without labels is of
+ENGLISH = ("gum", "snips")  # the language of the text without labels
 
 
-def score(dataset: str, y: Any, guess: Any) -> float:
-    """Span F1, or for parts of speech the accuracy."""
-    return accuracy(y, guess) if dataset == "gum" else span_f1(y, guess, "BIO")
+def score(dataset: str, y: Any, predicted: Any) -> float:
+    """Return the span F1, or the accuracy for parts of speech."""
+    return accuracy(y, predicted) if dataset == "gum" else span_f1(y, predicted, "BIO")
 
 
-def unseen_accuracy(corpus: Corpus, guess: Any) -> float:
-    """Of the words of the test part that the training part does not have."""
+def unseen_accuracy(corpus: Corpus, predicted: Any) -> float:
+    """Return the accuracy on test words that do not occur in the training data."""
     known = {word for words in corpus.train[0] for word in words}
     pairs = [
-        (label, own)
-        for words, labels, owns in zip(*corpus.test, guess, strict=True)
-        for word, label, own in zip(words, labels, owns, strict=True)
+        (label, predicted_label)
+        for words, labels, predicted_labels in zip(*corpus.test, predicted, strict=True)
+        for word, label, predicted_label in zip(words, labels, predicted_labels, strict=True)
         if word not in known
     ]
-    return mean(label == own for label, own in pairs)
+    return mean(label == predicted_label for label, predicted_label in pairs)
 
 
 # ---- models
@@ -131,7 +131,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 WITH_VECTORS = ("softmax+chars", "crf", "crf+chars", "hybrid+chars")
 LINEAR = "linear CRF"
-# wider than the default, which is for two cores
+# Wider than the defaults, which are chosen for two CPU cores.
 WIDTHS = {"word_dim": 100, "char_hidden": 60, "hidden": 128}
 SETTINGS = {"batch_size": 32, "learning_rate": 4e-3, "epochs": 20, **WIDTHS}
 SEEDS = (0, 1, 2)
@@ -139,34 +139,34 @@ L2 = (0.1, 0.3, 1.0)
 
 
 def networks(dataset: str) -> list[str]:
-    """Those of the table, from the plainest on."""
+    """Return the networks of the table, the simplest first."""
     if dataset not in ENGLISH:
         return list(NETWORKS)
     return ["crf", "crf+chars", *(f"{name}+vectors" for name in WITH_VECTORS)]
 
 
 def train(run: Run, setting: Setting) -> dict[str, Any]:
-    """Train once and measure."""
+    """Train one model and return its scores."""
     corpus = DATASETS[run.dataset](setting.data)
     if setting.limit:
         corpus = Corpus(*((X[: setting.limit], y[: setting.limit]) for X, y in corpus))
     began = time.perf_counter()
-    make = _linear if run.network == LINEAR else _network
-    model, about = make(run, setting, corpus)
+    fit = _fit_linear if run.network == LINEAR else _fit_network
+    model, details = fit(run, setting, corpus)
     seconds = time.perf_counter() - began
-    guess = model.predict(corpus.test[0])
+    predicted = model.predict(corpus.test[0])
     return {
         **run._asdict(),
         "dev": score(run.dataset, corpus.dev[1], model.predict(corpus.dev[0])),
-        "test": score(run.dataset, corpus.test[1], guess),
-        "unseen": unseen_accuracy(corpus, guess),
+        "test": score(run.dataset, corpus.test[1], predicted),
+        "unseen": unseen_accuracy(corpus, predicted),
         "seconds": seconds,
-        **about,
+        **details,
     }
 
 
-def _linear(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
-    """The default extractor; the strength of the penalty is chosen on the development part."""
+def _fit_linear(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
+    """Fit CRFs with default features; the L2 penalty is chosen on the development set."""
     models = {l2: CRF(l2=l2, max_iter=100, n_jobs=setting.threads) for l2 in L2}
     scores = {
         l2: score(run.dataset, corpus.dev[1], model.fit(*corpus.train).predict(corpus.dev[0]))
@@ -176,7 +176,7 @@ def _linear(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str, 
     return models[best], {"l2": best, "device": "cpu"}
 
 
-def _network(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
+def _fit_network(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str, Any]]:
     import torch
 
     from trellis import NeuralTagger
@@ -185,30 +185,30 @@ def _network(run: Run, setting: Setting, corpus: Corpus) -> tuple[Any, dict[str,
     options = SETTINGS | NETWORKS[run.network.removesuffix("+vectors")]
     if run.network.endswith("+vectors"):
         if setting.vectors is None:
-            raise SystemExit(f"{run.network} needs --vectors FILE, which --make-vectors makes")
+            raise SystemExit(f"{run.network} needs --vectors FILE; create it with --make-vectors")
         options["vectors"] = Vectors.load(setting.vectors)
     if setting.epochs:
         options["epochs"] = setting.epochs
     options |= {"device": setting.device, "n_jobs": setting.threads, "random_state": run.seed}
     model = NeuralTagger(**options)
     model.fit(*corpus.train, dev=corpus.dev)
-    about = {
+    details = {
         "epochs": len(model.history_),
         "tokens_per_second": median(e.tokens_per_second for e in model.history_),
         "device": str(setting.device),
         "torch": torch.__version__,
     }
-    return model, about
+    return model, details
 
 
 # ---- vectors
 
 
 def make_vectors(path: Path, data: Path, jobs: int | None) -> None:
-    """Learn from the text, and keep the vectors of the words that the English corpora have.
+    """Train FastText on the text and save the vectors of the words in the English corpora.
 
-    The text has no capitals and no punctuation. FastText makes a vector for any word of its
-    characters, so what is kept is what the whole model would say.
+    The text has no capitals and no punctuation. FastText computes a vector for any word from its
+    characters, so the saved vectors are those of the full model.
     """
     model = FastText(100, bucket=500_000, n_jobs=jobs, random_state=0)
     model.fit(data / "text" / "wiki100.txt.xz")
@@ -219,16 +219,16 @@ def make_vectors(path: Path, data: Path, jobs: int | None) -> None:
         for x in X
         for word in x
     }
-    kept = sorted(word for word in words if any(map(str.isalnum, word)))
-    Vectors(kept, model.vectors_[kept]).save(path)
-    print(f"{path}: {len(kept):,} words")
+    vocabulary = sorted(word for word in words if any(map(str.isalnum, word)))
+    Vectors(vocabulary, model.vectors_[vocabulary]).save(path)
+    print(f"{path}: {len(vocabulary):,} words")
 
 
-# ---- all trainings, and the table
+# ---- all trainings and the table of results
 
 
-def wanted(options: argparse.Namespace, done: set[Run]) -> Iterator[Run]:
-    """What is still to do: first all networks once, then with the next seed."""
+def missing_runs(options: argparse.Namespace, done: set[Run]) -> Iterator[Run]:
+    """Yield the trainings that are not done: all networks with the first seed, then the next."""
     for seed in options.seed or SEEDS:
         for dataset in options.dataset or DATASETS:
             linear = [LINEAR] if seed == SEEDS[0] else []  # nothing in it is random
@@ -238,15 +238,15 @@ def wanted(options: argparse.Namespace, done: set[Run]) -> Iterator[Run]:
                     yield run
 
 
-def finished(path: Path) -> list[dict[str, Any]]:
-    """The lines of the file of results."""
+def read_results(path: Path) -> list[dict[str, Any]]:
+    """Return the records of the results file."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def train_all(runs: list[Run], setting: Setting, results: Path, jobs: int) -> int:
-    """Train in so many processes; a line for each that ends. How many failed."""
+    """Train in ``jobs`` processes, write a record per training, return the number of failures."""
     failed = 0
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(train, run, setting): run for run in runs}
@@ -254,28 +254,28 @@ def train_all(runs: list[Run], setting: Setting, results: Path, jobs: int) -> in
             run = running[future]
             try:
                 line = future.result()
-            except Exception as error:  # the others should go on
+            except Exception as error:  # the other trainings continue
                 failed += 1
                 print(f"{run} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 continue
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             text = f"dev {100 * line['dev']:.2f}, test {100 * line['test']:.2f}"
-            where = f"{number} of {len(runs)}: {run.dataset} {run.network} {run.seed}"
-            print(f"{where}: {text}, {line['seconds']:.0f} s", flush=True)
+            progress = f"{number} of {len(runs)}: {run.dataset} {run.network} {run.seed}"
+            print(f"{progress}: {text}, {line['seconds']:.0f} s", flush=True)
     return failed
 
 
 def table(lines: list[dict[str, Any]]) -> str:
-    """Test scores in percent as Markdown: the mean of the seeds, and how they spread."""
-    found: dict[tuple[str, str], list[float]] = {}
+    """Return test scores in percent as Markdown: mean and standard deviation over the seeds."""
+    scores: dict[tuple[str, str], list[float]] = {}
     for line in lines:
-        found.setdefault((line["network"], line["dataset"]), []).append(100 * line["test"])
-    datasets = [name for name in DATASETS if any(key[1] == name for key in found)]
+        scores.setdefault((line["network"], line["dataset"]), []).append(100 * line["test"])
+    datasets = [name for name in DATASETS if any(key[1] == name for key in scores)]
     order = [LINEAR, *NETWORKS, *(f"{name}+vectors" for name in WITH_VECTORS)]
     rows = [["model", *(TITLES[name] for name in datasets)], ["---"] * (1 + len(datasets))]
     for network in order:
-        cells = [_cell(found.get((network, name), [])) for name in datasets]
+        cells = [_cell(scores.get((network, name), [])) for name in datasets]
         if any(cells):
             rows.append([network, *cells])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -288,42 +288,42 @@ def _cell(scores: list[float]) -> str:
 
 
 def main() -> None:
-    """Do what is asked for."""
-    options = _options()
+    """Train what is missing, or make vectors, and print the table."""
+    options = _parse_options()
     if options.make_vectors:
         make_vectors(options.make_vectors, options.data, options.threads)
         return
     failed = 0
     if not options.table:
-        done = {Run(*(line[f] for f in Run._fields)) for line in finished(options.results)}
+        done = {Run(*(line[f] for f in Run._fields)) for line in read_results(options.results)}
         threads = options.threads or max(1, (os.cpu_count() or 1) // options.jobs)
         setting = Setting(
             options.data, options.vectors, options.device, options.epochs, threads, options.limit
         )
-        runs = list(wanted(options, done))
+        runs = list(missing_runs(options, done))
         failed = train_all(runs, setting, options.results, options.jobs)
-    print(table(finished(options.results)))
+    print(table(read_results(options.results)))
     sys.exit(1 if failed else 0)
 
 
-def _options() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    known = {name for dataset in DATASETS for name in networks(dataset)}
+    names = {name for dataset in DATASETS for name in networks(dataset)}
     parser.add_argument("--dataset", nargs="+", choices=DATASETS)
-    parser.add_argument("--network", nargs="+", choices=[LINEAR, *sorted(known)])
+    parser.add_argument("--network", nargs="+", choices=[LINEAR, *sorted(names)])
     parser.add_argument("--seed", nargs="+", type=int)
-    parser.add_argument("--device", help="cpu or cuda; by default cuda if it is there")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--threads", type=int, help="of each process")
-    parser.add_argument("--epochs", type=int, help="most epochs, for a quick look")
-    parser.add_argument("--limit", type=int, help="that many sentences of each part, to try it")
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the corpora")
-    parser.add_argument("--vectors", type=Path, help="what --make-vectors made")
+    parser.add_argument("--device", help="cpu or cuda; default: cuda if available")
+    parser.add_argument("--jobs", type=int, default=1, help="number of parallel processes")
+    parser.add_argument("--threads", type=int, help="threads per process")
+    parser.add_argument("--epochs", type=int, help="maximum number of epochs, for a quick run")
+    parser.add_argument("--limit", type=int, help="use only this number of sentences of each part")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder with the corpora")
+    parser.add_argument("--vectors", type=Path, help="file written by --make-vectors")
     parser.add_argument("--make-vectors", type=Path, metavar="FILE")
     parser.add_argument("--results", type=Path, default=Path("neural_tagger.jsonl"))
-    parser.add_argument("--table", action="store_true", help="train nothing, print what is there")
+    parser.add_argument("--table", action="store_true", help="print the results without training")
     return parser.parse_args()
 
 

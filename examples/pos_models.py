@@ -1,12 +1,12 @@
 """Parts of speech by HMM, MEMM and CRF: the same words, the same labels, three normalisers.
 
     HMM   p(x, y) = Πₜ p(yₜ | yₜ₋₁) p(xₜ | yₜ)                       counts
-    MEMM  p(y | x) = Πₜ exp(w · φ(x, t, yₜ₋₁, yₜ)) / Z(x, t, yₜ₋₁)     a choice at each step
-    CRF   p(y | x) = Πₜ exp(w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)              a choice of the whole
+    MEMM  p(y | x) = Πₜ exp(w · φ(x, t, yₜ₋₁, yₜ)) / Z(x, t, yₜ₋₁)     normalised at each step
+    CRF   p(y | x) = Πₜ exp(w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)              normalised over the sequence
 
-First all three see the word alone. Then MEMM and CRF take what an HMM cannot: overlapping features
-of the word and its neighbours. Strengths of smoothing and penalty are chosen on the development
-part, the figures are of the test part.
+First, all three models see only the word. Then the MEMM and the CRF get overlapping features of the
+word and its neighbours, which an HMM cannot use. The strength of smoothing or penalty is chosen on
+the development set; the scores are those of the test set.
 
     python examples/pos_models.py [--data FOLDER]
 
@@ -29,7 +29,7 @@ WORD = named(["w[0]"])
 
 
 def candidates() -> dict[str, dict[float, Any]]:
-    """Models by what they see and by the strength of smoothing or penalty."""
+    """Return models by name and by the strength of smoothing or penalty."""
     return {
         "HMM, word": {s: HMM(smoothing=s) for s in SMOOTHING},
         "MEMM, word": {s: MEMM(WORD, l2=s, max_iter=300) for s in L2},
@@ -40,32 +40,33 @@ def candidates() -> dict[str, dict[float, Any]]:
 
 
 def main() -> None:
-    """Choose on dev, report on test."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--data", type=Path, default=DATA, help="folder of the three files")
-    folder = options.parse_args().data
+    """Choose the strength on the development set, print the scores on the test set."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the three files")
+    folder = parser.parse_args().data
     train, dev, test = (
         conllu.read(folder / f"ud-en-gum.{part}.conllu.gz") for part in ("train", "dev", "test")
     )
     known = {word for words in train[0] for word in words}
     unseen = [[word not in known for word in words] for words in test[0]]
 
-    print(f"English GUM: {sum(map(len, train[0])):,} words to learn from, 17 labels\n")
+    print(f"English GUM: {sum(map(len, train[0])):,} words for training, 17 labels\n")
     print("              strength    dev    test   test, unseen words")
     for name, models in candidates().items():
         scores = {s: accuracy(dev[1], m.fit(*train).predict(dev[0])) for s, m in models.items()}
         best = max(scores, key=scores.__getitem__)
-        guess = models[best].predict(test[0])
-        right = accuracy(test[1], guess), accuracy(_only(test[1], unseen), _only(guess, unseen))
-        numbers = f"{best:8g}{scores[best]:8.2%}{right[0]:8.2%}{right[1]:12.2%}"
+        predicted = models[best].predict(test[0])
+        total = accuracy(test[1], predicted)
+        of_unseen = accuracy(_select(test[1], unseen), _select(predicted, unseen))
+        numbers = f"{best:8g}{scores[best]:8.2%}{total:8.2%}{of_unseen:12.2%}"
         print(f"{name:14}{numbers}", flush=True)
 
 
-def _only(y: list, wanted: list) -> list:
-    """The labels at the positions that are wanted."""
+def _select(y: list, masks: list) -> list:
+    """Return the labels at the positions where the mask is True."""
     return [
-        [label for label, keep in zip(own, mask, strict=True) if keep]
-        for own, mask in zip(y, wanted, strict=True)
+        [label for label, keep in zip(labels, mask, strict=True) if keep]
+        for labels, mask in zip(y, masks, strict=True)
     ]
 
 

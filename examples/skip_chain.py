@@ -1,15 +1,16 @@
-"""Names that come again: a skip-chain CRF (Sutton and McCallum 2004).
+"""Repeated names: a skip-chain CRF (Sutton and McCallum 2004).
 
-A name that is clear in one place may be unclear in another of the same document. So besides the chain,
-edges join each capitalised word to where it stood last, and have weights of their own for pairs of labels.
-The graph has loops: learning and labelling are by tree-reweighted messages, and the plain chain, which has
-none, is learnt exactly. The data are the Dutch news of CoNLL-2002, which say where a document begins; some
-of them, to be quick. What the edges are for are names that come again, so these are also counted alone.
+A name may be easy to recognise in one sentence and hard in another sentence of the same document.
+So, in addition to the chain, an edge joins each capitalised word to its previous occurrence. These
+edges have separate weights for pairs of labels. The graph has loops: training and prediction use
+tree-reweighted message passing. The plain chain has no loops and is trained exactly. The data are
+Dutch news of CoNLL-2002, which has document boundaries; only some documents are used, to be quick.
+The edges are meant for repeated names, so these have a score of their own.
 
-With edges to the last four places instead of one, messages were slow to settle.
+With edges to the four previous occurrences, message passing converged slowly.
 
     python examples/skip_chain.py [--data FOLDER] [--documents 12]
-"""  # noqa: E501
+"""
 
 import argparse
 import gzip
@@ -30,7 +31,7 @@ DATA = Path(__file__).parents[2] / "shared" / "data" / "ner"
 
 
 def documents(path: Path) -> Iterator[list[list[tuple[str, str]]]]:
-    """Sentences of (word, tag), document by document."""
+    """Yield the documents, each a list of sentences of (word, tag)."""
     sentences: list[list[tuple[str, str]]] = [[]]
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
@@ -48,56 +49,57 @@ def documents(path: Path) -> Iterator[list[list[tuple[str, str]]]]:
 
 
 def edges_of(document: list[list[tuple[str, str]]], skip: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of places, and for each 1 if it is a skip edge."""
-    found, kinds, at = [], [], 0
-    last: dict[str, int] = {}
+    """Return edges, shape (E, 2), and for each edge 1 if it is a skip edge, shape (E, 1)."""
+    edges, is_skip, offset = [], [], 0
+    previous: dict[str, int] = {}
     for sentence in document:
-        found += [(at + i, at + i + 1) for i in range(len(sentence) - 1)]
-        kinds += [0.0] * (len(sentence) - 1)
+        edges += [(offset + i, offset + i + 1) for i in range(len(sentence) - 1)]
+        is_skip += [0.0] * (len(sentence) - 1)
         for i, (word, _) in enumerate(sentence):
             if skip and i > 0 and word[:1].isupper() and len(word) > 1:
-                if word in last:
-                    found.append((last[word], at + i))
-                    kinds.append(1.0)
-                last[word] = at + i
-        at += len(sentence)
-    return np.array(found, dtype=int).reshape(-1, 2), np.array(kinds).reshape(-1, 1)
+                if word in previous:
+                    edges.append((previous[word], offset + i))
+                    is_skip.append(1.0)
+                previous[word] = offset + i
+        offset += len(sentence)
+    return np.array(edges, dtype=int).reshape(-1, 2), np.array(is_skip).reshape(-1, 1)
 
 
 def rows_of(batch: Any, columns: int, lengths: list[int]) -> list[Any]:
-    """Features of each document as a sparse matrix."""
+    """Return the features of each document as a sparse matrix."""
     rows = batch.rows
     value = np.ones(len(rows.id)) if rows.value is None else rows.value
-    whole = sparse.csr_matrix((value, rows.id, rows.begin), shape=(len(rows), columns))
+    matrix = sparse.csr_matrix((value, rows.id, rows.begin), shape=(len(rows), columns))
     ends = np.cumsum(lengths)
-    return [whole[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    return [matrix[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def repeated_f1(truth: list[Any], guess: list[Any], graphs: list[Any]) -> tuple[float, int]:
-    """F1 of the spans with a word that has a skip edge, and how many there are."""
+def repeated_f1(truth: list[Any], predicted: list[Any], graphs: list[Any]) -> tuple[float, int]:
+    """Return the F1 of spans that contain a word with a skip edge, and their number."""
     counts = np.zeros(3, dtype=int)
-    for right, ours, (_, edges, kinds) in zip(truth, guess, graphs, strict=True):
-        again = set(edges[kinds[:, 0] > 0].ravel().tolist())
-        both = [
-            {s for s in spans(tags) if again.intersection(range(s.start, s.end))}
-            for tags in (right, ours)
-        ]
-        counts += [len(both[0] & both[1]), len(both[0]), len(both[1])]
+    for true_tags, tags, (_, edges, is_skip) in zip(truth, predicted, graphs, strict=True):
+        repeated = set(edges[is_skip[:, 0] > 0].ravel().tolist())
+        true_spans, predicted_spans = (
+            {s for s in spans(t) if repeated.intersection(range(s.start, s.end))}
+            for t in (true_tags, tags)
+        )
+        correct = true_spans & predicted_spans
+        counts += [len(correct), len(true_spans), len(predicted_spans)]
     return 200.0 * counts[0] / max(1, counts[1] + counts[2]), int(counts[1])
 
 
 def main() -> None:
-    """Chain and skip-chain, side by side."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--data", type=Path, default=DATA)
-    options.add_argument("--documents", type=int, default=12)
-    options.add_argument("--max-iter", type=int, default=40)
-    chosen = options.parse_args()
+    """Train a chain and a skip-chain, and print their scores."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--documents", type=int, default=12)
+    parser.add_argument("--max-iter", type=int, default=40)
+    options = parser.parse_args()
     parts = {
-        part: list(documents(chosen.data / f"conll2002-nl.{part}.conll.gz"))
+        part: list(documents(options.data / f"conll2002-nl.{part}.conll.gz"))
         for part in ("train", "testa")
     }
-    parts["train"] = parts["train"][: chosen.documents]
+    parts["train"] = parts["train"][: options.documents]
     spec, matrices = None, {}
     for part, docs in parts.items():
         words = [[word for word, _ in sentence] for doc in docs for sentence in doc]
@@ -110,19 +112,19 @@ def main() -> None:
         matrices[part] = rows_of(batch, len(spec), lengths)
     truth = {p: [[t for s in d for _, t in s] for d in docs] for p, docs in parts.items()}
     tokens = sum(map(len, truth["train"]))
-    print(f"{len(parts['train'])} documents of {tokens:,} tokens to learn from\n")
-    joined = [(None, *edges_of(d, skip=True)) for d in parts["testa"]]
+    print(f"{len(parts['train'])} documents of {tokens:,} tokens for training\n")
+    skip_graphs = [(None, *edges_of(d, skip=True)) for d in parts["testa"]]
     for name, skip in (("chain", False), ("skip-chain", True)):
         graphs = {
             part: [(m, *edges_of(d, skip)) for m, d in zip(matrices[part], docs, strict=True)]
             for part, docs in parts.items()
         }
-        model = GraphCRF("trw" if skip else "likelihood", l2=2.0, max_iter=chosen.max_iter)
+        model = GraphCRF("trw" if skip else "likelihood", l2=2.0, max_iter=options.max_iter)
         model.fit(graphs["train"], truth["train"])
-        guess = [own.tolist() for own in model.predict(graphs["testa"])]
-        f1 = 100 * span_f1(truth["testa"], guess)
-        again, count = repeated_f1(truth["testa"], guess, joined)
-        print(f"{name:12} F1 {f1:.2f}, of {count} names that come again {again:.2f}", flush=True)
+        predicted = [labels.tolist() for labels in model.predict(graphs["testa"])]
+        f1 = 100 * span_f1(truth["testa"], predicted)
+        repeated, count = repeated_f1(truth["testa"], predicted, skip_graphs)
+        print(f"{name:12} F1 {f1:.2f}, of {count} repeated names {repeated:.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Running the command: in a process of its own where that matters, and what it left behind."""
+"""Helpers that run the command in a separate process and compare the files that it leaves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COMMAND = [sys.executable, "-m", "trellis.app.cli.main"]
+COMMAND = [sys.executable, "-m", "trellis"]
 
 
 class Ran(NamedTuple):
-    """What a command said, and how it ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -21,19 +21,19 @@ class Ran(NamedTuple):
 
 
 def process(*arguments: Any, folder: Path, stdin: bytes = b"", timeout: float = 60) -> Ran:
-    """Run the command as a shell would."""
-    found = subprocess.run(
+    """Run the command in a separate process and wait for it."""
+    completed = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=folder,
         input=stdin,
         capture_output=True,
         timeout=timeout,
     )
-    return Ran(found.returncode, found.stdout.decode(), found.stderr.decode())
+    return Ran(completed.returncode, completed.stdout.decode(), completed.stderr.decode())
 
 
 def start(*arguments: Any, folder: Path) -> subprocess.Popen[bytes]:
-    """Run the command beside the test."""
+    """Start the command in a separate process."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         cwd=folder,
@@ -45,17 +45,17 @@ def start(*arguments: Any, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _heed_signals() -> None:
-    """Where the tests run in the background, Ctrl-C is ignored by them and all that they start."""
+    """Restore Ctrl-C: a background shell lets its processes, and so the tests, ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def typed(value: Any) -> str | None:
-    """The name of a test's case: a command as one types it; None for other values."""
+    """Return the id of a parametrized test: the command line, or None for other values."""
     return " ".join(value) if isinstance(value, list | tuple) else None
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Every file under a folder with its bytes, and all that is no file."""
+    """Return the bytes of every file in a folder by path; None for entries that are not files."""
     return {
         os.fspath(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
@@ -63,5 +63,5 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 
 
 def rows(count: int) -> list[str]:
-    """Lines of a file of columns: two rows and a blank one, again and again."""
+    """Return ``count`` lines of a conll file: two rows and a blank line, repeated."""
     return (["play O", "Rome B-place", ""] * (count // 3 + 1))[:count]

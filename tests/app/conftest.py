@@ -1,4 +1,4 @@
-"""The command in this process, in an empty folder; small files and a model to give to it."""
+"""Fixtures: run a command in this process in an empty folder, with small files and a model."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from commands import Ran, tree
 
 from trellis import CRF
-from trellis.app.cli import main as cli
+from trellis.app.cli.main import run_command
 from trellis.data import conll, samples
-
-COMMAND = typer.main.get_command(cli.app)  # made once, not once a run
 
 
 @pytest.fixture
 def run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Ran]:
-    """``run("train", "a.conll", stdin=b"")`` in a folder of the test's own."""
+    """Return ``run("train", "a.conll", stdin=b"")``, which runs a command in ``tmp_path``."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "app", COMMAND)
 
     def call(*arguments: Any, stdin: bytes = b"") -> Ran:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         capsys.readouterr()
-        code = cli._run([str(argument) for argument in arguments])
+        code = run_command([str(argument) for argument in arguments])
         return Ran(code, *capsys.readouterr())
 
     return call
@@ -38,13 +34,13 @@ def run(
 
 @pytest.fixture(scope="session")
 def model() -> CRF:
-    """Knows the slots of requests about a calendar."""
+    """A CRF for the slots of calendar requests."""
     return CRF(l2=0.1, scoring="span_f1", random_state=0).fit(*samples.load("train", "calendar"))
 
 
 @pytest.fixture(scope="session")
 def prepared(model: CRF, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What `folder` holds: written once, for it is asked for often."""
+    """The files of `folder`, written once per session."""
     folder = tmp_path_factory.mktemp("prepared")
     model.save(folder / "model.trellis")
     for split in ("train", "test"):
@@ -54,7 +50,7 @@ def prepared(model: CRF, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.fixture
 def folder(tmp_path: Path, prepared: dict[str, bytes]) -> Path:
-    """Holds ``model.trellis``, ``train.conll`` and ``test.conll``."""
+    """A folder with ``model.trellis``, ``train.conll`` and ``test.conll``."""
     for name, data in prepared.items():
         (tmp_path / name).write_bytes(data)
     return tmp_path
@@ -62,10 +58,10 @@ def folder(tmp_path: Path, prepared: dict[str, bytes]) -> Path:
 
 @pytest.fixture
 def refused(run: Callable[..., Ran], folder: Path) -> Callable[..., str]:
-    """``refused("tag", …, names=["a.conll", "line 3"])`` is the one line that the command says."""
+    """``refused("tag", …, names=["a.conll", "line 3"])`` expects exit code 1 and one line."""
 
     def call(*arguments: Any, names: list[str], stdin: bytes = b"") -> str:
-        before = tree(folder)
+        files_before = tree(folder)
         ran = run(*arguments, stdin=stdin)
         assert ran.code == 1, ran
         assert ran.err.startswith("trellis: ")
@@ -74,7 +70,7 @@ def refused(run: Callable[..., Ran], folder: Path) -> Callable[..., str]:
         for name in names:
             assert name in ran.err
         assert ran.out == ""
-        assert tree(folder) == before
+        assert tree(folder) == files_before
         return ran.err
 
     return call
@@ -82,15 +78,15 @@ def refused(run: Callable[..., Ran], folder: Path) -> Callable[..., str]:
 
 @pytest.fixture
 def misused(run: Callable[..., Ran], folder: Path) -> Callable[..., str]:
-    """The same for a command that is not understood: code 2, and how to use it."""
+    """``misused("tag", …)`` expects exit code 2 and the usage on standard error."""
 
     def call(*arguments: Any) -> str:
-        before = tree(folder)
+        files_before = tree(folder)
         ran = run(*arguments)
         assert ran.code == 2, ran
         assert "Usage:" in ran.err
         assert ran.out == ""
-        assert tree(folder) == before
+        assert tree(folder) == files_before
         return ran.err
 
     return call

@@ -1,4 +1,4 @@
-"""Training from the command line that is stopped by signals, or killed, and goes on."""
+"""`trellis train` stopped by signals, and resumed from its checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from commands import Ran, start, tree, typed
 from training import trained_on, write
 
 import trellis
-from trellis.app import terminal, train
+from trellis.app import terminal
+from trellis.app.cli import train
 from trellis.formats import native
 
 Run = Callable[..., Ran]
@@ -35,39 +36,39 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def signalled(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    """``signalled(3, signal.SIGINT, "train", …)`` sends a signal to itself in an iteration."""
-    shown = train._shown
+    """``signalled(3, signal.SIGINT, "train", …)`` sends a signal in iteration 3."""
+    shown = train.draw_iterations
 
-    def call(at: int, number: int, *arguments: Any, times: int = 1) -> Ran:
+    def call(iteration: int, number: int, *arguments: Any, times: int = 1) -> Ran:
         def watched(model: Any, show: Any) -> Any:
-            each = shown(model, show)
+            draw = shown(model, show)
 
             def callback(progress: Any) -> None:
-                each(progress)
-                if progress.iteration == at:
+                draw(progress)
+                if progress.iteration == iteration:
                     for _ in range(times):
                         os.kill(os.getpid(), number)
 
             return callback
 
-        monkeypatch.setattr(train, "_shown", watched)
+        monkeypatch.setattr(train, "draw_iterations", watched)
         monkeypatch.setattr(sys, "argv", ["trellis", *map(str, arguments)])
         try:
             return run(*arguments)
         finally:
-            monkeypatch.setattr(train, "_shown", shown)
+            monkeypatch.setattr(train, "draw_iterations", shown)
 
     return call
 
 
 def resumed_command(err: str) -> list[str]:
-    """The command that a stopped run tells to go on with."""
-    found = re.search(r"Go on with:\n +(.*)$", err, re.MULTILINE)
-    assert found, err
-    return shlex.split(found[1])
+    """Return the command that an interrupted run prints for resuming."""
+    match = re.search(r"Continue with:\n +(.*)$", err, re.MULTILINE)
+    assert match, err
+    return shlex.split(match[1])
 
 
-# ---- signals, at an iteration that is known
+# ---- signals in a known iteration
 
 
 KINDS = [
@@ -88,14 +89,16 @@ KINDS = [
 def test_interrupted_and_resumed(
     run: Run, signalled: Any, corpus: Path, options: list[str]
 ) -> None:
-    assert run("train", "train.conll", "-o", "whole.trellis", *options).code == 0
+    assert run("train", "train.conll", "-o", "complete.trellis", *options).code == 0
     before = sorted(tree(corpus))
-    for at in (3,) if options else (1, 3):
-        ran = signalled(at, signal.SIGINT, "train", "train.conll", "-o", "new.trellis", *options)
+    for iteration in (3,) if options else (1, 3):
+        ran = signalled(
+            iteration, signal.SIGINT, "train", "train.conll", "-o", "new.trellis", *options
+        )
         assert ran.code == 130
         assert ran.out == ""
         assert "Traceback" not in ran.err
-        assert f"stopped at iteration {at}, and saved in new.trellis.checkpoint" in ran.err
+        assert f"stopped at iteration {iteration}, saved in new.trellis.checkpoint" in ran.err
         assert sorted(tree(corpus)) == sorted([*before, "new.trellis.checkpoint"])
         command = resumed_command(ran.err)
         assert command == [
@@ -107,43 +110,45 @@ def test_interrupted_and_resumed(
             *options,
             "--resume",
         ]
-        again = run(*command[1:])
-        assert again.code == 0, again
+        resumed = run(*command[1:])
+        assert resumed.code == 0, resumed
         files = tree(corpus)
-        assert files.pop("new.trellis") == files["whole.trellis"]
+        assert files.pop("new.trellis") == files["complete.trellis"]
         assert sorted(files) == before
         (corpus / "new.trellis").unlink()
 
 
 def test_sigterm(run: Run, signalled: Any, corpus: Path) -> None:
-    assert run("train", "train.conll", "-o", "whole.trellis").code == 0
+    assert run("train", "train.conll", "-o", "complete.trellis").code == 0
     ran = signalled(7, signal.SIGTERM, "train", "train.conll", "-o", "new.trellis")
     assert ran.code == 143
     assert "stopped at iteration 7" in ran.err
     assert run(*resumed_command(ran.err)[1:]).code == 0
-    assert tree(corpus)["new.trellis"] == tree(corpus)["whole.trellis"]
+    assert tree(corpus)["new.trellis"] == tree(corpus)["complete.trellis"]
 
 
-def test_quiet_still_says_how_to_go_on(signalled: Any, corpus: Path) -> None:
+def test_quiet_still_prints_how_to_resume(signalled: Any, corpus: Path) -> None:
     ran = signalled(2, signal.SIGINT, "train", "train.conll", "-q")
     assert ran.code == 130
     assert resumed_command(ran.err)[-1] == "--resume"
 
 
-def test_stopped_again_while_it_goes_on(run: Run, signalled: Any, corpus: Path) -> None:
-    """--resume is there once, and the command can be repeated as it is."""
-    assert run("train", "train.conll", "-o", "whole.trellis").code == 0
+def test_interrupted_a_second_time_after_resuming(run: Run, signalled: Any, corpus: Path) -> None:
+    """--resume is added once, and the printed command can be used again."""
+    assert run("train", "train.conll", "-o", "complete.trellis").code == 0
     command = ["train", "train.conll", "-o", "new.trellis"]
-    for at in (2, 5, 9):
-        ran = signalled(at, signal.SIGINT, *command)
+    for iteration in (2, 5, 9):
+        ran = signalled(iteration, signal.SIGINT, *command)
         assert ran.code == 130
         command = resumed_command(ran.err)[1:]
         assert command.count("--resume") == 1
     assert run(*command).code == 0
-    assert tree(corpus)["new.trellis"] == tree(corpus)["whole.trellis"]
+    assert tree(corpus)["new.trellis"] == tree(corpus)["complete.trellis"]
 
 
-def test_names_that_a_shell_would_cut(run: Run, signalled: Any, corpus: Path) -> None:
+def test_file_names_with_spaces_are_quoted_in_the_resume_command(
+    run: Run, signalled: Any, corpus: Path
+) -> None:
     (corpus / "my data").mkdir()
     os.rename(corpus / "train.conll", corpus / "my data" / "it's.conll")
     ran = signalled(2, signal.SIGINT, "train", "my data/it's.conll", "-o", "my data/$m")
@@ -153,7 +158,7 @@ def test_names_that_a_shell_would_cut(run: Run, signalled: Any, corpus: Path) ->
     assert (corpus / "my data" / "$m").exists()
 
 
-def test_twice_is_at_once(signalled: Any, corpus: Path) -> None:
+def test_a_second_signal_stops_at_once(signalled: Any, corpus: Path) -> None:
     ran = signalled(3, signal.SIGINT, "train", "train.conll", "--checkpoint-every", "2", times=2)
     assert ran.code == 130
     assert "Traceback" not in ran.err
@@ -161,11 +166,11 @@ def test_twice_is_at_once(signalled: Any, corpus: Path) -> None:
     assert len(native.read(corpus / "model.trellis.checkpoint").tensors["losses"]) == 2
 
 
-def test_handlers_are_put_back(run: Run, signalled: Any, corpus: Path) -> None:
+def test_signal_handlers_are_restored(run: Run, signalled: Any, corpus: Path) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     signalled(3, signal.SIGINT, "train", "train.conll")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    with contextlib.suppress(RuntimeError), terminal.interrupts(lambda: None):
+    with contextlib.suppress(RuntimeError), terminal.catch_interrupts(lambda: None):
         raise RuntimeError
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
@@ -184,26 +189,28 @@ def test_handlers_are_put_back(run: Run, signalled: Any, corpus: Path) -> None:
 def test_a_signal_in_the_last_iteration(
     run: Run, signalled: Any, corpus: Path, options: list[str], every: list[Any]
 ) -> None:
-    """The work is done: a model, or a state that the last step is made from, but not nothing."""
-    assert run("train", "train.conll", "-o", "whole.trellis", *options).code == 0
-    last = len(trellis.load(corpus / "whole.trellis").losses_)
+    """The result is either the model or a checkpoint from which it can be computed."""
+    assert run("train", "train.conll", "-o", "complete.trellis", *options).code == 0
+    last = len(trellis.load(corpus / "complete.trellis").losses_)
     arguments = ["train", "train.conll", "-o", "new.trellis", *options, *every]
     ran = signalled(last, signal.SIGINT, *arguments)
     assert "before the first iteration" not in ran.err
     if ran.code:
         assert ran.code == 130
         assert run(*resumed_command(ran.err)[1:]).code == 0
-    assert tree(corpus)["new.trellis"] == tree(corpus)["whole.trellis"]
+    assert tree(corpus)["new.trellis"] == tree(corpus)["complete.trellis"]
 
 
 # ---- checkpoints that cannot be used
 
 
-def test_what_cannot_go_on(run: Run, signalled: Any, corpus: Path) -> None:
+def test_a_checkpoint_of_other_data_or_settings_is_refused(
+    run: Run, signalled: Any, corpus: Path
+) -> None:
     (corpus / "other.conll").write_text("play O\nRome B-place\n")
     assert signalled(3, signal.SIGINT, "train", "train.conll").code == 130
     before = tree(corpus)
-    for arguments, what in (
+    for arguments, message in (
         (["train.conll", "--l2", "2"], "l2=1.0, but this run has 2.0"),
         (["train.conll", "--l1", "2"], "l1=0.0, but this run has 2.0"),
         (["train.conll", "--solver", "gradient"], "solver='lbfgs', but this run has 'gradient'"),
@@ -216,7 +223,7 @@ def test_what_cannot_go_on(run: Run, signalled: Any, corpus: Path) -> None:
         ran = run("train", *arguments, "--resume", "-q")
         assert ran.code == 1, arguments
         assert ran.err.startswith("trellis: model.trellis.checkpoint")
-        assert what in ran.err
+        assert message in ran.err
         assert ran.err.count("\n") == 1
         assert tree(corpus) == before
     data = before["model.trellis.checkpoint"]
@@ -231,25 +238,25 @@ def test_what_cannot_go_on(run: Run, signalled: Any, corpus: Path) -> None:
         assert not (corpus / "model.trellis").exists()
 
 
-def test_nothing_to_go_on_from(run: Run, corpus: Path) -> None:
+def test_resume_without_a_checkpoint_starts_anew(run: Run, corpus: Path) -> None:
     ran = run("train", "train.conll", "--resume")
     assert ran.code == 0
-    assert "model.trellis.checkpoint is not there: training begins at the beginning" in ran.err
-    whole = tree(corpus)["model.trellis"]
+    assert "model.trellis.checkpoint does not exist: training starts anew" in ran.err
+    expected = tree(corpus)["model.trellis"]
     assert run("train", "train.conll", "-q").code == 0
-    assert tree(corpus)["model.trellis"] == whole
+    assert tree(corpus)["model.trellis"] == expected
 
 
 def test_a_tuned_run_is_not_tuned_again(run: Run, signalled: Any, corpus: Path) -> None:
     options = ["--tune", "3", "--max-iter", "10"]
     ran = signalled(3, signal.SIGINT, "train", "train.conll", *options)
-    again = run(*resumed_command(ran.err)[1:])
-    assert again.code == 0
+    resumed = run(*resumed_command(ran.err)[1:])
+    assert resumed.code == 0
     assert ran.err.count("  l1=") == 3
-    assert again.err.count("  l1=") == 0
+    assert resumed.err.count("  l1=") == 0
 
 
-def test_an_earlier_model_stays_until_the_new_one_is_there(
+def test_an_earlier_model_stays_until_the_new_one_is_complete(
     run: Run, signalled: Any, corpus: Path
 ) -> None:
     (corpus / "model.trellis").write_text("earlier")
@@ -257,11 +264,11 @@ def test_an_earlier_model_stays_until_the_new_one_is_there(
     assert (corpus / "model.trellis").read_text() == "earlier"
 
 
-# ---- in a process of its own
+# ---- in a separate process
 
 
 def wait_for(path: Path, running: subprocess.Popen[bytes], seconds: float = 60) -> None:
-    """Until a file is there."""
+    """Wait until a file exists."""
     end = time.monotonic() + seconds
     while not path.exists():
         assert running.poll() is None, "it ended before it had saved"
@@ -271,7 +278,7 @@ def wait_for(path: Path, running: subprocess.Popen[bytes], seconds: float = 60) 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a corpus that is trained on for a second, and the model of it."""
+    """A folder with a corpus whose training takes about a second, and its model."""
     return trained_on(1, tmp_path_factory.mktemp("trained"), "--max-iter", "40")
 
 
@@ -294,19 +301,21 @@ def test_signals_to_a_process(trained: Path, number: signal.Signals) -> None:
     command = resumed_command(err)
     assert command[-len(arguments) - 1 :] == [*arguments, "--resume"]
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
-    again = subprocess.run(
+    resumed = subprocess.run(
         command, cwd=trained, env={**os.environ, "PATH": path}, capture_output=True
     )
-    assert again.returncode == 0
-    assert output.read_bytes() == (trained / "whole.trellis").read_bytes()
+    assert resumed.returncode == 0
+    assert output.read_bytes() == (trained / "complete.trellis").read_bytes()
     assert not checkpoint.exists()
 
 
 def test_a_signal_before_training_begins(tmp_path: Path) -> None:
-    """While it waits for data: it ends at once, without a trace."""
+    """A signal while the command waits for data ends it at once and leaves no files."""
     os.mkfifo(tmp_path / "pipe.conll")
     with start("train", "pipe.conll", folder=tmp_path) as running:
-        writer = os.open(tmp_path / "pipe.conll", os.O_WRONLY)  # returns once it is read
+        writer = os.open(
+            tmp_path / "pipe.conll", os.O_WRONLY
+        )  # returns when the command opens the pipe
         time.sleep(0.1)
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=60)

@@ -15,7 +15,7 @@ X = [[["w=Ann", "cap"], ["w=left"]], [["w=Bob", "cap"]]]
 Y = [["PER", "O"], ["PER"]]
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_conversion_and_back_is_lossless(tmp_path: Path) -> None:
     save_crfsuite(CRF(l2=0.1).fit(X, Y), tmp_path / "a.crfsuite")
     done = process("convert", "a.crfsuite", "b.trellis", folder=tmp_path)
     assert (done.code, done.err) == (0, "b.trellis: 2 labels, 8 weights\n")
@@ -25,20 +25,22 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "what"),
+    ("arguments", "message"),
     [
         (["data.conll", "x.trellis"], "data.conll: "),
-        (["a.trellis", "x.crfsuite", "--scheme", "BIO"], "for data, not for models"),
+        (["a.trellis", "x.crfsuite", "--scheme", "BIO"], "apply to data, not to models"),
         (["none", "x.trellis"], "none"),
         (["hmm.trellis", "x.crfsuite"], "CRFsuite has CRFs only, not HMM"),
     ],
 )
-def test_what_cannot_be_converted(tmp_path: Path, arguments: list[str], what: str) -> None:
+def test_models_that_cannot_be_converted(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     CRF().fit(X, Y).save(tmp_path / "a.trellis")
     trellis.HMM().fit([["a"]], [["x"]]).save(tmp_path / "hmm.trellis")
     (tmp_path / "data.conll").write_text("a O\n")
     done = process("convert", *arguments, folder=tmp_path)
     assert done.code == 1
-    assert what in done.err
+    assert message in done.err
     assert "Traceback" not in done.err
     assert not [*tmp_path.glob("x.*")]

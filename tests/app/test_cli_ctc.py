@@ -1,4 +1,4 @@
-"""`trellis ctc decode` and `align`: the texts and times of the library, from files."""
+"""`trellis ctc decode` and `align` give the same texts and times as the library."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ngram 1=5
 
 
 def emissions(text: str, sure: float = 0.8) -> np.ndarray:
-    """Two frames a letter, and a blank behind each."""
+    """Return emissions with two frames per letter and a blank after each letter."""
     frames = [n for letter in text for n in (*[LABELS.index(letter)] * 2, 0)]
     p = np.full((len(frames), len(LABELS)), (1 - sure) / (len(LABELS) - 1))
     p[np.arange(len(frames)), frames] = sure
@@ -42,7 +42,7 @@ def emissions(text: str, sure: float = 0.8) -> np.ndarray:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Emissions in all kinds of files, labels, references."""
+    """A folder with emissions in every file format, labels and references."""
     rows = [emissions(text) for text in SAID]
     for n, row in enumerate(rows):
         np.save(tmp_path / f"{n}.npy", row)
@@ -73,9 +73,11 @@ def test_texts_of_files(run: Run, folder: Path, labels: str) -> None:
 def test_the_k_best(run: Run, folder: Path) -> None:
     ran = run("ctc", "decode", "0.npy", "-l", "labels.txt", "-k", 3)
     rows = [line.split("\t") for line in ran.out.splitlines()]
-    want = CTCDecoder(LABELS).decode_beams(emissions(SAID[0]), k=3)
-    assert [row[2] for row in rows] == [own.text for own in want]
-    assert [float(row[1]) for row in rows] == pytest.approx([own.score for own in want], abs=1e-4)
+    expected = CTCDecoder(LABELS).decode_beams(emissions(SAID[0]), k=3)
+    assert [row[2] for row in rows] == [utterance.text for utterance in expected]
+    assert [float(row[1]) for row in rows] == pytest.approx(
+        [utterance.score for utterance in expected], abs=1e-4
+    )
     assert {row[0] for row in rows} == {"0.npy"}
 
 
@@ -85,20 +87,26 @@ def test_json(run: Run, folder: Path) -> None:
         "--reference", "said.txt",
     )  # fmt: skip
     assert ran.code == 0
-    found = json.loads(ran.out)
-    assert found["wer"] == found["cer"] == 0.0
-    assert [own["name"] for own in found["utterances"]] == [f"all.npz:u{n}" for n in range(3)]
-    best = found["utterances"][0]["beams"][0]
-    want = CTCDecoder(LABELS).decode_beams(emissions(SAID[0]), k=1)[0]
+    output = json.loads(ran.out)
+    assert output["wer"] == output["cer"] == 0.0
+    assert [utterance["name"] for utterance in output["utterances"]] == [
+        f"all.npz:u{n}" for n in range(3)
+    ]
+    best = output["utterances"][0]["beams"][0]
+    expected = CTCDecoder(LABELS).decode_beams(emissions(SAID[0]), k=1)[0]
     assert best["text"] == "good day"
-    assert best["score"] == pytest.approx(want.score)
+    assert best["score"] == pytest.approx(expected.score)
     assert best["acoustic"] + best["lm"] == pytest.approx(best["score"])
     assert best["words"] == [
-        {"text": own.text, "start": round(0.02 * own.start, 6), "end": round(0.02 * own.end, 6)}
-        for own in want.words
+        {
+            "text": utterance.text,
+            "start": round(0.02 * utterance.start, 6),
+            "end": round(0.02 * utterance.end, 6),
+        }
+        for utterance in expected.words
     ]
-    assert all(1 <= len(own["beams"]) <= 2 for own in found["utterances"])
-    assert max(len(own["beams"]) for own in found["utterances"]) == 2
+    assert all(1 <= len(utterance["beams"]) <= 2 for utterance in output["utterances"])
+    assert max(len(utterance["beams"]) for utterance in output["utterances"]) == 2
 
 
 def test_error_rates(run: Run, folder: Path) -> None:
@@ -112,7 +120,7 @@ def test_error_rates(run: Run, folder: Path) -> None:
 
 
 def test_options_reach_the_decoder(run: Run, folder: Path) -> None:
-    """Each of them changes the answer as it does in Python."""
+    """Every option changes the result in the same way as in Python."""
     rng = np.random.default_rng(1)
     x = emissions("good day", 0.6) + 1.5 * rng.normal(size=(24, len(LABELS)))
     np.save(folder / "x.npy", x)
@@ -131,16 +139,16 @@ def test_options_reach_the_decoder(run: Run, folder: Path) -> None:
         ),
     ]
     answers = set()
-    for given, options in cases:
+    for arguments, options in cases:
         ran = run(
-            "ctc", "decode", "x.npy", "-l", "labels.txt", "--logits", "--json", "-k", 3, *given
+            "ctc", "decode", "x.npy", "-l", "labels.txt", "--logits", "--json", "-k", 3, *arguments
         )
         assert ran.code == 0, ran.err
-        (own,) = json.loads(ran.out)["utterances"]
-        want = CTCDecoder(LABELS, **options).decode_beams(x, k=3)
-        assert [beam["text"] for beam in own["beams"]] == [beam.text for beam in want]
-        assert own["beams"][0]["score"] == pytest.approx(want[0].score, abs=1e-5)
-        answers.add(round(own["beams"][0]["score"], 4))
+        (utterance,) = json.loads(ran.out)["utterances"]
+        expected = CTCDecoder(LABELS, **options).decode_beams(x, k=3)
+        assert [beam["text"] for beam in utterance["beams"]] == [beam.text for beam in expected]
+        assert utterance["beams"][0]["score"] == pytest.approx(expected[0].score, abs=1e-5)
+        answers.add(round(utterance["beams"][0]["score"], 4))
     assert len(answers) >= 6
 
 
@@ -157,18 +165,18 @@ def test_align(run: Run, folder: Path) -> None:
 
 def test_align_all(run: Run, folder: Path) -> None:
     ran = run("ctc", "align", "all.npz", "-l", "labels.txt", "--reference", "said.txt", "--json")
-    found = json.loads(ran.out)["utterances"]
-    assert [own["text"] for own in found] == SAID
-    assert [[part["text"] for part in own["parts"]] for own in found] == [
+    output = json.loads(ran.out)["utterances"]
+    assert [utterance["text"] for utterance in output] == SAID
+    assert [[part["text"] for part in utterance["parts"]] for utterance in output] == [
         text.split() for text in SAID
     ]
     ran = run(
         "ctc", "align", "all.npz", "-l", "labels.txt", "--reference", "said.txt", "--json",
         "--characters",
     )  # fmt: skip
-    found = json.loads(ran.out)["utterances"]
-    assert ["".join(part["text"] for part in own["parts"]) for own in found] == SAID
-    assert found[0]["parts"][0] == {"text": "g", "start": 0, "end": 2, "confidence": 0.8}
+    output = json.loads(ran.out)["utterances"]
+    assert ["".join(part["text"] for part in utterance["parts"]) for utterance in output] == SAID
+    assert output[0]["parts"][0] == {"text": "g", "start": 0, "end": 2, "confidence": 0.8}
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`trellis ctc` given what is wrong: one line that names the file, and code 1 or 2."""
+"""`trellis ctc` with wrong input: one line that names the file, and exit code 1 or 2."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def write(folder: Path, name: str, array: Any) -> str:
 
 
 @pytest.mark.parametrize("command", [DECODE, ALIGN], ids=["decode", "align"])
-def test_emissions_refused(refused: Any, folder: Path, command: tuple[str, ...]) -> None:
+def test_invalid_emissions_are_refused(
+    refused: Any, folder: Path, command: tuple[str, ...]
+) -> None:
     bad = np.zeros((6, 4))
     bad[3, 1] = np.nan
     (folder / "text.npy").write_text("not an array, but a text\n")
@@ -51,7 +53,7 @@ def test_emissions_refused(refused: Any, folder: Path, command: tuple[str, ...])
         refused(*command, name, names=[name, message])
 
 
-def test_lengths_refused(refused: Any, folder: Path) -> None:
+def test_invalid_lengths_are_refused(refused: Any, folder: Path) -> None:
     stack = np.zeros((2, 5, 4))
     for n, lengths in enumerate(([5], [5, 6], [5.0, 5.0], [5, 0], [5, -1])):
         np.savez(folder / f"{n}.npz", stack=stack, lengths=lengths)
@@ -60,7 +62,7 @@ def test_lengths_refused(refused: Any, folder: Path) -> None:
     refused(*DECODE, "only.npz", names=["only.npz: there is no utterance"])
 
 
-def test_labels_refused(refused: Any, folder: Path) -> None:
+def test_invalid_label_files_are_refused(refused: Any, folder: Path) -> None:
     cases = {
         "none.txt": (None, "No such file"),
         "broken.json": ('["a", ', "not JSON"),
@@ -79,13 +81,13 @@ def test_labels_refused(refused: Any, folder: Path) -> None:
         refused("ctc", "decode", "x.npy", "-l", name, names=[message])
 
 
-def test_a_given_blank(run: Run, refused: Any, folder: Path) -> None:
+def test_blank_option(run: Run, refused: Any, folder: Path) -> None:
     (folder / "l.txt").write_text("-\n \na\nb\n")
     assert run("ctc", "decode", "x.npy", "-l", "l.txt", "--blank", 0).code == 0
     refused("ctc", "decode", "x.npy", "-l", "l.txt", "--blank", 4, names=["blank is 4"])
 
 
-def test_references_refused(run: Run, refused: Any, folder: Path) -> None:
+def test_invalid_references_are_refused(run: Run, refused: Any, folder: Path) -> None:
     (folder / "two.txt").write_text("a\nb\n")
     (folder / "empty.txt").write_text("\n")
     refused(*DECODE, "x.npy", "--reference", "nosuch.txt", names=["nosuch.txt"])
@@ -104,7 +106,7 @@ def test_texts_that_cannot_be_aligned(refused: Any, folder: Path) -> None:
     refused(*command, "a b a b a b a", names=["x.npy: ", "6 frames"])
 
 
-def test_files_of_words_refused(refused: Any, folder: Path) -> None:
+def test_invalid_word_files_are_refused(refused: Any, folder: Path) -> None:
     (folder / "broken.arpa").write_text("\\data\\\nngram 1=one\n")
     (folder / "words.txt").write_text("xyz\n")
     refused(*DECODE, "x.npy", "--lm", "broken.arpa", names=["broken.arpa, line 2"])
@@ -114,7 +116,7 @@ def test_files_of_words_refused(refused: Any, folder: Path) -> None:
     refused(*DECODE, "x.npy", "--hotwords", "nosuch.txt", names=["nosuch.txt"])
 
 
-def test_numbers_refused(refused: Any, misused: Any, folder: Path) -> None:
+def test_invalid_numbers_are_refused(refused: Any, misused: Any, folder: Path) -> None:
     refused(*DECODE, "x.npy", "--beam", 0, names=["beam_width is 0"])
     refused(*DECODE, "x.npy", "--units", "bits", names=["'bits'"])
     refused(*DECODE, "x.npy", "--jobs", 0, names=["n_jobs is 0"])

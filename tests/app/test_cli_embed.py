@@ -1,4 +1,4 @@
-"""`trellis embed`, `neighbors`, `analogy`, `similarity`, `classify`, from text to answers."""
+"""`trellis embed`, `neighbors`, `analogy`, `similarity` and `classify`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def vectors(tmp_path: Path) -> Vectors:
-    """In ``v.vec``."""
+    """Word vectors, also in the file ``v.vec``."""
     rows = [[1, 0, 0.1], [0, 1, 0.1], [1, 0, 1], [0, 1, 1], [3, 3, 0]]
-    made = Vectors(["man", "woman", "king", "queen", "Rome"], rows)
-    made.save(tmp_path / "v.vec")
-    return made
+    word_vectors = Vectors(["man", "woman", "king", "queen", "Rome"], rows)
+    word_vectors.save(tmp_path / "v.vec")
+    return word_vectors
 
 
 def test_words(run: Run, tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_subwords(run: Run, tmp_path: Path) -> None:
     assert run("embed", "text.txt", "text.txt", "-o", "v.trellis", *options).code == 0
     assert FastText.load(tmp_path / "v.trellis").architecture == "cbow"
     peer = fasttext().load_model(str(tmp_path / "v.bin"))
-    ours = Vectors.load(tmp_path / "v.bin")
-    np.testing.assert_allclose(ours["catty"], peer.get_word_vector("catty"), atol=1e-6)
+    loaded = Vectors.load(tmp_path / "v.bin")
+    np.testing.assert_allclose(loaded["catty"], peer.get_word_vector("catty"), atol=1e-6)
     assert len(json.loads(run("neighbors", "v.bin", "catty", "--json").out)[0]["near"]) == 8
 
 
@@ -61,13 +61,13 @@ def test_classifiers(name: str, run: Run, tmp_path: Path) -> None:
     ran = run("embed", "intents.txt", "-o", name, "--supervised", *SMALL, "--epochs", "20")
     assert ran.code == 0, ran
     text = b"it barks\nit purrs\n"
-    found = run("classify", name, stdin=text).out
-    assert [line.split("\t")[0] for line in found.splitlines()] == ["dog", "cat"]
+    output = run("classify", name, stdin=text).out
+    assert [line.split("\t")[0] for line in output.splitlines()] == ["dog", "cat"]
     (tmp_path / "lines.txt").write_bytes(text)
-    assert run("classify", name, "lines.txt").out == found
-    both = run("classify", name, "lines.txt", "-k", 2).out.splitlines()[0].split("\t")
-    assert both[::2] == ["dog", "cat"]
-    assert sum(map(float, both[1::2])) == pytest.approx(1, abs=1e-4)
+    assert run("classify", name, "lines.txt").out == output
+    fields = run("classify", name, "lines.txt", "-k", 2).out.splitlines()[0].split("\t")
+    assert fields[::2] == ["dog", "cat"]
+    assert sum(map(float, fields[1::2])) == pytest.approx(1, abs=1e-4)
     record = json.loads(run("classify", name, "lines.txt", "--json").out.splitlines()[0])
     assert (record["text"], record["labels"][0]["label"]) == ("it barks", "dog")
     scores = json.loads(run("classify", name, "--test", "intents.txt", "--json").out)
@@ -78,8 +78,8 @@ def test_classifiers(name: str, run: Run, tmp_path: Path) -> None:
 @needs_data
 def test_languages(run: Run) -> None:
     text = "quelle heure est-il\nwie spät ist es\nwhat time is it\n".encode()
-    found = run("classify", MODELS / "fasttext" / "lid.176.ftz", stdin=text).out
-    assert [line.split("\t")[0] for line in found.splitlines()] == ["fr", "de", "en"]
+    output = run("classify", MODELS / "fasttext" / "lid.176.ftz", stdin=text).out
+    assert [line.split("\t")[0] for line in output.splitlines()] == ["fr", "de", "en"]
 
 
 def test_neighbors(vectors: Vectors, run: Run) -> None:
@@ -88,16 +88,16 @@ def test_neighbors(vectors: Vectors, run: Run) -> None:
         ["word", "cosine"],
         *([n.word, f"{n.score:.4f}"] for n in vectors.nearest("man", 2)),
     ]
-    asked = run("neighbors", "v.vec", stdin=b"man king\nqueen\n").out
-    assert [line for line in asked.splitlines() if " " not in line] == [
+    output = run("neighbors", "v.vec", stdin=b"man king\nqueen\n").out
+    assert [line for line in output.splitlines() if " " not in line] == [
         "man",
         "",
         "king",
         "",
         "queen",
     ]
-    found = json.loads(run("neighbors", "v.vec", "man", "-k", 1, "--json").out)
-    assert found == [{"word": "man", "near": [vectors.nearest("man", 1)[0]._asdict()]}]
+    output = json.loads(run("neighbors", "v.vec", "man", "-k", 1, "--json").out)
+    assert output == [{"word": "man", "near": [vectors.nearest("man", 1)[0]._asdict()]}]
     assert run("neighbors", "v.vec", "man", "--limit", 2).out.count("\n") == 2
 
 
@@ -109,23 +109,23 @@ def test_analogy(vectors: Vectors, run: Run, tmp_path: Path) -> None:
         ["family", "1", "1", "100.0"],
         ["all", "1", "1", "100.0"],
     ]
-    assert "1 questions have a word without a vector" in out
-    found = json.loads(run("analogy", "v.vec", "--test", "questions", "--json").out)
-    assert found["sections"] == {"family": {"right": 1, "asked": 1}}
+    assert "1 questions skipped: a word has no vector" in out
+    output = json.loads(run("analogy", "v.vec", "--test", "questions", "--json").out)
+    assert output["sections"] == {"family": {"right": 1, "asked": 1}}
     assert json.loads(run("analogy", "v.vec", "man", "king", "woman", "--json").out)[0]["word"]
 
 
 def test_similarity(vectors: Vectors, run: Run, tmp_path: Path) -> None:
     cosine = vectors.similarity("man", "king")
     assert run("similarity", "v.vec", "man", "king").out == f"{cosine:.4f}\n"
-    found = json.loads(run("similarity", "v.vec", "man", "king", "--json").out)
-    assert found == {"words": ["man", "king"], "cosine": cosine}
+    output = json.loads(run("similarity", "v.vec", "man", "king", "--json").out)
+    assert output == {"words": ["man", "king"], "cosine": cosine}
     (tmp_path / "pairs").write_text("man king 9\nman queen 1\nman woman 2\nman none 1\n")
     assert (
         run("similarity", "v.vec", "--test", "pairs").out.splitlines()[1].startswith("3 pairs, 1")
     )
-    found = json.loads(run("similarity", "v.vec", "--test", "pairs", "--json").out)
-    assert (found["pairs"], found["skipped"]) == (3, 1)
+    output = json.loads(run("similarity", "v.vec", "--test", "pairs", "--json").out)
+    assert (output["pairs"], output["skipped"]) == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ def test_similarity(vectors: Vectors, run: Run, tmp_path: Path) -> None:
         (["neighbors", "train.conll", "man"], ["train.conll"]),
         (["neighbors", "model.trellis", "man"], ["model.trellis", "'crf'"]),
         (["similarity", "v.vec", "--test", "train.conll"], ["train.conll", "line 1"]),
-        (["classify", "model.trellis"], ["model.trellis", "a CRF, which labels no texts"]),
+        (["classify", "model.trellis"], ["model.trellis", "a CRF does not label texts"]),
         (["embed", "none.txt"], ["none.txt", "No such file"]),
         (["embed", "train.conll", "-o", "v.dat"], ["v.dat", "must end in one of"]),
         (["embed", "train.conll", "-o", "v.ftz"], ["v.ftz", "must end in one of"]),
         (["embed", "train.conll", "--word-ngrams", "2"], ["--word-ngrams", "Word2Vec"]),
         (["embed", "train.conll", "--supervised", "--window", "2"], ["--window"]),
         (["embed", "train.conll", "--architecture", "bag"], ["bag"]),
-        (["embed", "train.conll", "-o", "train.conll"], ["train.conll", "read as well"]),
+        (["embed", "train.conll", "-o", "train.conll"], ["train.conll", "also an input file"]),
     ],
 )
-def test_refused(
+def test_wrong_input_is_one_line_of_error(
     arguments: list[Any], names: list[str], refused: Callable[..., str], vectors: Vectors
 ) -> None:
     refused(*arguments, names=names)
@@ -163,15 +163,15 @@ def test_refused(
         ["embed"],
     ],
 )
-def test_misused(arguments: list[Any], misused: Callable[..., str]) -> None:
+def test_wrong_usage_prints_the_usage(arguments: list[Any], misused: Callable[..., str]) -> None:
     misused(*arguments)
 
 
 def test_a_classifier_of_two_files(tmp_path: Path, run: Run) -> None:
-    """The same as the library's."""
+    """The command trains the same classifier as the library."""
     (tmp_path / "intents.txt").write_text(INTENTS)
     run("embed", "intents.txt", "intents.txt", "-o", "m.trellis", "--supervised", *SMALL)
     model = TextClassifier(6, min_count=1, epochs=2, random_state=0, n_jobs=1)
     model.fit([tmp_path / "intents.txt"] * 2)
-    ours = TextClassifier.load(tmp_path / "m.trellis")
-    assert ours.predict(["it barks"], k=2) == model.predict(["it barks"], k=2)
+    loaded = TextClassifier.load(tmp_path / "m.trellis")
+    assert loaded.predict(["it barks"], k=2) == model.predict(["it barks"], k=2)

@@ -1,4 +1,4 @@
-"""Data and models that cannot be read: one line that names the place, and nothing left behind."""
+"""Data and models that cannot be read: one line of error that names the place, no new files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trellis.models.chain.checkpoint import Checkpoint
 
 Run = Callable[..., Ran]
 
-READERS = [  # commands that read a file with labels, whose name comes last
+READERS = [  # commands whose last argument is a file with labels
     ("train", "-o", "new.trellis"),
     ("train", "train.conll", "-o", "new.trellis", "--dev"),
     ("eval", "model.trellis"),
@@ -36,7 +36,9 @@ def test_a_missing_file(refused: Any, command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("command", [*READERS, TAG], ids=typed)
-def test_a_row_of_another_width(refused: Any, folder: Path, command: tuple[str, ...]) -> None:
+def test_rows_with_different_numbers_of_columns(
+    refused: Any, folder: Path, command: tuple[str, ...]
+) -> None:
     lines = rows(3000)
     lines[1233] = "alone"
     (folder / "ragged.conll").write_text("\n".join(lines))
@@ -53,7 +55,7 @@ def test_a_file_without_sequences(
 
 
 @pytest.mark.parametrize("name", ["blank.jsonl", "blank.md", "blank.conllu", "blank.tsv", "blank"])
-def test_no_format_has_an_empty_file(refused: Any, folder: Path, name: str) -> None:
+def test_an_empty_file_is_refused_in_every_format(refused: Any, folder: Path, name: str) -> None:
     (folder / name).write_text("\n")
     refused("train", name, names=[f"{name}: there is no sequence in it"])
 
@@ -76,7 +78,9 @@ def test_a_binary_file(refused: Any, folder: Path, command: tuple[str, ...], kin
 
 
 @pytest.mark.parametrize("format", ["text", "tokens", "conll", "conllu", "jsonl", "markup"])
-def test_zeros_are_text_in_no_format(refused: Any, folder: Path, format: str) -> None:
+def test_a_file_of_zero_bytes_is_refused_in_every_format(
+    refused: Any, folder: Path, format: str
+) -> None:
     refused(*TAG, "--format", format, stdin=b"a\0b O\n", names=["line 1"])
 
 
@@ -93,11 +97,11 @@ def test_a_model_given_as_data(refused: Any, command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("command", [*READERS, TAG], ids=typed)
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_a_packed_file_that_was_cut_short(
+def test_a_truncated_compressed_file(
     refused: Any, folder: Path, command: tuple[str, ...], pack: Any
 ) -> None:
-    whole = pack((folder / "train.conll").read_bytes())
-    (folder / "cut.conll.gz").write_bytes(whole[: len(whole) // 2])
+    data = pack((folder / "train.conll").read_bytes())
+    (folder / "cut.conll.gz").write_bytes(data[: len(data) // 2])
     refused(*command, "cut.conll.gz", names=["cut.conll.gz", "cannot be unpacked"])
 
 
@@ -108,7 +112,7 @@ def test_a_folder_given_as_data(refused: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "what"),
+    ("name", "text", "message"),
     [
         ("a.jsonl", '{"tokens": ["a"], "tags": ["O"]}\n{"tokens": ["a"]', "line 2: not JSON"),
         ("a.jsonl", '\n{"tokens": ["a"], "tags": []}', "line 2: 1 tokens but 0 tags"),
@@ -118,14 +122,14 @@ def test_a_folder_given_as_data(refused: Any, folder: Path) -> None:
     ],
 )
 def test_the_line_of_a_mistake_in_other_formats(
-    refused: Any, folder: Path, name: str, text: str, what: str
+    refused: Any, folder: Path, name: str, text: str, message: str
 ) -> None:
     (folder / name).write_text(text)
     for command in READERS:
-        refused(*command, name, names=[f"{name}, {what}"])
+        refused(*command, name, names=[f"{name}, {message}"])
 
 
-# ---- labels of the development data that training does not have
+# ---- labels of the development data that do not occur in training
 
 
 DEV = {
@@ -182,7 +186,7 @@ def test_a_label_in_a_chosen_column(refused: Any, folder: Path) -> None:
 # ---- models that cannot be read
 
 
-USERS = [  # commands that take a model, which comes last but one
+USERS = [  # commands whose last but one argument is a model
     ("tag", "{}", "test.conll"),
     ("eval", "{}", "test.conll"),
     ("report", "{}", "test.conll"),
@@ -195,11 +199,11 @@ def with_model(command: tuple[str, ...], name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", USERS, ids=lambda c: c[0])
-def test_a_model_that_is_none(refused: Any, folder: Path, command: tuple[str, ...]) -> None:
-    whole = (folder / "model.trellis").read_bytes()
-    (folder / "half.trellis").write_bytes(whole[: len(whole) // 2])
-    flipped = bytearray(whole)
-    flipped[len(whole) * 2 // 3] ^= 1
+def test_files_that_are_not_models(refused: Any, folder: Path, command: tuple[str, ...]) -> None:
+    data = (folder / "model.trellis").read_bytes()
+    (folder / "half.trellis").write_bytes(data[: len(data) // 2])
+    flipped = bytearray(data)
+    flipped[len(data) * 2 // 3] ^= 1
     (folder / "flipped.trellis").write_bytes(flipped)
     (folder / "empty.trellis").write_bytes(b"")
     (folder / "sub").mkdir()
@@ -209,13 +213,13 @@ def test_a_model_that_is_none(refused: Any, folder: Path, command: tuple[str, ..
         refused(*with_model(command, name), names=[f"{name}: "])
 
 
-def test_a_model_that_labels_no_sequences(refused: Any, folder: Path) -> None:
+def test_models_that_do_not_label_sequences(refused: Any, folder: Path) -> None:
     SoftmaxRegression().fit([[0.0], [1.0]], ["a", "b"]).save(folder / "softmax.trellis")
     for command in USERS:
         refused(*with_model(command, "softmax.trellis"), names=["softmax.trellis: "])
 
 
-def test_a_checkpoint_is_no_model(refused: Any, run: Run, folder: Path) -> None:
+def test_a_checkpoint_is_not_a_model(refused: Any, run: Run, folder: Path) -> None:
     X, y = samples.load("train", "calendar")
     CRF(max_iter=2).fit(X, y, checkpoint=Checkpoint(folder / "run.checkpoint", every=1))
     for command in USERS:

@@ -1,4 +1,4 @@
-"""`trellis eval`, `inspect`, `report`, `convert` and `demo`: the numbers of the library."""
+"""`trellis eval`, `inspect`, `report`, `convert` and `demo` agree with the library."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def entry(score: Any) -> dict[str, Any]:
     return dict(score._asdict())
 
 
-def close(found: Any, expected: Any) -> bool:
-    """Numbers that came through JSON: the same bits."""
-    return bool(json.loads(json.dumps(expected)) == found)
+def close(value: Any, expected: Any) -> bool:
+    """Compare numbers that were written as JSON with those of the library, bit by bit."""
+    return bool(json.loads(json.dumps(expected)) == value)
 
 
 # ---- eval
@@ -41,16 +41,16 @@ def test_scores_are_those_of_the_metrics(run: Run, tmp_path: Path, kind: Any) ->
     conll.write(tmp_path / "x.conll", X, Y)
     ran = run("eval", "m.trellis", "x.conll", "--json")
     assert (ran.code, ran.err) == (0, "")
-    found = json.loads(ran.out)
+    output = json.loads(ran.out)
     predicted = model.predict(X)
     expected = metrics.span_scores(Y, predicted)
-    assert (found["model"], found["data"], found["scheme"]) == ("m.trellis", "x.conll", "BIO")
-    assert found["accuracy"] == metrics.accuracy(Y, predicted)
-    assert found["sequence_accuracy"] == metrics.sequence_accuracy(Y, predicted)
-    assert close(found["micro"], entry(expected.micro))
-    assert close(found["macro"], entry(expected.macro))
-    assert close(found["per_label"], {k: entry(v) for k, v in expected.per_label.items()})
-    assert found["micro"]["f1"] == metrics.span_f1(Y, predicted)
+    assert (output["model"], output["data"], output["scheme"]) == ("m.trellis", "x.conll", "BIO")
+    assert output["accuracy"] == metrics.accuracy(Y, predicted)
+    assert output["sequence_accuracy"] == metrics.sequence_accuracy(Y, predicted)
+    assert close(output["micro"], entry(expected.micro))
+    assert close(output["macro"], entry(expected.macro))
+    assert close(output["per_label"], {k: entry(v) for k, v in expected.per_label.items()})
+    assert output["micro"]["f1"] == metrics.span_f1(Y, predicted)
 
 
 def test_confusions_are_the_largest(run: Run, folder: Path, model: CRF) -> None:
@@ -62,64 +62,68 @@ def test_confusions_are_the_largest(run: Run, folder: Path, model: CRF) -> None:
     assert {(c["true"], c["predicted"]): c["count"] for c in every["confusions"]} == wrong
     counts = [c["count"] for c in every["confusions"]]
     assert counts == sorted(counts, reverse=True)
-    for most in (0, 3):
-        ran = run("eval", "model.trellis", "test.conll", "--json", "--confusions", most)
-        assert json.loads(ran.out)["confusions"] == every["confusions"][:most]
+    for count in (0, 3):
+        ran = run("eval", "model.trellis", "test.conll", "--json", "--confusions", count)
+        assert json.loads(ran.out)["confusions"] == every["confusions"][:count]
 
 
 def test_the_worst_come_first(run: Run, folder: Path, model: CRF) -> None:
-    found = json.loads(run("eval", "model.trellis", "test.conll", "--json", "--worst", 10**6).out)
+    output = json.loads(run("eval", "model.trellis", "test.conll", "--json", "--worst", 10**6).out)
     predicted = model.predict(X)
     known = set(model.classes_.tolist())
     wrong = [n for n, y in enumerate(Y) if y != predicted[n] and known.issuperset(y)]
-    assert sorted(own["sequence"] for own in found["worst"]) == [n + 1 for n in wrong]
-    means = [own["log_likelihood"] / len(own["tokens"]) for own in found["worst"]]
+    assert sorted(entry["sequence"] for entry in output["worst"]) == [n + 1 for n in wrong]
+    means = [entry["log_likelihood"] / len(entry["tokens"]) for entry in output["worst"]]
     assert means == sorted(means)
-    for own in found["worst"]:
-        n = own["sequence"] - 1
-        assert (own["tokens"], own["true"], own["predicted"]) == (X[n], Y[n], predicted[n])
-        assert own["log_likelihood"] == pytest.approx(model.log_likelihood([X[n]], [Y[n]])[0])
+    for entry in output["worst"]:
+        n = entry["sequence"] - 1
+        assert (entry["tokens"], entry["true"], entry["predicted"]) == (X[n], Y[n], predicted[n])
+        assert entry["log_likelihood"] == pytest.approx(model.log_likelihood([X[n]], [Y[n]])[0])
     none = json.loads(run("eval", "model.trellis", "test.conll", "--json", "--worst", 0).out)
     assert none["worst"] == []
 
 
-def test_tables_say_the_same(run: Run, folder: Path, model: CRF) -> None:
+def test_tables_have_the_same_numbers_as_json(run: Run, folder: Path, model: CRF) -> None:
     ran = run("eval", "model.trellis", "test.conll")
     assert (ran.code, ran.err) == (0, "")
     predicted = model.predict(X)
     scores = metrics.span_scores(Y, predicted)
-    for name, own in [*scores.per_label.items(), ("micro", scores.micro), ("macro", scores.macro)]:
-        numbers = [f"{100 * v:.2f}" for v in (own.precision, own.recall, own.f1)]
-        row = rf"^{re.escape(name)} +{' +'.join(map(re.escape, numbers))} +{own.support}\s*$"
+    for name, entry in [
+        *scores.per_label.items(),
+        ("micro", scores.micro),
+        ("macro", scores.macro),
+    ]:
+        numbers = [f"{100 * v:.2f}" for v in (entry.precision, entry.recall, entry.f1)]
+        row = rf"^{re.escape(name)} +{' +'.join(map(re.escape, numbers))} +{entry.support}\s*$"
         assert re.search(row, ran.out, re.MULTILINE), name
     assert f"token accuracy {100 * metrics.accuracy(Y, predicted):.2f}" in ran.out
     assert "\x1b" not in ran.out
 
 
-def test_labels_of_no_scheme(run: Run, tmp_path: Path) -> None:
+def test_labels_without_a_tagging_scheme(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pos.conll").write_text("the DET\ndog NOUN\nbarks VERB\n\na DET\ncat NOUN\n")
     assert run("train", "pos.conll", "-q").code == 0
     (tmp_path / "test.conll").write_text("the DET\ncat VERB\n\nbarks VERB\n")
-    found = json.loads(run("eval", "model.trellis", "test.conll", "--json").out)
+    output = json.loads(run("eval", "model.trellis", "test.conll", "--json").out)
     y = [["DET", "VERB"], ["VERB"]]
     predicted = trellis.load(tmp_path / "model.trellis").predict([["the", "cat"], ["barks"]])
     expected = metrics.label_report(y, predicted)
-    assert found["scheme"] == "plain"
-    assert close(found["per_label"], {k: entry(v) for k, v in expected.per_label.items()})
-    assert close(found["micro"], entry(expected.micro))
+    assert output["scheme"] == "plain"
+    assert close(output["per_label"], {k: entry(v) for k, v in expected.per_label.items()})
+    assert close(output["micro"], entry(expected.micro))
 
 
 def test_a_label_that_the_model_never_saw(run: Run, folder: Path) -> None:
-    """Counted as wrong, listed as a confusion, and no ground to fail."""
+    """The label counts as wrong and is listed as a confusion."""
     (folder / "odd.conll").write_text("lunch B-nosuch\nat O\n\nnoon O\n")
-    found = json.loads(run("eval", "model.trellis", "odd.conll", "--json").out)
-    assert found["per_label"]["nosuch"] == {
+    output = json.loads(run("eval", "model.trellis", "odd.conll", "--json").out)
+    assert output["per_label"]["nosuch"] == {
         "precision": 0.0,
         "recall": 0.0,
         "f1": 0.0,
         "support": 1,
     }
-    assert "B-nosuch" in {c["true"] for c in found["confusions"]}
+    assert "B-nosuch" in {c["true"] for c in output["confusions"]}
     assert run("eval", "model.trellis", "odd.conll").code == 0
     assert run("report", "model.trellis", "odd.conll", "-q") == (0, "", "")
 
@@ -127,9 +131,9 @@ def test_a_label_that_the_model_never_saw(run: Run, folder: Path) -> None:
 def test_a_perfect_model(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.conll").write_text("lunch O\nnoon B-time\n\n" * 9)
     assert run("train", "t.conll", "-q").code == 0
-    found = json.loads(run("eval", "model.trellis", "t.conll", "--json").out)
-    assert found["micro"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 9}
-    assert (found["confusions"], found["worst"], found["accuracy"]) == ([], [], 1.0)
+    output = json.loads(run("eval", "model.trellis", "t.conll", "--json").out)
+    assert output["micro"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 9}
+    assert (output["confusions"], output["worst"], output["accuracy"]) == ([], [], 1.0)
     assert run("eval", "model.trellis", "t.conll").code == 0
 
 
@@ -148,40 +152,42 @@ def test_other_columns_and_formats(run: Run, folder: Path) -> None:
         ["x.jsonl"],
         ["x.md"],
     ):
-        found = json.loads(run("eval", "model.trellis", *arguments, "--json").out)
-        found.pop("data")
-        assert found == expected
+        output = json.loads(run("eval", "model.trellis", *arguments, "--json").out)
+        output.pop("data")
+        assert output == expected
 
 
 # ---- inspect
 
 
 def test_inspect_lists_what_is_in_the_file(run: Run, folder: Path, model: CRF) -> None:
-    found = json.loads(run("inspect", "model.trellis", "--json", "--top", 5).out)
-    assert found["bytes"] == (folder / "model.trellis").stat().st_size
-    assert found["model"] == "CRF"
-    assert found["labels"] == model.classes_.tolist()
-    assert (found["attributes"], found["weights"]) == (len(model.features_), len(model.coef_))
-    assert (found["iterations"], found["loss"]) == (model.n_iter_, model.objective_)
-    assert found["losses"] == [list(own) for own in model.losses_]
-    assert found["parameters"]["l2"] == 0.1
-    assert found["features"] == [dict(w._asdict()) for w in model.top_features(5)]
+    output = json.loads(run("inspect", "model.trellis", "--json", "--top", 5).out)
+    assert output["bytes"] == (folder / "model.trellis").stat().st_size
+    assert output["model"] == "CRF"
+    assert output["labels"] == model.classes_.tolist()
+    assert (output["attributes"], output["weights"]) == (len(model.features_), len(model.coef_))
+    assert (output["iterations"], output["loss"]) == (model.n_iter_, model.objective_)
+    assert output["losses"] == [list(entry) for entry in model.losses_]
+    assert output["parameters"]["l2"] == 0.1
+    assert output["features"] == [dict(w._asdict()) for w in model.top_features(5)]
     scores = model.transition_scores()
-    weights = [own["weight"] for own in found["transitions"]]
+    weights = [entry["weight"] for entry in output["transitions"]]
     assert weights == sorted(weights, reverse=True)
     assert len(weights) == 10
     assert (weights[0], weights[-1]) == (scores.max(), scores.min())
     labels = model.classes_.tolist()
-    for own in found["transitions"]:
-        assert scores[labels.index(own["before"]), labels.index(own["after"])] == own["weight"]
+    for entry in output["transitions"]:
+        assert (
+            scores[labels.index(entry["before"]), labels.index(entry["after"])] == entry["weight"]
+        )
 
 
 def test_inspect_one_label(run: Run, folder: Path, model: CRF) -> None:
-    found = json.loads(
+    output = json.loads(
         run("inspect", "model.trellis", "--json", "--label", "B-time", "--top", 3).out
     )
-    assert found["features"] == [dict(w._asdict()) for w in model.top_features(3, "B-time")]
-    assert {own["label"] for own in found["features"]} == {"B-time"}
+    assert output["features"] == [dict(w._asdict()) for w in model.top_features(3, "B-time")]
+    assert {entry["label"] for entry in output["features"]} == {"B-time"}
     assert json.loads(run("inspect", "model.trellis", "--json", "--top", 0).out)["features"] == []
 
 
@@ -194,12 +200,12 @@ def test_inspect_in_tables(run: Run, tmp_path: Path, kind: Any) -> None:
     assert ran.out.startswith(kind.__name__)
     assert f"{len(model.classes_)} labels, {len(model.features_):,} attributes" in ran.out
     assert "\x1b" not in ran.out
-    found = json.loads(run("inspect", "m.trellis", "--json").out)
-    assert found["model"] == kind.__name__
+    output = json.loads(run("inspect", "m.trellis", "--json").out)
+    assert output["model"] == kind.__name__
 
 
-def test_json_has_no_numbers_that_json_has_not(run: Run, tmp_path: Path) -> None:
-    """Forbidden transitions weigh -∞, which JSON cannot say."""
+def test_json_contains_no_infinities_or_nan(run: Run, tmp_path: Path) -> None:
+    """Forbidden transitions have weight -∞, which JSON cannot represent."""
     X, y = samples.load("train", "calendar")
     CRF(constraints="BIO", max_iter=3).fit(X, y).save(tmp_path / "m.trellis")
     HMM(smoothing=0.0).fit(X, y).save(tmp_path / "hmm.trellis")
@@ -235,14 +241,14 @@ def test_report_writes_the_page_of_the_library(run: Run, folder: Path) -> None:
 # ---- convert
 
 
-def test_there_and_back(run: Run, folder: Path) -> None:
-    for way in (
+def test_conversion_and_back_is_lossless(run: Run, folder: Path) -> None:
+    for arguments in (
         ["a.jsonl", "b.conll"],
         ["a.conll.gz", "b.conll"],
         ["a.ndjson", "b.md.xz", "b.conll"],
     ):
         here = "test.conll"
-        for name in way:
+        for name in arguments:
             ran = run("convert", here, name)
             assert (ran.code, ran.out) == (0, ""), ran
             assert ran.err == f"{name}: {len(X)} sequences, {sum(map(len, X)):,} tokens\n"
@@ -250,23 +256,23 @@ def test_there_and_back(run: Run, folder: Path) -> None:
         assert (folder / "b.conll").read_bytes() == (folder / "test.conll").read_bytes()
 
 
-def test_packed_by_name(run: Run, folder: Path) -> None:
+def test_compressed_by_file_name(run: Run, folder: Path) -> None:
     assert run("convert", "test.conll", "a.jsonl.gz", "-q") == (0, "", "")
     assert (folder / "a.jsonl.gz").read_bytes()[:2] == b"\x1f\x8b"
     assert jsonl.read(folder / "a.jsonl.gz") == (X, Y)
 
 
-def test_formats_that_are_said(run: Run, folder: Path) -> None:
+def test_formats_chosen_by_options(run: Run, folder: Path) -> None:
     assert run("convert", "test.conll", "odd", "--to", "markup").code == 0
     assert run("convert", "odd", "odd2", "--from", "markup", "--to", "jsonl").code == 0
-    found, labels = jsonl.read(folder / "odd2")
+    sequences, labels = jsonl.read(folder / "odd2")
     assert [tags.spans(y, "BIO") for y in labels] == [
         tags.spans(y, "BIO") for y in markup.read(folder / "odd")[1]
     ]
-    assert found == markup.read(folder / "odd")[0]
+    assert sequences == markup.read(folder / "odd")[0]
 
 
-def test_a_file_onto_itself(run: Run, folder: Path) -> None:
+def test_converting_a_file_onto_itself(run: Run, folder: Path) -> None:
     assert run("convert", "test.conll", "test.conll", "--scheme", "BILOU").code == 0
     assert conll.read(folder / "test.conll") == (X, [tags.convert(y, "BIO", "BILOU") for y in Y])
 
@@ -292,14 +298,14 @@ def test_schemes(run: Run, folder: Path, scheme: str) -> None:
 
 
 def test_other_names_of_schemes(run: Run, folder: Path) -> None:
-    """IOB2 is BIO, and BIO is what is there."""
+    """IOB2 is another name of BIO, so BIO data stay unchanged."""
     assert run("convert", "test.conll", "a.conll", "--scheme", "IOB2").code == 0
     assert (folder / "a.conll").read_bytes() == (folder / "test.conll").read_bytes()
     assert run("convert", "test.conll", "a.conll", "--scheme", "IOBES").code == 0
     assert conll.read(folder / "a.conll")[1] == [tags.convert(y, "BIO", "BIOES") for y in Y]
 
 
-def test_mark_up_of_another_scheme(run: Run, folder: Path) -> None:
+def test_markup_with_another_scheme(run: Run, folder: Path) -> None:
     assert run("convert", "test.conll", "a.conll", "--scheme", "BILOU").code == 0
     assert run("convert", "a.conll", "a.md").code == 0
     assert run("convert", "test.conll", "b.md").code == 0
@@ -313,7 +319,7 @@ sequence = st.lists(st.tuples(word, label), min_size=1, max_size=5)
 
 @given(data=st.lists(sequence, min_size=1, max_size=4))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-def test_any_corpus_comes_back(run: Run, tmp_path: Path, data: Any) -> None:
+def test_any_corpus_survives_a_round_trip(run: Run, tmp_path: Path, data: Any) -> None:
     X, y = ([[pair[k] for pair in x] for x in data] for k in (0, 1))
     jsonl.write(tmp_path / "a.jsonl", X, y)
     before = corpus.read(tmp_path / "a.jsonl")
@@ -334,9 +340,9 @@ def test_any_corpus_comes_back(run: Run, tmp_path: Path, data: Any) -> None:
 def test_the_demo(run: Run, tmp_path: Path) -> None:
     ran = run("demo", "-o", "sub/demo")
     assert (ran.code, ran.err) == (0, "")
-    made = sorted(tree(tmp_path / "sub" / "demo"))
-    assert made[:2] == ["model.trellis", "report.html"]
-    assert all(name.startswith("trellis.") for name in made[2:])  # a picture
+    names = sorted(tree(tmp_path / "sub" / "demo"))
+    assert names[:2] == ["model.trellis", "report.html"]
+    assert all(name.startswith("trellis.") for name in names[2:])  # a picture
     assert "\x1b" not in ran.out
     model = trellis.load(tmp_path / "sub" / "demo" / "model.trellis")
     X, y = samples.load("test")

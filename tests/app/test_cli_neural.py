@@ -1,4 +1,4 @@
-"""`trellis train --model neural`, and every command on what it makes."""
+"""`trellis train --model neural`, and the other commands with a neural tagger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="the neural tagger needs PyTorch")
 Run = Callable[..., Ran]
 
 X, Y = (part[:48] for part in samples.load("train", "music"))
-KNOWN = {label for own in Y for label in own}
+KNOWN = {label for labels in Y for label in labels}
 TEST = [
     pair for pair in zip(*samples.load("test", "music"), strict=True) if KNOWN.issuperset(pair[1])
 ]
@@ -37,7 +37,7 @@ OPTIONS = [
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Any:
-    """Small networks gain nothing by more."""
+    """Use one thread: more do not help small networks."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -45,7 +45,7 @@ def one_thread() -> Any:
 
 
 def tagger(**settings: Any) -> Any:
-    """The library's, with what the command says."""
+    """Return the tagger of the library with the settings of the command."""
     return trellis.NeuralTagger(**{**SMALL, "device": "cpu", "random_state": 0, **settings})
 
 
@@ -71,17 +71,17 @@ def neural(tmp_path: Path, model_file: bytes) -> Path:
 
 
 def same(path: Path, model: Any) -> Any:
-    """The model of a file, which must have learnt what this one did."""
-    found = trellis.load(path)
-    assert type(found) is type(model)
-    assert found.classes_.tolist() == model.classes_.tolist()
-    assert found.losses_ == model.losses_
-    assert found.dev_scores_ == model.dev_scores_
-    for ours, theirs in zip(
-        found.predict_marginals(TEST_X), model.predict_marginals(TEST_X), strict=True
+    """Load a model and check that it has the same weights as ``tagger``."""
+    loaded = trellis.load(path)
+    assert type(loaded) is type(model)
+    assert loaded.classes_.tolist() == model.classes_.tolist()
+    assert loaded.losses_ == model.losses_
+    assert loaded.dev_scores_ == model.dev_scores_
+    for loaded_marginals, marginals in zip(
+        loaded.predict_marginals(TEST_X), model.predict_marginals(TEST_X), strict=True
     ):
-        np.testing.assert_array_equal(ours, theirs)
-    return found
+        np.testing.assert_array_equal(loaded_marginals, marginals)
+    return loaded
 
 
 # ---- train
@@ -122,9 +122,9 @@ def test_every_option_reaches_the_network(
 ) -> None:
     ran = run("train", "train.conll", *OPTIONS, "--epochs", "1", *options)
     assert ran.code == 0, ran.err
-    found = same(neural / "model.trellis", tagger(**{"epochs": 1, **settings}).fit(X, Y))
+    loaded = same(neural / "model.trellis", tagger(**{"epochs": 1, **settings}).fit(X, Y))
     for name, value in settings.items():
-        assert found.get_params()[name] == value
+        assert loaded.get_params()[name] == value
 
 
 def test_vectors_of_words_from_a_file(run: Run, neural: Path) -> None:
@@ -133,18 +133,20 @@ def test_vectors_of_words_from_a_file(run: Run, neural: Path) -> None:
     trellis.Vectors(words, matrix).save(neural / "words.vec")
     ran = run("train", "train.conll", *OPTIONS, "--epochs", "1", "--vectors", "words.vec")
     assert ran.code == 0, ran.err
-    (neural / "words.vec").unlink()  # the model has them
+    (neural / "words.vec").unlink()  # the model contains the vectors
     vectors = trellis.Vectors(words, matrix.astype(np.float32))
-    given = tagger(epochs=1, vectors=vectors).fit(X, Y)
-    found = trellis.load(neural / "model.trellis")
-    for ours, theirs in zip(
-        found.predict_marginals(TEST_X), given.predict_marginals(TEST_X), strict=True
+    model = tagger(epochs=1, vectors=vectors).fit(X, Y)
+    loaded = trellis.load(neural / "model.trellis")
+    for loaded_marginals, marginals in zip(
+        loaded.predict_marginals(TEST_X), model.predict_marginals(TEST_X), strict=True
     ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)  # a text file rounds the vectors
+        np.testing.assert_allclose(
+            loaded_marginals, marginals, atol=1e-4
+        )  # a text file rounds the vectors
 
 
-def test_columns_are_kept_apart(run: Run, neural: Path) -> None:
-    """The network reads the first, the features of a hybrid all."""
+def test_only_the_word_column_is_embedded(run: Run, neural: Path) -> None:
+    """The network reads the first column; the features of a hybrid read all columns."""
     wide = [[(word, word[-1:]) for word in x] for x in X]
     conll.write(neural / "wide.conll", wide, Y)
     ran = run("train", "wide.conll", *OPTIONS, "--epochs", "1", "--hybrid")
@@ -157,8 +159,8 @@ def test_columns_are_kept_apart(run: Run, neural: Path) -> None:
     assert "2" in ran.err
 
 
-def test_a_stopped_training_goes_on(run: Run, neural: Path, expected: Any) -> None:
-    """From what the library saved after the second epoch, to the same bits."""
+def test_an_interrupted_training_resumes(run: Run, neural: Path, expected: Any) -> None:
+    """Resuming from a checkpoint of the second epoch gives the same bits."""
     checkpoint = Checkpoint(neural / "model.trellis.checkpoint", every=1)
     tagger().fit(
         X,
@@ -173,7 +175,7 @@ def test_a_stopped_training_goes_on(run: Run, neural: Path, expected: Any) -> No
     same(neural / "model.trellis", expected)
 
 
-# ---- what cannot be
+# ---- errors
 
 
 @pytest.mark.parametrize(
@@ -201,15 +203,20 @@ def test_a_stopped_training_goes_on(run: Run, neural: Path, expected: Any) -> No
     ],
     ids=typed,
 )
-def test_options_that_cannot_be(refused: Any, options: list[str], names: list[str]) -> None:
+def test_invalid_options(refused: Any, options: list[str], names: list[str]) -> None:
     refused("train", "train.conll", "-q", *options, names=names)
 
 
-def test_what_labels_no_sequences(refused: Any, folder: Path) -> None:
+def test_models_that_do_not_label_sequences(refused: Any, folder: Path) -> None:
     trellis.Vectors(["a", "b"], np.eye(2)).save(folder / "words.trellis")
     for command in (["tag"], ["eval"], ["report"]):
-        refused(*command, "words.trellis", "test.conll", names=["words.trellis", "no sequences"])
-    refused("inspect", "words.trellis", names=["words.trellis", "no sequences"])
+        refused(
+            *command,
+            "words.trellis",
+            "test.conll",
+            names=["words.trellis", "does not label sequences"],
+        )
+    refused("inspect", "words.trellis", names=["words.trellis", "does not label sequences"])
 
 
 @pytest.mark.parametrize("place", [0.01, 0.5, 0.99])
@@ -234,13 +241,13 @@ def test_tag(run: Run, neural: Path, expected: Any) -> None:
         "tag", "net.trellis", "test.conll", "--output", "jsonl", "--marginals", "--kbest", "2"
     )
     assert ran.code == 0, ran.err
-    found = [json.loads(line) for line in ran.out.splitlines()]
-    assert [entry["tags"] for entry in found] == expected.predict(TEST_X)
+    output = [json.loads(line) for line in ran.out.splitlines()]
+    assert [entry["tags"] for entry in output] == expected.predict(TEST_X)
     best = expected.predict_kbest(TEST_X, 2)
-    for entry, own in zip(found, best, strict=True):
-        assert [one["tags"] for one in entry["kbest"]] == [one.labels for one in own]
+    for entry, labels in zip(output, best, strict=True):
+        assert [one["tags"] for one in entry["kbest"]] == [one.labels for one in labels]
     chance = expected.predict_marginals(TEST_X[:1])[0][0]
-    for label, p in found[0]["marginals"][0].items():
+    for label, p in output[0]["marginals"][0].items():
         assert p == pytest.approx(chance[expected.classes_.tolist().index(label)], abs=1e-6)
 
 
@@ -253,25 +260,25 @@ def test_tag_reads_standard_input(run: Run, neural: Path, expected: Any) -> None
 def test_eval(run: Run, neural: Path, expected: Any) -> None:
     ran = run("eval", "net.trellis", "test.conll", "--json")
     assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
+    output = json.loads(ran.out)
     guess = expected.predict(TEST_X)
-    assert found["accuracy"] == trellis.metrics.accuracy(TEST_Y, guess)
-    assert found["micro"]["f1"] == trellis.metrics.span_f1(TEST_Y, guess, "BIO")
-    assert len(found["worst"]) == 5
+    assert output["accuracy"] == trellis.metrics.accuracy(TEST_Y, guess)
+    assert output["micro"]["f1"] == trellis.metrics.span_f1(TEST_Y, guess, "BIO")
+    assert len(output["worst"]) == 5
     assert run("eval", "net.trellis", "test.conll").code == 0
 
 
 def test_inspect(run: Run, neural: Path, expected: Any) -> None:
     ran = run("inspect", "net.trellis", "--json")
     assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    assert found["model"] == "NeuralTagger"
-    assert found["weights"] == sum(p.numel() for p in expected.network_.parameters())
-    assert found["weights"] == sum(found["parts"].values())
-    assert found["epochs"] == SMALL["epochs"]
-    assert found["losses"] == [list(pair) for pair in expected.losses_]
-    assert found["parameters"]["hidden"] == SMALL["hidden"]
-    top = found["transitions"][0]
+    output = json.loads(ran.out)
+    assert output["model"] == "NeuralTagger"
+    assert output["weights"] == sum(p.numel() for p in expected.network_.parameters())
+    assert output["weights"] == sum(output["parts"].values())
+    assert output["epochs"] == SMALL["epochs"]
+    assert output["losses"] == [list(pair) for pair in expected.losses_]
+    assert output["parameters"]["hidden"] == SMALL["hidden"]
+    top = output["transitions"][0]
     labels = expected.classes_.tolist()
     scores = expected.transition_scores()
     assert top["weight"] == scores.max()
@@ -284,21 +291,23 @@ def test_inspect(run: Run, neural: Path, expected: Any) -> None:
 def test_the_features_of_a_hybrid_are_shown(run: Run, neural: Path) -> None:
     ran = run("train", "train.conll", *OPTIONS, "--epochs", "1", "--hybrid")
     assert ran.code == 0, ran.err
-    found = json.loads(run("inspect", "model.trellis", "--json", "--top", "3").out)
+    output = json.loads(run("inspect", "model.trellis", "--json", "--top", "3").out)
     linear = trellis.load(neural / "model.trellis").linear_
-    assert found["attributes"] == len(linear.features_)
-    assert found["parts"]["features"] == len(linear.coef_)
-    assert found["weights"] == sum(found["parts"].values())
-    assert found["features"] == [w._asdict() for w in linear.top_features(3)]
+    assert output["attributes"] == len(linear.features_)
+    assert output["parts"]["features"] == len(linear.coef_)
+    assert output["weights"] == sum(output["parts"].values())
+    assert output["features"] == [w._asdict() for w in linear.top_features(3)]
     assert run("report", "model.trellis", "test.conll").code == 0
-    assert "What speaks most for each label" in (neural / "report.html").read_text("utf-8")
+    assert "The strongest features for and against each label" in (
+        neural / "report.html"
+    ).read_text("utf-8")
 
 
 def test_report(run: Run, neural: Path) -> None:
     ran = run("report", "net.trellis", "test.conll", "-o", "page.html")
     assert ran.code == 0, ran.err
     page = (neural / "page.html").read_text(encoding="utf-8")
-    for text in ("NeuralTagger", "Learning curve", "epoch", "Transitions", "Through the trellis"):
+    for text in ("NeuralTagger", "Learning curve", "epoch", "Transitions", "Trellises"):
         assert text in page
     assert "not converged" not in page
 

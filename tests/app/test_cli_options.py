@@ -1,4 +1,4 @@
-"""Outputs and options that cannot be: one line, a code that is not 0, nothing left behind."""
+"""Wrong outputs and options: one line of error, a nonzero exit code, no new files."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def test_a_demo_that_cannot_be_written(refused: Any, folder: Path) -> None:
     refused("demo", "-o", "test.conll/sub", names=["test.conll"])
 
 
-def test_what_is_wrong_with_the_output_is_said_before_the_work(refused: Any, folder: Path) -> None:
-    """A missing folder comes before a mistake in the data."""
+def test_output_errors_are_reported_before_the_work(refused: Any, folder: Path) -> None:
+    """A missing output folder is reported before an error in the data."""
     (folder / "bad.conll").write_text("a O\nb\n")
     refused("train", "bad.conll", "-o", "nosuch/new.trellis", names=["nosuch"])
     refused("tag", "model.trellis", "bad.conll", "-o", "nosuch/new.conll", names=["nosuch"])
     refused("report", "model.trellis", "bad.conll", "-o", "nosuch/new.html", names=["nosuch"])
 
 
-def test_output_that_is_no_regular_file(refused: Any, folder: Path) -> None:
+def test_output_that_is_not_a_regular_file(refused: Any, folder: Path) -> None:
     (folder / "bad.conll").write_text("a O\nb\n")
     os.mkfifo(folder / "pipe")
     for name in ("/dev/null", "pipe"):
@@ -66,7 +66,7 @@ def test_output_that_is_no_regular_file(refused: Any, folder: Path) -> None:
     ],
     ids=typed,
 )
-def test_output_does_not_take_the_place_of_the_input(
+def test_output_must_not_overwrite_an_input(
     refused: Any, folder: Path, arguments: list[str]
 ) -> None:
     (folder / "sub").mkdir()
@@ -74,7 +74,7 @@ def test_output_does_not_take_the_place_of_the_input(
     refused(*arguments, names=[arguments[-1].removeprefix("./")])
 
 
-def test_a_mistake_leaves_an_earlier_output_as_it_was(refused: Any, folder: Path) -> None:
+def test_an_error_leaves_an_earlier_output_unchanged(refused: Any, folder: Path) -> None:
     (folder / "bad.conll").write_text("\n".join([*rows(100_000), "alone"]))
     (folder / "earlier").write_text("precious")
     refused("train", "bad.conll", "-o", "earlier", names=["bad.conll, line 100001"])
@@ -88,11 +88,11 @@ def test_a_mistake_leaves_an_earlier_output_as_it_was(refused: Any, folder: Path
     [
         ("play VB O\nRome NNP B-place\n", "new.md"),  # two columns
         ("play\tO\n\nNew York\tB-place\n", "new.md"),  # a space in a token
-        ("play O\n\nRome B-place\nYork I-town\n", "new.md"),  # would come back as B-town
+        ("play O\n\nRome B-place\nYork I-town\n", "new.md"),  # would be read as B-town
     ],
 )
 @pytest.mark.parametrize("earlier", [True, False])
-def test_what_a_format_cannot_hold_is_not_half_written(
+def test_data_that_a_format_cannot_hold_are_not_written(
     refused: Any, folder: Path, rows: str, target: str, earlier: bool
 ) -> None:
     (folder / "odd.conll").write_text(rows)
@@ -101,10 +101,10 @@ def test_what_a_format_cannot_hold_is_not_half_written(
     refused("convert", "odd.conll", target, names=["odd.conll", "sequence"])
 
 
-# ---- options that cannot be
+# ---- wrong options
 
 
-IMPOSSIBLE = [
+INVALID = [
     (["--l2", "-1"], "l2"),
     (["--l2", "nan"], "l2"),
     (["--l1", "inf"], "l1"),
@@ -145,9 +145,9 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("options", "what"), IMPOSSIBLE, ids=typed)
-def test_impossible_options_of_train(refused: Any, options: list[str], what: str) -> None:
-    refused("train", "train.conll", "-o", "new.trellis", *options, names=[what])
+@pytest.mark.parametrize(("options", "message"), INVALID, ids=typed)
+def test_invalid_options_of_train(refused: Any, options: list[str], message: str) -> None:
+    refused("train", "train.conll", "-o", "new.trellis", *options, names=[message])
 
 
 def test_labels_that_the_constraints_forbid(refused: Any, folder: Path) -> None:
@@ -175,18 +175,20 @@ def test_labels_that_the_constraints_forbid(refused: Any, folder: Path) -> None:
     ],
     ids=typed,
 )
-def test_an_hmm_has_nothing_to_optimise(refused: Any, options: list[str]) -> None:
+def test_options_of_solvers_do_not_apply_to_an_hmm(refused: Any, options: list[str]) -> None:
     refused("train", "train.conll", "-o", "new.trellis", "-m", "hmm", *options, names=[options[0]])
 
 
 @pytest.mark.parametrize("also", [["--features", "ner"], ["--gazetteer", "city=train.conll"]])
-def test_a_template_says_all(refused: Any, folder: Path, also: list[str]) -> None:
+def test_a_template_excludes_other_feature_options(
+    refused: Any, folder: Path, also: list[str]
+) -> None:
     (folder / "words.template").write_text("U00:%x[0,0]\nB\n")
     refused("train", "train.conll", "--template", "words.template", *also, names=[also[0]])
 
 
 @pytest.mark.parametrize(
-    ("options", "what"),
+    ("options", "message"),
     [
         (["--output", "nosuch"], "'nosuch'"),
         (["--format", "nosuch"], "'nosuch'"),
@@ -195,12 +197,12 @@ def test_a_template_says_all(refused: Any, folder: Path, also: list[str]) -> Non
         (["--jobs", "0"], "jobs"),
     ],
 )
-def test_impossible_options_of_tag(refused: Any, options: list[str], what: str) -> None:
-    refused("tag", "model.trellis", "test.conll", *options, names=[what])
+def test_invalid_options_of_tag(refused: Any, options: list[str], message: str) -> None:
+    refused("tag", "model.trellis", "test.conll", *options, names=[message])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "what"),
+    ("arguments", "message"),
     [
         (["eval", "model.trellis", "test.conll", "--format", "text"], "'text'"),
         (["inspect", "model.trellis", "--label", "nosuch"], "'nosuch'"),
@@ -212,11 +214,13 @@ def test_impossible_options_of_tag(refused: Any, options: list[str], what: str) 
     ],
     ids=typed,
 )
-def test_impossible_options_of_the_others(refused: Any, arguments: list[str], what: str) -> None:
-    refused(*arguments, names=[what])
+def test_invalid_options_of_other_commands(
+    refused: Any, arguments: list[str], message: str
+) -> None:
+    refused(*arguments, names=[message])
 
 
-def test_labels_of_no_scheme_cannot_be_converted(refused: Any, folder: Path) -> None:
+def test_labels_without_a_scheme_cannot_be_converted(refused: Any, folder: Path) -> None:
     (folder / "pos.conll").write_text("Rome NOUN\nsleeps VERB\n")
     refused("convert", "pos.conll", "new.conll", "--scheme", "BILOU", names=["pos.conll", "BILOU"])
 
@@ -246,32 +250,34 @@ def test_labels_of_no_scheme_cannot_be_converted(refused: Any, folder: Path) -> 
     ],
     ids=typed,
 )
-def test_a_command_that_is_not_understood(misused: Any, arguments: list[str]) -> None:
+def test_wrong_usage(misused: Any, arguments: list[str]) -> None:
     misused(*arguments)
 
 
-# ---- as a shell sees it
+# ---- in a separate process
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "what"),
+    ("arguments", "code", "message"),
     [
         (["convert", "nosuch.conll", "a.jsonl"], 1, "trellis: nosuch.conll: No such file"),
         (["train", "train.conll", "--nosuch"], 2, "--nosuch"),
     ],
     ids=typed,
 )
-def test_exit_codes_and_streams(folder: Path, arguments: list[str], code: int, what: str) -> None:
+def test_exit_codes_and_streams(
+    folder: Path, arguments: list[str], code: int, message: str
+) -> None:
     before = tree(folder)
     ran = process(*arguments, folder=folder)
     assert (ran.code, ran.out) == (code, "")
-    assert what in ran.err
+    assert message in ran.err
     assert "Traceback" not in ran.err
     assert not re.search(r"\x1b|\r", ran.err)
     assert tree(folder) == before
 
 
-def test_help_and_version_are_no_errors(folder: Path) -> None:
+def test_help_and_version_exit_with_zero(folder: Path) -> None:
     assert process("--version", folder=folder) == (0, f"trellis {__version__}\n", "")
     ran = process("train", "--help", folder=folder)
     assert ran.code == 0

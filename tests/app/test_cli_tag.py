@@ -1,4 +1,4 @@
-"""`trellis tag`: what `predict` says of every format, in order, and readable again."""
+"""`trellis tag` writes the labels of `predict`, for every input and output format."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def spans(y: list[str]) -> list[Any]:
     return trellis.data.tags.spans(y, "BIO")
 
 
-# ---- every format in
+# ---- input formats
 
 
 def inputs(folder: Path) -> dict[str, tuple[bytes, list[list[str]]]]:
-    """A file of each format with what `predict` is to be given for it."""
+    """Write a file of each format; return the sequences that `predict` should get."""
     for name in ("x.conll", "x.jsonl", "x.md"):
         module = {"x.conll": conll, "x.jsonl": jsonl, "x.md": markup}[name]
         module.write(folder / name, X, Y)
@@ -90,13 +90,13 @@ def test_every_format_in_and_out(run: Run, folder: Path, model: CRF, kind: str) 
         common = ("tag", "model.trellis", "--output", output)
         piped = run(*common, "--format", format, stdin=data)
         assert (piped.code, piped.err) == (0, "")
-        found, labels = read(piped.out)
+        sequences, labels = read(piped.out)
         assert labels == expected
-        if format == "conll" and output == "conll":  # the label that was there is kept
-            assert [[token[0] for token in x] for x in found] == tokens
-            assert [[token[1] for token in x] for x in found] == Y
+        if format == "conll" and output == "conll":  # the label of the input is kept as a column
+            assert [[token[0] for token in x] for x in sequences] == tokens
+            assert [[token[1] for token in x] for x in sequences] == Y
         else:
-            assert found == tokens
+            assert sequences == tokens
         assert run(*common, "--format", format, "data").out == piped.out
         assert run(*common, "--format", format, "-", stdin=data).out == piped.out
         if format in SUFFIX:
@@ -107,18 +107,18 @@ def test_every_format_in_and_out(run: Run, folder: Path, model: CRF, kind: str) 
 @pytest.mark.parametrize(
     "kind", ["text", "tokens", "conll", "jsonl", "raw jsonl", "markup", "conllu"]
 )
-def test_inline_is_mark_up(run: Run, folder: Path, model: CRF, kind: str) -> None:
+def test_inline_output_is_markup(run: Run, folder: Path, model: CRF, kind: str) -> None:
     data, tokens = inputs(folder)[kind]
     ran = run(
         "tag", "model.trellis", "--output", "inline", "--format", kind.split()[-1], stdin=data
     )
     raw = kind in ("text", "raw jsonl", "markup")
-    found, labels = markup.read(ran.out.splitlines(), split=not raw)
-    assert found == tokens
+    sequences, labels = markup.read(ran.out.splitlines(), split=not raw)
+    assert sequences == tokens
     assert [spans(y) for y in labels] == [spans(y) for y in model.predict(tokens)]
 
 
-def test_what_comes_out_by_default(run: Run, folder: Path) -> None:
+def test_default_output_formats(run: Run, folder: Path) -> None:
     data = inputs(folder)
     for kind, output in (
         ("text", "inline"),
@@ -147,13 +147,15 @@ def test_extra_columns_are_kept(run: Run, folder: Path, model: CRF) -> None:
     rows = [[(word, str(n), "x y", "O") for n, word in enumerate(x)] for x in X]
     conll.write(folder / "wide.conll", rows, None)
     ran = run("tag", "model.trellis", "wide.conll")
-    found, labels = labelled_conll(ran.out)
-    assert found == rows
+    sequences, labels = labelled_conll(ran.out)
+    assert sequences == rows
     assert labels == model.predict(X)
     turned = [[(n, "x y", word) for word, n, *_ in x] for x in rows]
     conll.write(folder / "turned.conll", turned, None)
-    found, labels = labelled_conll(run("tag", "model.trellis", "turned.conll", "--columns", 2).out)
-    assert (found, labels) == (turned, model.predict(X))
+    sequences, labels = labelled_conll(
+        run("tag", "model.trellis", "turned.conll", "--columns", 2).out
+    )
+    assert (sequences, labels) == (turned, model.predict(X))
     assert (
         labels
         == labelled_conll(run("tag", "model.trellis", "turned.conll", "--columns", "-1").out)[1]
@@ -174,7 +176,7 @@ def test_other_keys_of_an_object_are_kept(run: Run, folder: Path) -> None:
     assert len(second["tags"]) == 1
 
 
-def test_documents_stay_apart(run: Run, folder: Path) -> None:
+def test_document_boundaries_are_kept(run: Run, folder: Path) -> None:
     data = b"-DOCSTART- O\n\nlunch O\n\n-DOCSTART- O\nat O\n"
     out = run("tag", "model.trellis", "--format", "conll", stdin=data).out
     assert [line.split("\t")[0] for line in out.split("\n") if line] == [
@@ -183,7 +185,7 @@ def test_documents_stay_apart(run: Run, folder: Path) -> None:
     assert [len(block.split("\n")) for block in out.removesuffix("\n\n").split("\n\n")] == [1] * 4
 
 
-# ---- blank lines and odd text
+# ---- blank lines and unusual text
 
 
 TEXT = "lunch at noon\n\n   \n\nsee Ann (at 8) [sic] \\ # 1\n# no comment\n\n"
@@ -215,7 +217,9 @@ characters = st.text(st.characters(blacklist_categories=["Cs"], blacklist_charac
 
 @given(lines=st.lists(characters, max_size=5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
-def test_any_text_comes_back_inline(run: Run, folder: Path, model: CRF, lines: list[str]) -> None:
+def test_any_text_survives_inline_output(
+    run: Run, folder: Path, model: CRF, lines: list[str]
+) -> None:
     data = "".join(f"{line}\n" for line in lines).encode()
     tokens = [
         text.tokenize(line.removeprefix("\ufeff") if n == 0 else line)
@@ -228,21 +232,21 @@ def test_any_text_comes_back_inline(run: Run, folder: Path, model: CRF, lines: l
     expected = model.predict(tokens)
     for line, x, y in zip(marked, tokens, expected, strict=True):
         if x:
-            found, labels = markup.read([line])
-            assert found == [x]
+            sequences, labels = markup.read([line])
+            assert sequences == [x]
             assert spans(labels[0]) == spans(y)
         else:
             assert markup.read([line]) == ([], [])
     for output, read in (("jsonl", labelled_jsonl), ("conll", None)):
         out = run("tag", "model.trellis", "--output", output, stdin=data).out
         if read is None:
-            found, labels = conll.read(out.split("\n"), separator="\t")
-            full = [n for n, x in enumerate(tokens) if x]
-            assert found == [tokens[n] for n in full]
-            assert labels == [expected[n] for n in full]
+            sequences, labels = conll.read(out.split("\n"), separator="\t")
+            nonempty = [n for n, x in enumerate(tokens) if x]
+            assert sequences == [tokens[n] for n in nonempty]
+            assert labels == [expected[n] for n in nonempty]
         else:
-            found, labels = jsonl.read(out.split("\n"))
-            assert (found, labels) == (tokens, expected)
+            sequences, labels = jsonl.read(out.split("\n"))
+            assert (sequences, labels) == (tokens, expected)
 
 
 @given(
@@ -251,7 +255,7 @@ def test_any_text_comes_back_inline(run: Run, folder: Path, model: CRF, lines: l
     )
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
-def test_any_tokens_come_back_or_are_refused(
+def test_any_tokens_survive_or_are_refused(
     run: Run, folder: Path, model: CRF, x: list[str]
 ) -> None:
     data = (json.dumps({"tokens": x}) + "\n").encode()
@@ -274,21 +278,21 @@ def test_any_tokens_come_back_or_are_refused(
 
 
 @pytest.fixture(scope="module", params=["crf", "memm", "hmm"])
-def other(request: pytest.FixtureRequest) -> Any:
+def trained(request: pytest.FixtureRequest) -> Any:
     kind = {"crf": CRF, "memm": MEMM, "hmm": HMM}[request.param]
     return kind().fit(*samples.load("train", "calendar"))
 
 
-def test_marginals(run: Run, tmp_path: Path, other: Any) -> None:
-    other.save(tmp_path / "m.trellis")
+def test_marginals(run: Run, tmp_path: Path, trained: Any) -> None:
+    trained.save(tmp_path / "m.trellis")
     conll.write(tmp_path / "x.conll", X, Y)
-    classes = other.classes_.tolist()
-    tables, labels = other.predict_marginals(X), other.predict(X)
+    classes = trained.classes_.tolist()
+    tables, labels = trained.predict_marginals(X), trained.predict(X)
     objects = run("tag", "m.trellis", "x.conll", "--marginals", "--output", "jsonl").out
     for line, table, y in zip(objects.splitlines(), tables, labels, strict=True):
-        found = json.loads(line)
-        assert found["tags"] == y
-        for row, chances in zip(found["marginals"], table, strict=True):
+        output = json.loads(line)
+        assert output["tags"] == y
+        for row, chances in zip(output["marginals"], table, strict=True):
             expected = {c: p for c, p in zip(classes, chances.tolist(), strict=True) if p >= 1e-4}
             assert row == {c: round(p, 6) for c, p in expected.items()}
     rows, column = conll.read(
@@ -300,7 +304,7 @@ def test_marginals(run: Run, tmp_path: Path, other: Any) -> None:
 
 
 def test_marginals_inline(run: Run, folder: Path, model: CRF) -> None:
-    """A span is as probable as the least probable of its labels."""
+    """The probability of a span is the lowest probability of its labels."""
     data = "\n".join(LINES).encode()
     out = run("tag", "model.trellis", "--marginals", stdin=data).out.splitlines()
     classes = model.classes_.tolist()
@@ -310,32 +314,34 @@ def test_marginals_inline(run: Run, folder: Path, model: CRF) -> None:
             f"{s.label} {min(table[t][classes.index(y[t])] for t in range(s.start, s.end)):.2f}"
             for s in spans(y)
         ]
-        assert [label for own in markup.read([line])[1] for label, *_ in spans(own)] == expected
+        assert [label for paths in markup.read([line])[1] for label, *_ in spans(paths)] == expected
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_kbest(run: Run, tmp_path: Path, other: Any, k: int) -> None:
-    other.save(tmp_path / "m.trellis")
+def test_kbest(run: Run, tmp_path: Path, trained: Any, k: int) -> None:
+    trained.save(tmp_path / "m.trellis")
     few = X[:8]
     conll.write(tmp_path / "x.conll", few, Y[:8])
-    best = other.predict_kbest(few, k)
+    best = trained.predict_kbest(few, k)
     common = ("tag", "m.trellis", "x.conll", "--kbest", k)
     objects = [json.loads(line) for line in run(*common, "--output", "jsonl").out.splitlines()]
-    for found, own in zip(objects, best, strict=True):
-        assert found["tags"] == own[0].labels
-        assert found["kbest"] == [
-            {"tags": each.labels, "probability": round(each.probability, 6)} for each in own
+    for output, paths in zip(objects, best, strict=True):
+        assert output["tags"] == paths[0].labels
+        assert output["kbest"] == [
+            {"tags": path.labels, "probability": round(path.probability, 6)} for path in paths
         ]
     out = run(*common).out
     heads = [line.split(" ") for line in out.splitlines() if line.startswith("# ")]
     expected = [
-        ["#", str(n), f"{each.probability:.6f}"] for own in best for n, each in enumerate(own, 1)
+        ["#", str(n), f"{path.probability:.6f}"]
+        for paths in best
+        for n, path in enumerate(paths, 1)
     ]
     assert heads == expected
-    assert labelled_conll(out)[1] == [each.labels for own in best for each in own]
+    assert labelled_conll(out)[1] == [path.labels for paths in best for path in paths]
     lines = run(*common, "--output", "inline").out.splitlines()
     assert [line.split("\t")[0] for line in lines] == [
-        f"{each.probability:.4f}" for own in best for each in own
+        f"{path.probability:.4f}" for paths in best for path in paths
     ]
 
 
@@ -350,16 +356,16 @@ def test_kbest_with_marginals(run: Run, folder: Path, model: CRF) -> None:
         "jsonl",
         stdin=b"lunch at noon",
     )
-    found = json.loads(ran.out)
-    assert set(found) == {"text", "tokens", "tags", "marginals", "kbest"}
-    assert len(found["kbest"]) == 2
-    assert found["marginals"][0][found["tags"][0]] > 0
+    output = json.loads(ran.out)
+    assert set(output) == {"text", "tokens", "tags", "marginals", "kbest"}
+    assert len(output["kbest"]) == 2
+    assert output["marginals"][0][output["tags"][0]] > 0
 
 
-def test_more_than_there_are(run: Run, tmp_path: Path) -> None:
+def test_kbest_of_more_than_all_labellings(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.conll").write_text("a O\n\nb B-x\n")
     assert run("train", "t.conll", "-q", "-o", "m").code == 0
     ran = run("tag", "m", "--kbest", 10, "--output", "jsonl", stdin=b"a b\n")
     best = json.loads(ran.out)["kbest"]
     assert len(best) == 4
-    assert sum(own["probability"] for own in best) == pytest.approx(1, abs=1e-5)
+    assert sum(paths["probability"] for paths in best) == pytest.approx(1, abs=1e-5)

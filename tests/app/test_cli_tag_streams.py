@@ -1,4 +1,4 @@
-"""`trellis tag`: order over many batches, files that appear whole, pipes and memory."""
+"""`trellis tag`: order over many batches, atomic output files, pipes and memory."""
 
 from __future__ import annotations
 
@@ -15,40 +15,43 @@ import pytest
 from commands import COMMAND, Ran, tree
 
 from trellis import CRF
-from trellis.app import tag
+from trellis.app.cli import tag
 from trellis.data import conll, jsonl, samples
 
 Run = Callable[..., Ran]
 X, _ = samples.load("test", "calendar")
 
 
-# ---- many, in order
+# ---- many batches
 
 
 def test_order_is_kept_over_many_batches(run: Run, folder: Path, model: CRF) -> None:
     rng = np.random.default_rng(0)
-    some = [X[n] for n in rng.integers(len(X), size=12_000)]
-    assert sum(map(len, some)) > 100_000
-    expected = model.predict(some)
-    conll.write(folder / "many.conll", some, None)
+    sequences = [X[n] for n in rng.integers(len(X), size=12_000)]
+    assert sum(map(len, sequences)) > 100_000
+    expected = model.predict(sequences)
+    conll.write(folder / "many.conll", sequences, None)
     ran = run("tag", "model.trellis", "many.conll", "--jobs", 2)
-    assert conll.read(ran.out.splitlines()) == (some, expected)
-    (folder / "many.txt").write_text("\n".join(map(" ".join, some)))
+    assert conll.read(ran.out.splitlines()) == (sequences, expected)
+    (folder / "many.txt").write_text("\n".join(map(" ".join, sequences)))
     ran = run(
         "tag", "model.trellis", "many.txt", "--format", "tokens", "--output", "jsonl", "-j", 1
     )
-    assert jsonl.read(ran.out.splitlines()) == (some, expected)
+    assert jsonl.read(ran.out.splitlines()) == (sequences, expected)
 
 
-def test_a_batch_ends_anywhere(
+def test_the_batch_size_does_not_change_the_output(
     run: Run, folder: Path, model: CRF, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2").out
+    expected = run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2").out
     for size in (1, 2, 13, 100):
         monkeypatch.setattr(tag, "_BATCH", size)
-        assert run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2").out == whole
+        assert (
+            run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2").out == expected
+        )
     assert (
-        run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2", "-u").out == whole
+        run("tag", "model.trellis", "test.conll", "--marginals", "--kbest", "2", "-u").out
+        == expected
     )
 
 
@@ -77,7 +80,7 @@ def test_output_to_a_file(run: Run, folder: Path) -> None:
     assert sorted(tree(folder)) == ["model.trellis", "out.conll", "test.conll", "train.conll"]
 
 
-def test_a_file_appears_whole_or_not_at_all(
+def test_an_output_file_is_written_completely_or_not_at_all(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "out.conll").write_text("earlier")
@@ -89,19 +92,19 @@ def test_a_file_appears_whole_or_not_at_all(
         seen.append((folder / "out.conll").read_text())
         if len(seen) == 5:
             raise KeyboardInterrupt
-        return found(*arguments)
+        return label_batch(*arguments)
 
-    found = tag._labelled
-    monkeypatch.setattr(tag, "_labelled", failing)
+    label_batch = tag._label_batch
+    monkeypatch.setattr(tag, "_label_batch", failing)
     assert run("tag", "model.trellis", "test.conll", "-o", "out.conll").code == 130
     assert seen == ["earlier"] * 5
     assert tree(folder) == before
 
 
-# ---- as a shell sees it
+# ---- in a separate process
 
 
-def test_a_broken_pipe_ends_in_silence(folder: Path) -> None:
+def test_a_broken_pipe_is_not_an_error(folder: Path) -> None:
     """`trellis tag … | head -1`."""
     (folder / "long.txt").write_text("lunch with Ann at noon\n" * 20_000)
     with subprocess.Popen(
@@ -115,10 +118,10 @@ def test_a_broken_pipe_ends_in_silence(folder: Path) -> None:
         assert running.stdout.readline().startswith(b"lunch with ")
         running.stdout.close()
         assert running.stderr.read() == b""
-        assert running.wait(60) in (141, -signal.SIGPIPE)  # a shell says 141 of both
+        assert running.wait(60) in (141, -signal.SIGPIPE)  # a shell reports 141 for both
 
 
-def test_answers_come_at_once_when_asked_for(folder: Path) -> None:
+def test_unbuffered_prints_each_sequence_at_once(folder: Path) -> None:
     with subprocess.Popen(
         [*COMMAND, "tag", "model.trellis", "-u"],
         cwd=folder,
@@ -139,8 +142,8 @@ def test_answers_come_at_once_when_asked_for(folder: Path) -> None:
 
 MEASURE = """
 import os, sys, threading
-from trellis.app import cli
-code = cli._run(sys.argv[1:])
+from trellis.app.cli.main import run_command
+code = run_command(sys.argv[1:])
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(peak.split()[1], file=sys.stderr)
 sys.exit(code)
@@ -148,14 +151,14 @@ sys.exit(code)
 
 
 def peak_kilobytes(folder: Path, *arguments: Any) -> int:
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", MEASURE, *map(str, arguments)],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         check=True,
     )
-    return int(found.stderr)
+    return int(completed.stderr)
 
 
 @pytest.mark.slow
@@ -164,7 +167,7 @@ def peak_kilobytes(folder: Path, *arguments: Any) -> int:
     "options", [[], ["--output", "jsonl", "--marginals"]], ids=["plain", "all"]
 )
 def test_memory_does_not_grow_with_the_file(folder: Path, options: list[str]) -> None:
-    """Ten times the file takes hardly more memory."""
+    """A file of ten times the size needs hardly more memory."""
     block = (folder / "train.conll").read_text()
     small = 6_000_000 if not options else 600_000
     sizes = {"small": small, "large": 10 * small}

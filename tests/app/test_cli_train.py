@@ -1,4 +1,4 @@
-"""`trellis train`: the model of the library, from every format, of every kind."""
+"""`trellis train` gives the model of the library, for every data format and model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def as_conllu(column: int) -> str:
 
 
 def written(folder: Path, name: str) -> list[str]:
-    """Write the corpus under a name; what to add to the command for it."""
+    """Write the corpus to a file; return the options that the command needs to read it."""
     path = folder / name
     if name.startswith("spans"):
         lines = []
@@ -107,8 +107,10 @@ def test_every_format_gives_the_same_model(
     assert sorted(tree(tmp_path)) == sorted([name, "new.trellis"])
 
 
-def test_an_odd_name_says_nothing_of_what_is_inside(run: Run, tmp_path: Path) -> None:
-    """The first line decides, after blank ones; a packed one too."""
+def test_the_format_of_an_unknown_suffix_is_detected_from_the_content(
+    run: Run, tmp_path: Path
+) -> None:
+    """The first line that is not blank decides, also in a compressed file."""
     (tmp_path / "a.gz").write_bytes(gzip.compress(b'\n \n {"tokens": ["a"], "tags": ["Q"]}\n'))
     assert run("train", "a.gz").code == 0
     assert trellis.load(tmp_path / "model.trellis").classes_.tolist() == ["Q"]
@@ -117,11 +119,11 @@ def test_an_odd_name_says_nothing_of_what_is_inside(run: Run, tmp_path: Path) ->
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system has no /dev/fd")
 @pytest.mark.parametrize("options", [[], ["--format", "conll"]], ids=typed)
 def test_a_pipe_is_read_once(run: Run, tmp_path: Path, options: list[str]) -> None:
-    """`trellis train <(zcat …)`: all of it, though it cannot be read twice; or it is refused."""
+    """`trellis train <(zcat …)` reads all of a pipe, which cannot be read twice, or refuses it."""
     conll.write(tmp_path / "t.conll", X * 40, Y * 40)
     assert (tmp_path / "t.conll").stat().st_size > 1 << 18
     common = ["--max-iter", "1", "--jobs", "1", "-q"]
-    assert run("train", "t.conll", "-o", "whole.trellis", *common).code == 0
+    assert run("train", "t.conll", "-o", "complete.trellis", *common).code == 0
     reader, writer = os.pipe()
 
     def feed() -> None:
@@ -138,7 +140,7 @@ def test_a_pipe_is_read_once(run: Run, tmp_path: Path, options: list[str]) -> No
     if options:
         assert ran.code == 0
     if ran.code == 0:
-        assert tree(tmp_path)["new.trellis"] == tree(tmp_path)["whole.trellis"]
+        assert tree(tmp_path)["new.trellis"] == tree(tmp_path)["complete.trellis"]
     else:
         assert "format must be said" in ran.err
 
@@ -161,7 +163,7 @@ def test_files_of_different_widths_are_refused(run: Run, tmp_path: Path) -> None
     assert not (tmp_path / "model.trellis").exists()
 
 
-# ---- kinds of models
+# ---- models
 
 
 @pytest.mark.parametrize(
@@ -195,24 +197,24 @@ def test_every_kind_of_model(run: Run, tmp_path: Path, options: list[str], model
     write(tmp_path)
     ran = run("train", "train.conll", *options)
     assert ran.code == 0, ran
-    own = {k: v for k, v in DEFAULTS.items() if model.get_params()[k] != 7}
-    found = same_weights(tmp_path / "model.trellis", model.set_params(**own).fit(X, Y))
-    assert found.constraints == model.constraints
-    assert found.predict(DEV[0]) == model.predict(DEV[0])
+    expected = {k: v for k, v in DEFAULTS.items() if model.get_params()[k] != 7}
+    loaded = same_weights(tmp_path / "model.trellis", model.set_params(**expected).fit(X, Y))
+    assert loaded.constraints == model.constraints
+    assert loaded.predict(DEV[0]) == model.predict(DEV[0])
 
 
 def test_an_hmm(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     assert run("train", "train.conll", "--model", "hmm").code == 0
-    found, model = trellis.load(tmp_path / "model.trellis"), HMM().fit(X, Y)
-    assert isinstance(found, HMM)
+    loaded, model = trellis.load(tmp_path / "model.trellis"), HMM().fit(X, Y)
+    assert isinstance(loaded, HMM)
     for name in ("start_", "transitions_", "emissions_"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(model, name))
-    assert found.predict(DEV[0]) == model.predict(DEV[0])
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
+    assert loaded.predict(DEV[0]) == model.predict(DEV[0])
 
 
 @pytest.mark.parametrize("labels", [["NOUN", "VERB"], ["O", "X"]])
-def test_labels_of_no_scheme_are_scored_by_accuracy(
+def test_labels_without_a_scheme_are_scored_by_accuracy(
     run: Run, tmp_path: Path, labels: list[str]
 ) -> None:
     (tmp_path / "pos.conll").write_text("dog {}\nbarks {}\n".format(*labels))
@@ -243,24 +245,24 @@ def test_templates_of_other_programs(
     assert ran.code == 0, ran
     kind = MEMM if model == "memm" else CRF
     solver = "perceptron" if model == "perceptron" else "lbfgs"
-    own = kind(parse(text), solver=solver, **DEFAULTS).fit(X, Y)
-    same_weights(tmp_path / "model.trellis", own)
+    expected = kind(parse(text), solver=solver, **DEFAULTS).fit(X, Y)
+    same_weights(tmp_path / "model.trellis", expected)
 
 
 def test_templates_of_transitions(run: Run, tmp_path: Path) -> None:
-    """Without a line that is B alone, what the transitions look at still counts."""
+    """Without a plain "B" line, bigram templates with observations still apply."""
     conll.write(tmp_path / "few.conll", X[:20], Y[:20])
     (tmp_path / "my.template").write_text(EDGES)
     assert run("train", "few.conll", "--template", "my.template").code == 0
-    found = trellis.load(tmp_path / "model.trellis")
+    loaded = trellis.load(tmp_path / "model.trellis")
     alone = CRF(templates.parse("U00:%x[0,0]"), transitions="none").fit(X[:20], Y[:20])
-    assert found.features_.names(edge=True) == list(
+    assert loaded.features_.names(edge=True) == list(
         dict.fromkeys(f"B01:{word}" for x in X[:20] for word in x[1:])
     )
-    assert len(found.coef_) > len(alone.coef_)
+    assert len(loaded.coef_) > len(alone.coef_)
 
 
-def test_a_template_of_more_columns_than_there_are(run: Run, tmp_path: Path) -> None:
+def test_a_template_with_more_columns_than_the_data(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "my.template").write_text("U00:%x[0,1]\n")
     ran = run("train", "train.conll", "--template", "my.template", "-q")
@@ -270,13 +272,13 @@ def test_a_template_of_more_columns_than_there_are(run: Run, tmp_path: Path) -> 
     assert not (tmp_path / "model.trellis").exists()
 
 
-def test_mistakes_in_a_template_have_a_line(run: Run, tmp_path: Path) -> None:
+def test_template_errors_name_the_line(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
-    for text, what in (("U00:%x[0,0]\nU01:%x[0]\n", "line 2"), ('u:%x[0,0]\nu:%m[0,0,"("]', "")):
+    for text, message in (("U00:%x[0,0]\nU01:%x[0]\n", "line 2"), ('u:%x[0,0]\nu:%m[0,0,"("]', "")):
         (tmp_path / "my.template").write_text(text)
         ran = run("train", "train.conll", "--template", "my.template", "-q")
-        assert ran.code == (1 if what else 0)
-        assert what in ran.err
+        assert ran.code == (1 if message else 0)
+        assert message in ran.err
 
 
 GAZETTEER = "\n".join(sorted({x[0] for x in X[:20]} | {"Joan Armatrading", "  "})) + "\n\n"
@@ -302,16 +304,14 @@ def test_presets_and_gazetteers(
     known = {"window": Window(gazetteers=lists).spec(), "ner": ner((), lists)}
     spec = known[features] if isinstance(features, str) else features
     assert run("train", "train.conll", *options, "--max-iter", "10").code == 0
-    own = CRF(spec, max_iter=10, **DEFAULTS).fit(X, Y)
-    found = same_weights(tmp_path / "model.trellis", own)
+    expected = CRF(spec, max_iter=10, **DEFAULTS).fit(X, Y)
+    loaded = same_weights(tmp_path / "model.trellis", expected)
     if "--gazetteer" in options:
-        assert any("thing" in name for name in found.features_.names())
-    assert found.predict(DEV[0]) == own.predict(DEV[0])
+        assert any("thing" in name for name in loaded.features_.names())
+    assert loaded.predict(DEV[0]) == expected.predict(DEV[0])
 
 
-def test_further_columns_are_features_unless_words_alone_are_asked_for(
-    run: Run, tmp_path: Path
-) -> None:
+def test_further_columns_are_features_except_with_features_words(run: Run, tmp_path: Path) -> None:
     tokens = [[(word, word[-1]) for word in x] for x in X]
     conll.write(tmp_path / "two.conll", tokens, Y)
     for options, model in (

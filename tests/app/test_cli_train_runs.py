@@ -1,4 +1,4 @@
-"""`trellis train`: development data, the same bytes from every run, and what it says."""
+"""`trellis train`: development data, reproducible files, and messages."""
 
 from __future__ import annotations
 
@@ -39,15 +39,17 @@ def test_patience(run: Run, tmp_path: Path, every: int) -> None:
     assert f"dev span F1 {100 * f1:.2f}" in ran.err
 
 
-def test_without_patience_dev_only_watches(run: Run, tmp_path: Path, expected: CRF) -> None:
+def test_without_patience_dev_does_not_stop_training(
+    run: Run, tmp_path: Path, expected: CRF
+) -> None:
     write(tmp_path)
     assert run("train", "train.conll", "--dev", "dev.conll", "--max-iter", FEW).code == 0
-    found = trellis.load(tmp_path / "model.trellis")
-    np.testing.assert_array_equal(found.coef_, expected.coef_)
-    assert [n for n, _ in found.dev_scores_] == [*range(5, found.n_iter_ + 1, 5)]
+    loaded = trellis.load(tmp_path / "model.trellis")
+    np.testing.assert_array_equal(loaded.coef_, expected.coef_)
+    assert [n for n, _ in loaded.dev_scores_] == [*range(5, loaded.n_iter_ + 1, 5)]
 
 
-# ---- the same bytes
+# ---- reproducible files
 
 
 @pytest.mark.parametrize(
@@ -76,38 +78,38 @@ def test_two_runs_write_the_same_bytes(run: Run, tmp_path: Path, options: list[s
     assert files[0] == files[2]
 
 
-def test_tuning_chooses_the_best_of_what_it_tried(run: Run, tmp_path: Path) -> None:
+def test_tuning_chooses_the_best_trial(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     ran = run("train", "train.conll", "--tune", "4", "--max-iter", "10")
     tried = re.findall(r"^  l1=(\S+) +l2=(\S+) +(\S+)$", ran.err, re.MULTILINE)
     assert len(tried) == 4
     assert tried[0][:2] == ("0", "1")
     l1, l2, score = re.search(
-        r"^chosen: l1=(\S+) +l2=(\S+) +(\S+),", ran.err, re.MULTILINE
+        r"^chosen by cross-validation: l1=(\S+) +l2=(\S+) +(\S+)$", ran.err, re.MULTILINE
     ).groups()
-    assert float(score) == max(float(own[2]) for own in tried)
+    assert float(score) == max(float(trial[2]) for trial in tried)
     assert (l1, l2, score) in tried
-    found = trellis.load(tmp_path / "model.trellis")
-    assert (f"{found.l1:.4g}", f"{found.l2:.4g}") == (l1, l2)
-    model = CRF(l1=found.l1, l2=found.l2, max_iter=10, **DEFAULTS).fit(X, Y)
+    loaded = trellis.load(tmp_path / "model.trellis")
+    assert (f"{loaded.l1:.4g}", f"{loaded.l2:.4g}") == (l1, l2)
+    model = CRF(l1=loaded.l1, l2=loaded.l2, max_iter=10, **DEFAULTS).fit(X, Y)
     same_weights(tmp_path / "model.trellis", model)
 
 
 def test_another_seed_tries_other_strengths(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
-    said = [
+    messages = [
         run("train", "train.conll", "--tune", "2", "--max-iter", "3", "--seed", n).err
         for n in (0, 1)
     ]
-    trials = [re.findall(r"^  l1=.*$", text, re.MULTILINE) for text in said]
+    trials = [re.findall(r"^  l1=.*$", text, re.MULTILINE) for text in messages]
     assert trials[0][0].split()[:2] == trials[1][0].split()[:2]
     assert trials[0][1].split()[:2] != trials[1][1].split()[:2]
 
 
-# ---- what it says
+# ---- messages
 
 
-def test_what_it_says(run: Run, tmp_path: Path) -> None:
+def test_summary_on_standard_error(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     ran = run("train", "train.conll", "--dev", "dev.conll", "-o", "new.trellis")
     tokens, labels = sum(map(len, X)), len(KNOWN)
@@ -119,7 +121,7 @@ def test_what_it_says(run: Run, tmp_path: Path) -> None:
     assert ran.out == ""
 
 
-def test_quiet_says_nothing(run: Run, tmp_path: Path) -> None:
+def test_quiet_prints_nothing(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     quiet = ["-q", "--max-iter", "2"]
     assert run("train", "train.conll", *quiet, "--dev", "dev.conll") == (0, "", "")
@@ -139,7 +141,7 @@ def test_piped_output_has_no_bar_and_no_colour(tmp_path: Path) -> None:
     assert sorted(tree(tmp_path)) == ["dev.conll", "model.trellis", "train.conll"]
 
 
-def test_the_model_takes_the_place_of_an_earlier_one(run: Run, tmp_path: Path) -> None:
+def test_the_model_replaces_an_earlier_one(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     assert run("train", "train.conll", "--max-iter", "1", "-o", "m").code == 0
     (tmp_path / "m").chmod(0o600)
@@ -151,8 +153,8 @@ def test_the_model_takes_the_place_of_an_earlier_one(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["m" * 240, "模" * 70 + ".trellis", "a b'\"$`\n[*]?\\.trellis"])
-def test_odd_names_of_models(run: Run, tmp_path: Path, name: str) -> None:
-    """As long as the file system and the checkpoint, which has a longer name, allow."""
+def test_unusual_model_file_names(run: Run, tmp_path: Path, name: str) -> None:
+    """Names up to the limit of the file system; the name of the checkpoint is longer."""
     write(tmp_path)
     ran = run("train", "train.conll", "--max-iter", "3", "--checkpoint-every", "1", "-o", name)
     assert ran.code == 0, ran
@@ -173,15 +175,15 @@ def test_a_corpus_of_one_token(run: Run, tmp_path: Path) -> None:
 
 
 def test_progress_is_in_order(tmp_path: Path) -> None:
-    """What the bar is drawn from."""
-    from trellis.app.train import _shown
+    """The fractions and texts of the progress bar."""
+    from trellis.app.training.progress import draw_iterations
 
     seen: list[tuple[float | None, str]] = []
     model = CRF(max_iter=30)
-    each = _shown(model, lambda share, text: seen.append((share, text)))
+    draw = draw_iterations(model, lambda share, text: seen.append((share, text)))
 
     def callback(progress: Progress) -> None:
-        each(progress)
+        draw(progress)
 
     model.fit(X, Y, callback=callback)
     assert len(seen) == len(model.losses_)

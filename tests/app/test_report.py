@@ -1,4 +1,4 @@
-"""The report page: whole, of one piece, with the right numbers, and safe with any text."""
+"""The report page: complete, without external files, correct numbers, any text is escaped."""
 
 import re
 from html.parser import HTMLParser
@@ -12,11 +12,12 @@ import pytest
 import trellis
 from trellis import CRF, HMM, MEMM
 from trellis.app.report import html
-from trellis.app.report.case import Case
+from trellis.app.report.evaluation import Evaluation
 from trellis.app.report.report import report
-from trellis.app.report.sentences import _chosen
+from trellis.app.report.sentences import _choose_examples
 from trellis.errors import InputError
 from trellis.metrics import accuracy, sequence_accuracy, span_f1
+from trellis.models.chain.description import Description
 
 VOID = {"meta"}
 HOSTILE = ["<script>alert(1)</script>", "a & b", "\"q\" 'r'", "</style><b>", "\x00\x1f", "-->"]
@@ -34,7 +35,13 @@ def corpus(count: int) -> tuple[list[list[str]], list[list[str]]]:
     for tokens, labels in islice(cycle(PATTERNS), count):
         X.append([t.format(n=next(names), p=next(places)) for t in tokens])
         y.append(list(labels))
-    y[1] = ["O", "B-PER", "O", "B-LOC", "O"]  # no model gets this right
+    y[1] = [
+        "O",
+        "B-PER",
+        "O",
+        "B-LOC",
+        "O",
+    ]  # contradicts the other sentences, so no model predicts it
     return X, y
 
 
@@ -49,7 +56,7 @@ def crf(data: Any) -> CRF:
 
 
 class Page(HTMLParser):
-    """Elements, texts and anchors of a page whose tags must be balanced."""
+    """Parse a page: its elements, texts and anchors; unbalanced tags are an error."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -85,9 +92,9 @@ def sections(page: str) -> list[str]:
     return re.findall(r'<section id="(\w+)">', page)
 
 
-def test_the_whole_page(crf: CRF, data: Any) -> None:
+def test_page_sections(crf: CRF, data: Any) -> None:
     page = report(crf, *data, title="People & places", source="people.conll")
-    found = Page(page)
+    parsed = Page(page)
     assert sections(page) == [
         "labels",
         "confusions",
@@ -97,15 +104,15 @@ def test_the_whole_page(crf: CRF, data: Any) -> None:
         "transitions",
         "features",
     ]
-    assert found.values("href") == [f"#{anchor}" for anchor in sections(page)]
+    assert parsed.values("href") == [f"#{anchor}" for anchor in sections(page)]
     assert "<h1>People &amp; places</h1>" in page
     assert "<title>People &amp; places</title>" in page
-    text = " ".join(found.texts)
-    assert "measured on people.conll: 30 sequences, 180 tokens" in text
+    text = " ".join(parsed.texts)
+    assert "evaluated on people.conll: 30 sequences, 180 tokens" in text
     for fact in ("CRF, conditional random field", "2 kinds of spans (BIO)", "lbfgs, l2 = 0.1"):
         assert fact in text
-    assert f"{len(crf.coef_):,}" in found.texts
-    assert f"{len(crf.features_):,}" in found.texts
+    assert f"{len(crf.coef_):,}" in parsed.texts
+    assert f"{len(crf.features_):,}" in parsed.texts
     assert report(crf, *data, title="People & places", source="people.conll") == page
 
 
@@ -119,15 +126,15 @@ def test_headline_numbers(crf: CRF, data: Any) -> None:
     assert len(cards) == 5
 
 
-def test_nothing_comes_from_elsewhere(crf: CRF, data: Any) -> None:
+def test_the_page_loads_no_external_files(crf: CRF, data: Any) -> None:
     page = report(crf, *data)
-    found = Page(page)
+    parsed = Page(page)
     assert "http://" not in page
     assert "https://" not in page
     assert "url(" not in page
     assert "@import" not in page
-    assert not {"script", "link", "img", "iframe", "object", "use", "image"} & set(found.tags)
-    assert {"src", "xlink:href", "onload", "onclick"}.isdisjoint(k for k, _ in found.attributes)
+    assert not {"script", "link", "img", "iframe", "object", "use", "image"} & set(parsed.tags)
+    assert {"src", "xlink:href", "onload", "onclick"}.isdisjoint(k for k, _ in parsed.attributes)
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
     assert 'content="width=device-width, initial-scale=1"' in page
@@ -136,25 +143,25 @@ def test_nothing_comes_from_elsewhere(crf: CRF, data: Any) -> None:
 @pytest.mark.parametrize(
     "model", [CRF(max_iter=5), MEMM(max_iter=5), HMM()], ids=["CRF", "MEMM", "HMM"]
 )
-def test_hostile_texts_are_text(model: Any) -> None:
+def test_hostile_texts_are_escaped(model: Any) -> None:
     X, y = [HOSTILE, HOSTILE[::-1]] * 3, [HOSTILE, HOSTILE] * 3
     page = report(model.fit(X, y), X, y, title=HOSTILE[0], source=HOSTILE[3])
-    found = Page(page)
-    assert "script" not in found.tags
-    assert found.tags.count("style") == 1
+    parsed = Page(page)
+    assert "script" not in parsed.tags
+    assert parsed.tags.count("style") == 1
     assert page.count("<b>") == 2  # the two headline numbers
     assert "<script" not in page
     assert "\x00" not in page
-    assert any("<script>alert(1)</script>" in text for text in found.texts)
+    assert any("<script>alert(1)</script>" in text for text in parsed.texts)
 
 
-def test_hostile_spans() -> None:
+def test_hostile_span_labels_are_escaped() -> None:
     tags = [f"B-{name}" for name in HOSTILE]
     X = [HOSTILE, ["x", "y", *HOSTILE[2:]]] * 2
     model = CRF(max_iter=3).fit(X, [tags] * 4)
     page = report(model, X, [tags[::-1], tags] * 2)
-    found = Page(page)
-    assert "script" not in found.tags
+    parsed = Page(page)
+    assert "script" not in parsed.tags
     assert "<small>&lt;script&gt;alert(1)&lt;/script&gt;</small>" in page
 
 
@@ -167,9 +174,9 @@ def test_plain_labels_have_no_span_scores(data: Any) -> None:
     assert "span F1" not in page
     assert "token accuracy" in page
     assert "hidden Markov model" in page
-    assert "learning" not in sections(page)  # there is nothing to remember
-    assert "The probabilities of a label" in page
-    assert "with its probability" in page
+    assert "learning" not in sections(page)  # an HMM has no learning curve
+    assert "Probabilities of a label" in page
+    assert "with their probabilities" in page
 
 
 def test_a_model_without_mistakes(crf: CRF, data: Any) -> None:
@@ -178,7 +185,7 @@ def test_a_model_without_mistakes(crf: CRF, data: Any) -> None:
     Page(page)
     assert "confusions" not in sections(page)
     assert "worst" not in sections(page)
-    assert "Right, but in doubt" in page
+    assert "Correct, but uncertain" in page
     assert "<h3>Wrong</h3>" not in page
 
 
@@ -190,10 +197,12 @@ def test_models_from_files(crf: CRF, data: Any, tmp_path: Path) -> None:
 
 
 class Bare:
-    """No more than a model must have."""
+    """A model with the required methods only."""
 
     def __init__(self, classes: list[Any]) -> None:
         self.classes_ = np.array(classes, dtype=object)
+        self.losses_: list[tuple[int, float]] = []
+        self.dev_scores_: list[tuple[int, float]] = []
 
     def predict(self, X: Any) -> list[list[Any]]:
         return [[self.classes_[0]] * len(x) for x in X]
@@ -205,16 +214,24 @@ class Bare:
         labelling = type("Labelling", (), {})
         out = []
         for labels in self.predict(X):
-            found = labelling()
-            found.labels, found.probability = labels, 1.0
-            out.append([found])
+            parsed = labelling()
+            parsed.labels, parsed.probability = labels, 1.0
+            out.append([parsed])
         return out
 
     def log_likelihood(self, X: Any, y: Any) -> Any:
         return np.array([-float(len(labels)) for labels in y])
 
+    def transition_scores(self) -> Any:
+        return np.zeros((len(self.classes_), len(self.classes_)))
 
-def test_what_a_model_does_not_have_is_left_out(data: Any) -> None:
+    def describe(self) -> Description:
+        return Description(
+            columns=None, settings={}, losses=self.losses_, dev_scores=self.dev_scores_
+        )
+
+
+def test_sections_without_data_are_left_out(data: Any) -> None:
     X, y = data
     page = report(Bare(["O", "B-PER", "I-PER", "B-LOC"]), X, y)
     Page(page)
@@ -229,10 +246,10 @@ def test_what_a_model_does_not_have_is_left_out(data: Any) -> None:
 
 def test_labels_that_the_model_does_not_know(data: Any) -> None:
     X, y = data
-    other = [list(labels) for labels in y]
-    other[4][1] = "B-ORG"
-    page = report(CRF(max_iter=5).fit(X, y), X, other)
-    assert "Sequence 4 · log p(right labels) = −∞, for the model does not know B-ORG" in page
+    changed = [list(labels) for labels in y]
+    changed[4][1] = "B-ORG"
+    page = report(CRF(max_iter=5).fit(X, y), X, changed)
+    assert "Sequence 4 · log p(true labels) = −∞, because the model does not know B-ORG" in page
     assert page.index("Sequence 4 ·") < page.index("Sequence 1 ·")
 
 
@@ -245,14 +262,14 @@ def test_labels_that_the_model_does_not_know(data: Any) -> None:
     ],
     ids=["dicts", "names", "columns"],
 )
-def test_words_of_all_kinds_of_tokens(data: Any, sequence: Any) -> None:
+def test_words_of_every_token_type(data: Any, sequence: Any) -> None:
     X, y = [sequence(words) for words in data[0]], data[1]
     page = report(CRF(max_iter=5).fit(X, y), X, y)
     assert "<bdi>in</bdi>" in page
     assert "<bdi>Oslo</bdi>" in page
 
 
-def test_arrays_and_labels_that_are_numbers() -> None:
+def test_arrays_and_numeric_labels() -> None:
     rng = np.random.default_rng(0)
     X = [rng.normal(size=(6, 3)) for _ in range(8)]
     y = [[int(row[0] > 0) for row in x] for x in X]
@@ -267,28 +284,32 @@ def test_many_labels_are_folded_away() -> None:
     X = [[f"w{n}" for n in range(50)]] * 2
     page = report(CRF(max_iter=2).fit(X, [labels] * 2), X, [labels, labels[::-1]])
     Page(page)
-    assert "<summary>30 rarer labels</summary>" in page  # of the scores
-    assert "<summary>38 rarer labels</summary>" in page  # of the features
+    assert "<summary>30 rarer labels</summary>" in page  # in the table of scores
+    assert "<summary>38 rarer labels</summary>" in page  # in the feature section
     assert "The 30 most frequent of 50 labels." in page
     assert page.count('class="cell"') == 900
 
 
 def test_the_choice_of_sentences(crf: CRF, data: Any) -> None:
     X, y = data
-    case = Case.of(crf, X, y)
-    chosen = _chosen(case, 6)
-    assert [title for title, _ in chosen[:3]] == ["Right, but in doubt", "Wrong", "Right and sure"]
-    doubt, wrong, sure = (found for _, found in chosen[:3])
-    assert len({found.n for _, found in chosen}) == 6
+    case = Evaluation.of(crf, X, y)
+    chosen = _choose_examples(case, 6)
+    assert [title for title, _ in chosen[:3]] == [
+        "Correct, but uncertain",
+        "Wrong",
+        "Correct and certain",
+    ]
+    doubt, wrong, sure = (parsed for _, parsed in chosen[:3])
+    assert len({parsed.n for _, parsed in chosen}) == 6
     assert wrong.n == 1
-    right = [n for n in range(30) if case.y[n] == case.guess[n]]
+    right = [n for n in range(30) if case.y[n] == case.predicted[n]]
     assert doubt.n in right
     assert sure.n in right
     seconds = {n: crf.predict_kbest([X[n]], 2)[0][1].probability for n in right}
-    assert doubt.p[1] == pytest.approx(max(seconds.values()))
-    assert sure.kinds == 2
-    assert _chosen(case, 0) == []
-    assert len(_chosen(case, 1000)) == 30
+    assert doubt.probabilities[1] == pytest.approx(max(seconds.values()))
+    assert sure.span_labels == 2
+    assert _choose_examples(case, 0) == []
+    assert len(_choose_examples(case, 1000)) == 30
     page = report(crf, X, y, sentences=0)
     assert "trellises" not in sections(page)
     assert report(crf, X, y, sentences=5).count('class="best"') == 5
@@ -308,7 +329,7 @@ def test_spans_are_marked_in_both_lines(crf: CRF, data: Any) -> None:
     right, predicted = re.findall(
         r'<div class="row"><span>(\w+)</span><div>(.*?)</div></div>', worst
     )[:2]
-    assert right[0] == "right"
+    assert right[0] == "true"
     assert predicted[0] == "predicted"
     assert re.findall(r'<mark class="(c\d)"><bdi>(\w+)</bdi><small>(\w+)', right[1]) == [
         ("c1", "Oslo", "PER"),
@@ -331,12 +352,12 @@ def test_spans_are_marked_in_both_lines(crf: CRF, data: Any) -> None:
         ([["in"]], [[{"O", "B-LOC"}]], "sequence 0, position 0: the label is"),
     ],
 )
-def test_bad_data(crf: CRF, X: Any, y: Any, message: str) -> None:
+def test_invalid_data(crf: CRF, X: Any, y: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         report(crf, X, y)
 
 
-def test_pieces() -> None:
+def test_parts_of_html() -> None:
     assert html.number(float("-inf"), 1) == "−∞"
     assert html.bar(2.0) == '<span class="bar"><i style="width:100.0%"></i></span>'
     assert html.bar(-1.0, "minus") == '<span class="bar minus"><i style="width:0.0%"></i></span>'

@@ -1,4 +1,4 @@
-"""The CTC examples: their language model is one, and they run from end to end."""
+"""The CTC examples: the language model is normalised, and the examples run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trellis.formats import arpa
 pytest.importorskip("torch")
 pytest.importorskip("jiwer")
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture

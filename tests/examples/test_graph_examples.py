@@ -1,4 +1,4 @@
-"""The graphs that the examples build are what they say, and pairs of pixels pay."""
+"""The graphs of the examples are correct, and pair weights improve the accuracy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trellis import GraphCRF, GridCRF
 from trellis.inference import chain
 from trellis.models.graph.samples import Shape
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 NUCLEI = find_corpus("segmentation/nuclei64.npz")
 
 
@@ -25,7 +25,7 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.usefixtures("examples")
 def test_a_factorial_chain_is_a_chain_of_pairs_of_labels() -> None:
-    """Two layers of 2 and 3 labels: a chain with the 6 pairs as labels has the same answers."""
+    """Layers of 2 and 3 labels give the same result as a chain with the 6 pairs as labels."""
     import factorial_chain
 
     rng = np.random.default_rng(20261116)
@@ -43,31 +43,31 @@ def test_a_factorial_chain_is_a_chain_of_pairs_of_labels() -> None:
         np.concatenate([w.ravel(), model.pair_coef_.ravel()]), shape, model.allowed_
     )
     table = {tuple(e): t for e, t in zip(fields.edges.tolist(), tables, strict=True)}
-    ways = list(product((0, 1), (2, 3, 4)))
-    own = [
-        [unary[2 * i, a] + unary[2 * i + 1, b] + table[2 * i, 2 * i + 1][a, b] for a, b in ways]
+    states = list(product((0, 1), (2, 3, 4)))
+    node_scores = [
+        [unary[2 * i, a] + unary[2 * i + 1, b] + table[2 * i, 2 * i + 1][a, b] for a, b in states]
         for i in range(4)
     ]
     steps = [
         [
-            [table[2 * i, 2 * i + 2][a, c] + table[2 * i + 1, 2 * i + 3][b, d] for c, d in ways]
-            for a, b in ways
+            [table[2 * i, 2 * i + 2][a, c] + table[2 * i + 1, 2 * i + 3][b, d] for c, d in states]
+            for a, b in states
         ]
         for i in range(3)
     ]
-    want = chain.marginals(np.array(own), np.array(steps))
+    expected = chain.marginals(np.array(node_scores), np.array(steps))
     p = model.predict_marginals([graph])[0]
     for i in range(4):
         for label in (0, 1):
-            both = want.unary[i, [a == label for a, _ in ways]].sum()
-            assert p[2 * i, label] == pytest.approx(both, abs=1e-10)
-    best = chain.viterbi(np.array(own), np.array(steps)).labels
-    labels = [model.classes_[k] for state in best for k in ways[state]]
+            probability = expected.unary[i, [a == label for a, _ in states]].sum()
+            assert p[2 * i, label] == pytest.approx(probability, abs=1e-10)
+    best = chain.viterbi(np.array(node_scores), np.array(steps)).labels
+    labels = [model.classes_[k] for state in best for k in states[state]]
     assert model.predict([graph])[0].tolist() == labels
 
 
 @pytest.mark.usefixtures("examples")
-def test_skip_edges_join_a_name_to_where_it_stood_last() -> None:
+def test_skip_edges_join_a_name_to_its_previous_occurrence() -> None:
     import skip_chain
 
     document = [
@@ -75,12 +75,15 @@ def test_skip_edges_join_a_name_to_where_it_stood_last() -> None:
         [("Jan", "B-PER"), ("lachte", "O")],
         [("Ook", "O"), ("Smet", "B-PER"), ("zag", "O"), ("Jan", "B-PER")],
     ]
-    edges, kinds = skip_chain.edges_of(document, skip=True)
-    assert edges[kinds[:, 0] == 1].tolist() == [[4, 8], [2, 10]]  # not where a sentence begins
-    along = [[0, 1], [1, 2], [2, 3], [3, 4], [5, 6], [7, 8], [8, 9], [9, 10]]
-    assert edges[kinds[:, 0] == 0].tolist() == along
-    assert skip_chain.edges_of(document, skip=False)[0].tolist() == along
-    graph = [(None, edges, kinds)]
+    edges, is_skip = skip_chain.edges_of(document, skip=True)
+    assert edges[is_skip[:, 0] == 1].tolist() == [
+        [4, 8],
+        [2, 10],
+    ]  # no edge from the first word of a sentence
+    chain_edges = [[0, 1], [1, 2], [2, 3], [3, 4], [5, 6], [7, 8], [8, 9], [9, 10]]
+    assert edges[is_skip[:, 0] == 0].tolist() == chain_edges
+    assert skip_chain.edges_of(document, skip=False)[0].tolist() == chain_edges
+    graph = [(None, edges, is_skip)]
     right = [[tag for sentence in document for _, tag in sentence]]
     assert skip_chain.repeated_f1(right, right, graph) == (100.0, 4)
     wrong = [[*right[0][:10], "O"]]
@@ -88,19 +91,19 @@ def test_skip_edges_join_a_name_to_where_it_stood_last() -> None:
 
 
 @pytest.mark.usefixtures("examples")
-def test_pairs_pay_on_shapes() -> None:
+def test_pair_weights_help_on_shapes() -> None:
     import segmentation
 
     rng = np.random.default_rng(20261116)
     y = [segmentation.shape(rng, 48) for _ in range(4)]
-    X = [(own + rng.normal(size=own.shape))[..., None] for own in y]
+    X = [(labels + rng.normal(size=labels.shape))[..., None] for labels in y]
     crf = GridCRF(symmetric=True, directed=False, max_iter=30)
-    alone, joint, *_ = segmentation.compare((X[:2], y[:2]), (X[2:], y[2:]), crf)
-    assert joint > alone + 8.0
+    unary, joint, *_ = segmentation.compare((X[:2], y[:2]), (X[2:], y[2:]), crf)
+    assert joint > unary + 8.0
 
 
 @pytest.mark.usefixtures("examples")
-def test_a_threshold_is_learnt() -> None:
+def test_threshold_is_fitted() -> None:
     import segmentation
 
     dark = [np.array([[10.0, 200.0], [20.0, 90.0]])], [np.array([[1, 0], [1, 0]])]
@@ -109,14 +112,14 @@ def test_a_threshold_is_learnt() -> None:
 
 @pytest.mark.usefixtures("examples")
 @needs_corpus("segmentation/nuclei64.npz")
-def test_pairs_pay_on_nuclei() -> None:
-    """Where the Bethe likelihood once led to 44 % of the pixels."""
+def test_pair_weights_help_on_nuclei() -> None:
+    """On these images the Bethe approximation of the likelihood reached only 44 % of the pixels."""
     import segmentation
 
     data = np.load(NUCLEI)
     masks = np.unpackbits(data["masks"], axis=1).reshape(-1, 64, 64).astype(int)
     rows = np.flatnonzero((data["kind"] == 0) & ~data["is_test"].astype(bool))[:6]
-    X = [segmentation.colours_of(data["images"][i] / 255.0) for i in rows]
+    X = [segmentation.colour_features(data["images"][i] / 255.0) for i in rows]
     crf = GridCRF(contrast=True, symmetric=True, max_iter=15).fit(X, [masks[i] for i in rows])
     assert crf.report_ is not None
     assert crf.report_.train_score > crf.report_.alone_score

@@ -1,4 +1,4 @@
-"""Pictures: the right shapes at the right places, nothing of a text taken for markup."""
+"""Drawings have the right shapes at the right positions, and escape any text."""
 
 import re
 import struct
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trellis.errors import InputError
 from trellis.plots import Drawing, curves, heat_map, lattice
-from trellis.plots.drawing import DARK, LIGHT, Circle, Line, Rect, Text, cut, width_of
-from trellis.plots.frame import legend, ticks
+from trellis.plots.annotations import choose_ticks, draw_legend
+from trellis.plots.shapes import DARK, LIGHT, Circle, Line, Rect, Text, cut, estimate_width
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -40,7 +40,7 @@ def of_kind(drawing: Drawing, kind: str) -> list[Any]:
 
 
 def places(drawing: Drawing) -> dict[tuple[str, str], tuple[float, float]]:
-    """(token, label) → the middle of the node."""
+    """Return the centre of the node of each (token, label)."""
     return {tuple(node.tip.split(" · ")[:2]): (node.x, node.y) for node in of_kind(drawing, "node")}
 
 
@@ -65,7 +65,7 @@ def test_colours_can_be_read_on_the_paper(palette: dict[str, str]) -> None:
 def test_svg_of_each_shape() -> None:
     shapes = [
         Rect(1, 2, 3.14159, 4, 5, fill="blue", opacity=0.5),
-        Circle(1, 2, 3, stroke="red", width=2, tip="ring"),
+        Circle(1, 2, 3, stroke="red", stroke_width=2, tip="ring"),
         Line(((0, 0), (1.5, 2)), stroke="ink", dash=(6, 4), opacity=0.25, kind="edge"),
         Text(7, 8, "a<b", 10, "middle", True, -45, fill="soft"),
     ]
@@ -85,7 +85,7 @@ def test_svg_of_each_shape() -> None:
     ]
 
 
-def test_own_file_has_its_own_colours_and_paper() -> None:
+def test_a_file_has_fixed_colours_and_a_background() -> None:
     svg = Drawing(20, 10, [Circle(1, 2, 3, fill="blue")]).svg()
     assert "var(" not in svg
     root = ElementTree.fromstring(svg)
@@ -94,43 +94,43 @@ def test_own_file_has_its_own_colours_and_paper() -> None:
 
 
 @given(st.text())
-def test_any_text_is_kept_or_replaced(text: str) -> None:
+def test_any_text_is_valid_xml(text: str) -> None:
     drawing = Drawing(9, 9, [Text(1, 1, text, fill="ink", tip=text)], text)
-    found = parsed(drawing).find(f"{SVG}text")
-    assert found is not None
-    kept = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
-    kept = re.sub("\r\n?", "\n", kept)  # what every XML reader does
-    assert (found.text or "") == kept
+    element = parsed(drawing).find(f"{SVG}text")
+    assert element is not None
+    expected = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
+    expected = re.sub("\r\n?", "\n", expected)  # as XML parsers do
+    assert (element.text or "") == expected
 
 
 @given(st.text(), st.floats(0, 300))
 def test_cut_text_fits(text: str, width: float) -> None:
     short = cut(text, width)
     assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
-    assert short in (text, "…") or width_of(short) <= width
+    assert short in (text, "…") or estimate_width(short) <= width
 
 
 @given(
     st.lists(st.floats(-1e9, 1e9).map(lambda v: round(v, 3)), min_size=1),
     st.sampled_from([1e-12, 1.0, 1e6]),
 )
-def test_ticks_are_around_the_values_and_few(values: list[float], scale: float) -> None:
+def test_ticks_span_the_values_and_are_few(values: list[float], scale: float) -> None:
     values = [value * scale for value in values]
-    found = ticks(values)
-    slack = 1e-6 * (found[1] - found[0])
-    assert found[0] <= min(values) + slack
-    assert found[-1] >= max(values) - slack
-    assert 2 <= len(found) <= 11
-    assert np.all(np.diff(found) > 0)
+    numbers = choose_ticks(values)
+    slack = 1e-6 * (numbers[1] - numbers[0])
+    assert numbers[0] <= min(values) + slack
+    assert numbers[-1] >= max(values) - slack
+    assert 2 <= len(numbers) <= 11
+    assert np.all(np.diff(numbers) > 0)
 
 
 def test_legend_wraps() -> None:
     entries = [(f"name {n}", lambda x, y: []) for n in range(6)]
-    shapes, end = legend(entries, 10, 20, 300)
+    shapes, end = draw_legend(entries, 10, 20, 300)
     rows = [shape.y for shape in shapes]  # type: ignore[attr-defined]
     assert rows == [24.0, 24.0, 46.0, 46.0, 68.0, 68.0]
     assert end == 74
-    assert legend([], 10, 20, 300) == ([], 30)
+    assert draw_legend([], 10, 20, 300) == ([], 30)
 
 
 # ---- saving
@@ -162,20 +162,20 @@ def test_save_png(make: str, tmp_path: Path) -> None:
     assert size == pytest.approx((2 * drawing.width, 2 * drawing.height), abs=1)
 
 
-def test_png_has_the_colours_where_they_belong(tmp_path: Path) -> None:
+def test_png_has_the_colours_at_the_right_pixels(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
     shapes = [
         Rect(0, 0, 40, 20, fill="blue"),
         Circle(60, 50, 10, fill="red"),
-        Line(((0, 90), (100, 90)), stroke="green", width=6),
+        Line(((0, 90), (100, 90)), stroke="green", stroke_width=6),
         Rect(80, 0, 20, 20, fill="blue", opacity=0.0),
     ]
     Drawing(100, 100, shapes).save(tmp_path / "a.png")
     pixels = image.imread(tmp_path / "a.png")[:, :, :3]
-    at = {"blue": (20, 10), "red": (60, 50), "green": (50, 90), "paper": (90, 10)}
-    for colour, (x, y) in at.items():
-        wanted = [int(LIGHT[colour][n : n + 2], 16) / 255 for n in (1, 3, 5)]
-        assert pixels[2 * y, 2 * x] == pytest.approx(wanted, abs=0.01), colour
+    positions = {"blue": (20, 10), "red": (60, 50), "green": (50, 90), "paper": (90, 10)}
+    for colour, (x, y) in positions.items():
+        expected = [int(LIGHT[colour][n : n + 2], 16) / 255 for n in (1, 3, 5)]
+        assert pixels[2 * y, 2 * x] == pytest.approx(expected, abs=0.01), colour
 
 
 def test_png_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,17 +195,17 @@ def test_lattice_nodes_and_edges() -> None:
         for t, token in enumerate(TOKENS)
         for y, label in enumerate(LABELS)
     )
-    at = places(drawing)
+    positions = places(drawing)
     edges = {edge.points for edge in of_kind(drawing, "edge")}
-    wanted = {
-        (at[TOKENS[t], a], at[TOKENS[t + 1], b])
+    expected = {
+        (positions[TOKENS[t], a], positions[TOKENS[t + 1], b])
         for t in range(2)
         for i, a in enumerate(LABELS)
         for j, b in enumerate(LABELS)
         if P[t, i] > 0.01 and P[t + 1, j] > 0.01
     }
-    assert len(wanted) == 2 * 2 + 2 * 3
-    assert edges == wanted
+    assert len(expected) == 2 * 2 + 2 * 3
+    assert edges == expected
     assert [shape.text for shape in of_kind(drawing, "token")] == TOKENS
     assert [shape.text for shape in of_kind(drawing, "label")] == LABELS
 
@@ -213,35 +213,38 @@ def test_lattice_nodes_and_edges() -> None:
 def test_lattice_paths_pass_through_their_nodes() -> None:
     best, second = ["N", "V", "ADV"], ["N", "V", "N"]
     drawing = lattice(TOKENS, LABELS, P, best, second, gold=["N", None, "V"])
-    at = places(drawing)
+    positions = places(drawing)
     (line,) = of_kind(drawing, "best")
-    assert line.points == tuple(at[key] for key in zip(TOKENS, best, strict=True))
+    assert line.points == tuple(positions[key] for key in zip(TOKENS, best, strict=True))
     (line,) = of_kind(drawing, "second")
-    assert line.points == (at["sings", "V"], at["here", "N"])  # only where it goes another way
+    assert line.points == (
+        positions["sings", "V"],
+        positions["here", "N"],
+    )  # only where it differs from the best path
     assert line.dash
     assert line.stroke != of_kind(drawing, "best")[0].stroke
     rings = [(ring.x, ring.y) for ring in of_kind(drawing, "gold")]
-    assert rings == [at["Ann", "N"], at["here", "V"]]
+    assert rings == [positions["Ann", "N"], positions["here", "V"]]
     root = parsed(drawing)
     assert len(root.findall(f"{SVG}circle[@class='node']")) == 9
     legend_of = {text.text for text in root.iter(f"{SVG}text")}
-    assert {"best path", "second best", "right label"} <= legend_of
+    assert {"best path", "second best", "true label"} <= legend_of
 
 
-def test_second_best_may_leave_twice() -> None:
+def test_second_best_path_may_differ_in_two_places() -> None:
     p = np.full((5, 2), 0.5)
     drawing = lattice(list("abcde"), ["X", "Y"], p, list("XXXXX"), list("YXXYX"))
-    at = places(drawing)
+    positions = places(drawing)
     assert [line.points for line in of_kind(drawing, "second")] == [
-        (at["a", "Y"], at["b", "X"]),
-        (at["c", "X"], at["d", "Y"], at["e", "X"]),
+        (positions["a", "Y"], positions["b", "X"]),
+        (positions["c", "X"], positions["d", "Y"], positions["e", "X"]),
     ]
 
 
-def test_lattice_leaves_labels_out_but_never_those_of_paths() -> None:
+def test_lattice_omits_improbable_labels_but_none_on_a_path() -> None:
     labels = [f"L{n}" for n in range(260)]
     p = np.zeros((2, 260))
-    p[:, :30] = np.linspace(0.05, 0.02, 30)  # thirty matter: more than there is room for
+    p[:, :30] = np.linspace(0.05, 0.02, 30)  # thirty probable labels: more than fit
     p[:, 200] = 0.4
     drawing = lattice(["a", "b"], labels, p, ["L200", "L259"], ["L200", "L258"])
     shown = [shape.text for shape in of_kind(drawing, "label")]
@@ -251,7 +254,7 @@ def test_lattice_leaves_labels_out_but_never_those_of_paths() -> None:
     assert [shape.text for shape in of_kind(drawing, "label")] == labels[:40]
 
 
-def test_right_label_that_the_model_does_not_have() -> None:
+def test_true_label_that_the_model_does_not_have() -> None:
     drawing = lattice(["a"], ["X"], np.ones((1, 1)), ["X"], gold=["Z"])
     tips = {node.tip for node in of_kind(drawing, "node")}
     assert tips == {"a · X · p = 1.000", "a · Z · p = 0.000"}
@@ -271,21 +274,21 @@ def test_nodes_do_not_touch_and_stay_on_the_sheet(length: int) -> None:
     tokens = [f"{'incomprehensibilities' * (t % 3)}{t}" for t in range(length)]
     p = np.full((length, 8), 1.0)
     drawing = lattice(tokens, list("ABCDEFGH"), p, ["A"] * length)
-    at = np.array([(node.x, node.y) for node in of_kind(drawing, "node")])
+    positions = np.array([(node.x, node.y) for node in of_kind(drawing, "node")])
     radius = max(node.radius for node in of_kind(drawing, "node"))
-    apart = np.hypot(*(at[:, None] - at[None]).transpose(2, 0, 1))
-    assert apart[~np.eye(len(at), dtype=bool)].min() > 2 * radius
-    assert (at - radius).min() > 0
-    assert ((at + radius) < [drawing.width, drawing.height]).all()
+    distances = np.hypot(*(positions[:, None] - positions[None]).transpose(2, 0, 1))
+    assert distances[~np.eye(len(positions), dtype=bool)].min() > 2 * radius
+    assert (positions - radius).min() > 0
+    assert ((positions + radius) < [drawing.width, drawing.height]).all()
     words = of_kind(drawing, "token")
-    room = np.diff(sorted(set(at[:, 0]))).min() if length > 1 else 108.0
+    room = np.diff(sorted(set(positions[:, 0]))).min() if length > 1 else 108.0
     for shape, token in zip(words, tokens, strict=True):
         assert shape.tip == token
         if not shape.angle:
-            assert width_of(shape.text, shape.size) < room
+            assert estimate_width(shape.text, shape.size) < room
 
 
-def test_hostile_texts_are_text() -> None:
+def test_hostile_texts_are_escaped() -> None:
     p = np.full((len(HOSTILE), len(HOSTILE)), 1 / len(HOSTILE))
     for drawing in (
         lattice(HOSTILE, HOSTILE, p, HOSTILE, HOSTILE[::-1], HOSTILE, title=HOSTILE[0]),
@@ -311,13 +314,13 @@ def test_hostile_texts_are_text() -> None:
         ({"best": ["N", "V"]}, "best has 2 labels for 3 tokens"),
         ({"second": ["N"] * 4}, "second has 4 labels for 3 tokens"),
         ({"gold": ["N"] * 2}, "gold has 2 labels for 3 tokens"),
-        ({"best": ["N", "V", "X"]}, "best, position 2: 'X' is none of the labels"),
+        ({"best": ["N", "V", "X"]}, "best, position 2: 'X' is not one of the labels"),
     ],
 )
-def test_bad_lattices(changes: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"tokens": TOKENS, "labels": LABELS, "marginals": P, "best": LABELS}
+def test_invalid_lattices(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"tokens": TOKENS, "labels": LABELS, "marginals": P, "best": LABELS}
     with pytest.raises(InputError, match=message):
-        lattice(**{**given, **changes})
+        lattice(**{**arguments, **changes})
 
 
 # ---- charts
@@ -349,12 +352,12 @@ def test_heat_maps_of_all_sizes(count: int) -> None:
     drawing = heat_map(matrix, names, names)
     cells = of_kind(drawing, "cell")
     assert len(cells) == count * count
-    assert cells[-1].x + cells[-1].across <= drawing.width
-    assert cells[-1].y + cells[-1].down <= drawing.height
+    assert cells[-1].x + cells[-1].width <= drawing.width
+    assert cells[-1].y + cells[-1].height <= drawing.height
     texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
     written = sum(text in names for text in texts)
     assert written == 2 * count if count <= 30 else count / 2 < written < 2 * count
-    numbers = len(texts) - written - 2  # two are on the scale
+    numbers = len(texts) - written - 2  # two are on the colour scale
     assert numbers == (count * count if count <= 12 else 0)
 
 
@@ -362,7 +365,7 @@ def test_heat_map_without_negative_values_has_half_a_scale() -> None:
     drawing = heat_map(np.array([[0.25, 0.75]]), ["a"], ["x", "y"])
     texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
     assert texts[-2:] == ["0", "0.75"]
-    heat_map(np.zeros((2, 2)), ["a", "b"], ["x", "y"])  # nothing to scale by
+    heat_map(np.zeros((2, 2)), ["a", "b"], ["x", "y"])  # all zero: no scale
 
 
 @pytest.mark.parametrize(
@@ -370,10 +373,10 @@ def test_heat_map_without_negative_values_has_half_a_scale() -> None:
     [
         (np.zeros((2, 3)), r"\(2, 3\), but there are 2 rows and 2 columns"),
         (np.zeros(4), r"shape \(4,\)"),
-        (np.array([[0, 1], [np.nan, 1]]), "row 'b', column 'x': not a number"),
+        (np.array([[0, 1], [np.nan, 1]]), "row 'b', column 'x': the value is NaN"),
     ],
 )
-def test_bad_heat_maps(matrix: NDArray[Any], message: str) -> None:
+def test_invalid_heat_maps(matrix: NDArray[Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         heat_map(matrix, ["a", "b"], ["x", "y"])
     with pytest.raises(InputError, match="nothing to draw"):
@@ -399,7 +402,7 @@ def test_curves_go_through_their_points() -> None:
     assert 0 < top < base < drawing.height
 
 
-def test_many_points_have_no_marks_and_one_line_no_legend() -> None:
+def test_many_points_have_no_markers_and_one_line_no_legend() -> None:
     drawing = curves({"only": [(n, n * n) for n in range(25)]})
     assert of_kind(drawing, "point") == []
     assert "only" not in [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
@@ -415,6 +418,6 @@ def test_many_points_have_no_marks_and_one_line_no_legend() -> None:
         ({"a": [(0, 1, 2)]}, "'a', point 0"),
     ],
 )
-def test_bad_curves(series: Any, message: str) -> None:
+def test_invalid_curves(series: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         curves(series)

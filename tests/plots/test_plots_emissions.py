@@ -1,4 +1,4 @@
-"""Emissions with a path on top: the right cells, and the line through the right ones."""
+"""Emission charts: the right cells, and the path through the right cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from trellis.errors import InputError
 from trellis.plots import Drawing, emissions
-from trellis.plots.drawing import Text
+from trellis.plots.shapes import Text
 
 P = np.array([[0.90, 0.10, 0.0], [0.15, 0.85, 0.0], [0.10, 0.90, 0.0], [0.99, 0.01, 0.0]])
 NAMES = ["<blank>", "a & b", "never"]
@@ -27,7 +27,7 @@ def texts(drawing: Drawing) -> list[str]:
     return [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
 
 
-def test_cells_are_the_probabilities_that_can_be_seen() -> None:
+def test_cells_are_the_visible_probabilities() -> None:
     drawing = emissions(LOG_P, NAMES)
     tips = [cell.tip for cell in of_kind(drawing, "cell")]
     assert tips == [
@@ -45,7 +45,7 @@ def test_cells_are_the_probabilities_that_can_be_seen() -> None:
     assert cells[4].y > cells[0].y
     assert "never" not in texts(drawing)
     assert not of_kind(drawing, "path")
-    ElementTree.fromstring(drawing.svg())  # names are no markup
+    ElementTree.fromstring(drawing.svg())  # names are escaped
 
 
 def test_the_path_runs_through_its_cells() -> None:
@@ -57,7 +57,7 @@ def test_the_path_runs_through_its_cells() -> None:
         path.points, ["<blank>, frame 0", "a & b, frame 1", "a & b, frame 2"], strict=False
     ):
         box = boxes[name]
-        assert point == pytest.approx((box.x + box.across / 2, box.y + box.down / 2))
+        assert point == pytest.approx((box.x + box.width / 2, box.y + box.height / 2))
     assert len(path.points) == 4
     assert path.points[3][1] > path.points[2][1]
 
@@ -77,10 +77,13 @@ def test_time_in_other_units() -> None:
         ((LOG_P + 1, NAMES), "log_probs of frame 0, label '<blank>' is 0.89"),
         ((np.where(P == 0.85, np.nan, LOG_P), NAMES), "frame 1, label 'a & b' is nan"),
         ((LOG_P, NAMES, [0, 1]), "the path has shape (2,), but there are 4 frames"),
-        ((LOG_P, NAMES, [0, 1, 3, 0]), "the path, frame 2: 3 is none of 3 labels"),
-        ((LOG_P, NAMES, [0, -1, 1, 0]), "the path, frame 1: -1 is none of 3 labels"),
+        ((LOG_P, NAMES, [0, 1, 3, 0]), "the path, frame 2: 3 is not the index of one of 3 labels"),
+        (
+            (LOG_P, NAMES, [0, -1, 1, 0]),
+            "the path, frame 1: -1 is not the index of one of 3 labels",
+        ),
     ],
 )
-def test_bad_emissions(arguments: tuple[Any, ...], message: str) -> None:
+def test_invalid_emissions(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         emissions(*arguments)

@@ -1,1 +1,1 @@
-"""The command line and the report page."""
+"""The command line and the report page; see README.md."""

@@ -1,1 +1,1 @@
-"""The HTML report of a model on a corpus."""
+"""The HTML report about a model and its predictions."""
