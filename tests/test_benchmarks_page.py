@@ -46,10 +46,10 @@ def test_corpora_are_listed_as_absent_in_an_empty_folder(tmp_path: Path) -> None
 def test_downloaded_files_are_converted_and_verified(tmp_path: Path) -> None:
     unknown = tmp_path / "unknown.txt"
     unknown.write_text("something else\n")
-    other = tmp_path / "wnut17train.conll"
-    other.write_text("word\tO\n\t\nword\tO\n")
+    changed = tmp_path / "wnut17train.conll"
+    changed.write_text("word\tO\n\t\nword\tO\n")
     done = run(
-        "corpora.py", "prepare", str(unknown), str(other), TRELLIS_DATA=str(tmp_path / "data")
+        "corpora.py", "prepare", str(unknown), str(changed), TRELLIS_DATA=str(tmp_path / "data")
     )
     assert "not recognised" in done.stdout
     assert "ner/wnut17.train.conll.gz: made from" in done.stdout

@@ -226,7 +226,7 @@ def test_frozen_table_has_no_gradient():
         (lambda: learned("all").restore([["a"]]), "1 vocabularies for 3"),
     ],
 )
-def test_bad_input(make, message):
+def test_invalid_arguments_raise(make, message):
     with pytest.raises(InputError, match=message):
         make()
 

@@ -127,8 +127,8 @@ def _forward_kernel(
             sum_o = tl.zeros([TILE, BLOCK], tl.float32)
             for start in tl.range(0, H, TILE, loop_unroll_factor=4):
                 k = start + tl.arange(0, TILE)
-                h_at = h + token_before * 2 * H + back * H + k
-                h_tile = tl.load(h_at, mask=k < H, other=0.0)[:, None]
+                h_pointers = h + token_before * 2 * H + back * H + k
+                h_tile = tl.load(h_pointers, mask=k < H, other=0.0)[:, None]
                 u_tile = u + k[:, None] * 4 * H + j[None, :]
                 inside = (k < H)[:, None] & is_unit[None, :]
                 sum_i += h_tile * tl.load(u_tile, mask=inside, other=0.0)
