@@ -1,7 +1,7 @@
 """The documentation as a site: ``python -m sphinx -W -b html docs build/docs``.
 
-trellis must be installed, for the page of its public names. Equations are Unicode in code blocks:
-they read the same in a terminal, on a code-hosting site and here, without a network.
+trellis must be installed, because the page of public names is made from its docstrings. Equations are
+LaTeX between dollar signs; MathJax is part of the site, so it works without a network.
 """
 
 import re
@@ -13,10 +13,17 @@ _INIT = Path(__file__).parents[1] / "src" / "trellis" / "__init__.py"
 project = "trellis"
 release = version = re.findall(r'^__version__ = "(.+)"$', _INIT.read_text("utf-8"), re.MULTILINE)[0]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # copies MathJax into the site, so that it works without a network
+]
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-highlight_language = "none"  # indented blocks are equations
-default_role = "py:obj"  # `CRF` in a docstring leads to it
+highlight_language = "none"  # indented blocks in docstrings are equations
+default_role = "py:obj"  # `CRF` in a docstring becomes a link
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 80
 
@@ -28,18 +35,18 @@ html_copy_source = False
 
 
 def setup(app: Any) -> None:
-    """What Sphinx would show otherwise than it is meant."""
+    """Register the two fixes below."""
     app.connect("source-read", _trim)
     app.connect("autodoc-process-docstring", _escape)
 
 
 def _trim(*event: Any) -> None:
-    """Blocks end with a blank line so that doctest does not take the fence for output."""
+    """Remove the blank line at the end of code blocks, which doctest needs."""
     source = event[-1]
     source[0] = source[0].replace("\n\n```\n", "\n```\n")
 
 
 def _escape(*event: Any) -> None:
-    """In an equation, |w| is no substitution of reStructuredText."""
+    """Escape |w| in equations, which reStructuredText reads as a substitution."""
     lines = event[-1]
     lines[:] = [re.sub(r"\|(?=\w+\|)", r"\|", line) for line in lines]

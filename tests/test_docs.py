@@ -1,4 +1,4 @@
-"""Every example in the documents runs and prints what it says; every link leads somewhere."""
+"""Every example in the documentation runs and prints what the page shows; every link has a target."""
 
 import doctest
 import os
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 LINKED = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 SCRIPTS = Path(sys.executable).parent
 
@@ -21,7 +21,7 @@ CODE = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 FILE = re.compile(r"`([\w.]+)`:\n\n```text\n((?:.*\n)*?)```$", re.MULTILINE)
-"""A file that the page tells to make: its name in the last words before a block of text."""
+"""A file that the reader should create: its name stands before a block of text."""
 
 
 def text_of(page: Path) -> str:
@@ -34,19 +34,19 @@ def prose(page: Path) -> str:
 
 
 def links(page: Path) -> list[tuple[str, str]]:
-    """(path, anchor) of the links to places of our own."""
-    found = (link.partition("#") for link in LINK.findall(CODE.sub("", prose(page))))
-    return [(path, anchor) for path, _, anchor in found if not re.match(r"\w+:", path)]
+    """(path, anchor) of the links inside the repository."""
+    targets = (link.partition("#") for link in LINK.findall(CODE.sub("", prose(page))))
+    return [(path, anchor) for path, _, anchor in targets if not re.match(r"\w+:", path)]
 
 
 def anchors(page: Path) -> set[str]:
-    """Where links can lead on a page: its headings, as a code-hosting site and MyST name them."""
+    """The anchors of a page: its headings, as GitHub and MyST name them."""
     headings = [LINK.sub("]", heading).lower() for heading in HEADING.findall(prose(page))]
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
 def toctree(page: Path) -> list[str]:
-    """The pages that a page lists as its own."""
+    """The pages in the toctrees of a page."""
     blocks = [body for info, body in FENCE.findall(text_of(page)) if info == "{toctree}"]
     lines = [line.strip() for body in blocks for line in body.splitlines()]
     return [line for line in lines if line and not line.startswith(":")]
@@ -54,7 +54,7 @@ def toctree(page: Path) -> list[str]:
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder at work, with the files that the page shows."""
+    """A working directory with the files that the page shows."""
     for name, text in FILE.findall(text_of(request.getfixturevalue("page"))):
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -77,7 +77,7 @@ def test_examples(page: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [DOCS / "tutorial.md"], ids=lambda page: page.name)
 def test_commands(page: Path, folder: Path) -> None:
-    """They succeed, one after the other, and print what stands below them, if anything does."""
+    """Commands succeed in order, and print the output that the page shows."""
     path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
     bash = shutil.which("bash")
     if not bash or not shutil.which("trellis", path=str(SCRIPTS)):
@@ -103,7 +103,7 @@ def test_commands(page: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for path, anchor in links(page):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name}: {path}"
@@ -112,19 +112,20 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{page.name}: {path}#{anchor}"
 
 
-def test_every_page_can_be_reached_from_the_index() -> None:
+def test_every_page_is_in_a_toctree() -> None:
     reached, ahead = set(), ["index"]
     while ahead:
         name = ahead.pop()
         page = DOCS / f"{name}.md"
-        assert page.exists(), f"a toctree lists {name}, which is not there"
+        assert page.exists(), f"a toctree lists {name}, which does not exist"
         assert name not in reached, f"{name} is listed twice"
         reached.add(name)
         ahead += toctree(page)
-    assert reached == {page.stem for page in DOCS.glob("*.md")}
+    pages = DOCS.rglob("*.md")
+    assert reached == {page.relative_to(DOCS).with_suffix("").as_posix() for page in pages}
 
 
-def test_anchors_are_those_of_a_code_hosting_site(tmp_path: Path) -> None:
+def test_anchors_are_those_of_github(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# The `.trellis` file\n## L = 22: how, [why](x.md)?\n```python\n# no\n```\n")
     assert anchors(page) == {"the-trellis-file", "l--22-how-why"}

@@ -1,0 +1,10 @@
+"""How much the tests try: little in `make test`, everything in `make test-all`."""
+
+import os
+
+FULL = os.environ.get("TRELLIS_TESTS") == "all"
+
+
+def examples(count: int, quick: int = 15) -> int:
+    """The number of examples of a property: ``count``, or at most ``quick`` in a quick run."""
+    return count if FULL else min(count, quick)
