@@ -1,4 +1,4 @@
-"""What `import trellis` does and does not do, and that the examples in the docstrings are right."""
+"""What `import trellis` loads, the base class of the estimators, and the docstring examples."""
 
 import doctest
 import importlib
@@ -19,7 +19,7 @@ HEAVY = ("torch", "sklearn", "scipy", "dask", "numpy", "uvicorn", "fastapi")
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A new interpreter, outside the source tree."""
+    """Run code in a new interpreter, outside the source tree."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **environment},
@@ -35,9 +35,93 @@ def test_import_is_lazy() -> None:
     assert run_python(code).stdout.strip() == "[]"
 
 
-def test_inference_pulls_in_numpy_alone() -> None:
+def test_inference_imports_numpy_only() -> None:
     code = f"import sys, trellis.inference.chain; print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run_python(code).stdout.strip() == "['numpy']"
+
+
+# ---- scikit-learn: the real base class in programs, none in the trellis command
+
+ESTIMATORS = (
+    *("CRF", "MEMM", "HMM", "LogisticRegression", "SoftmaxRegression", "GraphCRF", "GridCRF"),
+    *("Word2Vec", "FastText", "TextClassifier"),
+)
+
+
+def test_estimators_are_scikit_learn_estimators() -> None:
+    from sklearn.base import BaseEstimator, clone
+
+    for name in ESTIMATORS:
+        cls = getattr(trellis, name)
+        assert issubclass(cls, BaseEstimator), name
+        assert clone(cls()).get_params() == cls().get_params()
+
+
+LOAD_AND_PREDICT = """
+import sys
+from trellis import estimator
+{switch}
+import trellis
+model = trellis.load({path!r})
+print(model.predict([["the", "cat", "barks"]])[0])
+print(repr(model), model.get_params()["l2"])
+print([name for name in ("sklearn", "scipy") if name in sys.modules])
+"""
+
+
+def test_a_command_loads_neither_scikit_learn_nor_scipy(tmp_path: Path) -> None:
+    X = [["the", "dog", "barks"], ["a", "cat", "sleeps"]]
+    model = trellis.CRF(l2=0.1, solver_options={}).fit(X, [["DET", "NOUN", "VERB"]] * 2)
+    path = str(tmp_path / "model.trellis")
+    model.save(path)
+    code = LOAD_AND_PREDICT.format(switch="estimator.run_without_sklearn()", path=path)
+    result = run_python(code)
+    assert result.stderr == ""
+    assert result.stdout.splitlines() == [
+        "['DET', 'NOUN', 'VERB']",
+        "CRF(l2=0.1, solver_options={}) 0.1",
+        "[]",
+    ]
+    library = run_python(LOAD_AND_PREDICT.format(switch="", path=path))
+    assert library.stdout.splitlines()[-1] == "['sklearn', 'scipy']"
+
+
+def test_the_switch_comes_too_late_for_imported_models() -> None:
+    code = """
+from trellis import CRF, estimator
+estimator.run_without_sklearn()
+from sklearn.base import BaseEstimator
+print(issubclass(CRF, BaseEstimator), estimator.Estimator is BaseEstimator)
+"""
+    assert run_python(code).stdout.strip() == "True True"
+
+
+def test_light_estimators_keep_the_conventions() -> None:
+    code = """
+from trellis import estimator
+estimator.run_without_sklearn()
+from trellis import CRF
+from trellis.errors import InputError
+crf = CRF(l2=0.5, max_iter=3)
+copy = estimator.clone(crf).set_params(l1=0.25)
+print(crf, copy, copy.get_params() == crf.get_params() | {"l1": 0.25})
+try:
+    crf.set_params(l3=1)
+except InputError as error:
+    print(str(error)[:34])
+try:
+    crf.predict([["a"]])
+except Exception as error:
+    print(type(error).__module__, error)
+"""
+    assert run_python(code).stdout.splitlines() == [
+        "CRF(l2=0.5, max_iter=3) CRF(l2=0.5, l1=0.25, max_iter=3) True",
+        "'l3' is not a parameter of CRF: ['",
+        "sklearn.exceptions this CRF is not fitted yet: call fit first",
+    ]
+
+
+# ---- public names
 
 
 def test_public_names() -> None:
@@ -50,7 +134,7 @@ def test_public_names() -> None:
         trellis.inference.no_such_engine  # noqa: B018
 
 
-def test_version_is_said_once() -> None:
+def test_the_version_is_the_same_in_pyproject() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'version = "{trellis.__version__}"' in text
 
@@ -63,8 +147,8 @@ def test_errors_are_value_errors() -> None:
 
 
 def modules() -> list[str]:
-    found = pkgutil.walk_packages(trellis.__path__, "trellis.")
-    return ["trellis", *sorted(m.name for m in found if m.name != "trellis._core")]
+    packages = pkgutil.walk_packages(trellis.__path__, "trellis.")
+    return ["trellis", *sorted(m.name for m in packages if m.name != "trellis._core")]
 
 
 @pytest.mark.parametrize("name", modules())
@@ -78,9 +162,9 @@ def test_public_functions_have_worked_examples() -> None:
     from trellis.inference import chain
 
     for name in chain.__all__:
-        thing = getattr(chain, name)
-        if not isinstance(thing, type):
-            assert ">>>" in (thing.__doc__ or ""), f"chain.{name} shows no example"
+        function = getattr(chain, name)
+        if not isinstance(function, type):
+            assert ">>>" in (function.__doc__ or ""), f"chain.{name} shows no example"
 
 
 @pytest.mark.parametrize("isa", native.available_isas())
@@ -113,6 +197,6 @@ def test_jobs() -> None:
     assert native.resolve_jobs(-1000) == 1
     assert native.resolve_jobs(3) == 3
     assert native.resolve_jobs(10**9) < 10**4
-    for bad in (0, 1.5, "two", True):
+    for invalid in (0, 1.5, "two", True):
         with pytest.raises(InputError, match="n_jobs"):
-            native.resolve_jobs(bad)  # type: ignore[arg-type]
+            native.resolve_jobs(invalid)  # type: ignore[arg-type]

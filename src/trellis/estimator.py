@@ -76,8 +76,9 @@ class LightEstimator:
 
     def __repr__(self) -> str:
         defaults = self._defaults()
-        params = ((name, getattr(self, name)) for name in defaults)
-        changed = [f"{name}={value!r}" for name, value in params if value is not defaults[name]]
+        reprs = {name: repr(getattr(self, name)) for name in defaults}
+        # Compared as text, like scikit-learn: == of arrays is no single truth value.
+        changed = [f"{name}={text}" for name, text in reprs.items() if text != repr(defaults[name])]
         return f"{type(self).__name__}({', '.join(changed)})"
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COMMAND = [sys.executable, "-m", "trellis.app.cli.main"]
+COMMAND = [sys.executable, "-m", "trellis"]
 
 
 class Ran(NamedTuple):

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from commands import Ran, tree
 
 from trellis import CRF
-from trellis.app.cli import main as cli
+from trellis.app.cli.main import run_command
 from trellis.data import conll, samples
-
-COMMAND = typer.main.get_command(cli.app)  # made once, not once a run
 
 
 @pytest.fixture
@@ -25,12 +22,11 @@ def run(
 ) -> Callable[..., Ran]:
     """``run("train", "a.conll", stdin=b"")`` in a folder of the test's own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "app", COMMAND)
 
     def call(*arguments: Any, stdin: bytes = b"") -> Ran:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         capsys.readouterr()
-        code = cli._run([str(argument) for argument in arguments])
+        code = run_command([str(argument) for argument in arguments])
         return Ran(code, *capsys.readouterr())
 
     return call

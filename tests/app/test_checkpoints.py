@@ -19,7 +19,8 @@ from commands import Ran, start, tree, typed
 from training import trained_on, write
 
 import trellis
-from trellis.app import terminal, train
+from trellis.app import terminal
+from trellis.app.cli import train
 from trellis.formats import native
 
 Run = Callable[..., Ran]
@@ -36,7 +37,7 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def signalled(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """``signalled(3, signal.SIGINT, "train", …)`` sends a signal to itself in an iteration."""
-    shown = train._shown
+    shown = train.draw_iterations
 
     def call(at: int, number: int, *arguments: Any, times: int = 1) -> Ran:
         def watched(model: Any, show: Any) -> Any:
@@ -50,19 +51,19 @@ def signalled(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
 
             return callback
 
-        monkeypatch.setattr(train, "_shown", watched)
+        monkeypatch.setattr(train, "draw_iterations", watched)
         monkeypatch.setattr(sys, "argv", ["trellis", *map(str, arguments)])
         try:
             return run(*arguments)
         finally:
-            monkeypatch.setattr(train, "_shown", shown)
+            monkeypatch.setattr(train, "draw_iterations", shown)
 
     return call
 
 
 def resumed_command(err: str) -> list[str]:
     """The command that a stopped run tells to go on with."""
-    found = re.search(r"Go on with:\n +(.*)$", err, re.MULTILINE)
+    found = re.search(r"Continue with:\n +(.*)$", err, re.MULTILINE)
     assert found, err
     return shlex.split(found[1])
 
@@ -95,7 +96,7 @@ def test_interrupted_and_resumed(
         assert ran.code == 130
         assert ran.out == ""
         assert "Traceback" not in ran.err
-        assert f"stopped at iteration {at}, and saved in new.trellis.checkpoint" in ran.err
+        assert f"stopped at iteration {at}, saved in new.trellis.checkpoint" in ran.err
         assert sorted(tree(corpus)) == sorted([*before, "new.trellis.checkpoint"])
         command = resumed_command(ran.err)
         assert command == [
@@ -234,7 +235,7 @@ def test_what_cannot_go_on(run: Run, signalled: Any, corpus: Path) -> None:
 def test_nothing_to_go_on_from(run: Run, corpus: Path) -> None:
     ran = run("train", "train.conll", "--resume")
     assert ran.code == 0
-    assert "model.trellis.checkpoint is not there: training begins at the beginning" in ran.err
+    assert "model.trellis.checkpoint does not exist: training starts anew" in ran.err
     whole = tree(corpus)["model.trellis"]
     assert run("train", "train.conll", "-q").code == 0
     assert tree(corpus)["model.trellis"] == whole

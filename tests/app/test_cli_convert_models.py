@@ -28,7 +28,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     ("arguments", "what"),
     [
         (["data.conll", "x.trellis"], "data.conll: "),
-        (["a.trellis", "x.crfsuite", "--scheme", "BIO"], "for data, not for models"),
+        (["a.trellis", "x.crfsuite", "--scheme", "BIO"], "apply to data, not to models"),
         (["none", "x.trellis"], "none"),
         (["hmm.trellis", "x.crfsuite"], "CRFsuite has CRFs only, not HMM"),
     ],

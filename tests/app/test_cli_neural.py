@@ -208,8 +208,13 @@ def test_options_that_cannot_be(refused: Any, options: list[str], names: list[st
 def test_what_labels_no_sequences(refused: Any, folder: Path) -> None:
     trellis.Vectors(["a", "b"], np.eye(2)).save(folder / "words.trellis")
     for command in (["tag"], ["eval"], ["report"]):
-        refused(*command, "words.trellis", "test.conll", names=["words.trellis", "no sequences"])
-    refused("inspect", "words.trellis", names=["words.trellis", "no sequences"])
+        refused(
+            *command,
+            "words.trellis",
+            "test.conll",
+            names=["words.trellis", "does not label sequences"],
+        )
+    refused("inspect", "words.trellis", names=["words.trellis", "does not label sequences"])
 
 
 @pytest.mark.parametrize("place", [0.01, 0.5, 0.99])
@@ -291,14 +296,16 @@ def test_the_features_of_a_hybrid_are_shown(run: Run, neural: Path) -> None:
     assert found["weights"] == sum(found["parts"].values())
     assert found["features"] == [w._asdict() for w in linear.top_features(3)]
     assert run("report", "model.trellis", "test.conll").code == 0
-    assert "What speaks most for each label" in (neural / "report.html").read_text("utf-8")
+    assert "The strongest features for and against each label" in (
+        neural / "report.html"
+    ).read_text("utf-8")
 
 
 def test_report(run: Run, neural: Path) -> None:
     ran = run("report", "net.trellis", "test.conll", "-o", "page.html")
     assert ran.code == 0, ran.err
     page = (neural / "page.html").read_text(encoding="utf-8")
-    for text in ("NeuralTagger", "Learning curve", "epoch", "Transitions", "Through the trellis"):
+    for text in ("NeuralTagger", "Learning curve", "epoch", "Transitions", "Trellises"):
         assert text in page
     assert "not converged" not in page
 

@@ -15,7 +15,7 @@ import pytest
 from commands import COMMAND, Ran, tree
 
 from trellis import CRF
-from trellis.app import tag
+from trellis.app.cli import tag
 from trellis.data import conll, jsonl, samples
 
 Run = Callable[..., Ran]
@@ -89,10 +89,10 @@ def test_a_file_appears_whole_or_not_at_all(
         seen.append((folder / "out.conll").read_text())
         if len(seen) == 5:
             raise KeyboardInterrupt
-        return found(*arguments)
+        return label_batch(*arguments)
 
-    found = tag._labelled
-    monkeypatch.setattr(tag, "_labelled", failing)
+    label_batch = tag._label_batch
+    monkeypatch.setattr(tag, "_label_batch", failing)
     assert run("tag", "model.trellis", "test.conll", "-o", "out.conll").code == 130
     assert seen == ["earlier"] * 5
     assert tree(folder) == before
@@ -139,8 +139,8 @@ def test_answers_come_at_once_when_asked_for(folder: Path) -> None:
 
 MEASURE = """
 import os, sys, threading
-from trellis.app import cli
-code = cli._run(sys.argv[1:])
+from trellis.app.cli.main import run_command
+code = run_command(sys.argv[1:])
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(peak.split()[1], file=sys.stderr)
 sys.exit(code)

@@ -83,7 +83,7 @@ def test_tuning_chooses_the_best_of_what_it_tried(run: Run, tmp_path: Path) -> N
     assert len(tried) == 4
     assert tried[0][:2] == ("0", "1")
     l1, l2, score = re.search(
-        r"^chosen: l1=(\S+) +l2=(\S+) +(\S+),", ran.err, re.MULTILINE
+        r"^chosen by cross-validation: l1=(\S+) +l2=(\S+) +(\S+)$", ran.err, re.MULTILINE
     ).groups()
     assert float(score) == max(float(own[2]) for own in tried)
     assert (l1, l2, score) in tried
@@ -174,11 +174,11 @@ def test_a_corpus_of_one_token(run: Run, tmp_path: Path) -> None:
 
 def test_progress_is_in_order(tmp_path: Path) -> None:
     """What the bar is drawn from."""
-    from trellis.app.train import _shown
+    from trellis.app.training.progress import draw_iterations
 
     seen: list[tuple[float | None, str]] = []
     model = CRF(max_iter=30)
-    each = _shown(model, lambda share, text: seen.append((share, text)))
+    each = draw_iterations(model, lambda share, text: seen.append((share, text)))
 
     def callback(progress: Progress) -> None:
         each(progress)

@@ -12,11 +12,12 @@ import pytest
 import trellis
 from trellis import CRF, HMM, MEMM
 from trellis.app.report import html
-from trellis.app.report.case import Case
+from trellis.app.report.evaluation import Evaluation
 from trellis.app.report.report import report
-from trellis.app.report.sentences import _chosen
+from trellis.app.report.sentences import _choose_examples
 from trellis.errors import InputError
 from trellis.metrics import accuracy, sequence_accuracy, span_f1
+from trellis.models.chain.description import Description
 
 VOID = {"meta"}
 HOSTILE = ["<script>alert(1)</script>", "a & b", "\"q\" 'r'", "</style><b>", "\x00\x1f", "-->"]
@@ -101,7 +102,7 @@ def test_the_whole_page(crf: CRF, data: Any) -> None:
     assert "<h1>People &amp; places</h1>" in page
     assert "<title>People &amp; places</title>" in page
     text = " ".join(found.texts)
-    assert "measured on people.conll: 30 sequences, 180 tokens" in text
+    assert "evaluated on people.conll: 30 sequences, 180 tokens" in text
     for fact in ("CRF, conditional random field", "2 kinds of spans (BIO)", "lbfgs, l2 = 0.1"):
         assert fact in text
     assert f"{len(crf.coef_):,}" in found.texts
@@ -168,8 +169,8 @@ def test_plain_labels_have_no_span_scores(data: Any) -> None:
     assert "token accuracy" in page
     assert "hidden Markov model" in page
     assert "learning" not in sections(page)  # there is nothing to remember
-    assert "The probabilities of a label" in page
-    assert "with its probability" in page
+    assert "Probabilities of a label" in page
+    assert "with their probabilities" in page
 
 
 def test_a_model_without_mistakes(crf: CRF, data: Any) -> None:
@@ -178,7 +179,7 @@ def test_a_model_without_mistakes(crf: CRF, data: Any) -> None:
     Page(page)
     assert "confusions" not in sections(page)
     assert "worst" not in sections(page)
-    assert "Right, but in doubt" in page
+    assert "Correct, but uncertain" in page
     assert "<h3>Wrong</h3>" not in page
 
 
@@ -194,6 +195,8 @@ class Bare:
 
     def __init__(self, classes: list[Any]) -> None:
         self.classes_ = np.array(classes, dtype=object)
+        self.losses_: list[tuple[int, float]] = []
+        self.dev_scores_: list[tuple[int, float]] = []
 
     def predict(self, X: Any) -> list[list[Any]]:
         return [[self.classes_[0]] * len(x) for x in X]
@@ -212,6 +215,14 @@ class Bare:
 
     def log_likelihood(self, X: Any, y: Any) -> Any:
         return np.array([-float(len(labels)) for labels in y])
+
+    def transition_scores(self) -> Any:
+        return np.zeros((len(self.classes_), len(self.classes_)))
+
+    def describe(self) -> Description:
+        return Description(
+            columns=None, settings={}, losses=self.losses_, dev_scores=self.dev_scores_
+        )
 
 
 def test_what_a_model_does_not_have_is_left_out(data: Any) -> None:
@@ -232,7 +243,7 @@ def test_labels_that_the_model_does_not_know(data: Any) -> None:
     other = [list(labels) for labels in y]
     other[4][1] = "B-ORG"
     page = report(CRF(max_iter=5).fit(X, y), X, other)
-    assert "Sequence 4 · log p(right labels) = −∞, for the model does not know B-ORG" in page
+    assert "Sequence 4 · log p(true labels) = −∞, because the model does not know B-ORG" in page
     assert page.index("Sequence 4 ·") < page.index("Sequence 1 ·")
 
 
@@ -275,20 +286,24 @@ def test_many_labels_are_folded_away() -> None:
 
 def test_the_choice_of_sentences(crf: CRF, data: Any) -> None:
     X, y = data
-    case = Case.of(crf, X, y)
-    chosen = _chosen(case, 6)
-    assert [title for title, _ in chosen[:3]] == ["Right, but in doubt", "Wrong", "Right and sure"]
+    case = Evaluation.of(crf, X, y)
+    chosen = _choose_examples(case, 6)
+    assert [title for title, _ in chosen[:3]] == [
+        "Correct, but uncertain",
+        "Wrong",
+        "Correct and certain",
+    ]
     doubt, wrong, sure = (found for _, found in chosen[:3])
     assert len({found.n for _, found in chosen}) == 6
     assert wrong.n == 1
-    right = [n for n in range(30) if case.y[n] == case.guess[n]]
+    right = [n for n in range(30) if case.y[n] == case.predicted[n]]
     assert doubt.n in right
     assert sure.n in right
     seconds = {n: crf.predict_kbest([X[n]], 2)[0][1].probability for n in right}
-    assert doubt.p[1] == pytest.approx(max(seconds.values()))
-    assert sure.kinds == 2
-    assert _chosen(case, 0) == []
-    assert len(_chosen(case, 1000)) == 30
+    assert doubt.probabilities[1] == pytest.approx(max(seconds.values()))
+    assert sure.span_labels == 2
+    assert _choose_examples(case, 0) == []
+    assert len(_choose_examples(case, 1000)) == 30
     page = report(crf, X, y, sentences=0)
     assert "trellises" not in sections(page)
     assert report(crf, X, y, sentences=5).count('class="best"') == 5
@@ -308,7 +323,7 @@ def test_spans_are_marked_in_both_lines(crf: CRF, data: Any) -> None:
     right, predicted = re.findall(
         r'<div class="row"><span>(\w+)</span><div>(.*?)</div></div>', worst
     )[:2]
-    assert right[0] == "right"
+    assert right[0] == "true"
     assert predicted[0] == "predicted"
     assert re.findall(r'<mark class="(c\d)"><bdi>(\w+)</bdi><small>(\w+)', right[1]) == [
         ("c1", "Oslo", "PER"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import trellis
-from trellis.app.cli import main as cli
+from trellis.app.cli.main import run_command
 from trellis.data import conll, samples
 
 X, Y = samples.load("train", "music")
@@ -43,5 +43,5 @@ def trained_on(times: int, folder: Path, *options: str) -> Path:
     sequences, labels = samples.load("train")
     conll.write(folder / "train.conll", sequences * times, labels * times)
     paths = [str(folder / "train.conll"), "-o", str(folder / "whole.trellis")]
-    assert cli._run(["train", *paths, "-q", *options]) == 0
+    assert run_command(["train", *paths, "-q", *options]) == 0
     return folder

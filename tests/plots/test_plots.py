@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trellis.errors import InputError
 from trellis.plots import Drawing, curves, heat_map, lattice
-from trellis.plots.drawing import DARK, LIGHT, Circle, Line, Rect, Text, cut, width_of
-from trellis.plots.frame import legend, ticks
+from trellis.plots.annotations import legend, ticks
+from trellis.plots.shapes import DARK, LIGHT, Circle, Line, Rect, Text, cut, width_of
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -65,7 +65,7 @@ def test_colours_can_be_read_on_the_paper(palette: dict[str, str]) -> None:
 def test_svg_of_each_shape() -> None:
     shapes = [
         Rect(1, 2, 3.14159, 4, 5, fill="blue", opacity=0.5),
-        Circle(1, 2, 3, stroke="red", width=2, tip="ring"),
+        Circle(1, 2, 3, stroke="red", stroke_width=2, tip="ring"),
         Line(((0, 0), (1.5, 2)), stroke="ink", dash=(6, 4), opacity=0.25, kind="edge"),
         Text(7, 8, "a<b", 10, "middle", True, -45, fill="soft"),
     ]
@@ -167,7 +167,7 @@ def test_png_has_the_colours_where_they_belong(tmp_path: Path) -> None:
     shapes = [
         Rect(0, 0, 40, 20, fill="blue"),
         Circle(60, 50, 10, fill="red"),
-        Line(((0, 90), (100, 90)), stroke="green", width=6),
+        Line(((0, 90), (100, 90)), stroke="green", stroke_width=6),
         Rect(80, 0, 20, 20, fill="blue", opacity=0.0),
     ]
     Drawing(100, 100, shapes).save(tmp_path / "a.png")
@@ -225,7 +225,7 @@ def test_lattice_paths_pass_through_their_nodes() -> None:
     root = parsed(drawing)
     assert len(root.findall(f"{SVG}circle[@class='node']")) == 9
     legend_of = {text.text for text in root.iter(f"{SVG}text")}
-    assert {"best path", "second best", "right label"} <= legend_of
+    assert {"best path", "second best", "true label"} <= legend_of
 
 
 def test_second_best_may_leave_twice() -> None:
@@ -311,7 +311,7 @@ def test_hostile_texts_are_text() -> None:
         ({"best": ["N", "V"]}, "best has 2 labels for 3 tokens"),
         ({"second": ["N"] * 4}, "second has 4 labels for 3 tokens"),
         ({"gold": ["N"] * 2}, "gold has 2 labels for 3 tokens"),
-        ({"best": ["N", "V", "X"]}, "best, position 2: 'X' is none of the labels"),
+        ({"best": ["N", "V", "X"]}, "best, position 2: 'X' is not one of the labels"),
     ],
 )
 def test_bad_lattices(changes: dict[str, Any], message: str) -> None:
@@ -349,8 +349,8 @@ def test_heat_maps_of_all_sizes(count: int) -> None:
     drawing = heat_map(matrix, names, names)
     cells = of_kind(drawing, "cell")
     assert len(cells) == count * count
-    assert cells[-1].x + cells[-1].across <= drawing.width
-    assert cells[-1].y + cells[-1].down <= drawing.height
+    assert cells[-1].x + cells[-1].width <= drawing.width
+    assert cells[-1].y + cells[-1].height <= drawing.height
     texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
     written = sum(text in names for text in texts)
     assert written == 2 * count if count <= 30 else count / 2 < written < 2 * count
@@ -370,7 +370,7 @@ def test_heat_map_without_negative_values_has_half_a_scale() -> None:
     [
         (np.zeros((2, 3)), r"\(2, 3\), but there are 2 rows and 2 columns"),
         (np.zeros(4), r"shape \(4,\)"),
-        (np.array([[0, 1], [np.nan, 1]]), "row 'b', column 'x': not a number"),
+        (np.array([[0, 1], [np.nan, 1]]), "row 'b', column 'x': the value is NaN"),
     ],
 )
 def test_bad_heat_maps(matrix: NDArray[Any], message: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from trellis.errors import InputError
 from trellis.plots import Drawing, emissions
-from trellis.plots.drawing import Text
+from trellis.plots.shapes import Text
 
 P = np.array([[0.90, 0.10, 0.0], [0.15, 0.85, 0.0], [0.10, 0.90, 0.0], [0.99, 0.01, 0.0]])
 NAMES = ["<blank>", "a & b", "never"]
@@ -57,7 +57,7 @@ def test_the_path_runs_through_its_cells() -> None:
         path.points, ["<blank>, frame 0", "a & b, frame 1", "a & b, frame 2"], strict=False
     ):
         box = boxes[name]
-        assert point == pytest.approx((box.x + box.across / 2, box.y + box.down / 2))
+        assert point == pytest.approx((box.x + box.width / 2, box.y + box.height / 2))
     assert len(path.points) == 4
     assert path.points[3][1] > path.points[2][1]
 
@@ -77,8 +77,11 @@ def test_time_in_other_units() -> None:
         ((LOG_P + 1, NAMES), "log_probs of frame 0, label '<blank>' is 0.89"),
         ((np.where(P == 0.85, np.nan, LOG_P), NAMES), "frame 1, label 'a & b' is nan"),
         ((LOG_P, NAMES, [0, 1]), "the path has shape (2,), but there are 4 frames"),
-        ((LOG_P, NAMES, [0, 1, 3, 0]), "the path, frame 2: 3 is none of 3 labels"),
-        ((LOG_P, NAMES, [0, -1, 1, 0]), "the path, frame 1: -1 is none of 3 labels"),
+        ((LOG_P, NAMES, [0, 1, 3, 0]), "the path, frame 2: 3 is not the index of one of 3 labels"),
+        (
+            (LOG_P, NAMES, [0, -1, 1, 0]),
+            "the path, frame 1: -1 is not the index of one of 3 labels",
+        ),
     ],
 )
 def test_bad_emissions(arguments: tuple[Any, ...], message: str) -> None:

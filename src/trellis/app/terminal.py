@@ -1,4 +1,7 @@
-"""What the commands share: where they print, how they count the time left, and how they end."""
+"""Output to the terminal: tables and lines, progress bars, signals and checks of output files.
+
+rich is imported inside the functions: it takes 0.1 s, and most commands in a pipe print plain text.
+"""
 
 import json
 import math
@@ -10,163 +13,175 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from trellis.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = [
     "COLOURS",
     "InterruptedWorkError",
-    "bar",
     "check_writable",
     "command_line",
     "console",
     "duration",
+    "estimate_iterations_left",
     "interrupts",
-    "iterations_left",
+    "progress_bar",
     "say",
     "show",
     "show_json",
 ]
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
-_PIPED_WIDTH = 160
+_PIPED_WIDTH = 160  # columns; rich's 80 would fold the tables of eval and inspect
 
 
 class InterruptedWorkError(Exception):
-    """A signal ended the work; the message says what is left of it."""
+    """A signal ended the work; the message says how to continue it."""
 
-    def __init__(self, message: str, number: int) -> None:
+    def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
-        self.exit_code = 128 + number
+        self.exit_code = 128 + signal_number
 
 
-def console(stderr: bool = False) -> Console:
-    """Where to print: in colour on a terminal, in wide plain lines otherwise."""
+def console(stderr: bool = False) -> "Console":
+    """Return a console: in colour on a terminal, wide plain lines otherwise."""
+    from rich.console import Console
+
     file = sys.stderr if stderr else sys.stdout
     width = None if file.isatty() else _PIPED_WIDTH
     return Console(file=file, width=width, highlight=False)
 
 
-def show(*things: Any) -> None:
-    """Print tables, texts and strings on standard output, without blanks at the ends of lines."""
+def show(*items: Any) -> None:
+    """Print tables, texts and strings on standard output, without trailing spaces.
+
+    Square brackets in a string are printed as they are; a rich ``Text`` has colours.
+    """
+    from rich.text import Text
+
     screen = console()
     with screen.capture() as captured:
-        for thing in things:
-            screen.print(thing, soft_wrap=isinstance(thing, str | Text))
+        for item in items:
+            screen.print(item, soft_wrap=isinstance(item, str | Text), markup=False)
     for line in captured.get().splitlines():
         print(line.rstrip())
 
 
-def show_json(thing: Any) -> None:
-    """One line of JSON, which has no infinities: null stands for them."""
-    print(json.dumps(_finite(thing), ensure_ascii=False, allow_nan=False))
+def show_json(value: Any) -> None:
+    """Print one line of JSON; infinities and NaN become null, because JSON has none."""
+    print(json.dumps(_replace_infinities(value), ensure_ascii=False, allow_nan=False))
 
 
-def _finite(thing: Any) -> Any:
-    if isinstance(thing, dict):
-        return {key: _finite(value) for key, value in thing.items()}
-    if isinstance(thing, list | tuple):
-        return [_finite(value) for value in thing]
-    return None if isinstance(thing, float) and not math.isfinite(thing) else thing
+def _replace_infinities(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _replace_infinities(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_infinities(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """A line for people, on standard error so that results can be piped."""
+    """Print a message on standard error, so that standard output has results only."""
     if not quiet:
         console(stderr=True).print(text, markup=False, soft_wrap=True)
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """Return a time in the largest units that matter.
 
     >>> duration(0.31), duration(75), duration(7300)
     ('0.3 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def iterations_left(
-    losses: Sequence[float], most: int | None, period: int = 10, delta: float = 1e-5
+def estimate_iterations_left(
+    losses: Sequence[float], max_iter: int | None, period: int = 10, delta: float = 1e-5
 ) -> int | None:
-    """How many more iterations until the loss falls by less than ``delta`` in ``period`` of them.
+    """Estimate the iterations until the loss falls by less than ``delta`` in ``period`` of them.
 
-    The gain of the last ``period`` iterations is taken to shrink as it did over the ones before.
+    Assumes that the gain per period keeps shrinking by the same factor. None if there is no limit
+    and the losses do not allow an estimate.
 
     >>> losses = [1 + 0.5**n for n in range(30)]
-    >>> iterations_left(losses, most=None, period=5, delta=1e-10)
+    >>> estimate_iterations_left(losses, max_iter=None, period=5, delta=1e-10)
     10
     """
-    limit = None if most is None else max(0, most - len(losses))
+    limit = None if max_iter is None else max(0, max_iter - len(losses))
     if len(losses) <= 2 * period:
         return limit
-    now, before, first = losses[-1], losses[-1 - period], losses[-1 - 2 * period]
-    gain, earlier = (before - now) / abs(now or 1.0), (first - before) / abs(before or 1.0)
-    if not 0 < gain < earlier:
+    last, middle, first = losses[-1], losses[-1 - period], losses[-1 - 2 * period]
+    gain, earlier_gain = (middle - last) / abs(last or 1.0), (first - middle) / abs(middle or 1.0)
+    if not 0 < gain < earlier_gain:
         return limit
-    left = math.ceil(period * math.log(gain / delta) / math.log(earlier / gain))
+    left = math.ceil(period * math.log(gain / delta) / math.log(earlier_gain / gain))
     left = max(0, left)
     return left if limit is None else min(left, limit)
 
 
 @contextmanager
-def bar(title: str, quiet: bool = False) -> Iterator[Callable[[float | None, str], None]]:
-    """``show(share, text)`` draws a progress bar while the work runs; nothing unless a terminal."""
+def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float | None, str], None]]:
+    """Give ``update(fraction, text)``, which draws a progress bar; on a terminal only.
+
+    A fraction of None means that the end is not known.
+    """
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[text]}"),
+        TextColumn("{task.fields[text]}", markup=False),
     )
     screen = console(stderr=True)
     hidden = quiet or not screen.is_terminal
     with Progress(*columns, console=screen, transient=True, disable=hidden) as progress:
         task = progress.add_task(title, total=None, text="")
 
-        def show(share: float | None, text: str) -> None:
-            total = None if share is None else 1.0
-            progress.update(task, total=total, completed=share or 0.0, text=text)
+        def update(fraction: float | None, text: str) -> None:
+            total = None if fraction is None else 1.0
+            progress.update(task, total=total, completed=fraction or 0.0, text=text)
 
-        yield show
+        yield update
 
 
 @contextmanager
 def interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM calls ``halt`` and is put in the list; a second ends at once."""
-    seen: list[int] = []
+    """Call ``halt`` at the first Ctrl-C or SIGTERM; a second one raises KeyboardInterrupt.
+
+    The list that this yields receives the number of the first signal.
+    """
+    received: list[int] = []
 
     def handle(number: int, _frame: Any) -> None:
-        if seen:
+        if received:
             raise KeyboardInterrupt
-        seen.append(number)
+        received.append(number)
         halt()
-        say("\nStopping after this iteration; once more to stop at once.")
+        say("\nStopping after this iteration. Press Ctrl-C again to stop at once.")
 
-    before = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield seen
+        yield received
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def check_writable(path: Path, *inputs: Path) -> None:
-    """Find out now, not after an hour of training, that a file cannot be written.
-
-    It must not be one of the inputs either.
-    """
+    """Raise before an hour of training if the output file cannot be written, or is an input."""
     if path.exists() and not path.is_file():
-        raise InputError(f"{path}: cannot be written: it is a folder, or no regular file")
-    for other in inputs:
-        if path.exists() and other.exists() and path.samefile(other):
-            raise InputError(f"{path}: cannot be written: it is read as well")
+        raise InputError(f"{path}: cannot be written: it is a folder or not a regular file")
+    for source in inputs:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise InputError(f"{path}: cannot be written: it is also an input file")
     folder = path.parent
     if not folder.is_dir():
         raise InputError(f"{path}: cannot be written: there is no folder {folder}")
@@ -177,8 +192,9 @@ def check_writable(path: Path, *inputs: Path) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def command_line(*more: str) -> str:
-    """The command as it was typed, and what is to be added to it."""
+def command_line(*options: str) -> str:
+    """Return the command that the user typed, with more options."""
     name = os.path.basename(sys.argv[0])
-    start = ["python", "-m", "trellis.app.cli.main"] if name.endswith(".py") else [name]
-    return shlex.join([*start, *sys.argv[1:], *(a for a in more if a not in sys.argv[1:])])
+    program = ["python", "-m", "trellis"] if name.endswith(".py") else [name]
+    arguments = sys.argv[1:]
+    return shlex.join([*program, *arguments, *(o for o in options if o not in arguments)])

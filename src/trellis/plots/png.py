@@ -1,25 +1,23 @@
-"""The shapes of a drawing through matplotlib, which is needed for this alone."""
+"""Shapes as PNG, by matplotlib: nothing else in the package needs it."""
 
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trellis.errors import InputError
-from trellis.plots.drawing import LIGHT, Circle, Line, Rect, Shape, Text, plain
+from trellis.plots.shapes import LIGHT, Circle, Line, Rect, Shape, Text, plain
 
-if TYPE_CHECKING:
-    from trellis.plots.drawing import Drawing
+__all__ = ["write_png"]
 
-__all__ = ["write"]
-
-_PER_INCH = 96.0  # units of a drawing
-_SHARP = 2.0  # pixels for each unit
-_FONTS = ("Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")  # the last comes with matplotlib
-# what a user's settings must not change
+_UNITS_PER_INCH = 96.0  # a unit of a drawing is a CSS pixel
+_PIXELS_PER_UNIT = 2.0  # sharp on high-resolution screens
+_FONTS = ("Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")  # DejaVu comes with matplotlib
+# Settings of matplotlib that a user may have changed, and that would change the picture.
 _SETTINGS = {"lines.scale_dashes": False, "text.usetex": False, "path.sketch": None}
 
 
-def write(drawing: "Drawing", path: str) -> None:
-    """Draw shape by shape on an Agg canvas of the same proportions."""
+def write_png(path: str, width: float, height: float, shapes: Sequence[Shape]) -> None:
+    """Draw the shapes in order on a canvas of ``width`` × ``height`` units."""
     try:
         matplotlib = import_module("matplotlib")
         figures = import_module("matplotlib.figure")
@@ -29,16 +27,18 @@ def write(drawing: "Drawing", path: str) -> None:
         raise InputError(
             f"{path}: a .png needs matplotlib: pip install trellis[plot] (a .svg does not)"
         ) from None
-    there = set(fonts.get_font_names())
-    family = [name for name in _FONTS if name in there]
-    size = (drawing.width / _PER_INCH, drawing.height / _PER_INCH)
+    installed = set(fonts.get_font_names())
+    family = [name for name in _FONTS if name in installed]
+    size = (width / _UNITS_PER_INCH, height / _UNITS_PER_INCH)
     with matplotlib.rc_context(_SETTINGS):
-        figure = figures.Figure(figsize=size, dpi=_PER_INCH * _SHARP, facecolor=LIGHT["paper"])
+        figure = figures.Figure(
+            figsize=size, dpi=_UNITS_PER_INCH * _PIXELS_PER_UNIT, facecolor=LIGHT["paper"]
+        )
         axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, drawing.width), ylim=(drawing.height, 0))
+        axes.set(xlim=(0, width), ylim=(height, 0))
         axes.set_axis_off()
-        for order, shape in enumerate(drawing.shapes):
-            artist = _artist(shape, family)
+        for order, shape in enumerate(shapes):
+            artist = _make_artist(shape, family)
             artist.set(zorder=order, clip_on=False)
             axes.add_artist(artist)
             if isinstance(shape, Text):
@@ -46,45 +46,46 @@ def write(drawing: "Drawing", path: str) -> None:
         canvas(figure).print_png(path)
 
 
-def _artist(shape: Shape, family: list[str]) -> Any:
+def _make_artist(shape: Shape, family: list[str]) -> Any:
+    """Return the matplotlib artist that draws a shape."""
     if isinstance(shape, Text):
-        return _text(shape, family)
+        return _make_text(shape, family)
     patches = import_module("matplotlib.patches")
     fill, stroke = _colours(shape)
-    points = 72.0 / _PER_INCH
+    points = 72.0 / _UNITS_PER_INCH
     if isinstance(shape, Line):
         line = import_module("matplotlib.lines").Line2D
         x, y = zip(*shape.points, strict=True)
-        style = (0, [points * d for d in shape.dash]) if shape.dash else "-"
-        return line(x, y, color=stroke, linewidth=points * shape.width, linestyle=style)
-    look = {"facecolor": fill, "edgecolor": stroke, "linewidth": points * shape.width}
+        dashes = (0, [points * d for d in shape.dash]) if shape.dash else "-"
+        return line(x, y, color=stroke, linewidth=points * shape.stroke_width, linestyle=dashes)
+    style = {"facecolor": fill, "edgecolor": stroke, "linewidth": points * shape.stroke_width}
     if isinstance(shape, Circle):
-        return patches.Circle((shape.x, shape.y), shape.radius, **look)
+        return patches.Circle((shape.x, shape.y), shape.radius, **style)
     assert isinstance(shape, Rect)
-    style = f"round,pad=0,rounding_size={shape.radius}" if shape.radius else "square,pad=0"
+    box_style = f"round,pad=0,rounding_size={shape.radius}" if shape.radius else "square,pad=0"
     corner = (shape.x, shape.y)
-    return patches.FancyBboxPatch(corner, shape.across, shape.down, boxstyle=style, **look)
+    return patches.FancyBboxPatch(corner, shape.width, shape.height, boxstyle=box_style, **style)
 
 
-def _text(shape: Text, family: list[str]) -> Any:
+def _make_text(shape: Text, family: list[str]) -> Any:
     return import_module("matplotlib.text").Text(
         shape.x,
         shape.y,
         plain(shape.text),
         color=_colours(shape)[0],
         fontfamily=family,
-        fontsize=shape.size * 72.0 / _PER_INCH,
+        fontsize=shape.size * 72.0 / _UNITS_PER_INCH,
         fontweight="bold" if shape.bold else "normal",
         horizontalalignment={"start": "left", "middle": "center", "end": "right"}[shape.anchor],
         verticalalignment="baseline",
         rotation=-shape.angle,
         rotation_mode="anchor",
-        parse_math=False,  # a $ is a dollar
+        parse_math=False,  # "$" is a dollar, not TeX
     )
 
 
 def _colours(shape: Shape) -> tuple[Any, Any]:
-    """(red, green, blue, opacity) of fill and stroke."""
+    """Return (red, green, blue, opacity) of the fill and of the stroke."""
     to_rgba = import_module("matplotlib.colors").to_rgba
     fill = to_rgba(LIGHT[shape.fill], shape.opacity) if shape.fill else "none"
     alpha = 1.0 if shape.fill else shape.opacity

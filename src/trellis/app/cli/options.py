@@ -1,40 +1,81 @@
-"""Options that several commands have."""
+"""Arguments and options that several commands have."""
 
+import inspect
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from trellis.app.cli.declarations import Argument, Option, UsageError
+from trellis.data.corpus import Columns
 
-__all__ = ["Columns", "Format", "Jobs", "Json", "Label", "Quiet", "layout_of"]
+__all__ = [
+    "DataOptions",
+    "Jobs",
+    "Json",
+    "LabelledFile",
+    "ModelFile",
+    "Quiet",
+    "default_of",
+    "parse_columns",
+]
 
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Threads; all cores by default.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")]
+ModelFile = Annotated[
+    Path, Argument(help="Model file written by `trellis train`.", metavar="MODEL")
+]
+LabelledFile = Annotated[Path, Argument(help="Data file with labels.", metavar="FILE")]
+Jobs = Annotated[int | None, Option("--jobs", "-j", help="Number of threads; default: all cores.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
 Format = Annotated[
     str | None,
-    typer.Option(
-        help="conll, conllu, jsonl, markup, text or tokens; by default what the name or the first "
-        "line says.",
+    Option(
+        help="Data format: conll, conllu, jsonl, markup, text or tokens; default: detected from "
+        "the file name or the first line.",
     ),
 ]
-Columns = Annotated[
+TokenColumns = Annotated[
     str | None,
-    typer.Option(help="Columns of conll files that make a token, from 0: 0,1.", metavar="LIST"),
+    Option(help="Token columns of a conll file, counted from 0, for example 0,1.", metavar="LIST"),
 ]
-Label = Annotated[
+LabelColumn = Annotated[
     str | None,
-    typer.Option(
-        "--label", help="Column of the label: a number in conll (-1), a name in conllu (upos)."
+    Option(
+        "--label",
+        help="Label column: a number in a conll file (default -1), a name in a conllu file "
+        "(default upos).",
     ),
 ]
 
 
-def layout_of(columns: str | None, label: str | None) -> Any:
-    """What ``--columns`` and ``--label`` say."""
-    from trellis.data.corpus import Columns
+@dataclass
+class DataOptions:
+    """How a file with labels is read."""
 
+    format: Format = None
+    columns: TokenColumns = None
+    label: LabelColumn = None
+
+    layout: Columns = field(init=False)
+    """The columns of the tokens and of the label."""
+
+    def __post_init__(self) -> None:
+        self.layout = parse_columns(self.columns, self.label)
+
+
+def parse_columns(columns: str | None, label: str | None = None) -> Columns:
+    """Return the columns that ``--columns`` and ``--label`` name."""
     if columns is None:
         return Columns(None, label)
     try:
         return Columns(tuple(int(n) for n in columns.split(",")), label)
     except ValueError:
-        raise typer.BadParameter(f"--columns takes numbers such as 0,1, not {columns!r}") from None
+        raise UsageError(f"--columns takes numbers such as 0,1, not {columns!r}") from None
+
+
+def default_of(function: Any, parameter: str) -> Any:
+    """Return the default value of a parameter, so that help texts do not repeat the number.
+
+    >>> default_of(round, "ndigits") is None
+    True
+    """
+    return inspect.signature(function).parameters[parameter].default

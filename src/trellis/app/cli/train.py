@@ -1,110 +1,32 @@
-"""The command ``train``: its options, by the kind of model that they are for."""
+"""``trellis train``: read data, train a model with checkpoints, write it."""
 
-from pathlib import Path
-from typing import Annotated, Any
+import time
+from typing import Any
 
-import typer
+from trellis.app.terminal import (
+    InterruptedWorkError,
+    check_writable,
+    command_line,
+    duration,
+    interrupts,
+    progress_bar,
+    say,
+)
+from trellis.app.training.data import TrainingData, name_file_in_errors, read_dev, read_files
+from trellis.app.training.estimators import build_estimator, check_estimator
+from trellis.app.training.features import build_spec
+from trellis.app.training.options import DEV_EVERY, Options, check_options
+from trellis.app.training.progress import draw_epochs, draw_iterations
+from trellis.app.training.tuning import score, search
+from trellis.data import corpus, tags
+from trellis.formats.atomic import clear_leftovers
+from trellis.models.chain.checkpoint import Checkpoint
 
-from trellis.app.cli.options import Columns, Format, Jobs, Label, Quiet, layout_of
-
-__all__ = ["register"]
+__all__ = ["Options", "run"]
 
 
-def _network(help: str, *names: str, metavar: str | None = None) -> Any:
-    """An option of networks, listed apart."""
-    panel = "Options of --model neural"
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel)
-
-
-def train(
-    files: Annotated[list[Path], typer.Argument(help="Training data.", metavar="FILE")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path(
-        "model.trellis"
-    ),
-    dev: Annotated[Path | None, typer.Option(help="Development data, scored as it goes.")] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            "-m",
-            help="crf, memm, hmm, neural, sgd, perceptron, passive-aggressive, arow.",
-        ),
-    ] = "crf",
-    format: Format = None,
-    columns: Columns = None,
-    label: Label = None,
-    template: Annotated[
-        Path | None, typer.Option(help="Features by a CRF++ template or Wapiti pattern file.")
-    ] = None,
-    features: Annotated[
-        str, typer.Option(help="auto, words, chunking, chunking-rich, ner, pos.")
-    ] = "auto",
-    gazetteer: Annotated[
-        list[str] | None,
-        typer.Option(help="A list of phrases, one a line; may be repeated.", metavar="NAME=FILE"),
-    ] = None,
-    l1: Annotated[float | None, typer.Option(help="Strength of the L1 penalty (0).")] = None,
-    l2: Annotated[float | None, typer.Option(help="Strength of the L2 penalty (1).")] = None,
-    tune: Annotated[
-        int, typer.Option(help="Try N pairs of l1 and l2 by cross-validation.", metavar="N")
-    ] = 0,
-    solver: Annotated[
-        str | None,
-        typer.Option(help="lbfgs, gradient, sgd, perceptron, passive-aggressive, arow."),
-    ] = None,
-    max_iter: Annotated[int | None, typer.Option(help="Most iterations.")] = None,
-    min_count: Annotated[
-        float | None, typer.Option(help="Drop features that occur less often with a label.")
-    ] = None,
-    states: Annotated[str | None, typer.Option(help="Weights of what was seen, or all.")] = None,
-    transitions: Annotated[str | None, typer.Option(help="seen, all or none.")] = None,
-    constraints: Annotated[
-        str | None,
-        typer.Option(help="Forbid what a tagging scheme forbids: auto, BIO, BILOU, BIOES ..."),
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option(help="Stop after so many scores on --dev without a better one.")
-    ] = None,
-    dev_every: Annotated[
-        int | None, typer.Option(help="Iterations from one score to the next (5).")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of all that is random.")] = 0,
-    checkpoint_every: Annotated[
-        int | None,
-        typer.Option(
-            help="Save the state every N iterations; by default as often as takes 5 % of the time.",
-            metavar="N",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last saved state, if there is one.")
-    ] = False,
-    words: Annotated[
-        str | None,
-        _network("What a word becomes: embedding,cnn; also rnn, ngrams.", metavar="LIST"),
-    ] = None,
-    vectors: Annotated[
-        Path | None, _network("Vectors that the words begin with.", metavar="FILE")
-    ] = None,
-    word_dim: Annotated[int | None, _network("Numbers in the vector of a word.")] = None,
-    encoder: Annotated[str | None, _network("lstm or cnn, over the words.")] = None,
-    hidden: Annotated[int | None, _network("Its width, in each direction.")] = None,
-    layers: Annotated[int | None, _network("How many of them.")] = None,
-    head: Annotated[str | None, _network("crf, softmax or memm.")] = None,
-    hybrid: Annotated[
-        bool, _network("A linear CRF of --features beside the network.", "--hybrid")
-    ] = False,
-    dropout: Annotated[float | None, _network("Share of inputs left out in training.")] = None,
-    optimizer: Annotated[str | None, _network("adamw or sgd.")] = None,
-    learning_rate: Annotated[float | None, _network("At its highest.")] = None,
-    batch_size: Annotated[int | None, _network("Sequences a step.")] = None,
-    epochs: Annotated[int | None, _network("Most times through the data.")] = None,
-    device: Annotated[str | None, _network("cpu or cuda; by default cuda if it is there.")] = None,
-    precision: Annotated[str | None, _network("bf16 or fp16, on cuda.")] = None,
-    jobs: Jobs = None,
-    quiet: Quiet = False,
-) -> None:
-    """Learn a model from files with labels.
+def run(options: Options) -> None:
+    """Train a model on files with labels.
 
     **Examples**
 
@@ -116,73 +38,86 @@ def train(
 
     `trellis train train.conll --dev dev.conll --model neural --vectors words.vec --hybrid`
 
-    `trellis train big.conll -o big.trellis --resume` (after it was stopped: ends in the same bits)
+    `trellis train big.conll -o big.trellis --resume` (continue after an interruption; the weights
+    have the same bits as without it)
     """
-    from trellis.app.train import Job, run
-
-    run(
-        Job(
-            files,
-            output,
-            dev=dev,
-            model=model,
-            format=format,
-            layout=layout_of(columns, label),
-            template=template,
-            features=features,
-            gazetteers=_gazetteers(gazetteer or []),
-            l1=l1,
-            l2=l2,
-            solver=solver,
-            max_iter=max_iter,
-            min_count=min_count,
-            states=states,
-            transitions=transitions,
-            constraints=constraints,
-            patience=patience,
-            dev_every=dev_every,
-            jobs=jobs,
-            seed=seed,
-            tune=tune,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-            network=_given(
-                words=words.split(",") if words is not None else None,
-                vectors=vectors,
-                word_dim=word_dim,
-                encoder=encoder,
-                hidden=hidden,
-                layers=layers,
-                head=head,
-                hybrid=hybrid or None,
-                dropout=dropout,
-                optimizer=optimizer,
-                learning_rate=learning_rate,
-                batch_size=batch_size,
-                epochs=epochs,
-                device=device,
-                precision=precision,
-            ),
-            quiet=quiet,
-        )
+    check_writable(options.output, *options.input_files())
+    check_options(options)
+    check_estimator(options)
+    checkpoint = Checkpoint(
+        options.output.with_name(options.output.name + ".checkpoint"),
+        every=options.checkpoint_every,
+        resume=options.resume,
     )
+    for path in (options.output, checkpoint.path):
+        clear_leftovers(path)
+    began = time.perf_counter()
+    data = read_files(options.files, options)
+    dev = read_dev(options, data.labels)
+    scheme = tags.detect(data.labels, otherwise="plain")
+    spec = build_spec(options.extraction, corpus.width_of(data.X))
+    model = build_estimator(options, spec, scheme)
+    with name_file_in_errors(options.files, data.sizes):
+        if options.tune:
+            _tune(options, model, data, checkpoint)
+        if options.model == "hmm":
+            model.fit(data.X, data.y)
+        else:
+            _fit(options, model, data, dev, checkpoint)
+    model.save(options.output)
+    checkpoint.remove()
+    say(f"{data}; {duration(time.perf_counter() - began)}", quiet=options.quiet)
+    say(_summary(options, model, dev, scheme), quiet=options.quiet)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(train)
+def _fit(
+    options: Options, model: Any, data: TrainingData, dev: Any, checkpoint: Checkpoint
+) -> None:
+    """Train with a progress bar; Ctrl-C saves a checkpoint and raises InterruptedWorkError."""
+    if options.resume and not checkpoint.path.exists():
+        say(f"{checkpoint.path} does not exist: training starts anew", quiet=options.quiet)
+    neural = options.model == "neural"
+    arguments = {} if neural else {"dev_every": options.dev_every or DEV_EVERY}
+    with (
+        progress_bar("training", options.quiet) as update,
+        interrupts(checkpoint.halt) as signals,
+    ):
+        draw = draw_epochs(model, update) if neural else draw_iterations(model, update)
+        model.fit(data.X, data.y, dev=dev, callback=draw, checkpoint=checkpoint, **arguments)
+    if checkpoint.stopped:
+        raise InterruptedWorkError(
+            f"stopped at iteration {checkpoint.iteration}, saved in {checkpoint.path}. "
+            f"Continue with:\n  {command_line('--resume')}",
+            signals[0],
+        )
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """Those that were asked for."""
-    return {name: value for name, value in options.items() if value is not None}
+def _tune(options: Options, model: Any, data: TrainingData, checkpoint: Checkpoint) -> None:
+    """Set l1 and l2 by cross-validation, or to those of the checkpoint that training resumes."""
+    if saved := checkpoint.parameters():
+        model.set_params(l1=float(saved["l1"]), l2=float(saved["l2"]))
+        return
+    trials = []
+    with progress_bar("tuning", options.quiet) as update:
+        for trial in search(model, data.X, data.y, options.tune, options.seed):
+            trials.append(trial)
+            best = max(trials, key=lambda t: t.score)
+            text = f"{len(trials)} of {options.tune}  best {100 * best.score:.2f}"
+            update(len(trials) / options.tune, text)
+            say(f"  {trial}", quiet=options.quiet)
+    say(f"chosen by cross-validation: {best}", quiet=options.quiet)
+    model.set_params(l1=best.l1, l2=best.l2)
 
 
-def _gazetteers(given: list[str]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for entry in given:
-        name, equals, path = entry.partition("=")
-        if not (name and equals and path):
-            raise typer.BadParameter(f"--gazetteer takes NAME=FILE, not {entry!r}")
-        found[name] = Path(path)
-    return found
+def _summary(options: Options, model: Any, dev: Any, scheme: str) -> str:
+    facts, parts = model.describe(), []
+    if facts.unit == "epoch":
+        parts.append(f"{facts.steps} epochs, {facts.weights:,} weights, loss {facts.loss:.4f}")
+    elif facts.steps or facts.loss is not None:
+        ending = "" if facts.converged else ", not converged"
+        parts.append(f"{facts.steps} iterations{ending}, loss {facts.loss:,.2f}")
+    if dev is not None:
+        name = "accuracy" if scheme == "plain" else "span F1"
+        parts.append(f"dev {name} {100 * score(dev[1], model.predict(dev[0]), scheme):.2f}")
+    parts.append(f"{options.output}: {options.output.stat().st_size / 1e6:.1f} MB")
+    return "; ".join(parts)

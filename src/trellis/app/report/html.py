@@ -1,18 +1,18 @@
-"""Pieces of HTML: a page that needs nothing from elsewhere, and what stands on it."""
+"""HTML of the report: a page without external files, and its sections, tables and bars."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TypeAlias
 
 from trellis.plots import Drawing
-from trellis.plots.drawing import DARK, LIGHT, plain
+from trellis.plots.shapes import DARK, LIGHT, plain
 
 __all__ = ["Part", "bar", "figure", "number", "page", "section", "table", "text"]
 
 Part: TypeAlias = tuple[str, str, str, str]
-"""What `section` takes: anchor, title, lead and HTML."""
+"""A section: anchor, title, introduction and HTML; the arguments of `section`."""
 
-_GROUND = {"light": "#f3f5f8", "dark": "#0f1318"}
+_BACKGROUND = {"light": "#f3f5f8", "dark": "#0f1318"}
 
 _STYLE = """
 * { box-sizing: border-box; }
@@ -85,14 +85,15 @@ code { font: 12.5px/1.5 ui-monospace, SFMono-Regular, Consolas, "Liberation Mono
 .row > div { overflow-wrap: anywhere; }
 bdi { white-space: pre-wrap; }
 mark { display: inline-block; max-width: 100%; color: inherit; line-height: 1.5; padding: 0 5px;
-  background: color-mix(in srgb, var(--own) 17%, transparent); border-bottom: 2px solid var(--own);
+  background: color-mix(in srgb, var(--mark) 17%, transparent);
+  border-bottom: 2px solid var(--mark);
   border-radius: 4px 4px 0 0; margin: 2px 0; }
-mark small { color: var(--own); font-weight: 650; margin-left: 5px; font-size: 11px;
+mark small { color: var(--mark); font-weight: 650; margin-left: 5px; font-size: 11px;
   white-space: nowrap; }
 mark.wrong { border-bottom-style: dashed; }
 mark.wrong small::after { content: " ✗"; }
-.c0 { --own: var(--blue); } .c1 { --own: var(--red); } .c2 { --own: var(--green); }
-.c3 { --own: var(--purple); } .c4 { --own: var(--amber); } .c5 { --own: var(--soft); }
+.c0 { --mark: var(--blue); } .c1 { --mark: var(--red); } .c2 { --mark: var(--green); }
+.c3 { --mark: var(--purple); } .c4 { --mark: var(--amber); } .c5 { --mark: var(--soft); }
 footer { color: var(--soft); font-size: 13px; padding-bottom: 40px; }
 @media (max-width: 560px) {
   main, header > div, footer { padding: 0 12px; }
@@ -119,7 +120,7 @@ footer { color: var(--soft); font-size: 13px; padding-bottom: 40px; }
 
 
 def text(value: object) -> str:
-    """As it is to be read, whatever characters it holds.
+    """Return a value as HTML text, with special characters escaped.
 
     >>> text("<b> & 'c'")
     '&lt;b&gt; &amp; &#x27;c&#x27;'
@@ -128,7 +129,7 @@ def text(value: object) -> str:
 
 
 def number(value: float, digits: int = 0) -> str:
-    """With commas, and a proper minus.
+    """Return a number with thousands separators and a minus sign.
 
     >>> number(-1234.56, 1)
     '−1,234.6'
@@ -136,23 +137,24 @@ def number(value: float, digits: int = 0) -> str:
     return "−∞" if value == float("-inf") else f"{value:,.{digits}f}".replace("-", "−")
 
 
-def bar(share: float, kind: str = "") -> str:
-    """A small bar, full at 1."""
-    width = 100 * min(max(share, 0.0), 1.0)
-    return f'<span class="{f"bar {kind}".strip()}"><i style="width:{width:.1f}%"></i></span>'
+def bar(fraction: float, css_class: str = "") -> str:
+    """Return a small horizontal bar, full at 1."""
+    width = 100 * min(max(fraction, 0.0), 1.0)
+    return f'<span class="{f"bar {css_class}".strip()}"><i style="width:{width:.1f}%"></i></span>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Cells are HTML already; columns in ``right`` hold numbers.
+    """Return a table; the cells are HTML, columns in ``right`` are aligned to the right.
 
     >>> table(["label", "count"], [["A", "3"]], right=[1])[-72:]
     '<tbody><tr><td>A</td><td class="right">3</td></tr></tbody></table></div>'
     """
 
     def line(cells: Sequence[str], tag: str) -> str:
-        sides = [' class="right"' if n in right else "" for n in range(len(cells))]
-        inside = (f"<{tag}{side}>{cell}</{tag}>" for cell, side in zip(cells, sides, strict=True))
-        return f"<tr>{''.join(inside)}</tr>"
+        classes = [' class="right"' if n in right else "" for n in range(len(cells))]
+        pairs = zip(cells, classes, strict=True)
+        row = "".join(f"<{tag}{attribute}>{cell}</{tag}>" for cell, attribute in pairs)
+        return f"<tr>{row}</tr>"
 
     body = "".join(line(cells, "td") for cells in rows)
     return (
@@ -162,20 +164,20 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[in
 
 
 def figure(drawing: Drawing, fits: bool = False) -> str:
-    """A picture: wide ones scroll sideways, the others shrink to the page."""
+    """Return a picture that shrinks to the page if ``fits``, and scrolls sideways otherwise."""
     return f'<figure class="{"fits" if fits else "scroll"}">{drawing.svg(themed=True)}</figure>'
 
 
-def section(anchor: str, title: str, lead: str, body: str) -> str:
-    """A part of the page; title and lead are plain text."""
-    words = f'<p class="lead">{text(lead)}</p>' if lead else ""
-    return f'<section id="{text(anchor)}"><h2>{text(title)}</h2>{words}{body}</section>'
+def section(anchor: str, title: str, introduction: str, body: str) -> str:
+    """Return a section; title and introduction are plain text, the body is HTML."""
+    lead = f'<p class="lead">{text(introduction)}</p>' if introduction else ""
+    return f'<section id="{text(anchor)}"><h2>{text(title)}</h2>{lead}{body}</section>'
 
 
 def page(title: str, body: str) -> str:
-    """A whole document, light or dark as the reader has it."""
-    light = _variables({**LIGHT, "ground": _GROUND["light"]})
-    dark = _variables({**DARK, "ground": _GROUND["dark"]})
+    """Return a complete HTML document, light or dark as the reader's system."""
+    light = _variables({**LIGHT, "ground": _BACKGROUND["light"]})
+    dark = _variables({**DARK, "ground": _BACKGROUND["dark"]})
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -187,4 +189,5 @@ def page(title: str, body: str) -> str:
 
 
 def _variables(palette: dict[str, str]) -> str:
+    """Return a palette as CSS variables."""
     return " ".join(f"--{name}: {colour};" for name, colour in palette.items())

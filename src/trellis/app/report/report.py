@@ -1,4 +1,4 @@
-"""What a model knows and how well it labels: one HTML page that needs nothing from elsewhere."""
+"""`report`: one HTML page, without external files, about a model and its predictions."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,28 +7,28 @@ from typing import Any
 import numpy as np
 
 import trellis
-from trellis.app.models import count_weights, linear_part
 from trellis.app.report import html
-from trellis.app.report.case import Case
+from trellis.app.report.evaluation import Evaluation
 from trellis.app.report.html import Part
-from trellis.app.report.sentences import examples, worst
+from trellis.app.report.sentences import example_trellises, worst_sentences
 from trellis.metrics import Scores, accuracy, sequence_accuracy
+from trellis.models.chain.description import Description
 from trellis.plots import curves, heat_map
 
 __all__ = ["report"]
 
-_KINDS = {
+_MODEL_NAMES = {
     "CRF": "conditional random field",
     "MEMM": "maximum entropy Markov model",
     "HMM": "hidden Markov model",
-    "NeuralTagger": "network of words and characters",
+    "NeuralTagger": "neural network over words and characters",
 }
-# how much is shown at once
-_SCORES = 20
-_CONFUSIONS = 15
-_TRANSITIONS = 30
-_CARDS = 12
-_FEATURES = (8, 5)  # those that speak for a label and against it
+# How much each section shows before the reader unfolds it: about one screen.
+_SCORE_ROWS = 20
+_CONFUSION_ROWS = 15
+_TRANSITION_LABELS = 30
+_FEATURE_CARDS = 12
+_FEATURES_FOR, _FEATURES_AGAINST = 8, 5
 
 
 def report(
@@ -40,9 +40,9 @@ def report(
     source: str | None = None,
     sentences: int = 3,
 ) -> str:
-    """A page about a fitted sequence model, measured on X and its labels y.
+    """Return an HTML page about a fitted sequence model, evaluated on X and its labels y.
 
-    ``source`` says where the data is from. ``sentences`` is how many trellises to draw.
+    ``source`` names the data, ``sentences`` is the number of trellises to draw.
 
     >>> from trellis import HMM
     >>> X, y = [["dog", "barks"], ["cat", "sleeps"]], [["N", "V"]] * 2
@@ -50,120 +50,116 @@ def report(
     >>> page[:15], "<h1>Animals</h1>" in page
     ('<!DOCTYPE html>', True)
     """
-    case = Case.of(model, X, y)
+    evaluation = Evaluation.of(model, X, y)
     parts = [
-        *_scores(case),
-        *_confusions(case),
-        *examples(case, sentences),
-        *worst(case),
-        *_learning(case),
-        *_transitions(case),
-        *_features(case),
+        *_score_section(evaluation),
+        *_confusion_section(evaluation),
+        *example_trellises(evaluation, sentences),
+        *worst_sentences(evaluation),
+        *_learning_section(evaluation.description),
+        *_transition_section(evaluation),
+        *_feature_section(evaluation),
     ]
     title = title or f"{type(model).__name__}: report"
     links = "".join(f'<a href="#{anchor}">{html.text(name)}</a>' for anchor, name, _, _ in parts)
     body = "\n".join(html.section(*part) for part in parts)
     foot = (
-        "Sequences count from 0. F1 = 2 · precision · recall / (precision + recall). "
+        "Sequences are numbered from 0. F1 = 2 · precision · recall / (precision + recall). "
         f"Made with trellis {trellis.__version__}."
     )
+    header = f"<h1>{html.text(title)}</h1>{_facts(evaluation, source)}<nav>{links}</nav>"
     return html.page(
         title,
-        f"<header><div><h1>{html.text(title)}</h1>{_about(case, source)}<nav>{links}</nav></div>"
-        f"</header>\n<main>\n{_headline(case)}\n{body}\n</main>\n<footer>{html.text(foot)}</footer>",
+        f"<header><div>{header}</div></header>\n<main>\n{_headline(evaluation)}\n{body}\n</main>\n"
+        f"<footer>{html.text(foot)}</footer>",
     )
 
 
-def _about(case: Case, source: str | None) -> str:
-    """Where the data is from, what the model is, and how it was trained."""
-    model = case.model
-    size = f"{len(case.y):,} sequences, {sum(map(len, case.y)):,} tokens"
-    kind = type(model).__name__
-    facts = {"model": f"{kind}, {_KINDS[kind]}" if kind in _KINDS else kind}
-    labels = f"{len(case.labels):,}"
-    if case.scheme != "plain":
-        labels += f", {len(case.kinds):,} kinds of spans ({case.scheme})"
-    facts["labels"] = labels
-    if (linear := linear_part(model)) is not None:
-        facts["features"] = f"{len(linear.features_):,}"
-    if (weights := count_weights(model)) is not None:
-        facts["weights"] = f"{weights:,}"
-    facts |= _training(model)
-    listed = "".join(
+def _facts(evaluation: Evaluation, source: str | None) -> str:
+    """Return the data, the model and its training as a list of terms."""
+    description = evaluation.description
+    class_name = type(evaluation.model).__name__
+    long_name = _MODEL_NAMES.get(class_name)
+    facts = {"model": f"{class_name}, {long_name}" if long_name else class_name}
+    facts["labels"] = f"{len(evaluation.labels):,}"
+    if evaluation.scheme != "plain":
+        count = len(evaluation.span_labels)
+        facts["labels"] += f", {count:,} kinds of spans ({evaluation.scheme})"
+    if description.linear is not None:
+        facts["features"] = f"{len(description.linear.features_):,}"
+    if description.weights is not None:
+        facts["weights"] = f"{description.weights:,}"
+    facts |= description.settings | _training_facts(description)
+    items = "".join(
         f"<div><dt>{html.text(name)}</dt><dd>{html.text(value)}</dd></div>"
         for name, value in facts.items()
     )
-    where = f"measured on {source}: {size}" if source else f"measured on {size}"
-    return f'<p class="soft">{html.text(where)}</p><dl class="facts">{listed}</dl>'
+    size = f"{len(evaluation.y):,} sequences, {sum(map(len, evaluation.y)):,} tokens"
+    data = f"evaluated on {source}: {size}" if source else f"evaluated on {size}"
+    return f'<p class="soft">{html.text(data)}</p><dl class="facts">{items}</dl>'
 
 
-def _training(model: Any) -> dict[str, str]:
+def _training_facts(description: Description) -> dict[str, str]:
     facts: dict[str, str] = {}
-    if hasattr(model, "solver"):
-        strengths = {name: getattr(model, name) for name in ("l2", "l1")}
-        penalties = [f"{name} = {value:g}" for name, value in strengths.items() if value]
-        facts["solver"] = ", ".join([model.solver, *penalties])
-    if hasattr(model, "smoothing"):
-        facts["smoothing"] = f"{model.smoothing:g}, transitions {model.transition_smoothing:g}"
-    if hasattr(model, "network_"):
-        last = model.history_[-1]
-        facts["head"] = str(model.head)
-        facts["epochs"] = f"{model.n_iter_:,}, {last.tokens_per_second:,.0f} tokens/s"
-        facts["loss"] = html.number(last.loss, 4)
-    elif getattr(model, "n_iter_", 0):
-        ended = "converged" if getattr(model, "converged_", False) else "not converged"
-        facts["iterations"] = f"{model.n_iter_:,}, {ended}"
-    if hasattr(model, "objective_") and np.isfinite(model.objective_):
-        facts["loss"] = html.number(model.objective_, 2)
+    if description.unit == "epoch":
+        speed = f"{description.tokens_per_second:,.0f} tokens/s"
+        facts["epochs"] = f"{description.steps:,}, {speed}"
+    elif description.steps:
+        ending = "converged" if description.converged else "not converged"
+        facts["iterations"] = f"{description.steps:,}, {ending}"
+    if description.loss is not None and np.isfinite(description.loss):
+        digits = 4 if description.unit == "epoch" else 2  # a mean per token, or a sum
+        facts["loss"] = html.number(description.loss, digits)
     return facts
 
 
-def _headline(case: Case) -> str:
-    """The numbers that are looked for first."""
+def _headline(evaluation: Evaluation) -> str:
+    """Return the main scores as cards."""
+    y, predicted, scores = evaluation.y, evaluation.predicted, evaluation.scores
     cards: list[tuple[str, float, str]] = []
-    if case.scheme != "plain":
+    if evaluation.scheme != "plain":
         cards += [
-            ("span F1", case.scores.f1, f"{case.scores.support:,} spans"),
-            ("precision", case.scores.precision, "of the spans that were found"),
-            ("recall", case.scores.recall, "of the spans that are there"),
+            ("span F1", scores.f1, f"{scores.support:,} true spans"),
+            ("precision", scores.precision, "of the predicted spans"),
+            ("recall", scores.recall, "of the true spans"),
         ]
     cards += [
-        ("token accuracy", accuracy(case.y, case.guess), f"{sum(map(len, case.y)):,} tokens"),
-        ("sequence accuracy", sequence_accuracy(case.y, case.guess), "without any mistake"),
+        ("token accuracy", accuracy(y, predicted), f"{sum(map(len, y)):,} tokens"),
+        ("sequence accuracy", sequence_accuracy(y, predicted), "without any mistake"),
     ]
-    written = [
+    divs = [
         f'<div class="card{" first" if n == 0 else ""}"><span>{html.text(name)}</span>'
         f"<b>{100 * value:.2f}<small> %</small></b><span>{html.text(note)}</span></div>"
         for n, (name, value, note) in enumerate(cards)
     ]
-    return f'<div class="cards">{"".join(written)}</div>'
+    return f'<div class="cards">{"".join(divs)}</div>'
 
 
-def _scores(case: Case) -> Iterator[Part]:
-    """Precision, recall and F1 of each label, the most frequent first."""
-    found = case.scores
-    rows = sorted(found.per_label.items(), key=lambda item: (-item[1].support, item[0]))
-    counted = "tokens" if case.scheme == "plain" else "spans"
-    head = ["label", "F1", "precision", "recall", counted]
-    lines = [_score_line(label, scores) for label, scores in rows]
-    body = html.table(head, lines[:_SCORES], right=[2, 3, 4])
-    rest = html.table(head, lines[_SCORES:], right=[2, 3, 4])
-    body += _more(len(lines) - _SCORES, rest)
-    lead = (
-        f"In percent. F1 of all together is {100 * found.f1:.1f}, the mean over the labels "
-        f"{100 * found.macro.f1:.1f}."
+def _score_section(evaluation: Evaluation) -> Iterator[Part]:
+    """Yield precision, recall and F1 of each label, the most frequent first."""
+    scores = evaluation.scores
+    labels = sorted(scores.per_label.items(), key=lambda item: (-item[1].support, item[0]))
+    head = ["label", "F1", "precision", "recall"]
+    head.append("tokens" if evaluation.scheme == "plain" else "spans")
+    rows = [_score_row(label, label_scores) for label, label_scores in labels]
+    body = html.table(head, rows[:_SCORE_ROWS], right=[2, 3, 4])
+    rare = html.table(head, rows[_SCORE_ROWS:], right=[2, 3, 4])
+    body += _fold(len(rows) - _SCORE_ROWS, rare)
+    introduction = (
+        f"In percent. F1 over all labels is {100 * scores.f1:.1f}, the mean of the labels' F1 "
+        f"is {100 * scores.macro.f1:.1f}."
     )
-    yield "labels", "Scores by label", lead, body
+    yield "labels", "Scores by label", introduction, body
 
 
-def _more(count: int, rest: str) -> str:
-    """What is there too, but folded away."""
+def _fold(count: int, body: str) -> str:
+    """Return HTML that the reader can unfold; empty if there are no rarer labels."""
     if count <= 0:
         return ""
-    return f"<details><summary>{count:,} rarer labels</summary>{rest}</details>"
+    return f"<details><summary>{count:,} rarer labels</summary>{body}</details>"
 
 
-def _score_line(label: str, scores: Scores) -> list[str]:
+def _score_row(label: str, scores: Scores) -> list[str]:
     return [
         html.text(label or "_"),
         f"{html.bar(scores.f1)}{100 * scores.f1:.1f}",
@@ -173,111 +169,116 @@ def _score_line(label: str, scores: Scores) -> list[str]:
     ]
 
 
-def _confusions(case: Case) -> Iterator[Part]:
-    """Which label was taken for which, most often."""
-    pairs: Counter[tuple[str, str]] = Counter()
+def _confusion_section(evaluation: Evaluation) -> Iterator[Part]:
+    """Yield the most frequent pairs of a true and a wrong label, with the words concerned."""
     words: dict[tuple[str, str], Counter[str]] = {}
-    for n, (gold, guess) in enumerate(zip(case.y, case.guess, strict=True)):
-        if gold == guess:
-            continue
-        for word, pair in zip(case.words(n), zip(gold, guess, strict=True), strict=True):
-            if pair[0] != pair[1]:
-                pairs[pair] += 1
-                words.setdefault(pair, Counter())[word] += 1
-    if not pairs:
+    for n, (true, predicted) in enumerate(zip(evaluation.y, evaluation.predicted, strict=True)):
+        if true != predicted:
+            for word, *pair in zip(evaluation.words(n), true, predicted, strict=True):
+                if pair[0] != pair[1]:
+                    words.setdefault((pair[0], pair[1]), Counter())[word] += 1
+    if not words:
         return
-    most = max(pairs.values())
+    counts = {pair: counter.total() for pair, counter in words.items()}
+    highest = max(counts.values())
     rows = [
         [
-            f'{html.text(true)} <span class="soft">→</span> {html.text(said)}',
-            f"{html.bar(n / most, 'minus')}{n:,}",
-            f"{100 * n / case.counts[true]:.1f} %",
-            " ".join(f"<code>{html.text(word)}</code>" for word in _commonest(words[true, said])),
+            f'{html.text(true)} <span class="soft">→</span> {html.text(predicted)}',
+            f"{html.bar(n / highest, 'minus')}{n:,}",
+            f"{100 * n / evaluation.counts[true]:.1f} %",
+            " ".join(f"<code>{html.text(w)}</code>" for w in _commonest(words[true, predicted])),
         ]
-        for (true, said), n in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+        for (true, predicted), n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
-    head = ["right → predicted", "tokens", "of all such", "for example"]
-    lead = f"{pairs.total():,} tokens in {len(pairs):,} ways; the most frequent ones."
-    body = html.table(head, rows[:_CONFUSIONS], right=[2])
-    yield "confusions", "What is taken for what", lead, body
+    head = ["true → predicted", "tokens", "of the true label", "examples"]
+    introduction = (
+        f"{sum(counts.values()):,} wrong tokens, {len(counts):,} different pairs of labels; the "
+        "most frequent ones."
+    )
+    body = html.table(head, rows[:_CONFUSION_ROWS], right=[2])
+    yield "confusions", "Confused labels", introduction, body
 
 
 def _commonest(words: Counter[str]) -> list[str]:
     return sorted(words, key=lambda word: (-words[word], word))[:4]
 
 
-def _learning(case: Case) -> Iterator[Part]:
-    """Loss and development score after each iteration, where the model remembers them."""
-    charts, unit = [], "epoch" if hasattr(case.model, "network_") else "iteration"
+def _learning_section(description: Description) -> Iterator[Part]:
+    """Yield the loss and the development score over the steps of training."""
+    charts = []
     for name, points in (
-        ("loss", getattr(case.model, "losses_", None)),
-        ("development score", getattr(case.model, "dev_scores_", None)),
+        ("loss", description.losses),
+        ("development score", description.dev_scores),
     ):
-        finite = [(n, value) for n, value in points or () if np.isfinite(value)]
+        finite = [(n, value) for n, value in points if np.isfinite(value)]
         if len(finite) > 1:
-            drawing = curves({name: finite}, unit, name, size=(520.0, 300.0))
+            drawing = curves({name: finite}, description.unit, name, size=(520.0, 300.0))
             charts.append(html.figure(drawing, fits=True))
     if charts:
         yield "learning", "Learning curve", "", f'<div class="pair">{"".join(charts)}</div>'
 
 
-def _transitions(case: Case) -> Iterator[Part]:
-    """The heat map of label bigrams."""
-    if not hasattr(case.model, "transition_scores"):
+def _transition_section(evaluation: Evaluation) -> Iterator[Part]:
+    """Yield a heat map of label pairs."""
+    matrix, meaning = np.asarray(evaluation.model.transition_scores()), "Weights"
+    if not matrix.any():  # a softmax head has no transitions
         return
-    matrix, what = np.asarray(case.model.transition_scores()), "weights"
-    if not matrix.any():  # a softmax has none
-        return
-    if case.is_hmm:
-        matrix, what = np.exp(matrix), "probabilities"
-    shown = case.frequent(_TRANSITIONS)
-    names = [case.labels[n] for n in shown]
-    lead = f"The {what} of a label (across) after the label before it (down)."
-    if len(shown) < len(case.labels):
-        lead += f" The {len(shown)} most frequent of {len(case.labels):,} labels."
-    drawing = heat_map(matrix[np.ix_(shown, shown)], names, names, x="label", y="label before")
-    yield "transitions", "Transitions", lead, html.figure(drawing)
+    if evaluation.description.has_probabilities:
+        matrix, meaning = np.exp(matrix), "Probabilities"
+    indices = evaluation.most_frequent(_TRANSITION_LABELS)
+    names = [evaluation.labels[n] for n in indices]
+    introduction = f"{meaning} of a label (columns) after the previous label (rows)."
+    if len(indices) < len(evaluation.labels):
+        count = f"{len(indices)} most frequent of {len(evaluation.labels):,} labels"
+        introduction += f" The {count}."
+    cells = matrix[np.ix_(indices, indices)]
+    drawing = heat_map(cells, names, names, x="label", y="previous label")
+    yield "transitions", "Transitions", introduction, html.figure(drawing)
 
 
-def _features(case: Case) -> Iterator[Part]:
-    """What speaks for each label, and against it; of an HMM, what a label shows."""
-    linear = linear_part(case.model)
-    if not hasattr(linear, "top_features"):
+def _feature_section(evaluation: Evaluation) -> Iterator[Part]:
+    """Yield a card per label with its strongest features; of an HMM, its likeliest symbols."""
+    linear = evaluation.description.linear
+    if linear is None:
         return
-    found: dict[str, list[tuple[str, float]]] = {}
-    for label, feature, weight in linear.top_features(10 * sum(_FEATURES)):
-        if case.is_hmm:
-            weight = np.exp(weight)
-        found.setdefault(str(label), []).append((str(feature), float(weight)))
-    first = case.frequent(_CARDS)
-    others = [n for n in case.frequent(len(case.labels)) if n not in first]
-    cards, rest = (
-        [_feature_card(label, found[label]) for n in some if (label := case.labels[n]) in found]
-        for some in (first, others)
+    is_hmm = evaluation.description.has_probabilities
+    weights: dict[str, list[tuple[str, float]]] = {}
+    for label, feature, weight in linear.top_features(10 * (_FEATURES_FOR + _FEATURES_AGAINST)):
+        value = float(np.exp(weight) if is_hmm else weight)
+        weights.setdefault(str(label), []).append((str(feature), value))
+    frequent = evaluation.most_frequent(_FEATURE_CARDS)
+    rare = [n for n in evaluation.most_frequent(len(evaluation.labels)) if n not in frequent]
+    cards, rare_cards = (
+        [
+            _feature_card(label, weights[label])
+            for n in indices
+            if (label := evaluation.labels[n]) in weights
+        ]
+        for indices in (frequent, rare)
     )
     if not cards:
         return
     body = f'<div class="labels">{"".join(cards)}</div>'
-    body += _more(len(rest), f'<div class="labels">{"".join(rest)}</div>')
-    lead = "What speaks most for each label, and most against it, with its weight."
-    if case.is_hmm:
-        lead = "What each label shows most often, with its probability."
-    yield "features", "Features", lead, body
+    body += _fold(len(rare_cards), f'<div class="labels">{"".join(rare_cards)}</div>')
+    introduction = "The strongest features for and against each label, with their weights."
+    if is_hmm:
+        introduction = "The most probable symbols of each label, with their probabilities."
+    yield "features", "Features", introduction, body
 
 
 def _feature_card(label: str, weights: Sequence[tuple[str, float]]) -> str:
     ranked = sorted(weights, key=lambda pair: (-abs(pair[1]), pair[0]))
-    most = abs(ranked[0][1]) or 1.0
-    digits = 2 if most >= 1.0 else 3
+    highest = abs(ranked[0][1]) or 1.0
+    digits = 2 if highest >= 1.0 else 3
     groups = [
-        ("", [pair for pair in ranked if pair[1] > 0][: _FEATURES[0]]),
-        ("minus", [pair for pair in ranked if pair[1] < 0][: _FEATURES[1]]),
+        ("", [pair for pair in ranked if pair[1] > 0][:_FEATURES_FOR]),
+        ("minus", [pair for pair in ranked if pair[1] < 0][:_FEATURES_AGAINST]),
     ]
     lines = "".join(
         f'<code title="{html.text(name)}">{html.text(name)}</code>'
-        + html.bar(abs(weight) / most, kind)
+        + html.bar(abs(weight) / highest, css_class)
         + f'<span class="right">{html.number(weight, digits)}</span>'
-        for kind, group in groups
+        for css_class, group in groups
         for name, weight in group
     )
     return f'<div><h3>{html.text(label)}</h3><div class="weights">{lines}</div></div>'

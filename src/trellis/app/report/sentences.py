@@ -1,4 +1,4 @@
-"""The sentences of a report: trellises of instructive ones, and those known least."""
+"""Sentences of a report: trellises of instructive examples, and the worst predictions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
@@ -8,174 +8,184 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.app.report import html
-from trellis.app.report.case import Case
+from trellis.app.report.evaluation import Evaluation
 from trellis.app.report.html import Part
 from trellis.data.tags import Span
 from trellis.plots import lattice
 
-__all__ = ["examples", "worst"]
+__all__ = ["example_trellises", "worst_sentences"]
 
-_LENGTHS = ((5, 16), (2, 30), (1, 60))  # the first that any sequence has
-_LOOKED_AT = 400
+_LENGTHS = ((5, 16), (2, 30), (1, 60))  # tokens that fit a page; the first that any sequence has
+_MAX_CANDIDATES = 400  # the two best paths of more sequences would take longer than the page
 _WORST = 8
 _COLOURS = 6
 
 
-class Found(NamedTuple):
-    """A sequence with its two best labellings."""
+class Candidate(NamedTuple):
+    """A sequence that may be drawn, with its two best labellings."""
 
     n: int
-    right: bool
-    kinds: int
-    """How many kinds of spans it has."""
+    """Index of the sequence."""
+    correct: bool
+    span_labels: int
+    """Number of different span labels."""
     best: list[str]
     second: list[str] | None
-    p: tuple[float, float]
-    near: bool
-    """Whether the second best is right."""
+    probabilities: tuple[float, float]
+    """Of the best and of the second best labelling."""
+    second_is_correct: bool
 
 
-class _Wish(NamedTuple):
+class _Example(NamedTuple):
     title: str
-    fits: Callable[[Found], bool]
-    rank: Callable[[Found], Any]
-    """The larger, the better."""
+    accepts: Callable[[Candidate], bool]
+    rank: Callable[[Candidate], Any]
+    """The candidate with the largest rank is drawn."""
 
 
-_WISHES = (
-    _Wish("Right, but in doubt", lambda f: f.right, lambda f: f.p[1]),
-    _Wish("Wrong", lambda f: not f.right, lambda f: (f.near, f.p[1])),
-    _Wish(
-        "Right and sure",
-        lambda f: f.right,
-        lambda f: (min(f.kinds, 3), round(f.p[0], 1), len(f.best)),
+_EXAMPLES = (
+    _Example("Correct, but uncertain", lambda c: c.correct, lambda c: c.probabilities[1]),
+    _Example(
+        "Wrong",
+        lambda c: not c.correct,
+        lambda c: (c.second_is_correct, c.probabilities[1]),
+    ),
+    _Example(
+        "Correct and certain",
+        lambda c: c.correct,
+        lambda c: (min(c.span_labels, 3), round(c.probabilities[0], 1), len(c.best)),
     ),
 )
 
 
-def examples(case: Case, count: int) -> Iterator[Part]:
-    """Trellises of sequences that show what the model does, chosen by `_WISHES` in turn."""
-    chosen = _chosen(case, count)
+def example_trellises(evaluation: Evaluation, count: int) -> Iterator[Part]:
+    """Yield trellises of ``count`` instructive sequences, chosen by `_EXAMPLES` in turn."""
+    chosen = _choose_examples(evaluation, count)
     if not chosen:
         return
-    order = sorted(range(len(case.labels)), key=lambda n: case.place(case.labels[n]))
-    names = [case.labels[n] for n in order]
+    labels = evaluation.labels
+    order = sorted(range(len(labels)), key=lambda n: evaluation.sort_key(labels[n]))
+    names = [labels[n] for n in order]
     body = ""
-    for title, found in chosen:
-        p = case.model.predict_marginals([case.X[found.n]])[0][:, order]
-        words, gold = case.words(found.n), case.y[found.n]
-        drawing = lattice(words, names, p, found.best, found.second, gold)
-        chances = f"The best path has probability {found.p[0]:.3f}"
-        chances += f", the second best {found.p[1]:.3f}." if found.second else "."
+    for title, example in chosen:
+        n, (best, second) = example.n, example.probabilities
+        marginals = evaluation.model.predict_marginals([evaluation.X[n]])[0][:, order]
+        paths = example.best, example.second, evaluation.y[n]
+        drawing = lattice(evaluation.words(n), names, marginals, *paths)
+        text = f"The best path has probability {best:.3f}"
+        text += f", the second best {second:.3f}." if example.second else "."
         body += (
-            f"<h3>{html.text(title)}</h3><p class='soft'>{html.text(chances)} "
-            f"Sequence {found.n}.</p>{html.figure(drawing)}"
+            f"<h3>{html.text(title)}</h3><p class='soft'>{html.text(text)} "
+            f"Sequence {n}.</p>{html.figure(drawing)}"
         )
-    lead = (
-        "Every label at every token, as dark as it is probable; a labelling is a path from left to "
-        "right. Labels below 1 % everywhere are left out."
+    introduction = (
+        "Every label at every token; a darker circle is more probable. A labelling is a path from "
+        "left to right. Labels below 1 % at every token are left out."
     )
-    yield "trellises", "Through the trellis", lead, body
+    yield "trellises", "Trellises", introduction, body
 
 
-def _chosen(case: Case, count: int) -> list[tuple[str, Found]]:
-    left = _looked_at(case) if count > 0 else []
-    chosen: list[tuple[str, Found]] = []
-    wishes = cycle(_WISHES)
-    while left and len(chosen) < count:
-        wish = next(wishes)
-        if fitting := [found for found in left if wish.fits(found)]:
-            chosen.append((wish.title, max(fitting, key=wish.rank)))
-            left.remove(chosen[-1][1])
+def _choose_examples(evaluation: Evaluation, count: int) -> list[tuple[str, Candidate]]:
+    candidates = _find_candidates(evaluation) if count > 0 else []
+    chosen: list[tuple[str, Candidate]] = []
+    examples = cycle(_EXAMPLES)
+    while candidates and len(chosen) < count:
+        example = next(examples)
+        if accepted := [candidate for candidate in candidates if example.accepts(candidate)]:
+            chosen.append((example.title, max(accepted, key=example.rank)))
+            candidates.remove(chosen[-1][1])
     return chosen
 
 
-def _looked_at(case: Case) -> list[Found]:
-    """Sequences of a length that can be drawn, right and wrong ones from all over the data."""
-    for low, high in _LENGTHS:
-        fitting = [n for n, labels in enumerate(case.y) if low <= len(labels) <= high]
-        if fitting:
+def _find_candidates(evaluation: Evaluation) -> list[Candidate]:
+    """Return sequences short enough to draw, correct and wrong ones from all parts of the data."""
+    for shortest, longest in _LENGTHS:
+        drawable = [n for n, y in enumerate(evaluation.y) if shortest <= len(y) <= longest]
+        if drawable:
             break
-    some: list[int] = []
-    for right in (True, False):
-        own = [n for n in fitting if (case.y[n] == case.guess[n]) == right]
-        some += own[:: 1 + len(own) // _LOOKED_AT]
-    paths = case.model.predict_kbest([case.X[n] for n in some], 2)
-    return [_found(case, n, two) for n, two in zip(some, paths, strict=True)]
+    indices: list[int] = []
+    for correct in (True, False):
+        group = [n for n in drawable if (evaluation.y[n] == evaluation.predicted[n]) == correct]
+        indices += group[:: 1 + len(group) // _MAX_CANDIDATES]
+    paths = evaluation.model.predict_kbest([evaluation.X[n] for n in indices], 2)
+    return [_candidate(evaluation, n, two) for n, two in zip(indices, paths, strict=True)]
 
 
-def _found(case: Case, n: int, paths: Sequence[Any]) -> Found:
+def _candidate(evaluation: Evaluation, n: int, paths: Sequence[Any]) -> Candidate:
     labels = [[str(label) for label in path.labels] for path in paths]
-    chances = [path.probability for path in paths]
-    kinds = {span.label for span in case.spans(case.y[n])}
-    return Found(
-        n,
-        labels[0] == case.y[n],
-        len(kinds),
-        labels[0],
-        labels[1] if len(labels) > 1 else None,
-        (chances[0], chances[1] if len(chances) > 1 else 0.0),
-        labels[-1] == case.y[n],
+    probabilities = [path.probability for path in paths]
+    true = evaluation.y[n]
+    return Candidate(
+        n=n,
+        correct=labels[0] == true,
+        span_labels=len({span.label for span in evaluation.spans(true)}),
+        best=labels[0],
+        second=labels[1] if len(labels) > 1 else None,
+        probabilities=(probabilities[0], probabilities[1] if len(probabilities) > 1 else 0.0),
+        second_is_correct=labels[-1] == true,
     )
 
 
-def worst(case: Case) -> Iterator[Part]:
-    """The sequences whose right labels have the lowest likelihood."""
-    values = _likelihoods(case)
-    order = np.argsort(values, kind="stable")[:_WORST].tolist()
-    wrong = [n for n in order if case.y[n] != case.guess[n]]
+def worst_sentences(evaluation: Evaluation) -> Iterator[Part]:
+    """Yield the wrong sequences whose true labels have the lowest likelihood."""
+    log_likelihoods = _log_likelihoods(evaluation)
+    order = np.argsort(log_likelihoods, kind="stable")[:_WORST].tolist()
+    wrong = [n for n in order if evaluation.y[n] != evaluation.predicted[n]]
     if not wrong:
         return
-    body = "".join(_sentence(case, n, float(values[n])) for n in wrong)
-    lead = "Where the right labels are least likely: what they are, and what was predicted."
-    yield "worst", "Worst sentences", lead, body
+    body = "".join(_sentence(evaluation, n, float(log_likelihoods[n])) for n in wrong)
+    introduction = "The sentences whose true labels are least likely, with the predicted labels."
+    yield "worst", "Worst sentences", introduction, body
 
 
-def _likelihoods(case: Case) -> NDArray[np.float64]:
-    """Log p(right labels | x): −∞ where one of them is none of the model's labels."""
-    known = set(case.labels)
-    values = np.full(len(case.y), -np.inf)
-    there = [n for n, labels in enumerate(case.y) if known.issuperset(labels)]
-    if there:
-        pairs = [case.X[n] for n in there], [case.raw[n] for n in there]
-        values[there] = case.model.log_likelihood(*pairs)
+def _log_likelihoods(evaluation: Evaluation) -> NDArray[np.float64]:
+    """log p(true labels | x), shape (sequences,): −∞ where the model does not know a label."""
+    known = set(evaluation.labels)
+    values = np.full(len(evaluation.y), -np.inf)
+    rows = [n for n, labels in enumerate(evaluation.y) if known.issuperset(labels)]
+    if rows:
+        X, y = [evaluation.X[n] for n in rows], [evaluation.raw[n] for n in rows]
+        values[rows] = evaluation.model.log_likelihood(X, y)
     return values
 
 
-def _sentence(case: Case, n: int, value: float) -> str:
-    words = case.words(n)
-    gold, guess = case.spans(case.y[n]), case.spans(case.guess[n])
-    if case.scheme == "plain":  # all tokens have labels: only those that differ are of interest
-        gold, guess = _differing(gold, guess), _differing(guess, gold)
-    rows = [("right", gold, set(gold)), ("predicted", guess, set(gold))]
-    written = "".join(
-        f'<div class="row"><span>{name}</span><div>{_marked(case, words, spans, right)}</div></div>'
-        for name, spans, right in rows
+def _sentence(evaluation: Evaluation, n: int, log_likelihood: float) -> str:
+    words = evaluation.words(n)
+    true, predicted = evaluation.spans(evaluation.y[n]), evaluation.spans(evaluation.predicted[n])
+    if evaluation.scheme == "plain":  # every token has a label: show those that differ
+        true, predicted = _differing(true, predicted), _differing(predicted, true)
+    rows = "".join(
+        f'<div class="row"><span>{name}</span><div>'
+        f"{_mark_spans(evaluation, words, spans, set(true))}</div></div>"
+        for name, spans in (("true", true), ("predicted", predicted))
     )
-    head = f"Sequence {n} · log p(right labels) = {html.number(value, 1)}"
-    if unknown := sorted({*case.y[n]} - {*case.labels}):
-        head += f", for the model does not know {', '.join(unknown)}"
-    return f'<div class="sentence"><div class="soft">{html.text(head)}</div>{written}</div>'
+    head = f"Sequence {n} · log p(true labels) = {html.number(log_likelihood, 1)}"
+    if unknown := sorted({*evaluation.y[n]} - {*evaluation.labels}):
+        head += f", because the model does not know {', '.join(unknown)}"
+    return f'<div class="sentence"><div class="soft">{html.text(head)}</div>{rows}</div>'
 
 
 def _differing(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    return [own for own, other in zip(spans, others, strict=True) if own != other]
+    return [span for span, other in zip(spans, others, strict=True) if span != other]
 
 
-def _marked(case: Case, words: Sequence[str], spans: Sequence[Span], right: set[Span]) -> str:
-    """The words, with coloured spans and their labels; dashed those that are not right."""
-    pieces, at = [], 0
+def _mark_spans(
+    evaluation: Evaluation, words: Sequence[str], spans: Sequence[Span], correct: set[Span]
+) -> str:
+    """Return the words with coloured spans and their labels; wrong spans are dashed."""
+    pieces, position = [], 0
     for span in spans:
-        pieces += [_words(words[at : span.start])] if span.start > at else []
-        colour = case.kinds.index(span.label) % _COLOURS
-        kind = f"c{colour}" if span in right else f"c{colour} wrong"
+        pieces += [_escape(words[position : span.start])] if span.start > position else []
+        colour = evaluation.span_labels.index(span.label) % _COLOURS
+        css_class = f"c{colour}" if span in correct else f"c{colour} wrong"
         label = f"<small>{html.text(span.label)}</small>" if span.label else ""
-        inside = _words(words[span.start : span.end])
-        pieces.append(f'<mark class="{kind}">{inside}{label}</mark>')
-        at = span.end
-    pieces += [_words(words[at:])] if at < len(words) else []
+        inner = _escape(words[span.start : span.end])
+        pieces.append(f'<mark class="{css_class}">{inner}{label}</mark>')
+        position = span.end
+    pieces += [_escape(words[position:])] if position < len(words) else []
     return " ".join(pieces)
 
 
-def _words(words: Sequence[str]) -> str:
+def _escape(words: Sequence[str]) -> str:
+    """Return words as HTML; <bdi> keeps right-to-left words from reordering the sentence."""
     return " ".join(f"<bdi>{html.text(word)}</bdi>" for word in words)

@@ -25,6 +25,7 @@ from trellis.formats.parts import Parts
 from trellis.inference import chain
 from trellis.inference.chain import Scores
 from trellis.models.chain.decoding import Decoding
+from trellis.models.chain.description import Description, token_columns
 from trellis.models.chain.inspection import FeatureWeight, check_top
 from trellis.models.chain.labels import EncodedLabels, as_array, encode
 from trellis.models.chain.storage import read_chain, set_feature_functions, store_chain
@@ -227,6 +228,17 @@ class HMM(Decoding, Estimator):
                 best = np.argsort(-weights, kind="stable")[:n]
                 rows += [FeatureWeight(name, names[a], float(weights[a])) for a in best]
         return rows
+
+    def describe(self) -> Description:
+        """Return facts about the fitted model: settings and size."""
+        self._fitted()
+        smoothing = f"{self.smoothing:g}, transitions {self.transition_smoothing:g}"
+        return Description(
+            columns=token_columns(self.features_),
+            settings={"smoothing": smoothing},
+            linear=self,
+            has_probabilities=True,
+        )
 
     # ---- scores
 

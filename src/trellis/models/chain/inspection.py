@@ -12,6 +12,7 @@ from trellis.features.rows import SparseRows
 from trellis.features.vectorizer import FeatureMap
 from trellis.inference import chain
 from trellis.inference.chain import Scores
+from trellis.models.chain.description import Description, token_columns
 from trellis.models.chain.weights import WeightLayout
 
 __all__ = ["Contribution", "Explanation", "FeatureWeight", "Inspection", "SpanChance", "Transition"]
@@ -118,6 +119,25 @@ class Inspection:
                 FeatureWeight(name, names[a], float(w[i])) for a, i in zip(ids, best, strict=True)
             ]
         return rows
+
+    def describe(self) -> Description:
+        """Return facts about the fitted model: settings, size and training record."""
+        model: Any = self
+        model._fitted()
+        penalties = [
+            f"{name} = {value:g}" for name in ("l2", "l1") if (value := getattr(self, name))
+        ]
+        return Description(
+            columns=token_columns(model.features_),
+            settings={"solver": ", ".join([model.solver, *penalties])},
+            linear=model,
+            weights=len(model.coef_),
+            steps=model.n_iter_,
+            converged=model.converged_,
+            loss=model.objective_,
+            losses=model.losses_,
+            dev_scores=model.dev_scores_,
+        )
 
     def explain(self, x: Any) -> list[Explanation]:
         """Compare the chosen label with the runner-up, for each position of one sequence.

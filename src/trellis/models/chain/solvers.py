@@ -18,7 +18,15 @@ from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Result
 from trellis.optim.sgd import sgd
 
-__all__ = ["SOLVERS", "Solver", "check_solver", "restore_state"]
+__all__ = [
+    "ONLINE_SOLVERS",
+    "SOLVERS",
+    "Solver",
+    "check_solver",
+    "default_max_iter",
+    "restore_state",
+    "select_arguments",
+]
 
 
 class Solver(NamedTuple):
@@ -51,6 +59,8 @@ SOLVERS: dict[str, Solver] = {
     "arow": Solver(arow, OnlineState, "adaptive regularisation of weights", online=True, l2=False),
 }
 
+ONLINE_SOLVERS = tuple(name for name, solver in SOLVERS.items() if solver.online)
+
 # Arguments that fit sets from the data and the parameters of the model; all others of a solver's
 # function are options of the user.
 _SET_BY_FIT = {
@@ -72,7 +82,13 @@ def check_solver(name: Any, options: dict[str, Any], l1: float, by_step: bool) -
         raise InputError(f"solver {name!r} has no option {option!r}: {known}")
 
 
-def accepted(solver: Solver, arguments: dict[str, Any]) -> dict[str, Any]:
+def default_max_iter(name: str) -> int | None:
+    """Return the number of iterations after which a solver stops by default; None for no limit."""
+    limit: int | None = inspect.signature(SOLVERS[name].minimise).parameters["max_iter"].default
+    return limit
+
+
+def select_arguments(solver: Solver, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return those of the arguments that the function of a solver has."""
     parameters = inspect.signature(solver.minimise).parameters
     return {name: value for name, value in arguments.items() if name in parameters}

@@ -8,7 +8,7 @@ from trellis.errors import InputError
 from trellis.features.rows import Batch
 from trellis.models.chain.labels import EncodedLabels, constraints_for
 from trellis.models.chain.parameters import Parameters, label_costs
-from trellis.models.chain.solvers import SOLVERS, accepted
+from trellis.models.chain.solvers import SOLVERS, select_arguments
 from trellis.models.chain.weights import WeightLayout
 from trellis.native import resolve_jobs
 from trellis.optim.result import Callback, Objective, Result, Vector
@@ -86,7 +86,7 @@ def solve(
         "n_jobs": problem.n_jobs,
         "random_state": model.random_state,
     }
-    arguments = accepted(solver, settings) | (model.solver_options or {})
+    arguments = select_arguments(solver, settings) | (model.solver_options or {})
     if model.max_iter is not None:
         arguments["max_iter"] = model.max_iter
     if solver.online:

@@ -28,6 +28,7 @@ from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.crf import CRF
 from trellis.models.chain.decoding import Decoding
+from trellis.models.chain.description import Description
 from trellis.models.chain.labels import Label, as_array, constraints_for, encode
 from trellis.nn.tagger.data import Corpus, build_corpus, read_words
 from trellis.nn.tagger.network import (
@@ -328,6 +329,29 @@ class NeuralTagger(Decoding, Estimator):
         if self.linear_ is None:
             return matrix
         return matrix + self.alpha_ * self.linear_.transition_scores()
+
+    def describe(self) -> Description:
+        """Return facts about the fitted tagger: size of its parts and training record."""
+        self._fitted()
+        parts: Counter[str] = Counter()
+        for name, weights in self.network_.named_parameters():
+            parts[name.partition(".")[0]] += weights.numel()
+        if self.linear_ is not None:
+            parts["features"] = len(self.linear_.coef_)
+        last = self.history_[-1]
+        return Description(
+            columns=self.columns_,
+            settings={"head": str(self.head)},
+            linear=self.linear_,
+            weights=parts.total(),
+            parts=dict(parts),
+            unit="epoch",
+            steps=self.n_iter_,
+            loss=last.loss,
+            losses=self.losses_,
+            dev_scores=self.dev_scores_,
+            tokens_per_second=last.tokens_per_second,
+        )
 
     def _fitted(self) -> None:
         check_fitted(self, "network_")

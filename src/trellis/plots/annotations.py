@@ -1,19 +1,19 @@
-"""What several pictures have around them: a heading, a legend, round numbers on axes."""
+"""Parts that several charts share: a title, a legend, round numbers on axes."""
 
 from collections.abc import Callable, Sequence
 from math import ceil, floor, log10
 from typing import TypeAlias
 
-from trellis.plots.drawing import Shape, Text, cut, width_of
+from trellis.plots.shapes import Shape, Text, cut, width_of
 
-__all__ = ["Entry", "heading", "legend", "ticks"]
+__all__ = ["Entry", "legend", "ticks", "title_shapes"]
 
 Entry: TypeAlias = tuple[str, Callable[[float, float], Sequence[Shape]]]
-"""A name, and what draws its key from a point to 36 units right of it."""
+"""A name, and the function that draws its symbol in the 36 units to the right of (x, y)."""
 
 
-def heading(title: str | None, width: float) -> list[Shape]:
-    """The title, above all else."""
+def title_shapes(title: str | None, width: float) -> list[Shape]:
+    """Return the title above a chart, cut to the width; nothing without a title."""
     if not title:
         return []
     return [Text(16, 27, cut(title, width - 32, 15), 15, bold=True, fill="ink", tip=title)]
@@ -22,21 +22,21 @@ def heading(title: str | None, width: float) -> list[Shape]:
 def legend(
     entries: Sequence[Entry], left: float, top: float, right: float
 ) -> tuple[list[Shape], float]:
-    """Keys and names beside each other, in as many lines as they need; and where the last ends."""
+    """Return symbols and names, wrapped into lines, and the y at which the last line ends."""
     shapes: list[Shape] = []
     x, y = left, top
-    for name, key in entries:
-        room = 42 + width_of(name)
-        if x > left and x + room > right:
+    for name, draw_symbol in entries:
+        width = 42 + width_of(name)
+        if x > left and x + width > right:
             x, y = left, y + 22
-        shapes += key(x, y)
+        shapes += draw_symbol(x, y)
         shapes.append(Text(x + 36, y + 4, name, fill="soft"))
-        x += room + 20
+        x += width + 20
     return shapes, y + 10
 
 
 def ticks(values: Sequence[float]) -> list[float]:
-    """Round numbers around the values: up to 10 of them, 1, 2 or 5 times a power of ten apart.
+    """Return at most 10 round numbers that span the values; their step is 1, 2 or 5 times 10ⁿ.
 
     >>> ticks([0.13, 0.78])
     [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
@@ -45,8 +45,8 @@ def ticks(values: Sequence[float]) -> list[float]:
     """
     low, high = min(values), max(values)
     if high - low <= 1e-9 * abs(high + low):
-        around = 0.05 * abs(high) or 0.5
-        low, high = low - around, high + around
+        margin = 0.05 * abs(high) or 0.5
+        low, high = low - margin, high + margin
     unit = 10.0 ** floor(log10(high - low))
     step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0) if (high - low) / (s * unit) <= 8)
     digits = 2 - floor(log10(step))

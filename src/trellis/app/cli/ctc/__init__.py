@@ -1,0 +1,1 @@
+"""The commands ``trellis ctc decode`` and ``trellis ctc align``."""

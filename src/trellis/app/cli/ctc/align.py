@@ -1,0 +1,102 @@
+"""``trellis ctc align``: emissions and a known text in, the time of each word out."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from trellis.app.cli.ctc.emissions import (
+    EmissionFiles,
+    EmissionOptions,
+    LabelFile,
+    build_decoder,
+    frame_time,
+    read_emissions,
+    read_labels,
+    read_texts,
+)
+from trellis.app.cli.declarations import Option
+from trellis.app.cli.options import Json
+from trellis.app.terminal import show_json
+from trellis.errors import InfeasibleError, InputError
+
+__all__ = ["Options", "run"]
+
+
+@dataclass
+class Options:
+    """Options of ``trellis ctc align``."""
+
+    files: EmissionFiles
+    labels: LabelFile
+    text: Annotated[str | None, Option(help="Text of the only utterance.")] = None
+    reference: Annotated[Path | None, Option(help="Texts of the utterances, one per line.")] = None
+    characters: Annotated[
+        bool, Option("--characters", help="Print the times of labels, not of words.")
+    ] = False
+    reading: EmissionOptions = field(default_factory=EmissionOptions)
+    as_json: Json = False
+
+
+class Aligned(NamedTuple):
+    """An utterance whose text has times."""
+
+    name: str
+    text: str
+    parts: list[Any]
+    """The words or labels, with their first frame, their end and their confidence."""
+    score: float
+
+
+def run(options: Options) -> None:
+    """Find the time of each word of a known text: the most probable path through the frames.
+
+    **Examples**
+
+    `trellis ctc align a.npy --labels labels.txt --text "seven three one" --frame 0.02`
+
+    `trellis ctc align emissions.npz -l labels.txt --reference said.txt --json`
+    """
+    rows = _align(options)
+    seconds = options.reading.frame
+    if options.as_json:
+        show_json({"utterances": [_record(row, seconds) for row in rows]})
+        return
+    for row in rows:
+        for part in row.parts:
+            times = f"{frame_time(part.start, seconds):g}\t{frame_time(part.end, seconds):g}"
+            print(f"{row.name}\t{times}\t{part.confidence:.4f}\t{part.text}")
+
+
+def _align(options: Options) -> list[Aligned]:
+    if (options.text is None) == (options.reference is None):
+        raise InputError("give the text to align by either --text or --reference")
+    decoder = build_decoder(options.labels, options.reading)
+    utterances = read_emissions(options.files, len(read_labels(options.labels)))
+    if options.reference is None:
+        texts = [options.text or ""]
+    else:
+        texts = read_texts(options.reference, len(utterances))
+    if len(texts) != len(utterances):
+        raise InputError(f"--text is for one utterance, not {len(utterances)}: use --reference")
+    rows = []
+    for (name, emissions), text in zip(utterances, texts, strict=True):
+        try:
+            alignment = decoder.align(emissions, text, logits=options.reading.logits)
+        except (InputError, InfeasibleError) as error:
+            raise type(error)(f"{name}: {error}") from None
+        parts = alignment.units if options.characters else alignment.words
+        rows.append(Aligned(name, text, parts, alignment.score))
+    return rows
+
+
+def _record(row: Aligned, seconds: float | None) -> dict[str, Any]:
+    parts = [
+        {
+            "text": part.text,
+            "start": frame_time(part.start, seconds),
+            "end": frame_time(part.end, seconds),
+            "confidence": round(float(part.confidence), 6),
+        }
+        for part in row.parts
+    ]
+    return {"name": row.name, "text": row.text, "score": float(row.score), "parts": parts}

@@ -1,0 +1,178 @@
+"""``trellis embed``: train word vectors or a text classifier on text files."""
+
+import dataclasses
+import inspect
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from trellis.app.cli.declarations import Argument, Option
+from trellis.app.cli.options import Jobs, Quiet, default_of
+from trellis.app.terminal import check_writable, duration, progress_bar, say
+from trellis.embeddings.classifier import TextClassifier
+from trellis.embeddings.fasttext import FastText
+from trellis.embeddings.training import Progress
+from trellis.embeddings.word2vec import Word2Vec
+from trellis.errors import InputError
+
+__all__ = ["Options", "run"]
+
+_OUTPUTS: dict[Any, tuple[str, ...]] = {
+    Word2Vec: (".trellis", ".vec", ".txt", ".bin"),
+    FastText: (".trellis", ".vec", ".txt", ".bin"),
+    TextClassifier: (".trellis", ".bin", ".ftz"),
+}
+"""The models, and the suffixes of the files that each can write."""
+
+
+def _defaults(name: str) -> str:
+    """Describe the default of a parameter, as in ``default 5, with --supervised 1``."""
+    models = {"": Word2Vec, "--subwords": FastText, "--supervised": TextClassifier}
+    values = {
+        flag: default_of(model, name)
+        for flag, model in models.items()
+        if name in _parameters(model)
+    }
+    first, *flags = values
+    differing = [f", with {flag} {values[flag]}" for flag in flags if values[flag] != values[first]]
+    return f"default {values[first]}{''.join(differing)}"
+
+
+def _parameters(model: Any) -> set[str]:
+    return set(inspect.signature(model).parameters)
+
+
+@dataclass
+class ModelOptions:
+    """Parameters of the models; None means the default of the model."""
+
+    architecture: Annotated[
+        str | None, Option(help=f"skipgram or cbow; {_defaults('architecture')}.")
+    ] = None
+    loss: Annotated[
+        str | None,
+        Option(
+            help=f"negative, hierarchical or softmax, with --supervised also ova; "
+            f"{_defaults('loss')}."
+        ),
+    ] = None
+    window: Annotated[
+        int | None, Option(help=f"Context words on each side; {_defaults('window')}.")
+    ] = None
+    negatives: Annotated[
+        int | None,
+        Option(help=f"Negative samples per word; {_defaults('negatives')}."),
+    ] = None
+    sample: Annotated[
+        float | None,
+        Option(help=f"Threshold for dropping frequent words; {_defaults('sample')}."),
+    ] = None
+    min_count: Annotated[
+        int | None, Option(help=f"Ignore rarer words; {_defaults('min_count')}.")
+    ] = None
+    minn: Annotated[int | None, Option(help=f"Shortest character n-gram; {_defaults('minn')}.")] = (
+        None
+    )
+    maxn: Annotated[int | None, Option(help=f"Longest character n-gram; {_defaults('maxn')}.")] = (
+        None
+    )
+    bucket: Annotated[
+        int | None, Option(help=f"Number of n-gram vectors; {_defaults('bucket')}.")
+    ] = None
+    word_ngrams: Annotated[
+        int | None,
+        Option(help=f"Longest word n-gram, with --supervised; {_defaults('word_ngrams')}."),
+    ] = None
+    epochs: Annotated[int | None, Option(help=f"Passes over the text; {_defaults('epochs')}.")] = (
+        None
+    )
+    alpha: Annotated[float | None, Option(help=f"Initial learning rate; {_defaults('alpha')}.")] = (
+        None
+    )
+
+
+@dataclass
+class Options:
+    """Options of ``trellis embed``."""
+
+    files: Annotated[
+        list[Path], Argument(help="Text files, one sentence per line.", metavar="FILE")
+    ]
+    output: Annotated[
+        Path,
+        Option("--output", "-o", help="File to write: .trellis, .vec, .txt, .bin or .ftz."),
+    ] = Path("vectors.trellis")
+    subwords: Annotated[
+        bool, Option("--subwords", help="Use character n-grams, like fastText.")
+    ] = False
+    supervised: Annotated[
+        bool,
+        Option(
+            "--supervised",
+            help="Train a classifier; each line starts with its label: `__label__…`.",
+        ),
+    ] = False
+    dim: Annotated[int, Option(help="Size of a vector.")] = default_of(Word2Vec, "vector_size")
+    parameters: ModelOptions = field(default_factory=ModelOptions)
+    seed: Annotated[int | None, Option(help="Seed of the random numbers.")] = None
+    jobs: Jobs = None
+    quiet: Quiet = False
+
+
+def run(options: Options) -> None:
+    """Train word vectors on text, or with `--supervised` a text classifier.
+
+    **Examples**
+
+    `trellis embed wiki.txt -o wiki.vec --dim 300 --epochs 3`
+
+    `trellis embed wiki.txt.xz -o wiki.bin --subwords` (fastText can read the file)
+
+    `trellis embed intents.txt -o intents.ftz --supervised --word-ngrams 2`
+    """
+    output = options.output
+    check_writable(output, *options.files)
+    model = _build_model(options)
+    if output.suffix not in _OUTPUTS[type(model)]:
+        suffixes = ", ".join(_OUTPUTS[type(model)])
+        raise InputError(f"{output}: the file name must end in one of {suffixes}")
+    for path in options.files:
+        path.stat()  # a missing file raises now, not after an hour of training on the others
+    began = time.monotonic()
+    with progress_bar("training", options.quiet) as update:
+
+        def draw(progress: Progress) -> None:
+            speed, loss = progress.words_per_second, progress.loss
+            update(progress.fraction, f"{speed:,.0f} words/s  loss {loss:.3f}")
+
+        model.fit(options.files, callback=draw)
+    _save(model, output)
+    size = f"{len(model.words_):,} words, {options.dim} dimensions"
+    speed = f"{duration(time.monotonic() - began)}, {model.words_per_second_:,.0f} words/s"
+    say(f"{output}: {size}; {speed}", quiet=options.quiet)
+
+
+def _build_model(options: Options) -> Any:
+    if options.supervised:
+        model: Any = TextClassifier
+    else:
+        model = FastText if options.subwords else Word2Vec
+    values = dataclasses.asdict(options.parameters)
+    settings = {name: value for name, value in values.items() if value is not None}
+    unknown = sorted(settings.keys() - _parameters(model))
+    if unknown:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in unknown)
+        raise InputError(f"{flags}: not a parameter of {model.__name__}")
+    return model(options.dim, n_jobs=options.jobs, random_state=options.seed, **settings)
+
+
+def _save(model: Any, output: Path) -> None:
+    if output.suffix == ".trellis":
+        model.save(output)
+    elif output.suffix == ".ftz":
+        model.quantize().save_fasttext(output)
+    elif type(model) is Word2Vec or output.suffix != ".bin":  # FastText derives from Word2Vec
+        model.vectors_.save(output)
+    else:
+        model.save_fasttext(output)

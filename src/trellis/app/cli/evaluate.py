@@ -1,0 +1,161 @@
+"""``trellis eval``: scores of a model on a file with labels, and its mistakes."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from trellis import metrics
+from trellis.app.cli.declarations import Option
+from trellis.app.cli.options import DataOptions, Jobs, Json, LabelledFile, ModelFile
+from trellis.app.model_files import open_sequence_model, read_labelled
+from trellis.app.tag_output import find_spans
+from trellis.app.terminal import show, show_json
+from trellis.data import tags
+
+__all__ = ["Options", "run"]
+
+
+@dataclass
+class Options:
+    """Options of ``trellis eval``."""
+
+    model: ModelFile
+    data: LabelledFile
+    reading: DataOptions = field(default_factory=DataOptions)
+    confusions: Annotated[int, Option(help="Number of confused label pairs to list.", min=0)] = 10
+    worst: Annotated[int, Option(help="Number of worst sequences to show.", min=0)] = 5
+    as_json: Json = False
+    jobs: Jobs = None
+
+
+def run(options: Options) -> None:
+    """Evaluate a model: scores per label, confused labels, worst sequences.
+
+    **Examples**
+
+    `trellis eval model.trellis test.conll`
+
+    `trellis eval model.trellis test.conll --json | jq .micro.f1`
+    """
+    model = open_sequence_model(options.model, options.jobs)
+    X, y = read_labelled(model, options.model, options.data, options.reading)
+    predicted = model.predict(X)
+    scheme = tags.detect([str(label) for label in model.classes_], otherwise="plain")
+    result = _scores(y, predicted, scheme, options.confusions)
+    result["worst"] = _worst_sequences(model, X, y, predicted, options.worst)
+    if options.as_json:
+        show_json({"model": str(options.model), "data": str(options.data), **result})
+        return
+    size = f"{len(X):,} sequences, {sum(map(len, X)):,} tokens"
+    show(f"{options.model} on {options.data}: {size}\n")
+    _show_scores(result)
+    _show_confusions(result["confusions"])
+    _show_worst(result["worst"], scheme)
+
+
+def _scores(y: Any, predicted: Any, scheme: str, max_confusions: int) -> dict[str, Any]:
+    report = (
+        metrics.label_report(y, predicted)
+        if scheme == "plain"
+        else metrics.span_scores(y, predicted, scheme)
+    )
+    labels, matrix = metrics.confusion(y, predicted)
+    mistakes = matrix - np.diag(matrix.diagonal())
+    order = np.argsort(-mistakes, axis=None, kind="stable")[:max_confusions]
+    rows, columns = np.unravel_index(order, mistakes.shape)
+    return {
+        "scheme": scheme,
+        "accuracy": metrics.accuracy(y, predicted),
+        "sequence_accuracy": metrics.sequence_accuracy(y, predicted),
+        "per_label": {name: scores._asdict() for name, scores in report.per_label.items()},
+        "micro": report.micro._asdict(),
+        "macro": report.macro._asdict(),
+        "confusions": [
+            {"true": labels[a], "predicted": labels[b], "count": int(mistakes[a, b])}
+            for a, b in zip(rows.tolist(), columns.tolist(), strict=True)
+            if mistakes[a, b]
+        ],
+    }
+
+
+def _worst_sequences(
+    model: Any, X: Any, y: Any, predicted: Any, count: int
+) -> list[dict[str, Any]]:
+    """Return the wrong sequences whose true labels have the lowest log p per token."""
+    known = set(model.classes_.tolist())
+    rows = [n for n, labels in enumerate(y) if labels != predicted[n] and known.issuperset(labels)]
+    if not rows or not count:
+        return []
+    log_likelihoods = model.log_likelihood([X[n] for n in rows], [y[n] for n in rows])
+    # Per token, because otherwise the longest sequences would always be the worst.
+    order = np.argsort(log_likelihoods / [len(y[n]) for n in rows], kind="stable")[:count]
+    return [
+        {
+            "sequence": rows[i] + 1,
+            "log_likelihood": float(log_likelihoods[i]),
+            "tokens": [t if isinstance(t, str) else t[0] for t in X[rows[i]]],
+            "true": y[rows[i]],
+            "predicted": predicted[rows[i]],
+        }
+        for i in order.tolist()
+    ]
+
+
+def _show_scores(result: dict[str, Any]) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", justify="left")
+    for name in ("precision", "recall", "F1", "support"):
+        table.add_column(name, justify="right")
+    rows = {**result["per_label"], "": {}, "micro": result["micro"], "macro": result["macro"]}
+    for name, scores in rows.items():
+        cells = [f"{v:,}" if isinstance(v, int) else f"{100 * v:.2f}" for v in scores.values()]
+        table.add_row(Text(name, style="bold" if name == "micro" else ""), *cells)
+    show(table)
+    show(
+        f"\ntoken accuracy {100 * result['accuracy']:.2f}, "
+        f"sequence accuracy {100 * result['sequence_accuracy']:.2f}"
+    )
+
+
+def _show_confusions(confusions: list[dict[str, Any]]) -> None:
+    if not confusions:
+        return
+    table = Table(box=None, pad_edge=False, title="\nmost frequent mistakes", title_justify="left")
+    table.add_column("true")
+    table.add_column("predicted")
+    table.add_column("count", justify="right")
+    for pair in confusions:
+        table.add_row(Text(pair["true"]), Text(pair["predicted"]), f"{pair['count']:,}")
+    show(table)
+
+
+def _show_worst(sequences: list[dict[str, Any]], scheme: str) -> None:
+    if not sequences:
+        return
+    show("\nsequences whose true labels are least probable")
+    for entry in sequences:
+        head = f"sequence {entry['sequence']}, log p = {entry['log_likelihood']:.1f}"
+        show(Text(head, style="dim"))
+        true_spans = set(find_spans(entry["true"], scheme))
+        correct = true_spans & set(find_spans(entry["predicted"], scheme))
+        for name in ("true", "predicted"):
+            line = Text(f"  {name:10}")
+            line.append(_mark_spans(entry["tokens"], find_spans(entry[name], scheme), correct))
+            show(line)
+
+
+def _mark_spans(words: list[str], spans: list[tags.Span], correct: set[tags.Span]) -> Text:
+    """Return the words with brackets around the spans: green for correct ones, else red."""
+    line = Text()
+    starts, ends = {s.start: s for s in spans}, {s.end: s for s in spans}
+    for t, word in enumerate([*words, ""]):
+        if t in ends:
+            line.append(f"]({ends[t].label})", style="green" if ends[t] in correct else "red")
+        line.append(" " if 0 < t < len(words) else "")
+        if t in starts:
+            line.append("[", style="green" if starts[t] in correct else "red")
+        line.append(word)
+    return line

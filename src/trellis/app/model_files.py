@@ -1,0 +1,47 @@
+"""Open a model file for a command, and read data in the shape that the model takes."""
+
+from pathlib import Path
+from typing import Any
+
+from trellis.app.cli.options import DataOptions
+from trellis.data import corpus
+from trellis.errors import FormatError, InputError
+from trellis.models.files import load
+
+__all__ = ["open_sequence_model", "read_labelled", "token_columns"]
+
+
+def open_sequence_model(path: Path, jobs: int | None = None) -> Any:
+    """Return the sequence model of a file; other models are an InputError."""
+    try:
+        model = load(path)
+    except ImportError as error:  # a neural tagger, but PyTorch is not installed
+        raise InputError(f"{path}: {error}") from None
+    if not hasattr(model, "predict_marginals"):
+        raise InputError(f"{path}: a {type(model).__name__} does not label sequences")
+    model.n_jobs = jobs
+    return model
+
+
+def token_columns(model: Any, path: Path) -> int:
+    """Return the number of columns of a token that the model takes."""
+    columns = model.describe().columns
+    if columns is None:
+        raise InputError(
+            f"{path}: this model takes ready features, which a text file does not have: use Python"
+        )
+    return int(columns)
+
+
+def read_labelled(
+    model: Any, path: Path, data: Path, reading: DataOptions
+) -> tuple[list[Any], list[list[str]]]:
+    """Read a file with labels; columns that the model does not take are dropped."""
+    columns = token_columns(model, path)
+    X, y = corpus.read(data, reading.format, reading.layout)
+    width = corpus.width_of(X)
+    if width < columns:
+        raise FormatError(f"{data}: its tokens have {width} columns, but the model takes {columns}")
+    if width > columns:
+        X = [[token[0] if columns == 1 else token[:columns] for token in x] for x in X]
+    return X, y

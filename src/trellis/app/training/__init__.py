@@ -1,0 +1,1 @@
+"""The steps of ``trellis train``: options, data, features, estimators, tuning, progress."""

@@ -1,0 +1,231 @@
+"""The options of ``trellis train``, each declared once, and their validation.
+
+Defaults of None mean the default of the model. Where a help text names such a default, it is read
+from the model, so that no number is written twice.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from trellis.app.cli.declarations import Argument, Option, UsageError
+from trellis.app.cli.options import DataOptions, Jobs, Quiet, default_of
+from trellis.checks import one_of
+from trellis.errors import InputError
+from trellis.models.chain.crf import CRF
+from trellis.models.chain.solvers import ONLINE_SOLVERS, SOLVERS
+
+__all__ = ["DEV_EVERY", "FEATURES", "MODELS", "NetworkOptions", "Options", "check_options"]
+
+MODELS = ("crf", "memm", "hmm", "neural", *ONLINE_SOLVERS)
+FEATURES = ("auto", "words", "chunking", "chunking-rich", "ner", "pos")
+DEV_EVERY = 5  # iterations; scoring after each one would take longer than training on small data
+
+_NO_PENALTY = ("l1", "l2", "tune", "solver")
+_NO_WEIGHTS = ("max_iter", "min_count", "states", "transitions")
+_NOT_FOR = {
+    **dict.fromkeys(ONLINE_SOLVERS, _NO_PENALTY),
+    "sgd": ("l1", "solver"),
+    "hmm": (
+        *_NO_PENALTY,
+        *_NO_WEIGHTS,
+        *("constraints", "patience", "checkpoint_every", "resume"),
+    ),
+    "neural": (*_NO_PENALTY, *_NO_WEIGHTS, "dev_every", "template"),
+}
+"""Options that a model does not have."""
+
+
+def _network_option(help: str, *names: str, metavar: str | None = None) -> Any:
+    """Return an option that ``--help`` lists in a panel for neural networks."""
+    panel = "Options of --model neural"
+    return Option(*names, help=help, metavar=metavar, panel=panel)
+
+
+@dataclass
+class FeatureOptions:
+    """Which features a token has."""
+
+    template: Annotated[
+        Path | None, Option(help="CRF++ template or Wapiti pattern file with the features.")
+    ] = None
+    features: Annotated[str, Option(help=f"Feature set: {', '.join(FEATURES)}.")] = "auto"
+    gazetteer: Annotated[
+        list[str] | None,
+        Option(
+            help="File with one phrase per line, used as a feature; may be repeated.",
+            metavar="NAME=FILE",
+        ),
+    ] = None
+
+    gazetteers: dict[str, Path] = field(init=False)
+    """The file of each gazetteer by name."""
+
+    def __post_init__(self) -> None:
+        self.gazetteers = {}
+        for entry in self.gazetteer or []:
+            name, equals, path = entry.partition("=")
+            if not (name and equals and path):
+                raise UsageError(f"--gazetteer takes NAME=FILE, not {entry!r}")
+            self.gazetteers[name] = Path(path)
+
+
+@dataclass
+class NetworkOptions:
+    """Parameters of `NeuralTagger`; ``hybrid`` adds a linear CRF."""
+
+    words: Annotated[
+        str | None,
+        _network_option(
+            "Parts of a word vector, for example embedding,cnn; also rnn and ngrams.",
+            metavar="LIST",
+        ),
+    ] = None
+    vectors: Annotated[
+        Path | None,
+        _network_option("Word vectors that initialise the embedding.", metavar="FILE"),
+    ] = None
+    word_dim: Annotated[int | None, _network_option("Size of a word embedding.")] = None
+    encoder: Annotated[str | None, _network_option("Layer over the words: lstm or cnn.")] = None
+    hidden: Annotated[
+        int | None, _network_option("Hidden units of the encoder, per direction.")
+    ] = None
+    layers: Annotated[int | None, _network_option("Number of encoder layers.")] = None
+    head: Annotated[str | None, _network_option("Output layer: crf, softmax or memm.")] = None
+    hybrid: Annotated[
+        bool, _network_option("Add the scores of a linear CRF of --features.", "--hybrid")
+    ] = False
+    dropout: Annotated[
+        float | None, _network_option("Fraction of inputs dropped during training.")
+    ] = None
+    optimizer: Annotated[str | None, _network_option("adamw or sgd.")] = None
+    learning_rate: Annotated[float | None, _network_option("Highest learning rate.")] = None
+    batch_size: Annotated[int | None, _network_option("Sequences per training step.")] = None
+    epochs: Annotated[int | None, _network_option("Maximum passes over the data.")] = None
+    device: Annotated[str | None, _network_option("cpu or cuda; default: cuda if available.")] = (
+        None
+    )
+    precision: Annotated[str | None, _network_option("Mixed precision on cuda: bf16 or fp16.")] = (
+        None
+    )
+
+    def set_options(self) -> dict[str, Any]:
+        """Return the options that the user set, by name."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        # Not `not in (None, False)`: 0 == False, and --dropout 0 is an option that is set.
+        return {k: v for k, v in values.items() if v is not None and v is not False}
+
+
+@dataclass
+class Options:
+    """All options of ``trellis train``."""
+
+    files: Annotated[list[Path], Argument(help="Training data with labels.", metavar="FILE")]
+    output: Annotated[Path, Option("--output", "-o", help="Model file to write.")] = Path(
+        "model.trellis"
+    )
+    dev: Annotated[Path | None, Option(help="Development data, scored during training.")] = None
+    model: Annotated[str, Option("--model", "-m", help=f"{', '.join(MODELS)}.")] = "crf"
+    data: DataOptions = field(default_factory=DataOptions)
+    extraction: FeatureOptions = field(default_factory=FeatureOptions)
+    l1: Annotated[
+        float | None,
+        Option(help=f"Strength of the L1 penalty; default {default_of(CRF, 'l1'):g}."),
+    ] = None
+    l2: Annotated[
+        float | None,
+        Option(help=f"Strength of the L2 penalty; default {default_of(CRF, 'l2'):g}."),
+    ] = None
+    tune: Annotated[
+        int,
+        Option(help="Choose l1 and l2 among N pairs by cross-validation.", metavar="N"),
+    ] = 0
+    solver: Annotated[
+        str | None,
+        Option(help=f"{', '.join(SOLVERS)}; default {default_of(CRF, 'solver')}."),
+    ] = None
+    max_iter: Annotated[
+        int | None, Option(help="Maximum number of iterations; default: the solver's.")
+    ] = None
+    min_count: Annotated[
+        float | None,
+        Option(help="Ignore features that occur less often together with a label."),
+    ] = None
+    states: Annotated[
+        str | None,
+        Option(
+            help="Weights for the (feature, label) pairs of the training data (seen), or for all; "
+            f"default {default_of(CRF, 'states')}."
+        ),
+    ] = None
+    transitions: Annotated[
+        str | None,
+        Option(
+            help=f"Weights of label pairs: seen, all or none; default "
+            f"{default_of(CRF, 'transitions')}."
+        ),
+    ] = None
+    constraints: Annotated[
+        str | None,
+        Option(
+            help="Forbid label pairs that a tagging scheme forbids: auto, BIO, BILOU, BIOES ..."
+        ),
+    ] = None
+    patience: Annotated[
+        int | None,
+        Option(help="Stop after this number of --dev scores without improvement."),
+    ] = None
+    dev_every: Annotated[
+        int | None,
+        Option(help=f"Iterations between two --dev scores; default {DEV_EVERY}."),
+    ] = None
+    seed: Annotated[int, Option(help="Seed of the random numbers.")] = 0
+    checkpoint_every: Annotated[
+        int | None,
+        Option(
+            help="Save a checkpoint every N iterations; default: as often as takes 5 % of the "
+            "time.",
+            metavar="N",
+        ),
+    ] = None
+    resume: Annotated[
+        bool, Option("--resume", help="Continue from the last checkpoint, if there is one.")
+    ] = False
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    jobs: Jobs = None
+    quiet: Quiet = False
+
+    def input_files(self) -> list[Path]:
+        """Return every file that training reads."""
+        optional = [self.dev, self.extraction.template, self.network.vectors]
+        lists = self.extraction.gazetteers.values()
+        return [*self.files, *(path for path in optional if path is not None), *lists]
+
+
+def check_options(options: Options) -> None:
+    """Validate the options that do not depend on the data, before any file is read."""
+    one_of(options.model, MODELS, "--model")
+    one_of(options.extraction.features, FEATURES, "--features")
+    chosen_features = options.extraction.features != "auto" or options.extraction.gazetteers
+    if options.extraction.template and chosen_features:
+        raise InputError("--template defines all features: use it without --features, --gazetteer")
+    for name, minimum in (("tune", 0), ("seed", 0), ("dev_every", 1), ("patience", 1)):
+        value = getattr(options, name)
+        if value is not None and value < minimum:
+            raise InputError(f"{_flag(name)} must be at least {minimum}, not {value}")
+    if options.patience is not None and options.dev is None:
+        raise InputError("--patience needs a development set: --dev FILE")
+    if options.model != "neural":
+        for name in options.network.set_options():
+            raise InputError(f"{_flag(name)} needs --model neural")
+    elif not options.network.hybrid and chosen_features:
+        raise InputError("--features and --gazetteer need --hybrid with --model neural")
+    values = {**vars(options.extraction), **vars(options), "tune": options.tune or None}
+    for name in _NOT_FOR.get(options.model, ()):
+        if values[name] is not None and values[name] is not False:
+            raise InputError(f"{_flag(name)} does not apply to --model {options.model}")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,46 @@
+"""`Description`: facts about a fitted sequence model, the same record for every model.
+
+Commands and reports read this record, so that they need not know the attributes of each model.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from trellis.features.extractor import TemplateFeatures
+
+__all__ = ["Description", "token_columns"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `describe` returns; a fact that a model does not have is None or empty."""
+
+    columns: int | None
+    """Number of columns of a token; None if the model takes ready features instead of tokens."""
+    settings: dict[str, str]
+    """The main settings by name, as text: ``{"solver": "lbfgs, l2 = 1"}``."""
+    linear: Any = None
+    """The model with ``top_features``: the model itself, or the linear part of a hybrid."""
+    weights: int | None = None
+    """Number of learned weights."""
+    parts: dict[str, int] = field(default_factory=dict)
+    """Number of weights in each part of a network."""
+    unit: str = "iteration"
+    """The unit of ``steps``: "iteration" or "epoch"."""
+    steps: int = 0
+    converged: bool | None = None
+    loss: float | None = None
+    """The loss after the last step."""
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    """(step, loss)."""
+    dev_scores: list[tuple[int, float]] = field(default_factory=list)
+    """(step, score on the development set)."""
+    tokens_per_second: float | None = None
+    """Speed of training."""
+    has_probabilities: bool = False
+    """True if scores of transitions and features are logarithms of probabilities, as in an HMM."""
+
+
+def token_columns(features: Any) -> int | None:
+    """Return the number of token columns that a feature map reads; None for ready features."""
+    return features.spec.columns if isinstance(features, TemplateFeatures) else None

@@ -1,0 +1,243 @@
+"""`lattice`: the trellis of one sequence, a node per position and label, and its best paths."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.errors import InputError
+from trellis.plots.annotations import Entry, legend, title_shapes
+from trellis.plots.drawing import Drawing
+from trellis.plots.shapes import Circle, Line, Shape, Text, cut, width_of
+
+__all__ = ["lattice"]
+
+_MAX_ROWS = 14  # labels; more would not fit a page
+_MIN_SHOWN = 0.01  # probability from which a node is drawn above the paths, and gets edges
+_ROW_HEIGHT = 42.0
+_MAX_UPRIGHT = 14  # tokens; more of them are slanted, so that they can stand closer
+_TOKEN_SIZE = 13.0
+
+Position = tuple[float, float]
+
+
+def lattice(
+    tokens: Sequence[str],
+    labels: Sequence[Any],
+    marginals: NDArray[np.float64],
+    best: Sequence[Any],
+    second: Sequence[Any] | None = None,
+    gold: Sequence[Any] | None = None,
+    title: str | None = None,
+) -> Drawing:
+    """Draw the trellis of a sequence: larger and darker nodes have a higher p(yₜ | x).
+
+    ``marginals`` has shape (tokens, labels). The best path is bold, the second best is dashed where
+    it differs, and the true labels (``gold``, None where unknown) have a ring. Labels that are
+    improbable everywhere are left out.
+
+    >>> p = np.array([[0.9, 0.1, 0.0], [0.3, 0.7, 0.0]])
+    >>> drawing = lattice(["Ann", "sings"], ["N", "V", "ADJ"], p, ["N", "V"], second=["N", "N"])
+    >>> [shape.tip for shape in drawing.shapes if shape.kind == "node"]
+    ['Ann · N · p = 0.900', 'Ann · V · p = 0.100', 'sings · N · p = 0.300', 'sings · V · p = 0.700']
+    """
+    p = _validate(tokens, labels, marginals)
+    rows = {label: n for n, label in enumerate(labels)}
+    paths = {"best": _path_rows(best, "best", rows, len(p))}
+    if second is not None:
+        paths["second"] = _path_rows(second, "second", rows, len(p))
+    gold_rows, names, p = _gold_rows(gold, list(labels), p)
+    needed = [y for y in gold_rows if y is not None]
+    shown = _choose_labels(p, {*needed, *chain.from_iterable(paths.values())})
+    grid = _Grid([str(token) for token in tokens], [str(names[y]) for y in shown], title)
+    row_of = {y: n for n, y in enumerate(shown)}
+    shapes: list[Shape] = [*grid.names_and_title(), *_edges(grid, p[:, shown])]
+    rows_of_path = {kind: [row_of[y] for y in path] for kind, path in paths.items()}
+    improbable, nodes = _nodes(grid, p[:, shown], rows_of_path)
+    shapes += [*improbable, *_path_lines(grid, rows_of_path), *nodes]
+    for t, y in enumerate(gold_rows):
+        if y is not None:
+            ring = (*grid.position(t, row_of[y]), _radius(p[t, y]) + 4.0)
+            shapes.append(Circle(*ring, stroke="green", stroke_width=1.8, kind="gold"))
+    entries = [_ENTRIES[kind] for kind in ("best", "second") if kind in paths]
+    entries += [_ENTRIES["gold"]] if gold is not None else []
+    entries.append(_ENTRIES["node"])
+    legend_shapes, height = legend(entries, grid.left, grid.bottom + 26, grid.width - 12)
+    return Drawing(
+        grid.width, height + 12, [*shapes, *legend_shapes], title or "trellis of a sequence"
+    )
+
+
+class _Grid:
+    """Positions on the sheet."""
+
+    def __init__(self, tokens: list[str], names: list[str], title: str | None) -> None:
+        self.tokens, self.names, self.title = tokens, names, title
+        self.slanted = len(tokens) > _MAX_UPRIGHT
+        longest = max(width_of(token, _TOKEN_SIZE) for token in tokens)
+        self.column_width = (
+            46.0 if self.slanted else min(max(longest + 14, 700 / len(tokens)), 108.0)
+        )
+        self.left = 24 + min(max(width_of(name, 12) for name in names), 170.0)
+        token_height = min(longest, 110.0) * 0.7 + 14 if self.slanted else 24.0
+        self.top = (38.0 if title else 10.0) + token_height + 30
+        self.bottom = self.top + _ROW_HEIGHT * (len(names) - 1) + 22
+        overhang = 50.0 if self.slanted else 0.0  # of the last slanted token
+        content = self.left + self.column_width * len(tokens) + overhang + 12
+        self.width = max(content, self.left + 575, width_of(title or "", 15) + 40)
+
+    def position(self, t: int, row: int) -> Position:
+        """Return the centre of a node."""
+        return self.left + self.column_width * (t + 0.5), self.top + _ROW_HEIGHT * row
+
+    def names_and_title(self) -> list[Shape]:
+        """Return the title, the tokens above and the labels on the left."""
+        shapes: list[Shape] = title_shapes(self.title, self.width)
+        for t, token in enumerate(self.tokens):
+            x, y = self.position(t, 0)
+            style: dict[str, Any] = {
+                "anchor": "middle",
+                "text": cut(token, self.column_width - 6, 13),
+            }
+            if self.slanted:
+                style = {"angle": -45.0, "text": cut(token, 110, 13)}
+            shapes.append(
+                Text(x, y - 30, size=_TOKEN_SIZE, fill="ink", tip=token, kind="token", **style)
+            )
+        for row, name in enumerate(self.names):
+            y = self.position(0, row)[1]
+            guide = ((self.left, y), (self.left + self.column_width * len(self.tokens), y))
+            shapes.append(Line(guide, stroke="line", opacity=0.5))
+            text = cut(name, 170, 12)
+            shapes.append(
+                Text(self.left - 8, y + 4, text, anchor="end", fill="ink", tip=name, kind="label")
+            )
+        return shapes
+
+
+_BEST: dict[str, Any] = {"stroke": "blue", "stroke_width": 6.0, "opacity": 0.85}
+_SECOND: dict[str, Any] = {"stroke": "red", "stroke_width": 2.4, "dash": (6.0, 4.0)}
+_ENTRIES: dict[str, Entry] = {
+    "best": ("best path", lambda x, y: [Line(((x, y), (x + 28, y)), **_BEST)]),
+    "second": ("second best", lambda x, y: [Line(((x, y), (x + 28, y)), **_SECOND)]),
+    "gold": ("true label", lambda x, y: [Circle(x + 18, y, 9, stroke="green", stroke_width=1.8)]),
+    "node": (
+        "probability of a label, in %",
+        lambda x, y: [*_node(x + 18, y, 0.45, "soft", 1.0, "")],
+    ),
+}
+
+
+def _radius(p: float) -> float:
+    """Return the radius of a node: the area grows with the probability."""
+    return float(3.0 + 12.0 * np.sqrt(p))
+
+
+def _node(x: float, y: float, p: float, stroke: str, width: float, tip: str) -> list[Shape]:
+    kind = "node" if tip else ""
+    r = _radius(p)
+    shapes: list[Shape] = [
+        Circle(x, y, r, fill="paper"),  # hides the paths under a transparent node
+        Circle(
+            x, y, r, fill="blue", opacity=p, stroke=stroke, stroke_width=width, tip=tip, kind=kind
+        ),
+    ]
+    if p >= 0.145:  # large enough for a number
+        colour = "paper" if p > 0.62 else "ink"
+        number = f"{100 * p:.0f}"
+        shapes.append(Text(x, y + 3.5, number, 10, "middle", p > 0.62, fill=colour, tip=tip))
+    return shapes
+
+
+def _nodes(
+    grid: _Grid, p: NDArray[np.float64], paths: dict[str, list[int]]
+) -> tuple[list[Shape], list[Shape]]:
+    """Return the improbable nodes, drawn below the paths, and the others, drawn above them."""
+    improbable: list[Shape] = []
+    nodes: list[Shape] = []
+    for t, token in enumerate(grid.tokens):
+        for row, name in enumerate(grid.names):
+            value = float(p[t, row])
+            path = next((kind for kind, rows in paths.items() if rows[t] == row), "")
+            stroke = {"best": "blue", "second": "red"}.get(path, "soft")
+            tip = f"{token} · {name} · p = {value:.3f}"
+            layer = nodes if path or value > _MIN_SHOWN else improbable
+            layer += _node(*grid.position(t, row), value, stroke, 2.0 if path else 0.8, tip)
+    return improbable, nodes
+
+
+def _edges(grid: _Grid, p: NDArray[np.float64]) -> Iterable[Shape]:
+    """Yield edges between probable nodes of neighbouring positions, darker if both are likelier."""
+    for t, (before, after) in enumerate(pairwise(p)):
+        for a in np.flatnonzero(before > _MIN_SHOWN).tolist():
+            for b in np.flatnonzero(after > _MIN_SHOWN).tolist():
+                ends = (grid.position(t, a), grid.position(t + 1, b))
+                shade = 0.2 + 0.6 * float(min(before[a], after[b]))
+                yield Line(ends, stroke="soft", stroke_width=1.0, opacity=shade, kind="edge")
+
+
+def _path_lines(grid: _Grid, paths: dict[str, list[int]]) -> Iterable[Shape]:
+    """Yield the best path, and the parts of the second best path that differ from it."""
+    points = {kind: [grid.position(t, y) for t, y in enumerate(p)] for kind, p in paths.items()}
+    yield Line(tuple(points["best"]), kind="best", **_BEST)
+    if "second" in paths:
+        differs = [a != b for a, b in zip(paths["best"], paths["second"], strict=True)]
+        for is_different, run in groupby(range(len(differs)), differs.__getitem__):
+            if is_different:
+                positions = list(run)
+                # With the common node before and after, so that the lines meet.
+                part = points["second"][max(positions[0] - 1, 0) : positions[-1] + 2]
+                yield Line(tuple(part), kind="second", **_SECOND)
+
+
+def _validate(
+    tokens: Sequence[str], labels: Sequence[Any], marginals: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    p = np.asarray(marginals, dtype=np.float64)
+    if p.shape != (len(tokens), len(labels)):
+        raise InputError(
+            f"marginals have shape {p.shape}, but there are {len(tokens)} tokens and "
+            f"{len(labels)} labels"
+        )
+    if p.size == 0:
+        raise InputError(f"marginals have shape {p.shape}: there is nothing to draw")
+    invalid = ~((p >= -1e-6) & (p <= 1 + 1e-6))
+    if invalid.any():
+        t, y = np.argwhere(invalid)[0].tolist()
+        raise InputError(
+            f"marginals, position {t}, label {labels[y]!r}: {p[t, y]} is not in [0, 1]"
+        )
+    return p.clip(0.0, 1.0)
+
+
+def _path_rows(path: Sequence[Any], name: str, rows: dict[Any, int], length: int) -> list[int]:
+    if len(path) != length:
+        raise InputError(f"{name} has {len(path)} labels for {length} tokens")
+    for t, label in enumerate(path):
+        if label not in rows:
+            raise InputError(f"{name}, position {t}: {label!r} is not one of the labels")
+    return [rows[label] for label in path]
+
+
+def _gold_rows(
+    gold: Sequence[Any] | None, labels: list[Any], p: NDArray[np.float64]
+) -> tuple[list[int | None], list[Any], NDArray[np.float64]]:
+    """Return the rows of the true labels, all labels, and p; new labels have probability 0."""
+    if gold is None:
+        return [None] * len(p), labels, p
+    if len(gold) != len(p):
+        raise InputError(f"gold has {len(gold)} labels for {len(p)} tokens")
+    new = [y for y in dict.fromkeys(gold) if y is not None and y not in labels]
+    labels = [*labels, *new]
+    p = np.hstack([p, np.zeros((len(p), len(new)))])
+    return [None if y is None else labels.index(y) for y in gold], labels, p
+
+
+def _choose_labels(p: NDArray[np.float64], needed: set[int]) -> list[int]:
+    """Return the needed labels, and the likeliest of the others up to `_MAX_ROWS`."""
+    highest = p.max(axis=0)
+    others = [y for y in np.argsort(-highest, kind="stable").tolist() if y not in needed]
+    free_rows = max(_MAX_ROWS - len(needed), 0)
+    return sorted({*needed, *[y for y in others if highest[y] > _MIN_SHOWN][:free_rows]})
