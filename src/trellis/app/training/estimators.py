@@ -24,7 +24,7 @@ def check_estimator(options: Options) -> None:
         check_parameters(model)
         return
     # Imported here: it needs PyTorch, which is optional.
-    from trellis.nn.tagger.build import check_settings, choose_device
+    from trellis.nn.tagger.settings import check_settings, choose_device
 
     check_settings(model)
     choose_device(model.device)
