@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.nn.tagger.data import (
     Epoch,
@@ -68,7 +69,7 @@ def test_clipping_equals_that_of_pytorch(max_norm):
 # ---- batches
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(st.integers(0, 9), max_size=30), st.lists(st.integers(0, 9), max_size=30))
 def test_unique_finder_equals_numpy_except_for_the_order(first, second):
     find_unique = _UniqueFinder(10)
@@ -79,7 +80,7 @@ def test_unique_finder_equals_numpy_except_for_the_order(first, second):
         np.testing.assert_array_equal(unique[index], array)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 9), st.integers(0, 99))
 def test_every_sequence_is_in_one_batch(lengths, size, seed):
     array = np.array(lengths)
