@@ -8,8 +8,6 @@ cuDNN launches for each step of a batch that is ragged takes longer than the ste
 # ruff: noqa: N803
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
@@ -45,7 +43,7 @@ class Engine:
         with on_device(gates):
             turned = u.transpose(1, 2).contiguous()
             args = (gates, turned, h, c, before, self.walk, hidden, self.rows, self.steps)
-            launch(_forward_kernel, 2 * self.rows, args, _plan(hidden))
+            launch(_forward_kernel, 2 * self.rows, args, _plan, hidden)
         return h, c, before
 
     def backward(self, d_h: Tensor, gates: Tensor, c: Tensor, u: Tensor) -> Tensor:
@@ -55,11 +53,10 @@ class Engine:
         with on_device(gates):
             given = (d_h, gates, u.contiguous(), c, d_gates, self.walk)
             args = (*given, hidden, self.rows, self.steps)
-            launch(_backward_kernel, 2 * self.rows, args, _plan(hidden))
+            launch(_backward_kernel, 2 * self.rows, args, _plan, hidden)
         return d_gates
 
 
-@cache
 def _plan(hidden: int) -> dict[str, int]:
     block = max(32, power_of_two(hidden))
     return {"BLOCK": block, "TILE": max(4, _TILE // block), "num_warps": 8 if block > 32 else 4}
