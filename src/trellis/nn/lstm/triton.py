@@ -9,8 +9,6 @@ than the steps.
 # ruff: noqa: N803
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
@@ -47,7 +45,7 @@ class Engine:
             u_transposed = u.transpose(1, 2).contiguous()
             tensors = (gates, u_transposed, h, c, h_before, self.packing)
             args = (*tensors, hidden, self.rows, self.steps)
-            launch(_forward_kernel, 2 * self.rows, args, _choose_blocks(hidden))
+            launch(_forward_kernel, 2 * self.rows, args, _choose_blocks, hidden)
         return h, c, h_before
 
     def backward(self, d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor) -> Tensor:
@@ -60,11 +58,10 @@ class Engine:
         with on_device(activations):
             tensors = (d_h, activations, u.contiguous(), c, d_gates, self.packing)
             args = (*tensors, hidden, self.rows, self.steps)
-            launch(_backward_kernel, 2 * self.rows, args, _choose_blocks(hidden))
+            launch(_backward_kernel, 2 * self.rows, args, _choose_blocks, hidden)
         return d_gates
 
 
-@cache
 def _choose_blocks(hidden: int) -> dict[str, int]:
     """Return the block sizes and the number of warps of both kernels."""
     block = max(32, power_of_two(hidden))
