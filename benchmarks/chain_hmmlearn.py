@@ -111,11 +111,14 @@ def gains_table(name: str) -> Table:
     table = Table(f"Ragged batch, {name}, one thread, ms", columns)
     origin = "of CoNLL-2000 train" if CONLL.exists() else "drawn, as CoNLL-2000 is not here"
     table.notes = [
-        f"sequence lengths {origin}; medians; float64",
-        f"ours: all, from log scores to results, checks too, on lists of {PART:,} sequences",
+        f"sequence lengths {origin}; float64; medians",
+        "ours: everything from log scores to results, with validation, "
+        f"on lists of {PART:,} sequences",
     ]
     if name == "marginals":
-        table.notes.append("hmmlearn: the faster of log and scaling, C++ only, without posteriors")
+        table.notes.append(
+            "hmmlearn: the faster of its log and scaling forms, C++ only, without posteriors"
+        )
     return table
 
 
@@ -125,10 +128,10 @@ def forms_table(name: str) -> Table:
     table = Table(f"Ragged batch, {name}, every form, ms", columns)
     if name == "marginals":
         table.notes = [
-            "hmmlearn: C++ forward + backward; post: with its NumPy posteriors; scaling: its exp",
-            "of the scores is not timed.",
-            f"ours on 1 thread; list, padded: calls with {PART:,} sequences; whole: all in one",
-            "call, whose results, 37 MB at L = 22, are fresh pages from the system each time.",
+            "hmmlearn: C++ forward and backward; post: with its NumPy posteriors; "
+            "the exp of the scores for scaling is not timed",
+            f"ours on 1 thread; list, padded: calls with {PART:,} sequences; whole: all sequences "
+            "in one call, whose results (37 MB at L = 22) are new memory pages each time",
         ]
     return table
 
@@ -156,7 +159,7 @@ def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
 def threads(chain: ModuleType, repeats: int) -> Table:
     """Marginals on one and on two threads in turn, many times: other programs come and go."""
     table = Table(
-        "Marginals, what the second core adds",
+        "Marginals, speed-up by a second core",
         ("L", "form", "1 thread ms", "2 threads ms", "1 / 2", "at minima"),
     )
     every = conll_lengths()

@@ -21,13 +21,14 @@ class Work(NamedTuple):
 def limits_table(timed: list[Work], limits: Limits) -> Table:
     """GFLOP/s and GB/s of ours on one thread beside what one core was measured to do."""
     columns = ("function", "L", "ms", "GFLOP/s", "% peak", "GB/s", "% stream", "Mexp/s", "x bound")
-    table = Table("Ours on one thread, distance to the machine's limit", columns)
+    table = Table("Distance to the limits of one core", columns)
     table.notes = [
         f"one core: {limits.gflops:.1f} GFLOP/s (float64 matrix product), {limits.copy_1:.1f} GB/s "
         f"copy ({limits.copy_cached:.1f} within 32 MB); two cores: {limits.copy_2:.1f} GB/s",
-        "marginals: 4 L² flops a token (a multiply-add is two), L exp; Viterbi: 2 L² (an add and a",
-        "max, which cannot fuse: its peak is half). Bytes: scores read and results written, once.",
-        "x bound: time over the larger of flops / peak and bytes / stream.",
+        "marginals: 4 L² flops per token (a multiply-add counts as two) and L exponentials; "
+        "Viterbi: 2 L² (an add and a max, which cannot be fused, so that its peak is half); "
+        "bytes: scores read and results written once",
+        "x bound: time over the larger of flops / peak and bytes / stream",
     ]
     for function, labels, count, tokens, timing in timed:
         marginal = function == "marginals"

@@ -1,4 +1,4 @@
-"""What both sides of the CRF benchmarks are given: sentences, features made in Python, settings.
+"""Input of both sides of the CRF benchmarks: sentences, features built in Python, settings.
 
 Imports neither trellis nor a peer, so that the memory of each can be measured without the other.
 """
@@ -9,14 +9,14 @@ import gzip
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
-CHUNKING = DATA / "chunking" / "conll2000.train.conll.gz"
-CHUNKING_TEST = DATA / "chunking" / "conll2000.test.conll.gz"
-SPANISH = DATA / "ner" / "conll2002-es.train.conll.gz"
-BROWN = tuple(DATA / "pos" / f"brown.{part}.conll.gz" for part in ("train", "test"))
+from corpora import require
+
+CHUNKING = "chunking/conll2000.train.conll.gz"
+CHUNKING_TEST = "chunking/conll2000.test.conll.gz"
+SPANISH = "ner/conll2002-es.train.conll.gz"
+BROWN = tuple(f"pos/brown.{part}.conll.gz" for part in ("train", "test"))
 BROWN_TOKENS = 100_010
 
 Sentence = list[tuple[str, ...]]
@@ -24,34 +24,34 @@ Labels = list[list[str]]
 
 
 class Corpus(NamedTuple):
-    """Sentences of (word, …) and the label of each token."""
+    """Sentences of (word, …) tuples, and the label of each token."""
 
     X: list[Sentence]
     y: Labels
 
     @property
     def tokens(self) -> int:
-        """How many there are."""
+        """The number of tokens."""
         return sum(map(len, self.y))
 
 
 @dataclass(frozen=True)
 class Task:
-    """The same training for ours and for CRFsuite: −Σ log p(y | x) + c1 ‖w‖₁ + c2 ‖w‖²."""
+    """A training for ours and for CRFsuite: minimise −Σ log p(y | x) + c1 ‖w‖₁ + c2 ‖w‖²."""
 
     name: str
-    X: list[Any]  # as ours takes it
-    items: list[Any]  # as CRFsuite takes it: the same attributes, made in Python
+    X: list[Any]  # input of ours
+    items: list[Any]  # input of CRFsuite: the same attributes, built in Python
     y: Labels
     iterations: int
-    features: Any = None  # how ours makes features of X; None: they are ready
+    features: Any = None  # features of ours; None if X already has them
     c1: float = 0.0
     c2: float = 1.0
     all_transitions: bool = False
 
 
 class Outcome(NamedTuple):
-    """Where a training ended."""
+    """The state at the end of a training."""
 
     loss: float
     iterations: int
@@ -60,14 +60,12 @@ class Outcome(NamedTuple):
     active: int  # weights that are not 0
 
 
-def read(path: Path, most: int | None = None) -> Corpus:
-    """The first sentences of a column file, as a program without a library would read them."""
-    if not path.exists():
-        raise SystemExit(f"{path} is missing: the CRF benchmarks need the shared data")
+def read(name: str, count: int | None = None) -> Corpus:
+    """Return the first sentences of a column file, read without a library."""
     corpus = Corpus([], [])
-    with gzip.open(path, "rt", encoding="utf-8") as file:
+    with gzip.open(require(name), "rt", encoding="utf-8") as file:
         for rows in _blocks(file):
-            if most is not None and len(corpus.X) >= most:
+            if count is not None and len(corpus.X) >= count:
                 break
             corpus.X.append([tuple(row[:-1]) for row in rows])
             corpus.y.append([row[-1] for row in rows])
@@ -86,22 +84,22 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[list[str]]]:
 
 
 def brown(tokens: int = BROWN_TOKENS) -> Corpus:
-    """Every ninth sentence of the Brown corpus until there are that many tokens.
+    """Return every ninth sentence of the Brown corpus, up to this number of tokens.
 
-    All of them have 260 labels. The files hold the corpus with each tenth sentence apart.
+    These sentences have 260 labels. The test file has every tenth sentence of the corpus.
     """
-    train, test = (zip(*read(path), strict=True) for path in BROWN)
-    corpus, found = Corpus([], []), 0
+    train, test = (zip(*read(name), strict=True) for name in BROWN)
+    corpus, total = Corpus([], []), 0
     for number, (words, labels) in enumerate(_merged(train, test)):
-        if number % 9 == 0 and found < tokens:
+        if number % 9 == 0 and total < tokens:
             corpus.X.append(words)
             corpus.y.append(labels)
-            found += len(words)
+            total += len(words)
     return corpus
 
 
 def _merged(train: Iterator[Any], test: Iterator[Any]) -> Iterator[Any]:
-    """Sentences in the order of the corpus: number % 10 == 9 is in the test file."""
+    """Yield sentences in the order of the corpus: number % 10 == 9 is in the test file."""
     number = 0
     for sentence in train:
         yield sentence
@@ -111,11 +109,11 @@ def _merged(train: Iterator[Any], test: Iterator[Any]) -> Iterator[Any]:
             number += 1
 
 
-# ---- features in Python, as the peers' users write them, each string made once
+# ---- features in Python, as users of the peers write them; each string is built once
 
 
 def _chunking_templates() -> list[tuple[str, int, int, int]]:
-    """(name, column, size, first offset) of CRFsuite's chunking example."""
+    """Return (name, column, size, first offset) of each template of CRFsuite's chunking example."""
     shapes = [(0, "w", 1, 2), (0, "w", 2, 1), (1, "pos", 1, 2), (1, "pos", 2, 2), (1, "pos", 3, 2)]
     return [
         ("|".join(f"{field}[{o}]" for o in range(first, first + size)), column, size, first)
@@ -128,7 +126,7 @@ CHUNKING_TEMPLATES = _chunking_templates()
 
 
 def _chunking_runs(sentence: Sentence) -> Iterator[tuple[str, int, list[str]]]:
-    """(name, first position, values from there on) of each template."""
+    """Yield (name, first position, values from that position) of each template."""
     grams = {}
     for column, values in enumerate(zip(*sentence, strict=True)):
         grams[column, 1] = list(values)
@@ -140,7 +138,7 @@ def _chunking_runs(sentence: Sentence) -> Iterator[tuple[str, int, list[str]]]:
 
 
 def chunking_names(sentence: Sentence) -> list[list[str]]:
-    """Attributes as lists of names, the way of python-crfsuite."""
+    """Return attributes as lists of names, for python-crfsuite."""
     items: list[list[str]] = [[] for _ in sentence]
     for name, begin, values in _chunking_runs(sentence):
         for item, value in zip(items[begin:], values, strict=False):
@@ -151,7 +149,7 @@ def chunking_names(sentence: Sentence) -> list[list[str]]:
 
 
 def chunking_dicts(sentence: Sentence) -> list[dict[str, Any]]:
-    """The same attributes as dicts, the way of sklearn-crfsuite."""
+    """Return the same attributes as dicts, for sklearn-crfsuite."""
     items: list[dict[str, Any]] = [{} for _ in sentence]
     for name, begin, values in _chunking_runs(sentence):
         for item, value in zip(items[begin:], values, strict=False):
@@ -162,8 +160,8 @@ def chunking_dicts(sentence: Sentence) -> list[dict[str, Any]]:
 
 
 def ner_dicts(sentence: Sentence) -> list[dict[str, Any]]:
-    """The attributes of sklearn-crfsuite's tutorial: the word and its neighbours."""
-    around = [
+    """Return the attributes of sklearn-crfsuite's tutorial: the word and its neighbours."""
+    shapes = [
         {
             "lower": word.lower(),
             "isupper": word.isupper(),
@@ -173,19 +171,19 @@ def ner_dicts(sentence: Sentence) -> list[dict[str, Any]]:
         }
         for word, pos in sentence
     ]
-    before = [{f"-1:{name}": value for name, value in own.items()} for own in around]
-    after = [{f"+1:{name}": value for name, value in own.items()} for own in around]
+    before = [{f"-1:{name}": value for name, value in shape.items()} for shape in shapes]
+    after = [{f"+1:{name}": value for name, value in shape.items()} for shape in shapes]
     items: list[dict[str, Any]] = []
     for i, (word, _) in enumerate(sentence):
-        own = {"suffix3": word[-3:], "suffix2": word[-2:], "isdigit": word.isdigit()}
-        items.append({"bias": 1.0, **around[i], **own})
+        affixes = {"suffix3": word[-3:], "suffix2": word[-2:], "isdigit": word.isdigit()}
+        items.append({"bias": 1.0, **shapes[i], **affixes})
         items[i] |= before[i - 1] if i else {"BOS": True}
         items[i] |= after[i + 1] if i + 1 < len(sentence) else {"EOS": True}
     return items
 
 
 def pos_names(sentence: Sentence) -> list[list[str]]:
-    """The word, its neighbours, and affixes of up to three letters."""
+    """Return the word, its neighbours, and affixes of up to three letters."""
     words = ["", *(word for (word,) in sentence), ""]
     items = []
     for before, word, after in zip(words, words[1:], words[2:], strict=False):
@@ -198,6 +196,6 @@ def pos_names(sentence: Sentence) -> list[list[str]]:
     return items
 
 
-def made(make: Callable[[Sentence], list[Any]], corpus: Corpus) -> list[Any]:
-    """The features of all sentences."""
-    return [make(sentence) for sentence in corpus.X]
+def build_all(build: Callable[[Sentence], list[Any]], corpus: Corpus) -> list[Any]:
+    """Return the features of all sentences."""
+    return [build(sentence) for sentence in corpus.X]

@@ -1,8 +1,8 @@
-"""Peak memory of a whole training process, for each way to hand over the data.
+"""Peak memory of a training process, for each form of the input.
 
     python benchmarks/crf_memory.py "ours, file" 8936
 
-trains and prints, as JSON, bytes before and at the peak, and how the training ended.
+trains on 8,936 sentences, and prints the memory before and at the peak, and the loss, as JSON.
 """
 
 from __future__ import annotations
@@ -14,24 +14,35 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from crf_data import CHUNKING, Corpus, Outcome, Task, chunking_dicts, chunking_names, made, read
+from corpora import require
+from crf_data import (
+    CHUNKING,
+    Corpus,
+    Outcome,
+    Task,
+    build_all,
+    chunking_dicts,
+    chunking_names,
+    read,
+)
 from machine import resident
 
-ITERATIONS = 10  # more than the six memories of L-BFGS, so that all of its pages are in use
+# more than the six corrections that L-BFGS stores, so that all of its memory is in use
+ITERATIONS = 10
 
 
 class Probe(NamedTuple):
-    """What a process says of itself."""
+    """Memory and result of a training process."""
 
-    imported: int  # bytes resident before any data
-    peak: int
+    imported: int  # resident bytes after the imports, before any data
+    peak: int  # bytes
     loss: float
     digest: str  # of the weights; empty for the peers
 
 
-def probe(way: str, sentences: int) -> Probe:
-    """Measure in a process of its own."""
-    command = [sys.executable, __file__, way, str(sentences)]
+def measure_in_process(form: str, sentences: int) -> Probe:
+    """Train in a new process, and return its measurements."""
+    command = [sys.executable, __file__, form, str(sentences)]
     reply = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return Probe(**json.loads(reply.stdout))
 
@@ -46,7 +57,7 @@ def _peer(items: Callable[[Corpus], Iterable[Any]], sentences: int) -> tuple[Out
 
 def _peer_dicts(sentences: int) -> tuple[Outcome, str]:
     corpus = read(CHUNKING, sentences)
-    task = Task("memory", [], made(chunking_dicts, corpus), corpus.y, ITERATIONS)
+    task = Task("memory", [], build_all(chunking_dicts, corpus), corpus.y, ITERATIONS)
     return importlib.import_module("crf_peers").fit_dicts(task), ""
 
 
@@ -59,12 +70,12 @@ def _ours(read_tokens: Callable[[int], tuple[Any, Any]], sentences: int) -> tupl
 
 
 def _from_file(sentences: int) -> tuple[Any, Any]:
-    X, y = importlib.import_module("trellis.data.conll").read(CHUNKING)
+    X, y = importlib.import_module("trellis.data.conll").read(require(CHUNKING))
     return X[:sentences], y[:sentences]
 
 
-WAYS: dict[str, Callable[[int], tuple[Outcome, str]]] = {
-    "python-crfsuite, lists of names": lambda n: _peer(lambda c: made(chunking_names, c), n),
+FORMS: dict[str, Callable[[int], tuple[Outcome, str]]] = {
+    "python-crfsuite, lists of names": lambda n: _peer(lambda c: build_all(chunking_names, c), n),
     "python-crfsuite, a sentence at a time": lambda n: _peer(lambda c: map(chunking_names, c.X), n),
     "sklearn-crfsuite, dicts": _peer_dicts,
     "ours, token lists": lambda n: _ours(lambda n: read(CHUNKING, n), n),
@@ -78,12 +89,12 @@ MODULES = {
 
 
 def main() -> None:
-    """In a fresh process: train one way and say what it took."""
-    way, sentences = sys.argv[1], int(sys.argv[2])
-    side = way.partition(",")[0]
+    """Train in one form, and print the measurements."""
+    form, sentences = sys.argv[1], int(sys.argv[2])
+    side = form.partition(",")[0]
     importlib.import_module(MODULES[side])
     imported = resident("VmRSS")
-    outcome, digest = WAYS[way](sentences)
+    outcome, digest = FORMS[form](sentences)
     print(json.dumps(Probe(imported, resident("VmHWM"), outcome.loss, digest)._asdict()))
 
 

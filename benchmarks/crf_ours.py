@@ -1,4 +1,4 @@
-"""The trainings of the CRF benchmarks, by trellis."""
+"""The trainings of the CRF benchmarks with trellis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trellis.optim.result import Progress
 
 
 def model(task: Task, n_jobs: int, max_iter: int) -> CRF:
-    """A CRF with CRFsuite's objective: l2 = 2 c2, since ours is l2/2 ‖w‖²."""
+    """Return a CRF with CRFsuite's objective: l2 = 2 c2, because ours is l2/2 ‖w‖²."""
     transitions = "all" if task.all_transitions else "seen"
     return CRF(
         task.features,
@@ -26,18 +26,18 @@ def model(task: Task, n_jobs: int, max_iter: int) -> CRF:
 
 
 def train(task: Task, n_jobs: int, tick: Callable[[], None] = lambda: None) -> tuple[CRF, Outcome]:
-    """The fitted model, and where its training ended; `tick` is called after each iteration."""
+    """Return the fitted model and its outcome; `tick` is called after each iteration."""
     last: list[Any] = [None]
 
-    def each(progress: Progress) -> None:
+    def record(progress: Progress) -> None:
         last[0] = progress
         tick()
 
-    crf = model(task, n_jobs, task.iterations).fit(task.X, task.y, callback=each)
+    crf = model(task, n_jobs, task.iterations).fit(task.X, task.y, callback=record)
     end: Progress = last[0]
     return crf, Outcome(end.loss, end.iteration, end.evaluations, len(end.w), end.active)
 
 
 def digest(crf: CRF) -> str:
-    """A name for the exact bits of the weights."""
+    """Return a checksum of the bits of the weights."""
     return hashlib.sha256(crf.coef_.tobytes()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""CRFsuite through python-crfsuite and sklearn-crfsuite, called as their documents say.
+"""CRFsuite through python-crfsuite and sklearn-crfsuite, called as their documentation says.
 
-sklearn-crfsuite is imported where it is used: it brings scikit-learn, which is memory.
+sklearn-crfsuite is imported where it is used, because it imports scikit-learn, which takes memory.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from crf_data import Labels, Outcome, Task
 
 
 class TickingTrainer(pycrfsuite.Trainer):
-    """A trainer that says nothing and calls `tick` after each iteration."""
+    """A trainer that prints nothing and calls `tick` after each iteration."""
 
     tick: Callable[[], None]
 
     def message(self, message: str) -> None:
-        """What CRFsuite logs, a line at a time."""
+        """Read one line of CRFsuite's log."""
         if self.logparser.feed(message) == "iteration":
             self.tick()
 
 
 class LoadingTrainer(pycrfsuite.Trainer):
-    """A trainer that stops when all data has been handed over."""
+    """A trainer that reads the data and does not train."""
 
     def train(self, model: str, holdout: int = -1) -> None:
         """Do nothing."""
 
 
 def trainer_for(task: Task) -> TickingTrainer:
-    """A trainer with the task's objective and L-BFGS, without data."""
+    """Return a trainer with L-BFGS and the objective of the task, without data."""
     trainer = TickingTrainer(algorithm="lbfgs", verbose=False)
     trainer.set_params(
         {
@@ -46,7 +46,7 @@ def trainer_for(task: Task) -> TickingTrainer:
 
 
 def append(trainer: pycrfsuite.Trainer, items: Iterable[Any], y: Labels) -> None:
-    """Hand the data over, a sequence at a time: there is no other way."""
+    """Append the data, one sequence at a time: python-crfsuite has no other way."""
     for item, labels in zip(items, y, strict=True):
         trainer.append(item, labels)
 
@@ -54,14 +54,14 @@ def append(trainer: pycrfsuite.Trainer, items: Iterable[Any], y: Labels) -> None
 def train(
     trainer: TickingTrainer, tick: Callable[[], None] = lambda: None, path: Path | str = ""
 ) -> Outcome:
-    """Run L-BFGS on what was appended; with a path, the model is written there."""
+    """Run L-BFGS on the appended data; with a path, write the model there."""
     trainer.tick = tick
     trainer.train(str(path))
     return _outcome(trainer.logparser)
 
 
 def _outcome(log: Any) -> Outcome:
-    trials = sum(each["linesearch_trials"] for each in log.iterations)
+    trials = sum(iteration["linesearch_trials"] for iteration in log.iterations)
     last = log.iterations[-1]
     return Outcome(
         last["loss"], last["num"], 1 + trials, log.featgen_num_features, last["active_features"]
@@ -69,7 +69,7 @@ def _outcome(log: Any) -> Outcome:
 
 
 def fit_dicts(task: Task) -> Outcome:
-    """sklearn-crfsuite's fit on dicts."""
+    """Fit sklearn-crfsuite on dicts."""
     from sklearn_crfsuite import CRF
 
     crf = CRF(c1=task.c1, c2=task.c2, max_iterations=task.iterations)
@@ -77,18 +77,18 @@ def fit_dicts(task: Task) -> Outcome:
 
 
 def load_dicts(task: Task) -> None:
-    """What sklearn-crfsuite's fit does before it trains."""
+    """Run the part of sklearn-crfsuite's fit before the training."""
     from sklearn_crfsuite import CRF
 
     CRF(trainer_cls=LoadingTrainer).fit(task.items, task.y)
 
 
 def taggers(path: Path) -> tuple[pycrfsuite.Tagger, Any]:
-    """A model file, read by python-crfsuite and by sklearn-crfsuite; they need it no longer."""
+    """Read a model file with python-crfsuite and sklearn-crfsuite; it can be deleted afterwards."""
     from sklearn_crfsuite import CRF
 
     tagger = pycrfsuite.Tagger()
     tagger.open(str(path))
     crf = CRF(model_filename=str(path))
-    assert crf.tagger_ is not None  # read when first asked for
+    assert crf.tagger_ is not None  # this reads the file
     return tagger, crf

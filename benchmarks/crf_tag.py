@@ -1,11 +1,11 @@
-"""CRF tagging: trellis beside python-crfsuite and sklearn-crfsuite in one run, on equal models.
+"""CRF tagging: trellis, python-crfsuite and sklearn-crfsuite in one run, with equal models.
 
     python benchmarks/crf_tag.py                        everything, about two minutes
     python benchmarks/crf_tag.py --quick                a smaller model, few repeats
     python benchmarks/crf_tag.py --only tokens
     python benchmarks/crf_tag.py --json crf_tag.json --markdown
 
-No time is printed before all sides have given the same labels or the same probabilities.
+Times are printed only if all sides give the same labels and the same probabilities.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import crf_ours
 import crf_peers
 import numpy as np
 import pycrfsuite
-from crf_data import CHUNKING, CHUNKING_TEST, Task, chunking_dicts, chunking_names, made, read
+from crf_data import CHUNKING, CHUNKING_TEST, Task, build_all, chunking_dicts, chunking_names, read
 from sections import run_sections
 from timing import Case, Table, WrongResultError, check_close, milliseconds, ratio, time_alternating
 
@@ -29,13 +29,13 @@ from trellis import CRF
 from trellis.features import chunking
 
 PACKAGES = ("trellis", "numpy", "python-crfsuite", "sklearn-crfsuite")
-ITERATIONS = 20  # speed does not depend on how good the weights are
+ITERATIONS = 20  # the speed does not depend on the quality of the weights
 JOBS = (1, 2)
 Ways = dict[str, Callable[[], Any]]
 
 
 class Models(NamedTuple):
-    """The same weights on all sides: CoNLL-2000 with the features of CRFsuite's example."""
+    """Models with the same weights: CoNLL-2000 with the features of CRFsuite's example."""
 
     tagger: pycrfsuite.Tagger
     sklearn: Any  # sklearn_crfsuite.CRF on the tagger's file
@@ -45,9 +45,9 @@ class Models(NamedTuple):
 
 @cache
 def models(quick: bool) -> Models:
-    """Train all sides, which must end at the same loss."""
+    """Train all sides; they must end at the same loss."""
     corpus = read(CHUNKING, 1500 if quick else None)
-    names = made(chunking_names, corpus)
+    names = build_all(chunking_names, corpus)
     tokens = Task("tokens", corpus.X, names, corpus.y, 5 if quick else ITERATIONS, chunking())
     ready = Task("ready", names, names, corpus.y, tokens.iterations)
     trainer = crf_peers.trainer_for(tokens)
@@ -60,14 +60,14 @@ def models(quick: bool) -> Models:
 
 
 def trained(task: Task, loss: float) -> list[CRF]:
-    """Ours on 1 and 2 threads, if it ends where CRFsuite did."""
+    """Return ours for 1 and 2 threads; raise unless it ends at the loss of CRFsuite."""
     crf, outcome = crf_ours.train(task, n_jobs=2)
     check_close(f"loss, from {task.name}", outcome.loss, loss)
     return [copy.copy(crf).set_params(n_jobs=n) for n in JOBS]
 
 
 def compared(title: str, ways: Ways, tokens: int, quick: bool, notes: tuple[str, ...]) -> Table:
-    """Tokens a second of each way, in multiples of each peer's; ours are named "ours …"."""
+    """Return the speed of each way, and its ratio to each peer; the others start with "ours"."""
     peers = [name for name in ways if not name.startswith("ours")]
     repeats = 3 if quick else 9
     slow = 1 if quick else 5  # repeats of the peers
@@ -75,31 +75,31 @@ def compared(title: str, ways: Ways, tokens: int, quick: bool, notes: tuple[str,
     times = time_alternating(cases, repeats)
     gains = [f"x {peer}{at}" for peer in peers for at in ("", " (min)")]
     table = Table(title, ("way", "ms", "tokens/s", "(min)", *gains), notes=[*notes])
-    for name, own in times.items():
-        speeds = (round(tokens / seconds) for seconds in (own.median, own.minimum))
-        ratios = (ratio(times[peer], own, at) for peer in peers for at in ("median", "minimum"))
-        table.add(name, milliseconds(own), *speeds, *ratios)
+    for name, timing in times.items():
+        speeds = (round(tokens / seconds) for seconds in (timing.median, timing.minimum))
+        ratios = (ratio(times[peer], timing, at) for peer in peers for at in ("median", "minimum"))
+        table.add(name, milliseconds(timing), *speeds, *ratios)
     table.notes.append("(min): from the shortest times, the others from the medians")
     table.keep(title, times)
     return table
 
 
 def check_labels(ways: Ways) -> None:
-    """Raise unless all ways give the labels of the first."""
+    """Raise unless all ways give the labels of the first one."""
     expected: list[list[str]] = []
     for name, call in ways.items():
-        labels = [list(own) for own in call()]
-        expected = expected or labels
-        for i, (own, peer) in enumerate(zip(labels, expected, strict=True)):
-            if own != peer:
-                raise WrongResultError(f"sentence {i}, {name}: {own}, the first way: {peer}")
+        paths = [list(labels) for labels in call()]
+        expected = expected or paths
+        for i, (labels, right) in enumerate(zip(paths, expected, strict=True)):
+            if labels != right:
+                raise WrongResultError(f"sentence {i}, {name}: {labels}, the first way: {right}")
 
 
 # ---- the sections
 
 
 def from_tokens(quick: bool) -> list[Table]:
-    """All of it: features, scores, labels."""
+    """From tokens: features, scores and labels."""
     X, y = read(CHUNKING_TEST)
     tagger, sklearn, ours, _ = models(quick)
     sequence = pycrfsuite.ItemSequence
@@ -111,7 +111,7 @@ def from_tokens(quick: bool) -> list[Table]:
     }
     check_labels(ways)
     notes = (
-        "peers: features in Python, each string made once; python-crfsuite from lists of names",
+        "peers: features in Python, each string built once; python-crfsuite from lists of names "
         "through ItemSequence, sklearn-crfsuite from dicts; ours 1, 2: n_jobs",
     )
     tokens = sum(map(len, y))
@@ -119,14 +119,14 @@ def from_tokens(quick: bool) -> list[Table]:
 
 
 def from_ready(quick: bool) -> list[Table]:
-    """From features that the caller has made."""
+    """From features that the caller has built."""
     corpus = read(CHUNKING_TEST)
     tagger, sklearn, _, ours = models(quick)
-    names, dicts = made(chunking_names, corpus), made(chunking_dicts, corpus)
-    sequences = [pycrfsuite.ItemSequence(own) for own in names]
+    names, dicts = build_all(chunking_names, corpus), build_all(chunking_dicts, corpus)
+    sequences = [pycrfsuite.ItemSequence(items) for items in names]
     by_names: Ways = {
-        "ItemSequence": lambda: [tagger.tag(own) for own in sequences],
-        "python-crfsuite": lambda: [tagger.tag(own) for own in names],
+        "ItemSequence": lambda: [tagger.tag(items) for items in sequences],
+        "python-crfsuite": lambda: [tagger.tag(items) for items in names],
         "ours 1": lambda: ours[0].predict(names),
         "ours 2": lambda: ours[1].predict(names),
     }
@@ -136,7 +136,7 @@ def from_ready(quick: bool) -> list[Table]:
         "ours 2": lambda: ours[1].predict(dicts),
     }
     check_labels(by_names | {f"{name}, dicts": call for name, call in by_dicts.items()})
-    note = ("ItemSequence: python-crfsuite's own container, filled before the clock starts",)
+    note = ("ItemSequence: python-crfsuite's container, filled before the timing starts",)
     return [
         compared("From lists of names to labels", by_names, corpus.tokens, quick, note),
         compared("From dicts to labels", by_dicts, corpus.tokens, quick, ()),
@@ -147,10 +147,12 @@ def marginals(quick: bool) -> list[Table]:
     """p(label | sentence) of every label at every position."""
     corpus = read(CHUNKING_TEST, 400 if quick else None)
     _, sklearn, _, ours = models(quick)
-    dicts = made(chunking_dicts, corpus)
+    dicts = build_all(chunking_dicts, corpus)
     order = ours[0].classes_.tolist()
     expected = [
-        [at[label] for label in order] for own in sklearn.predict_marginals(dicts) for at in own
+        [token[label] for label in order]
+        for sentence in sklearn.predict_marginals(dicts)
+        for token in sentence
     ]
     for crf in ours:
         check_close("marginals", np.concatenate(crf.predict_marginals(dicts)), expected, 1e-6)

@@ -1,16 +1,17 @@
-"""CRF training: trellis beside CRFsuite in one run, on the same attributes and objective.
+"""CRF training: trellis and CRFsuite in one run, with the same attributes and objective.
 
     python benchmarks/crf_train.py                      everything, about four minutes
     python benchmarks/crf_train.py --quick              part of the data, under a minute
     python benchmarks/crf_train.py --only brown memory
     python benchmarks/crf_train.py --json crf_train.json --markdown
 
-No time is printed before both sides have ended at the same loss with as many weights.
+Times are printed only if both sides end at the same loss with the same number of weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import crf_ours
 import crf_peers
@@ -21,14 +22,14 @@ from crf_data import (
     Outcome,
     Task,
     brown,
+    build_all,
     chunking_dicts,
     chunking_names,
-    made,
     ner_dicts,
     pos_names,
     read,
 )
-from crf_memory import ITERATIONS, WAYS, probe
+from crf_memory import FORMS, ITERATIONS, measure_in_process
 from sections import run_sections
 from timing import (
     Case,
@@ -45,7 +46,7 @@ from timing import (
 from trellis.features import chunking
 
 PACKAGES = ("trellis", "numpy", "python-crfsuite", "sklearn-crfsuite")
-TURNS = 5  # of each side, so that noise hits all of them
+TURNS = 5  # of each side, so that noise affects all of them
 QUICK = 1500  # sentences
 SIDES = ("CRFsuite", "ours 1", "ours 2")
 
@@ -54,30 +55,30 @@ SIDES = ("CRFsuite", "ours 1", "ours 2")
 
 
 def chunking_task(quick: bool) -> Task:
-    """CoNLL-2000 with the features of CRFsuite's own example; ours makes them itself."""
+    """CoNLL-2000 with the features of CRFsuite's example, which ours computes itself."""
     corpus = read(CHUNKING, QUICK if quick else None)
-    items = made(chunking_names, corpus)
+    items = build_all(chunking_names, corpus)
     return Task("CoNLL-2000", corpus.X, items, corpus.y, 20 if quick else 50, chunking())
 
 
 def spanish_task(quick: bool) -> Task:
     """CoNLL-2002 Spanish with the features of sklearn-crfsuite's tutorial."""
     corpus = read(SPANISH, QUICK if quick else None)
-    items = made(ner_dicts, corpus)
+    items = build_all(ner_dicts, corpus)
     return Task("CoNLL-2002 es", items, items, corpus.y, 20 if quick else 50)
 
 
 def brown_task(quick: bool) -> Task:
-    """Brown with its full tags: where the square of the number of labels is all that counts."""
+    """Brown with its full tags: the time depends on the square of the number of labels."""
     corpus = brown(10_000) if quick else brown()
-    items = made(pos_names, corpus)
+    items = build_all(pos_names, corpus)
     return Task("Brown", items, items, corpus.y, 4 if quick else 6)
 
 
 def sparse_task(quick: bool) -> Task:
-    """The tutorial's own settings: both penalties, all transitions."""
+    """CoNLL-2002 Spanish with the settings of the tutorial: both penalties, all transitions."""
     corpus = read(SPANISH, QUICK if quick else None)
-    items = made(ner_dicts, corpus)
+    items = build_all(ner_dicts, corpus)
     return Task(
         "CoNLL-2002 es, L1",
         items,
@@ -90,11 +91,11 @@ def sparse_task(quick: bool) -> Task:
     )
 
 
-# ---- seconds an iteration
+# ---- time per iteration
 
 
 def iterations(make: Callable[[bool], Task]) -> Callable[[bool], list[Table]]:
-    """The section that trains one task on all sides in turn."""
+    """Return a section that trains one task on all sides in turn."""
 
     def section(quick: bool) -> list[Table]:
         task = make(quick)
@@ -119,16 +120,17 @@ def iterations(make: Callable[[bool], Task]) -> Callable[[bool], list[Table]]:
 
 
 def check_outcomes(task: Task, outcomes: dict[str, Outcome]) -> None:
-    """As many weights, and the same loss: with L1 the last digits depend on which are 0."""
-    peer, own = outcomes["CRFsuite"], outcomes["ours 1"]
-    if peer.weights != own.weights:
-        raise WrongResultError(f"{task.name}: {own.weights} weights, CRFsuite {peer.weights}")
-    check_close(f"{task.name}: loss", own.loss, peer.loss, 1e-3 if task.c1 else 1e-4)
+    """Raise unless both sides have the same number of weights and the same loss."""
+    peer, ours = outcomes["CRFsuite"], outcomes["ours 1"]
+    if peer.weights != ours.weights:
+        raise WrongResultError(f"{task.name}: {ours.weights} weights, CRFsuite {peer.weights}")
+    # with L1, the last digits depend on which weights are 0
+    check_close(f"{task.name}: loss", ours.loss, peer.loss, 1e-3 if task.c1 else 1e-4)
 
 
 def speed_table(task: Task, times: Times) -> Table:
-    """Milliseconds an iteration, and how many times faster ours is."""
-    labels = len({label for own in task.y for label in own})
+    """Return a table of the time per iteration, and of the ratios."""
+    labels = len({label for labels in task.y for label in labels})
     tokens = sum(map(len, task.y))
     table = Table(
         f"{task.name}: {tokens:,} tokens, {labels} labels, c1 = {task.c1}, c2 = {task.c2}",
@@ -139,7 +141,7 @@ def speed_table(task: Task, times: Times) -> Table:
         gains = (ratio(times["CRFsuite"], time, at) for at in ("median", "minimum"))
         table.add(side, milliseconds(time), 1e3 * time.minimum, *gains, time.repeats)
     table.notes = [
-        "ours 1, 2: n_jobs; wall clock; the first iteration and all before it left out",
+        "ours 1, 2: n_jobs; wall clock, without the first iteration and the preparation",
         f"in turns of {max(1, task.iterations // TURNS)} iterations",
     ]
     table.keep(task.name, times)
@@ -147,7 +149,7 @@ def speed_table(task: Task, times: Times) -> Table:
 
 
 def ends_table(task: Task, outcomes: dict[str, Outcome]) -> Table:
-    """Where the sides ended."""
+    """Return a table of the state at the end of the trainings."""
     table = Table(
         f"{task.name}: where the trainings end",
         ("side", "loss", "difference", "iterations", "evaluations", "weights", "not 0"),
@@ -156,15 +158,17 @@ def ends_table(task: Task, outcomes: dict[str, Outcome]) -> Table:
     for side, end in outcomes.items():
         difference = f"{(end.loss - peer) / peer:+.1e}"
         table.add(side, f"{end.loss:,.6f}", difference, *end[1:])
-    table.notes = ["difference: relative to CRFsuite's; the weights of ours 1 and 2: the same bits"]
+    table.notes = [
+        "difference: relative to CRFsuite; the weights of ours 1 and 2 have the same bits"
+    ]
     return table
 
 
-# ---- what comes before the iterations
+# ---- before the first iteration
 
 
 def ingestion(quick: bool) -> list[Table]:
-    """From tokens, lists of names and dicts to where the iterations can begin."""
+    """From tokens, lists of names and dicts to the first iteration."""
     task = chunking_task(quick)
     corpus = Corpus(task.X, task.y)
     table = Table(
@@ -172,8 +176,9 @@ def ingestion(quick: bool) -> list[Table]:
         ("from", "peer", "peer s", "ours s", "peer / ours", "at minima"),
     )
     table.notes = [
-        "peers: features in Python where from tokens, and append; their own preparation is not in",
-        "ours: fit(max_iter=0), all of it, one evaluation of the loss included; one thread",
+        "peers: features in Python where they start from tokens, and append; "
+        "their own preparation is not included",
+        "ours: all of fit(max_iter=0), with one evaluation of the loss; one thread",
     ]
 
     def from_tokens() -> None:
@@ -182,18 +187,19 @@ def ingestion(quick: bool) -> list[Table]:
     def from_names() -> None:
         crf_peers.append(crf_peers.trainer_for(task), task.items, task.y)
 
-    names, dicts = ready(task, task.items), ready(task, made(chunking_dicts, corpus))
+    names, dicts = ready(task, task.items), ready(task, build_all(chunking_dicts, corpus))
     rows: list[tuple[str, str, Callable[[], None], Task]] = [
         ("tokens", "python-crfsuite", from_tokens, task),
         ("lists of names", "python-crfsuite", from_names, names),
         ("dicts", "sklearn-crfsuite", lambda: crf_peers.load_dicts(dicts), dicts),
     ]
-    sizes = {len(fitted(own).coef_) for *_, own in rows}
+    sizes = {len(prepare(form_task).coef_) for *_, form_task in rows}
     if len(sizes) > 1:
         raise WrongResultError(f"the forms of the same features have {sizes} weights")
     repeats = 1 if quick else 3
-    for form, peer, load, own in rows:
-        cases = [Case("peer", load, repeats), Case("ours", lambda own=own: fitted(own), repeats)]
+    for form, peer, load, form_task in rows:
+        ours = partial(prepare, form_task)
+        cases = [Case("peer", load, repeats), Case("ours", ours, repeats)]
         times = time_alternating(cases, repeats)
         gains = (ratio(times["peer"], times["ours"], at) for at in ("median", "minimum"))
         table.add(form, peer, times["peer"].median, times["ours"].median, *gains)
@@ -202,12 +208,12 @@ def ingestion(quick: bool) -> list[Table]:
 
 
 def ready(task: Task, items: list[object]) -> Task:
-    """The task with features that were made in Python."""
+    """Return the task with features that were built in Python."""
     return Task(task.name, items, items, task.y, task.iterations)
 
 
-def fitted(task: Task) -> crf_ours.CRF:
-    """Ours, where its iterations would begin."""
+def prepare(task: Task) -> crf_ours.CRF:
+    """Return ours, before its first iteration."""
     return crf_ours.model(task, n_jobs=1, max_iter=0).fit(task.X, task.y)
 
 
@@ -215,26 +221,26 @@ def fitted(task: Task) -> crf_ours.CRF:
 
 
 def memory(quick: bool) -> list[Table]:
-    """Peak memory of whole processes; and in passing, that another process gives the same bits."""
+    """Peak memory of training processes, which must give the same bits as this one."""
     corpus = read(CHUNKING, QUICK if quick else None)
     table = Table(
         f"CoNLL-2000, {corpus.tokens:,} tokens: peak memory of a process, {ITERATIONS} iterations",
-        ("way", "MB with imports only", "MB at the peak", "loss"),
+        ("form", "MB with imports only", "MB at the peak", "loss"),
     )
-    probes = {way: probe(way, len(corpus.X)) for way in WAYS}
-    first, *others = probes.values()
-    for other in others:
-        check_close("loss in a process of its own", other.loss, first.loss, 1e-4)
+    probes = {form: measure_in_process(form, len(corpus.X)) for form in FORMS}
+    first, *later = probes.values()
+    for probe in later:
+        check_close("loss in another process", probe.loss, first.loss, 1e-4)
     task = Task("", corpus.X, [], corpus.y, ITERATIONS, chunking())
     digests = {p.digest for p in probes.values() if p.digest}
     digests.add(crf_ours.digest(crf_ours.train(task, n_jobs=2)[0]))
     if len(digests) > 1:
         raise WrongResultError(f"repeated runs of ours give different weights: {digests}")
-    for way, own in probes.items():
-        table.add(way, own.imported / 1e6, own.peak / 1e6, f"{own.loss:,.6f}")
+    for form, probe in probes.items():
+        table.add(form, probe.imported / 1e6, probe.peak / 1e6, f"{probe.loss:,.6f}")
     table.notes = [
-        "token lists: each string an object of its own; file: trellis.data.conll.read",
-        "the weights of ours here and of a run on two threads: the same bits",
+        "token lists: each string is its own object; file: trellis.data.conll.read",
+        "the weights of ours here and of a run on two threads have the same bits",
     ]
     return [table]
 

@@ -128,7 +128,7 @@ def align_section(quick: bool) -> list[Table]:
             score = float(x[np.arange(frames), path].sum(dtype=np.float64))
             if abs(score - own.score) > 1e-5 * abs(score):
                 raise WrongResultError(f"{name}: a path of {score}, ours {own.score}")
-            cases.append(Case(name, partial(align, x, y), most=5))
+            cases.append(Case(name, partial(align, x, y), max_repeats=5))
         times = time_alternating(cases, 5 if quick else 15, pause=0.02)
         table.keep(f"{frames}, {labels}", times)
         rest = [times[case.name] for case in cases[1:]]

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 import gpu_checks
 import gpu_crf
 import gpu_ctc
 import torch
+from timing import Table, describe_machine, save_json
 
 PARTS = {"checks": gpu_checks.main, "crf": gpu_crf.main, "ctc": gpu_ctc.main}
 
@@ -23,13 +25,19 @@ def main() -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
-    parts = parser.parse_args().parts or list(PARTS)
+    parser.add_argument("--json", type=Path, metavar="PATH", help="save the tables for page.py")
+    options = parser.parse_args()
+    parts = options.parts or list(PARTS)
     if unknown := [part for part in parts if part not in PARTS]:
         sys.exit(f"no such part: {unknown[0]}; there are {', '.join(PARTS)}")
     if not torch.cuda.is_available():
         sys.exit("no CUDA card here")
+    tables: list[Table] = []
     for part in parts:
-        PARTS[part]()
+        tables += PARTS[part]() or []
+    if options.json:
+        machine = describe_machine(("trellis", "torch", "triton"))
+        save_json(options.json, {**machine, "gpu": torch.cuda.get_device_name()}, tables)
 
 
 if __name__ == "__main__":

@@ -368,8 +368,8 @@ def measure(
         print(" ", ", ".join(f"{name[:30]} {us:.0f} us" for name, us in times[:4]))
 
 
-def main() -> None:
-    """Check, time, print."""
+def main() -> list[Table]:
+    """Check, time, print; return the tables."""
     if not torch.cuda.is_available():
         sys.exit("no CUDA card here")
     engine, cpu = load_ours()
@@ -403,6 +403,7 @@ def main() -> None:
         print(table.text())
     if failed:
         sys.exit(f"{failed} shapes failed")
+    return tables
 
 
 if __name__ == "__main__":

@@ -226,8 +226,8 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
         print(f"  profiler: {error}")
 
 
-def main() -> None:
-    """Check, time, print."""
+def main() -> list[Table]:
+    """Check, time, print; return the tables."""
     if not torch.cuda.is_available():
         sys.exit("no CUDA card here")
     ctc = load_ours()
@@ -248,6 +248,7 @@ def main() -> None:
         torch.cuda.empty_cache()
     print(times.text())
     print(memory.text())
+    return [times, memory]
 
 
 if __name__ == "__main__":

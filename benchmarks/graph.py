@@ -71,7 +71,7 @@ def compare(side: int, name: str, make: Callable[..., Any], repeats: int, most: 
     peer = make(unary)
     check_close(f"marginals of {name}", ours(unary, 2), peer(), 1e-5)
     cases = [
-        Case("peer", peer, most=most),
+        Case("peer", peer, max_repeats=most),
         Case("ours", lambda: ours(unary, 2)),
         Case("one", lambda: ours(unary, 1)),
     ]

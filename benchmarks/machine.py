@@ -2,7 +2,7 @@
 
     python benchmarks/machine.py
 
-A kernel's distance to these is how much is left to win; the data sheet of a shared machine is not.
+A kernel can reach these limits, not those of the data sheet: the machine may be shared.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from threadpoolctl import threadpool_limits
 
 
 class Limits(NamedTuple):
-    """Best of several runs: a limit is what the machine can do undisturbed."""
+    """The best of several runs, because a disturbed run is no limit."""
 
-    gflops: float  # float64 multiply-add counted as two, one core
+    gflops: float  # float64 on one core; a multiply-add counts as two
     copy_1: float  # GB/s read + written, one core, arrays far beyond the caches
     copy_2: float  # the same on two cores
-    copy_cached: float  # GB/s, one core, 32 MB: the size of a batch that stays in a large L3
+    copy_cached: float  # GB/s, one core, 32 MB: a batch that fits a large L3 cache
 
 
 def measure(quick: bool = False) -> Limits:
-    """All limits, in about two seconds (quick) or five."""
+    """Measure all limits, in about two seconds (quick) or five."""
     megabytes = 256 if quick else 1024
     repeats = 3 if quick else 7
     return Limits(
@@ -39,7 +39,7 @@ def measure(quick: bool = False) -> Limits:
 
 
 def peak_gflops(repeats: int, size: int = 1536) -> float:
-    """A large float64 matrix product on one BLAS thread: 2 n³ flops."""
+    """Measure a large float64 matrix product on one BLAS thread: 2 n³ flops."""
     rng = np.random.default_rng(0)
     left, right = rng.random((size, size)), rng.random((size, size))
     product = np.empty_like(left)
@@ -49,33 +49,33 @@ def peak_gflops(repeats: int, size: int = 1536) -> float:
 
 
 def copy_bandwidth(megabytes: int, threads: int, repeats: int) -> float:
-    """np.copyto of one array into another of `megabytes` each, cut evenly over threads."""
+    """Measure np.copyto between two arrays of `megabytes` each, divided among threads."""
     source = np.ones(megabytes * 1_000_000 // 8)
     target = np.zeros_like(source)
     parts = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
     with ThreadPoolExecutor(threads) as pool:
-        # np.copyto releases the GIL, so Python threads do run side by side
+        # np.copyto releases the GIL, so Python threads run in parallel
         seconds = _best(lambda: list(pool.map(lambda part: np.copyto(*part), parts)), repeats)
     return 2 * source.nbytes / seconds / 1e9
 
 
 def added_peak(call: Callable[[], object]) -> int | None:
-    """Bytes of resident memory at the call's peak beyond those before it; None where not Linux.
+    """Return the resident bytes at the peak of a call minus those before it; None if not Linux.
 
-    Run it in a fresh process, where no earlier free memory can hide what the call takes.
+    Call it in a new process: memory that was freed earlier would hide what the call needs.
     """
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # peak := what is resident now
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
         before = resident("VmRSS")
-        result = call()  # held until the peak is read: results count
-        # not ru_maxrss: a child inherits the maximum of the process that started it
+        result = call()  # kept until the peak is read, because results count
+        # not ru_maxrss: a child inherits the maximum of its parent
         return resident("VmHWM") - before if result is not None else None
     except OSError:
         return None
 
 
 def resident(field: str) -> int:
-    """Bytes of this process: VmRSS now, VmHWM at the peak."""
+    """Return the resident bytes of this process: VmRSS now, VmHWM at the peak."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return 1024 * int(line.split()[1])

@@ -56,7 +56,7 @@ def search_section(quick: bool) -> list[Table]:
     for size in BATCHES:
         name = f"ours, {size} at once"
         sizes[name] = size
-        cases.append(Case(name, lambda n=size: ours.nearest_each(ours.words[:n], K), most=3))
+        cases.append(Case(name, lambda n=size: ours.nearest_each(ours.words[:n], K), max_repeats=3))
     times = time_alternating(cases, 5 if quick else 9, pause=0.02)
     table = Table(
         f"The {K} nearest of {rows:,} x {COLUMNS}, two threads, ms a query",
@@ -93,7 +93,7 @@ def files_section(quick: bool) -> list[Table]:
                 Case(
                     "gensim",
                     lambda p=path: KeyedVectors.load_word2vec_format(p, binary=p.suffix == ".bin"),
-                    most=2,
+                    max_repeats=2,
                 ),
                 Case("ours", lambda p=path: Vectors.load(p)),
             ]

@@ -1,38 +1,40 @@
-"""How good the built-in features are: chunks of CoNLL-2000, names of CoNLL-2002 Spanish.
+"""F1 of the built-in features: chunks of CoNLL-2000, names of CoNLL-2002 Spanish.
 
-Features and strengths were chosen on other data: every tenth training sentence of CoNLL-2000, and
-testa of CoNLL-2002. The tutorial of sklearn-crfsuite is there for comparison: c1 = c2 = 0.1 in
-CRFsuite's objective, where the L2 term is c2 ‖w‖², are l1 = 0.1 and l2 = 0.2 here.
+    python benchmarks/quality.py
 
-    python benchmarks/quality.py [--data FOLDER]
-
-FOLDER has chunking/conll2000.{train,test}.conll.gz and ner/conll2002-es.{train,testb}.conll.gz.
+Features and penalties were chosen on development data: every tenth training sentence of CoNLL-2000,
+and testa of CoNLL-2002. The features of sklearn-crfsuite's tutorial are there for comparison. Its
+c1 = c2 = 0.1 are l1 = 0.1 and l2 = 0.2 here, because the L2 term of CRFsuite is c2 ‖w‖².
 """
 
-import argparse
 import time
-from pathlib import Path
+
+from corpora import require
 
 from trellis import CRF
 from trellis.data import conll
 from trellis.features import chunking, chunking_rich, ner
 from trellis.metrics import span_f1
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
-
 
 def tutorial(sentence: list) -> list[dict]:
-    """The features of sklearn-crfsuite's tutorial, for tokens (word, part of speech)."""
-    own = [
+    """Return the features of sklearn-crfsuite's tutorial, for tokens (word, part of speech)."""
+    shapes = [
         {"lower": w.lower(), "title": w.istitle(), "upper": w.isupper(), "pos": p, "pos2": p[:2]}
         for w, p in sentence
     ]
     rows = []
     for t, (word, _) in enumerate(sentence):
-        row = {"bias": 1.0, "-3:": word[-3:], "-2:": word[-2:], "digit": word.isdigit(), **own[t]}
+        row = {
+            "bias": 1.0,
+            "-3:": word[-3:],
+            "-2:": word[-2:],
+            "digit": word.isdigit(),
+            **shapes[t],
+        }
         for side, near, edge in ((-1, t - 1, "BOS"), (+1, t + 1, "EOS")):
-            if 0 <= near < len(own):
-                row |= {f"{side:+}:{name}": value for name, value in own[near].items()}
+            if 0 <= near < len(shapes):
+                row |= {f"{side:+}:{name}": value for name, value in shapes[near].items()}
             else:
                 row[edge] = True
         rows.append(row)
@@ -40,12 +42,9 @@ def tutorial(sentence: list) -> list[dict]:
 
 
 def main() -> None:
-    """Train each model on its training part, print F1 on its test part."""
-    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("--data", type=Path, default=DATA, help="folder of the corpora")
-    folder = options.parse_args().data
-    chunks = [folder / "chunking" / f"conll2000.{part}.conll.gz" for part in ("train", "test")]
-    names = [folder / "ner" / f"conll2002-es.{part}.conll.gz" for part in ("train", "testb")]
+    """Train each model on its training part, and print F1 on its test part."""
+    chunks = [require(f"chunking/conll2000.{part}.conll.gz") for part in ("train", "test")]
+    names = [require(f"ner/conll2002-es.{part}.conll.gz") for part in ("train", "testb")]
     runs = (
         ("CoNLL-2000, chunking()", chunks, CRF(chunking(), max_iter=50)),
         ("CoNLL-2000, chunking_rich()", chunks, CRF(chunking_rich(), states="all", max_iter=100)),

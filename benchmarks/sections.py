@@ -1,4 +1,4 @@
-"""The command line that the CRF benchmarks share: named sections, each of which makes tables."""
+"""The command line of most benchmarks: named sections, each of which returns tables."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Section = Callable[[bool], list[Table]]
 
 
 def run_sections(doc: str, packages: Sequence[str], sections: Mapping[str, Section]) -> None:
-    """Run the sections asked for and print their tables as they come."""
+    """Run the chosen sections, and print the tables of each when it ends."""
     options = _arguments(doc, sections)
     machine = describe_machine(packages)
     print("\n".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
     tables: list[Table] = []
     for name in options.only or sections:
-        made = sections[name](options.quick)
-        tables += made
-        print("\n".join(table.text(options.markdown) for table in made), flush=True)
+        new_tables = sections[name](options.quick)
+        tables += new_tables
+        print("\n".join(table.text(options.markdown) for table in new_tables), flush=True)
     if options.json:
         save_json(options.json, machine, tables)
 
@@ -32,6 +32,6 @@ def _arguments(doc: str, sections: Mapping[str, Section]) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="part of the data, few repeats")
     parser.add_argument("--only", nargs="+", choices=sections, help="run these sections")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="also save everything here")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="save the tables for page.py")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
     return parser.parse_args()

@@ -1,6 +1,6 @@
-"""Median timing of alternating calls, tables, and a description of the machine.
+"""Median times of alternating calls, tables of results, and a description of the machine.
 
-Shared by the benchmarks of this folder; nothing here knows what is being measured.
+All benchmarks of this folder use it. Nothing here depends on what is measured.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -25,15 +27,15 @@ import numpy as np
 
 
 class WrongResultError(Exception):
-    """Two implementations disagree, so neither time means anything."""
+    """Two implementations give different results, so their times cannot be compared."""
 
 
 class Case(NamedTuple):
-    """One thing to time; `most` caps the repeats of slow peers."""
+    """A call to time."""
 
     name: str
     call: Callable[[], Any]
-    most: int | None = None
+    max_repeats: int | None = None  # fewer repeats for slow peers
 
 
 class Timing(NamedTuple):
@@ -45,14 +47,14 @@ class Timing(NamedTuple):
 
 
 class Times(dict[str, Timing]):
-    """Timings by case, and how many cores others (processes, hypervisor) took meanwhile."""
+    """Timings by case, and how many cores other processes and virtual machines used meanwhile."""
 
     others: float | None = None
 
     def disturbed(self) -> str | None:
-        """Why these times should not be quoted, or None.
+        """Return the reason why these times should not be quoted, or None.
 
-        A median does not help against a disturbance that lasts through all repeats.
+        A median does not help if the disturbance lasts through all repeats.
         """
         if self.others is not None and self.others > 0.2:
             return f"others used {self.others:.1f} cores"
@@ -61,13 +63,13 @@ class Times(dict[str, Timing]):
 
 
 def time_alternating(cases: Iterable[Case], repeats: int, pause: float = 0.0) -> Times:
-    """Time all cases in turn, `repeats` rounds, so that machine noise hits each of them.
+    """Time all cases in turn, in `repeats` rounds, so that noise affects all of them.
 
-    Each timed call follows an untimed one, so that caches, pages and a second core that had gone to
-    sleep are as in a run of calls. Before both it sleeps for `pause` seconds, where threads of a
-    peer spin for a while after a call.
+    An untimed call comes before each timed one: caches, memory pages and a second core that was
+    asleep are then as in a series of calls. `pause` seconds before both let the threads of a peer
+    come to rest, which spin for a while after a call.
 
-    >>> times = time_alternating([Case("ours", f), Case("peer", g, most=3)], repeats=9)
+    >>> times = time_alternating([Case("ours", f), Case("peer", g, max_repeats=3)], repeats=9)
     >>> times["peer"].median / times["ours"].median
     """
     cases = list(cases)
@@ -75,9 +77,9 @@ def time_alternating(cases: Iterable[Case], repeats: int, pause: float = 0.0) ->
     with _Quiet() as quiet:
         for turn in range(repeats):
             for case in cases:
-                if case.most is None or turn < case.most:
+                if case.max_repeats is None or turn < case.max_repeats:
                     time.sleep(pause)
-                    if case.most is None:  # capped cases are too slow for a cold start to show
+                    if case.max_repeats is None:  # slow cases need no warm-up call
                         case.call()
                     seconds[case.name].append(_seconds(case.call))
     return _summary(seconds, quiet.others)
@@ -88,10 +90,10 @@ Training = Callable[[Callable[[], None]], Any]
 
 
 def time_iterations(trainings: Mapping[str, Training], turn: int) -> tuple[Times, dict[str, Any]]:
-    """Seconds an iteration of trainings that take turns of so many iterations, and their results.
+    """Return the seconds per iteration of trainings that take turns, and their results.
 
-    Each has a thread, and only one of them is awake. Its time up to the end of its first iteration
-    does not count: it holds what comes before the iterations.
+    Each training has a thread, and runs `turn` iterations while the others wait. The time up to the
+    end of its first iteration does not count, because it includes the preparation.
     """
     turns = _Turns(trainings, turn)
 
@@ -110,26 +112,26 @@ def time_iterations(trainings: Mapping[str, Training], turn: int) -> tuple[Times
 
 
 class _Turns:
-    """A baton that goes round; only the thread that holds it touches what is here."""
+    """A token that one thread passes to the next; only the thread that has it uses this object."""
 
     def __init__(self, names: Iterable[str], turn: int) -> None:
         self.seconds: dict[str, list[float]] = {name: [] for name in names}
         self._gates = {name: threading.Semaphore(0) for name in self.seconds}
         self._queue = deque(self.seconds)
         self._turn = turn
-        self._since = 0.0
+        self._started = 0.0  # of the current iteration, in seconds
 
     def wait(self, name: str) -> None:
         self._gates[name].acquire()
-        self._since = time.perf_counter()
+        self._started = time.perf_counter()
 
     def tick(self, name: str) -> None:
-        self.seconds[name].append(time.perf_counter() - self._since)
+        self.seconds[name].append(time.perf_counter() - self._started)
         if len(self.seconds[name]) % self._turn == 0:
             self._queue.append(name)
             self.pass_on()
             self.wait(name)
-        self._since = time.perf_counter()
+        self._started = time.perf_counter()
 
     def pass_on(self) -> None:
         if self._queue:
@@ -137,7 +139,7 @@ class _Turns:
 
 
 class _Quiet:
-    """A stretch without garbage collection, and how many cores others took meanwhile."""
+    """A block without garbage collection, which measures how many cores others use meanwhile."""
 
     others: float | None = None
 
@@ -150,7 +152,8 @@ class _Quiet:
     def __exit__(self, *_: object) -> None:
         gc.enable()
         elapsed = time.perf_counter() - self._begin
-        if self._before is not None and elapsed > 0.5:  # the system counts in ticks of 10 ms
+        # Linux counts in ticks of 10 ms: too coarse for a shorter time
+        if self._before is not None and elapsed > 0.5:
             self.others = max(0.0, (_others_cpu() - self._before) / elapsed)
 
 
@@ -164,14 +167,14 @@ def _summary(seconds: Mapping[str, list[float]], others: float | None) -> Times:
 
 
 def _others_cpu() -> float | None:
-    """CPU seconds since boot that were not ours, stolen ones included; None where not Linux."""
+    """Return the CPU seconds since boot that others used, stolen ones too; None if not Linux."""
     try:
         ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except OSError:
         return None
-    own = os.times()
+    process = os.times()
     idle = ticks[3] + ticks[4]
-    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - own.user - own.system
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - process.user - process.system
 
 
 def _seconds(call: Callable[[], Any]) -> float:
@@ -187,7 +190,7 @@ def check_close(what: str, ours: Any, peer: Any, tolerance: float = 1e-8) -> Non
         raise WrongResultError(f"{what}: shape {ours.shape} against the peer's {peer.shape}")
     error = np.abs(ours - peer) / np.maximum(1.0, np.abs(peer))
     worst = float(error.max(initial=0.0))
-    if not worst <= tolerance:  # written so that NaN fails
+    if not worst <= tolerance:  # not `>`: NaN must fail
         raise WrongResultError(
             f"{what}: differs from the peer by {worst:.3g}, allowed {tolerance:.0e}"
         )
@@ -195,7 +198,7 @@ def check_close(what: str, ours: Any, peer: Any, tolerance: float = 1e-8) -> Non
 
 @dataclass
 class Table:
-    """Rows under named columns; prints as aligned text or Markdown."""
+    """Rows with named columns, printed as aligned text or Markdown, and saved as JSON."""
 
     title: str
     columns: Sequence[str]
@@ -204,37 +207,49 @@ class Table:
     raw: dict[str, Times] = field(default_factory=dict)  # for JSON, by row
 
     def add(self, *cells: Any) -> None:
-        """Append one row; it must fill every column."""
+        """Append one row with a cell for every column."""
         if len(cells) != len(self.columns):
             raise ValueError(f"{len(cells)} cells for {len(self.columns)} columns of {self.title}")
         self.rows.append(cells)
 
     def keep(self, row: str, times: Times) -> None:
-        """Keep a row's timings for JSON, and say so if something disturbed them."""
+        """Keep the timings of a row for JSON, and add a note if something disturbed them."""
         self.raw[row] = times
         if reason := times.disturbed():
-            self.notes.append(f"DISTURBED, do not quote: {row} ({reason})")
+            self.notes.append(f"disturbed: {row} ({reason})")
 
     def text(self, markdown: bool = False) -> str:
-        """The table as one string."""
-        cells = [[str(name) for name in self.columns]]
-        cells += [[_cell(value) for value in row] for row in self.rows]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
-        lines = [_line(row, widths, markdown) for row in cells]
-        rule = [("-" * width) for width in widths]
-        lines.insert(1, _line(rule, widths, markdown))
+        """Return title, rows and notes as one string."""
+        lines = format_rows(self.columns, self.rows, markdown)
         heading = f"### {self.title}" if markdown else self.title
         notes = [f"- {note}" if markdown else f"  {note}" for note in self.notes]
         return "\n".join(["", heading, "", *lines, *([""] if notes else []), *notes])
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        """Return plain values for JSON."""
         raw = {
             row: {"others": times.others} | {case: t._asdict() for case, t in times.items()}
             for row, times in self.raw.items()
         }
-        return {"title": self.title, "rows": rows, "notes": self.notes, "seconds": raw}
+        return {
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": [list(row) for row in self.rows],
+            "notes": self.notes,
+            "seconds": raw,
+        }
+
+
+def format_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], markdown: bool = False
+) -> list[str]:
+    """Return the lines of a table: a header, a rule and one line per row, with aligned columns."""
+    cells = [[str(name) for name in columns]]
+    cells += [[_cell(value) for value in row] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = [_line(row, widths, markdown) for row in cells]
+    lines.insert(1, _line(["-" * width for width in widths], widths, markdown))
+    return lines
 
 
 def _cell(value: Any) -> str:
@@ -254,19 +269,20 @@ def _line(cells: Sequence[str], widths: Sequence[int], markdown: bool) -> str:
 
 
 def milliseconds(timing: Timing | None) -> float | None:
-    """The median in ms, None where a case did not run."""
+    """Return the median in ms, or None if the case did not run."""
     return None if timing is None else 1e3 * timing.median
 
 
 def ratio(slow: Timing | None, fast: Timing | None, at: str = "median") -> float | None:
-    """How many times `fast` is faster than `slow`, None where one of them did not run."""
+    """Return how many times faster `fast` is, or None if one of them did not run."""
     return None if slow is None or fast is None else getattr(slow, at) / getattr(fast, at)
 
 
 def describe_machine(packages: Iterable[str]) -> dict[str, str]:
-    """Processor, cores, load, date and the versions of the packages that count."""
+    """Return date, commit, processor, cores, load and the versions of packages."""
     described = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
         "cpu": _cpu_model(),
         "cores": str(os.cpu_count()),
         "load": " ".join(f"{value:.2f}" for value in os.getloadavg()),
@@ -281,6 +297,16 @@ def describe_machine(packages: Iterable[str]) -> dict[str, str]:
     return described
 
 
+def _commit() -> str:
+    """Return the commit of the repository, marked with + if files differ from it."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
 def _cpu_model() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -292,6 +318,9 @@ def _cpu_model() -> str:
 
 
 def save_json(path: Path, machine: dict[str, str], tables: Sequence[Table]) -> None:
-    """Write the description and all tables as one JSON document."""
-    document = {"machine": machine, "tables": [table.as_dict() for table in tables]}
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    """Write the command, the machine and all tables as one JSON document, for page.py."""
+    command = " ".join([f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    command = command.partition(" --json")[0]
+    tables_json = [table.as_dict() for table in tables]
+    document = {"command": command, "machine": machine, "tables": tables_json}
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Launches by address, as on a card, run by Triton's interpreter."""
+"""Prepared launches as on a GPU, by addresses, but run by Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from typing import Any
 
 import torch
 
+from trellis.inference.gpu import launch as module
 
-def remember(module: Any, monkeypatch: Any) -> list[Any]:
-    """Let a module's `launch` and `launch_again` work as they do on a card; returns the forms."""
-    made: list[Any] = []
 
-    def launch(kernel: Any, programs: int, args: Any, plan: Any) -> Any:
-        kernel[(programs,)](*args, **plan)
-        kinds = [a if type(a) is int else a.dtype for a in args]
-        made.append((kernel, kinds, plan))
-        return made[-1]
+def prepare_launches(monkeypatch: Any) -> list[Any]:
+    """Let plans launch kernels again by address, with an empty cache.
 
-    def launch_again(forms: Any, calls: Any) -> None:
-        for (kernel, kinds, plan), (programs, values) in zip(forms, calls, strict=True):
-            args = [value(kind, own) for kind, own in zip(kinds, values, strict=True)]
-            kernel[(programs,)](*args, **plan)
+    Returns the list of kernels that were launched for the first time; it grows with each.
+    """
+    launched: list[Any] = []
 
-    def value(kind: Any, own: int) -> Any:
+    def launch_first(kernel: Any, programs: int, arguments: Any, constants: Any) -> Any:
+        kernel[(programs,)](*arguments, **constants)
+        types = [a if type(a) is int else a.dtype for a in arguments]
+        launched.append((kernel, types, constants))
+        return launched[-1]
+
+    def launch_compiled(compiled: Any, calls: Any) -> None:
+        for (kernel, types, constants), (programs, values) in zip(compiled, calls, strict=True):
+            arguments = [tensor_at(kind, value) for kind, value in zip(types, values, strict=True)]
+            kernel[(programs,)](*arguments, **constants)
+
+    def tensor_at(kind: Any, value: int) -> Any:
         if not isinstance(kind, torch.dtype):
-            assert kind == own  # a form is for the same integers
-            return own
-        if not own:  # of a tensor without numbers
+            assert kind == value  # a compiled kernel is for the same integers
+            return value
+        if not value:  # a tensor without elements
             return torch.empty(0, dtype=kind)
         size = torch.empty(0, dtype=kind).element_size()
-        memory = (ctypes.c_char * size).from_address(own)
+        memory = (ctypes.c_char * size).from_address(value)
         return torch.frombuffer(memory, dtype=kind)
 
-    monkeypatch.setattr(module, "launch", launch)
-    monkeypatch.setattr(module, "launch_again", launch_again)
+    monkeypatch.setattr(module, "_launch_first", launch_first)
+    monkeypatch.setattr(module, "_launch_compiled", launch_compiled)
     monkeypatch.setattr(module, "_prepared", {})
-    return made
+    return launched

@@ -1,4 +1,4 @@
-"""The way of the layers on a card, in Triton's interpreter: the same numbers as on the CPU."""
+"""The GPU path of the layers in Triton's interpreter: the same numbers as on the CPU."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from prepared_launches import remember  # noqa: E402
+from prepared_launches import prepare_launches  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from trellis.errors import InputError  # noqa: E402
-from trellis.inference.chain import triton_layer as chain_layer  # noqa: E402
-from trellis.inference.ctc import triton_layer as ctc_layer  # noqa: E402
-from trellis.inference.gpu import status as triton_marks  # noqa: E402
-from trellis.nn import CRF, ctc, ctc_batch, ctc_loss  # noqa: E402
-from trellis.nn import crf as crf_module  # noqa: E402
+from trellis.inference.ctc.kernels_walks import walk_in  # noqa: E402
+from trellis.inference.gpu import status as status_module  # noqa: E402
+from trellis.nn import CRF, chain_ops, ctc_loss, ctc_ops  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(
-        "Interpreted" not in type(ctc_layer.walk_in).__name__,
+        "Interpreted" not in type(walk_in).__name__,
         reason="Triton was loaded without its interpreter",
     ),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, of inf - inf in unused lanes
@@ -33,98 +31,125 @@ pytestmark = [
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches by address, and nothing remembered from other tests."""
-    for layer in (chain_layer, ctc_layer):
-        remember(layer, monkeypatch)
-    for module in (crf_module, ctc_batch):
-        monkeypatch.setattr(module, "_fitting", {})
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Launches by address, and an empty cache."""
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    return prepare_launches(monkeypatch)
+
+
+@pytest.fixture
+def use_gpu_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that switches the layers to the engines of the GPU, and back."""
+    modules = {module: module._runs_on_gpu for module in (chain_ops, ctc_ops)}
+
+    def switch(on: bool) -> None:
+        for module, original in modules.items():
+            monkeypatch.setattr(module, "_runs_on_gpu", (lambda x: True) if on else original)
+
+    return switch
 
 
 # ---- the CRF
 
 
-KINDS = ["all", "lengths", "list", "int32", "column", "mask", "numbers", "turned"]
+STEPS = ["all", "lengths", "list", "int32", "column", "mask", "integers", "turned", "holes"]
 
 
-def given(kind: str, rows: int, steps: int) -> dict[str, Any]:
-    """Which steps count, said in one of many ways."""
+def steps_arguments(kind: str, rows: int, steps: int) -> dict[str, Any]:
+    """A mask or lengths, in one of many forms."""
     lengths = torch.randint(1, steps + 1, (rows,))
     mask = torch.arange(steps) < lengths[:, None]
-    ways: dict[str, dict[str, Any]] = {
+    holes = torch.rand(rows, steps) < 0.6
+    holes[torch.arange(rows), torch.randint(steps, (rows,))] = True
+    forms: dict[str, dict[str, Any]] = {
         "all": {},
         "lengths": {"lengths": lengths},
         "list": {"lengths": lengths.tolist()},
         "int32": {"lengths": lengths.int()},
         "column": {"lengths": torch.stack([lengths, lengths], 1)[:, 0]},
         "mask": {"mask": mask},
-        "numbers": {"mask": mask.to(torch.uint8) * 3},
+        "integers": {"mask": mask.to(torch.uint8) * 3},
         "turned": {"mask": mask.t().contiguous().t()},
+        "holes": {"mask": holes},
     }
-    return ways[kind]
+    return forms[kind]
 
 
+@pytest.mark.parametrize("positional", [False, True])
 @pytest.mark.parametrize(
     ("kind", "reduction"),
     [
-        *product(KINDS, ["none", "sum"]),
-        *product(["all", "lengths", "mask"], ["mean", "token_mean"]),
+        *product(STEPS, ["none", "sum"]),
+        *product(["all", "lengths", "mask", "holes"], ["mean", "token_mean"]),
     ],
 )
-def test_crf(kind: str, reduction: str, known: None) -> None:
+def test_crf(
+    kind: str, reduction: str, positional: bool, launched: list[Any], use_gpu_engine: Any
+) -> None:
     torch.manual_seed(7)
     rows_first = reduction in ("none", "mean")
     layer = CRF(3, batch_first=rows_first, constraints=[(0, 1)]).double()
+    layer.validate = kind != "turned"  # the same launches without validation
     wanted = list(layer.parameters())
-    for _ in range(2):  # the second is of a known kind
+    for turn in range(2):  # the second batch has a known signature
         e = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
+        extra = torch.randn(2, 2, 3, 3, dtype=torch.float64, requires_grad=True)
         tags = torch.randint(3, (2, 3)) * 2 % 3
-        way = given(kind, 2, 3)
+        options = steps_arguments(kind, 2, 3)
         if not rows_first:
-            way = {k: v.t() if k == "mask" else v for k, v in way.items()}
+            options = {k: v.t() if k == "mask" else v for k, v in options.items()}
         x, y = (e, tags) if rows_first else (e.transpose(0, 1), tags.t())
-        due = layer(x, y, reduction=reduction, **way)
-        found = layer._on_card(x, way.get("mask"), way.get("lengths"), y, reduction, True)
-        assert isinstance(found, torch.Tensor)
-        torch.testing.assert_close(found, due)
-        weight = torch.rand_like(due)
-        if due.isfinite().all():
-            got = torch.autograd.grad(found, [e, *wanted], weight)
-            for a, b in zip(got, torch.autograd.grad(due, [e, *wanted], weight), strict=True):
-                torch.testing.assert_close(a, b)
-    remembered = kind not in ("list", "int32")
-    assert bool(crf_module._fitting) == remembered
+        leaves = [e, *wanted]
+        if positional:
+            options["transitions"] = extra
+            leaves.append(extra)
+        results = []
+        for on in (False, True):
+            use_gpu_engine(on)
+            value = layer(x, y, reduction=reduction, **options)
+            weight = torch.arange(1.0, value.numel() + 1).double().view(value.shape)
+            results.append([value.detach()])
+            if value.isfinite().all():
+                results[-1] += torch.autograd.grad(value, leaves, weight)
+            if turn == 0 and on:
+                count = len(launched)
+        for right, got in zip(*results, strict=True):
+            torch.testing.assert_close(got, right)
+    assert len(launched) == count == (2 if reduction == "none" else 3)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, y, reduction=reduction, **options), value)
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum"])
-def test_gradients_are_apart(reduction: str, known: None) -> None:
-    """They are made in one piece of memory, but to change one changes no other."""
+def test_gradients_share_no_memory(
+    reduction: str, launched: list[Any], use_gpu_engine: Any
+) -> None:
+    """They are computed in one allocation, but changing one changes no other."""
     layer = CRF(3, batch_first=True)
     e, tags = torch.randn(2, 4, 3, requires_grad=True), torch.ones(2, 4, dtype=torch.int64)
     mask = torch.ones(2, 4, dtype=torch.bool)
     wanted = [e, *layer.parameters()]
-    due = torch.autograd.grad(layer(e, tags, mask), wanted)
+    right = torch.autograd.grad(layer(e, tags, mask), wanted)
+    use_gpu_engine(True)
     for _ in range(2):
-        value = layer._on_card(e, mask, None, tags, reduction, True)
-        assert isinstance(value, torch.Tensor)
+        value = layer(e, tags, mask, reduction)
         value.sum().backward(retain_graph=True)
     rate = torch.tensor(2.0, requires_grad=True)
-    found = torch.autograd.grad(value.sum(), wanted)
-    for n, (x, got, once) in enumerate(zip(wanted, found, due, strict=True)):
+    gradients = torch.autograd.grad(value.sum(), wanted)
+    for n, (x, got, once) in enumerate(zip(wanted, gradients, right, strict=True)):
         assert x.grad is not None
         torch.testing.assert_close(x.grad, (n + 1) * 2 * once)
         assert got.is_contiguous()
-        used = (rate * x.grad).sum()
+        product_ = (rate * x.grad).sum()
         for other in wanted[n + 1 :]:
             assert other.grad is not None
             other.grad.add_(other.grad / (n + 1))  # n + 1 times becomes n + 2 times
-        used.backward()  # what it needs has not changed
+        product_.backward()  # x.grad, which it needs, has not changed
         torch.testing.assert_close(got.mul_(rate), 2 * once)  # with a graph
 
 
-def test_negative_views_are_what_they_say(known: None) -> None:
-    """The imaginary part of a conjugate: the sign is not in memory."""
+def test_negative_views(launched: list[Any]) -> None:
+    """The imaginary part of a conjugate: its sign is not in memory."""
     layer = CRF(3, batch_first=True)
     e = torch.randn(2, 4, 3, dtype=torch.complex64).conj().imag.requires_grad_()
     assert e.is_neg()
@@ -139,46 +164,41 @@ def test_negative_views_are_what_they_say(known: None) -> None:
     )
 
 
-def test_crf_with_holes_and_mistakes(known: None) -> None:
+def test_crf_with_invalid_values(launched: list[Any], use_gpu_engine: Any) -> None:
+    use_gpu_engine(True)
     layer = CRF(3, batch_first=True)
     e, tags = torch.randn(2, 4, 3, requires_grad=True), torch.zeros(2, 4, dtype=torch.int64)
     mask = torch.ones(2, 4, dtype=torch.bool)
-    assert isinstance(layer._on_card(e, mask, None, tags, "sum", True), torch.Tensor)
-    holes, bad, none = mask.clone(), tags.clone(), mask.clone()
-    holes[0, 1], bad[1, 2], none[1] = False, 3, False
-    steps = layer._on_card(e, holes, None, tags, "sum", True)
-    assert isinstance(steps, crf_module.Steps)
-    assert steps.lengths.tolist() == [3, 4]
-    with pytest.raises(InputError, match="row 1 of the batch, step 2: tag 3"):
-        layer._on_card(e, mask, None, bad, "sum", True)
-    with pytest.raises(InputError, match="row 1 of the batch has no step left"):
-        layer._on_card(e, none, None, tags, "sum", True)
-    with pytest.raises(InputError, match="row 0 of the batch has length 5"):
-        layer._on_card(e, None, torch.tensor([5, 4]), tags, "sum", True)
+    assert layer(e, tags, mask).isfinite()
+    holes, bad, empty = mask.clone(), tags.clone(), mask.clone()
+    holes[0, 1], bad[1, 2], empty[1] = False, 3, False
+    assert layer(e, tags, holes).isfinite()
+    for known in (mask, holes):
+        with pytest.raises(InputError, match="row 1 of the batch, step 2: tag 3"):
+            layer(e, bad, known)
+    with pytest.raises(InputError, match="row 1 of the batch has no steps"):
+        layer(e, tags, empty)
+    for _ in range(2):
+        with pytest.raises(InputError, match="row 0 of the batch has length 5") as caught:
+            layer(e, tags, lengths=torch.tensor([5, 4]))
+    assert caught.value.sequence == 0
     with pytest.raises(InputError, match="tags of shape"):
-        layer._on_card(e, mask, None, tags[:, :3], "sum", True)
+        layer(e, tags[:, :3], mask)
     with pytest.raises(InputError, match="emissions have 2 tags"):
-        layer._on_card(e[:, :, :2], mask, None, tags, "sum", True)
+        layer(e[:, :, :2], tags, mask)
+    with pytest.raises(InputError, match="mask must be a tensor"):
+        layer(e, tags, [[1]])
 
 
 # ---- CTC
 
 
-@pytest.fixture
-def on_card(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Switch ctc_loss to the way of a small batch on a card, and back."""
-    small = ctc.small_on_card
-
-    def switch(on: bool) -> None:
-        monkeypatch.setattr(ctc, "small_on_card", (lambda x, targets: True) if on else small)
-
-    return switch
-
-
 @pytest.mark.parametrize("from_logits", [False, True])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("labels", [0, 2])
-def test_ctc(labels: int, reduction: str, from_logits: bool, known: None, on_card: Any) -> None:
+def test_ctc(
+    labels: int, reduction: str, from_logits: bool, launched: list[Any], use_gpu_engine: Any
+) -> None:
     torch.manual_seed(5)
     others: tuple[dict[str, Any], ...] = ({"entropy": 0.3},)
     if reduction == "mean":
@@ -189,17 +209,16 @@ def test_ctc(labels: int, reduction: str, from_logits: bool, known: None, on_car
         rows = (torch.randint(1, 4, (2, labels)), torch.tensor([5, 4]), torch.tensor([labels, 0]))
         results = []
         for on in (False, True):
-            on_card(on)
+            use_gpu_engine(on)
             loss = ctc_loss(x, *rows, reduction=reduction, from_logits=from_logits, **options)
             weight = torch.arange(1.0, loss.numel() + 1).double().view(loss.shape)
             results.append((loss.detach(), *torch.autograd.grad(loss, x, weight)))
-        for right, found in zip(*results, strict=True):
-            torch.testing.assert_close(found, right)
-    assert len(ctc_batch._fitting) == 1
+        for right, got in zip(*results, strict=True):
+            torch.testing.assert_close(got, right)
 
 
-def test_ctc_mistakes_in_a_known_kind(known: None, on_card: Any) -> None:
-    on_card(True)
+def test_ctc_with_invalid_values(launched: list[Any], use_gpu_engine: Any) -> None:
+    use_gpu_engine(True)
     x = torch.zeros(5, 2, 4, requires_grad=True)
     targets, ends, sizes = torch.ones(2, 3).long(), torch.tensor([5, 5]), torch.tensor([3, 3])
     for _ in range(2):
@@ -218,7 +237,7 @@ def test_ctc_mistakes_in_a_known_kind(known: None, on_card: Any) -> None:
 
 
 def test_lists_after_a_batch_without_strides() -> None:
-    """What has no kind is not remembered as one."""
+    """Arguments without a signature are not stored in the cache."""
     x, targets = torch.zeros(3, 1, 2), torch.tensor([[1]])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, of such tensors
@@ -228,17 +247,18 @@ def test_lists_after_a_batch_without_strides() -> None:
     assert ctc_loss(x, targets, [3], [1]).isfinite()
 
 
-def test_a_step_that_is_made_again(
-    known: None, on_card: Any, monkeypatch: pytest.MonkeyPatch
+def test_checkpointed_step(
+    launched: list[Any], use_gpu_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoints stop it before anyone waits for its marks: they are nobody else's then."""
-    on_card(True)
+    """A checkpoint stops the second forward pass before wait(): the status stays pending."""
+    use_gpu_engine(True)
     x = torch.randn(5, 2, 4, requires_grad=True)
     rows = (torch.ones(2, 1).long(), torch.tensor([5, 5]), torch.tensor([1, 1]))
-    monkeypatch.setattr(triton_marks, "_free", {})
-    triton_marks._late.clear()
+    pool = status_module._pool
+    monkeypatch.setattr(pool, "free", {})
+    pool.pending.clear()
     loss = checkpoint(lambda x: ctc_loss(2 * x, *rows, from_logits=True), x, use_reentrant=False)
     loss.backward()
-    assert len(triton_marks._late) == 1
-    due = torch.autograd.grad(ctc_loss(2 * x, *rows, from_logits=True), x)[0]
-    torch.testing.assert_close(x.grad, due)
+    assert len(pool.pending) == 1
+    right = torch.autograd.grad(ctc_loss(2 * x, *rows, from_logits=True), x)[0]
+    torch.testing.assert_close(x.grad, right)

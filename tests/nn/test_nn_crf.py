@@ -292,7 +292,7 @@ def test_no_second_derivative() -> None:
     crf, e, y, _ = case(2, 3, 2)
     e.requires_grad_()
     (gradient,) = torch.autograd.grad(crf(e, y), e, create_graph=True)
-    with pytest.raises(RuntimeError, match="once more"):
+    with pytest.raises(RuntimeError, match="differentiated again"):
         gradient.sum().backward()
 
 
@@ -348,8 +348,8 @@ def test_the_same_bits_each_time() -> None:
         ({"tags": torch.tensor([[0, 1, 2], [0, 4, 0]])}, "row 1 of the batch, step 1: tag 4"),
         ({"tags": torch.tensor([[0, 1, -100], [0, 0, 0]])}, "row 0 of the batch, step 2: tag -100"),
         ({"mask": torch.ones(3, 3, dtype=torch.bool)}, r"mask of shape \(3, 3\)"),
-        ({"mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, "row 1 of the batch has no step left"),
-        ({"lengths": torch.tensor([3, 0])}, "row 1 of the batch has no step left"),
+        ({"mask": torch.tensor([[1, 1, 1], [0, 0, 0]])}, "row 1 of the batch has no steps"),
+        ({"lengths": torch.tensor([3, 0])}, "row 1 of the batch has no steps"),
         ({"lengths": [4, 1]}, "row 0 of the batch has length 4, but there are 3 steps"),
         ({"lengths": [1.5, 1]}, "must be integers"),
         ({"lengths": "two"}, "lengths must be integers, not 'two'"),

@@ -1,13 +1,16 @@
-"""The chain as operators of PyTorch: the native core on CPU tensors, Triton kernels on CUDA ones.
+"""The chain for PyTorch: values and gradients, marginals and best paths on CPU and CUDA tensors.
 
-``value`` is log Z(x), or log p(y | x) = score(x, y) - log Z(x) where tags are given. The gradient
-of log Z is the expected counts; that of log p is those of the tags less these. Registered with
-`torch.library`, so that autograd, `torch.compile` and `torch.export` know them.
+``value`` is log Z(x), or log p(y | x) = score(x, y) - log Z(x) if tags are given. The gradient of
+log Z is the expected counts, that of log p the counts of the tags minus the expected ones.
+
+Eager programs run an engine, the native core or a `ChainPlan` of Triton kernels, by one autograd
+function. Compiled programs (`torch.compile`, `torch.export`) use the operators
+``trellis::chain_*``, which call the same engines: PyTorch cannot trace an engine.
 """
 
-from functools import cache
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,42 +19,232 @@ from torch import Tensor
 from trellis.errors import InfeasibleError
 from trellis.inference import chain
 from trellis.inference.chain import layer
-from trellis.inference.gpu.status import Marks
+from trellis.inference.gpu.status import RowStatus
+from trellis.nn.once import refuse_second_derivative
+from trellis.nn.steps import Batch, check_status, find_steps
 
 __all__ = [
     "best_path",
     "chain_gradient",
     "chain_value",
     "chain_viterbi",
+    "log_likelihood",
     "log_partition",
     "marginals",
-    "on_card",
 ]
 
-
-@cache
-def kernels() -> Any:
-    """The engine of the card."""
-    return import_module("trellis.inference.chain.triton")  # needs a card, or the interpreter
+Gradients: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Of emissions, transitions, start and end."""
 
 
-@cache
-def layer_kernels() -> Any:
-    """That of values with their gradients."""
-    return import_module("trellis.inference.chain.triton_layer")
+def _gpu_engine() -> Any:
+    """The module of the GPU kernels; it can be imported only where Triton is installed."""
+    return import_module("trellis.inference.chain.triton")
 
 
-def _arrays(*tensors: Tensor) -> list[Any]:
-    """NumPy views of CPU tensors; half precision has none, and is computed in float32 anyway."""
+def _runs_on_gpu(emissions: Tensor) -> bool:
+    """Whether an eager program runs a `ChainPlan`."""
+    return emissions.is_cuda and not torch.compiler.is_compiling()
+
+
+def _arrays(*tensors: Tensor) -> Any:
+    """NumPy views of CPU tensors; half precision, which NumPy cannot view, as float32 copies."""
     wide = (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors)
-    return [t.detach().numpy() for t in wide]
+    return tuple(t.detach().numpy() for t in wide)
 
 
-def _accurate(emissions: Tensor) -> torch.dtype:
+def _compute_dtype(emissions: Tensor) -> torch.dtype:
     return torch.float64 if emissions.dtype == torch.float64 else torch.float32
 
 
-# ---- log Z and its gradient
+# ---- the engines of eager programs
+
+
+class _Chain(torch.autograd.Function):
+    """The value that an engine computes, and its gradients.
+
+    An engine is a `_NativeEngine` or a `ChainPlan`: ``run(batch, status)`` returns the
+    value and the tensors to save, ``gradients(saved, weight)`` the gradients of Σ weight · value.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        *_, batch, status, engine = inputs  # the scores come first, for autograd only
+        value: Tensor
+        value, saved = engine.run(batch, status)
+        ctx.save_for_backward(*saved)
+        ctx.engine = engine
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors
+        with torch.no_grad():
+            gradients = ctx.engine.gradients(saved, weight)
+        return (*refuse_second_derivative(gradients, saved, "CRF"), None, None, None)
+
+
+def _needs_gradient(batch: Batch) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in batch.scores)
+
+
+def _run(batch: Batch, status: RowStatus | None, engine: Any) -> Tensor:
+    """The value of an engine; autograd is skipped where it is not needed."""
+    value: Tensor
+    if _needs_gradient(batch):
+        value = _Chain.apply(*batch.scores, batch, status, engine)  # type: ignore[no-untyped-call]
+    else:
+        value, _ = engine.run(batch, status)
+    return value
+
+
+def log_likelihood(
+    batch: Batch, summed: bool, validate: bool, check: Callable[[Batch], Batch]
+) -> tuple[Tensor, Batch]:
+    """log p of the tags of each row (B,), or their sum; and the batch after `check`.
+
+    `check` validates shapes and types, and is skipped on a GPU if a batch of the same signature has
+    passed it. With ``validate``, the values of mask, lengths and tags are validated too.
+    """
+    if _runs_on_gpu(batch.emissions):
+        engine = _gpu_engine()
+        settings = (summed, _needs_gradient(batch))
+        plan, batch = engine.find_plan(engine.ChainPlan, batch, settings, check)
+        e = batch.emissions
+        status = RowStatus(len(e), e.device) if validate else None
+        value = _run(batch, status, plan)
+        if status is not None:
+            check_status(status.wait(), batch)
+        return value, batch
+    batch = check(batch)
+    steps = find_steps(batch, validate)
+    pairs = batch.transitions
+    pairs = pairs if pairs.dim() == 2 else steps.pairs_to_front(pairs)
+    scores = (steps.to_front(batch.emissions), pairs, batch.start, batch.end)
+    value = log_partition(*scores, steps.lengths, steps.to_front(batch.tags))
+    return value, batch._replace(lengths=steps.lengths, mask=None)
+
+
+def log_partition(
+    emissions: Tensor,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    lengths: Tensor,
+    tags: Tensor | None = None,
+) -> Tensor:
+    """log Z of each row (B,), or log p of its tags, differentiable."""
+    batch = Batch(emissions, transitions, start, end, lengths, tags)
+    if torch.compiler.is_compiling():
+        traced: Tensor = chain_value(*batch[:6], _needs_gradient(batch))[0]
+        return traced
+    if not _runs_on_gpu(emissions):
+        return _run(batch, None, _NativeEngine(_needs_gradient(batch)))
+    engine = _gpu_engine()
+    settings = (False, _needs_gradient(batch))
+    plan, batch = engine.find_plan(engine.ChainPlan, batch, settings, lambda batch: batch)
+    return _run(batch, None, plan)
+
+
+class _NativeEngine:
+    """The native core on CPU tensors. Computes the gradients with the value, if possible.
+
+    Saved are the batch and the gradients of log Z or -log p: unary (B, T, L) and pairs, (L, L)
+    summed over the batch or (B, T-1, L, L). Both are empty if a row has no path.
+    """
+
+    def __init__(self, differentiate: bool) -> None:
+        self.differentiate = differentiate
+
+    def run(self, batch: Batch, status: None = None) -> tuple[Tensor, Any]:
+        """The value (B,), and what `gradients` needs."""
+        emissions, transitions, start, end, lengths, tags, _ = batch
+        scores, counts = _arrays(emissions, transitions, start, end), lengths.numpy()
+        labels = None if tags is None else tags.numpy()
+        value, unary, pairs = _native_value(scores, counts, labels, self.differentiate)
+        number = value if emissions.dtype == torch.float64 else value.astype(np.float32)
+        parts = (torch.from_numpy(np.asarray(x)) for x in (unary, pairs))
+        return torch.from_numpy(number), (*batch[:6], *parts)
+
+    def gradients(self, saved: Sequence[Any], weight: Tensor) -> Gradients:
+        """Gradients of Σ_b weight_b · value_b; those of the emissions may be saved memory."""
+        *scores, lengths, tags, unary, pairs = saved
+        arrays, factors = _arrays(*scores), weight.numpy().astype(float)
+        labels = None if tags is None else tags.numpy()
+        counts = (unary.numpy(), pairs.numpy())
+        factors = factors if labels is None else -factors
+        parts = _weighted_counts(arrays, lengths.numpy(), labels, counts, factors)
+        e, a, s, f = (
+            torch.from_numpy(part.astype(array.dtype, copy=False)).to(like.dtype)
+            for part, array, like in zip(parts, arrays, scores, strict=True)
+        )
+        return e, a, s, f
+
+
+def _native_value(scores: Any, lengths: Any, labels: Any, gradient: bool) -> tuple[Any, Any, Any]:
+    """Value (B,), unary and pairs. Tries the fast call, then the general one, then no gradient."""
+    sign = 1.0 if labels is None else -1.0
+    if gradient and scores[1].ndim == 2:
+        fast = layer.expected_counts(scores, lengths, labels)
+        if fast is not None:
+            return sign * fast.value, fast.unary, fast.pairs
+    if gradient:
+        try:
+            counts = chain.expected_counts(*scores, lengths=lengths, labels=labels)
+        except InfeasibleError:  # a row has no path: `gradients` computes those of the others
+            pass
+        else:
+            return sign * np.asarray(counts.log_partition), counts.unary, counts.transition
+    value = np.asarray(chain.log_partition(*scores, lengths=lengths))
+    if labels is not None:
+        score = np.asarray(chain.score(*scores, labels=labels, lengths=lengths))
+        impossible = np.isneginf(score)
+        value = np.where(impossible, -np.inf, np.where(impossible, 0.0, score) - value)
+    empty = np.empty(0, scores[0].dtype)
+    return value, empty, empty
+
+
+def _weighted_counts(
+    scores: Any, lengths: Any, labels: Any, counts: tuple[Any, Any], weight: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Σ_b weight_b · counts_b: of emissions, transitions, start and end.
+
+    In NumPy, on one thread: PyTorch's threads would compete with those of the native core.
+    """
+    unary, pairs = counts
+    equal = bool((weight == weight[0]).all())
+    if not unary.size or not (equal or scores[1].ndim > 2):
+        unary, pairs = _count_again(scores, lengths, labels, weight)
+    elif not equal or weight[0] != 1.0:  # weights of 1, as in a summed loss, need no copy
+        unary = unary * weight[:, None, None].astype(unary.dtype)
+        pairs = pairs * (weight[0] if equal else weight[:, None, None, None])
+    last = unary[np.arange(len(unary)), lengths - 1]
+    return unary, pairs, unary[:, 0].sum(axis=0, dtype=float), last.sum(axis=0, dtype=float)
+
+
+def _count_again(scores: Any, lengths: Any, labels: Any, weight: Any) -> tuple[Any, Any]:
+    """Weighted counts for weights of any sign; rows without a path have no gradient."""
+    possible = ~np.isneginf(chain.log_partition(*scores, lengths=lengths))
+    unary, pairs = np.zeros(scores[0].shape, scores[0].dtype), np.zeros(scores[1].shape)
+    for sign in (1.0, -1.0):  # the core takes positive weights only
+        rows = possible & (sign * weight > 0)
+        if not rows.any():
+            continue
+        counts = chain.expected_counts(
+            *(a[rows] if a.ndim > 2 else a for a in scores),
+            lengths=lengths[rows],
+            labels=None if labels is None else labels[rows],
+            weights=sign * weight[rows],
+        )
+        unary[rows] = sign * np.asarray(counts.unary)
+        if pairs.ndim > 2:
+            pairs[rows] = sign * np.asarray(counts.transition)
+        else:
+            pairs += sign * np.asarray(counts.transition)
+    return unary, pairs
+
+
+# ---- operators for compiled programs
 
 
 def _value(
@@ -62,43 +255,22 @@ def _value(
     lengths: Tensor,
     tags: Tensor | None,
     gradient: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Log Z of each row, or log p of its tags if given; and what the gradient needs.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The value (B,), and with ``gradient`` what the gradient needs: unary, pairs and sums.
 
-    That is α on a card. On the CPU it is the gradient of log Z or of -log p itself, if ``gradient``
-    says that it is wanted: of the emissions, and of the transitions summed over the batch.
+    On the CPU unary and pairs are those of `_NativeEngine`, on the GPU all three those of
+    `inference.chain.triton.sum_gradients`.
     """
-    unary, pairs = emissions.new_empty(0), emissions.new_empty(0)
-    if emissions.is_cuda:
-        found = kernels().forward(emissions, transitions, start, end, lengths, tags)
-        return found.value, found.alpha, pairs
-    scores, own = _arrays(emissions, transitions, start, end), lengths.numpy()
-    labels = None if tags is None else tags.numpy()
-    sign = 1.0 if labels is None else -1.0
-    if gradient and transitions.dim() == 2:
-        e, a, s, f = scores
-        fast = layer.counts(e, a, s, f, own, labels)
-        if fast is not None:
-            numbers = _number(emissions, sign * fast.value)
-            return numbers, torch.from_numpy(fast.unary), torch.from_numpy(fast.pairs)
-    if gradient:
-        try:
-            counts = chain.expected_counts(*scores, lengths=own, labels=labels)
-        except InfeasibleError:  # some row has no path: the gradient is left for later
-            pass
-        else:
-            unary, pairs = (torch.from_numpy(np.asarray(part)) for part in counts[:2])
-            return _number(emissions, sign * np.asarray(counts.log_partition)), unary, pairs
-    value = np.asarray(chain.log_partition(*scores, lengths=own))
-    if labels is not None:
-        used = np.asarray(chain.score(*scores, labels=labels, lengths=own))
-        dead = np.isneginf(used)
-        value = np.where(dead, -np.inf, np.where(dead, 0.0, used) - value)
-    return _number(emissions, value), unary, pairs
-
-
-def _number(emissions: Tensor, value: Any) -> Tensor:
-    return torch.from_numpy(value if emissions.dtype == torch.float64 else value.astype(np.float32))
+    batch = Batch(emissions, transitions, start, end, lengths, tags)
+    empty = emissions.new_empty(0)
+    if not emissions.is_cuda:
+        value, saved = _NativeEngine(gradient).run(batch)
+        return value, saved[6], saved[7], empty
+    engine = _gpu_engine()
+    plan, batch = engine.find_plan(engine.ChainPlan, batch, (False, gradient), lambda batch: batch)
+    value, saved = plan.run(batch)
+    unary, pairs, sums = saved if gradient else (empty, emissions.new_empty(0), empty.clone())
+    return value, unary, pairs, sums
 
 
 chain_value = torch.library.custom_op("trellis::chain_value", _value, mutates_args=())
@@ -113,18 +285,23 @@ def _(
     lengths: Tensor,
     tags: Tensor | None,
     gradient: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    dtype = _accurate(emissions)
-    value = emissions.new_empty((emissions.shape[0],), dtype=dtype)
-    if emissions.is_cuda:
-        return value, emissions.new_empty(emissions.shape, dtype=dtype), emissions.new_empty(0)
-    if not gradient:
-        return value, emissions.new_empty(0), emissions.new_empty(0)
-    pairs = torch.float64 if transitions.dim() == 2 else dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    dtype = _compute_dtype(emissions)
+    rows, _, labels = emissions.shape
+    shared = transitions.dim() == 2
+    unary: Any = emissions.shape if gradient else 0
+    pairs: Any = transitions.shape if gradient else 0
+    sums: Any = 0
+    pairs_dtype = torch.float64 if shared and gradient and not emissions.is_cuda else dtype
+    if emissions.is_cuda and gradient:
+        pairs = 0 if shared else pairs
+        sums = (rows, (2 + (labels if shared else 0)) * labels + 1)
+    new = emissions.new_empty
     return (
-        value,
-        emissions.new_empty(emissions.shape, dtype=dtype),
-        emissions.new_empty(transitions.shape, dtype=pairs),
+        new((rows,), dtype=dtype),
+        new(unary, dtype=dtype),
+        new(pairs, dtype=pairs_dtype),
+        new(sums, dtype=dtype if emissions.is_cuda and gradient else emissions.dtype),
     )
 
 
@@ -135,37 +312,20 @@ def _gradient(
     end: Tensor,
     lengths: Tensor,
     tags: Tensor | None,
-    alpha: Tensor,
+    unary: Tensor,
     pairs: Tensor,
+    sums: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Σ_b weight_b ∂ value_b / ∂ each of the scores, in memory of its own as of all operators."""
-    given = (emissions, transitions, start, end, lengths, tags, alpha, pairs, weight)
-    own = {x.untyped_storage().data_ptr() for x in (alpha, pairs)}
-    found = _gradients(*given)
-    e, *small = (x.clone() if x.untyped_storage().data_ptr() in own else x for x in found)
-    a, s, f = (x.clone() for x in small)  # they may be parts of one tensor
-    return e, a, s, f
-
-
-def _gradients(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`_gradient`; the emissions' may be in the memory that was given."""
-    emissions, transitions, start, end, lengths, tags, alpha, pairs, weight = given
+    """Gradients of Σ_b weight_b · value_b; none of them shares memory with an argument."""
+    scores = (emissions, transitions, start, end)
     if emissions.is_cuda:
-        there: tuple[Tensor, Tensor, Tensor, Tensor] = kernels().backward(
-            emissions, transitions, start, end, lengths, tags, alpha, weight
-        )
-        return there
-    own, each = lengths.numpy(), weight.numpy().astype(float)
-    labels = None if tags is None else tags.numpy()
-    each = each if labels is None else -each
-    scores = _arrays(emissions, transitions, start, end)
-    found = _expected(scores, own, labels, alpha.numpy(), pairs.numpy(), each)
-    likes = zip(found, scores, (emissions, transitions, start, end), strict=True)
-    e, a, s, f = (
-        torch.from_numpy(g.astype(array.dtype, copy=False)).to(like.dtype)
-        for g, array, like in likes
-    )
+        parts = _gpu_engine().sum_gradients(unary, pairs, sums, weight)
+        e, a, s, f = (x.to(like.dtype) for x, like in zip(parts, scores, strict=True))
+        return e, a, s, f
+    parts = _NativeEngine(True).gradients((*scores, lengths, tags, unary, pairs), weight)
+    inputs = {x.untyped_storage().data_ptr() for x in (unary, pairs)}
+    e, a, s, f = (x.clone() if x.untyped_storage().data_ptr() in inputs else x for x in parts)
     return e, a, s, f
 
 
@@ -176,54 +336,11 @@ chain_gradient = torch.library.custom_op("trellis::chain_gradient", _gradient, m
 def _(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return (
-        emissions.new_empty(emissions.shape),
-        transitions.new_empty(transitions.shape),
-        start.new_empty(start.shape),
-        end.new_empty(end.shape),
-    )
+    e, a, s, f = (x.new_empty(x.shape) for x in (emissions, transitions, start, end))
+    return e, a, s, f
 
 
-def _expected(
-    scores: list[Any], lengths: Any, labels: Any, unary: Any, pairs: Any, weight: Any
-) -> tuple[Any, Any, Any, Any]:
-    """The gradients that `_value` has made on the CPU, or makes now, each row times its weight.
-
-    In NumPy, on one thread: PyTorch's and those of the native core would be in each other's way.
-    """
-    alike = bool((weight == weight[0]).all())
-    if not unary.size or not (alike or scores[1].ndim > 2):
-        unary, pairs = _counts(scores, lengths, labels, weight)
-    elif not alike or weight[0] != 1.0:  # 1, as in a loss that is summed, needs no copy
-        unary = unary * weight[:, None, None].astype(unary.dtype)
-        pairs = pairs * (weight[0] if alike else weight[:, None, None, None])
-    last = unary[np.arange(len(unary)), lengths - 1]
-    return unary, pairs, unary[:, 0].sum(axis=0, dtype=float), last.sum(axis=0, dtype=float)
-
-
-def _counts(scores: list[Any], lengths: Any, labels: Any, weight: Any) -> tuple[Any, Any]:
-    """Of weights that differ, of any sign; rows without a path have no gradient."""
-    possible = ~np.isneginf(chain.log_partition(*scores, lengths=lengths))
-    unary, pairs = np.zeros(scores[0].shape, scores[0].dtype), np.zeros(scores[1].shape)
-    for sign in (1.0, -1.0):
-        rows = possible & (sign * weight > 0)
-        if not rows.any():
-            continue
-        found = chain.expected_counts(
-            *(a[rows] if a.ndim > 2 else a for a in scores),
-            lengths=lengths[rows],
-            labels=None if labels is None else labels[rows],
-            weights=sign * weight[rows],
-        )
-        unary[rows] = sign * np.asarray(found.unary)
-        if pairs.ndim > 2:
-            pairs[rows] = sign * np.asarray(found.transition)
-        else:
-            pairs += sign * np.asarray(found.transition)
-    return unary, pairs
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _save_value(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*inputs[:6], *output[1:])
     ctx.mark_non_differentiable(*output[1:])
     ctx.set_materialize_grads(False)
@@ -235,125 +352,28 @@ def _backward(ctx: Any, weight: Tensor | None, *_: Any) -> tuple[Any, ...]:
     return (*chain_gradient(*ctx.saved_tensors, weight), None, None, None)
 
 
-def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _save_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     pass
 
 
 def _refuse(ctx: Any, *gradients: Any) -> Any:
-    raise RuntimeError("the gradient of a trellis CRF cannot be differentiated once more")
+    raise RuntimeError("the gradient of a trellis CRF cannot be differentiated again")
 
 
-chain_value.register_autograd(_backward, setup_context=_keep)
-chain_gradient.register_autograd(_refuse, setup_context=_keep_nothing)
-
-
-class _Eager(torch.autograd.Function):
-    """The same without the dispatcher, which takes longer than a small batch does."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        value, alpha, pairs = _value(*inputs)
-        ctx.save_for_backward(*inputs[:6], alpha, pairs)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        # only a function of its own knows how to refuse a second derivative
-        gradient: Any = _EagerGradient.apply if torch.is_grad_enabled() else _gradients
-        return (*gradient(*ctx.saved_tensors, weight), None, None, None)
-
-
-class _EagerGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        return _gradients(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return _refuse(ctx)
-
-
-def log_partition(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    tags: Tensor | None = None,
-) -> Tensor:
-    """Log Z of each row, or log p of its tags if given, differentiable."""
-    scores = (emissions, transitions, start, end)
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in scores)
-    if torch.compiler.is_compiling():
-        traced: Tensor = chain_value(*scores, lengths, tags, wanted)[0]
-        return traced
-    value: Tensor = _Eager.apply(  # type: ignore[no-untyped-call]
-        *scores, lengths, tags, wanted
-    )
-    return value
-
-
-class _OnCard(torch.autograd.Function):
-    """The values of all rows, or their sum; and the gradient of each of them.
-
-    The gradient is made at once: PyTorch calls `backward` on a thread of its own, where Python is
-    several times as slow, so that little may be left to do there. Of a sum it is one product.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        *scores, rest, marks, step = inputs
-        value: Tensor
-        value, kept = step((*scores, *rest), marks)
-        ctx.save_for_backward(*kept)
-        ctx.step = step
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            _refuse(ctx)
-        return (*ctx.step.weigh(ctx.saved_tensors, weight), None, None, None)
-
-
-def on_card(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor | None,
-    tags: Tensor,
-    mask: Tensor | None,
-    summed: bool,
-    marks: Marks | None = None,
-    prepared: dict[Any, Any] | None = None,
-) -> Tensor:
-    """Log p of tags that nobody has looked at yet: of all rows, or their sum.
-
-    The marks say what is wrong with each row. What is `prepared` for their kind may be known.
-    """
-    scores, rest = (emissions, transitions, start, end), (lengths, tags, mask)
-    wanted = emissions.requires_grad or any(x.requires_grad for x in scores[1:])
-    if wanted and torch.is_grad_enabled():
-        step = layer_kernels().step_of((*scores, *rest), summed, prepared)
-        found: Tensor = _OnCard.apply(  # type: ignore[no-untyped-call]
-            *scores, rest, marks, step
-        )
-        return found
-    value: Tensor = kernels().forward(*scores, *rest, marks).value
-    return value.sum() if summed else value
+chain_value.register_autograd(_backward, setup_context=_save_value)
+chain_gradient.register_autograd(_refuse, setup_context=_save_nothing)
 
 
 def marginals(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> Tensor:
-    """p(yₜ | x): the gradient of log Z."""
+    """p(yₜ | x), (B, T, L): the gradient of log Z with respect to the emissions."""
     with torch.no_grad():
-        scores = (emissions.to(_accurate(emissions)), transitions, start, end)
-        _, alpha, pairs = chain_value(*scores, lengths, None, True)
+        scores = (emissions.to(_compute_dtype(emissions)), transitions, start, end)
+        _, *saved = chain_value(*scores, lengths, None, True)
         ones = scores[0].new_ones(len(emissions))
-        found: Tensor = chain_gradient(*scores, lengths, None, alpha, pairs, ones)[0]
-    return found
+        unary: Tensor = chain_gradient(*scores, lengths, None, *saved, ones)[0]
+    return unary
 
 
 # ---- the best path
@@ -362,19 +382,19 @@ def marginals(
 def _viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The best labels of each row, 0 behind its length, and their score."""
+    """The best labels (B, T), 0 after the length of a row, and their scores (B,)."""
     if emissions.is_cuda:
-        labels, best = kernels().viterbi(emissions, transitions, start, end, lengths)
-        return labels, best
-    scores = _arrays(emissions, transitions, start, end)
-    own = lengths.numpy()
-    e, a, s, f = scores
-    fast = layer.best(e, a, s, f, own) if transitions.dim() == 2 else None
+        labels, score = _gpu_engine().viterbi(emissions, transitions, start, end, lengths)
+        return labels, score
+    scores, counts = _arrays(emissions, transitions, start, end), lengths.numpy()
+    fast = layer.best_paths(scores, counts) if transitions.dim() == 2 else None
     if fast is not None:
-        return torch.from_numpy(fast[0]), _number(emissions, fast[1])
-    path = chain.viterbi(*scores, lengths=own)
-    labels = torch.from_numpy(np.asarray(path.labels)).clamp_(min=0)
-    return labels, _number(emissions, np.asarray(path.score))
+        labels, score = torch.from_numpy(fast[0]), fast[1]
+    else:
+        path = chain.viterbi(*scores, lengths=counts)
+        labels = torch.from_numpy(np.asarray(path.labels)).clamp_(min=0)
+        score = np.asarray(path.score)
+    return labels, torch.from_numpy(score).to(_compute_dtype(emissions))
 
 
 chain_viterbi = torch.library.custom_op("trellis::chain_viterbi", _viterbi, mutates_args=())
@@ -384,14 +404,14 @@ chain_viterbi = torch.library.custom_op("trellis::chain_viterbi", _viterbi, muta
 def _(emissions: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     rows, steps = emissions.shape[:2]
     labels = emissions.new_empty((rows, steps), dtype=torch.int64)
-    return labels, emissions.new_empty((rows,), dtype=_accurate(emissions))
+    return labels, emissions.new_empty((rows,), dtype=_compute_dtype(emissions))
 
 
 def best_path(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The same without the dispatcher, where nothing traces it."""
+    """`chain_viterbi`; eager programs skip the operator, which takes longer than a small batch."""
     scores = (emissions.detach(), transitions.detach(), start.detach(), end.detach(), lengths)
-    plain = type(emissions) is Tensor and not torch.compiler.is_compiling()
-    found: tuple[Tensor, Tensor] = (_viterbi if plain else chain_viterbi)(*scores)
-    return found
+    eager = type(emissions) is Tensor and not torch.compiler.is_compiling()
+    path: tuple[Tensor, Tensor] = (_viterbi if eager else chain_viterbi)(*scores)
+    return path

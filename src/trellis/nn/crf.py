@@ -7,28 +7,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.checks import as_integer
+from trellis.checks import as_integer, one_of
 from trellis.errors import InputError
 from trellis.inference import chain
-from trellis.inference.gpu.signature import kinds_of, remembered
-from trellis.inference.gpu.status import Marks
 from trellis.nn import reference
-from trellis.nn.chain_ops import best_path, log_partition, marginals, on_card
+from trellis.nn.chain_ops import best_path, log_likelihood, log_partition, marginals
 from trellis.nn.constraints import forbidden
 from trellis.nn.steps import (
+    Batch,
     Steps,
+    check_batch,
     check_emissions,
-    check_tags,
     check_tensor,
-    lengths_of,
-    seen_steps,
-    steps_of,
+    find_steps,
 )
 
 __all__ = ["CRF"]
 
 _REDUCTIONS = ("none", "sum", "mean", "token_mean")
-_fitting: dict[Any, dict[Any, Any]] = {}  # what is prepared for kinds that go together
 
 
 class CRF(nn.Module):
@@ -42,7 +38,7 @@ class CRF(nn.Module):
     >>> _ = crf.transitions.data.zero_()
     >>> crf.decode(emissions)
     [[0, 1, 2]]
-    >>> crf.decode(emissions, mask=torch.tensor([[True, False, True]]))  # a step is taken out
+    >>> crf.decode(emissions, mask=torch.tensor([[True, False, True]]))  # a step is removed
     [[0, 2]]
     >>> round(crf(emissions, torch.tensor([[0, 1, 2]])).item(), 3)
     -0.719
@@ -50,22 +46,22 @@ class CRF(nn.Module):
     Parameters
     ----------
     num_tags
-        How many tags there are.
+        The number of tags, L.
     batch_first
         Whether emissions are (batch, steps, tags), not (steps, batch, tags).
     labels, constraints
-        With the names of the tags, a tagging scheme ("BIO", "BILOU", …) forbids what it does not
-        allow; constraints may also be pairs (tag, next tag) of numbers.
+        ``constraints`` is a tagging scheme ("BIO", "BILOU", …), which needs the names of the tags
+        in ``labels``, or forbidden pairs (tag, next tag) of tag numbers.
     rank
         Transitions as a product of two matrices (tags, rank), for many tags.
     validate
-        Whether the values of tags, masks and lengths are looked at: the price on a GPU is to wait
-        for the kernel that does so. A compiled program and a CUDA graph never wait.
+        Whether the values of tags, masks and lengths are validated. On a GPU the call then waits
+        for the kernel that validates them. Compiled programs and CUDA graphs never validate.
 
-    The parameters ``start_transitions``, ``end_transitions`` and ``transitions`` are named as in
+    The parameters ``start_transitions``, ``end_transitions`` and ``transitions`` have the names of
     pytorch-crf, so its state dicts load. In all methods a ``mask`` (True: the step counts) may have
-    any pattern, or ``lengths`` say how many steps of each row count. ``transitions=``
-    (B, T-1, L, L) adds scores of the transition into each step but the first.
+    any pattern; ``lengths`` (B,) is the alternative for padded rows. ``transitions=``
+    (B, T-1, L, L) adds a score to the transition into each step but the first.
 
     """
 
@@ -102,7 +98,7 @@ class CRF(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, uniform in ±0.1; low-rank transitions are as small."""
+        """Draw all parameters from ±0.1; factors of low-rank transitions so that products fit."""
         nn.init.uniform_(self.start_transitions, -0.1, 0.1)
         nn.init.uniform_(self.end_transitions, -0.1, 0.1)
         if self.rank is None:
@@ -128,26 +124,39 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """Log p(tags | emissions): of each row ("none"), their sum or mean, or the mean of steps.
+        """log p(tags | emissions): of each row ("none"), their "sum", "mean" or "token_mean".
 
-        Tags under the mask, or behind the length, may be anything, -100 included. Tags that are
-        boolean (B, T, L) say which ones are possible at each step: the probability is that of all
-        labellings which agree.
+        "token_mean" is the sum divided by the number of unmasked steps. Tags at masked steps may
+        have any value, such as -100. Boolean tags (B, T, L) give the possible tags of each step:
+        the probability is that of all labellings that consist of possible tags.
         """
-        if reduction not in _REDUCTIONS:
-            raise InputError(
-                f"reduction must be one of {', '.join(_REDUCTIONS)}, not {reduction!r}"
-            )
+        one_of(reduction, _REDUCTIONS, "reduction")
         check_tensor(tags, "tags")
-        given = (emissions, mask, lengths, transitions)
-        if tags.dtype != torch.bool:
-            return self._log_prob(*given, tags, reduction)
-        e, steps, scores = self._prepared(*given)
-        allowed = check_allowed(tags, emissions, self.batch_first)
-        known = e.masked_fill(~steps.front(allowed), -torch.inf)
-        inside = log_partition(known, *scores, steps.lengths)
-        value = inside - log_partition(e, *scores, steps.lengths)
-        return _reduced(value, reduction, steps.lengths)
+        if tags.dtype == torch.bool:
+            return self._log_prob_of_sets(emissions, tags, mask, lengths, transitions, reduction)
+        batch = self._batch(emissions, mask, lengths, transitions, tags)
+        validate = self._validates(emissions)
+        value, batch = log_likelihood(batch, reduction != "none", validate, self._check)
+        return _reduce(value, reduction, batch)
+
+    def _log_prob_of_sets(
+        self,
+        emissions: Tensor,
+        allowed: Tensor,
+        mask: Tensor | None,
+        lengths: Any,
+        transitions: Tensor | None,
+        reduction: str,
+    ) -> Tensor:
+        """log p of all labellings that `allowed` (B, T, L) permits: log Z of them minus log Z."""
+        scores, steps = self._to_front(emissions, mask, lengths, transitions)
+        _check_allowed(allowed, emissions)
+        e, pairs, start, end = scores
+        allowed = steps.to_front(self._rows_first(allowed))
+        possible = e.masked_fill(~allowed, -torch.inf)
+        value = log_partition(possible, pairs, start, end, steps.lengths)
+        value = value - log_partition(*scores, steps.lengths)
+        return _reduce(value, reduction, Batch(*scores, steps.lengths))
 
     def log_partition(
         self,
@@ -157,9 +166,9 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """Log Z of each row, differentiable."""
-        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
-        return log_partition(e, *scores, steps.lengths)
+        """log Z of each row (B,), differentiable."""
+        scores, steps = self._to_front(emissions, mask, lengths, transitions)
+        return log_partition(*scores, steps.lengths)
 
     def entropy(
         self,
@@ -169,10 +178,10 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """H(y | x) of each row in nats, differentiable."""
-        e, steps, (a, start, end) = self._prepared(emissions, mask, lengths, transitions)
-        wide = torch.promote_types(e.dtype, torch.float32)
-        e, a, start, end = (x.to(wide) for x in (e, a, start, end))
+        """H(y | x) of each row (B,) in nats, differentiable."""
+        scores, steps = self._to_front(emissions, mask, lengths, transitions)
+        wide = torch.promote_types(emissions.dtype, torch.float32)
+        e, a, start, end = (x.to(wide) for x in scores)
         return reference.entropy(e, a, start, end, steps.lengths)
 
     # ---- labels
@@ -186,20 +195,16 @@ class CRF(nn.Module):
         transitions: Tensor | None = None,
         padded: int | None = None,
     ) -> Any:
-        """The best tags of each row: a list of lists, one tag for each step that counts.
+        """The best tags of each row: a list of lists, one tag for each unmasked step.
 
-        With ``padded``, a tensor in the layout of the mask, with that number where no step counts.
+        With ``padded``, a tensor in the layout of the mask, with that number at masked steps.
         """
-        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
-        labels, _ = best_path(e, *scores, steps.lengths)
+        scores, steps = self._to_front(emissions, mask, lengths, transitions)
+        tags, _ = best_path(*scores, steps.lengths)
         if padded is not None:
-            found = steps.back(labels, padded)
-            if steps.order is not None:
-                counted = torch.ones_like(labels, dtype=torch.bool)
-                found = torch.where(steps.back(counted, False), found, padded)
-            return found if self.batch_first else found.transpose(0, 1)
-        rows = zip(labels.tolist(), steps.lengths.tolist(), strict=True)
-        return [own[:length] for own, length in rows]
+            return self._rows_first(steps.to_positions(tags, padded))
+        rows = zip(tags.tolist(), steps.lengths.tolist(), strict=True)
+        return [row[:length] for row, length in rows]
 
     def marginals(
         self,
@@ -209,24 +214,24 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """p(yₜ | x) in the layout of the emissions, 0 where no step counts; has no gradient."""
-        e, steps, scores = self._prepared(emissions, mask, lengths, transitions)
-        found = steps.back(marginals(e, *scores, steps.lengths))
-        return found if self.batch_first else found.transpose(0, 1)
+        """p(yₜ | x) in the layout of the emissions, 0 at masked steps; not differentiable."""
+        scores, steps = self._to_front(emissions, mask, lengths, transitions)
+        probabilities = steps.to_positions(marginals(*scores, steps.lengths))
+        return probabilities if self.batch_first else probabilities.transpose(0, 1)
 
     def kbest(
         self, emissions: Tensor, k: int, mask: Tensor | None = None, *, lengths: Any = None
     ) -> list[list[tuple[list[int], float]]]:
         """The k best labellings of each row with their log-probabilities, best first."""
-        scores, own = self._on_cpu(emissions, mask, lengths)
-        found = chain.kbest(*scores, lengths=own, k=k)
-        log_z = np.asarray(chain.log_partition(*scores, lengths=own))
+        scores, counts = self._to_numpy(emissions, mask, lengths)
+        best = chain.kbest(*scores, lengths=counts, k=k)
+        log_z = np.asarray(chain.log_partition(*scores, lengths=counts))
         return [
             [
                 (path[:length].tolist(), float(value - z))
                 for path, value in zip(paths, values, strict=True)
             ]
-            for paths, values, z, length in zip(found.labels, found.score, log_z, own, strict=True)
+            for paths, values, z, length in zip(best.labels, best.score, log_z, counts, strict=True)
         ]
 
     def sample(
@@ -238,120 +243,67 @@ class CRF(nn.Module):
         lengths: Any = None,
         random_state: Any = None,
     ) -> list[list[list[int]]]:
-        """N labellings y ~ p(y | x) of each row."""
-        scores, own = self._on_cpu(emissions, mask, lengths)
-        drawn = chain.sample(*scores, lengths=own, n=n, random_state=random_state)
-        return [paths[:, :length].tolist() for paths, length in zip(drawn, own, strict=True)]
+        """n labellings y ~ p(y | x) of each row."""
+        scores, counts = self._to_numpy(emissions, mask, lengths)
+        drawn = chain.sample(*scores, lengths=counts, n=n, random_state=random_state)
+        return [paths[:, :length].tolist() for paths, length in zip(drawn, counts, strict=True)]
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of transitions (L, L), starts and ends (L,): -inf where the constraints forbid them."""
+        """Transitions (L, L), starts (L,) and ends (L,); -inf where the constraints forbid them."""
         return self._scores()
 
-    # ---- what they share
+    # ---- shared by the methods
 
-    def _looks(self, emissions: Tensor) -> bool:
-        """Whether numbers are checked: a compiled program and a CUDA graph never wait for it."""
+    def _validates(self, emissions: Tensor) -> bool:
+        """Whether values are validated: compiled programs and CUDA graphs cannot wait for it."""
         if not self.validate or torch.compiler.is_compiling():
             return False
         return not (emissions.is_cuda and torch.cuda.is_current_stream_capturing())
 
-    def _checked(self, emissions: Tensor) -> Tensor:
-        """Emissions as (B, T, L), where the layer is: kernels take addresses for what they are."""
-        e = check_emissions(emissions, self.num_tags, self.batch_first)
-        own = self.start_transitions.device
-        if e.device != own:
-            raise InputError(f"emissions are on {e.device}, but the layer is on {own}")
-        return e
+    def _rows_first(self, x: Any) -> Any:
+        """x with the batch as its first axis; anything else is rejected later."""
+        if self.batch_first or not isinstance(x, Tensor) or x.dim() < 2:
+            return x
+        return x.transpose(0, 1)
 
-    def _rows_first(self, x: Tensor) -> Tensor:
-        return x if self.batch_first else x.transpose(0, 1)
-
-    def _log_prob(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None,
-        lengths: Any,
-        transitions: Tensor | None,
-        tags: Tensor,
-        reduction: str,
-    ) -> Tensor:
-        """Log p(tags | emissions), reduced."""
-        check_tensor(emissions, "emissions")
-        steps = None
-        eager = emissions.is_cuda and transitions is None and not torch.compiler.is_compiling()
-        looks = eager and self._looks(emissions)
-        if looks or (eager and mask is None):
-            found = self._on_card(emissions, mask, lengths, tags, reduction, looks)
-            if isinstance(found, Tensor):
-                return found
-            steps = found
-        own = check_tags(self._rows_first(tags), self._checked(emissions))
-        e, steps, scores = self._prepared(emissions, mask, lengths, transitions, own, steps)
-        value = log_partition(e, *scores, steps.lengths, steps.front(own))
-        return _reduced(value, reduction, steps.lengths)
-
-    def _on_card(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None,
-        lengths: Any,
-        tags: Tensor,
-        reduction: str,
-        looks: bool,
-    ) -> Tensor | Steps:
-        """The same as if the steps that count came first; if they do not, which ones count."""
-        emissions = emissions.resolve_neg()  # `_checked` does so too, but not for known kinds
-        scores = self._scores()
-        kinds = kinds_of(self.batch_first, emissions, *scores, lengths, tags, mask)
-        prepared = _fitting.get(kinds)
-        if prepared is not None:
-            e, own, counts = self._rows_first(emissions), self._rows_first(tags), lengths
-            grid = None if mask is None else self._rows_first(mask)
-            if mask is None and lengths is None:
-                counts = lengths_of(e, None, None)
-        else:
-            e, grid = self._checked(emissions), self._mask(mask)
-            own, counts = check_tags(self._rows_first(tags), e), lengths_of(e, grid, lengths)
-            as_given = own.dtype is tags.dtype and (lengths is None or counts is lengths)
-            if kinds is not None and as_given:
-                prepared = remembered(_fitting, kinds, dict)
-        marks = Marks(len(e), e.device) if looks else None
-        value = on_card(e, *scores, counts, own, grid, reduction != "none", marks, prepared)
-        found = [] if marks is None else marks.wait()
-        if not any(found) and reduction != "token_mean":
-            return _reduced(value, reduction, own)
-        steps = counts if grid is None else (grid != 0).sum(1)
-        if not any(found):
-            return _reduced(value, reduction, steps)
-        return seen_steps(steps, found, grid, own, e.shape[1], self.num_tags)
-
-    def _mask(self, mask: Tensor | None) -> Tensor | None:
-        if mask is None:
-            return None
-        check_tensor(mask, "mask")
-        return self._rows_first(mask)
-
-    def _prepared(
+    def _batch(
         self,
         emissions: Tensor,
         mask: Tensor | None,
         lengths: Any,
         transitions: Tensor | None,
         tags: Tensor | None = None,
-        steps: Steps | None = None,
-    ) -> tuple[Tensor, Steps, tuple[Tensor, Tensor, Tensor]]:
-        """Emissions (B, T, L), the steps that count in front, and the scores to go with them."""
-        e = self._checked(emissions)
-        if steps is None:
-            steps = steps_of(e, self._mask(mask), lengths, tags, self._looks(e))
+    ) -> Batch:
+        """The arguments of a call and the scores of the layer, rows first, not validated yet."""
+        check_tensor(emissions, "emissions")
+        # Engines read memory, where the sign of a negative view is missing.
+        e = self._rows_first(emissions.resolve_neg())
         pairs, start, end = self._scores()
         if transitions is not None:
             check_tensor(transitions, "transitions")
-            due = (e.shape[0], e.shape[1] - 1, self.num_tags, self.num_tags)
-            if transitions.shape != due:
-                raise InputError(f"transitions have shape {tuple(transitions.shape)}, not {due}")
-            pairs = steps.front_pairs(transitions) + pairs
-        return steps.front(e), steps, (pairs, start, end)
+            check_emissions(e, self.num_tags, start.device)
+            shape = (e.shape[0], e.shape[1] - 1, self.num_tags, self.num_tags)
+            if transitions.shape != shape:
+                raise InputError(f"transitions have shape {tuple(transitions.shape)}, not {shape}")
+            pairs = transitions + pairs
+        tags, mask = self._rows_first(tags), self._rows_first(mask)
+        return Batch(e, pairs, start, end, lengths, tags, mask)
+
+    def _check(self, batch: Batch) -> Batch:
+        """Validate shapes, types and devices."""
+        check_emissions(batch.emissions, self.num_tags, self.start_transitions.device)
+        return check_batch(batch)
+
+    def _to_front(
+        self, emissions: Tensor, mask: Tensor | None, lengths: Any, transitions: Tensor | None
+    ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Steps]:
+        """Scores with the unmasked steps of each row at the front, and which steps these are."""
+        batch = self._check(self._batch(emissions, mask, lengths, transitions))
+        steps = find_steps(batch, self._validates(batch.emissions))
+        pairs = (
+            batch.transitions if transitions is None else steps.pairs_to_front(batch.transitions)
+        )
+        return (steps.to_front(batch.emissions), pairs, batch.start, batch.end), steps
 
     def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
         pairs = (
@@ -366,28 +318,33 @@ class CRF(nn.Module):
             end.masked_fill(self._no_ends, -torch.inf),
         )
 
-    def _on_cpu(
+    def _to_numpy(
         self, emissions: Tensor, mask: Tensor | None, lengths: Any
     ) -> tuple[list[Any], Any]:
+        """Scores in float64 and lengths, as arrays."""
         with torch.no_grad():
-            e, steps, scores = self._prepared(emissions, mask, lengths, None)
-            arrays = [x.double().cpu().numpy() for x in (e, *scores)]
+            scores, steps = self._to_front(emissions, mask, lengths, None)
+            arrays = [x.double().cpu().numpy() for x in scores]
         return arrays, steps.lengths.cpu().numpy()
 
 
-def _reduced(value: Tensor, reduction: str, lengths: Tensor) -> Tensor:
-    """Of rows, or of their sum where that is known already."""
+def _reduce(value: Tensor, reduction: str, batch: Batch) -> Tensor:
+    """Reduce values (B,), or their sum () if the engine has summed them already."""
     if reduction == "none":
         return value
     total = value if value.dim() == 0 else value.sum()
     if reduction == "sum":
         return total
-    return total / (len(lengths) if reduction == "mean" else lengths.sum())
+    if reduction == "mean":
+        return total / len(batch.emissions)
+    if batch.mask is not None:
+        return total / torch.count_nonzero(batch.mask)
+    if batch.lengths is not None:
+        return total / batch.lengths.sum()
+    return total / (batch.emissions.shape[0] * batch.emissions.shape[1])
 
 
-def check_allowed(allowed: Tensor, emissions: Tensor, batch_first: bool) -> Tensor:
-    """Possible tags (B, T, L)."""
+def _check_allowed(allowed: Tensor, emissions: Tensor) -> None:
     if allowed.shape != emissions.shape:
         shapes = f"{tuple(allowed.shape)}, but emissions {tuple(emissions.shape)}"
         raise InputError(f"possible tags have shape {shapes}")
-    return allowed if batch_first else allowed.transpose(0, 1)

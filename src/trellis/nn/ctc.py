@@ -1,38 +1,36 @@
-"""CTC: -log p(target | input) where the target has no alignment to the frames.
+"""CTC: -log p(target | input) for a target that is not aligned to the frames.
 
-A path takes one class at each frame; merge equal neighbours, then drop the blanks, and what is left
-is the target that it stands for. With y the log-probabilities of a network,
+A path π takes one class at each frame. Merge equal neighbours, then drop the blanks: the rest is
+the target of the path. With y the log-probabilities of a network,
 
-    loss = -log Σ_{π stands for target} Πₜ exp y[t, πₜ]
+    loss = -log Σ_{π with this target} Πₜ exp y[t, πₜ]
 
-Arguments, reductions and results are those of `torch.nn.functional.ctc_loss`. Beyond it,
-`from_logits=True` takes what comes before the softmax, which is faster and needs less memory; half
-precision is computed in float32; the gradient with respect to log-probabilities is the true one,
--p(class at the frame | target), and never NaN; labels and lengths are checked; the same input gives
-the same bits on every device. On a GPU a path less likely than e^-90,000,000 counts as impossible.
+Arguments, reductions and results are those of `torch.nn.functional.ctc_loss`. In addition:
+
+- `from_logits=True` takes scores before the softmax, which is faster and needs less memory.
+- Half precision is computed in float32.
+- The gradient with respect to log-probabilities is exact, -p(class at the frame | target), and
+  never NaN.
+- Labels and lengths are validated.
+- The same input gives the same bits each time.
+
+On a GPU a path less likely than e^-90,000,000 counts as impossible.
 """
 
 from math import log
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.inference.gpu.status import Marks
-from trellis.nn.ctc_batch import Batch, Lengths, check_numbers, look, prepare, raise_if
-from trellis.nn.ctc_ops import (
-    ctc_gradient,
-    ctc_value,
-    differentiable_value,
-    number,
-    reduced,
-    small_on_card,
-    value_at_once,
-)
+from trellis.nn.ctc_batch import Batch, Lengths, check_numbers
+from trellis.nn.ctc_ops import Settings, compute_dtype, has_gpu_engine, losses, posterior
 
 __all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
 
-_FAR = -1e30  # the log-probability of what cannot be, in the plain recursion
+_IMPOSSIBLE = -1e30  # log-probability of an impossible state; -inf would give NaN gradients
 
 
 def ctc_loss(
@@ -55,26 +53,25 @@ def ctc_loss(
         (T, B, V), or (T, V) for a single sequence: log-probabilities, or with `from_logits` any
         scores. -inf is probability zero.
     targets
-        (B, S) padded, or the targets of all rows one after the other, without blanks.
+        (B, S) padded, or the targets of all rows concatenated. They contain no blanks.
     input_lengths, target_lengths
-        (B,): tensors on any device, or integers. What lies behind a length has no effect.
+        (B,): tensors on any device, or integers. Values after a length have no effect.
     reduction
-        "none": one loss a row; "sum": their sum; "mean": each divided by the length of its target,
-        then the mean.
+        "none": one loss a row; "sum": their sum; "mean": the mean of loss / target length.
     zero_infinity
-        0 instead of inf for a row whose target has no path, because it is too long for its frames.
-        The gradient of such a row is 0 in both cases.
+        0 instead of inf for a row whose target is too long for its frames. The gradient of such a
+        row is 0 in both cases.
     label_smoothing
         ε: the loss of a row becomes (1 - ε) loss + ε Σₜ KL(uniform ‖ pₜ), where
         KL(uniform ‖ p) = -log V - (Σᵥ log p(v)) / V.
     entropy
         λ: λ H is subtracted from the loss of a row, where
         H = -Σ_π p(π | target) log p(π | target) is the entropy of the alignments of its target:
-        λ > 0 keeps a network from being sure too early of a single one. Part of the kernels on a
-        GPU, but a loop in Python on the CPU.
+        λ > 0 keeps a network from committing to one alignment too early. On a GPU this is part of
+        the kernels, on the CPU a loop in Python.
     validate
-        whether labels and lengths on a GPU are checked: the price is to wait for a small kernel. A
-        compiled program and a CUDA graph never wait.
+        Whether labels and lengths on a GPU are validated: the call then waits for a small kernel.
+        Compiled programs and CUDA graphs never wait. On the CPU they are always validated.
 
     >>> two_frames = torch.tensor([[[0.4, 0.6]], [[0.5, 0.5]]]).log()
     >>> loss = ctc_loss(two_frames, torch.tensor([[1]]), (2,), (1,))
@@ -83,7 +80,7 @@ def ctc_loss(
     >>> scores = torch.zeros(5, 2, 4, requires_grad=True)
     >>> loss = ctc_loss(scores, torch.tensor([1, 2, 3]), (5, 3), (1, 2), from_logits=True)
     >>> loss.backward()
-    >>> scores.grad[3:, 1].tolist()  # behind the end
+    >>> scores.grad[3:, 1].tolist()  # after the end
     [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     >>> ctc_loss(scores, torch.tensor([[1, 2], [3, 0]]), (5, 3), (2, 2))
     Traceback (most recent call last):
@@ -94,28 +91,18 @@ def ctc_loss(
         raise InputError(f"reduction is {reduction!r}: must be 'none', 'mean' or 'sum'")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
-    x = prepare(log_probs, targets, input_lengths, target_lengths, blank)
-    adjusted = label_smoothing or zero_infinity
-    if small_on_card(x.frames, x.targets):
-        now = "none" if adjusted else reduction
-        looks = validate and not torch.cuda.is_current_stream_capturing()  # a graph never waits
-        marks = Marks(x.frames.shape[1], x.frames.device) if looks else None
-        how = (from_logits, entropy, now)
-        loss = value_at_once(x.frames, *x.rows, blank, *how, marks, x.prepared)
-        if marks is not None:
-            raise_if(marks.wait(), x, blank)
-    else:
-        now = "none"
-        if validate:
-            look(x, blank)
-        loss = _value(x, blank, from_logits, entropy)
-    if validate and not loss.is_cuda and not torch.compiler.is_compiling():
-        check_numbers(x, loss)
+    adjusted = bool(label_smoothing or zero_infinity)
+    batch = _batch(log_probs, targets, input_lengths, target_lengths)
+    on_cpu = not has_gpu_engine(log_probs)
+    settings = Settings(as_integer(blank, "blank"), from_logits, 0.0 if on_cpu else entropy)
+    loss, batch = losses(batch, settings, "none" if adjusted else reduction, validate)
+    if entropy and on_cpu:
+        loss = loss - entropy * _alignment_entropy(batch, blank, from_logits)
+    if validate and on_cpu and not torch.compiler.is_compiling():
+        check_numbers(batch, loss)
     if adjusted:
-        loss = _adjusted(loss, x, from_logits, label_smoothing, zero_infinity)
-    if now != reduction:
-        loss = reduced(loss, reduction, x.target_lengths)
-    return loss.squeeze(0) if x.single and loss.dim() else loss
+        loss = _adjust(loss, batch, from_logits, label_smoothing, zero_infinity)
+    return _reduce(loss, reduction, batch.target_lengths, single=log_probs.dim() == 2)
 
 
 def ctc_posterior(
@@ -129,23 +116,17 @@ def ctc_posterior(
 ) -> Tensor:
     """``[t, b, v]`` = p(class v at frame t | target of row b), shaped as log_probs.
 
-    Each frame sums to 1, but is 0 behind the length, and where no path stands for the target.
-    Logits may be given as well: the shares are the same. Has no gradient.
+    Each frame sums to 1, but is 0 after the length and in rows whose target has no path. Logits
+    give the same result as log-probabilities. Not differentiable.
 
     >>> two_frames = torch.tensor([[0.4, 0.6], [0.5, 0.5]]).log()
     >>> share = ctc_posterior(two_frames, torch.tensor([1]), 2, 1)
     >>> [[round(p, 3) for p in frame] for frame in share.tolist()]
     [[0.25, 0.75], [0.375, 0.625]]
     """
-    x = prepare(log_probs, targets, input_lengths, target_lengths, blank)
-    with torch.no_grad():
-        if validate:
-            look(x, blank)
-        frames = x.frames.to(number(x.frames))
-        loss, log_norm, kept = ctc_value(frames, *x.rows, blank, False, True, 0.0)
-        parts = (log_norm, kept, loss, torch.full_like(loss, -1.0))
-        share: Tensor = ctc_gradient(frames, *x.rows, *parts, blank, False)
-    return share.squeeze(1) if x.single else share
+    batch = _batch(log_probs, targets, input_lengths, target_lengths)
+    share = posterior(batch, blank, validate)
+    return share.squeeze(1) if log_probs.dim() == 2 else share
 
 
 class CTCLoss(nn.Module):
@@ -203,72 +184,95 @@ class CTCLoss(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The arguments."""
+        """The settings, as ``print(model)`` shows them."""
         names = ["blank", "reduction", "zero_infinity", "from_logits"]
         names += [name for name in ("label_smoothing", "entropy") if getattr(self, name)]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
-def _value(x: Batch, blank: int, logits: bool, entropy: float) -> Tensor:
-    """The loss of each row, less the entropy of its alignments."""
-    fused = entropy if x.frames.is_cuda else 0.0
-    loss = differentiable_value(x.frames, *x.rows, blank, logits, fused)
-    return loss - entropy * _alignment_entropy(x, blank, logits) if entropy != fused else loss
+def _batch(log_probs: Tensor, *rows: Any) -> Batch:
+    # Engines read memory, where the sign of a negative view is missing.
+    return Batch(log_probs.resolve_neg() if isinstance(log_probs, Tensor) else log_probs, *rows)
 
 
-def _adjusted(loss: Tensor, x: Batch, logits: bool, smoothing: float, zero: bool) -> Tensor:
+def _reduce(loss: Tensor, reduction: str, target_lengths: Tensor, single: bool) -> Tensor:
+    """Reduce losses (B,), unless the engine has done so; `single`: the input was one sequence."""
+    if loss.dim() == 0:
+        return loss
+    if reduction == "mean":
+        return (loss / target_lengths.clamp(min=1)).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss.squeeze(0) if single else loss
+
+
+def _adjust(loss: Tensor, batch: Batch, logits: bool, smoothing: float, zero: bool) -> Tensor:
     """The loss of each row after label_smoothing and zero_infinity."""
     possible = loss != float("inf")
     if smoothing:
-        far = torch.where(possible, _divergence(x, logits), 0.0)
-        loss = (1.0 - smoothing) * loss + smoothing * far
+        divergence = torch.where(possible, _divergence(batch, logits), 0.0)
+        loss = (1.0 - smoothing) * loss + smoothing * divergence
     return torch.where(possible, loss, 0.0) if zero else loss
 
 
-def _in_front(x: Batch) -> tuple[Tensor, Tensor]:
-    """(T, B) whether a frame is in front of its row's end, and the frames with 0 behind it."""
-    t = torch.arange(x.frames.shape[0], device=x.frames.device)
-    inside = t[:, None] < x.input_lengths
-    return inside, x.frames.to(number(x.frames)).masked_fill(~inside[:, :, None], 0.0)
+def _mask_frames(batch: Batch) -> tuple[Tensor, Tensor]:
+    """(T, B) whether a frame is inside the length of its row, and the frames, 0 after it."""
+    t = torch.arange(batch.frames.shape[0], device=batch.frames.device)
+    inside = t[:, None] < batch.input_lengths
+    frames = batch.frames.to(compute_dtype(batch.frames))
+    return inside, frames.masked_fill(~inside[:, :, None], 0.0)
 
 
-def _divergence(x: Batch, logits: bool) -> Tensor:
-    """Σₜ KL(uniform ‖ pₜ) of each row."""
-    inside, y = _in_front(x)
+def _divergence(batch: Batch, logits: bool) -> Tensor:
+    """Σₜ KL(uniform ‖ pₜ) of each row (B,)."""
+    inside, y = _mask_frames(batch)
     mean = y.mean(-1) - (y.logsumexp(-1) if logits else 0.0)
     return torch.where(inside, -log(y.shape[-1]) - mean, 0.0).sum(0)
 
 
-def _alignment_entropy(x: Batch, blank: int, logits: bool) -> Tensor:
-    """H of each row by the recursion that reads as the equations do: one step of Python a frame.
+def _alignment_entropy(batch: Batch, blank: int, logits: bool) -> Tensor:
+    """H of each row (B,), by the recursion as in the equations: one iteration a frame.
 
-    Where paths of log-weights aᵢ and entropies hᵢ meet, a = log Σ exp aᵢ and
-    h = Σ exp(aᵢ - a) (hᵢ - (aᵢ - a)). They come from the state itself, the one before it, and to a
-    label that is not the last one again also from the one before that.
+    If paths of log-weights aᵢ and entropies hᵢ meet, a = log Σ exp aᵢ and
+    h = Σ exp(aᵢ - a) (hᵢ - (aᵢ - a)). A state has these predecessors: itself, the state before it,
+    and for a label that differs from the previous label, also the previous label.
     """
-    inside, y = _in_front(x)
-    y = (y.log_softmax(-1) if logits else y).clamp(min=_FAR)
-    s = torch.arange(x.targets.shape[1], device=y.device)
-    labels = torch.where(s < x.target_lengths[:, None], x.targets, blank)
-    extended = torch.stack([torch.full_like(labels, blank), labels], 2).flatten(1)
-    extended = nn.functional.pad(extended, (0, 1), value=blank)  # (B, 2 S + 1)
-    skip = extended != nn.functional.pad(extended, (2, 0), value=blank)[:, :-2]
+    inside, y = _mask_frames(batch)
+    y = (y.log_softmax(-1) if logits else y).clamp(min=_IMPOSSIBLE)
+    extended, skip = _extend_targets(batch, blank)
     y = y.gather(2, extended.expand(len(y), -1, -1))
-    a = torch.full_like(y[0], _FAR)
-    a[:, 0] = 0.0  # in front of the first frame
+    a = torch.full_like(y[0], _IMPOSSIBLE)
+    a[:, 0] = 0.0  # before the first frame
     h = torch.zeros_like(a)
     for t, go in enumerate(inside[:, :, None]):
-        one, two = (nn.functional.pad(a, (k, 0), value=_FAR)[:, : a.shape[1]] for k in (1, 2))
-        ways = torch.stack([a, one, torch.where(skip, two, _FAR)])
-        ends = torch.stack([nn.functional.pad(h, (k, 0))[:, : h.shape[1]] for k in (0, 1, 2)])
-        total = ways.logsumexp(0)
-        share = ways - total
-        h = torch.where(go, (share.exp() * (ends - share)).sum(0), h)
+        shifted = [_shift(a, k, _IMPOSSIBLE) for k in (0, 1, 2)]
+        shifted[2] = torch.where(skip, shifted[2], _IMPOSSIBLE)
+        entropies = torch.stack([_shift(h, k, 0.0) for k in (0, 1, 2)])
+        weights = torch.stack(shifted)
+        total = weights.logsumexp(0)
+        share = weights - total
+        h = torch.where(go, (share.exp() * (entropies - share)).sum(0), h)
         a = torch.where(go, total + y[t], a)
-    last = 2 * x.target_lengths[:, None]
+    # A path ends in the last blank or, if there is one, in the last label.
+    last = 2 * batch.target_lengths[:, None]
     last = torch.cat([last, (last - 1).clamp(min=0)], 1)
-    ways, ends = a.gather(1, last), h.gather(1, last)
-    ways = torch.stack([ways[:, 0], torch.where(x.target_lengths > 0, ways[:, 1], _FAR)], 1)
-    share = ways - ways.logsumexp(1, keepdim=True)
-    found = (share.exp() * (ends - share)).sum(1)
-    return torch.where(ways.amax(1) > _FAR / 2, found, 0.0)
+    ends, entropies = a.gather(1, last), h.gather(1, last)
+    labels = batch.target_lengths > 0
+    ends = torch.stack([ends[:, 0], torch.where(labels, ends[:, 1], _IMPOSSIBLE)], 1)
+    share = ends - ends.logsumexp(1, keepdim=True)
+    entropy = (share.exp() * (entropies - share)).sum(1)
+    return torch.where(ends.amax(1) > _IMPOSSIBLE / 2, entropy, 0.0)
+
+
+def _extend_targets(batch: Batch, blank: int) -> tuple[Tensor, Tensor]:
+    """Targets with blanks around each label (B, 2 S + 1), and where the blank may be skipped."""
+    s = torch.arange(batch.targets.shape[1], device=batch.targets.device)
+    labels = torch.where(s < batch.target_lengths[:, None], batch.targets, blank)
+    extended = torch.stack([torch.full_like(labels, blank), labels], 2).flatten(1)
+    extended = nn.functional.pad(extended, (0, 1), value=blank)
+    return extended, extended != _shift(extended, 2, blank)
+
+
+def _shift(x: Tensor, by: int, fill: float) -> Tensor:
+    """x (B, N) shifted to the right, filled on the left."""
+    return nn.functional.pad(x, (by, 0), value=fill)[:, : x.shape[1]]

@@ -1,4 +1,4 @@
-"""The arguments of CTC in one form, and what is wrong with them."""
+"""Batches of CTC: validation and conversion of the arguments."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -8,169 +8,142 @@ from torch import Tensor
 
 from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.inference.gpu.signature import kinds_of, remembered
-from trellis.nn.ctc_ops import kernels, plain
-from trellis.nn.steps import check_tensor, integers
+from trellis.nn.steps import as_integers, check_tensor
 
-__all__ = ["Batch", "Lengths", "check_numbers", "look", "prepare", "raise_if"]
+__all__ = ["Batch", "Lengths", "check_batch", "check_numbers", "check_status"]
 
 Lengths: TypeAlias = Tensor | Sequence[int] | int
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_fitting: dict[Any, dict[Any, Any]] = {}  # what is prepared for kinds that go together
 
 
 class Batch(NamedTuple):
-    """The arguments in one form."""
+    """The arguments of a loss. `check_batch` gives them the types and shapes named here."""
 
-    frames: Tensor  # (T, B, V)
-    targets: Tensor  # (B, S)
-    input_lengths: Tensor
-    target_lengths: Tensor
-    single: bool
-    prepared: dict[Any, Any] | None  # for their kind, if they are what was given
-
-    @property
-    def rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Targets and lengths."""
-        return self.targets, self.input_lengths, self.target_lengths
+    frames: Any  # (T, B, V) floating point
+    targets: Any  # (B, S) int64
+    input_lengths: Any  # (B,) int64
+    target_lengths: Any  # (B,) int64
 
 
-def prepare(
-    log_probs: Tensor,
-    targets: Tensor,
-    input_lengths: Lengths,
-    target_lengths: Lengths,
-    blank: int,
-) -> Batch:
-    """Shapes, types and devices are checked here; values where they lie."""
-    as_integer(blank, "blank")
-    if isinstance(log_probs, Tensor):
-        log_probs = log_probs.resolve_neg()  # engines read what lies in memory
-    given = (log_probs, targets, input_lengths, target_lengths)
-    kinds = kinds_of((type(blank), blank), *given) if plain(log_probs) else None
-    prepared = _fitting.get(kinds)
-    if prepared is not None:
-        return Batch(*given, False, prepared)  # type: ignore[arg-type]
-    check_tensor(log_probs, "log_probs")
-    check_tensor(targets, "targets")
-    if log_probs.dtype not in _FLOATS:
-        raise InputError(f"log_probs have type {log_probs.dtype}: must be floating-point numbers")
-    if log_probs.dim() not in (2, 3):
-        raise InputError(f"log_probs have shape {_shape(log_probs)}: must be (T, B, V) or (T, V)")
-    if 0 in log_probs.shape:
-        raise InputError(f"the batch is empty: log_probs have shape {_shape(log_probs)}")
-    if log_probs.device.type not in ("cpu", "cuda"):
-        raise InputError(f"log_probs are on {log_probs.device}: must be on the CPU or on CUDA")
-    if targets.device != log_probs.device:
-        raise InputError(f"targets are on {targets.device}, log_probs on {log_probs.device}")
-    classes = log_probs.shape[-1]
-    if not 0 <= blank < classes:
+def check_batch(batch: Batch, blank: int) -> Batch:
+    """Validate shapes, types and devices, and convert; the values are validated by an engine."""
+    frames, targets, input_lengths, target_lengths = batch
+    _check_frames(frames, targets)
+    classes = frames.shape[-1]
+    if not 0 <= as_integer(blank, "blank") < classes:
         raise InputError(f"blank is {blank}: must be 0 to {classes - 1}")
-    integers(targets, "targets")
-    single = log_probs.dim() == 2
-    frames = log_probs.unsqueeze(1) if single else log_probs
+    as_integers(targets, "targets")
+    frames = frames.unsqueeze(1) if frames.dim() == 2 else frames
     rows = frames.shape[1]
-    ends = _lengths(input_lengths, "input_lengths", rows)
-    sizes = _lengths(target_lengths, "target_lengths", rows)
-    padded, sizes = _padded(targets, sizes, rows, frames.shape[0])
-    padded, ends, sizes = (_whole(x, frames.device) for x in (padded, ends, sizes))
-    found = (frames, padded, ends, sizes)
-    if kinds is None or any(x is not own for x, own in zip(found, given, strict=True)):
-        return Batch(*found, single, None)
-    return Batch(*found, single, remembered(_fitting, kinds, dict))  # as they were given
+    ends = _as_lengths(input_lengths, "input_lengths", rows)
+    sizes = _as_lengths(target_lengths, "target_lengths", rows)
+    padded, sizes = _pad(targets, sizes, rows, frames.shape[0])
+    return Batch(frames, *(_as_int64(x, frames.device) for x in (padded, ends, sizes)))
 
 
-def _whole(x: Tensor, device: torch.device) -> Tensor:
-    """As integers of 64 bits on the device, one after the other."""
+def _check_frames(frames: Any, targets: Any) -> None:
+    check_tensor(frames, "log_probs")
+    check_tensor(targets, "targets")
+    if frames.dtype not in _FLOATS:
+        raise InputError(f"log_probs have type {frames.dtype}: must be floating-point numbers")
+    if frames.dim() not in (2, 3):
+        raise InputError(f"log_probs have shape {_shape(frames)}: must be (T, B, V) or (T, V)")
+    if 0 in frames.shape:
+        raise InputError(f"the batch is empty: log_probs have shape {_shape(frames)}")
+    if frames.device.type not in ("cpu", "cuda"):
+        raise InputError(f"log_probs are on {frames.device}: must be on the CPU or on CUDA")
+    if targets.device != frames.device:
+        raise InputError(f"targets are on {targets.device}, log_probs on {frames.device}")
+
+
+def _as_int64(x: Tensor, device: torch.device) -> Tensor:
+    """x as a contiguous int64 tensor on the device."""
     if x.dtype is torch.int64 and x.device == device and x.is_contiguous():
         return x
     return x.to(device, torch.int64, non_blocking=True).contiguous()
 
 
-def _lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
-    found = integers(lengths, name)
-    found = found.reshape(1) if found.dim() == 0 else found
-    if found.shape != (rows,):
-        raise InputError(f"{name} have shape {_shape(found)}: must be ({rows},), one a batch row")
-    return found
+def _as_lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
+    tensor = as_integers(lengths, name)
+    tensor = tensor.reshape(1) if tensor.dim() == 0 else tensor
+    if tensor.shape != (rows,):
+        raise InputError(f"{name} have shape {_shape(tensor)}: must be ({rows},), one a batch row")
+    return tensor
 
 
 def _shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
-def _padded(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor, Tensor]:
-    """(B, S) of targets that may come one after the other, and their lengths."""
+def _pad(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor, Tensor]:
+    """Targets (B, S), from concatenated ones too, and their lengths."""
     if targets.dim() == 2:
         if targets.shape[0] != rows:
             raise InputError(f"targets have shape {_shape(targets)}: must have {rows} rows")
         return targets, sizes
     if targets.dim() != 1:
-        raise InputError(f"targets have shape {_shape(targets)}: must be (B, S), or all in one row")
+        raise InputError(f"targets have shape {_shape(targets)}: must be (B, S) or concatenated")
     if torch.compiler.is_compiling():
-        widest = min(targets.numel(), frames + 1)  # known without a look; more has no path anyway
+        # A traced program cannot read the lengths. Targets longer than this have no path anyway.
+        longest = min(targets.numel(), frames + 1)
     else:
-        widest = _widest(sizes, targets.numel())
-    if not widest:
+        longest = _longest_target(sizes, targets.numel())
+    if not longest:
         return targets.new_empty((rows, 0)), sizes
     sizes = sizes.to(targets.device)
     first = sizes.cumsum(0) - sizes
-    place = first[:, None] + torch.arange(widest, device=targets.device)
-    return targets[place.clamp(max=targets.numel() - 1)], sizes.clamp(max=widest)
+    place = first[:, None] + torch.arange(longest, device=targets.device)
+    return targets[place.clamp(max=targets.numel() - 1)], sizes.clamp(max=longest)
 
 
-def _widest(sizes: Tensor, total: int) -> int:
-    """The longest of targets that are given one after the other."""
-    least, most, together = torch.stack([sizes.min(), sizes.max(), sizes.sum()]).tolist()
-    if least < 0:
-        row = int(sizes.argmin())
-        raise InputError(f"target length of batch row {row} is {least}: must not be negative")
-    if together != total:
-        raise InputError(f"target_lengths sum to {together}, but there are {total} targets")
-    return int(most)
+def _longest_target(sizes: Tensor, total: int) -> int:
+    """The largest of the lengths of concatenated targets; raise if they do not add up."""
+    smallest, largest, length = torch.stack([sizes.min(), sizes.max(), sizes.sum()]).tolist()
+    if smallest < 0:
+        raise InputError(
+            f"target length of batch row {{sequence}} is {smallest}: must not be negative",
+            sequence=int(sizes.argmin()),
+        )
+    if length != total:
+        raise InputError(f"target_lengths sum to {length}, but there are {total} targets")
+    return int(largest)
 
 
-def look(x: Batch, blank: int) -> None:
-    """Raise for the first mistake in targets on a card. The CPU's engine has a check of its own.
+def check_status(status: list[int], batch: Batch, blank: int) -> None:
+    """Raise for the first row that a kernel has found invalid."""
+    if any(status):
+        row = status.index(1)
+        raise InputError(_describe_mistake(batch, blank, row), sequence=row)
 
-    It is waited for at once: later the card would have run out of work by the time that it is seen.
+
+def check_numbers(batch: Batch, loss: Tensor) -> None:
+    """Raise for NaN in the input, which makes a path impossible to the native core.
+
+    Only rows without a finite loss are searched.
     """
-    if torch.compiler.is_compiling() or not x.frames.is_cuda:
-        return
-    if torch.cuda.is_current_stream_capturing():
-        return
-    wrong = kernels().look(*x.rows, x.frames.shape[0], x.frames.shape[2], blank)[0]
-    raise_if(wrong.tolist(), x, blank)
-
-
-def raise_if(marks: list[int], x: Batch, blank: int) -> None:
-    """Raise for the first mistake that a look has found."""
-    if any(marks):
-        raise InputError(_mistake(x, blank, marks.index(1)))
-
-
-def check_numbers(x: Batch, loss: Tensor) -> None:
-    """A NaN makes a path impossible to the native core: looked for where a loss is not finite."""
     for row in (~torch.isfinite(loss.detach())).nonzero().flatten().tolist():
-        bad = torch.isnan(x.frames[: int(x.input_lengths[row]), row]).nonzero()
+        bad = torch.isnan(batch.frames[: int(batch.input_lengths[row]), row]).nonzero()
         if len(bad):
-            raise InputError(f"log_probs of batch row {row}, frame {int(bad[0, 0])} are nan")
+            frame = int(bad[0, 0])
+            raise InputError(
+                f"log_probs of batch row {{sequence}}, frame {frame} are nan", sequence=row
+            )
 
 
-def _mistake(x: Batch, blank: int, row: int) -> str:
-    """What is wrong with a row."""
-    frames, _, classes = x.frames.shape
-    width = x.targets.shape[1]
-    n, s = int(x.input_lengths[row]), int(x.target_lengths[row])
+def _describe_mistake(batch: Batch, blank: int, row: int) -> str:
+    """The message for an invalid row; {sequence} stands for its number."""
+    frames, _, classes = batch.frames.shape
+    width = batch.targets.shape[1]
+    n, s = int(batch.input_lengths[row]), int(batch.target_lengths[row])
     if not 0 <= n <= frames:
-        return f"input length of batch row {row} is {n}: must be 0 to {frames}"
+        return f"input length of batch row {{sequence}} is {n}: must be 0 to {frames}"
     if not 0 <= s <= width:
-        return f"target length of batch row {row} is {s}: must be 0 to {width}"
-    labels = x.targets[row, :s].tolist()
+        return f"target length of batch row {{sequence}} is {s}: must be 0 to {width}"
+    labels = batch.targets[row, :s].tolist()
     bad = (i for i, label in enumerate(labels) if label == blank or not 0 <= label < classes)
     i = next(bad)
-    where = f"target of batch row {row}, position {i} is"
+    where = f"target of batch row {{sequence}}, position {i} is"
     if labels[i] == blank:
         return f"{where} the blank, {blank}"
     return f"{where} {labels[i]}: must be 0 to {classes - 1}"

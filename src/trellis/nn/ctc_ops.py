@@ -1,13 +1,15 @@
-"""CTC as operators of PyTorch: the native core on CPU tensors, Triton kernels on CUDA ones.
+"""CTC for PyTorch: losses and gradients on CPU and CUDA tensors.
 
-The value is -log p(target | input), its gradient softmax - p(label at the frame | target). Both are
-registered with `torch.library`, so that autograd and `torch.compile` know them. Eager programs go
-past the operators: their way through Python takes longer than a batch of short sequences.
+The loss is -log p(target | input), its gradient softmax - p(label at the frame | target).
+
+Eager programs run an engine, the native core or a `CTCPlan` of Triton kernels, by one autograd
+function. Compiled programs use the operators ``trellis::ctc_*``, which call the same engines:
+PyTorch can trace an operator, but not an engine.
 """
 
-from functools import cache
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,40 +17,206 @@ from torch import Tensor
 
 from trellis.errors import InputError
 from trellis.inference.ctc import cpu
-from trellis.inference.gpu.status import Marks
+from trellis.inference.gpu.status import RowStatus
+from trellis.nn.ctc_batch import Batch, check_batch, check_status
+from trellis.nn.once import refuse_second_derivative
 
 __all__ = [
+    "Settings",
+    "compute_dtype",
     "ctc_gradient",
     "ctc_value",
-    "differentiable_value",
-    "kernels",
-    "number",
-    "plain",
-    "reduced",
-    "small_on_card",
-    "value_at_once",
+    "has_gpu_engine",
+    "losses",
+    "posterior",
 ]
 
-
-@cache
-def kernels() -> Any:
-    """The GPU engine, which cannot be imported without Triton."""
-    return import_module("trellis.inference.ctc.triton")
+_MAX_AT_ONCE = 2**22  # elements of an input whose gradient is stored until the backward pass
 
 
-def number(input: Tensor) -> torch.dtype:
-    """The type that is computed in."""
+class Settings(NamedTuple):
+    """What a loss is computed with."""
+
+    blank: int
+    logits: bool  # whether the softmax of the input is part of the loss
+    entropy: float = 0.0  # λ in loss - λ · entropy of the alignments; 0 on the CPU
+
+
+def compute_dtype(input: Tensor) -> torch.dtype:
+    """float64 for float64 input, else float32."""
     return torch.float64 if input.dtype == torch.float64 else torch.float32
 
 
+def _gpu_engine() -> Any:
+    """The module of the GPU kernels; it can be imported only where Triton is installed."""
+    return import_module("trellis.inference.ctc.triton")
+
+
+# ---- the engines of eager programs
+
+
+class _CTC(torch.autograd.Function):
+    """The loss that an engine computes, and its gradient.
+
+    An engine is a `_NativeEngine` or a `CTCPlan`: ``run(batch, status, entropy)`` returns the loss
+    and the tensors to save, ``gradients(saved, weight)`` the gradient of Σ weight · loss.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        _, batch, status, entropy, engine = inputs  # the first is the input, for autograd only
+        loss: Tensor
+        loss, saved = engine.run(batch, status, entropy)
+        ctx.save_for_backward(*saved)
+        ctx.engine = engine
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors
+        with torch.no_grad():
+            gradient = ctx.engine.gradients(saved, weight)
+        return (*refuse_second_derivative(gradient, saved, "CTC loss"), None, None, None, None)
+
+
+def is_eager(input: Any) -> bool:
+    """True for a plain tensor outside tracing."""
+    return type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
+
+
+def _runs_on_gpu(input: Any) -> bool:
+    """Whether an eager program runs a `CTCPlan`."""
+    return is_eager(input) and input.is_cuda
+
+
+def has_gpu_engine(input: Any) -> bool:
+    """Whether the GPU engine computes the loss, in an eager or a compiled program."""
+    return _runs_on_gpu(input) or (isinstance(input, Tensor) and input.is_cuda)
+
+
+def _computes_at_once(input: Tensor, targets: Any) -> bool:
+    """Whether the gradient is computed with the loss: for small inputs, see `CTCPlan`.
+
+    Half precision is not: its gradient is rounded, and a loss scaler must scale it before that.
+    """
+    return (
+        input.dtype == compute_dtype(input)
+        and input.dim() == 3
+        and input.numel() <= _MAX_AT_ONCE
+        and input.stride(2) == 1
+        and isinstance(targets, Tensor)
+        and targets.is_contiguous()
+    )
+
+
+def losses(
+    batch: Batch, settings: Settings, reduction: str, validate: bool
+) -> tuple[Tensor, Batch]:
+    """The loss of each row (B,), and the batch after `check_batch`.
+
+    A GPU may have applied the reduction already: then the loss has no dimensions. With
+    ``validate``, labels and lengths are validated; the native core always does so.
+    """
+    needed = torch.is_grad_enabled() and getattr(batch.frames, "requires_grad", False)
+    if _runs_on_gpu(batch.frames):
+        now = needed and _computes_at_once(batch.frames, batch.targets)
+        how = ("now", reduction) if now else ("later" if needed else "no", "none")
+        return _run_on_gpu(batch, settings, how, validate)
+    batch = check_batch(batch, settings.blank)
+    if not is_eager(batch.frames):
+        traced: Tensor = ctc_value(*batch, *settings[:2], needed, settings.entropy)[0]
+        return traced, batch
+    return _run(batch, None, 0.0, _NativeEngine(settings)), batch
+
+
+def _run(batch: Batch, status: RowStatus | None, entropy: float, engine: Any) -> Tensor:
+    loss: Tensor = _CTC.apply(  # type: ignore[no-untyped-call]
+        batch.frames, batch, status, entropy, engine
+    )
+    return loss
+
+
+def _run_on_gpu(
+    batch: Batch, settings: Settings, how: tuple[str, str], validate: bool
+) -> tuple[Tensor, Batch]:
+    """`losses` with a plan whose gradient and reduction are `how`."""
+    engine, (blank, logits, entropy) = _gpu_engine(), settings
+    arguments = (blank, logits, entropy != 0.0, *how)
+    check: Callable[[Batch], Batch] = lambda batch: check_batch(batch, blank)  # noqa: E731
+    plan, batch = engine.find_plan(engine.CTCPlan, batch, arguments, check)
+    # Waiting, and allocating the pinned memory to wait on, would end the capture of a CUDA graph.
+    validate = validate and not torch.cuda.is_current_stream_capturing()
+    rows, device = batch.frames.shape[1], batch.frames.device
+    status = RowStatus(rows, device) if validate else None
+    loss = _run(batch, status, entropy, plan)
+    if status is not None:
+        check_status(status.wait(), batch, blank)
+    return loss, batch
+
+
+def posterior(batch: Batch, blank: int, validate: bool) -> Tensor:
+    """(T, B, V): p(class at the frame | target), which is -∂ loss / ∂ log-probabilities."""
+    settings = Settings(blank, False)
+    batch = check_batch(batch, blank)
+    batch = batch._replace(frames=batch.frames.to(compute_dtype(batch.frames)))
+    if not is_eager(batch.frames):
+        loss, *saved = ctc_value(*batch, *settings[:2], True, 0.0)
+        weight = torch.full_like(loss, -1.0)
+        traced: Tensor = ctc_gradient(*batch, loss, *saved, weight, *settings[:2])
+        return traced
+    with torch.enable_grad():
+        leaf = batch.frames.detach().requires_grad_()
+        batch = batch._replace(frames=leaf)
+        if _runs_on_gpu(leaf):
+            loss, _ = _run_on_gpu(batch, settings, ("later", "none"), validate)
+        else:
+            loss = _run(batch, None, 0.0, _NativeEngine(settings))
+    share: Tensor = torch.autograd.grad(loss, leaf, torch.full_like(loss, -1.0))[0]
+    return share
+
+
+class _NativeEngine:
+    """The native core on CPU tensors."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.entropy:
+            raise InputError("on the CPU ctc_loss adds the entropy itself: entropy must be 0 here")
+        self.blank, self.logits = settings[:2]
+
+    def run(
+        self, batch: Sequence[Tensor], status: None = None, entropy: float = 0.0
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The loss (B,), and what `gradients` needs."""
+        x, labels, ends, sizes = _views(*batch)
+        results = cpu.forward(x, labels, ends, sizes, self.blank, self.logits)
+        loss, log_norm, states = (torch.from_numpy(array) for array in results)
+        return loss, (*batch, loss, log_norm, states)
+
+    def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> tuple[Tensor]:
+        """The gradient of Σ_b weight_b · loss_b with respect to the input, (T, B, V)."""
+        input = saved[0]
+        x, labels, ends, sizes = _views(*saved[:4])
+        loss, log_norm, states = (part.numpy() for part in saved[4:7])
+        same = input.dtype == compute_dtype(input)
+        gradient = _allocate(x) if same and input.is_contiguous() else torch.empty_like(input)
+        direct = same and gradient.stride(2) == 1
+        output = gradient if direct else _allocate(x)
+        rows = (labels, ends, sizes, self.blank, self.logits)
+        cpu.backward(x, *rows, log_norm, states, loss, weight.numpy(), out=output.numpy())
+        return (gradient if direct else gradient.copy_(output),)
+
+
 def _views(input: Tensor, *tensors: Tensor) -> Any:
-    """NumPy views of CPU tensors; of half precision, which NumPy does not have, wider copies."""
-    return (tensor.detach().numpy() for tensor in (input.to(number(input)), *tensors))
+    """NumPy views of CPU tensors; half precision, which NumPy cannot view, as a float32 copy."""
+    return (tensor.detach().numpy() for tensor in (input.to(compute_dtype(input)), *tensors))
 
 
-def _memory(like: Any) -> Tensor:
-    """Not PyTorch's: of much memory NumPy asks for large pages, which are sooner touched."""
+def _allocate(like: Any) -> Tensor:
+    """A new tensor; NumPy requests huge pages for large arrays, which fault in faster."""
     return torch.from_numpy(np.empty(like.shape, like.dtype))
+
+
+# ---- operators for compiled programs
 
 
 def _value(
@@ -60,21 +228,21 @@ def _value(
     logits: bool,
     gradient: bool,
     entropy: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of each row, log-sum-exp of each frame, and what the gradient needs if it is wanted.
-
-    `entropy` weighs the entropy of the alignments, which is subtracted; on the CPU it must be 0.
-    """
-    if input.is_cuda:
-        rows = (targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
-        loss, log_norm, kept = kernels().forward(input, *rows)
-        return loss, log_norm, kept
-    if entropy:
-        raise InputError("on the CPU ctc_loss adds the entropy itself: entropy must be 0 here")
-    x, labels, ends, sizes = _views(input, targets, input_lengths, target_lengths)
-    found = cpu.forward(x, labels, ends, sizes, blank, logits)
-    loss, log_norm, kept = (torch.from_numpy(array) for array in found)
-    return loss, log_norm, kept
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Loss (B,), log_norm, states and links: what the gradient needs; see `CTCPlan`."""
+    batch = (input, targets, input_lengths, target_lengths)
+    settings = Settings(blank, logits, entropy)
+    if not input.is_cuda:
+        loss, saved = _NativeEngine(settings).run(batch)
+        return loss, saved[5], saved[6], input.new_empty(0, dtype=torch.int32)
+    engine = _gpu_engine()
+    how = (blank, logits, entropy != 0.0, "later" if gradient else "no", "none")
+    plan, _ = engine.find_plan(engine.CTCPlan, batch, how, lambda batch: batch)
+    loss, saved = plan.run(batch, None, entropy)
+    if gradient:
+        return loss, *saved[5:]
+    log_norm = input.new_empty((0, 0), dtype=torch.float64)
+    return loss, log_norm, loss.new_empty(0), loss.new_empty(0, dtype=torch.int32)
 
 
 ctc_value = torch.library.custom_op("trellis::ctc_value", _value, mutates_args=())
@@ -90,18 +258,21 @@ def _(
     logits: bool,
     gradient: bool,
     entropy: float,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     frames, rows, _ = input.shape
     labels = targets.shape[1]
-    norms = (frames, rows) if logits else (0, 0)
-    kept: tuple[int, ...] = (rows, frames, 2 * labels + 1)
+    dtype = compute_dtype(input)
+    norms, links = ((frames, rows) if logits else (0, 0)), (0,)
+    states: tuple[int, ...] = (rows, frames, 2 * labels + 1)
     if input.is_cuda:
-        kept = (rows, frames + 2, 2, labels + 1) if gradient else (0,)
-    dtype = number(input)
+        norms = norms if gradient else (0, 0)
+        states = (rows, frames + 2, 2, labels + 1) if gradient else (0,)
+        links = (rows, 2, labels + 1) if gradient else (0,)  # type: ignore[assignment]
     return (
         input.new_empty((rows,), dtype=dtype),
         input.new_empty(norms, dtype=torch.float64 if input.is_cuda else dtype),
-        input.new_empty(kept, dtype=dtype),
+        input.new_empty(states, dtype=dtype),
+        input.new_empty(links, dtype=torch.int32),
     )
 
 
@@ -110,27 +281,21 @@ def _gradient(
     targets: Tensor,
     input_lengths: Tensor,
     target_lengths: Tensor,
-    log_norm: Tensor,
-    kept: Tensor,
     loss: Tensor,
+    log_norm: Tensor,
+    states: Tensor,
+    links: Tensor,
     weight: Tensor,
     blank: int,
     logits: bool,
 ) -> Tensor:
-    """weight[b] · ∂ loss[b] / ∂ input."""
-    if input.is_cuda:
-        given = (targets, input_lengths, target_lengths, blank, logits)
-        there: Tensor = kernels().backward(input, *given, log_norm, kept, loss, weight)
-        return there
-    x, labels, ends, sizes = _views(input, targets, input_lengths, target_lengths)
-    norm, states, value, factor = (part.numpy() for part in (log_norm, kept, loss, weight))
-    same = input.dtype == number(input)
-    found = _memory(x) if same and input.is_contiguous() else torch.empty_like(input)
-    whole = same and found.stride(2) == 1
-    out = found if whole else _memory(x)
-    rows = (labels, ends, sizes, blank, logits)
-    cpu.backward(x, *rows, norm, states, value, factor, out=out.numpy())
-    return found if whole else found.copy_(out)
+    """Σ_b weight[b] · ∂ loss[b] / ∂ input."""
+    batch = (input, targets, input_lengths, target_lengths)
+    saved = (*batch, loss, log_norm, states, links)
+    if not input.is_cuda:
+        return _NativeEngine(Settings(blank, logits)).gradients(saved, weight)[0]
+    gradient: Tensor = _gpu_engine().weighted_gradient(saved, weight, blank, logits)
+    return gradient
 
 
 ctc_gradient = torch.library.custom_op("trellis::ctc_gradient", _gradient, mutates_args=())
@@ -141,149 +306,27 @@ def _(input: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(input)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    loss, log_norm, kept = output
-    ctx.save_for_backward(*inputs[:4], log_norm, kept, loss)
+def _save_value(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*inputs[:4], *output)
     ctx.blank, ctx.logits = inputs[4:6]
-    ctx.mark_non_differentiable(log_norm, kept)
-    ctx.set_materialize_grads(False)  # else autograd makes zeros as large as what is kept
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)  # else autograd makes zeros as large as the states
 
 
 def _backward(ctx: Any, weight: Tensor | None, *_: Any) -> tuple[Any, ...]:
     if weight is None:
         return (None,) * 8
-    # only the operator knows how to refuse a second derivative
-    gradient: Any = ctc_gradient if ctx.operator or torch.is_grad_enabled() else _gradient
-    found = gradient(*ctx.saved_tensors, weight, ctx.blank, ctx.logits)
-    return (found, *(None,) * 7)
+    gradient = ctc_gradient(*ctx.saved_tensors, weight, ctx.blank, ctx.logits)
+    return (gradient, *(None,) * 7)
 
 
-def _keep_of_operator(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _keep(ctx, inputs, output)
-    ctx.operator = True
-
-
-ctc_value.register_autograd(_backward, setup_context=_keep_of_operator)
-
-
-def _keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _save_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     pass
 
 
 def _refuse(ctx: Any, *gradients: Any) -> Any:
-    raise RuntimeError("the gradient of a trellis CTC loss cannot be differentiated once more")
+    raise RuntimeError("the gradient of a trellis CTC loss cannot be differentiated again")
 
 
-ctc_gradient.register_autograd(_refuse, setup_context=_keep_nothing)
-
-
-class _Eager(torch.autograd.Function):
-    """ctc_value without the operator."""
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-        found = _value(*inputs)
-        _keep(ctx, inputs, found)
-        ctx.operator = False
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, *weights: Any) -> tuple[Any, ...]:
-        return _backward(ctx, *weights)
-
-
-class _AtOnce(torch.autograd.Function):
-    """The loss of a small input on a card with its gradient.
-
-    PyTorch calls `backward` on a thread of its own, where Python is several times as slow: for a
-    small batch that takes longer than the kernels do. So a product is all that is left for it.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, rest: tuple[Any, ...]) -> Tensor:
-        loss: Tensor
-        loss, unit = layer_kernels().loss_and_gradient(input, *rest)
-        ctx.save_for_backward(unit)
-        return loss
-
-    @staticmethod
-    def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():
-            _refuse(ctx)
-        (unit,) = ctx.saved_tensors
-        found = unit * (weight.unsqueeze(1) if weight.dim() else weight)
-        return found, None
-
-
-@cache
-def layer_kernels() -> Any:
-    """The GPU engine of losses with their gradient."""
-    return import_module("trellis.inference.ctc.triton_layer")
-
-
-def plain(input: Any) -> bool:
-    """Whether it is a tensor with numbers, and nothing traces what is done with it."""
-    return type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
-
-
-def small_on_card(input: Tensor, targets: Tensor) -> bool:
-    """Whether the gradient is best made at once; half precision waits for what scales it."""
-    return (
-        input.is_cuda
-        and input.requires_grad
-        and torch.is_grad_enabled()
-        and plain(input)
-        and input.dtype == number(input)
-        and input.numel() <= 2**22
-        and input.stride(2) == 1
-        and targets.is_contiguous()
-    )
-
-
-def value_at_once(
-    input: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int,
-    logits: bool,
-    entropy: float,
-    reduction: str,
-    marks: Marks | None = None,
-    prepared: dict[Any, Any] | None = None,
-) -> Tensor:
-    """What the reduction makes of the losses; rows that have a mistake are marked.
-
-    The gradient of such a row is of no use, and neither is its loss. What is `prepared` for their
-    kind may be known.
-    """
-    rows = (targets, input_lengths, target_lengths)
-    found: Tensor = _AtOnce.apply(  # type: ignore[no-untyped-call]
-        input, (*rows, blank, logits, entropy, reduction, marks, prepared)
-    )
-    return found
-
-
-def differentiable_value(
-    input: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int,
-    logits: bool,
-    entropy: float,
-) -> Tensor:
-    """The loss of each row."""
-    gradient = torch.is_grad_enabled() and input.requires_grad
-    args = (input, targets, input_lengths, target_lengths, blank, logits, gradient, entropy)
-    eager: Any = _Eager.apply if plain(input) else ctc_value
-    found: Any = eager(*args)
-    loss: Tensor = found[0]
-    return loss
-
-
-def reduced(loss: Tensor, reduction: str, target_lengths: Tensor) -> Tensor:
-    """Of the losses of all rows: as they are, their sum, or the mean of each a label."""
-    if reduction == "mean":
-        return (loss / target_lengths.clamp(min=1)).mean()
-    return loss.sum() if reduction == "sum" else loss
+ctc_value.register_autograd(_backward, setup_context=_save_value)
+ctc_gradient.register_autograd(_refuse, setup_context=_save_nothing)

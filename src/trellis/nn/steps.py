@@ -1,7 +1,8 @@
-"""Which steps of a padded batch count: masks and lengths, and what is wrong with a batch.
+"""Batches of the CRF layer: validation, and which steps count.
 
-A masked step is taken out of the chain: its neighbours become neighbours. What is left of each row
-is moved to the front, so that all that follows knows lengths alone.
+A masked step is removed from the chain: its neighbours become adjacent. The GPU kernels do this
+themselves. For the CPU, the unmasked steps of each row are moved to the front, so that the engine
+needs lengths only.
 """
 
 from importlib import import_module
@@ -14,51 +15,71 @@ from trellis.errors import InputError
 from trellis.inference.chain import layer
 
 __all__ = [
+    "Batch",
     "Steps",
+    "as_integers",
+    "as_tags",
+    "check_batch",
     "check_emissions",
-    "check_tags",
+    "check_status",
     "check_tensor",
-    "integers",
-    "lengths_of",
-    "seen_steps",
-    "steps_of",
+    "find_steps",
 ]
 
 
+class Batch(NamedTuple):
+    """The tensors of a batch, rows first, in the order of `inference.chain.triton.ChainBatch`."""
+
+    emissions: Tensor  # (B, T, L)
+    transitions: Tensor  # (L, L), or (B, T-1, L, L) if they depend on the step
+    start: Tensor  # (L,)
+    end: Tensor  # (L,)
+    lengths: Any = None  # (B,) int64 after `check_batch`, before it anything
+    tags: Any = None  # (B, T) int64 after `check_batch`
+    mask: Any = None  # (B, T), nonzero: the step counts
+
+    @property
+    def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Emissions, transitions, start and end: what has a gradient."""
+        return self[:4]
+
+
 class Steps(NamedTuple):
-    """The steps of each row that count."""
+    """The unmasked steps of each row."""
 
-    lengths: Tensor
-    """How many."""
+    lengths: Tensor  # (B,) int64
     order: Tensor | None
-    """(B, T) where each comes from, those that count first; None if they are in front already."""
+    """(B, T) positions, unmasked steps first; None if all masks are prefixes."""
 
-    def front(self, x: Tensor) -> Tensor:
-        """What (B, T, …) says of the steps that count, in front."""
+    def to_front(self, x: Tensor) -> Tensor:
+        """x (B, T, …) with its unmasked steps moved to the front."""
         if self.order is None:
             return x
         index = self.order.reshape(*self.order.shape, *[1] * (x.dim() - 2))
         return x.gather(1, index.expand(x.shape))
 
-    def front_pairs(self, x: Tensor) -> Tensor:
-        """The same of (B, T-1, L, L), which speak of the transition into a step."""
+    def pairs_to_front(self, x: Tensor) -> Tensor:
+        """The same for x (B, T-1, L, L), where x[:, t - 1] is the transition into step t."""
         if self.order is None or x.shape[1] == 0:
             return x
         into = (self.order[:, 1:] - 1).clamp(min=0)
         return x.gather(1, into[:, :, None, None].expand(x.shape))
 
-    def back(self, x: Tensor, fill: Any = 0) -> Tensor:
-        """(B, T, …) of steps in front where they came from, `fill` for those that do not count."""
+    def to_positions(self, x: Tensor, fill: Any = 0) -> Tensor:
+        """The inverse of `to_front`: x (B, T, …) at its positions, `fill` at masked steps."""
         inside = torch.arange(x.shape[1], device=x.device) < self.lengths[:, None]
         x = x.masked_fill(~inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), fill)
         if self.order is None:
             return x
         index = self.order.reshape(*self.order.shape, *[1] * (x.dim() - 2))
-        return torch.zeros_like(x).scatter(1, index.expand(x.shape), x)
+        return torch.full_like(x, fill).scatter(1, index.expand(x.shape), x)
+
+
+# ---- shapes and types
 
 
 def check_tensor(value: Any, name: str) -> None:
-    """Raise if it is not a tensor, or one that is sparse or nested."""
+    """Raise if the value is not a tensor, or if it is sparse or nested."""
     if not isinstance(value, Tensor):
         raise InputError(f"{name} must be a tensor, not {type(value).__name__}")
     if value.is_nested or value.layout is not torch.strided:
@@ -66,166 +87,158 @@ def check_tensor(value: Any, name: str) -> None:
         raise InputError(f"{name} must be a dense tensor, not {kind}")
 
 
-def integers(value: Any, name: str, device: torch.device | None = None) -> Tensor:
-    """Integers as a tensor, from one or from a list.
+def as_integers(value: Any, name: str, device: torch.device | None = None) -> Tensor:
+    """An integer or a list of integers as a tensor.
 
-    >>> integers([3, 1], "lengths")
+    >>> as_integers([3, 1], "lengths")
     tensor([3, 1])
     """
     if isinstance(value, Tensor) and value.dtype is torch.int64 and device in (None, value.device):
         return value
     try:
-        found = torch.as_tensor(value, device=device)
+        tensor = torch.as_tensor(value, device=device)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"{name} must be integers, not {value!r:.60}") from None
-    if not found.numel() and not isinstance(value, Tensor):
-        found = found.to(torch.int64)  # an empty list, of which PyTorch does not know the type
-    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
-        raise InputError(f"{name} have type {found.dtype}: must be integers")
-    return found
+    if not tensor.numel() and not isinstance(value, Tensor):
+        tensor = tensor.to(torch.int64)  # PyTorch makes an empty list a float tensor
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise InputError(f"{name} have type {tensor.dtype}: must be integers")
+    return tensor
 
 
-def steps_of(
-    emissions: Tensor, mask: Tensor | None, lengths: Any, tags: Tensor | None, validate: bool
-) -> Steps:
-    """From a mask or lengths, either of which may be None, for emissions (B, T, L).
-
-    With ``validate``, lengths and tags (B, T) that are impossible are errors.
-    """
-    _, width, labels = emissions.shape
-    found = lengths_of(emissions, mask, lengths)
-    if validate and emissions.is_cuda and not (mask is None and lengths is None and tags is None):
-        engine = import_module("trellis.inference.chain.triton")
-        own, marks = engine.look(emissions, mask, found, tags)
-        return seen_steps(own, marks.tolist(), mask, tags, width, labels)
-    if validate and not emissions.is_cuda:
-        seen = _look(mask, found, tags, emissions)
-        if seen is not None:
-            return seen
-    if mask is None:
-        steps = Steps(_known(found), None)
-    else:
-        mask = mask.bool()
-        in_front = validate and bool((mask[:, :-1] >= mask[:, 1:]).all())
-        steps = Steps(mask.sum(dim=1), None if in_front else _order(mask))
-    if validate:
-        _check_lengths(steps.lengths, width)
-        if tags is not None:
-            t = torch.arange(width, device=tags.device)
-            inside = t < steps.lengths[:, None] if mask is None else mask
-            _check_tags(tags, inside, labels)
-    return steps
-
-
-def _look(
-    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, emissions: Tensor
-) -> Steps | None:
-    """Of CPU tensors, in one go; None if something is wrong."""
-    bits = None if mask is None else mask.bool()
-    grid, own, labels = (None if x is None else x.numpy() for x in (bits, lengths, tags))
-    rows, width, count = emissions.shape
-    seen = layer.look(grid, own, labels, (rows, width, count))
-    if seen is None:
-        return None
-    return Steps(torch.from_numpy(seen.lengths), None if seen.in_front else _order(_known(bits)))
-
-
-def lengths_of(emissions: Tensor, mask: Tensor | None, lengths: Any) -> Tensor | None:
-    """How many steps of each row count, or None if a mask says it."""
-    if mask is None:
-        return _lengths(lengths, emissions.shape[0], emissions.shape[1], emissions.device)
-    if lengths is not None:
-        raise InputError("mask and lengths are two ways to say the same: give one of them")
-    _check_grid(mask, "mask", emissions)
-    return None
-
-
-def _known(lengths: Tensor | None) -> Tensor:
-    assert lengths is not None
-    return lengths
-
-
-def seen_steps(
-    lengths: Tensor,
-    marks: list[int],
-    mask: Tensor | None,
-    tags: Tensor | None,
-    width: int,
-    labels: int,
-) -> Steps:
-    """From lengths, and what a kernel has found wrong with each row."""
-    most = max(marks)
-    if most > 1:
-        _check_lengths(lengths, width)
-        t = torch.arange(width, device=lengths.device)
-        _check_tags(_known(tags), t < lengths[:, None] if mask is None else mask, labels)
-    return Steps(lengths, _order(mask) if mask is not None and most else None)
-
-
-def _order(mask: Tensor) -> Tensor:
-    return (mask == 0).to(torch.uint8).argsort(dim=1, stable=True)
-
-
-def _lengths(lengths: Any, rows: int, width: int, device: torch.device) -> Tensor:
-    if lengths is None:
-        return torch.full((rows,), width, dtype=torch.int64, device=device)
-    found = integers(lengths, "lengths", device)
-    if found.shape != (rows,):
-        raise InputError(f"lengths must be {rows} integers, not of shape {tuple(found.shape)}")
-    return found.to(torch.int64)
-
-
-def _check_lengths(lengths: Tensor, width: int) -> None:
-    bad = (lengths < 1) | (lengths > width)
-    if bool(bad.any()):
-        row = int(bad.nonzero()[0, 0])
-        found = int(lengths[row])
-        what = (
-            "has no step left" if found < 1 else f"has length {found}, but there are {width} steps"
-        )
-        raise InputError(f"row {row} of the batch {what}")
-
-
-def check_emissions(emissions: Tensor, num_tags: int, batch_first: bool) -> Tensor:
-    """Emissions as (B, T, L)."""
-    check_tensor(emissions, "emissions")
+def check_emissions(emissions: Tensor, num_tags: int, device: torch.device) -> None:
+    """Raise unless emissions are floating point of shape (B, T, num_tags) on the device."""
     if emissions.dim() != 3:
         raise InputError(f"emissions must have 3 dimensions, not {emissions.dim()}")
     if emissions.shape[2] != num_tags:
         raise InputError(f"emissions have {emissions.shape[2]} tags, but the layer {num_tags}")
     if not emissions.is_floating_point():
         raise InputError(f"emissions must be floating point, not {emissions.dtype}")
-    emissions = emissions.resolve_neg()  # engines read what lies in memory
-    found = emissions if batch_first else emissions.transpose(0, 1)
-    if found.shape[0] == 0 or found.shape[1] == 0:
+    if 0 in emissions.shape[:2]:
         raise InputError(f"the batch is empty: emissions have shape {tuple(emissions.shape)}")
-    return found
+    # Kernels do not check the device.
+    if emissions.device != device:
+        raise InputError(f"emissions are on {emissions.device}, but the layer is on {device}")
 
 
-def check_tags(tags: Tensor, emissions: Tensor) -> Tensor:
-    """Tags (B, T) as integers of 64 bits; what they are is looked at with the steps."""
+def check_batch(batch: Batch) -> Batch:
+    """Validate shapes, types and devices of mask, lengths and tags; both integers as int64."""
+    e, lengths, mask = batch.emissions, batch.lengths, batch.mask
+    if mask is not None:
+        if lengths is not None:
+            raise InputError("mask and lengths are two ways to say the same: give one of them")
+        check_tensor(mask, "mask")
+        _check_grid(mask, "mask", e)
+    if lengths is not None:
+        lengths = as_integers(lengths, "lengths", e.device)
+        if lengths.shape != e.shape[:1]:
+            shape = tuple(lengths.shape)
+            raise InputError(f"lengths must be {len(e)} integers, not of shape {shape}")
+        lengths = lengths.to(torch.int64)
+    tags = None if batch.tags is None else as_tags(batch.tags, e)
+    return batch._replace(lengths=lengths, tags=tags)
+
+
+def as_tags(tags: Tensor, emissions: Tensor) -> Tensor:
+    """Tags (B, T) as int64; their values are validated later, with the mask."""
     _check_grid(tags, "tags", emissions)
-    if tags.dtype is torch.int64:
-        return tags
     if tags.is_floating_point() or tags.is_complex():
         raise InputError(f"tags must be integers, not {tags.dtype}")
     return tags.to(torch.int64)
 
 
 def _check_grid(grid: Tensor, name: str, emissions: Tensor) -> None:
-    """Something of each step."""
-    due = emissions.shape[:2]
-    if grid.shape != due:
-        raise InputError(f"{name} of shape {tuple(grid.shape)} for emissions of {tuple(due)} steps")
+    shape = emissions.shape[:2]
+    if grid.shape != shape:
+        raise InputError(
+            f"{name} of shape {tuple(grid.shape)} for emissions of {tuple(shape)} steps"
+        )
     if grid.device != emissions.device:
         raise InputError(f"{name} on {grid.device} for emissions on {emissions.device}")
 
 
-def _check_tags(tags: Tensor, inside: Tensor, labels: int) -> None:
+# ---- values
+
+
+def find_steps(batch: Batch, validate: bool) -> Steps:
+    """The unmasked steps of a batch that `check_batch` has returned.
+
+    With ``validate``, raise for rows without a step, and for lengths and tags out of range.
+    """
+    e, mask, lengths, tags = batch.emissions, batch.mask, batch.lengths, batch.tags
+    rows, width, _ = e.shape
+    if mask is None and lengths is None:
+        lengths = torch.full((rows,), width, dtype=torch.int64, device=e.device)
+        validate = validate and tags is not None
+        batch = batch._replace(lengths=lengths)
+    if validate and e.is_cuda:
+        engine = import_module("trellis.inference.chain.triton")
+        lengths, status = engine.validate(e, mask, lengths, tags)
+        flags = status.tolist()
+        check_status(flags, batch._replace(lengths=lengths))
+        return Steps(lengths, _order(mask) if any(flags) else None)
+    if validate:
+        steps = _find_on_cpu(batch)
+        if steps is not None:
+            return steps
+    if mask is None:
+        steps = Steps(lengths, None)
+    else:
+        mask = mask.bool()
+        prefix = validate and bool((mask[:, :-1] >= mask[:, 1:]).all())
+        steps = Steps(mask.sum(dim=1), None if prefix else _order(mask))
+    if validate:
+        _check_values(batch._replace(lengths=steps.lengths))
+    return steps
+
+
+def _find_on_cpu(batch: Batch) -> Steps | None:
+    """The steps of CPU tensors, in one native call; None if a value is invalid."""
+    mask = None if batch.mask is None else batch.mask.bool()
+    bits, lengths, tags = (
+        None if x is None else x.numpy() for x in (mask, batch.lengths, batch.tags)
+    )
+    rows, width, labels = batch.emissions.shape
+    valid = layer.find_steps(bits, lengths, tags, (rows, width, labels))
+    if valid is None:
+        return None
+    order = None if valid.prefix or mask is None else _order(mask)
+    return Steps(torch.from_numpy(valid.lengths), order)
+
+
+def check_status(status: list[int], batch: Batch) -> None:
+    """Raise if a kernel has found an invalid row; flags as in `inference.chain.triton.validate`."""
+    if max(status) > 1:
+        if batch.mask is not None:
+            batch = batch._replace(lengths=(batch.mask != 0).sum(1))
+        _check_values(batch)
+
+
+def _order(mask: Tensor) -> Tensor:
+    return (mask == 0).to(torch.uint8).argsort(dim=1, stable=True)
+
+
+def _check_values(batch: Batch) -> None:
+    """Raise for the first row whose length or tags are out of range."""
+    lengths, tags, (_, width, labels) = batch.lengths, batch.tags, batch.emissions.shape
+    bad = (lengths < 1) | (lengths > width)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0, 0])
+        length = int(lengths[row])
+        problem = (
+            "has no steps" if length < 1 else f"has length {length}, but there are {width} steps"
+        )
+        raise InputError(f"row {{sequence}} of the batch {problem}", sequence=row)
+    if tags is None:
+        return
+    inside = batch.mask
+    if inside is None:
+        inside = torch.arange(width, device=lengths.device) < lengths[:, None]
     bad = ((tags < 0) | (tags >= labels)) & inside.bool()
     if bool(bad.any()):
         row, step = bad.nonzero()[0].tolist()
         raise InputError(
-            f"row {row} of the batch, step {step}: tag {int(tags[row, step])} is not one of "
-            f"{labels}"
+            f"row {{sequence}} of the batch, step {step}: tag {int(tags[row, step])} is not one of "
+            f"{labels}",
+            sequence=row,
         )

@@ -22,7 +22,8 @@ from triton_problems import (
 
 from trellis.inference import chain
 from trellis.inference.chain import triton as engine
-from trellis.inference.gpu.status import Marks
+from trellis.inference.chain.triton import ChainPlan
+from trellis.inference.gpu.status import RowStatus
 
 __all__ = ["nan_in_new_memory"]  # a fixture of every test
 
@@ -32,7 +33,7 @@ pytestmark = NEEDED
 def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
     """Values and gradients by the engine of the CPU, row by row, in float64."""
     values = np.zeros(len(p.lengths))
-    found = [np.zeros(tuple(part.shape)) for part in p[:4]]
+    gradients = [np.zeros(tuple(part.shape)) for part in p[:4]]
     for b in range(len(values)):
         row, weight = p.row(b), float(p.weight[b])
         counts = chain.expected_counts(**row)
@@ -45,27 +46,34 @@ def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
             for t, pair in enumerate(pairwise(tags)):
                 pairs[pair if pairs.ndim == 2 else (t, *pair)] -= 1.0
             values[b], unary, pairs = -values[b], -unary, -pairs
-        found[0][b, : len(unary)] = weight * unary
+        gradients[0][b, : len(unary)] = weight * unary
         if pairs.ndim == 2:
-            found[1] += weight * pairs
+            gradients[1] += weight * pairs
         else:
-            found[1][b, : len(pairs)] = weight * pairs
-        found[2] += weight * unary[0]
-        found[3] += weight * unary[-1]
-    return (values, *found)
+            gradients[1][b, : len(pairs)] = weight * pairs
+        gradients[2] += weight * unary[0]
+        gradients[3] += weight * unary[-1]
+    return (values, *gradients)
 
 
-def computed(p: Problem, *, tagged: bool) -> tuple[Any, ...]:
-    tags = p.tags if tagged else None
-    value, alpha = engine.forward(*p.scores, tags)
-    assert alpha.shape == p.emissions.shape
-    assert not alpha.isnan().any()
-    return (value, *engine.backward(*p.scores, tags, alpha, p.weight))
+def computed(p: Problem, *, tagged: bool, mask: Any = None) -> tuple[Any, ...]:
+    """Values and weighted gradients by the kernels."""
+    batch = p.batch(tagged=tagged)
+    batch = batch if mask is None else (*batch[:4], None, batch[5], mask)
+    plan = ChainPlan(batch)
+    value, saved = plan.run(batch)
+    return (value, *plan.gradients(saved, p.weight))
 
 
-def require_equal(found: tuple[Any, ...], want: tuple[np.ndarray, ...], tolerance: float) -> None:
+def values(p: Problem, *, tagged: bool = False) -> Any:
+    """Values without gradients."""
+    batch = p.batch(tagged=tagged)
+    return ChainPlan(batch, differentiate=False).run(batch)[0]
+
+
+def require_equal(results: tuple[Any, ...], want: tuple[np.ndarray, ...], tolerance: float) -> None:
     names = ("value", "emissions", "transitions", "start", "end")
-    for name, got, right in zip(names, found, want, strict=True):
+    for name, got, right in zip(names, results, want, strict=True):
         assert got.is_contiguous(), name
         np.testing.assert_allclose(
             got.double().cpu().numpy(), right, rtol=tolerance, atol=tolerance, err_msg=name
@@ -83,8 +91,14 @@ def require_best(p: Problem, tolerance: float) -> None:
 
 
 def scaled(p: Problem) -> list[bool]:
-    """Which rows did without log space."""
-    return (engine.forward(*p.scores).alpha[:, 0].max(1).values > 0).tolist()
+    """Which rows were computed with scaled probabilities, not in log space."""
+    batch = p.batch(tagged=False)
+    plan = ChainPlan(batch)
+    tensors = [batch[0] if x is None else x.contiguous() for x in batch]
+    memory = plan.launch([*tensors, *plan._allocate(batch[0])[2]])
+    alpha = plan.views(memory)[0].view(p.emissions.shape)
+    assert not alpha.isnan().any()
+    return (alpha[:, 0].max(1).values > 0).tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -103,7 +117,7 @@ def test_equal_to_the_cpu(labels: int, dtype: Any) -> None:
 )
 def test_in_log_space(labels: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept in registers, as with more labels; 70 are two tiles, 130 three."""
-    monkeypatch.setattr(engine, "BYTES", 0)
+    monkeypatch.setattr(ChainPlan, "max_held_bytes", 0)
     p = problem([5, 1, 2], labels, dtype, seed=labels, forbidden=0.2)
     assert not any(scaled(p))
     require_equal(computed(p, tagged=True), expected(p, tagged=True), TOLERANCE[dtype])
@@ -164,20 +178,19 @@ def test_equal_to_enumeration(regime: str) -> None:
 @pytest.mark.parametrize("log_space", [False, True])
 def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if log_space:
-        monkeypatch.setattr(engine, "BYTES", 0)
+        monkeypatch.setattr(ChainPlan, "max_held_bytes", 0)
     p = problem([4, 5, 1], 3, torch.float32)
     p.emissions[0, 2] = -INF
     p.emissions[2, 0] = -INF
-    value, alpha = engine.forward(*p.scores)
-    assert value.isneginf().tolist() == [True, False, True]
-    assert engine.forward(*p.scores, p.tags)[0].isneginf().tolist() == [True, False, True]
-    for tags in (None, p.tags):
-        found = engine.backward(*p.scores, tags, alpha, p.weight)
-        assert not any(part.isnan().any() for part in found)
-        assert not found[0][[0, 2]].any()
+    for tagged in (False, True):
+        value, *gradients = computed(p, tagged=tagged)
+        assert value.isneginf().tolist() == [True, False, True]
+        assert torch.equal(values(p, tagged=tagged), value)
+        assert not any(part.isnan().any() for part in gradients)
+        assert not gradients[0][[0, 2]].any()
         alone = Problem(p.emissions[1:2], *p[1:4], *(part[1:2] for part in p[4:]))
-        want = expected(alone, tagged=tags is not None)[2:]
-        for part, right in zip(found[1:], want, strict=True):
+        want = expected(alone, tagged=tagged)[2:]
+        for part, right in zip(gradients[1:], want, strict=True):
             np.testing.assert_allclose(part.cpu().numpy(), right, atol=1e-5)
     labels, score = engine.viterbi(*p.scores)
     assert score.isneginf().tolist() == [True, False, True]
@@ -185,12 +198,12 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_forbidden_tags() -> None:
-    """The path of the tags does not exist, but others do: -inf, and a gradient that leads there."""
+    """Other paths exist: the value is -inf, and the gradient still points to the tags."""
     p = problem([3], 2)
     p.transitions[p.tags[0, 0], p.tags[0, 1]] = -INF
-    value, *found = computed(p, tagged=True)
+    value, *gradients = computed(p, tagged=True)
     assert value.isneginf().all()
-    require_equal((torch.zeros(1), *found), (np.zeros(1), *expected(p, tagged=True)[1:]), 1e-10)
+    require_equal((torch.zeros(1), *gradients), (np.zeros(1), *expected(p, tagged=True)[1:]), 1e-10)
 
 
 def test_labels_that_are_never_entered() -> None:
@@ -232,17 +245,17 @@ def test_large_scores_that_do_not_matter(size: float) -> None:
     rounded = expected(p, tagged=False)[1:]
     for part in p[:3]:
         part += size
-    _, *found = computed(p, tagged=False)
+    _, *gradients = computed(p, tagged=False)
     assert max(np.abs(a - b).max() for a, b in zip(want, rounded, strict=True)) < 0.01
-    require_equal((torch.zeros(1), *found), (np.zeros(1), *rounded), 1e-5)
+    require_equal((torch.zeros(1), *gradients), (np.zeros(1), *rounded), 1e-5)
 
 
 def test_huge_scores() -> None:
     p = problem([6, 4, 1], 5, torch.float32, scale=1e4)
-    value, *found = computed(p, tagged=False)
-    want, *gradients = expected(p, tagged=False)
+    value, *gradients = computed(p, tagged=False)
+    want, *right = expected(p, tagged=False)
     np.testing.assert_allclose(value.cpu().numpy(), want, rtol=1e-6)
-    require_equal((torch.zeros(1), *found), (np.zeros(1), *gradients), 1e-5)
+    require_equal((torch.zeros(1), *gradients), (np.zeros(1), *right), 1e-5)
     require_best(p, 1e-6)
 
 
@@ -251,11 +264,10 @@ def test_half_precision_is_computed_in_float32(dtype: Any) -> None:
     p = problem([5, 3], 9, torch.float32)
     p = p._replace(emissions=p.emissions.to(dtype))
     wide = p._replace(emissions=p.emissions.float())
-    found, want = computed(p, tagged=True), computed(wide, tagged=True)
-    assert found[1].dtype == dtype
-    # the interpreter cuts bfloat16 off where a card rounds
-    torch.testing.assert_close(found[1].float(), want[1], rtol=torch.finfo(dtype).eps, atol=1e-7)
-    assert all(torch.equal(found[k], want[k]) for k in (0, 2, 3, 4))
+    narrow, want = computed(p, tagged=True), computed(wide, tagged=True)
+    assert narrow[1].dtype == dtype
+    torch.testing.assert_close(narrow[1].float(), want[1], rtol=torch.finfo(dtype).eps, atol=1e-7)
+    assert all(torch.equal(narrow[k], want[k]) for k in (0, 2, 3, 4))
     for a, b in zip(engine.viterbi(*p.scores), engine.viterbi(*wide.scores), strict=True):
         assert torch.equal(a, b)
 
@@ -286,15 +298,15 @@ def test_ties_go_to_the_first_label() -> None:
     labels, score = engine.viterbi(*zero.scores)
     assert not labels.any()
     assert not score.any()
-    whole = Problem(*(part.round() for part in p[:4]), *p[4:])
-    require_best(whole, 0.0)
+    rounded = Problem(*(part.round() for part in p[:4]), *p[4:])
+    require_best(rounded, 0.0)
 
 
 def test_wrong_lengths_and_tags_touch_nothing_else() -> None:
     p = problem([3, 3], 2)
     wrong = p._replace(lengths=torch.tensor([0, 99]), tags=torch.full_like(p.tags, 99))
-    whole = wrong._replace(emissions=p.emissions.nan_to_num(), lengths=wrong.lengths.to(DEVICE))
-    assert not any(part.isnan().any() for part in computed(whole, tagged=True))
+    filled = wrong._replace(emissions=p.emissions.nan_to_num(), lengths=wrong.lengths.to(DEVICE))
+    assert not any(part.isnan().any() for part in computed(filled, tagged=True))
 
 
 def test_the_same_bits_again() -> None:
@@ -317,11 +329,11 @@ def test_input_is_left_as_it_was() -> None:
 def test_a_long_row(scale: float) -> None:
     """log Z to 1e-6 and marginals to 1e-5 in float32; with scores so wide, in log space."""
     p = problem([160], 3, torch.float32, scale=scale)._replace(weight=torch.ones(1, device=DEVICE))
-    value, *found = computed(p, tagged=False)
-    want, *gradients = expected(p, tagged=False)
+    value, *gradients = computed(p, tagged=False)
+    want, *right = expected(p, tagged=False)
     assert float(value[0]) == pytest.approx(want[0], rel=1e-6)
-    np.testing.assert_allclose(found[0].cpu().numpy(), gradients[0], atol=1e-5)
-    np.testing.assert_allclose(found[1].cpu().numpy(), gradients[1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(gradients[0].cpu().numpy(), right[0], atol=1e-5)
+    np.testing.assert_allclose(gradients[1].cpu().numpy(), right[1], rtol=1e-5, atol=1e-5)
 
 
 # ---- masks, lengths and tags
@@ -334,37 +346,121 @@ def test_steps_that_count(steps: int) -> None:
     mask[0], mask[1], mask[2, : steps // 2], mask[2, steps // 2 :] = True, False, True, False
     tags = np.where(mask, rng.integers(6, size=mask.shape), -100)
     tags[4, mask[4]] = 6
-    given, own = (torch.from_numpy(x).to(DEVICE) for x in (mask, tags))
-    found = engine.look(torch.zeros(5, steps, 6), given, None, own)
-    lengths, status = (x.tolist() for x in found)
+    tensors = (torch.from_numpy(x).to(DEVICE) for x in (mask, tags))
+    mask_tensor, tag_tensor = tensors
+    results = engine.validate(torch.zeros(5, steps, 6), mask_tensor, None, tag_tensor)
+    lengths, status = (x.tolist() for x in results)
     for row in range(5):
         counted = np.flatnonzero(mask[row])
         assert lengths[row] == len(counted)
-        gaps = counted.tolist() != list(range(len(counted)))
+        hole = counted.tolist() != list(range(len(counted)))
         wrong = (len(counted) == 0, row == 4 and len(counted) > 0)
-        assert status[row] == gaps + 2 * wrong[0] + 4 * wrong[1]
+        assert status[row] == hole + 2 * wrong[0] + 4 * wrong[1]
 
 
 def test_lengths_and_tags_that_are_wrong() -> None:
     tags = torch.tensor([[0, 1, 9], [0, 9, 0], [0, 0, 0], [0, 0, 0]], device=DEVICE)
     lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
     scores = torch.zeros(4, 3, 2, device=DEVICE)
-    for own in (tags, tags.t().contiguous().t()):
-        found, marks = engine.look(scores, None, lengths, own)
-        assert torch.equal(found, lengths)
-        assert marks.tolist() == [0, 4, 2, 2]
+    for layout in (tags, tags.t().contiguous().t()):
+        same_lengths, status = engine.validate(scores, None, lengths, layout)
+        assert torch.equal(same_lengths, lengths)
+        assert status.tolist() == [0, 4, 2, 2]
+    _, status = engine.validate(scores, None, None, tags)
+    assert status.tolist() == [4, 4, 0, 0]
 
 
-def test_a_mask_in_place_of_lengths() -> None:
-    """The same values, and a mark where steps between others do not count."""
+def run_masked(p: Problem, mask: Any) -> tuple[Any, list[int]]:
+    """Values of masked rows, and their status."""
+    batch = (*p[:4], None, p.tags, mask)
+    status = RowStatus(len(mask), mask.device)
+    value, _ = ChainPlan(batch).run(batch, status)
+    return value, status.wait()
+
+
+def test_prefix_mask_instead_of_lengths() -> None:
     p = problem([4, 2, 3], 3)
     mask = torch.arange(p.tags.shape[1], device=DEVICE) < p.lengths[:, None]
-    right = engine.forward(*p.scores, p.tags)
-    marks = Marks(3, mask.device)
-    found = engine.forward(*p[:4], None, p.tags, mask.t().contiguous().t(), marks)
-    assert torch.equal(found.value, right.value)
-    assert marks.wait() == [0, 0, 0]
+    right = computed(p, tagged=True)
+    for layout in (mask, mask.t().contiguous().t(), mask.to(torch.uint8) * 3):
+        value, status = run_masked(p, layout)
+        assert torch.equal(value, right[0])
+        assert status == [0, 0, 0]
+        for got, want in zip(computed(p, tagged=True, mask=layout), right, strict=True):
+            assert torch.equal(got, want)
     mask[2, 1] = False
-    marks = Marks(3, mask.device)
-    engine.forward(*p[:4], None, p.tags, mask, marks)
-    assert marks.wait() == [0, 0, 1]
+    assert run_masked(p, mask)[1] == [0, 0, 1]
+    mask[1] = False
+    assert run_masked(p, mask)[1] == [0, 2, 1]
+
+
+def with_holes(p: Problem, seed: int) -> tuple[Problem, Any]:
+    """The same chains with masked steps of NaN in between, and the mask."""
+    rng = np.random.default_rng(seed)
+    rows, _, labels = p.emissions.shape
+    lengths = p.lengths.tolist()
+    steps = max(lengths) + 3
+    mask = np.zeros((rows, steps), dtype=bool)
+    emissions = torch.full((rows, steps, labels), torch.nan, dtype=p.emissions.dtype)
+    tags = torch.full((rows, steps), -100)
+    positional = p.transitions.dim() > 2
+    pairs = torch.full((rows, steps - 1, labels, labels), torch.nan, dtype=p.transitions.dtype)
+    for b, length in enumerate(lengths):
+        positions = np.sort(rng.choice(steps, length, replace=False))
+        if b == 0:
+            positions = np.arange(length)  # a row without a hole among the others
+        mask[b, positions] = True
+        emissions[b, positions] = p.emissions[b, :length].cpu()
+        tags[b, positions] = p.tags[b, :length].cpu()
+        if positional:
+            pairs[b, positions[1:] - 1] = p.transitions[b, : length - 1].cpu()
+    transitions = pairs.to(DEVICE) if positional else p.transitions
+    tensors = (emissions.to(DEVICE), transitions, p.start, p.end, p.lengths, tags.to(DEVICE))
+    return Problem(*tensors, p.weight), torch.from_numpy(mask).to(DEVICE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("positional", [False, True])
+@pytest.mark.parametrize("tagged", [False, True])
+@pytest.mark.parametrize("log_space", [False, True])
+def test_masks_with_holes(
+    log_space: bool, tagged: bool, positional: bool, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Masked steps are removed from the chain: values and gradients are those of the rest."""
+    if log_space:
+        monkeypatch.setattr(ChainPlan, "max_held_bytes", 0)
+    p = problem([5, 3, 1, 4], 3, dtype, positional=positional, forbidden=0.1)
+    right = computed(p, tagged=tagged)
+    spread, mask = with_holes(p, seed=5)
+    value, unary, pairs, *edges = computed(spread, tagged=tagged, mask=mask)
+    want_unary, want_pairs = torch.zeros_like(unary), torch.zeros_like(pairs)
+    for b, length in enumerate(p.lengths.tolist()):
+        positions = mask[b].nonzero()[:, 0]
+        want_unary[b, positions] = right[1][b, :length]
+        if positional:
+            want_pairs[b, positions[1:] - 1] = right[2][b, : length - 1]
+    want_pairs = want_pairs if positional else right[2]
+    wanted = (right[0], want_unary, want_pairs, *right[3:])
+    for got, want in zip((value, unary, pairs, *edges), wanted, strict=True):
+        assert torch.equal(got, want)
+
+
+def test_masks_with_holes_in_any_layout() -> None:
+    """Strided, expanded and sliced emissions and tags; more steps than are copied at once."""
+    p = problem([70, 66], 5, torch.float64)
+    spread, mask = with_holes(p, seed=1)
+    right = computed(spread, tagged=True, mask=mask)
+    wide = torch.cat([spread.emissions, spread.emissions], 2)[:, :, :5]
+    turned = spread.emissions.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    for emissions in (wide, turned):
+        tags = torch.stack([spread.tags, spread.tags], 2)[:, :, 0]
+        other = spread._replace(emissions=emissions, tags=tags)
+        for got, want in zip(computed(other, tagged=True, mask=mask), right, strict=True):
+            assert torch.equal(got, want)
+
+
+def test_rows_without_an_unmasked_step_touch_nothing() -> None:
+    p = problem([3, 3], 2)
+    filled = p._replace(emissions=p.emissions.nan_to_num(), tags=p.tags.clamp(min=0))
+    results = computed(filled, tagged=True, mask=torch.zeros(2, 4, dtype=torch.bool, device=DEVICE))
+    assert not any(part.isnan().any() for part in results)

@@ -1,6 +1,6 @@
 """Padded batches for tests of the GPU kernels of the chain, which run in Triton's interpreter.
 
-With TRITON_INTERPRET=0 the same tests run on a card.
+With TRITON_INTERPRET=0 the same tests run on a GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 INTERPRETED = triton.knobs.runtime.interpret
 NEEDED = pytest.mark.skipif(
-    not (INTERPRETED or torch.cuda.is_available()), reason="neither interpreter nor card"
+    not (INTERPRETED or torch.cuda.is_available()), reason="needs Triton's interpreter or a GPU"
 )
 DEVICE = "cpu" if INTERPRETED else "cuda"
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -27,7 +27,7 @@ INF = float("inf")
 
 @pytest.fixture(autouse=True)
 def nan_in_new_memory() -> Iterator[None]:
-    """What is read before it is written shows as NaN, or as a huge integer."""
+    """New memory is NaN, or a huge integer, so that reading it too early shows."""
     torch.use_deterministic_algorithms(True)
     assert torch.empty(1).isnan().all()
     yield
@@ -35,7 +35,7 @@ def nan_in_new_memory() -> Iterator[None]:
 
 
 class Problem(NamedTuple):
-    """A padded batch; what is behind the lengths must not matter."""
+    """A padded batch; values after the lengths must not matter."""
 
     emissions: Any
     transitions: Any
@@ -49,13 +49,17 @@ class Problem(NamedTuple):
     def scores(self) -> tuple[Any, ...]:
         return self[:5]
 
+    def batch(self, *, tagged: bool) -> tuple[Any, ...]:
+        """What a ChainPlan takes."""
+        return (*self.scores, self.tags if tagged else None, None)
+
     def row(self, b: int) -> dict[str, np.ndarray]:
         """One sequence for the engine of the CPU, in float64."""
-        own = int(self.lengths[b])
+        length = int(self.lengths[b])
         positional = self.transitions.dim() > 2
         parts = {
-            "unary": self.emissions[b, :own],
-            "transition": self.transitions[b, : own - 1] if positional else self.transitions,
+            "unary": self.emissions[b, :length],
+            "transition": self.transitions[b, : length - 1] if positional else self.transitions,
             "start": self.start,
             "end": self.end,
         }
@@ -72,7 +76,7 @@ def problem(
     positional: bool = False,
     forbidden: float = 0.0,
 ) -> Problem:
-    """Normal scores; label 0 all the way is always allowed. Poison behind the lengths."""
+    """Normal scores, NaN after the lengths; the path of label 0 is always allowed."""
     rng = np.random.default_rng(seed)
     rows, steps = len(lengths), max(lengths) + 1
 
@@ -82,15 +86,15 @@ def problem(
         x[..., 0] = np.where(x[..., 0] == -INF, 0.0, x[..., 0])
         return x
 
-    behind = np.arange(steps) >= np.array(lengths)[:, None]
+    outside = np.arange(steps) >= np.array(lengths)[:, None]
     emissions = draw(rows, steps, labels)
-    emissions[behind] = np.nan
+    emissions[outside] = np.nan
     transitions = draw(*((rows, steps - 1) if positional else ()), labels, labels)
     if positional:
-        transitions[behind[:, 1:]] = np.nan
-    tags = np.where(behind, -100, rng.integers(labels, size=(rows, steps)))
+        transitions[outside[:, 1:]] = np.nan
+    tags = np.where(outside, -100, rng.integers(labels, size=(rows, steps)))
     parts = [emissions, transitions, draw(labels), draw(labels)]
     tensors = [torch.from_numpy(part).to(DEVICE, dtype) for part in parts]
-    whole = [torch.tensor(x, device=DEVICE) for x in (lengths, tags)]
+    integers = [torch.tensor(x, device=DEVICE) for x in (lengths, tags)]
     weight = torch.from_numpy(rng.normal(size=rows)).to(DEVICE, dtype)
-    return Problem(*tensors, *whole, weight)
+    return Problem(*tensors, *integers, weight)

@@ -1,4 +1,4 @@
-"""The GPU kernels of CTC in Triton's interpreter: small odd sizes, NaN where nothing is written."""
+"""The GPU kernels of CTC in Triton's interpreter: small odd sizes, NaN in new memory."""
 
 import itertools
 import os
@@ -9,12 +9,15 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from prepared_launches import remember  # noqa: E402
+from prepared_launches import prepare_launches  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from trellis.inference.ctc import kernels_frames as kernels  # noqa: E402
 from trellis.inference.ctc import triton as engine  # noqa: E402
-from trellis.inference.gpu.status import Marks  # noqa: E402
+from trellis.inference.ctc.triton import CTCPlan  # noqa: E402
+from trellis.inference.gpu.status import RowStatus  # noqa: E402
+from trellis.nn import ctc_ops  # noqa: E402
+from trellis.nn.ctc_batch import Batch, _as_int64  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(
@@ -31,7 +34,7 @@ SHAPES = [(1, 2, 3, 1), (6, 3, 5, 2), (11, 3, 40, 4), (17, 2, 3, 5), (4, 2, 4, 0
 
 @pytest.fixture(autouse=True)
 def _nan_in_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read before it is written shows as NaN, or as a huge integer."""
+    """New memory is NaN, or a huge integer, so that reading it too early shows."""
 
     def filled(make):  # type: ignore[no-untyped-def]
         def new(*args, **kwargs):  # type: ignore[no-untyped-def]
@@ -46,7 +49,7 @@ def _nan_in_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn(shape, blank=0, dtype=torch.float64):  # type: ignore[no-untyped-def]
-    """Random logits, NaN behind the ends; targets of few labels, nonsense behind their ends."""
+    """Random logits, NaN after the ends; targets of few labels, -7 after their ends."""
     frames, rows, classes, labels = shape
     generator = torch.Generator().manual_seed(sum(shape))
     logits = 2.0 * torch.randn(frames, rows, classes, generator=generator, dtype=torch.float64)
@@ -59,6 +62,20 @@ def drawn(shape, blank=0, dtype=torch.float64):  # type: ignore[no-untyped-def]
         logits[ends[row] :, row] = torch.nan
         targets[row, sizes[row] :] = -7
     return logits.to(dtype), targets, ends, sizes
+
+
+def run(x, targets, ends, sizes, blank, logits, *, entropy=0.0, **how):  # type: ignore[no-untyped-def]
+    """Loss, saved tensors and the plan."""
+    batch = (x, targets, ends, sizes)
+    plan = CTCPlan(batch, blank, logits, entropy != 0.0, **how)
+    return (*plan.run(batch, None, entropy), plan)
+
+
+def status_of(targets, ends, sizes, frames, classes, **how):  # type: ignore[no-untyped-def]
+    batch = (torch.zeros(frames, len(ends), classes), targets, ends, sizes)
+    status = RowStatus(len(ends), torch.device("cpu"))
+    CTCPlan(batch, 0, True, False, **how).run(batch, status)
+    return status.wait()
 
 
 def torch_loss(scores, targets, ends, sizes, blank, logits):  # type: ignore[no-untyped-def]
@@ -92,20 +109,21 @@ def test_equals_torch(dtype, logits, blank, shape):  # type: ignore[no-untyped-d
     log_probs, wanted, slope, weight = torch_loss(x, targets, ends, sizes, blank, logits)
     x = x if logits else log_probs.to(dtype)
     rows = (targets, ends, sizes, blank, logits)
-    loss, log_norm, kept = engine.forward(x, *rows)
+    loss, saved, plan = run(x, *rows)
+    log_norm, states = saved[5:7]
     digits = {torch.float64: 1e-12, torch.float32: 2e-6, torch.bfloat16: 2e-6}[dtype]
     assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     torch.testing.assert_close(loss.double(), wanted, rtol=digits, atol=digits)
-    assert kept.isfinite().all()
+    assert states.isfinite().all()
     assert log_norm.shape == (x.shape[:2] if logits else (0, 0))
     assert log_norm.isfinite().all()
-    found = engine.backward(x, *rows, log_norm, kept, loss, weight.to(loss.dtype))
-    assert found.dtype == dtype
+    (gradient,) = plan.gradients(saved, weight.to(loss.dtype))
+    assert gradient.dtype == dtype
     rough = 8e-3 if dtype == torch.bfloat16 else 0.0  # half precision: the result is rounded
-    torch.testing.assert_close(found.double(), slope, rtol=rough, atol=10 * digits)
-    alone, _, nothing = engine.forward(x, *rows, gradient=False)
+    torch.testing.assert_close(gradient.double(), slope, rtol=rough, atol=10 * digits)
+    alone, nothing, _ = run(x, *rows, gradient="no")
     assert torch.equal(alone, loss)
-    assert nothing.numel() == 0
+    assert nothing == ()
 
 
 def test_many_lanes():  # type: ignore[no-untyped-def]
@@ -115,26 +133,26 @@ def test_many_lanes():  # type: ignore[no-untyped-def]
     targets[:, 36:] = 1
     _, wanted, slope, weight = torch_loss(x, targets, ends, sizes, 0, True)
     rows = (targets, ends, sizes, 0, True)
-    loss, log_norm, kept = engine.forward(x, *rows)
+    loss, saved, plan = run(x, *rows)
     torch.testing.assert_close(loss.double(), wanted, rtol=1e-6, atol=0)
-    found = engine.backward(x, *rows, log_norm, kept, loss, weight.float())
-    torch.testing.assert_close(found.double(), slope, rtol=0, atol=2e-6)
+    (gradient,) = plan.gradients(saved, weight.float())
+    torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=2e-6)
 
 
 def test_strides():  # type: ignore[no-untyped-def]
     x, targets, ends, sizes = drawn((6, 3, 5, 2))
     rows = (targets, ends, sizes, 0, True)
     weight = torch.ones(3, dtype=torch.float64)
-    loss, log_norm, kept = engine.forward(x, *rows)
-    slope = engine.backward(x, *rows, log_norm, kept, loss, weight)
+    loss, saved, plan = run(x, *rows)
+    (slope,) = plan.gradients(saved, weight)
     for other in (
         torch.cat([x, x], 2).transpose(0, 1).contiguous().transpose(0, 1)[:, :, :5],
         x.permute(2, 0, 1).contiguous().permute(1, 2, 0),
     ):
-        got = engine.forward(other, targets.t().contiguous().t(), *rows[1:])
-        assert torch.equal(got[0], loss)
-        found = engine.backward(other, *rows, got[1], got[2], got[0], weight.expand(3))
-        assert torch.equal(found, slope)
+        same_loss, saved, plan = run(other, targets.t().contiguous().t(), *rows[1:])
+        assert torch.equal(same_loss, loss)
+        (gradient,) = plan.gradients(saved, weight[:1].expand(3))
+        assert torch.equal(gradient, slope)
 
 
 def test_infeasible_rows():  # type: ignore[no-untyped-def]
@@ -144,14 +162,14 @@ def test_infeasible_rows():  # type: ignore[no-untyped-def]
     targets = torch.tensor([[1, 1], [1, 2], [1, 2], [0, 0], [1, 2]])
     rows = (targets, torch.tensor([2, 2, 0, 0, 2]), torch.tensor([2, 2, 1, 0, 2]), 0)
     for logits in (True, False):
-        loss, log_norm, kept = engine.forward(x, *rows, logits)
+        loss, saved, plan = run(x, *rows, logits)
         nine = torch.tensor(9.0).log() if logits else 0.0
         assert loss.tolist() == [torch.inf, pytest.approx(nine), torch.inf, 0.0, torch.inf]
-        found = engine.backward(x, *rows, logits, log_norm, kept, loss, torch.ones(5))
-        assert found.isfinite().all()
-        assert found[:, [0, 2, 3, 4]].eq(0).all()
+        (gradient,) = plan.gradients(saved, torch.ones(5))
+        assert gradient.isfinite().all()
+        assert gradient[:, [0, 2, 3, 4]].eq(0).all()
         third = 1 / 3 if logits else 0.0
-        assert found[:2, 1].tolist() == [
+        assert gradient[:2, 1].tolist() == [
             pytest.approx([third, third - 1, third]),
             pytest.approx([third, third, third - 1]),
         ]
@@ -167,10 +185,10 @@ def test_huge_scores():  # type: ignore[no-untyped-def]
     lengths = (torch.tensor([12, 11]), torch.tensor([3, 3]))
     _, wanted, slope, _ = torch_loss(x, targets, *lengths, 0, True)
     rows = (targets, *lengths, 0, True)
-    loss, log_norm, kept = engine.forward(x, *rows)
+    loss, saved, plan = run(x, *rows)
     torch.testing.assert_close(loss.double(), wanted, rtol=1e-6, atol=0)
-    found = engine.backward(x, *rows, log_norm, kept, loss, torch.tensor([1.0, 2.0]))
-    torch.testing.assert_close(found.double(), slope, rtol=0, atol=2e-3)  # float32 of 1e4 itself
+    (gradient,) = plan.gradients(saved, torch.tensor([1.0, 2.0]))
+    torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=2e-3)  # float32 of 1e4 itself
 
 
 def test_nan_is_not_hidden():  # type: ignore[no-untyped-def]
@@ -178,24 +196,24 @@ def test_nan_is_not_hidden():  # type: ignore[no-untyped-def]
     ends[:] = torch.tensor([9, 9])
     x[:, 1] = 0.0
     x[2, 1, 3] = torch.nan
-    loss, _, _ = engine.forward(x, targets, ends, sizes, 0, True)
+    loss, _, _ = run(x, targets, ends, sizes, 0, True)
     assert loss.isnan().tolist() == [False, True]
 
 
 def test_same_bits():  # type: ignore[no-untyped-def]
     x, targets, ends, sizes = drawn((11, 3, 40, 4), dtype=torch.float32)
     rows = (targets, ends, sizes, 0, True)
-    runs = [engine.forward(x, *rows) for _ in range(2)]
-    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
-    loss, log_norm, kept = runs[0]
-    slopes = [engine.backward(x, *rows, log_norm, kept, loss, torch.ones(3)) for _ in range(2)]
+    runs = [run(x, *rows) for _ in range(2)]
+    assert torch.equal(runs[0][0], runs[1][0])
+    assert all(torch.equal(a, b) for a, b in zip(runs[0][1][4:7], runs[1][1][4:7], strict=True))
+    slopes = [plan.gradients(saved, torch.ones(3))[0] for _, saved, plan in runs]
     assert torch.equal(*slopes)
 
 
 @pytest.mark.parametrize("target", [(), (2,), (1, 1), (1, 2), (2, 1, 2)])
 @pytest.mark.parametrize("logits", [True, False])
 def test_entropy_against_enumeration(target, logits):  # type: ignore[no-untyped-def]
-    """Loss less λ times the entropy of all paths that stand for a target, and its gradient."""
+    """Loss minus λ times the entropy of all paths of a target, and its gradient."""
     frames, classes, weight = 5, 3, 0.7
     generator = torch.Generator().manual_seed(len(target))
     x = torch.randn(frames, 1, classes, generator=generator, dtype=torch.float64)
@@ -216,140 +234,132 @@ def test_entropy_against_enumeration(target, logits):  # type: ignore[no-untyped
         0,
         logits,
     )
-    loss, log_norm, kept = engine.forward(x.detach(), *rows, entropy=weight)
+    loss, saved, plan = run(x.detach(), *rows, entropy=weight)
     torch.testing.assert_close(loss[0], wanted.detach())
-    found = engine.backward(x.detach(), *rows, log_norm, kept, loss, torch.ones(1).double())
-    torch.testing.assert_close(found, torch.autograd.grad(wanted, x)[0])
+    (gradient,) = plan.gradients(saved, torch.ones(1).double())
+    torch.testing.assert_close(gradient, torch.autograd.grad(wanted, x)[0])
 
 
-def test_check():  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("gradient", ["now", "later", "no"])
+def test_validation(gradient):  # type: ignore[no-untyped-def]
     targets = torch.tensor(
         [[1, 2], [0, 1], [1, 9], [3, 1], [1, -2], [1, 1], [1, 1], [1, 1], [1, 1]]
     )
     ends = torch.tensor([4, 4, 4, 4, 4, 5, -1, 4, 4])
     sizes = torch.tensor([2, 2, 1, 2, 2, 2, 2, 3, -1])
-    wrong, _ = engine.look(targets, ends, sizes, 4, 3, 0)
-    assert wrong.tolist() == [0, 1, 0, 1, 1, 1, 1, 1, 1]
-    wrong, _ = engine.look(targets[:, :0], ends, sizes * 0, 4, 3, 0)
-    assert wrong.tolist() == [0] * 5 + [1, 1, 0, 0]
+    status = status_of(targets, ends, sizes, 4, 3, gradient=gradient)
+    assert status == [0, 1, 0, 1, 1, 1, 1, 1, 1]
+    status = status_of(targets[:, :0], ends, sizes * 0, 4, 3, gradient=gradient)
+    assert status == [0] * 5 + [1, 1, 0, 0]
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("logits", [True, False])
 @pytest.mark.parametrize("shape", SHAPES[:2])
-def test_losses_with_their_gradient(shape, logits, reduction):  # type: ignore[no-untyped-def]
-    """As PyTorch runs it for a small batch on a card, here with the engine on the CPU."""
-    from trellis.nn import ctc_ops
-
+def test_gradient_at_once(shape, logits, reduction, monkeypatch):  # type: ignore[no-untyped-def]
+    """As PyTorch runs it for a small batch on a GPU, here on CPU tensors."""
+    monkeypatch.setattr(ctc_ops, "_runs_on_gpu", lambda x: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     scores, *rows = drawn(shape)
     x = (scores if logits else scores.log_softmax(-1)).detach().requires_grad_()
-    marks = Marks(len(rows[1]), x.device)
-    loss = ctc_ops.value_at_once(x, *rows, 0, logits, 0.0, reduction, marks)
-    assert not any(marks.wait())
-    parts = engine.forward(x.detach(), *rows, 0, logits)
-    torch.testing.assert_close(loss.detach(), ctc_ops.reduced(parts[0], reduction, rows[2]))
-    count = len(parts[0])
-    weight = torch.arange(1, count + 1).double()
-    if reduction != "none":
-        weight = (
-            3.0
-            * (
-                torch.ones(count) if reduction == "sum" else 1 / rows[2].clamp(min=1) / count
-            ).double()
-        )
-    due = engine.backward(x.detach(), *rows, 0, logits, parts[1], parts[2], parts[0], weight)
-    own = weight.to(loss.dtype) if reduction == "none" else torch.tensor(3.0, dtype=loss.dtype)
-    found = torch.autograd.grad(loss, x, own, retain_graph=True)[0]
-    torch.testing.assert_close(found, due)
-    assert torch.equal(torch.autograd.grad(loss, x, own, retain_graph=True)[0], found)
-    with pytest.raises(RuntimeError, match="differentiated once more"):
-        torch.autograd.grad(loss, x, own, create_graph=True)
+    batch, settings = Batch(x, *rows), ctc_ops.Settings(0, logits)
+    loss, _ = ctc_ops.losses(batch, settings, reduction, True)
+    row_loss, saved, plan = run(x.detach(), *rows, 0, logits)
+    count = len(row_loss)
+    shares = torch.ones(count).double()
+    if reduction == "mean":
+        shares = (1 / rows[2].clamp(min=1) / count).double()
+    right = row_loss if reduction == "none" else (row_loss * shares).sum()
+    torch.testing.assert_close(loss.detach(), right)
+    outer = torch.arange(1, count + 1).double() if reduction == "none" else torch.tensor(3.0)
+    outer = outer.to(loss.dtype)
+    (want,) = plan.gradients(saved, outer * shares)
+    gradient = torch.autograd.grad(loss, x, outer, retain_graph=True)[0]
+    torch.testing.assert_close(gradient, want)
+    assert torch.equal(torch.autograd.grad(loss, x, outer, retain_graph=True)[0], gradient)
+    with pytest.raises(RuntimeError, match="CTC loss cannot be differentiated again"):
+        torch.autograd.grad(loss, x, outer, create_graph=True)
+
+
+def at_once(x, targets, ends, sizes, entropy, reduction, status=None):  # type: ignore[no-untyped-def]
+    """Loss and gradient of a plan from the cache."""
+    batch, settings = (x, targets, ends, sizes), (0, True, entropy != 0.0, "now", reduction)
+    plan, _ = engine.find_plan(CTCPlan, batch, settings, lambda batch: batch)
+    loss, (gradient,) = plan.run(batch, status, entropy)
+    return loss, gradient
 
 
 def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
-    from trellis.inference.ctc.triton_layer import loss_and_gradient
-
-    scores, targets, ends, sizes = drawn(SHAPES[1])
-    x = scores.detach()
-    given = (x, targets, ends, sizes, 0, True)
-    marks = Marks(len(ends), x.device)
-    loss, gradient = loss_and_gradient(*given, 0.5, "none", marks)
-    parts = engine.forward(*given, entropy=0.5)
-    due = engine.backward(*given, parts[1], parts[2], parts[0], None)
-    assert marks.wait() == [0] * len(ends)
-    torch.testing.assert_close(loss, parts[0])
-    torch.testing.assert_close(gradient, due)
+    x, targets, ends, sizes = drawn(SHAPES[1])
+    status = RowStatus(len(ends), x.device)
+    loss, gradient = at_once(x, targets, ends, sizes, 0.5, "none", status)
+    right, saved, plan = run(x, targets, ends, sizes, 0, True, entropy=0.5)
+    assert status.wait() == [0] * len(ends)
+    torch.testing.assert_close(loss, right)
+    torch.testing.assert_close(gradient, plan.gradients(saved, torch.ones_like(right))[0])
     targets = targets.clone()
     targets[-1, 0] = 0  # a blank
-    marks = Marks(len(ends), x.device)
-    loss_and_gradient(x, targets, ends, sizes, 0, True, 0.0, "mean", marks)
-    assert marks.wait() == [0] * (len(ends) - 1) + [1]
+    status = RowStatus(len(ends), x.device)
+    at_once(x, targets, ends, sizes, 0.0, "mean", status)
+    assert status.wait() == [0] * (len(ends) - 1) + [1]
 
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_sums_of_many_rows(mean):  # type: ignore[no-untyped-def]
-    """More than are added at once, empty targets among them."""
+    """More rows than are added at once, some with empty targets."""
     torch.manual_seed(4)
     loss, sizes, total = torch.rand(600).double(), torch.randint(0, 9, (600,)), torch.zeros(())
     kernels._sum_losses[(1,)](loss, sizes, total, 600, 8, MEAN=mean)
-    due = (loss / sizes.clamp(min=1)).mean() if mean else loss.sum()
-    torch.testing.assert_close(total, due.float())
+    right = (loss / sizes.clamp(min=1)).mean() if mean else loss.sum()
+    torch.testing.assert_close(total, right.float())
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_sums_with_a_row_without_a_path(reduction):  # type: ignore[no-untyped-def]
-    from trellis.inference.ctc.triton_layer import loss_and_gradient
-
     x = torch.randn(2, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
     # a label twice needs three frames
     rows = (torch.tensor([[1, 1], [2, 1]]), torch.tensor([2, 2]), torch.tensor([2, 2]))
-    loss, gradient = loss_and_gradient(x, *rows, 0, True, 0.0, reduction)
+    loss, gradient = at_once(x, *rows, 0.0, reduction)
     assert loss == float("inf")
     assert not gradient[:, 0].any()
     assert gradient[:, 1].any()
 
 
 def test_empty_targets_alone():  # type: ignore[no-untyped-def]
-    from trellis.inference.ctc.triton_layer import loss_and_gradient
-
     x = torch.zeros(2, 1, 2)
     rows = (torch.empty(1, 0, dtype=torch.int64), torch.tensor([2]), torch.tensor([0]))
-    loss, _ = loss_and_gradient(x, *rows, 0, True, 0.0, "mean")
+    loss, _ = at_once(x, *rows, 0.0, "mean")
     torch.testing.assert_close(loss.neg().exp(), torch.tensor(0.25))
 
 
 @pytest.mark.parametrize("entropy", [0.0, 0.3])
 def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def]
-    """By address, as on a card, and of inputs that are parts of others."""
-    from trellis.inference.ctc import triton_layer as layer
-
-    made = remember(layer, monkeypatch)
+    """By address, as on a GPU, also for inputs that are slices of larger ones."""
+    launched = prepare_launches(monkeypatch)
     for seed in range(2):
         torch.manual_seed(seed)
         scores, targets, ends, sizes = drawn(SHAPES[1])
         x = (scores + torch.randn_like(scores)).detach()
-        marks = Marks(len(ends), x.device)
-        found = layer.loss_and_gradient(x, targets, ends, sizes, 0, True, entropy, "mean", marks)
-        assert not any(marks.wait())
-        parts = engine.forward(x, targets, ends, sizes, 0, True, entropy=entropy)
+        status = RowStatus(len(ends), x.device)
+        before = len(launched)
+        loss, gradient = at_once(x, targets, ends, sizes, entropy, "mean", status)
+        assert len(launched) - before == (4 if seed == 0 else 0)
+        assert not any(status.wait())
+        right, saved, plan = run(x, targets, ends, sizes, 0, True, entropy=entropy)
         share = (1 / sizes.clamp(min=1) / len(sizes)).to(x.dtype)
-        given = (x, targets, ends, sizes, 0, True, parts[1], parts[2], parts[0], share)
-        torch.testing.assert_close(found[0], parts[0] @ share)
-        torch.testing.assert_close(found[1], engine.backward(*given))
-    assert len(made) == 4
+        torch.testing.assert_close(loss, right @ share)
+        torch.testing.assert_close(gradient, plan.gradients(saved, share)[0])
     large = torch.randn(x.shape[0], 2 * x.shape[1], x.shape[2] + 3, dtype=x.dtype)
     large[:, : x.shape[1], : x.shape[2]] = x
     part = large[:, : x.shape[1], : x.shape[2]]
     turned = x.transpose(0, 1).contiguous().transpose(0, 1)
     for other in (part, part, turned):
-        again = layer.loss_and_gradient(other, *given[1:4], 0, True, entropy, "mean")
-        torch.testing.assert_close(again[0], found[0])
-        torch.testing.assert_close(again[1], found[1])
+        again = at_once(other, targets, ends, sizes, entropy, "mean")
+        torch.testing.assert_close(again[0], loss)
+        torch.testing.assert_close(again[1], gradient)
 
 
 def test_lengths_that_are_columns():  # type: ignore[no-untyped-def]
-    from trellis.nn.ctc_batch import _whole
-
     table = torch.arange(6).view(3, 2)
-    assert _whole(table[:, 0], table.device).is_contiguous()
-    assert _whole(table[0, :1].expand(3), table.device).tolist() == [0, 0, 0]
+    assert _as_int64(table[:, 0], table.device).is_contiguous()
+    assert _as_int64(table[0, :1].expand(3), table.device).tolist() == [0, 0, 0]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 from torch.nn.utils.rnn import PackedSequence
 
 from trellis import _core
@@ -70,7 +71,7 @@ def test_equal_to_pytorch_for_any_lengths(lengths, each_isa):
     check(lengths, each_isa(), hidden=19)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.integers(1, 40), st.integers(1, 3))
 def test_equal_to_pytorch_for_random_shapes(lengths, hidden, layers):
     check(lengths, hidden=hidden, layers=layers)

@@ -13,9 +13,12 @@ from trellis.nn.lstm.triton import Engine  # noqa: E402
 
 INTERPRETED = triton.knobs.runtime.interpret
 DEVICE = "cpu" if INTERPRETED else "cuda"
-pytestmark = pytest.mark.skipif(
-    not (INTERPRETED or torch.cuda.is_available()), reason="needs a GPU, or the Triton interpreter"
-)
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(
+        not (INTERPRETED or torch.cuda.is_available()), reason="needs a GPU, or the interpreter"
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -20,14 +20,6 @@ THINGS = ["cat", "dog", "Tree", "house", "car"]
 HEADS = ["crf", "softmax", "memm"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def corpus(count=40, seed=0):
     """Sentences in which a colour starts a span, and the following thing ends it."""
     rng = np.random.default_rng(seed)
@@ -75,7 +67,7 @@ def same_weights(a, b):
         ("memm", ("embedding", "cnn"), 12),
     ],
 )
-def test_it_learns(head, words, epochs):
+def test_training_learns_a_simple_rule(head, words, epochs):
     X, y = corpus()
     tagger = small(head=head, words=words, epochs=epochs, dropout=0.1, char_hidden=12).fit(X, y)
     assert tagger.score(*corpus(20, seed=1)) > 0.97
@@ -366,7 +358,7 @@ def test_failed_fit_leaves_the_model_unchanged():
         ({"column": 4}, "sequence 0, position 0"),
     ],
 )
-def test_bad_settings(options, message):
+def test_invalid_settings_raise(options, message):
     X, y = [[("a", "b")]], [["x"]]
     if "column" not in options:
         X = [["a", "a"]]
@@ -388,7 +380,7 @@ def test_bad_settings(options, message):
         ([], [], "X is empty"),
     ],
 )
-def test_bad_data(X, y, message):
+def test_invalid_data_raise(X, y, message):
     with pytest.raises(InputError, match=message):
         small().fit(X, y)
 
@@ -402,28 +394,28 @@ def test_bad_data(X, y, message):
         ({"checkpoint": "path"}, "checkpoint"),
     ],
 )
-def test_bad_watches(options, message):
+def test_invalid_arguments_of_fit_raise(options, message):
     with pytest.raises(InputError, match=message):
         small().fit([["a"]], [["x"]], **options)
 
 
-def test_labels_that_the_constraints_forbid():
+def test_forbidden_labels_in_the_training_data_raise():
     with pytest.raises(InputError, match="sequence 1, position 1: 'I-X' must not follow 'O'"):
         small(constraints="BIO").fit([["a"], ["a", "b"]], [["B-X"], ["O", "I-X"]])
 
 
-def test_memm_needs_all_labels():
+def test_memm_with_unknown_labels_raises():
     with pytest.raises(InputError, match="memm"):
         small(head="memm").fit([["a", "b"]], [["x", None]])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no card")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", [None, "bf16", "fp16"])
-def test_a_model_of_a_card_is_one_of_the_cpu(tmp_path, precision):
+def test_model_trained_on_a_gpu_loads_on_the_cpu(tmp_path, precision):
     X, y = corpus()
     tagger = small(device="cuda", precision=precision, features="crf", epochs=10).fit(X, y)
     tagger.save(tmp_path / "model.trellis")
-    other = trellis.load(tmp_path / "model.trellis")
-    assert other.network_.device.type == "cpu"
-    assert other.predict(X) == tagger.predict(X)
-    assert other.score(X, y) > 0.9
+    loaded = trellis.load(tmp_path / "model.trellis")
+    assert loaded.network_.device.type == "cpu"
+    assert loaded.predict(X) == tagger.predict(X)
+    assert loaded.score(X, y) > 0.9

@@ -32,6 +32,7 @@ def tagger(**settings):
     return NeuralTagger(**{**SMALL, "batch_size": 4, "epochs": 2, **settings})
 
 
+@pytest.mark.interpreter
 @pytest.mark.skipif(
     not INTERPRETED, reason="without the interpreter, the kernels need CUDA tensors"
 )

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis import FastText, Vectors
 from trellis.errors import InputError
@@ -91,7 +92,7 @@ def test_vocabularies_and_parameters_restore_an_encoder(kind):
     assert torch.equal(restored.eval().encode(TEXT), encoder.encode(TEXT))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.text(max_size=12), min_size=1, max_size=6))
 def test_any_words_have_vectors(words):
     encoder = ConcatWords(WordEmbedding(3), CharCNN(4, filters=3), CharRNN(4, 2))
@@ -226,7 +227,7 @@ def test_frozen_table_has_no_gradient():
         (lambda: learned("all").restore([["a"]]), "1 vocabularies for 3"),
     ],
 )
-def test_bad_input(make, message):
+def test_invalid_arguments_raise(make, message):
     with pytest.raises(InputError, match=message):
         make()
 

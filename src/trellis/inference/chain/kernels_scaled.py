@@ -1,15 +1,16 @@
-"""Walks with the transitions in registers: scaled probabilities, and the best path.
+"""Recursions with the transitions in registers: scaled probabilities, and the best path.
 
-ψ = exp(A - max A) is made once, and a step is a product of a vector and a matrix in which no
-exponential waits for the step before. Rows of emissions are loaded three steps ahead.
+ψ = exp(A - max A) is computed once. A step is a product of a vector and a matrix, and none of its
+exponentials depends on the previous step. Emissions are loaded three steps ahead: at about 200
+cycles a step, this hides the 600 cycles that a load takes.
 
     mₜ = αₜ₋₁ ψ / max αₜ₋₁        αₜ = mₜ ∘ wₜ        wₜ = exp(uₜ - max uₜ)
 
-Kept are α₀ and, for t > 0, mₜ. On the way back
+Stored are α₀ and, for t > 0, mₜ. The backward pass
 
     p(yₜ₋₁ = a, yₜ = b) = p(yₜ = b) αₜ₋₁(a) ψ(a, b) / (max αₜ₋₁ · mₜ(b))
 
-needs no β, and so no guard: it is a sum of parts of p(yₜ), which are at most 1.
+needs no β, and so no guard against overflow: it splits p(yₜ) ≤ 1 into parts.
 """
 
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -17,39 +18,47 @@ needs no β, and so no guard: it is a sum of parts of p(yₜ), which are at most
 import triton
 import triton.language as tl
 
-from trellis.inference.chain.triton_parts import (
-    NEVER,
-    finite,
-    less_tag,
-    load_if,
-    load_square,
-    positive,
-)
+from trellis.inference.chain.kernels_log import NEVER, finite, positive, subtract_tag
 
 
 @triton.jit
-def _sure(total, least, low, wide, dtype: tl.constexpr):
-    """Whether nothing that matters has underflowed; docs/kernels.md has the proof.
+def load_if(condition, pointers, j, labels, other):
+    """Values of the labels j, or `other` if the condition is false."""
+    return tl.load(pointers, j < tl.where(condition, labels, 0), other)
 
-    Either every label that can be used was reached with far more than what can have been lost, or
-    all scores lie so close that nothing was lost, and 0 means that no path is allowed.
+
+@triton.jit
+def load_square(transitions, by_row, by_column, labels, dtype: tl.constexpr, block: tl.constexpr):
+    """All transitions as a (block, block) matrix, padded with -inf."""
+    j = tl.arange(0, block)
+    cells = transitions + j[:, None] * by_row + j[None, :] * by_column
+    return tl.load(cells, (j < labels)[:, None] & (j < labels)[None, :], NEVER).to(dtype)
+
+
+@triton.jit
+def _is_exact(total, least, low, range_, dtype: tl.constexpr):
+    """Whether no underflow has changed the result; docs/kernels.md has the proof.
+
+    True if each usable label has far more mass than can have been lost, or if all scores are so
+    close that nothing was lost, so that a 0 means that no path is allowed. `least` and `low` are
+    the smallest m, all and those above 0; `range_` is the lowest score minus the highest.
     """
     floor: tl.constexpr = 1e-280 if dtype == tl.float64 else 1e-27
     small: tl.constexpr = 1e-130 if dtype == tl.float64 else 1e-13
     span: tl.constexpr = -170.0 if dtype == tl.float64 else -25.0
-    return (total >= floor) & ((least >= floor) | ((low >= small) & (wide >= span)))
+    return (total >= floor) & ((least >= floor) | ((low >= small) & (range_ >= span)))
 
 
 @triton.jit
 def _psi(transitions, a_from, a_to, labels, dtype: tl.constexpr, block: tl.constexpr):
-    """exp(A - max A), max A, the labels that are never entered, how far A falls below max A."""
-    depth: tl.constexpr = -700.0 if dtype == tl.float64 else -84.0  # exp of it is hardly a number
+    """ψ = exp(A - max A), max A, which labels no transition enters, and A - max A at its lowest."""
+    depth: tl.constexpr = -700.0 if dtype == tl.float64 else -84.0  # exp(depth) nearly underflows
     scores = load_square(transitions, a_from, a_to, labels, dtype, block)
     best = tl.max(scores, 0)
-    most = finite(tl.max(best, 0))
-    never = best - most < depth
-    psi = tl.where(never[None, :], 0.0, tl.exp(scores - most))
-    return psi, most, never, tl.min(tl.where(scores > NEVER, scores - most, 0.0), 0)
+    top = finite(tl.max(best, 0))
+    unreachable = best - top < depth
+    psi = tl.where(unreachable[None, :], 0.0, tl.exp(scores - top))
+    return psi, top, unreachable, tl.min(tl.where(scores > NEVER, scores - top, 0.0), 0)
 
 
 @triton.jit
@@ -57,10 +66,10 @@ def forward_scaled(
     emissions, e_step, e_label, transitions, a_from, a_to, start, end, alpha, length, labels,
     dtype: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """Log Z, and whether it and the α that were written can be trusted."""
+    """Return log Z and whether it is exact (see `_is_exact`); store α₀ and mₜ."""
     j = tl.arange(0, block)
     inside = j < labels
-    psi, most, never, wide = _psi(transitions, a_from, a_to, labels, dtype, block)
+    psi, top_pair, unreachable, range_ = _psi(transitions, a_from, a_to, labels, dtype, block)
     unary = emissions + j.to(tl.int64) * e_label
     alpha += j
     e = tl.load(unary, inside, NEVER).to(dtype)
@@ -69,8 +78,8 @@ def forward_scaled(
     first = finite(tl.max(x, 0))
     p = tl.exp(x - first)
     tl.store(alpha, p, inside)
-    offset = top.to(tl.float64) + first.to(tl.float64) + (length - 1) * most.to(tl.float64)
-    wide = tl.minimum(wide, tl.where(x > NEVER, x - first, 0.0))
+    offset = top.to(tl.float64) + first.to(tl.float64) + (length - 1) * top_pair.to(tl.float64)
+    range_ = tl.minimum(range_, tl.where(x > NEVER, x - first, 0.0))
     least = tl.full([block], 1.0, dtype)
     low = least
     unary += e_step
@@ -85,13 +94,13 @@ def forward_scaled(
         e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
         e = e1.to(dtype)
         top = finite(tl.max(e, 0))
-        w = tl.where(never, 0.0, tl.exp(e - top))  # they cost no row its speed
-        scale = 1.0 / positive(tl.max(p, 0))  # of the step before: ready in time
+        w = tl.where(unreachable, 0.0, tl.exp(e - top))  # else they would force log space
+        scale = 1.0 / positive(tl.max(p, 0))  # of the previous step: off the critical path
         m = tl.sum(p[:, None] * psi, 0)
         used = tl.where(w > 0.0, m, 1.0)
         least = tl.minimum(least, used)
         low = tl.minimum(low, tl.where(m > 0.0, used, 1.0))
-        wide = tl.minimum(wide, tl.where(e > NEVER, e - top, 0.0))
+        range_ = tl.minimum(range_, tl.where(e > NEVER, e - top, 0.0))
         tl.store(alpha, m * scale, inside)
         p = m * (w * scale)
         offset += (top - tl.log(scale)).to(tl.float64)
@@ -101,13 +110,13 @@ def forward_scaled(
     x = tl.load(end + j, inside, NEVER).to(dtype)
     top = finite(tl.max(x, 0))
     total = tl.sum(p * tl.exp(x - top), 0)
-    sure = _sure(total, tl.min(least, 0), tl.min(low, 0), tl.min(wide, 0), dtype)
-    return offset + (top + tl.log(positive(total))).to(tl.float64), sure
+    exact = _is_exact(total, tl.min(least, 0), tl.min(low, 0), tl.min(range_, 0), dtype)
+    return offset + (top + tl.log(positive(total))).to(tl.float64), exact
 
 
 @triton.jit
 def _alpha(m, e, later):
-    """αₜ = mₜ ∘ wₜ; of the first position it is α that was kept."""
+    """αₜ = mₜ ∘ wₜ; at the first step α itself was stored."""
     return m * tl.where(later, tl.exp(e - finite(tl.max(e, 0))), 1.0)
 
 
@@ -117,8 +126,11 @@ def backward_scaled(
     d_emissions, sums, length, labels,
     dtype: tl.constexpr, block: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """Gradients from scaled α; ψ is held with the later label first, so that sums run as before."""
-    tiny: tl.constexpr = 1e-300 if dtype == tl.float64 else 1e-37  # m of labels without probability
+    """Gradients from scaled α: d_emissions (T, L) and sums (2 + L, L): start, end, transitions.
+
+    ψ is held with the later label first, so that sums run over the same axis as forward.
+    """
+    tiny: tl.constexpr = 1e-300 if dtype == tl.float64 else 1e-37  # so that 0 / m is 0 for m = 0
     j = tl.arange(0, block)
     inside = j < labels
     scores = load_square(transitions, a_to, a_from, labels, dtype, block)
@@ -135,7 +147,7 @@ def backward_scaled(
     post = post / tl.sum(post, 0)
     total = tl.sum(post, 0)
     q = post * (1.0 / tl.maximum(m, tiny))
-    y = less_tag(post, j, tags, tagged) * weight
+    y = subtract_tag(post, j, tags, tagged) * weight
     tl.store(d_emissions, y, inside)
     tl.store(sums + labels + j, y, inside)
     counts = tl.zeros([block, block], dtype)
@@ -155,12 +167,12 @@ def backward_scaled(
         e3 = load_if(back + 2 < length, unary, j, labels, NEVER)
         m3 = load_if(back + 2 < length, ahead, j, labels, 0.0)
         p = _alpha(m1, e1.to(dtype), back + 1 < length)
-        share = p / (tl.max(p, 0) * total)  # total is 1, but for what rounding has added up
+        share = p / (tl.max(p, 0) * total)  # total is 1 up to rounding, which would accumulate
         post = tl.sum(q[:, None] * psi, 0) * share
         counts += q[:, None] * share[None, :]
         total = tl.sum(post, 0)
         q = post * (1.0 / tl.maximum(m1, tiny))
-        y = less_tag(post, j, tags, tagged) * weight
+        y = subtract_tag(post, j, tags, tagged) * weight
         tl.store(d_emissions, y, inside)
         e1 = e2
         m1 = m2
@@ -172,22 +184,23 @@ def backward_scaled(
 
 @triton.jit
 def _store_counts(sums, counts, weight, labels, block: tl.constexpr, tagged: tl.constexpr):
-    """Expected transitions, less those of the tags, which are in the place of the result."""
+    """sums = weight · (expected - tag counts), (L, L); the tag counts are in `sums` before."""
     j = tl.arange(0, block)
     square = (j < labels)[:, None] & (j < labels)[None, :]
     cells = sums + j[:, None] * labels + j[None, :]
     if tagged:
         tl.debug_barrier()
+        # .cg skips L1, which does not see the atomic additions of count_tags
         counts -= tl.load(cells, square, 0.0, cache_modifier=".cg")
     tl.store(cells, counts * weight, square)
 
 
 @triton.jit
-def best_held(
+def best_scores(
     emissions, e_step, e_label, transitions, a_from, a_to, start, end, best, length, labels,
     dtype: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """The score of the best path; and of each label that of the best beginnings, less a number."""
+    """Return the best path's score; store the best score up to each label, minus an offset."""
     j = tl.arange(0, block)
     inside = j < labels
     scores = load_square(transitions, a_from, a_to, labels, dtype, block)
@@ -210,7 +223,7 @@ def best_held(
         e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
         e = e1.to(dtype)
         top = finite(tl.max(e, 0))
-        lag = finite(tl.max(x, 0))  # of the step before: ready in time
+        lag = finite(tl.max(x, 0))  # of the previous step: off the critical path
         x = tl.max(x[:, None] + scores, 0) + ((e - top) - lag)
         tl.store(best, x, inside)
         offset += top.to(tl.float64) + lag.to(tl.float64)

@@ -1,7 +1,8 @@
-"""The chain as a layer of a network: padded batches of plain arrays, one native call each.
+"""The chain as a layer of a network on the CPU: padded batches of arrays, one native call each.
 
-A small batch takes less time than the checks and messages of `cpu`. Here nothing is explained: None
-says that something about the batch is unusual, and the caller then takes the longer way.
+For a small batch the validation in `cpu` takes longer than the computation. The functions here
+raise no errors about values: they return None if a batch is unusual, and the caller falls back to
+`cpu`, which has the error messages.
 """
 
 from typing import NamedTuple
@@ -12,80 +13,82 @@ from numpy.typing import NDArray
 from trellis import _core, native
 from trellis.inference.chain.layout import Array, Integers
 
-__all__ = ["Counted", "Seen", "best", "counts", "look"]
+__all__ = ["ChainCounts", "ValidSteps", "best_paths", "expected_counts", "find_steps"]
 
-_WRONG = 2  # Look in cpp/bindings/layer.cpp
-
-
-class Seen(NamedTuple):
-    """What a look at a mask or lengths, and tags, has found."""
-
-    lengths: Integers
-    in_front: bool
-    """Whether the steps that count come first in each row."""
+_INVALID = 2  # Look in cpp/bindings/layer.cpp
 
 
-def look(
+class ValidSteps(NamedTuple):
+    """The unmasked steps of a valid batch."""
+
+    lengths: Integers  # (B,)
+    prefix: bool  # whether the mask of each row is a prefix
+
+
+def find_steps(
     mask: NDArray[np.bool_] | None,
     lengths: Integers | None,
     tags: Integers | None,
     shape: tuple[int, int, int],
-) -> Seen | None:
-    """How many steps of each row count, for emissions of a shape; None if something is wrong.
+) -> ValidSteps | None:
+    """The steps of a batch from a mask (B, T) or lengths (B,); None if a value is invalid.
 
-    >>> look(np.array([[True, True], [False, True]]), None, None, (2, 2, 3))
-    Seen(lengths=array([2, 1]), in_front=False)
+    ``shape`` is (B, T, L). Valid tags (B, T) are 0 … L-1 at unmasked steps.
+
+    >>> find_steps(np.array([[True, True], [False, True]]), None, None, (2, 2, 3))
+    ValidSteps(lengths=array([2, 1]), prefix=False)
     """
     rows, width, labels = shape
-    found = np.empty(rows, dtype=np.int64)
-    code = _core.look_at_steps(mask, lengths, tags, width, labels, found)
-    return None if code == _WRONG else Seen(found, code == 0)
+    counts = np.empty(rows, dtype=np.int64)
+    code = _core.look_at_steps(mask, lengths, tags, width, labels, counts)
+    return None if code == _INVALID else ValidSteps(counts, code == 0)
 
 
-class Counted(NamedTuple):
-    """Log Z and its gradient, or -log p of tags and its gradient."""
+class ChainCounts(NamedTuple):
+    """log Z and its gradients, or -log p of tags and its gradients."""
 
-    value: NDArray[np.float64]
-    unary: Array
-    pairs: NDArray[np.float64]
+    value: NDArray[np.float64]  # (B,)
+    unary: Array  # (B, T, L)
+    pairs: NDArray[np.float64]  # (L, L), summed over the batch
 
 
-def counts(
-    emissions: Array,
-    transition: Array,
-    start: Array,
-    end: Array,
-    lengths: Integers,
-    tags: Integers | None,
-) -> Counted | None:
-    """Log Z of each row with the expected counts; with tags -log p, less what these use.
+def expected_counts(
+    scores: tuple[Array, Array, Array, Array], lengths: Integers, tags: Integers | None
+) -> ChainCounts | None:
+    """log Z of each row and the expected counts; with tags, -log p and expected minus tag counts.
+
+    ``scores`` are emissions (B, T, L), transitions (L, L), start (L,) and end (L,).
 
     >>> zeros = np.zeros(2)
-    >>> counts(np.zeros((1, 3, 2)), np.zeros((2, 2)), zeros, zeros, np.array([3]), None).pairs
+    >>> scores = (np.zeros((1, 3, 2)), np.zeros((2, 2)), zeros, zeros)
+    >>> expected_counts(scores, np.array([3]), None).pairs
     array([[0.5, 0.5],
            [0.5, 0.5]])
     """
+    emissions, transition, start, end = scores
     emissions = np.ascontiguousarray(emissions)
-    found = Counted(
+    counts = ChainCounts(
         np.empty(len(emissions)), np.empty_like(emissions), np.empty((len(start), len(start)))
     )
     threads = native.resolve_jobs(None)
-    fine = _core.layer_counts(emissions, transition, start, end, lengths, tags, *found, threads)
-    return found if fine else None
+    ok = _core.layer_counts(emissions, transition, start, end, lengths, tags, *counts, threads)
+    return counts if ok else None
 
 
-def best(
-    emissions: Array, transition: Array, start: Array, end: Array, lengths: Integers
+def best_paths(
+    scores: tuple[Array, Array, Array, Array], lengths: Integers
 ) -> tuple[Integers, NDArray[np.float64]] | None:
-    """The best labels of each row, 0 behind its length, and their score.
+    """The best labels (B, T), 0 after the length of a row, and their scores (B,).
 
     >>> zeros = np.zeros(2)
-    >>> best(np.array([[[0.0, 1.0], [2.0, 0.0]]]), np.zeros((2, 2)), zeros, zeros, np.array([1]))
+    >>> scores = (np.array([[[0.0, 1.0], [2.0, 0.0]]]), np.zeros((2, 2)), zeros, zeros)
+    >>> best_paths(scores, np.array([1]))
     (array([[1, 0]]), array([1.]))
     """
+    emissions, transition, start, end = scores
     emissions = np.ascontiguousarray(emissions)
     labels = np.empty(emissions.shape[:2], dtype=np.int64)
     score = np.empty(len(emissions))
     threads = native.resolve_jobs(None)
-    fine = _core.layer_best(emissions, transition, start, end, lengths, labels, score, threads)
-    return (labels, score) if fine else None
+    ok = _core.layer_best(emissions, transition, start, end, lengths, labels, score, threads)
+    return (labels, score) if ok else None

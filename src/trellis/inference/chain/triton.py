@@ -1,152 +1,255 @@
-"""The chain on a card: log Z and its gradient, and the best path, as Triton kernels.
+"""The chain on the GPU: log Z or log p(tags), their gradients, and the best path.
 
-For `trellis.nn`, which checks what it passes. All take
+For `trellis.nn`, which validates shapes and types. There is one program for each row of the batch,
+and a kernel takes all steps of the row. Where the transitions fit into the registers of a program
+(`held`), it works with scaled probabilities, and only rows that would underflow are computed again
+in log space. -inf forbids a label or transition. The same input gives the same bits.
 
-``emissions``
-    ``(B, T, L)`` float16, bfloat16, float32 or float64, of any strides. Computed in float64 if they
-    have it, else in float32.
-``transitions``
-    ``(L, L)``, or ``(B, T-1, L, L)`` where they depend on the position.
-``start``, ``end``
-    ``(L,)``
-``lengths``
-    ``(B,)`` int64, from 1 to T. Nothing behind them is read as a score.
-
--inf forbids. The same input gives the same bits. docs/kernels.md says how it works and how fast.
+README.md beside this file has the recursions, docs/kernels.md what a step costs. The head of
+kernels_shared.py explains the arguments of all kernels.
 """
 
-from functools import cache
-from typing import Any, NamedTuple
+# mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
 import triton.language as tl
 from torch import Tensor
 
 from trellis.inference.chain import kernels_shared as kernels
-from trellis.inference.chain.triton_steps import steps_kernel
-from trellis.inference.gpu.launch import launch, on_device, power_of_two
-from trellis.inference.gpu.status import Marks
+from trellis.inference.gpu.launch import (
+    Call,
+    LaunchPlan,
+    find_plan,
+    launch,
+    on_device,
+    power_of_two,
+)
+from trellis.inference.gpu.status import RowStatus
 
-__all__ = ["BYTES", "Forward", "accurate", "backward", "forward", "look", "plan", "viterbi"]
+__all__ = [
+    "ChainBatch",
+    "ChainPlan",
+    "find_plan",
+    "sum_gradients",
+    "validate",
+    "viterbi",
+]
 
-# Warps of a program by block of labels (the next power of two): 32 lanes share the labels of a row,
-# so a second warp pays only where one has not enough registers for the transitions.
-_WARPS = {
-    "forward": {16: 1, 32: 1, 64: 1, 128: 8},
-    "backward": {16: 1, 32: 1, 64: 2, 128: 8},
-    "best": {16: 1, 32: 1, 64: 1, 128: 8},
-}
-BYTES = 128 * 128 * 4  # of transitions that a program can keep in registers
-
-
-class Forward(NamedTuple):
-    """Values of all rows."""
-
-    value: Tensor
-    """``(B,)`` log Z, or log p of the tags."""
-    alpha: Tensor
-    """``(B, T, L)`` what `backward` needs, in a form of its own."""
+# ---- values and gradients
 
 
-def forward(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor | None,
-    tags: Tensor | None = None,
-    mask: Tensor | None = None,
-    marks: Marks | None = None,
-) -> Forward:
-    """Log Z of each row, or log p of its tags ``(B, T)`` if given.
+# Tensors of a padded batch, which may have any strides:
+#   emissions    (B, T, L) float16, bfloat16, float32 or float64
+#   transitions  (L, L), or (B, T-1, L, L) if they depend on the position
+#   start, end   (L,)
+#   lengths      (B,) int64, or None
+#   tags         (B, T) int64, or None for log Z
+#   mask         (B, T), nonzero: the step counts; or None. Either lengths or a mask.
+ChainBatch: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Any, Any, Any]
 
-    Without a path log Z is -inf, and so is log p where the tags are forbidden. A mask ``(B, T)``
-    may take the place of lengths; its steps that count must come first, and where they do not, or
-    where something else is wrong with a row, its mark says so as in `look`, and the rest is of no
-    use.
+_TAGS, _MASK = 5, 6
 
-    >>> scores = torch.zeros(1, 3, 2)  # zero scores: Z counts the paths
-    >>> zero = torch.zeros(2)
-    >>> forward(scores, torch.zeros(2, 2), zero, zero, torch.tensor([3])).value.exp().round()
-    tensor([8.])
+
+class ChainPlan(LaunchPlan):
+    """log Z of each row, or log p of its tags; or their sum. With gradients, if wanted.
+
+    Both recursions are launched at once: PyTorch calls `backward` on a thread of its own, where
+    Python is several times slower, so only a product is left for it.
+
+    >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
+    >>> batch = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, None, tags, None)
+    >>> plan = ChainPlan(batch, summed=True)
+    >>> value, saved = plan.run(batch)
+    >>> value.exp()  # four paths of equal probability
+    tensor(0.2500)
+    >>> plan.gradients(saved, torch.tensor(2.0))[0]  # 2 · (one-hot tags - marginals)
+    tensor([[[ 1., -1.],
+             [-1.,  1.]]])
     """
-    rows, steps, labels = emissions.shape
-    number = accurate(emissions)
-    value = emissions.new_empty(rows, dtype=number)
-    alpha = emissions.new_empty((rows, steps, labels), dtype=number)
-    found = emissions.new_empty(rows, dtype=torch.int64)
-    told = emissions.new_empty(rows, dtype=torch.int32) if marks is None else marks.tensor
-    shared = transitions.dim() == 2
-    transitions = transitions.contiguous() if shared else transitions
-    with on_device(emissions):
-        args = (
-            emissions, *emissions.stride(), transitions, *_strides(transitions),
-            start.contiguous(), end.contiguous(), *_grids(mask, lengths, tags, found), found,
-            told, value, alpha, alpha, rows, steps, labels,
+
+    max_held_bytes = 128 * 128 * 4
+    """Transitions up to this size are kept in the registers of a program."""
+
+    def __init__(self, batch: ChainBatch, summed: bool = False, differentiate: bool = True) -> None:
+        emissions, transitions, _, _, lengths, tags, mask = batch
+        self.rows, self.steps, self.labels = rows, steps, labels = emissions.shape
+        self.summed, self.differentiate = summed and differentiate, differentiate
+        self.shared = transitions.dim() == 2
+        self.dtype = dtype = compute_dtype(emissions)
+        self.dtypes = [x.dtype for x in batch[:4]]
+        # start, end and shared transitions of one row, then its value
+        self.width = (2 + (labels if self.shared else 0)) * labels + 1
+        self.copied = [i for i, x in enumerate(batch) if x is not None and self._copy(i, batch)]
+        dense = self._dense(batch)
+        self.e_strides, self.a_strides = dense[0].stride(), _pair_strides(dense[1])
+        self.t_strides = (0, 0) if tags is None else dense[5].stride()
+        self.m_strides = (0, 0) if mask is None else mask.stride()
+        cells, masked = rows * steps * labels, mask is not None
+        workspace = [
+            (cells, dtype),  # alpha (B, T, L)
+            (rows * 3 * labels, dtype),  # scratch of the backward kernel
+            (labels**2 if self.shared else 1, transitions.dtype),  # transposed (L, L)
+            (rows, torch.int64),  # lengths
+            (rows * steps if masked else 1, torch.int32),  # order (B, T)
+            (cells if masked else 1, emissions.dtype),  # packed emissions (B, T, L)
+            (rows * steps if masked else 1, torch.int64),  # packed tags (B, T)
+            (cells if masked else 1, dtype),  # packed gradient (B, T, L)
+            (rows, dtype),  # value of each row
+            (rows * self.width, dtype),  # sums of each row
+            (rows, torch.int32),  # status
+        ]
+        super().__init__(self._choose_kernels(lengths, tags, mask), workspace)
+
+    def _choose_kernels(self, lengths: Any, tags: Any, mask: Any) -> list[Any]:
+        flags = {"masked": mask is not None, "tagged": tags is not None, "shared": self.shared}
+        settings = (self.dtype, self.labels, self.shared)
+        forward = _constants("forward", self.max_held_bytes, *settings)
+        launches: list[Any] = [
+            (kernels.forward_kernel, {**forward, **flags, "counted": lengths is not None})
+        ]
+        if self.differentiate:
+            backward = _constants("backward", self.max_held_bytes, *settings)
+            launches.append((kernels.backward_kernel, {**backward, **flags}))
+        if self.summed:
+            sizes = {"block": _SUM_COLUMNS, "shared": self.shared, "num_warps": 4}
+            launches.append((kernels.sum_kernel, sizes))
+        return launches
+
+    @staticmethod
+    def _copy(index: int, batch: ChainBatch) -> bool:
+        """Whether the kernels need a contiguous copy of a tensor of the batch."""
+        x = batch[index]
+        if index == _MASK or x.dim() == 4:  # read with their strides
+            return False
+        if index in (0, _TAGS):
+            # Packed steps are stored with the same strides, so elements must not overlap.
+            return batch[_MASK] is not None and not _is_dense(x)
+        return not x.is_contiguous()
+
+    def _dense(self, batch: ChainBatch) -> list[Any]:
+        tensors: list[Any] = list(batch)
+        for i in self.copied:
+            tensors[i] = tensors[i].contiguous()
+        return tensors
+
+    def run(
+        self, batch: ChainBatch, status: RowStatus | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The value (B,) or (), and what `gradients` needs.
+
+        Where the status of a row is above 1, all results are invalid; see `validate`.
+        """
+        tensors = self._dense(batch) if self.copied else batch
+        emissions = tensors[0]
+        value, saved, outputs = self._allocate(emissions)
+        # Kernels do not read absent tensors; any tensor serves as a placeholder.
+        inputs = [emissions if x is None else x for x in tensors]
+        self.launch([*inputs, *outputs], status)
+        return value, saved
+
+    def _allocate(self, like: Tensor) -> tuple[Tensor, tuple[Tensor, ...], list[Tensor]]:
+        """The value, the saved tensors, and the outputs of the kernels, in their order.
+
+        The outputs are: value, d_emissions, d_transitions, sums of each row or their total.
+        """
+        rows, steps, labels = self.rows, self.steps, self.labels
+        new, dtype = like.new_empty, self.dtype
+        if not self.differentiate:
+            value = new(rows, dtype=dtype)
+            return value, (), [value, value, value, value]
+        square = (labels, labels) if self.shared else (rows, steps - 1, labels, labels)
+        if not self.summed:
+            value, unary = new(rows, dtype=dtype), new((rows, steps, labels), dtype=dtype)
+            sums = new((rows, self.width), dtype=dtype)
+            pairs = new(0 if self.shared else square, dtype=dtype)
+            return value, (unary, pairs, sums), [value, unary, pairs, sums]
+        # One allocation for all gradients. The order is that of `total` in sum_kernel.
+        cells = rows * steps * labels
+        area = 1 if self.shared else rows * (steps - 1)
+        view = new(cells + (2 + area * labels) * labels, dtype=dtype).as_strided
+        unary = view((rows, steps, labels), (steps * labels, labels, 1), 0)
+        start, end = view((labels,), (1,), cells), view((labels,), (1,), cells + labels)
+        strides = (labels, 1) if self.shared else ((steps - 1) * labels**2, labels**2, labels, 1)
+        pairs = view(square, strides, cells + 2 * labels)
+        value = new((), dtype=dtype)
+        return value, (unary, pairs, start, end), [value, unary, pairs, start]
+
+    def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
+        """See LaunchPlan."""
+        emissions, transitions, start, end, lengths, tags, mask, *outputs = tensors
+        value, unary, pairs, columns = outputs
+        (
+            alpha, scratch, transposed, row_lengths, order, packed, packed_tags, packed_gradient,
+            row_values, row_sums, status,
+        ) = workspace  # fmt: skip
+        rows, steps, labels = self.rows, self.steps, self.labels
+        values = row_values if self.summed else value
+        forward = (
+            emissions, *self.e_strides, transitions, *self.a_strides, start, end, lengths, mask,
+            *self.m_strides, tags, *self.t_strides, order, packed, packed_tags, row_lengths,
+            status, values, alpha, transposed, rows, steps, labels,
         )  # fmt: skip
-        flags = ("masked", mask is not None), ("tagged", tags is not None), ("flip", False)
-        how = plan(number, labels, shared, "forward", BYTES, flags)
-        launch(kernels.forward_kernel, rows, args, how)
-    return Forward(value, alpha)
+        if not self.differentiate:
+            return [(rows, forward)]
+        # The later label first: the register layout of the backward loop follows this load, and
+        # with the earlier label first the loop was 20 times slower at 128 labels.
+        held = (transposed, 0, 0, 1, labels) if self.shared else (transitions, *self.a_strides)
+        backward = (
+            emissions, *self.e_strides, *held, end, row_lengths, tags, *self.t_strides, order,
+            packed, packed_tags, packed_gradient, alpha, values, unary, pairs,
+            row_sums if self.summed else columns, scratch, steps, labels,
+        )  # fmt: skip
+        if not self.summed:
+            return [(rows, forward), (rows, backward)]
+        total = (row_sums, columns, value, rows, labels)
+        return [(rows, forward), (rows, backward), (-(-self.width // _SUM_COLUMNS), total)]
+
+    def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
+        """Gradients of Σ weight · value: of emissions, transitions, start and end.
+
+        No two of them share memory: the caller may change one in place.
+        """
+        if self.summed:
+            gradients: Sequence[Tensor] = torch._foreach_mul(list(saved), weight)
+        else:
+            unary, pairs, sums = saved
+            gradients = sum_gradients(unary, pairs, sums, weight)
+        if all(dtype is self.dtype for dtype in self.dtypes):
+            return gradients
+        return [x.to(dtype) for x, dtype in zip(gradients, self.dtypes, strict=True)]
 
 
-def backward(
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    lengths: Tensor,
-    tags: Tensor | None,
-    alpha: Tensor,
-    weight: Tensor,
+def sum_gradients(
+    unary: Tensor, pairs: Tensor, sums: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Σ_b weight_b ∂ value_b / ∂ emissions, transitions, start and end, each in its shape.
+    """Gradients of Σ_b weight_b · value_b from those of each row.
 
-    0 behind the lengths, and for rows without a path.
-
-    >>> scores, zero, lengths = torch.zeros(1, 3, 2), torch.zeros(2), torch.tensor([3])
-    >>> alpha = forward(scores, torch.zeros(2, 2), zero, zero, lengths).alpha
-    >>> found = backward(
-    ...     scores, torch.zeros(2, 2), zero, zero, lengths, None, alpha, torch.ones(1)
-    ... )
-    >>> found[1]  # two steps, four transitions
-    tensor([[0.5000, 0.5000],
-            [0.5000, 0.5000]])
+    unary (B, T, L); pairs (B, T-1, L, L), or empty if the transitions are shared; sums (B, W + 1)
+    as in `backward_kernel`; weight (B,).
     """
-    rows, steps, labels = emissions.shape
-    d_emissions = torch.empty_like(emissions, memory_format=torch.contiguous_format)
-    shared = transitions.dim() == 2
-    d_transitions, held = alpha, transitions
-    if shared:
-        # with the later label first, as the kernel walks: its registers follow this load's layout
-        held = transitions.t().contiguous().t()
+    labels = unary.shape[2]
+    total = (sums * weight[:, None]).sum(0)
+    if sums.shape[1] > 2 * labels + 1:
+        square = total[2 * labels : -1].view(labels, labels).t()  # stored later label first
+        pairs = square.clone(memory_format=torch.contiguous_format)
     else:
-        d_transitions = torch.empty_like(transitions, memory_format=torch.contiguous_format)
-    sums = alpha.new_empty((rows, (2 + labels if shared else 2) * labels))
-    scratch = alpha.new_empty((rows, 3, labels))
-    with on_device(emissions):
-        args = (
-            emissions, *emissions.stride(), held, *_strides(held),
-            end.contiguous(), lengths.contiguous(),
-            *((lengths, 0, 0) if tags is None else (tags, *tags.stride())), alpha,
-            weight, weight.stride(0), d_emissions, d_transitions, sums, scratch, steps, labels,
-        )  # fmt: skip
-        flags = ("shared", shared), ("tagged", tags is not None), ("weighted", True)
-        how = plan(alpha.dtype, labels, shared, "backward", BYTES, flags)
-        launch(kernels.backward_kernel, rows, args, how)
-    total = sums.sum(0).to(start.dtype)
-    d_start, d_end, rest = torch.split(total, [labels, labels, len(total) - 2 * labels])
-    if shared:
-        d_transitions = rest.view(labels, labels).t().contiguous()
-    return d_emissions, d_transitions, d_start, d_end
+        pairs = pairs * weight.view(-1, 1, 1, 1)
+    start, end = total[:labels].clone(), total[labels : 2 * labels].clone()
+    return unary * weight.view(-1, 1, 1), pairs, start, end
+
+
+# ---- best paths, validation
 
 
 def viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The best labels ``(B, T)``, 0 behind the lengths, and their score ``(B,)``.
+    """The best labels (B, T), 0 after the length of a row, and their scores (B,).
 
-    Of several best labels at a position, going back from the end, the first.
+    Of equally good labels at a position, searched from the end, the first one is taken.
 
     >>> scores = torch.tensor([[[0.0, 1.0], [0.9, 0.0]]])
     >>> stay, zero = torch.tensor([[0.0, 0.0], [0.0, 1.0]]), torch.zeros(2)
@@ -154,63 +257,80 @@ def viterbi(
     (tensor([[1, 1]]), tensor([2.]))
     """
     rows, steps, labels = emissions.shape
-    score = emissions.new_empty(rows, dtype=accurate(emissions))
-    best = emissions.new_empty((rows, steps, labels), dtype=accurate(emissions))
+    dtype = compute_dtype(emissions)
+    score = emissions.new_empty(rows, dtype=dtype)
+    best = emissions.new_empty((rows, steps, labels), dtype=dtype)
     path = torch.empty((rows, steps), dtype=torch.int64, device=emissions.device)
-    end, lengths, flipped = end.contiguous(), lengths.contiguous(), transitions
+    end, lengths, columns = end.contiguous(), lengths.contiguous(), transitions
     if transitions.dim() == 2:
-        transitions, flipped = transitions.contiguous(), transitions.t().contiguous().t()
+        transitions, columns = transitions.contiguous(), transitions.t().contiguous().t()
     with on_device(emissions):
-        args = (
-            emissions, *emissions.stride(), transitions, *_strides(transitions),
+        arguments = (
+            emissions, *emissions.stride(), transitions, *_pair_strides(transitions),
             start.contiguous(), end, lengths, score, best, steps, labels,
         )  # fmt: skip
-        how = plan(best.dtype, labels, transitions.dim() == 2, "best", BYTES)
-        launch(kernels.viterbi_kernel, rows, args, how)
-        args = (best, flipped, *_strides(flipped), end, lengths, path, steps, labels)
-        launch(kernels.trace_kernel, rows, args, _one_warp(("block", _block(labels))))
+        settings = (ChainPlan.max_held_bytes, dtype, labels, transitions.dim() == 2)
+        launch(kernels.viterbi_kernel, rows, arguments, _constants, "best", *settings)
+        arguments = (best, columns, *_pair_strides(columns), end, lengths, path, steps, labels)
+        launch(kernels.trace_kernel, rows, arguments, _one_warp, ("block", _block(labels)))
     return path, score
 
 
-def look(
+def validate(
     emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The lengths of all rows, and what is wrong with them.
+    """The lengths (B,) and the status (B,) of all rows.
 
-    From a mask ``(B, T)`` or lengths ``(B,)``; tags ``(B, T)`` are looked at if given. Of the
-    second, 1 says that steps between others do not count, 2 that the length is impossible, 4 that a
-    tag is.
+    Status flags: 1, the mask has a hole; 2, the length is not in 1 … T; 4, a tag is not in 0 … L-1.
 
     >>> mask = torch.tensor([[True, False, True], [True, True, False]])
-    >>> look(torch.zeros(2, 3, 5), mask, None)
+    >>> validate(torch.zeros(2, 3, 5), mask, None)
     (tensor([2, 2]), tensor([1, 0], dtype=torch.int32))
     """
     rows, steps, labels = emissions.shape
-    found = torch.empty(rows, dtype=torch.int64, device=emissions.device)
-    marks = torch.empty(rows, dtype=torch.int32, device=emissions.device)
+    lengths_out = torch.empty(rows, dtype=torch.int64, device=emissions.device)
+    status = torch.empty(rows, dtype=torch.int32, device=emissions.device)
+    order = torch.empty((rows, steps), dtype=torch.int32, device=emissions.device)
+    m = (lengths_out, 0, 0) if mask is None else (mask, *mask.stride())
+    t = (lengths_out, 0, 0) if tags is None else (tags, *tags.stride())
+    counts = lengths_out if lengths is None else lengths.contiguous()
+    options = (("masked", mask), ("counted", lengths), ("tagged", tags))
+    flags = [(name, x is not None) for name, x in options]
     with on_device(emissions):
-        args = (*_grids(mask, lengths, tags, found), found, marks, steps, labels)
-        how = _one_warp(("masked", mask is not None), ("tagged", tags is not None))
-        launch(steps_kernel, rows, args, how)
-    return found, marks
+        arguments = (counts, *m, *t, order, lengths_out, status, steps, labels)
+        launch(kernels.validate_kernel, rows, arguments, _one_warp, *flags)
+    return lengths_out, status
 
 
-def _grids(
-    mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None, other: Tensor
-) -> tuple[Any, ...]:
-    """Lengths, mask and tags as the kernels take them; `other` stands for what there is not."""
-    m = (other, 0, 0) if mask is None else (mask, *mask.stride())
-    t = (other, 0, 0) if tags is None else (tags, *tags.stride())
-    return (other if lengths is None else lengths.contiguous(), *m, *t)
+# ---- sizes of kernels
+
+# Warps of a program by block of labels. The 32 lanes of a warp share the labels of a row, so a
+# second warp pays only where one has not enough registers for the transitions.
+_WARPS = {
+    "forward": {16: 1, 32: 1, 64: 1, 128: 8},
+    "backward": {16: 1, 32: 1, 64: 2, 128: 8},
+    "best": {16: 1, 32: 1, 64: 1, 128: 8},
+}
+_SUM_COLUMNS = 64  # columns that a program of sum_kernel adds up
 
 
-def accurate(emissions: Tensor) -> torch.dtype:
-    """The type that is computed in."""
+def compute_dtype(emissions: Tensor) -> torch.dtype:
+    """float64 for float64 emissions, else float32."""
     return torch.float64 if emissions.dtype == torch.float64 else torch.float32
 
 
-def _strides(transitions: Tensor) -> tuple[int, ...]:
-    """Of row, step, label before and label after; 0 where all share one matrix."""
+def _is_dense(x: Tensor) -> bool:
+    """Whether the elements fill their memory without gaps or overlaps, in any order of axes."""
+    expected = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size > 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _pair_strides(transitions: Tensor) -> tuple[int, ...]:
+    """Strides of row, step, earlier and later label; 0 for the first two of a shared matrix."""
     return (0,) * (4 - transitions.dim()) + transitions.stride()
 
 
@@ -218,31 +338,23 @@ def _block(labels: int) -> int:
     return max(16, power_of_two(labels))
 
 
-@cache
 def _one_warp(*constants: tuple[str, int]) -> dict[str, Any]:
     return {**dict(constants), "num_warps": 1}
 
 
-@cache
-def plan(
-    number: torch.dtype,
-    labels: int,
-    shared: bool,
-    way: str,
-    most: int,
-    flags: tuple[tuple[str, bool], ...] = (),
+def _constants(
+    way: str, max_held_bytes: int, dtype: torch.dtype, labels: int, shared: bool
 ) -> dict[str, Any]:
-    """How a kernel is built: its number type, its tiles, and whether it keeps the transitions."""
+    """Constants of a kernel: its dtype, tile sizes, and whether it holds the transitions."""
     block = _block(labels)
-    held = shared and block * block * number.itemsize <= most
-    wide = block * number.itemsize // 4  # float64 takes twice the registers
-    count = _WARPS[way][min(wide, 128)] if held else 1 if block <= 32 else 4
+    held = shared and block * block * dtype.itemsize <= max_held_bytes
+    width = block * dtype.itemsize // 4  # float64 takes twice the registers
+    warps = _WARPS[way][min(width, 128)] if held else 1 if block <= 32 else 4
     return {
-        "dtype": tl.float64 if number == torch.float64 else tl.float32,
+        "dtype": tl.float64 if dtype == torch.float64 else tl.float32,
         "block": block if held else 16,
-        "tile": min(block, 32 if count <= 2 else 64),
+        "tile": min(block, 32 if warps <= 2 else 64),
         "held": held,
-        **dict(flags),
-        "num_warps": count,
+        "num_warps": warps,
         "enable_fp_fusion": True,
     }

@@ -1,4 +1,22 @@
-"""Kernels that are parallel over frames or rows: the scores of the walks, the gradient, checks."""
+"""Kernels of CTC that are parallel over frames or rows: scores, gradient, validation.
+
+Arguments of all kernels of CTC:
+
+    x                (T, B, V) input, strides stride_t, stride_b, 1
+    gradient         (T, B, V), strides gradient_t, gradient_b, 1
+    targets          (B, S) int64;  input_lengths, target_lengths (B,) int64
+    status           (B,) int32: 1 where a length or a label of a row is invalid, else 0
+    links            (B, 2, S + 1) int32: chains of equal labels, see `_validate`
+    log_norm         (T, B) float64: log Σᵥ exp x[t, b, v];  only with LOGITS
+    scores           (B, T, S + 1): log2 p of each label of the target, then of the blank
+    states           (B, T + 2, 2, S + 1), or (B, 2, 2, S + 1) without KEEP: m of blanks and labels;
+                     the last two rows are where the walks ended. walk_out replaces the states by
+                     occupation probabilities
+    powers, entropies  k and h of the same states, see kernels_walks.py
+    loss             (B,)
+    P, BLOCK         constants: lanes for the labels of a target, and labels compared at once
+    ROWS, COLUMNS, LABELS  constants: frames, classes and labels in a tile
+"""
 
 # ruff: noqa: N803
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -10,16 +28,16 @@ __all__ = [
     "LN2",
     "VARYING",
     "length",
-    "look_at_targets",
     "score_frames",
+    "validate_targets",
     "write_gradient",
 ]
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
-LEAST = tl.constexpr(-(2.0**28))  # a log2 score below this is that of a forbidden label
+LEAST = tl.constexpr(-(2.0**28))  # log2 scores below this are those of forbidden labels
 
-# new values of these must not compile a kernel again
+# Integers that Triton must not specialise on: new values would compile a kernel again.
 VARYING = [
     *("T", "B", "S", "blank"),
     *("stride_t", "stride_b", "gradient_t", "gradient_b", "weight_b"),
@@ -27,14 +45,14 @@ VARYING = [
 
 
 @triton.jit
-def length(lengths, b, most):
-    """A length of row b; wrong ones are cut, so that nothing outside of a tensor is touched."""
-    return tl.minimum(tl.maximum(tl.load(lengths + b), 0), most).to(tl.int32)
+def length(lengths, b, longest):
+    """The length of row b, clipped: an invalid one must not cause an access out of bounds."""
+    return tl.minimum(tl.maximum(tl.load(lengths + b), 0), longest).to(tl.int32)
 
 
 @triton.jit
 def _frames(input_lengths, T, B, ROWS: tl.constexpr):
-    """Batch row of this program, its frames as a column, and which of them are in its length."""
+    """Batch row of this program, its frames (ROWS, 1), and which of them are inside the length."""
     b = (tl.program_id(0) % B).to(tl.int64)
     t = tl.program_id(0) // B * ROWS + tl.arange(0, ROWS)[:, None]
     return b, t, t < length(input_lengths, b, T)
@@ -42,13 +60,13 @@ def _frames(input_lengths, T, B, ROWS: tl.constexpr):
 
 @triton.jit
 def _start(x, t, b, stride_t, stride_b, ALIGN: tl.constexpr):
-    """Where frames begin: so written that the compiler sees that ALIGN divides the strides."""
+    """Pointers to frames, written so that the compiler knows that ALIGN divides the strides."""
     return x + (t.to(tl.int64) * (stride_t // ALIGN) + b * (stride_b // ALIGN)) * ALIGN
 
 
 @triton.jit
 def _log_norm(row, live, like: tl.constexpr, V: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
-    """log Σᵥ exp(row[v]) of R frames in float64; each lane keeps a maximum and a sum of its own."""
+    """log Σᵥ exp(row[v]) of R frames in float64; each lane has its own maximum and sum."""
     v = tl.arange(0, C)[None, :]
     top = tl.full([R, C], float("-inf"), like)
     total = tl.zeros([R, C], like)
@@ -64,72 +82,71 @@ def _log_norm(row, live, like: tl.constexpr, V: tl.constexpr, R: tl.constexpr, C
 
 
 @triton.jit
-def _look(
-    targets, input_lengths, target_lengths, wrong, links, b, T, S, V, blank,
+def _validate(
+    targets, input_lengths, target_lengths, status, links, b, T, S, V, blank,
     P: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """`look_at_targets` of row b."""
+    """Store the status and the links of row b.
+
+    ``links[b, 0, i]`` is i if label i occurs here first, else -1; ``links[b, 1, i]`` is the next
+    position of the same label, or -1; ``links[b, 0, S]`` the length of the longest chain. By these
+    chains the occupations of equal labels are summed in a fixed order.
+    """
     frames = tl.load(input_lengths + b)
-    labels = tl.load(target_lengths + b)
-    bad = ((frames < 0) | (frames > T) | (labels < 0) | (labels > S)).to(tl.int32)
+    count = tl.load(target_lengths + b)
+    invalid = ((frames < 0) | (frames > T) | (count < 0) | (count > S)).to(tl.int32)
     s = length(target_lengths, b, S)
     targets += b * S
     links += b * 2 * (S + 1)
     i = tl.arange(0, P)[:, None]
-    own = tl.load(targets + i, mask=i < s, other=-1)
-    amiss = (i < s) & ((own < 0) | (own >= V) | (own == blank))
-    bad = tl.maximum(bad, tl.max(tl.max(amiss.to(tl.int32), 1), 0))
-    tl.store(wrong + b, bad, cache_modifier=".wt")  # it may be memory of the host
+    label = tl.load(targets + i, mask=i < s, other=-1)
+    bad = (i < s) & ((label < 0) | (label >= V) | (label == blank))
+    invalid = tl.maximum(invalid, tl.max(tl.max(bad.to(tl.int32), 1), 0))
+    # Write through the caches: the status may be in host memory, where the host polls it.
+    tl.store(status + b, invalid, cache_modifier=".wt")
     following = tl.full([P], S, tl.int32)
     earlier = tl.zeros([P], tl.int32)
-    count = tl.zeros([P], tl.int32)
+    occurrences = tl.zeros([P], tl.int32)
     for start in range(0, s, BLOCK):
         j = start + tl.arange(0, BLOCK)[None, :]
-        same = (own == tl.load(targets + j, mask=j < s, other=-2)) & (j < s)
+        same = (label == tl.load(targets + j, mask=j < s, other=-2)) & (j < s)
         following = tl.minimum(following, tl.min(tl.where(same & (j > i), j, S), 1))
         earlier += tl.sum((same & (j < i)).to(tl.int32), 1)
-        count += tl.sum(same.to(tl.int32), 1)
+        occurrences += tl.sum(same.to(tl.int32), 1)
     i = tl.arange(0, P)
     tl.store(links + i, tl.where((earlier == 0) & (i < s), i, -1), mask=i < S)
     tl.store(links + S + 1 + i, tl.where(following < S, following, -1), mask=i < S)
-    tl.store(links + S, tl.max(count, 0))
+    tl.store(links + S, tl.max(occurrences, 0))
+
+
+@triton.jit(do_not_specialize=[*VARYING, "V"])
+def validate_targets(
+    targets, input_lengths, target_lengths, status, links, T, S, V, blank,
+    P: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Store the status and the links of all rows."""
+    b = tl.program_id(0).to(tl.int64)
+    _validate(targets, input_lengths, target_lengths, status, links, b, T, S, V, blank, P, BLOCK)
 
 
 @triton.jit(do_not_specialize=VARYING)
 def score_frames(
-    x,  # (T, B, V)
-    targets,  # (B, S)
-    input_lengths,
-    target_lengths,
-    wrong,
-    links,
-    log_norm,  # (T, B) float64
-    scores,  # (B, T, S + 1): log2 p of each label of the target, then of the blank
-    states,  # (B, T + 2, 2, S + 1), of which the frames behind the length become 0
-    stride_t,
-    stride_b,
-    T,
-    B,
-    S,
-    blank,
-    V: tl.constexpr,
-    LOGITS: tl.constexpr,
-    KEEP: tl.constexpr,
-    ALIGN: tl.constexpr,
-    P: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    LABELS: tl.constexpr,
-):
-    """log_norm, and from the same read of the frames the scores that the walks need.
+    x, targets, input_lengths, target_lengths, status, links, log_norm, scores, states,
+    stride_t, stride_b, T, B, S, blank,
+    V: tl.constexpr, LOGITS: tl.constexpr, KEEP: tl.constexpr, ALIGN: tl.constexpr,
+    P: tl.constexpr, BLOCK: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LABELS: tl.constexpr,
+):  # fmt: skip
+    """log_norm and scores from one read of the frames; states after the length become 0.
 
-    With lanes to do so, P, also `look_at_targets`.
+    With P > 0 the first programs also validate the rows, which saves a launch.
     """
     b, t, live = _frames(input_lengths, T, B, ROWS)
-    if P:  # noqa: SIM102 (known when it is compiled, unlike the other)
+    if P:  # noqa: SIM102 (this condition is a constant, the next one is not)
         if tl.program_id(0) < B:
-            _look(targets, input_lengths, target_lengths, wrong, links, b, T, S, V, blank, P, BLOCK)
+            _validate(
+                targets, input_lengths, target_lengths, status, links, b, T, S, V, blank, P, BLOCK
+            )  # fmt: skip
     s = length(target_lengths, b, S)
     like: tl.constexpr = scores.dtype.element_ty
     row = _start(x, t, b, stride_t, stride_b, ALIGN)
@@ -148,56 +165,33 @@ def score_frames(
         label = tl.minimum(tl.maximum(tl.where(i == S, blank, label), 0), V - 1)
         used = live & ((i < s) | (i == S))
         y = (tl.load(row + label, mask=used, other=0.0).to(like) - high - low) * LOG2E
-        # not a maximum: that would hide a NaN
+        # tl.maximum would turn a NaN into LEAST
         tl.store(out + i, tl.where(y < LEAST, LEAST, y), mask=used)
     if KEEP:
         width = 2 * (S + 1)
-        behind = states + (b * (T + 2) + t) * width
+        row_states = states + (b * (T + 2) + t) * width
         for start in range(0, width, LABELS):
             empty = (t < T) & (live == 0) & (start + lane < width)
-            tl.store(behind + start + lane, tl.zeros([ROWS, LABELS], like), mask=empty)
-
-
-@triton.jit(do_not_specialize=[*VARYING, "V"])
-def look_at_targets(
-    targets,  # (B, S)
-    input_lengths,
-    target_lengths,
-    wrong,  # (B): 1 where a length or a label of a row is impossible, else 0
-    links,  # (B, 2, S + 1)
-    T,
-    S,
-    V,
-    blank,
-    P: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Mistakes, and chains of equal labels, so that their occupations are summed in one order.
-
-    ``links[b, 0, i]`` is i where label i comes first, else -1; ``links[b, 1, i]`` the next place of
-    the same label, or -1. ``links[b, 0, S]`` is the length of the longest chain.
-    """
-    b = tl.program_id(0).to(tl.int64)
-    _look(targets, input_lengths, target_lengths, wrong, links, b, T, S, V, blank, P, BLOCK)
+            tl.store(row_states + start + lane, tl.zeros([ROWS, LABELS], like), mask=empty)
 
 
 @triton.jit
 def _softmax(row, column, mask, high, low, LOGITS: tl.constexpr):
-    """exp(x - log_norm) of chosen columns; 0 where the input is log-probabilities."""
+    """exp(x - log_norm) of some columns; 0 if the input is log-probabilities."""
     x = tl.load(row + column, mask=mask & LOGITS, other=0.0).to(high.dtype)
     return tl.exp2((x - high - low) * LOG2E) if LOGITS else x
 
 
 @triton.jit
 def _share(target_lengths, b, mask, B, S):
-    """What row b is of the mean over rows of the losses a label."""
+    """Weight of row b in the mean over rows of loss per label: 1 / (labels · B)."""
     labels = tl.load(target_lengths + b, mask=mask, other=1)
     return 1.0 / (tl.maximum(tl.minimum(labels, S), 1) * B).to(tl.float64)
 
 
 @triton.jit
 def _sum_losses(loss, target_lengths, total, B, S, MEAN: tl.constexpr):
-    """Σ_b loss_b, or their mean a label, always in one order."""
+    """total () = Σ_b loss_b, or with MEAN Σ_b loss_b / (labels_b · B), in a fixed order."""
     row = tl.arange(0, 256)
     part = tl.zeros([256], tl.float64)
     for start in range(0, B, 256):
@@ -209,39 +203,16 @@ def _sum_losses(loss, target_lengths, total, B, S, MEAN: tl.constexpr):
 
 @triton.jit(do_not_specialize=VARYING)
 def write_gradient(
-    x,  # (T, B, V)
-    targets,
-    input_lengths,
-    target_lengths,
-    links,
-    log_norm,
-    occupied,  # (B, T + 2, 2, S + 1)
-    loss,
-    weight,  # (B)
-    weight_b,
-    gradient,  # (T, B, V)
-    total,  # (): what is differentiated, if it is of all rows
-    stride_t,
-    stride_b,
-    gradient_t,
-    gradient_b,
-    T,
-    B,
-    S,
-    blank,
-    V: tl.constexpr,
-    LOGITS: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    SUMMED: tl.constexpr,
-    MEAN: tl.constexpr,
-    ALIGN: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    LABELS: tl.constexpr,
-):
-    """weight · (softmax - occupation): first the softmax, then the columns with an occupation.
+    x, targets, input_lengths, target_lengths, links, log_norm, occupied, loss, weight, weight_b,
+    gradient, total, stride_t, stride_b, gradient_t, gradient_b, T, B, S, blank,
+    V: tl.constexpr, LOGITS: tl.constexpr, WEIGHTED: tl.constexpr, SUMMED: tl.constexpr,
+    MEAN: tl.constexpr, ALIGN: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, LABELS: tl.constexpr,
+):  # fmt: skip
+    """gradient (T, B, V) = weight · (softmax - occupation): first the softmax, then the labels.
 
-    The weights of a MEAN are the shares of the rows in it. SUMMED writes the loss of all rows too.
+    `occupied` are the states after walk_out. Weights are weight (B,) with stride weight_b if
+    WEIGHTED, else those of a MEAN, else 1. With SUMMED, the loss of all rows goes to total ().
     """
     b, t, live = _frames(input_lengths, T, B, ROWS)
     s = length(target_lengths, b, S)
@@ -267,7 +238,7 @@ def write_gradient(
         v = start + tl.arange(0, COLUMNS)[None, :]
         g = w * _softmax(row, v, live & (v < V), high, low, LOGITS)
         tl.store(out + v, tl.where(live, g, 0.0), mask=(t < T) & (v < V))
-    tl.debug_barrier()  # the same elements again, by other threads
+    tl.debug_barrier()  # other threads store to the same elements below
     blanks = occupied + (b * (T + 2) + t) * (2 * (S + 1))
     lane = tl.arange(0, LABELS)[None, :]
     share = tl.zeros([ROWS, 1], like)
@@ -280,7 +251,7 @@ def write_gradient(
     for start in range(0, s, LABELS):
         i = start + lane
         place = tl.load(links + i, mask=i < s, other=-1)
-        there = live & (place >= 0)
+        used = live & (place >= 0)
         label = tl.load(targets + b * S + i, mask=i < s, other=0)
         label = tl.minimum(tl.maximum(label, 0), V - 1)
         shares = tl.zeros([ROWS, LABELS], like)
@@ -288,5 +259,5 @@ def write_gradient(
             shares += tl.load(blanks + S + 1 + place, mask=live & (place >= 0), other=0.0)
             place = tl.load(links + S + 1 + place, mask=place >= 0, other=-1)
         tl.store(
-            out + label, w * (_softmax(row, label, there, high, low, LOGITS) - shares), mask=there
+            out + label, w * (_softmax(row, label, used, high, low, LOGITS) - shares), mask=used
         )

@@ -1,179 +1,224 @@
-"""CTC on the GPU: the functions of cpu.py for torch tensors, as Triton kernels.
+"""CTC on the GPU: losses and gradients of torch tensors, as Triton kernels.
 
-1. `score_frames`, parallel over frames: reads the input once, makes log_norm and gathers the scores
-   of the target's labels, so that the walks read rows of S + 1 numbers instead of V.
-2. `walk_in`, two programs a batch row: one walks from the left and one from the right, and they
-   meet in the middle. All states are kept.
-3. `walk_out`: what is left of both walks. Each meets the states that the other has kept and puts
-   occupation probabilities in their place. The two need T dependent steps together, not 2 T.
-4. `write_gradient`, parallel over frames: reads the input once more, writes the gradient.
+1. `score_frames`, parallel over frames, reads the input once. It computes log_norm and gathers the
+   scores of the target's labels, so that the walks read rows of S + 1 numbers instead of V.
+2. `walk_in`: two programs a batch row, from the left and from the right, meet in the middle. All
+   states are stored.
+3. `walk_out`: both walks continue over the states that the other has stored, and replace them by
+   occupation probabilities. Together they need T dependent steps, not 2 T.
+4. `write_gradient`, parallel over frames, reads the input again and writes the gradient.
 
-All sums are made in a fixed order, so that the same input gives the same bits. The lanes of a walk
-are threads; they exchange through shared memory, once a step.
+All sums have a fixed order, so that the same input gives the same bits. The head of
+kernels_frames.py explains the arguments of all kernels.
 """
 
-from functools import cache, lru_cache
+from collections.abc import Sequence
 from math import gcd
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trellis.inference.ctc import kernels_frames as kernels
 from trellis.inference.ctc.kernels_walks import walk_in, walk_out
-from trellis.inference.gpu.launch import launch, on_device, power_of_two
+from trellis.inference.gpu.launch import (
+    Call,
+    LaunchPlan,
+    find_plan,
+    launch,
+    on_device,
+    power_of_two,
+)
+from trellis.inference.gpu.status import RowStatus
 
-__all__ = ["aligned", "backward", "forward", "lanes", "look", "pairs", "tiles"]
+__all__ = ["CTCPlan", "find_plan", "weighted_gradient"]
 
 _TILE = 1024  # elements that a program works on at once, 8 a thread
-_WARPS = 4  # of the kernels that are parallel over frames
-_MOST_WARPS = 16  # of a walk, which has a thread a lane up to 512 labels
+_FRAME_WARPS = 4  # of the kernels that are parallel over frames
+_MAX_WALK_WARPS = 16  # of a walk, which has one thread a lane up to 512 labels
 
 
-def forward(
-    input: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int,
-    logits: bool,
-    gradient: bool = True,
-    entropy: float = 0.0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """-log p(target | input) of each row, minus `entropy` times the entropy of its alignments.
+class CTCPlan(LaunchPlan):
+    """The loss of batches of one signature, prepared, with its gradient if wanted.
 
-    `input` is (T, B, V) of log-probabilities, or of logits whose softmax is then taken here, in
-    float16, bfloat16, float32 or float64 (its numbers in turn float32 or float64); targets (B, S)
-    are padded and integers of 64 bits, as the lengths are. Returns loss (B), log_norm
-    (T, B) in float64 (or empty), and what `backward` needs (empty without `gradient`). Values
-    of labels and lengths are not checked; wrong ones give wrong numbers, and touch nothing.
+    A batch is input (T, B, V), int64 targets (B, S), input_lengths (B,) and target_lengths (B,).
+    The loss of a row is -log p(target | input), minus λ times the entropy of its alignments. With
+    ``logits``, the softmax of the input is part of it.
+
+    gradient
+        "now": it is computed with the loss, and only a product is left for the backward pass, which
+        PyTorch runs on a thread of its own, where Python is slow. "later": by a kernel of the
+        backward pass, which needs less memory. "no": not at all.
+    reduction
+        "none", or with a gradient "now" also "sum" or "mean" as in `trellis.nn.ctc_loss`.
+
+    >>> batch = (torch.zeros(2, 1, 2), torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))
+    >>> plan = CTCPlan(batch, blank=0, logits=True, entropy=False, gradient="now", reduction="sum")
+    >>> loss, saved = plan.run(batch)
+    >>> loss.neg().exp()  # three of four paths
+    tensor(0.7500)
     """
-    frames, rows, _ = input.shape
-    width = targets.shape[1] + 1
-    number = torch.float64 if input.dtype == torch.float64 else torch.float32
-    input = _with_close_classes(input)
-    new = input.new_empty
-    log_norm = new((frames, rows) if logits else (0, 0), dtype=torch.float64)
-    loss = new(rows, dtype=number)
-    scores = new((rows, frames, width), dtype=number)
-    kept = (rows, frames + 2 if gradient else 2, 2, width)
-    states = new(kept, dtype=number)
-    powers = new(kept, dtype=torch.int32)
-    heats = new(kept, dtype=number) if entropy else states
-    weight = loss.new_full((1,), entropy, dtype=torch.float64) if entropy else loss
-    args = (targets.contiguous(), input_lengths, target_lengths)
-    with on_device(input):
-        own = (("LOGITS", logits), ("KEEP", gradient), ("ALIGN", aligned(input)))
-        programs, plan = tiles(*input.shape, width, (*own, ("P", 0), ("BLOCK", 0)))
-        sizes = (*input.stride()[:2], frames, rows, width - 1, blank)
-        unused = (targets, targets)  # it does not look at them
-        given = (input, *args, *unused, log_norm, scores, states, *sizes)
-        launch(kernels.score_frames, programs, given, plan)
-        plan = lanes(width, (("KEEP", gradient), ("ENTROPY", entropy != 0.0)))
-        given = (scores, *args, states, powers, heats)
-        launch(walk_in, 2 * rows, (*given, frames, width - 1), plan)
-        launch(walk_out, 2 * rows, (*given, loss, weight, frames, width - 1), plan)
-    return loss, log_norm, states if gradient else new(0, dtype=number)
 
+    specialized_on_alignment = True
 
-def backward(
-    input: Tensor,
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    blank: int,
-    logits: bool,
-    log_norm: Tensor,
-    alpha: Tensor,
-    loss: Tensor,
-    weight: Tensor | None,
-) -> Tensor:
-    """(T, B, V): weight[b] · d loss[b] / d input, in the type of the input; no weights are ones.
+    def __init__(
+        self,
+        batch: tuple[Tensor, ...],
+        blank: int,
+        logits: bool,
+        entropy: bool,
+        gradient: str = "later",
+        reduction: str = "none",
+    ) -> None:
+        x, targets = (_contiguous_classes(batch[0]), batch[1])
+        frames, rows, self.classes = x.shape
+        self.shape, self.labels = (frames, rows), targets.shape[1]
+        self.blank, self.logits, self.entropy = blank, logits, entropy
+        self.gradient, self.summed = gradient, reduction != "none"
+        self.dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        width = self.labels + 1
+        self.strides = x.stride()[:2]
+        output = torch.empty_like(x)  # an input that is not dense has other strides
+        self.output_strides = output.stride()[:2]
+        self.states = (rows, 2 if gradient == "no" else frames + 2, 2, width)
+        states = rows * self.states[1] * 2 * width
+        norms = frames * rows if logits else 1
+        saved = gradient == "later"  # then states, log_norm and links are tensors of the caller
+        workspace = [
+            (rows * frames * width, self.dtype),  # scores
+            (states, torch.int32),  # powers
+            (states if entropy else 1, self.dtype),  # entropies
+            (1 if saved else states, self.dtype),  # states
+            (1 if saved else norms, torch.float64),  # log_norm
+            (1 if saved else rows * 2 * width, torch.int32),  # links
+            (rows, self.dtype),  # loss of each row
+            (rows, torch.int32),  # status
+        ]
+        flags = {"LOGITS": logits, "KEEP": gradient != "no", "ALIGN": _alignment(x)}
+        sizes = _tile_sizes(frames, self.classes, width)
+        lanes = _lanes(width)
+        pairs = {"P": lanes, "BLOCK": max(1, 4096 // lanes)}
+        # Validation inside score_frames would cost large inputs registers, and so speed.
+        inside = pairs if gradient == "now" else {"P": 0, "BLOCK": 0}
+        warps = min(lanes // 32, _MAX_WALK_WARPS)
+        walk = {"P": lanes, "KEEP": gradient != "no", "ENTROPY": entropy, "num_warps": warps}
+        launches: list[Any] = [(kernels.score_frames, {**sizes, **flags, **inside})]
+        launches += [(walk_in, walk), (walk_out, walk)]
+        if gradient == "now":
+            last = {"LOGITS": logits, "WEIGHTED": False, "ALIGN": _alignment(x, output)}
+            last |= {"SUMMED": self.summed, "MEAN": reduction == "mean"}
+            launches.append((kernels.write_gradient, {**sizes, **last}))
+        else:
+            launches.insert(0, (kernels.validate_targets, pairs))
+        super().__init__(launches, workspace)
+        self.frame_programs = -(-frames // sizes["ROWS"]) * rows
 
-    0 behind the lengths, and in rows whose loss is infinite.
-    """
-    frames, rows, classes = input.shape
-    width = targets.shape[1] + 1
-    gradient = torch.empty_like(input)
-    input, out = _with_close_classes(input), _with_close_classes(gradient)
-    targets = targets.contiguous()
-    links = look(targets, input_lengths, target_lengths, frames, classes, blank)[1]
-    with on_device(input):
-        flags = (("LOGITS", logits), ("WEIGHTED", weight is not None), ("SUMMED", False))
-        own = (*flags, ("MEAN", False), ("ALIGN", aligned(input, out)))
-        programs, plan = tiles(*input.shape, width, own)
-        args = (
-            input, targets, input_lengths, target_lengths, links, log_norm, alpha, loss,
-            *((loss, 0) if weight is None else (weight, weight.stride(0))),
-            out, loss, *input.stride()[:2], *out.stride()[:2], frames, rows, width - 1, blank,
+    def run(
+        self, batch: tuple[Any, ...], status: RowStatus | None = None, entropy: float = 0.0
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The loss (B,) or (), and what `gradients` needs; `entropy` is λ.
+
+        Where the status of a row is 1, its results are invalid.
+        """
+        x, targets, *lengths = batch
+        x, targets = _contiguous_classes(x), targets.contiguous()
+        new, rows = x.new_empty, self.shape[1]
+        loss = new(() if self.summed else (rows,), dtype=self.dtype)
+        weight = new((1,), dtype=torch.float64).fill_(entropy) if self.entropy else loss
+        outputs = [loss, loss, loss, loss]
+        saved: tuple[Tensor, ...] = ()
+        if self.gradient == "now":
+            gradient = torch.empty_like(x)
+            outputs, saved = [gradient, loss, loss, loss], (gradient,)
+        elif self.gradient == "later":
+            states = new(self.states, dtype=self.dtype)
+            log_norm = new(self.shape if self.logits else (0, 0), dtype=torch.float64)
+            links = new((rows, 2, self.labels + 1), dtype=torch.int32)
+            outputs = [loss, states, log_norm, links]
+            saved = (x, targets, *lengths, loss, log_norm, states, links)
+        self.launch([x, targets, *lengths, loss, weight, *outputs], status)
+        return loss, saved
+
+    def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
+        """See LaunchPlan."""
+        x, targets, ends, sizes, value, weight, gradient, *outputs = tensors
+        scores, powers, entropies, states, log_norm, links, losses, status = workspace
+        if self.gradient == "later":
+            states, log_norm, links = outputs
+        loss = losses if self.summed else value
+        (frames, rows), labels, blank = self.shape, self.labels, self.blank
+        target = (targets, ends, sizes)
+        score = (x, *target, status, links, log_norm, scores, states, *self.strides, frames, rows)
+        walk = (scores, *target, states, powers, entropies)
+        calls: list[Call] = [
+            (self.frame_programs, (*score, labels, blank)),
+            (2 * rows, (*walk, frames, labels)),
+            (2 * rows, (*walk, loss, weight, frames, labels)),
+        ]
+        if self.gradient != "now":
+            validate = (*target, status, links, frames, labels, self.classes, blank)
+            return [(rows, validate), *calls]
+        write = (
+            x, *target, links, log_norm, states, loss, loss, 1, gradient, value, *self.strides,
+            *self.output_strides, frames, rows, labels, blank,
         )  # fmt: skip
-        launch(kernels.write_gradient, programs, args, plan)
-    return gradient if out is gradient else gradient.copy_(out)
+        return [*calls, (self.frame_programs, write)]
+
+    def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> tuple[Tensor]:
+        """The gradient of Σ weight · loss with respect to the input, (T, B, V)."""
+        if self.gradient == "now":
+            return (saved[0] * (weight.unsqueeze(1) if weight.dim() else weight),)
+        return (weighted_gradient(saved, weight, self.blank, self.logits),)
 
 
-def look(
-    targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
-    frames: int,
-    classes: int,
-    blank: int,
-) -> tuple[Tensor, Tensor]:
-    """What is wrong with the rows, and where their labels occur again.
+def weighted_gradient(saved: Sequence[Tensor], weight: Tensor, blank: int, logits: bool) -> Tensor:
+    """(T, B, V): Σ_b weight[b] · ∂ loss[b] / ∂ input, from what a plan with "later" has saved.
 
-    (B) integers: 1 where a row has an impossible length or label, or a blank in its target; and
-    the links that `backward` follows.
+    0 after the lengths, and in rows whose loss is infinite.
     """
-    rows, longest = targets.shape
-    targets = targets.contiguous()
-    wrong = targets.new_empty(rows, dtype=torch.int32)
-    links = targets.new_empty((rows, 2, longest + 1), dtype=torch.int32)
-    with on_device(targets):
-        args = (targets, input_lengths, target_lengths, wrong, links)
-        plan = pairs(longest + 1)
-        launch(kernels.look_at_targets, rows, (*args, frames, longest, classes, blank), plan)
-    return wrong, links
+    x, targets, ends, sizes, loss, log_norm, states, links = saved
+    frames, rows, classes = x.shape
+    labels = targets.shape[1]
+    gradient = torch.empty_like(x)
+    output = _contiguous_classes(gradient)
+    with on_device(x):
+        tile = _tile_sizes(frames, classes, labels + 1)
+        programs = -(-frames // tile["ROWS"]) * rows
+        arguments = (
+            x, targets, ends, sizes, links, log_norm, states, loss, weight, weight.stride(0),
+            output, loss, *x.stride()[:2], *output.stride()[:2], frames, rows, labels, blank,
+        )  # fmt: skip
+        settings = (frames, classes, labels + 1, logits, _alignment(x, output))
+        launch(kernels.write_gradient, programs, arguments, _gradient_constants, *settings)
+    return gradient if output is gradient else gradient.copy_(output)
 
 
-def _with_close_classes(input: Tensor) -> Tensor:
-    return input if input.stride(2) == 1 else input.contiguous()
+def _gradient_constants(
+    frames: int, classes: int, width: int, logits: bool, alignment: int
+) -> dict[str, int]:
+    """Constants of write_gradient for weighted rows."""
+    flags = {"LOGITS": logits, "WEIGHTED": True, "SUMMED": False, "MEAN": False}
+    return {**_tile_sizes(frames, classes, width), **flags, "ALIGN": alignment}
 
 
-def aligned(*tensors: Tensor) -> int:
-    """A power of two that divides where all frames begin: what the loads may take at once."""
+def _contiguous_classes(x: Tensor) -> Tensor:
+    return x if x.stride(2) == 1 else x.contiguous()
+
+
+def _alignment(*tensors: Tensor) -> int:
+    """The largest power of two ≤ 16 that divides all strides of frames: how wide a load may be."""
     return gcd(16, *(stride for tensor in tensors for stride in tensor.stride()[:2]))
 
 
-Constants = tuple[tuple[str, int], ...]
-
-
-@lru_cache(maxsize=4096)
-def tiles(
-    frames: int, rows: int, classes: int, width: int, constants: Constants
-) -> tuple[int, dict[str, int]]:
-    """Programs, and the plan of a kernel that is parallel over frames."""
+def _tile_sizes(frames: int, classes: int, width: int) -> dict[str, int]:
+    """Tile sizes of the kernels that are parallel over frames; width is S + 1."""
     columns = min(power_of_two(classes), _TILE)
-    tall = min(_TILE // columns, power_of_two(frames), 32)
-    labels = min(power_of_two(width), _TILE // tall)
-    return -(-frames // tall) * rows, _frames(classes, tall, columns, labels, constants)
+    rows = min(_TILE // columns, power_of_two(frames), 32)
+    labels = min(power_of_two(width), _TILE // rows)
+    sizes = {"V": classes, "ROWS": rows, "COLUMNS": columns, "LABELS": labels}
+    return {**sizes, "num_warps": _FRAME_WARPS}
 
 
-@cache
-def _frames(
-    classes: int, tall: int, columns: int, labels: int, constants: Constants
-) -> dict[str, int]:
-    sizes = {"V": classes, "ROWS": tall, "COLUMNS": columns, "LABELS": labels}
-    return {**sizes, **dict(constants), "num_warps": _WARPS}
-
-
-@cache
-def lanes(width: int, constants: Constants = ()) -> dict[str, int]:
-    """The plan of a walk."""
-    count = max(power_of_two(width), 32)
-    return {"P": count, **dict(constants), "num_warps": min(count // 32, _MOST_WARPS)}
-
-
-@cache
-def pairs(width: int) -> dict[str, int]:
-    """The plan of a kernel that compares all labels of a target with each other."""
-    count = lanes(width)["P"]
-    return {"P": count, "BLOCK": max(1, 4096 // count)}
+def _lanes(width: int) -> int:
+    """Lanes of a walk: at least one for each blank and label, at least one warp."""
+    return max(power_of_two(width), 32)

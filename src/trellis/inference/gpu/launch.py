@@ -1,80 +1,222 @@
-"""Launches of Triton kernels: what Triton looks up at each launch is looked up once.
+"""Launching Triton kernels, and the one cache of everything that was prepared for a launch.
 
-Triton works out from all arguments which compiled form of a kernel they need. In Python that takes
-longer than a small batch takes on the card; here the form is remembered by whatever can change it.
+Triton chooses the compiled version of a kernel from all arguments of each launch. In Python this
+takes about 55 µs, longer than a small batch takes on the GPU. So what depends on the signature of a
+batch alone (shapes, strides and types, not values) is prepared once:
+
+- a `LaunchPlan` holds all kernels of a layer for one signature. A later batch of that signature
+  needs one buffer, the addresses of its tensors, and the launches.
+- `launch` does the same for a single kernel.
+
+`find_plan` looks a plan up by the signature of a batch. If there is one, the shapes and types of
+the batch were validated when the plan was made, and are not validated again.
 """
 
 # mypy: allow-untyped-calls
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
 from torch import Tensor
 
-__all__ = ["launch", "launch_again", "on_device", "power_of_two"]
+from trellis.inference.gpu.status import RowStatus
 
-_MOST = 4096  # compiled forms are few, but sizes that differ are remembered one by one
+__all__ = ["LaunchPlan", "find_plan", "launch", "on_device", "power_of_two", "signature"]
+
+Call = tuple[int, tuple[Any, ...]]  # programs, arguments before the constants
+B = TypeVar("B", bound=tuple[Any, ...])  # a batch: tensors, or None for absent ones
+P = TypeVar("P")  # a plan
+
+_MAX_PREPARED = 4096  # batches padded to few sizes have few signatures; else start over
 _VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
-_KNOWN = _VERSION >= (3, 6)
-_forms: dict[Any, tuple[Any, ...]] = {}
+_ALIGNMENT = 64  # bytes: arrays of a workspace start at multiples, like PyTorch's allocations
+
+_prepared: dict[Any, Any] = {}  # plans by signature, and compiled kernels by their arguments
 
 
-def launch(kernel: Any, programs: int, args: tuple[Any, ...], plan: dict[str, Any]) -> Any:
-    """``kernel[(programs,)](*args, **plan)``, with the look-up done once.
+def signature(settings: Any, *tensors: Any) -> Any:
+    """Cache key of a call: its settings, and everything about its tensors except their values.
 
-    `args` are tensors and integers, all arguments in front of the kernel's constants. The constants
-    and Triton's options are the `plan`, which must be kept: it is known again by its identity.
-    Returns one of the forms that `launch_again` takes, or None where Triton must look again.
+    A tensor may be None. Returns None if an argument is not a tensor, or has no strides.
+
+    >>> signature("sum", [1, 2]) is None
+    True
     """
-    if not (_KNOWN and isinstance(kernel, triton.JITFunction)):  # another Triton, its interpreter
-        kernel[(programs,)](*args, **plan)
+    try:
+        return (
+            settings,
+            *[
+                None if x is None else (type(x), x.shape, x.stride(), x.dtype, x.layout, x.device)
+                for x in tensors
+            ],
+        )
+    except (AttributeError, RuntimeError):
         return None
-    device = torch.cuda.current_device()
-    # Triton asks the driver about a tensor, but trusts an address
-    values = [a if type(a) is int else a.data_ptr() for a in args]
-    kinds = [a if type(a) is int else a.dtype for a in args]
-    places = [v % 16 for v, a in zip(values, args, strict=True) if type(a) is not int]
-    key = (id(kernel), id(plan), device, *kinds, *places)
-    found = _forms.get(key)
-    if found is None:
-        if len(_forms) >= _MOST:
-            _forms.clear()
-        compiled = kernel[(programs,)](*args, **plan)
-        constants = [plan[name] for name in kernel.arg_names[len(args) :]]
-        _forms[key] = found = (*_entry(compiled), constants)
-    else:
-        launch_again([found], [(programs, values)])
-    return found
 
 
-def launch_again(forms: Sequence[Any], calls: Sequence[tuple[int, Sequence[int]]]) -> None:
-    """Launch what `launch` has compiled: programs and arguments of each, one after the other.
+def find_plan(
+    build: Callable[..., P], batch: B, settings: tuple[Any, ...], validate: Callable[[B], B]
+) -> tuple[P, B]:
+    """The plan for a batch of tensors, and the batch as the plan takes it.
 
-    Arguments are of the same kinds as then, tensors given by their addresses. Integers must be the
-    same, and addresses aligned alike, if the kernel minds either.
+    For a new signature, `validate` is called first: it raises an error or returns the batch with
+    its tensors converted. Then ``build(batch, *settings)`` makes the plan.
+    """
+    plan = _prepared.get(signature((build, settings), *batch))
+    if plan is None:
+        batch = validate(batch)
+        key = signature((build, settings), *batch)
+        plan = _prepared.get(key)
+        if plan is None:
+            plan = build(batch, *settings)
+            _store(key, plan)
+    return plan, batch
+
+
+def _store(key: Any, entry: Any) -> None:
+    if len(_prepared) >= _MAX_PREPARED:
+        _prepared.clear()
+    _prepared[key] = entry
+
+
+class LaunchPlan:
+    """Kernels that are launched one after the other, prepared for batches of one signature.
+
+    ``kernels`` are pairs of a kernel and its constants and options; ``workspace`` gives size and
+    type of the arrays that the kernels share, of which the last is the (B,) int32 row status.
+    Subclasses say in `arguments` what each kernel is called with.
+    """
+
+    specialized_on_alignment = False
+    """Whether Triton compiles the kernels for addresses that are multiples of 16."""
+
+    def __init__(
+        self,
+        kernels: Sequence[tuple[Any, dict[str, Any]]],
+        workspace: Sequence[tuple[int, torch.dtype]],
+    ) -> None:
+        self.kernels = kernels
+        self.arrays: list[tuple[int, int, torch.dtype]] = []  # begin and end in bytes
+        begin = 0
+        for size, dtype in workspace:
+            end = begin + size * dtype.itemsize
+            self.arrays.append((begin, end, dtype))
+            begin = -(-end // _ALIGNMENT) * _ALIGNMENT
+        self.bytes = begin
+        self._compiled: list[Any] = []
+
+    def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
+        """Programs and arguments of each kernel; tensors and workspace may be addresses."""
+        raise NotImplementedError
+
+    def launch(self, tensors: Sequence[Tensor], status: RowStatus | None = None) -> Tensor:
+        """Launch all kernels on the tensors of a batch; returns the workspace.
+
+        The row status goes to `status`, or to the workspace, where nobody reads it.
+        """
+        memory = tensors[0].new_empty(self.bytes, dtype=torch.uint8)
+        with on_device(memory):
+            addresses = [x.data_ptr() for x in tensors]
+            known = self._compiled and not (
+                self.specialized_on_alignment and any(a % 16 for a in addresses)
+            )
+            if known:
+                base = memory.data_ptr()
+                places = [base + begin for begin, _, _ in self.arrays]
+                if status is not None:
+                    places[-1] = status.address
+                _launch_compiled(self._compiled, self.arguments(addresses, places))
+                return memory
+            views = self.views(memory)
+            if status is not None:
+                views[-1] = status.tensor
+            calls = self.arguments(tensors, views)
+            compiled = [
+                _launch_first(kernel, *call, constants)
+                for (kernel, constants), call in zip(self.kernels, calls, strict=True)
+            ]
+            aligned = not any(a % 16 for a in addresses)
+            if all(compiled) and (aligned or not self.specialized_on_alignment):
+                self._compiled = compiled
+        return memory
+
+    def views(self, memory: Tensor) -> list[Tensor]:
+        """The arrays of a workspace."""
+        return [memory[begin:end].view(dtype) for begin, end, dtype in self.arrays]
+
+
+def launch(
+    kernel: Any,
+    programs: int,
+    arguments: tuple[Any, ...],
+    choose_constants: Callable[..., dict[str, Any]],
+    *settings: Any,
+) -> None:
+    """``kernel[(programs,)](*arguments, **choose_constants(*settings))``, prepared.
+
+    `arguments` are tensors and integers. The compiled kernel is stored under everything that can
+    change it: types and alignment of the tensors, the integers, and the settings.
+    """
+    device = torch.cuda.current_device() if isinstance(kernel, triton.JITFunction) else None
+    values = [a if type(a) is int else a.data_ptr() for a in arguments]
+    types = [
+        a if type(a) is int else (a.dtype, value % 16)
+        for a, value in zip(arguments, values, strict=True)
+    ]
+    key = (id(kernel), device, settings, *types)
+    compiled = _prepared.get(key)
+    if compiled is not None:
+        _launch_compiled([compiled], [(programs, tuple(values))])
+        return
+    compiled = _launch_first(kernel, programs, arguments, choose_constants(*settings))
+    if compiled is not None:
+        _store(key, compiled)
+
+
+def _launch_first(
+    kernel: Any, programs: int, arguments: tuple[Any, ...], constants: dict[str, Any]
+) -> tuple[Any, ...] | None:
+    """Launch a kernel by Triton, and return what `_launch_compiled` needs to launch it again.
+
+    None in Triton's interpreter, and in versions before 3.6, which launch in another way.
+    """
+    compiled = kernel[(programs,)](*arguments, **constants)
+    if _VERSION < (3, 6) or not isinstance(kernel, triton.JITFunction):
+        return None
+    trailing = [constants[name] for name in kernel.arg_names[len(arguments) :]]
+    return (*_entry_point(compiled), trailing)
+
+
+def _launch_compiled(compiled: Sequence[Any], calls: Sequence[Call]) -> None:
+    """Launch kernels that `_launch_first` has returned, each with its programs and arguments.
+
+    Tensors are given by their addresses: Triton asks the driver about a tensor, but not about an
+    integer. Integers must be the same as in the first launch, and so must alignments if the kernel
+    is specialised on them.
     """
     stream = triton.runtime.driver.active.get_current_stream(torch.cuda.current_device())
-    for (run, given, constants), (programs, values) in zip(forms, calls, strict=True):
-        run(programs, 1, 1, stream, *given, *values, *constants)
+    for (run, hidden, constants), (programs, arguments) in zip(compiled, calls, strict=True):
+        run(programs, 1, 1, stream, *hidden, *arguments, *constants)
 
 
-def _entry(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What launches a compiled kernel, and what it takes between the stream and the arguments."""
+def _entry_point(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The function that launches a compiled kernel, and its arguments after the stream."""
     run = compiled.run
     hooks = (compiled.packed_metadata, None, None, None)
     scratch = ("global_scratch_size", "profile_scratch_size")
     if _VERSION != (3, 6) or any(getattr(run, name, 1) for name in scratch):
         return run, (compiled.function, *hooks)
-    # past a function in Python that sees to scratch memory, of which this kernel has none
+    # In Triton 3.6 `run` is a Python function that allocates scratch memory and then calls
+    # run.launch. Kernels without scratch memory can skip it.
     options = (run.launch_cooperative_grid, run.launch_pdl, None, None)
     return run.launch, (compiled.function, *options, *hooks)
 
 
 def power_of_two(size: int) -> int:
-    """The smallest one that is not less; Triton's own takes its time.
+    """The smallest power of two ≥ size; Triton's function for it is slow.
 
     >>> power_of_two(1), power_of_two(33)
     (1, 64)
@@ -83,7 +225,7 @@ def power_of_two(size: int) -> int:
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Kernels are launched on the current card, which need not be that of the tensors."""
+    """Make the GPU of a tensor the current one: kernels are launched on the current GPU."""
     if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
         return nullcontext()
     return torch.cuda.device(tensor.device)

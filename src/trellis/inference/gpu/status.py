@@ -1,8 +1,8 @@
-"""What a kernel finds wrong with a batch, told while the kernels behind it still run.
+"""Per-row status flags that a kernel writes, readable before later kernels finish.
 
-A copy from the card waits for all that was launched before it. Memory of the host that a kernel can
-write to does not: the mark of a row is there as soon as the kernel has looked at it, which for a
-small batch is before Python has launched the rest.
+A copy from the GPU waits for all kernels launched before it. Pinned host memory does not: a kernel
+writes the status of a row there as soon as it has validated the row, for a small batch before
+Python has launched the remaining kernels.
 """
 
 from time import perf_counter
@@ -11,99 +11,104 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Marks"]
+__all__ = ["RowStatus"]
 
 _UNKNOWN = -1
-_AWAKE = 2e-4  # s to look again and again; who waits longer lets other threads run
-_MOST_LATE = 64
+_SPIN = 2e-4  # s to poll before synchronising the stream, which lets other threads run
+_MAX_PENDING = 64
 
 
-class _Memory(NamedTuple):
-    tensor: Tensor
-    array: Any  # the same to NumPy
+class _Buffer(NamedTuple):
+    tensor: Tensor  # (a power of two,) int32, pinned if the device is a GPU
+    array: Any  # the same memory in NumPy, which reads it faster
     address: int
     device: torch.device  # of the kernels that write to it
 
 
-_free: dict[tuple[int, torch.device], list[_Memory]] = {}
-_late: list["tuple[_Memory, int]"] = []  # with rows that a kernel may still write to
+class _Pool:
+    """Buffers to use again: allocating pinned memory takes milliseconds and stops all streams."""
+
+    def __init__(self) -> None:
+        self.free: dict[tuple[int, torch.device], list[_Buffer]] = {}
+        self.pending: list[tuple[_Buffer, int]] = []  # a kernel may still write to the first rows
+
+    def take(self, rows: int, device: torch.device) -> _Buffer:
+        """A buffer of at least this many rows that no kernel writes to."""
+        size = 1 << (rows - 1).bit_length()
+        free = self.free.setdefault((size, device), [])
+        if not free and self.pending:
+            self._recover()
+        if free:
+            return free.pop()
+        pinned = device.type == "cuda"
+        # device="cpu": else it would be made on the device that torch.set_default_device sets
+        tensor = torch.empty(size, dtype=torch.int32, device="cpu", pin_memory=pinned)
+        return _Buffer(tensor, tensor.numpy(), tensor.data_ptr(), device)
+
+    def give_back(self, buffer: _Buffer) -> None:
+        """Take back a buffer that has been read."""
+        self.free.setdefault((len(buffer.array), buffer.device), []).append(buffer)
+
+    def _recover(self) -> None:
+        """Free the pending buffers whose kernels have finished; if there are many, wait for all."""
+        pending, self.pending = self.pending, []
+        if len(pending) >= _MAX_PENDING:
+            for device in {buffer.device for buffer, _ in pending if buffer.device.type == "cuda"}:
+                torch.cuda.synchronize(device)
+            pending = [(buffer, 0) for buffer, _ in pending]
+        for buffer, rows in pending:
+            if _UNKNOWN in buffer.array[:rows].tolist():
+                self.pending.append((buffer, rows))
+            else:
+                self.give_back(buffer)
 
 
-class Marks:
-    """An integer a row, 0 or more, that a kernel is to write.
+_pool = _Pool()
 
-    >>> marks = Marks(2, torch.device("cpu"))
-    >>> marks.tensor[:2] = torch.tensor([0, 1])  # the kernel's part
-    >>> marks.wait()
+
+class RowStatus:
+    """One integer ≥ 0 for each row of a batch, written by a kernel.
+
+    >>> status = RowStatus(2, torch.device("cpu"))
+    >>> status.tensor[:2] = torch.tensor([0, 1])  # what the kernel does
+    >>> status.wait()
     [0, 1]
     """
 
     def __init__(self, rows: int, device: torch.device) -> None:
-        """For a batch of so many rows on a card, or on the CPU as Triton's interpreter has it."""
-        self._memory: _Memory | None = _take(rows, device)
-        self.tensor, array, self.address, self.device = self._memory
+        """For a batch of `rows` rows on a GPU, or on the CPU for Triton's interpreter."""
+        self._buffer: _Buffer | None = _pool.take(rows, device)
+        self.tensor, array, self.address, self.device = self._buffer
         self._rows = array[:rows]
         self._rows.fill(_UNKNOWN)
 
     def wait(self) -> list[int]:
-        """The marks of all rows. To be asked once: then the memory is given to another batch.
+        """The status of all rows. Call it once: the buffer is then used for another batch.
 
-        The kernel must have been launched on the device's current stream.
+        The kernel must have been launched on the current stream of the device.
         """
-        begin = None
-        while True:
-            found: list[int] = self._rows.tolist()
-            if _UNKNOWN not in found:
-                break
+        start = None
+        while _UNKNOWN in (status := self._rows.tolist()):
             now = perf_counter()
-            begin = begin or now
-            if now - begin > _AWAKE:
-                found = self._waited()
+            start = start or now
+            if now - start > _SPIN:
+                status = self._synchronize()
                 break
-        memory, self._memory = self._memory, None
-        assert memory is not None
-        _free[len(memory.array), self.device].append(memory)
-        return found
+        buffer, self._buffer = self._buffer, None
+        assert buffer is not None
+        _pool.give_back(buffer)
+        return list(status)
 
-    def _waited(self) -> list[int]:
+    def _synchronize(self) -> list[int]:
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
-        found: list[int] = self._rows.tolist()
-        if _UNKNOWN in found:
-            raise RuntimeError(f"no kernel has looked at batch row {found.index(_UNKNOWN)}")
-        return found
+        status: list[int] = self._rows.tolist()
+        if _UNKNOWN in status:
+            raise RuntimeError(f"no kernel has validated batch row {status.index(_UNKNOWN)}")
+        return status
 
-    def __del__(self, late: Any = _late) -> None:
-        """Nobody has waited, but a kernel may still write: the memory must not be anyone else's."""
-        memory = getattr(self, "_memory", None)
-        if memory is not None:
-            late.append((memory, len(self._rows)))
-
-
-def _take(rows: int, device: torch.device) -> _Memory:
-    """Memory that no kernel writes to."""
-    size = 1 << (rows - 1).bit_length()
-    free = _free.setdefault((size, device), [])
-    if not free and _late:
-        _recover()
-    try:
-        return free.pop()
-    except IndexError:
-        pinned = device.type == "cuda"
-        # not where torch.set_default_device says
-        tensor = torch.empty(size, dtype=torch.int32, device="cpu", pin_memory=pinned)
-        return _Memory(tensor, tensor.numpy(), tensor.data_ptr(), device)
-
-
-def _recover() -> None:
-    """Take back what kernels have written to by now; of very many, after waiting for all cards."""
-    given, _late[:] = _late[:], []
-    if len(given) >= _MOST_LATE:
-        for device in {memory.device for memory, _ in given if memory.device.type == "cuda"}:
-            torch.cuda.synchronize(device)
-        given = [(memory, 0) for memory, _ in given]
-    for memory, rows in given:
-        if _UNKNOWN in memory.array[:rows].tolist():
-            _late.append((memory, rows))
-        else:
-            _free.setdefault((len(memory.array), memory.device), []).append(memory)
+    def __del__(self, pool: _Pool = _pool) -> None:
+        """Dropped without wait(): a kernel may still write, so do not reuse the buffer yet."""
+        buffer = getattr(self, "_buffer", None)
+        if buffer is not None:
+            pool.pending.append((buffer, len(self._rows)))

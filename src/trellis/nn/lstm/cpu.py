@@ -7,15 +7,19 @@
 [0.5, 0.5, 0.0, 0.5, 0.5, 0.5, 0.0, 0.5]
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trellis import _core
 from trellis.native import resolve_jobs
 
 __all__ = ["Engine"]
+
+Arrays = list[NDArray[Any]]
 
 
 class Engine:
@@ -33,8 +37,7 @@ class Engine:
         """
         shape = (len(gates), 2 * u.shape[2])
         h, c, h_before = (gates.new_empty(shape) for _ in range(3))
-        inputs, outputs = _as_arrays(gates, u), _as_arrays(h, c, h_before)
-        _core.lstm_forward(*inputs, self.sizes, *outputs, resolve_jobs(None))
+        self._run(_core.lstm_forward, _as_arrays(gates, u), _as_arrays(h, c, h_before))
         return h, c, h_before
 
     def backward(self, d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor) -> Tensor:
@@ -43,10 +46,12 @@ class Engine:
         ``activations`` and ``c`` are those of `forward`.
         """
         d_gates = torch.empty_like(activations)
-        inputs, outputs = _as_arrays(d_h, activations, c, u), _as_arrays(d_gates)
-        _core.lstm_backward(*inputs, self.sizes, *outputs, resolve_jobs(None))
+        self._run(_core.lstm_backward, _as_arrays(d_h, activations, c, u), _as_arrays(d_gates))
         return d_gates
 
+    def _run(self, kernel: Callable[..., None], inputs: Arrays, outputs: Arrays) -> None:
+        kernel(*inputs, self.sizes, *outputs, resolve_jobs(None))
 
-def _as_arrays(*tensors: Tensor) -> Any:
+
+def _as_arrays(*tensors: Tensor) -> Arrays:
     return [x.detach().numpy() for x in tensors]

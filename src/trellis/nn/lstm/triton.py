@@ -9,8 +9,6 @@ than the steps.
 # ruff: noqa: N803
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
@@ -47,7 +45,7 @@ class Engine:
             u_transposed = u.transpose(1, 2).contiguous()
             tensors = (gates, u_transposed, h, c, h_before, self.packing)
             args = (*tensors, hidden, self.rows, self.steps)
-            launch(_forward_kernel, 2 * self.rows, args, _choose_blocks(hidden))
+            launch(_forward_kernel, 2 * self.rows, args, _choose_blocks, hidden)
         return h, c, h_before
 
     def backward(self, d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor) -> Tensor:
@@ -60,11 +58,10 @@ class Engine:
         with on_device(activations):
             tensors = (d_h, activations, u.contiguous(), c, d_gates, self.packing)
             args = (*tensors, hidden, self.rows, self.steps)
-            launch(_backward_kernel, 2 * self.rows, args, _choose_blocks(hidden))
+            launch(_backward_kernel, 2 * self.rows, args, _choose_blocks, hidden)
         return d_gates
 
 
-@cache
 def _choose_blocks(hidden: int) -> dict[str, int]:
     """Return the block sizes and the number of warps of both kernels."""
     block = max(32, power_of_two(hidden))
@@ -127,8 +124,8 @@ def _forward_kernel(
             sum_o = tl.zeros([TILE, BLOCK], tl.float32)
             for start in tl.range(0, H, TILE, loop_unroll_factor=4):
                 k = start + tl.arange(0, TILE)
-                h_at = h + token_before * 2 * H + back * H + k
-                h_tile = tl.load(h_at, mask=k < H, other=0.0)[:, None]
+                h_pointers = h + token_before * 2 * H + back * H + k
+                h_tile = tl.load(h_pointers, mask=k < H, other=0.0)[:, None]
                 u_tile = u + k[:, None] * 4 * H + j[None, :]
                 inside = (k < H)[:, None] & is_unit[None, :]
                 sum_i += h_tile * tl.load(u_tile, mask=inside, other=0.0)

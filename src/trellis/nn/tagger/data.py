@@ -244,7 +244,6 @@ class Epoch:
         elif corpus.tags is not None:
             tags = labels[0].view(len(lengths), -1)
         sizes = torch.from_numpy(host.sizes)
-
         return Batch(
             rows, word, cell, row, sizes, lengths, packing, tags, len(word), host.sequences
         )

@@ -4,6 +4,7 @@ The file is in the order of the computation: the encoders of tokens in context, 
 and the functions that build a network from the settings of a tagger.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ __all__ = [
     "Network",
     "build_network",
     "build_words",
+    "count_weights",
     "load_weights",
     "network_parts",
     "read_network",
@@ -164,6 +166,14 @@ class Network(nn.Module):
             return x
         mask = x.new_empty(len(batch.lengths), x.shape[1]).bernoulli_(1 - self.dropout)
         return x * mask.div_(1 - self.dropout).index_select(0, batch.row)
+
+
+def count_weights(network: nn.Module) -> dict[str, int]:
+    """Return the number of weights of each part: words, encoder, output, head."""
+    counts: Counter[str] = Counter()
+    for name, weights in network.named_parameters():
+        counts[name.partition(".")[0]] += weights.numel()
+    return dict(counts)
 
 
 def weights_of(network: nn.Module, prefix: str = "network.") -> Arrays:

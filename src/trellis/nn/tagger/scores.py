@@ -7,12 +7,15 @@ a fitted CRF would learn little: the CRF has seen the training data and is almos
 there, so there would be no errors left to learn from.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trellis import metrics
+from trellis.data import tags
 from trellis.errors import InputError
 from trellis.estimator import clone
 from trellis.inference import chain
@@ -24,14 +27,20 @@ from trellis.nn.tagger.network import Network
 
 __all__ = [
     "ALPHAS",
+    "DevScore",
     "LinearScores",
     "build_linear",
     "check_linear",
+    "choose_metric",
     "compute_scores",
     "decode_custom",
     "head_scores",
     "score_linear",
 ]
+
+Metric: TypeAlias = Callable[[list[list[Any]], list[list[Any]]], float]
+DevScore: TypeAlias = Callable[..., float]
+"""``score(alpha=1.0)``: the score of the development set with this weight α."""
 
 ALPHAS = (1.0, 0.25, 0.5, 2.0, 4.0)
 """Candidates for α. Without a development set it is the first one."""
@@ -133,3 +142,24 @@ def decode_custom(network: Network, corpus: Corpus) -> list[list[int]]:
         for i, path in zip(batch.sequences, decoded, strict=True):
             paths[i] = path
     return paths
+
+
+# ---- the score of a development set
+
+
+def choose_metric(scoring: str | None, labels: list[Any]) -> Metric:
+    """Return a function of true and predicted labels: ``scoring``, or the default for the labels.
+
+    The default is span_f1 if the labels follow a tagging scheme, else accuracy.
+    """
+    scheme = tags.detect([str(label) for label in labels], otherwise="plain")
+    name = scoring or ("accuracy" if scheme == "plain" else "span_f1")
+    options = {"scheme": scheme} if name == "span_f1" else {}
+    metric = getattr(metrics, name)
+
+    def score(true: list[list[Any]], predicted: list[list[Any]]) -> float:
+        # labels may be numbers; the development set may have other labels than the training data
+        texts = ([[str(label) for label in labels] for labels in y] for y in (true, predicted))
+        return float(metric(*texts, **options))
+
+    return score

@@ -9,9 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trellis import metrics
 from trellis.checks import check_not_empty, number_at_least, sequences, unchanged_on_error
-from trellis.data import tags
 from trellis.errors import InputError
 from trellis.estimator import Estimator, check_fitted
 from trellis.formats.native import Tensors
@@ -35,14 +33,17 @@ from trellis.nn.tagger.network import (
     Network,
     build_network,
     build_words,
+    count_weights,
     network_parts,
     read_network,
 )
 from trellis.nn.tagger.scores import (
     ALPHAS,
+    DevScore,
     LinearScores,
     build_linear,
     check_linear,
+    choose_metric,
     compute_scores,
     decode_custom,
     head_scores,
@@ -284,25 +285,15 @@ class NeuralTagger(Decoding, Estimator):
             with checkpoint.errors_name_file():
                 run.restore(saved.arrays, saved.since_best)
 
-    def _build_dev_score(self, dev: Any) -> Callable[..., float] | None:
+    def _build_dev_score(self, dev: Any) -> DevScore | None:
         """Return a function that scores the development set; a hybrid with any weight α."""
         if dev is None:
             return None
         pairs = [(x, list(labels)) for x, labels in zip(*dev, strict=True) if len(labels)]
         X, y = [x for x, _ in pairs], [labels for _, labels in pairs]
         corpus, linear = self._build_corpus(X), score_linear(self.linear_, X)
-        scheme = tags.detect([str(label) for label in self.classes_], otherwise="plain")
-        name = self.scoring or ("accuracy" if scheme == "plain" else "span_f1")
-        options = {"scheme": scheme} if name == "span_f1" else {}
-        metric = getattr(metrics, name)
-        true = [[str(label) for label in labels] for labels in y]
-
-        def score(alpha: float = ALPHAS[0]) -> float:
-            paths = self._best_paths(corpus, linear, alpha)
-            predicted = [[str(label) for label in path] for path in paths]
-            return float(metric(true, predicted, **options))
-
-        return score
+        metric = choose_metric(self.scoring, self.classes_.tolist())
+        return lambda alpha=ALPHAS[0]: metric(y, self._best_paths(corpus, linear, alpha))
 
     # ---- scores and labels
 
@@ -333,9 +324,7 @@ class NeuralTagger(Decoding, Estimator):
     def describe(self) -> Description:
         """Return facts about the fitted tagger: size of its parts and training record."""
         self._fitted()
-        parts: Counter[str] = Counter()
-        for name, weights in self.network_.named_parameters():
-            parts[name.partition(".")[0]] += weights.numel()
+        parts = count_weights(self.network_)
         if self.linear_ is not None:
             parts["features"] = len(self.linear_.coef_)
         last = self.history_[-1]
@@ -343,8 +332,8 @@ class NeuralTagger(Decoding, Estimator):
             columns=self.columns_,
             settings={"head": str(self.head)},
             linear=self.linear_,
-            weights=parts.total(),
-            parts=dict(parts),
+            weights=sum(parts.values()),
+            parts=parts,
             unit="epoch",
             steps=self.n_iter_,
             loss=last.loss,
