@@ -27,11 +27,11 @@ __all__ = [
     "unchanged_on_error",
 ]
 
-_MAX_SIZE = 2**62  # the largest size that the core can add to another one without overflow
+_MAX_SIZE = 2**62  # the core can still add two such sizes without overflow of 64 bits
 
 
 def as_integer(value: Any, name: str) -> int:
-    """A Python integer from any integer type; NumPy integers would overflow in arithmetic.
+    """A Python int from any integer type; NumPy integers would overflow in arithmetic.
 
     >>> as_integer(np.int8(7), "n")
     7
