@@ -1,4 +1,4 @@
-"""Scores of labels and spans: against seqeval, conlleval's own rules and scikit-learn."""
+"""Metrics of labels and spans, compared with seqeval, conlleval and scikit-learn."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Both = tuple[list[list[str]], list[list[str]]]
 
 @st.composite
 def labelled(draw: st.DrawFn, alphabet: list[str], min_size: int = 0) -> Both:
-    """Truth and a prediction that is wrong in some places, ill-formed both."""
+    """Draw true labels and a prediction that differs in places; both may break the scheme."""
     label = st.sampled_from(alphabet)
     y_true = draw(st.lists(st.lists(label, max_size=8), min_size=min_size, max_size=4))
     y_pred = [[draw(st.one_of(st.just(tag), label)) for tag in tags] for tags in y_true]
@@ -57,7 +57,7 @@ def tags_with(letters: str) -> list[str]:
 
 
 def conlleval(y_true: list[list[str]], y_pred: list[list[str]]) -> tuple[Counter[str], ...]:
-    """Counts of correct, guessed and true chunks by type, in one pass, as conlleval makes them."""
+    """Count correct, predicted and true chunks by type in one pass, like conlleval."""
     correct, guessed, true = Counter[str](), Counter[str](), Counter[str]()
     agree = False
     last, last_guess = ("O", ""), ("O", "")
@@ -106,8 +106,8 @@ def test_conlleval(letters: str, data: st.DataObject) -> None:
         assert scores == (precision, recall, f1, n_true)
 
 
-def test_where_conlleval_knows_no_better() -> None:
-    """E-X B-X is two spans in BIOES. conlleval, older than BIOES, reads one; seqeval reads two."""
+def test_conlleval_does_not_know_bioes() -> None:
+    """E-X B-X is two spans in BIOES. conlleval is older and reads one span; seqeval reads two."""
     tags = [["B-X", "E-X", "B-X", "E-X"]]
     assert conlleval(tags, tags)[2].total() == 1
     assert metrics.span_scores(tags, tags).support == 2
@@ -135,7 +135,7 @@ def test_seqeval_strict(scheme: str, data: st.DataObject) -> None:
 
 def assert_equals_seqeval(report: metrics.Report, both: Both, **options: Any) -> None:
     seqeval = pytest.importorskip("seqeval.metrics")
-    if not report.per_label:  # seqeval cannot report on nothing
+    if not report.per_label:  # seqeval raises for an empty report
         assert report.micro == report.macro == report.weighted == (0.0, 0.0, 0.0, 0)
         return
     theirs = seqeval.classification_report(*both, output_dict=True, zero_division=0, **options)
@@ -189,7 +189,7 @@ def test_by_hand() -> None:
     assert metrics.sequence_accuracy(y_true, y_pred) == 2 / 3
 
 
-def test_a_span_counts_once_and_only_in_its_own_sequence() -> None:
+def test_a_span_counts_once_and_only_in_its_sequence() -> None:
     assert metrics.span_scores([["B-X"], ["O"]], [["O"], ["B-X"]]).f1 == 0.0
     assert metrics.span_scores([["B-X"], ["I-X"]], [["B-X"], ["I-X"]]).support == 2
 
@@ -199,7 +199,7 @@ def test_plain_spans() -> None:
     assert metrics.span_scores(y_true, y_pred, scheme="plain").micro == (1.0, 0.5, 2 / 3, 2)
 
 
-def test_nothing() -> None:
+def test_empty_input() -> None:
     for empty in ([], [[]]):
         assert metrics.accuracy(empty, empty) == 0.0
         assert metrics.span_f1(empty, empty) == 0.0
@@ -247,12 +247,12 @@ def test_arrays_and_tuples() -> None:
         ([[0, 1]], [[0, 1]], "y_true, sequence 0, position 0: label 0 is not a string"),
     ],
 )
-def test_bad_input(metric: Any, y_true: Any, y_pred: Any, message: str) -> None:
+def test_invalid_input(metric: Any, y_true: Any, y_pred: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         metric(y_true, y_pred)
 
 
-def test_bad_tags() -> None:
+def test_invalid_tags() -> None:
     with pytest.raises(InputError, match="y_pred, sequence 1, position 2: 'PER' is not a tag"):
         metrics.span_scores([["O"], ["O"] * 3], [["O"], ["O", "O", "PER"]])
     with pytest.raises(InputError, match=r"y_true, sequence 0, position 0: 'S-X' .* scheme BIO"):
@@ -262,7 +262,7 @@ def test_bad_tags() -> None:
 
 
 class Memory(BaseEstimator):
-    """The last tag seen with each word; `unknown` for a new word."""
+    """Predicts the last tag seen with each word; `unknown` for a new word."""
 
     def __init__(self, unknown: str = "O") -> None:
         self.unknown = unknown
@@ -285,12 +285,12 @@ def test_scorer_in_scikit_learn() -> None:
     assert search.best_params_ == {"unknown": "S-LOC"}
     assert search.score(words, y) == score(search, words, y) == 1.0
     folds = cross_val_score(Memory(), words, y, scoring=metrics.scorer("accuracy"), cv=2)
-    assert folds.tolist() == [4 / 5, 2 / 3]  # Oslo and Bonn are new there
+    assert folds.tolist() == [4 / 5, 2 / 3]  # Oslo and Bonn are unknown words in the second fold
     again = pickle.loads(pickle.dumps(score))
     assert again(search, words, y) == 1.0
 
 
-def test_bad_scorers() -> None:
+def test_invalid_scorers() -> None:
     with pytest.raises(InputError, match="'f1' is not one of accuracy, sequence_accuracy, span_f1"):
         metrics.scorer("f1")
     with pytest.raises(InputError, match=r"'accuracy'.*scheme"):
@@ -301,7 +301,7 @@ def test_bad_scorers() -> None:
 
 @pytest.mark.skipif(not DATA.exists(), reason="no ../shared/data beside the repository")
 def test_conll2000() -> None:
-    """The test set of CoNLL-2000 has 23,852 chunks, as its README says; noise against seqeval."""
+    """The test set of CoNLL-2000 has 23,852 chunks, like in its README."""
     with gzip.open(DATA / "chunking/conll2000.test.conll.gz", "rt", encoding="utf-8") as file:
         blocks = [block.split("\n") for block in file.read().strip().split("\n\n")]
     y_true = [[line.rsplit("\t", 1)[1] for line in block] for block in blocks]

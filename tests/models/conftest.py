@@ -12,7 +12,7 @@ from trellis import native
 
 @pytest.fixture(params=native.available_isas())
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Run the test once on each code path that this machine has."""
+    """Run the test once for each instruction set of this machine."""
     before = native.isa()
     native.use_isa(request.param)
     yield request.param

@@ -1,4 +1,4 @@
-"""Training a CRF: the optimum, threads, weights of sequences, early stopping, going on."""
+"""Training a CRF: the optimum, threads, sample weights, early stopping, warm start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from labellings import by_name, edge_part, evaluate, problem_of, random_data, state_part
+from labellings import (
+    build_training_problem,
+    edge_part,
+    evaluate,
+    random_data,
+    state_part,
+    weights_by_name,
+)
 from scipy.optimize import minimize
 
 import trellis
@@ -18,8 +25,8 @@ EXACT = {"epsilon": 1e-9, "period": 0}
 ONLINE = ("sgd", "perceptron", "passive-aggressive", "arow")
 
 
-def tagged(seed: int = 0, n: int = 30) -> tuple[list[list[str]], list[list[str]]]:
-    """A small language: words say something of their tags, and tags of the next one."""
+def tagged_sentences(seed: int = 0, n: int = 30) -> tuple[list[list[str]], list[list[str]]]:
+    """Return sentences of a small language: words hint at their tags, and tags at the next."""
     rng = np.random.default_rng(seed)
     words = {"D": ["the", "a"], "N": ["dog", "cat", "run"], "V": ["run", "sees", "sleeps"]}
     after = {"D": "N", "N": "V", "V": "D"}
@@ -42,14 +49,16 @@ def test_the_optimum_is_that_of_scipy(edges: int) -> None:
     model = trellis.CRF(
         state_part, edge_features=edge_part if edges else None, l2=0.3, solver_options=EXACT
     ).fit(X, y)
-    objective = problem_of(model, X, y).objective()
+    objective = build_training_problem(model, X, y).objective()
 
-    def both(w: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss_and_gradient(w: np.ndarray) -> tuple[float, np.ndarray]:
         gradient = np.empty_like(w)
         return objective(w, gradient), gradient
 
     options = {"maxiter": 5000, "maxfun": 50000, "ftol": 1e-16, "gtol": 1e-10}
-    best = minimize(both, np.zeros(len(model.coef_)), jac=True, method="L-BFGS-B", options=options)
+    best = minimize(
+        loss_and_gradient, np.zeros(len(model.coef_)), jac=True, method="L-BFGS-B", options=options
+    )
     assert model.objective_ == pytest.approx(best.fun, rel=1e-8)
     np.testing.assert_allclose(model.coef_, best.x, atol=1e-5)
 
@@ -68,7 +77,7 @@ def test_l1_is_part_of_the_objective() -> None:
     assert model.objective_ == pytest.approx(penalty - model.log_likelihood(X, y).sum())
 
 
-def test_gradient_ascent_goes_to_the_same_place() -> None:
+def test_gradient_ascent_reaches_the_same_optimum() -> None:
     X, y = random_data(5, 3, [4, 3, 2])
     plain = trellis.CRF(state_part, solver="gradient", max_iter=5000).fit(X, y)
     assert plain.objective_ == pytest.approx(trellis.CRF(state_part).fit(X, y).objective_, rel=1e-4)
@@ -101,7 +110,7 @@ def test_bits_do_not_depend_on_threads_or_runs(parameters: Any) -> None:
 
 @pytest.mark.parametrize("solver", ONLINE)
 def test_online_solvers_repeat_with_their_seed(solver: str) -> None:
-    X, y = tagged()
+    X, y = tagged_sentences()
     first, same, other = (
         trellis.CRF(solver=solver, random_state=seed, max_iter=3, n_jobs=jobs).fit(X, y).coef_
         for seed, jobs in ((1, 1), (1, 2), (2, 1))
@@ -110,7 +119,7 @@ def test_online_solvers_repeat_with_their_seed(solver: str) -> None:
     assert not np.array_equal(first, other)
 
 
-def test_predictions_do_not_depend_on_threads_or_company() -> None:
+def test_predictions_do_not_depend_on_threads_or_other_sequences() -> None:
     X, y = random_data(3, 5, [7, 1, 12, 3, 30] * 8)
     model = trellis.CRF(state_part).fit(X, y)
     together, marginals = model.predict(X), model.predict_marginals(X)
@@ -138,10 +147,10 @@ def test_four_threads_at_once() -> None:
             assert np.array_equal(marginals, expected[1])
 
 
-# ---- weights of sequences and of labels
+# ---- sample weights and label weights
 
 
-def test_weight_two_is_the_sequence_twice() -> None:
+def test_weight_two_is_like_the_sequence_twice() -> None:
     X, y = random_data(5, 3, [4, 6, 2, 5])
     weighted = trellis.CRF(state_part, solver_options=EXACT).fit(X, y, [1, 2, 1, 3])
     again = [0, 1, 1, 2, 3, 3, 3]
@@ -152,13 +161,13 @@ def test_weight_two_is_the_sequence_twice() -> None:
 
 
 @pytest.mark.parametrize("transitions", ["seen", "all"])
-def test_weight_zero_is_no_sequence(transitions: str) -> None:
+def test_weight_zero_is_like_leaving_the_sequence_out(transitions: str) -> None:
     X, y = random_data(5, 3, [4, 6, 2, 5])
     odd, labels = [({"odd": 1.0}, {})] * 2, [y[0][0]] * 2
     model = trellis.CRF(state_part, transitions=transitions)
     model.fit([*X, odd], [*y, labels], [1] * 4 + [0])
     without = trellis.CRF(state_part, transitions=transitions).fit(X, y)
-    ours, theirs = by_name(model, model.coef_), by_name(without, without.coef_)
+    ours, theirs = weights_by_name(model, model.coef_), weights_by_name(without, without.coef_)
     assert ours[1] == pytest.approx(theirs[1])
     assert {k: v for k, v in ours[0].items() if k != "odd"} == {
         k: pytest.approx(v) for k, v in theirs[0].items()
@@ -167,23 +176,23 @@ def test_weight_zero_is_no_sequence(transitions: str) -> None:
 
 
 @pytest.mark.parametrize("solver", ["sgd", "gradient"])
-def test_weights_count_in_other_solvers(solver: str) -> None:
-    X, y = tagged()
+def test_online_solvers_use_sample_weights(solver: str) -> None:
+    X, y = tagged_sentences()
     settings = {"solver": solver, "max_iter": 300, "random_state": 0}
     weights = np.arange(len(X)) % 3
     model = trellis.CRF(**settings).fit(X, y, weights)
     exact = trellis.CRF(solver_options=EXACT).fit(X, y, weights)
-    loss = evaluate(problem_of(model, X, y, weights), model.coef_)[0]
+    loss = evaluate(build_training_problem(model, X, y, weights), model.coef_)[0]
     assert loss == pytest.approx(exact.objective_, rel=0.02)
 
 
 def test_a_heavier_label_is_predicted_more_often() -> None:
-    X, y = tagged(n=60)
+    X, y = tagged_sentences(n=60)
     plain = trellis.CRF(l2=5.0).fit(X, y)
     heavy = trellis.CRF(l2=5.0, label_weight={"N": 20.0}).fit(X, y)
 
     def count(model: Any) -> int:
-        return sum(own.count("N") for own in model.predict(X))
+        return sum(labels.count("N") for labels in model.predict(X))
 
     assert count(heavy) > count(plain)
 
@@ -192,8 +201,8 @@ def test_a_heavier_label_is_predicted_more_often() -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_the_callback_sees_each_iteration_and_may_stop(solver: str) -> None:
-    X, y = tagged()
+def test_the_callback_gets_each_iteration_and_can_stop(solver: str) -> None:
+    X, y = tagged_sentences()
     seen: list[Any] = []
 
     def stop(progress: Any) -> bool:
@@ -209,43 +218,43 @@ def test_the_callback_sees_each_iteration_and_may_stop(solver: str) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_max_iter(solver: str) -> None:
-    X, y = tagged()
+    X, y = tagged_sentences()
     model = trellis.CRF(solver=solver, max_iter=2, random_state=0).fit(X, y)
     assert model.n_iter_ == 2
 
 
 def test_dev_scores_of_each_iteration() -> None:
-    X, y = tagged()
+    X, y = tagged_sentences()
     model = trellis.CRF(max_iter=4).fit(X[:20], y[:20], dev=(X[20:], y[20:]))
     assert [iteration for iteration, _ in model.dev_scores_] == [1, 2, 3, 4]
     assert model.dev_scores_[-1][1] == model.score(X[20:], y[20:])
 
 
 def test_early_stopping_keeps_the_best_weights() -> None:
-    """Noise to learn by heart: the score on other data rises, then falls."""
+    """The model overfits noise: the score on other data rises, then falls."""
     rng = np.random.default_rng(0)
-    X, y = tagged(n=60)
+    X, y = tagged_sentences(n=60)
     X = [[[word, f"id{rng.integers(40)}"] for word in x] for x in X]
     model = trellis.CRF(l2=1e-4, early_stopping=3).fit(X[:20], y[:20], dev=(X[20:], y[20:]))
     scores = [value for _, value in model.dev_scores_]
     assert model.score(X[20:], y[20:]) == max(scores)
     assert len(scores) - 1 - int(np.argmax(scores)) <= 3
-    loss = evaluate(problem_of(model, X[:20], y[:20]), model.coef_)[0]
+    loss = evaluate(build_training_problem(model, X[:20], y[:20]), model.coef_)[0]
     assert model.objective_ == pytest.approx(loss)
 
 
 def test_early_stopping_with_l1() -> None:
-    X, y = tagged(n=40)
+    X, y = tagged_sentences(n=40)
     model = trellis.CRF(l1=0.5, early_stopping=2).fit(X[:20], y[:20], dev=(X[20:], y[20:]))
     assert model.score(X[20:], y[20:]) == max(value for _, value in model.dev_scores_)
     assert np.count_nonzero(model.coef_) == len(model.coef_)
 
 
-# ---- going on from an earlier model
+# ---- warm start
 
 
-def test_going_on_from_the_optimum_stays_there() -> None:
-    X, y = tagged()
+def test_a_warm_start_at_the_optimum_stays_there() -> None:
+    X, y = tagged_sentences()
     model = trellis.CRF(warm_start=True, solver_options=EXACT).fit(X, y)
     before, steps = model.coef_.copy(), model.n_iter_
     model.fit(X, y)
@@ -254,13 +263,13 @@ def test_going_on_from_the_optimum_stays_there() -> None:
 
 
 def test_new_labels_and_features_keep_the_old_weights() -> None:
-    """The perceptron changes the weights of its one mistake, and no others, not by a bit."""
-    X, y = tagged()
+    """The perceptron changes only the weights of its one mistake."""
+    X, y = tagged_sentences()
     new, new_y = [["Anna", "sleeps"]], [["A", "V"]]
     model = trellis.CRF(warm_start=True, transitions="seen").fit(X, y)
-    before = by_name(model, model.coef_)
+    before = weights_by_name(model, model.coef_)
     model.set_params(solver="perceptron", max_iter=1, random_state=0).fit(new, new_y)
-    after = by_name(model, model.coef_)
+    after = weights_by_name(model, model.coef_)
     touched = set(trellis.CRF().fit(new, new_y).features_.names())
     assert set(model.classes_) == {"A", "D", "N", "V"}
     assert touched <= set(after[0])
@@ -271,21 +280,21 @@ def test_new_labels_and_features_keep_the_old_weights() -> None:
     assert sum(after[1][pair] != weight for pair, weight in before[1].items()) <= 1
 
 
-def test_fitting_the_union_from_an_earlier_model_is_fitting_the_union() -> None:
-    X, y = tagged()
+def test_a_warm_start_on_more_data_reaches_the_same_optimum() -> None:
+    X, y = tagged_sentences()
     more, more_y = [["Anna", "sees", "a", "dog"]] * 3, [["A", "V", "D", "N"]] * 3
     model = trellis.CRF(warm_start=True, solver_options=EXACT).fit(X, y)
     model.fit(X + more, y + more_y)
     fresh = trellis.CRF(solver_options=EXACT).fit(X + more, y + more_y)
     assert model.objective_ == pytest.approx(fresh.objective_, rel=1e-9)
-    ours, theirs = by_name(model, model.coef_), by_name(fresh, fresh.coef_)
+    ours, theirs = weights_by_name(model, model.coef_), weights_by_name(fresh, fresh.coef_)
     assert ours[1] == {k: pytest.approx(v, abs=1e-5) for k, v in theirs[1].items()}
     assert set(ours[0]) == set(theirs[0])
     assert model.predict(X) == fresh.predict(X)
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.8])
-def test_going_on_with_arrays(l1: float) -> None:
+def test_a_warm_start_with_arrays(l1: float) -> None:
     """Columns without a weight in the first data must not shift the others."""
     rng = np.random.default_rng(0)
     X = [np.abs(rng.normal(size=(5, 4))) for _ in range(12)]
@@ -299,8 +308,8 @@ def test_going_on_with_arrays(l1: float) -> None:
     assert model.n_iter_ <= max(2, steps // 2)
 
 
-def test_going_on_from_a_file(tmp_path: Any) -> None:
-    X, y = tagged()
+def test_a_warm_start_from_a_file(tmp_path: Any) -> None:
+    X, y = tagged_sentences()
     model = trellis.CRF(warm_start=True).fit(X, y)
     model.save(tmp_path / "model.trellis")
     loaded = trellis.load(tmp_path / "model.trellis")
@@ -308,8 +317,8 @@ def test_going_on_from_a_file(tmp_path: Any) -> None:
     assert np.array_equal(loaded.fit(*more).coef_, model.fit(*more).coef_)
 
 
-def test_a_fit_that_fails_leaves_the_earlier_model_whole(tmp_path: Any) -> None:
-    X, y = tagged()
+def test_a_failed_fit_leaves_the_earlier_model_unchanged(tmp_path: Any) -> None:
+    X, y = tagged_sentences()
     model = trellis.CRF(warm_start=True).fit(X, y)
     before = model.predict_marginals(X)
     with pytest.raises(InputError):
@@ -321,7 +330,7 @@ def test_a_fit_that_fails_leaves_the_earlier_model_whole(tmp_path: Any) -> None:
     model.fit(X, y)
 
 
-# ---- bad settings
+# ---- invalid parameters
 
 
 @pytest.mark.parametrize(
@@ -359,25 +368,25 @@ def test_a_fit_that_fails_leaves_the_earlier_model_whole(tmp_path: Any) -> None:
     ],
     ids=str,
 )
-def test_bad_parameters(parameters: dict[str, Any]) -> None:
+def test_invalid_parameters(parameters: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        trellis.CRF(**parameters).fit(*tagged())
+        trellis.CRF(**parameters).fit(*tagged_sentences())
 
 
-def test_an_option_that_the_solver_does_not_have() -> None:
+def test_an_unknown_solver_option() -> None:
     with pytest.raises((InputError, TypeError), match="no_such_option"):
-        trellis.CRF(solver_options={"no_such_option": 1}).fit(*tagged())
+        trellis.CRF(solver_options={"no_such_option": 1}).fit(*tagged_sentences())
 
 
 @pytest.mark.parametrize(
     "weights", [[1.0], [[1.0] * 30], [-1.0] * 30, [float("nan")] * 30, "x" * 30]
 )
-def test_bad_sample_weights(weights: Any) -> None:
+def test_invalid_sample_weights(weights: Any) -> None:
     with pytest.raises(InputError):
-        trellis.CRF().fit(*tagged(), sample_weight=weights)
+        trellis.CRF().fit(*tagged_sentences(), sample_weight=weights)
 
 
 @pytest.mark.parametrize("dev", [7, ([["a"]],), ([["a"]], [["D", "N"]]), ([["a"]], [])])
-def test_bad_development_data(dev: Any) -> None:
+def test_invalid_development_data(dev: Any) -> None:
     with pytest.raises(TrellisError):
-        trellis.CRF(max_iter=2).fit(*tagged(), dev=dev)
+        trellis.CRF(max_iter=2).fit(*tagged_sentences(), dev=dev)
