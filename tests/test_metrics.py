@@ -40,11 +40,11 @@ METRICS = [
 
 often = settings(max_examples=80, deadline=None)
 
-Both = tuple[list[list[str]], list[list[str]]]
+Pair = tuple[list[list[str]], list[list[str]]]
 
 
 @st.composite
-def labelled(draw: st.DrawFn, alphabet: list[str], min_size: int = 0) -> Both:
+def labelled(draw: st.DrawFn, alphabet: list[str], min_size: int = 0) -> Pair:
     """Draw true labels and a prediction that differs in places; both may break the scheme."""
     label = st.sampled_from(alphabet)
     y_true = draw(st.lists(st.lists(label, max_size=8), min_size=min_size, max_size=4))
@@ -61,7 +61,7 @@ def conlleval(y_true: list[list[str]], y_pred: list[list[str]]) -> tuple[Counter
     correct, guessed, true = Counter[str](), Counter[str](), Counter[str]()
     agree = False
     last, last_guess = ("O", ""), ("O", "")
-    lines = [[*zip(*both, strict=True), ("O", "O")] for both in zip(y_true, y_pred, strict=True)]
+    lines = [[*zip(*pair, strict=True), ("O", "O")] for pair in zip(y_true, y_pred, strict=True)]
     for tag, guess in chain.from_iterable(lines):
         now, now_guess = (tuple(t.partition("-")[::2]) for t in (tag, guess))
         ends, guess_ends = end_of_chunk(last, now), end_of_chunk(last_guess, now_guess)
@@ -115,42 +115,42 @@ def test_conlleval_does_not_know_bioes() -> None:
 
 @often
 @given(labelled(tags_with("BIES"), min_size=1))
-def test_seqeval(both: Both) -> None:
-    report = metrics.span_scores(*both)
-    assert_equals_seqeval(report, both)
-    assert metrics.span_f1(*both) == report.f1
+def test_seqeval(pair: Pair) -> None:
+    report = metrics.span_scores(*pair)
+    assert_equals_seqeval(report, pair)
+    assert metrics.span_f1(*pair) == report.f1
 
 
 @pytest.mark.parametrize("scheme", [s for s in LETTERS if s != "IOE1"])
 @often
 @given(data=st.data())
 def test_seqeval_strict(scheme: str, data: st.DataObject) -> None:
-    both = data.draw(labelled(tags_with(LETTERS[scheme]), min_size=1))
-    report = metrics.span_scores(*both, scheme=scheme, strict=True)
+    pair = data.draw(labelled(tags_with(LETTERS[scheme]), min_size=1))
+    report = metrics.span_scores(*pair, scheme=scheme, strict=True)
     seqeval = pytest.importorskip("seqeval.scheme")
     name = {"BIO": "IOB2", "BIOES": "IOBES"}.get(scheme, scheme)
-    assert_equals_seqeval(report, both, mode="strict", scheme=getattr(seqeval, name))
-    assert metrics.span_f1(*both, scheme, strict=True) == report.f1
+    assert_equals_seqeval(report, pair, mode="strict", scheme=getattr(seqeval, name))
+    assert metrics.span_f1(*pair, scheme, strict=True) == report.f1
 
 
-def assert_equals_seqeval(report: metrics.Report, both: Both, **options: Any) -> None:
+def assert_equals_seqeval(report: metrics.Report, pair: Pair, **options: Any) -> None:
     seqeval = pytest.importorskip("seqeval.metrics")
     if not report.per_label:  # seqeval raises for an empty report
         assert report.micro == report.macro == report.weighted == (0.0, 0.0, 0.0, 0)
         return
-    theirs = seqeval.classification_report(*both, output_dict=True, zero_division=0, **options)
+    expected = seqeval.classification_report(*pair, output_dict=True, zero_division=0, **options)
     for name in ("micro", "macro", "weighted"):
-        assert getattr(report, name) == pytest.approx(tuple(theirs.pop(f"{name} avg").values()))
-    ours = {label or "_": scores for label, scores in report.per_label.items()}
-    assert ours == {label: tuple(scores.values()) for label, scores in theirs.items()}
+        assert getattr(report, name) == pytest.approx(tuple(expected.pop(f"{name} avg").values()))
+    scores_by_label = {label or "_": scores for label, scores in report.per_label.items()}
+    assert scores_by_label == {label: tuple(scores.values()) for label, scores in expected.items()}
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @often
 @given(labelled(["A", "B", "O", "B-X"], min_size=1))
-def test_sklearn(both: Both) -> None:
-    y_true, y_pred = both
-    flat_true, flat_pred = [[*chain.from_iterable(y)] for y in both]
+def test_sklearn(pair: Pair) -> None:
+    y_true, y_pred = pair
+    flat_true, flat_pred = [[*chain.from_iterable(y)] for y in pair]
     right = sum(a == b for a, b in zip(y_true, y_pred, strict=True))
     assert metrics.sequence_accuracy(y_true, y_pred) == right / len(y_true)
     if not flat_true:
@@ -162,16 +162,16 @@ def test_sklearn(both: Both) -> None:
     expected = sklearn_metrics.confusion_matrix(flat_true, flat_pred, labels=labels)
     np.testing.assert_array_equal(matrix, expected)
     report = metrics.label_report(y_true, y_pred)
-    for average, ours in {
+    for average, scores_by_label in {
         **dict.fromkeys([None], np.array([*report.per_label.values()])[:, :3].T),
         "micro": report.micro[:3],
         "macro": report.macro[:3],
         "weighted": report.weighted[:3],
     }.items():
-        theirs = sklearn_metrics.precision_recall_fscore_support(
+        expected = sklearn_metrics.precision_recall_fscore_support(
             flat_true, flat_pred, labels=labels, average=average, zero_division=0
         )
-        np.testing.assert_allclose(ours, theirs[:3], rtol=1e-12)
+        np.testing.assert_allclose(scores_by_label, expected[:3], rtol=1e-12)
     assert [scores.support for scores in report.per_label.values()] == matrix.sum(1).tolist()
     assert report.support == len(flat_true)
 
@@ -286,8 +286,8 @@ def test_scorer_in_scikit_learn() -> None:
     assert search.score(words, y) == score(search, words, y) == 1.0
     folds = cross_val_score(Memory(), words, y, scoring=metrics.scorer("accuracy"), cv=2)
     assert folds.tolist() == [4 / 5, 2 / 3]  # Oslo and Bonn are unknown words in the second fold
-    again = pickle.loads(pickle.dumps(score))
-    assert again(search, words, y) == 1.0
+    restored = pickle.loads(pickle.dumps(score))
+    assert restored(search, words, y) == 1.0
 
 
 def test_invalid_scorers() -> None:

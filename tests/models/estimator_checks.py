@@ -113,13 +113,13 @@ def check_learns(estimator: Any, data: Data) -> None:
 def check_no_mutation(estimator: Any, data: Data) -> None:
     original = deepcopy(data)
     model = clone(estimator)
-    before = {name: deepcopy(value) for name, value in model.get_params().items()}
+    original_params = {name: deepcopy(value) for name, value in model.get_params().items()}
     model.fit(*data)
     for method in METHODS:
         call(model, method, *data)
     assert is_equal(list(data), list(original))
     for name, value in model.get_params().items():
-        assert repr(value) == repr(before[name]) or value == before[name]
+        assert repr(value) == repr(original_params[name]) or value == original_params[name]
 
 
 def check_fit_twice(estimator: Any, data: Data) -> None:
@@ -220,17 +220,17 @@ def check_length_one(estimator: Any, data: Data) -> None:
 def check_empty(estimator: Any, data: Data) -> None:
     X, y = data
     model = clone(estimator).fit(X, y)
-    nothing = X[0][:0]
+    empty = X[0][:0]
     assert model.predict([]) == []
     assert model.predict_marginals([]) == []
-    assert model.predict([nothing]) == [[]]
-    mixed = model.predict([nothing, X[0], nothing, X[1]])
+    assert model.predict([empty]) == [[]]
+    mixed = model.predict([empty, X[0], empty, X[1]])
     assert mixed == [[], *model.predict(X[:1]), [], *model.predict(X[1:2])]
-    assert model.predict_marginals([nothing])[0].shape == (0, len(model.classes_))
-    assert model.predict_kbest([nothing], 3)[0] == [([], 1.0)]
-    assert model.sample([nothing], n=2) == [[[], []]]
-    assert model.log_likelihood([nothing], [[]]).tolist() == [0.0]
-    for invalid in ([], [nothing], [X[0], nothing]):
+    assert model.predict_marginals([empty])[0].shape == (0, len(model.classes_))
+    assert model.predict_kbest([empty], 3)[0] == [([], 1.0)]
+    assert model.sample([empty], n=2) == [[[], []]]
+    assert model.log_likelihood([empty], [[]]).tolist() == [0.0]
+    for invalid in ([], [empty], [X[0], empty]):
         with pytest.raises(InputError, match="empty"):
             clone(estimator).fit(
                 invalid, [row[: length(x)] for x, row in zip(invalid, y, strict=False)]

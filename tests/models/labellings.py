@@ -232,10 +232,10 @@ def forward(scores: Scores) -> float:
 
 
 def central_differences(
-    loss: Callable[[Array], float], w: Array, which: Any, h: float = 1e-5
+    loss: Callable[[Array], float], w: Array, indices: Any, h: float = 1e-5
 ) -> Array:
     out = []
-    for k in which:
+    for k in indices:
         up, down = w.copy(), w.copy()
         up[k] += h
         down[k] -= h
@@ -245,11 +245,11 @@ def central_differences(
 
 def bio(labels: tuple[Any, ...]) -> bool:
     """I-X only after B-X or I-X."""
-    before = "O"
+    previous = "O"
     for label in labels:
-        if label.startswith("I-") and before not in (f"B-{label[2:]}", label):
+        if label.startswith("I-") and previous not in (f"B-{label[2:]}", label):
             return False
-        before = label
+        previous = label
     return True
 
 
@@ -257,10 +257,10 @@ def bilou(labels: tuple[Any, ...]) -> bool:
     """B-X I-X … L-X, or U-X, or O; every span must end."""
     inside = ""
     for label in labels:
-        kind, _, name = label.partition("-")
-        if inside and (kind not in "IL" or name != inside):
+        prefix, _, name = label.partition("-")
+        if inside and (prefix not in "IL" or name != inside):
             return False
-        if not inside and kind in "IL":
+        if not inside and prefix in "IL":
             return False
-        inside = name if kind in "BI" else ""
+        inside = name if prefix in "BI" else ""
     return not inside

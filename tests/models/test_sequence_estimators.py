@@ -28,7 +28,7 @@ ALL = sorted({word for words in WORDS.values() for word in words})
 
 
 def one_hot(x: list[str]) -> np.ndarray:
-    return np.array([[float(word == other) for other in ALL] for word in x])
+    return np.array([[float(word == column) for column in ALL] for word in x])
 
 
 def words_and_ends(x: list[str]) -> list[list[str]]:
@@ -94,9 +94,9 @@ def test_features(name: str, features: Any) -> None:
     ],
     ids=lambda p: "-".join(p),
 )
-@pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM])
-def test_settings(kind: Any, parameters: dict[str, Any]) -> None:
-    model = kind(**({"l2": 0.1} | parameters))
+@pytest.mark.parametrize("cls", [trellis.CRF, trellis.MEMM])
+def test_settings(cls: Any, parameters: dict[str, Any]) -> None:
+    model = cls(**({"l2": 0.1} | parameters))
     check_sequence_estimator(model, (X, Y), UNSEEN["words"], {"l2": [0.1, 1.0]})
 
 

@@ -81,10 +81,10 @@ def test_a_crash_resumes_from_the_last_save(tmp_path: Path, name: str) -> None:
         path = tmp_path / f"{every}.checkpoint"
         with pytest.raises(MemoryError):
             make_model(name).fit(X, Y, callback=crash, checkpoint=Checkpoint(path, every=every))
-        later = Checkpoint(path, resume=True)
+        resumed = Checkpoint(path, resume=True)
         seen: list[int] = []
         model = make_model(name).fit(
-            X, Y, callback=lambda p, seen=seen: seen.append(p.iteration), checkpoint=later
+            X, Y, callback=lambda p, seen=seen: seen.append(p.iteration), checkpoint=resumed
         )
         assert seen[0] == 3 // every * every + 1
         assert_same_bits(model, fit_uninterrupted(name))
@@ -130,9 +130,9 @@ def test_threads_and_seeds_may_change(tmp_path: Path, name: str) -> None:
     """The state replaces the seed, and the number of threads does not change the bits."""
     path = tmp_path / "run.checkpoint"
     fit_until(make_model(name, n_jobs=1), Checkpoint(path), 3)
-    later = make_model(name, n_jobs=2, random_state=99)
+    resumed = make_model(name, n_jobs=2, random_state=99)
     assert_same_bits(
-        later.fit(X, Y, checkpoint=Checkpoint(path, resume=True)), fit_uninterrupted(name)
+        resumed.fit(X, Y, checkpoint=Checkpoint(path, resume=True)), fit_uninterrupted(name)
     )
 
 
@@ -223,8 +223,10 @@ def test_early_stopping_is_resumed(tmp_path: Path, name: str, patience: int, eve
     for stop in range(1, last + 1):
         path = tmp_path / f"{stop}.checkpoint"
         fit_until(make_model(name, **parameters), Checkpoint(path, every=NEVER), stop, **fit)
-        later = make_model(name, **parameters)
-        assert_same_bits(later.fit(X, Y, checkpoint=Checkpoint(path, resume=True), **fit), expected)
+        resumed = make_model(name, **parameters)
+        assert_same_bits(
+            resumed.fit(X, Y, checkpoint=Checkpoint(path, resume=True), **fit), expected
+        )
     assert 1 <= best <= last
 
 
@@ -239,10 +241,10 @@ def test_dev_scores_that_only_fall(tmp_path: Path, name: str) -> None:
     for stop in range(1, len(expected.losses_) + 1):
         path = tmp_path / f"{stop}.checkpoint"
         fit_until(make_model(name, **parameters), Checkpoint(path), stop, **fit)
-        later = make_model(name, **parameters).fit(
+        resumed = make_model(name, **parameters).fit(
             X, Y, checkpoint=Checkpoint(path, resume=True), **fit
         )
-        assert_same_bits(later, expected)
+        assert_same_bits(resumed, expected)
 
 
 # ---- the file
@@ -265,11 +267,11 @@ def test_the_file_is_complete_at_any_time(tmp_path: Path) -> None:
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is raised, the earlier state stays, and no other file is left."""
     path = tmp_path / "run.checkpoint"
-    done: list[int] = []
+    calls: list[int] = []
 
     def fail_when_full(descriptor: int) -> None:
-        done.append(descriptor)
-        if len(done) >= 5:  # two calls per save: the file and its folder
+        calls.append(descriptor)
+        if len(calls) >= 5:  # two calls per save: the file and its folder
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic.os, "fsync", fail_when_full)
@@ -277,9 +279,9 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         make_model("lbfgs").fit(X, Y, checkpoint=Checkpoint(path, every=1))
     monkeypatch.undo()
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
-    later = Checkpoint(path, resume=True)
+    resumed = Checkpoint(path, resume=True)
     assert native.read(path).tensors["losses"][-1, 0] == 2
-    assert_same_bits(make_model("lbfgs").fit(X, Y, checkpoint=later), fit_uninterrupted("lbfgs"))
+    assert_same_bits(make_model("lbfgs").fit(X, Y, checkpoint=resumed), fit_uninterrupted("lbfgs"))
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:

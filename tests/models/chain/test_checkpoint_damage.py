@@ -17,8 +17,8 @@ from trellis.models.chain.checkpoint import Checkpoint
 # ---- checkpoints of other runs
 
 
-def make_checkpoint(name: str, path: Path, at: int = 3) -> Checkpoint:
-    fit_until(make_model(name), Checkpoint(path), at)
+def make_checkpoint(name: str, path: Path, last: int = 3) -> Checkpoint:
+    fit_until(make_model(name), Checkpoint(path), last)
     return Checkpoint(path, resume=True)
 
 
@@ -38,10 +38,10 @@ def make_checkpoint(name: str, path: Path, at: int = 3) -> Checkpoint:
 )
 def test_other_parameters(tmp_path: Path, other: dict[str, Any], what: str) -> None:
     checkpoint = make_checkpoint("lbfgs", tmp_path / "run.checkpoint")
-    before = checkpoint.path.read_bytes()
+    original = checkpoint.path.read_bytes()
     with pytest.raises(InputError, match=f"run.checkpoint was saved with .*{what}"):
         make_model("lbfgs", **other).fit(X, Y, checkpoint=checkpoint)
-    assert checkpoint.path.read_bytes() == before
+    assert checkpoint.path.read_bytes() == original
 
 
 def test_other_data(tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_a_failed_resume_leaves_the_earlier_fit_unchanged(tmp_path: Path) -> Non
 def test_damaged_files(tmp_path: Path) -> None:
     checkpoint = make_checkpoint("lbfgs", tmp_path / "run.checkpoint")
     intact = checkpoint.path.read_bytes()
-    for at in (0, 9, 100, len(intact) // 2, len(intact) - 1):
+    for offset in (0, 9, 100, len(intact) // 2, len(intact) - 1):
         flipped = bytearray(intact)
-        flipped[at] ^= 1
-        for data in (flipped, intact[:at]):
+        flipped[offset] ^= 1
+        for data in (flipped, intact[:offset]):
             checkpoint.path.write_bytes(data)
             with pytest.raises(FormatError, match=r"run\.checkpoint"):
                 make_model("lbfgs").fit(X, Y, checkpoint=checkpoint)
@@ -124,11 +124,11 @@ def test_forged_files(tmp_path: Path, name: str) -> None:
     problems = []
     cases = [(f"without {key}", {k: v for k, v in arrays.items() if k != key}) for key in arrays]
     cases += [
-        (f"{key} {how}", arrays | {key: replacement})
+        (f"{key} {damage}", arrays | {key: replacement})
         for key, array in arrays.items()
-        for how, replacement in forgeries(array).items()
+        for damage, replacement in forgeries(array).items()
     ]
-    for what, forged in cases:
+    for case, forged in cases:
         native.write(path, "checkpoint", meta, forged)
         try:
             model = make_model(name, max_iter=5).fit(
@@ -136,14 +136,14 @@ def test_forged_files(tmp_path: Path, name: str) -> None:
             )
         except (FormatError, InputError) as error:
             if "run.checkpoint" not in str(error):
-                problems.append(f"{what}: does not name the file: {error}")
+                problems.append(f"{case}: does not name the file: {error}")
         except Exception as error:
-            problems.append(f"{what}: {type(error).__name__}: {error}")
+            problems.append(f"{case}: {type(error).__name__}: {error}")
         else:
             if not np.isfinite(model.coef_).all():
-                problems.append(f"{what}: weights that are not finite")
-            if what.startswith("without state") or "nan" in what or "infinite" in what:
-                problems.append(f"{what}: accepted")
+                problems.append(f"{case}: weights that are not finite")
+            if case.startswith("without state") or "nan" in case or "infinite" in case:
+                problems.append(f"{case}: accepted")
     assert not problems, "\n".join(problems)
 
 

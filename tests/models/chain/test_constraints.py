@@ -61,9 +61,9 @@ def test_loss_and_gradient_count_legal_labellings_only(
         return nll(model, v, X, y, legal=legal) + 0.1 * v @ v
 
     assert loss == pytest.approx(expected(w), rel=1e-12)
-    which = np.random.default_rng(2).permutation(len(w))[:15]
-    numeric = central_differences(expected, w, which)
-    np.testing.assert_allclose(gradient[which], numeric, rtol=1e-6, atol=1e-6)
+    indices = np.random.default_rng(2).permutation(len(w))[:15]
+    numeric = central_differences(expected, w, indices)
+    np.testing.assert_allclose(gradient[indices], numeric, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("scheme", "classes", "legal"), SCHEMES)
@@ -140,9 +140,9 @@ def test_every_solver_obeys_the_scheme(solver: str) -> None:
 # ---- training data that break the constraints
 
 
-@pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM])
+@pytest.mark.parametrize("cls", [trellis.CRF, trellis.MEMM])
 @pytest.mark.parametrize(
-    ("labels", "place"),
+    ("labels", "position"),
     [
         (["O", "I-X"], "sequence 1, position 1"),
         (["I-X", "O"], "sequence 1, position 0"),
@@ -151,11 +151,11 @@ def test_every_solver_obeys_the_scheme(solver: str) -> None:
     ],
 )
 def test_errors_of_illegal_training_data_name_the_position(
-    kind: Any, labels: Any, place: str
+    cls: Any, labels: Any, position: str
 ) -> None:
     X = [["a"] * 4, ["b"] * len(labels)]
-    with pytest.raises(InputError, match=place):
-        kind(constraints="BIO").fit(X, [["B-X", "I-X", "B-Y", "I-Y"], labels])
+    with pytest.raises(InputError, match=position):
+        cls(constraints="BIO").fit(X, [["B-X", "I-X", "B-Y", "I-Y"], labels])
 
 
 def test_a_last_label_that_cannot_be_the_last() -> None:

@@ -40,10 +40,12 @@ def random_weights(model: Any, seed: int, spread: float = 1.0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.0, spread, len(model.coef_))
 
 
-def assert_gradient(problem: Any, w: np.ndarray, loss: Any, which: Any, rtol: float = 1e-6) -> None:
+def assert_gradient(
+    problem: Any, w: np.ndarray, loss: Any, indices: Any, rtol: float = 1e-6
+) -> None:
     gradient = evaluate(problem, w)[1]
-    expected = central_differences(loss, w, which)
-    np.testing.assert_allclose(gradient[list(which)], expected, rtol=rtol, atol=rtol)
+    expected = central_differences(loss, w, indices)
+    np.testing.assert_allclose(gradient[list(indices)], expected, rtol=rtol, atol=rtol)
 
 
 # ---- loss and gradient by enumeration
@@ -129,8 +131,8 @@ def test_gradient_where_scores_are_huge() -> None:
     w = np.random.default_rng(0).normal(0.0, 0.5, len(model.coef_))
     w += np.random.default_rng(1).choice([-900.0, 900.0], len(w))
     problem = build_training_problem(model, X, y)
-    which = range(len(w))
-    expected = central_differences(lambda v: nll(model, v, X, y), w, which, h=1e-4)
+    indices = range(len(w))
+    expected = central_differences(lambda v: nll(model, v, X, y), w, indices, h=1e-4)
     np.testing.assert_allclose(evaluate(problem, w)[1], expected, rtol=1e-6, atol=1e-6)
 
 
@@ -162,8 +164,8 @@ def test_loss_and_gradient_of_many_labels(n_labels: int, edges: int) -> None:
     assert evaluate(problem, w)[0] == pytest.approx(expected, rel=1e-11)
     rng = np.random.default_rng(0)
     ends = np.cumsum([0, *(len(part) for part in model.layout_.split(w))])
-    which = [k for a, b in pairwise(ends) for k in a + rng.permutation(b - a)[:4]]
-    assert_gradient(problem, w, lambda v: evaluate(problem, v)[0], which)
+    indices = [k for a, b in pairwise(ends) for k in a + rng.permutation(b - a)[:4]]
+    assert_gradient(problem, w, lambda v: evaluate(problem, v)[0], indices)
 
 
 def test_a_long_sequence() -> None:
@@ -177,9 +179,9 @@ def test_a_long_sequence() -> None:
         expected += forward(scores) - scores.of([classes.index(label) for label in labels])
     problem = build_training_problem(model, X, y)
     assert evaluate(problem, w)[0] == pytest.approx(expected, rel=1e-12)
-    which = np.random.default_rng(0).permutation(len(w))[:12]
-    gradient = evaluate(problem, w)[1][which]
-    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, which, h=1e-4)
+    indices = np.random.default_rng(0).permutation(len(w))[:12]
+    gradient = evaluate(problem, w)[1][indices]
+    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, indices, h=1e-4)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-4)
 
 
@@ -357,10 +359,10 @@ def test_invalid_numbers_of_labellings(fitted: Any, k: Any) -> None:
 
 def test_more_positions_than_one_slice() -> None:
     model = trellis.CRF().fit([["a", "b"]] * 2, [["P", "Q"]] * 2)
-    many = [["a", "b"], ["b"], []] * 24_000
-    assert sum(map(len, many)) > 1 << 16
-    assert model.predict(many) == model.predict(many[:3]) * 24_000
-    known = [[None] * len(x) for x in many]
+    sequences = [["a", "b"], ["b"], []] * 24_000
+    assert sum(map(len, sequences)) > 1 << 16
+    assert model.predict(sequences) == model.predict(sequences[:3]) * 24_000
+    known = [[None] * len(x) for x in sequences]
     known[71_991][1] = "nope"
     with pytest.raises(InputError, match="sequence 71991, position 1"):
-        model.predict(many, known=known)
+        model.predict(sequences, known=known)

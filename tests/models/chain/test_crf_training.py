@@ -29,12 +29,12 @@ def tagged_sentences(seed: int = 0, n: int = 30) -> tuple[list[list[str]], list[
     """Return sentences of a small language: words hint at their tags, and tags at the next."""
     rng = np.random.default_rng(seed)
     words = {"D": ["the", "a"], "N": ["dog", "cat", "run"], "V": ["run", "sees", "sleeps"]}
-    after = {"D": "N", "N": "V", "V": "D"}
+    next_tag = {"D": "N", "N": "V", "V": "D"}
     X, y = [], []
     for _ in range(n):
         tags = ["DNV"[rng.integers(3)]]
         while len(tags) < 6:
-            tags.append(after[tags[-1]] if rng.random() < 0.8 else "DNV"[rng.integers(3)])
+            tags.append(next_tag[tags[-1]] if rng.random() < 0.8 else "DNV"[rng.integers(3)])
         y.append(tags)
         X.append([words[tag][rng.integers(len(words[tag]))] for tag in tags])
     return X, y
@@ -91,8 +91,8 @@ def test_length_one_without_transitions_is_softmax_regression() -> None:
     crf.fit([row[None] for row in table], [[label] for label in labels])
     np.testing.assert_allclose(crf.coef_.reshape(4, 3), softmax.coef_.T, atol=1e-6)
     assert crf.objective_ == pytest.approx(softmax.objective_, rel=1e-9)
-    ours = np.concatenate(crf.predict_marginals([row[None] for row in table]))
-    np.testing.assert_allclose(ours, softmax.predict_proba(table), atol=1e-7)
+    marginals = np.concatenate(crf.predict_marginals([row[None] for row in table]))
+    np.testing.assert_allclose(marginals, softmax.predict_proba(table), atol=1e-7)
 
 
 # ---- the same bits
@@ -105,18 +105,18 @@ def test_bits_do_not_depend_on_threads_or_runs(parameters: Any) -> None:
         trellis.CRF(state_part, n_jobs=n, **({"max_iter": 15} | parameters)).fit(X, y).coef_
         for n in (1, 2, 3, 2)
     ]
-    assert all(np.array_equal(weights[0], other) for other in weights[1:])
+    assert all(np.array_equal(weights[0], w) for w in weights[1:])
 
 
 @pytest.mark.parametrize("solver", ONLINE)
 def test_online_solvers_repeat_with_their_seed(solver: str) -> None:
     X, y = tagged_sentences()
-    first, same, other = (
+    first, same_seed, other_seed = (
         trellis.CRF(solver=solver, random_state=seed, max_iter=3, n_jobs=jobs).fit(X, y).coef_
         for seed, jobs in ((1, 1), (1, 2), (2, 1))
     )
-    assert np.array_equal(first, same)
-    assert not np.array_equal(first, other)
+    assert np.array_equal(first, same_seed)
+    assert not np.array_equal(first, other_seed)
 
 
 def test_predictions_do_not_depend_on_threads_or_other_sequences() -> None:
@@ -153,9 +153,9 @@ def test_four_threads_at_once() -> None:
 def test_weight_two_is_like_the_sequence_twice() -> None:
     X, y = random_data(5, 3, [4, 6, 2, 5])
     weighted = trellis.CRF(state_part, solver_options=EXACT).fit(X, y, [1, 2, 1, 3])
-    again = [0, 1, 1, 2, 3, 3, 3]
+    copies = [0, 1, 1, 2, 3, 3, 3]
     repeated = trellis.CRF(state_part, solver_options=EXACT)
-    repeated.fit([X[i] for i in again], [y[i] for i in again])
+    repeated.fit([X[i] for i in copies], [y[i] for i in copies])
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-10)
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
 
@@ -167,12 +167,12 @@ def test_weight_zero_is_like_leaving_the_sequence_out(transitions: str) -> None:
     model = trellis.CRF(state_part, transitions=transitions)
     model.fit([*X, odd], [*y, labels], [1] * 4 + [0])
     without = trellis.CRF(state_part, transitions=transitions).fit(X, y)
-    ours, theirs = weights_by_name(model, model.coef_), weights_by_name(without, without.coef_)
-    assert ours[1] == pytest.approx(theirs[1])
-    assert {k: v for k, v in ours[0].items() if k != "odd"} == {
-        k: pytest.approx(v) for k, v in theirs[0].items()
+    weights, expected = weights_by_name(model, model.coef_), weights_by_name(without, without.coef_)
+    assert weights[1] == pytest.approx(expected[1])
+    assert {k: v for k, v in weights[0].items() if k != "odd"} == {
+        k: pytest.approx(v) for k, v in expected[0].items()
     }
-    assert set(ours[0].get("odd", {}).values()) <= {0.0}
+    assert set(weights[0].get("odd", {}).values()) <= {0.0}
 
 
 @pytest.mark.parametrize("solver", ["sgd", "gradient"])
@@ -267,17 +267,17 @@ def test_new_labels_and_features_keep_the_old_weights() -> None:
     X, y = tagged_sentences()
     new, new_y = [["Anna", "sleeps"]], [["A", "V"]]
     model = trellis.CRF(warm_start=True, transitions="seen").fit(X, y)
-    before = weights_by_name(model, model.coef_)
+    old_weights = weights_by_name(model, model.coef_)
     model.set_params(solver="perceptron", max_iter=1, random_state=0).fit(new, new_y)
-    after = weights_by_name(model, model.coef_)
+    new_weights = weights_by_name(model, model.coef_)
     touched = set(trellis.CRF().fit(new, new_y).features_.names())
     assert set(model.classes_) == {"A", "D", "N", "V"}
-    assert touched <= set(after[0])
-    assert ("A", "V") in after[1]
-    assert len(set(before[0]) - touched) > 30
-    for name in set(before[0]) - touched:
-        assert after[0][name] == before[0][name]
-    assert sum(after[1][pair] != weight for pair, weight in before[1].items()) <= 1
+    assert touched <= set(new_weights[0])
+    assert ("A", "V") in new_weights[1]
+    assert len(set(old_weights[0]) - touched) > 30
+    for name in set(old_weights[0]) - touched:
+        assert new_weights[0][name] == old_weights[0][name]
+    assert sum(new_weights[1][pair] != weight for pair, weight in old_weights[1].items()) <= 1
 
 
 def test_a_warm_start_on_more_data_reaches_the_same_optimum() -> None:
@@ -287,9 +287,9 @@ def test_a_warm_start_on_more_data_reaches_the_same_optimum() -> None:
     model.fit(X + more, y + more_y)
     fresh = trellis.CRF(solver_options=EXACT).fit(X + more, y + more_y)
     assert model.objective_ == pytest.approx(fresh.objective_, rel=1e-9)
-    ours, theirs = weights_by_name(model, model.coef_), weights_by_name(fresh, fresh.coef_)
-    assert ours[1] == {k: pytest.approx(v, abs=1e-5) for k, v in theirs[1].items()}
-    assert set(ours[0]) == set(theirs[0])
+    weights, expected = weights_by_name(model, model.coef_), weights_by_name(fresh, fresh.coef_)
+    assert weights[1] == {k: pytest.approx(v, abs=1e-5) for k, v in expected[1].items()}
+    assert set(weights[0]) == set(expected[0])
     assert model.predict(X) == fresh.predict(X)
 
 
@@ -313,18 +313,18 @@ def test_a_warm_start_from_a_file(tmp_path: Any) -> None:
     model = trellis.CRF(warm_start=True).fit(X, y)
     model.save(tmp_path / "model.trellis")
     loaded = trellis.load(tmp_path / "model.trellis")
-    more = [*X, ["Anna", "sees"]], [*y, ["A", "V"]]
-    assert np.array_equal(loaded.fit(*more).coef_, model.fit(*more).coef_)
+    new_data = [*X, ["Anna", "sees"]], [*y, ["A", "V"]]
+    assert np.array_equal(loaded.fit(*new_data).coef_, model.fit(*new_data).coef_)
 
 
 def test_a_failed_fit_leaves_the_earlier_model_unchanged(tmp_path: Any) -> None:
     X, y = tagged_sentences()
     model = trellis.CRF(warm_start=True).fit(X, y)
-    before = model.predict_marginals(X)
+    marginals = model.predict_marginals(X)
     with pytest.raises(InputError):
         model.fit([["quite", "new", "words"]], [["N"]])
-    for ours, theirs in zip(model.predict_marginals(X), before, strict=True):
-        assert np.array_equal(ours, theirs)
+    for p, expected in zip(model.predict_marginals(X), marginals, strict=True):
+        assert np.array_equal(p, expected)
     model.save(tmp_path / "model.trellis")
     assert trellis.load(tmp_path / "model.trellis").predict(X) == model.predict(X)
     model.fit(X, y)

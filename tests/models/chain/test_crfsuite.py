@@ -51,7 +51,7 @@ class Peer:
             trainer.append(x, labels)
         trainer.train(str(path))
         self.features = trainer.logparser.featgen_num_features
-        self.losses = [each["loss"] for each in trainer.logparser.iterations]
+        self.losses = [entry["loss"] for entry in trainer.logparser.iterations]
         self.active = trainer.logparser.last_iteration["active_features"]
         self.tagger = pycrfsuite.Tagger()
         self.tagger.open(str(path))
@@ -84,7 +84,7 @@ def test_the_same_loss_in_each_iteration(sample: Any, tmp_path: Path, c2: float)
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("crfsuite_options", "options"),
     [
         ({"feature.possible_transitions": True}, {"transitions": "all"}),
         ({"feature.possible_states": True}, {"transitions": "seen", "states": "all"}),
@@ -92,10 +92,12 @@ def test_the_same_loss_in_each_iteration(sample: Any, tmp_path: Path, c2: float)
     ],
     ids=str,
 )
-def test_the_same_number_of_features(sample: Any, tmp_path: Path, theirs: Any, ours: Any) -> None:
+def test_the_same_number_of_features(
+    sample: Any, tmp_path: Path, crfsuite_options: Any, options: Any
+) -> None:
     X, y = (part[:120] for part in sample)
-    peer = Peer(tmp_path / "m", X, y, c1=0, c2=0.5, max_iterations=8, **theirs)
-    model = trellis.CRF(l2=1.0, max_iter=8, **ours).fit(X, y)
+    peer = Peer(tmp_path / "m", X, y, c1=0, c2=0.5, max_iterations=8, **crfsuite_options)
+    model = trellis.CRF(l2=1.0, max_iter=8, **options).fit(X, y)
     assert len(model.coef_) == peer.features
     assert model.objective_ == pytest.approx(peer.losses[-1], rel=1e-4)
 
@@ -142,11 +144,11 @@ def test_l1_is_as_sparse_and_as_good(sample: Any, tmp_path: Path, c2: float) -> 
 
 def test_built_in_features_are_those_of_the_example(sample: Any) -> None:
     X, y = corpus("train")
-    ours = trellis.CRF(chunking(), l2=2.0, transitions="seen", max_iter=5).fit(X[:250], y[:250])
+    model = trellis.CRF(chunking(), l2=2.0, transitions="seen", max_iter=5).fit(X[:250], y[:250])
     expected = trellis.CRF(l2=2.0, transitions="seen", max_iter=5).fit(*sample)
-    assert set(ours.features_.names()) == set(expected.features_.names())
-    assert len(ours.coef_) == len(expected.coef_)
-    assert ours.objective_ == pytest.approx(expected.objective_, rel=1e-9)
+    assert set(model.features_.names()) == set(expected.features_.names())
+    assert len(model.coef_) == len(expected.coef_)
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-9)
 
 
 @pytest.mark.slow

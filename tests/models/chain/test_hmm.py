@@ -152,14 +152,14 @@ def test_each_step_by_enumeration(weights: Any, smooth: float) -> None:
     known[1] = ["R", "P", "Q"]
     settings = {"smoothing": smooth, "transition_smoothing": smooth / 2, "tol": -np.inf}
     for steps in (1, 2, 5):
-        before = trellis.HMM(max_iter=steps, random_state=1, **settings)
-        after = trellis.HMM(max_iter=steps + 1, random_state=1, **settings)
-        before.fit(UNLABELLED, known, weights)
-        after.fit(UNLABELLED, known, weights)
-        expected = em_step(before, UNLABELLED, known, weights or [1.0] * 5, smooth, smooth / 2)
-        np.testing.assert_allclose(after.start_, expected[0], atol=1e-12)
-        np.testing.assert_allclose(after.transitions_, expected[1], atol=1e-12)
-        np.testing.assert_allclose(np.exp(after.emissions_), expected[2], atol=1e-12)
+        first = trellis.HMM(max_iter=steps, random_state=1, **settings)
+        second = trellis.HMM(max_iter=steps + 1, random_state=1, **settings)
+        first.fit(UNLABELLED, known, weights)
+        second.fit(UNLABELLED, known, weights)
+        expected = em_step(first, UNLABELLED, known, weights or [1.0] * 5, smooth, smooth / 2)
+        np.testing.assert_allclose(second.start_, expected[0], atol=1e-12)
+        np.testing.assert_allclose(second.transitions_, expected[1], atol=1e-12)
+        np.testing.assert_allclose(np.exp(second.emissions_), expected[2], atol=1e-12)
 
 
 def test_the_likelihood_never_falls() -> None:
@@ -175,11 +175,11 @@ def test_the_likelihood_never_falls() -> None:
 def test_log_likelihoods_are_from_the_start_of_each_iteration() -> None:
     settings = {"n_states": 2, "random_state": 3, "tol": -np.inf}
     for steps in (1, 3):
-        before = trellis.HMM(max_iter=steps, **settings).fit(UNLABELLED)
-        after = trellis.HMM(max_iter=steps + 1, **settings).fit(UNLABELLED)
-        assert len(after.log_likelihoods_) == steps + 1
-        total = before.log_probability(UNLABELLED).sum()
-        assert after.log_likelihoods_[-1] == pytest.approx(total, rel=1e-10)
+        first = trellis.HMM(max_iter=steps, **settings).fit(UNLABELLED)
+        second = trellis.HMM(max_iter=steps + 1, **settings).fit(UNLABELLED)
+        assert len(second.log_likelihoods_) == steps + 1
+        total = first.log_probability(UNLABELLED).sum()
+        assert second.log_likelihoods_[-1] == pytest.approx(total, rel=1e-10)
 
 
 def test_it_recovers_the_states_of_generated_data() -> None:

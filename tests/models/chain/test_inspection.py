@@ -38,51 +38,54 @@ def test_contributions_sum_to_the_difference_of_the_scores(fitted: Any) -> None:
     for x in X:
         scores, chosen = score(model, model.coef_, x), model.predict([x])[0]
         path = [classes.index(label) for label in chosen]
-        for t, why in enumerate(model.explain(x)):
-            assert (why.position, why.label) == (t, chosen[t])
-            other = [*path[:t], classes.index(why.runner_up), *path[t + 1 :]]
-            expected = scores.of(path) - scores.of(other)
-            assert sum(c.difference for c in why.contributions) == pytest.approx(expected)
+        for t, explanation in enumerate(model.explain(x)):
+            assert (explanation.position, explanation.label) == (t, chosen[t])
+            runner_up = [*path[:t], classes.index(explanation.runner_up), *path[t + 1 :]]
+            expected = scores.of(path) - scores.of(runner_up)
+            assert sum(c.difference for c in explanation.contributions) == pytest.approx(expected)
 
 
 def test_probabilities_are_the_marginals(fitted: Any) -> None:
     model, X = fitted
     classes = model.classes_.tolist()
     for x, table in zip(X, model.predict_marginals(X), strict=True):
-        for why, row in zip(model.explain(x), table, strict=True):
-            chosen, other = classes.index(why.label), classes.index(why.runner_up)
-            assert why.probability == pytest.approx(row[chosen])
-            assert why.runner_up_probability == pytest.approx(np.delete(row, chosen).max())
-            assert chosen != other
+        for explanation, row in zip(model.explain(x), table, strict=True):
+            chosen, runner_up = (
+                classes.index(explanation.label),
+                classes.index(explanation.runner_up),
+            )
+            assert explanation.probability == pytest.approx(row[chosen])
+            assert explanation.runner_up_probability == pytest.approx(np.delete(row, chosen).max())
+            assert chosen != runner_up
 
 
 def test_each_contribution_is_value_times_weight(fitted: Any) -> None:
     model, X = fitted
     state, _, edge = weights_by_name(model, model.coef_)
     x = X[2]
-    for t, why in enumerate(model.explain(x)):
-        contributions = {c.feature: c for c in why.contributions}
-        assert len(contributions) == len(why.contributions)
+    for t, explanation in enumerate(model.explain(x)):
+        contributions = {c.feature: c for c in explanation.contributions}
+        assert len(contributions) == len(explanation.contributions)
         for name, value in x[t][0].items():
             assert contributions[name].value == pytest.approx(value)
             assert contributions[name].chosen == pytest.approx(
-                value * state[name].get(why.label, 0.0)
+                value * state[name].get(explanation.label, 0.0)
             )
-            other = value * state[name].get(why.runner_up, 0.0)
-            assert contributions[name].runner_up == pytest.approx(other)
+            runner_up = value * state[name].get(explanation.runner_up, 0.0)
+            assert contributions[name].runner_up == pytest.approx(runner_up)
         for name in x[t][1] if t and edge else ():
             assert f"into:{name}" in contributions
-        sizes = [abs(c.difference) for c in why.contributions]
+        sizes = [abs(c.difference) for c in explanation.contributions]
         assert sizes == sorted(sizes, reverse=True)
 
 
 def test_explain_a_sequence_of_strings() -> None:
     X = [["the", "dog", "barks"], ["a", "cat", "sleeps"]]
     model = trellis.CRF(l2=0.1).fit(X, [["DET", "NOUN", "VERB"]] * 2)
-    why = model.explain(["the", "cat", "barks"])[1]
-    assert why.label == "NOUN"
-    assert any("cat" in c.feature for c in why.contributions)
-    assert any(c.feature.startswith("transition:") for c in why.contributions)
+    explanation = model.explain(["the", "cat", "barks"])[1]
+    assert explanation.label == "NOUN"
+    assert any("cat" in c.feature for c in explanation.contributions)
+    assert any(c.feature.startswith("transition:") for c in explanation.contributions)
 
 
 def test_explain_arrays() -> None:
@@ -98,15 +101,15 @@ def test_explain_an_empty_sequence(fitted: Any) -> None:
 
 def test_explain_with_a_single_label() -> None:
     model = trellis.CRF().fit([["a", "b"]], [["P", "P"]])
-    why = model.explain(["a"])[0]
-    assert why.probability == pytest.approx(1.0)
-    assert sum(c.difference for c in why.contributions) == 0.0
+    explanation = model.explain(["a"])[0]
+    assert explanation.probability == pytest.approx(1.0)
+    assert sum(c.difference for c in explanation.contributions) == 0.0
 
 
 def test_explain_a_memm() -> None:
     X, y = random_data(11, 4, [4, 2, 5])
     model = trellis.MEMM(state_part).fit(X, y)
-    assert [why.label for why in model.explain(X[0])] == model.predict([X[0]])[0]
+    assert [explanation.label for explanation in model.explain(X[0])] == model.predict([X[0]])[0]
 
 
 # ---- tables
@@ -139,16 +142,16 @@ def test_an_unknown_label_has_no_top_features(fitted: Any) -> None:
         fitted[0].top_features(label="nope")
 
 
-@pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM])
-def test_inspection_needs_a_fitted_model(kind: Any) -> None:
-    for look in (
+@pytest.mark.parametrize("cls", [trellis.CRF, trellis.MEMM])
+def test_inspection_needs_a_fitted_model(cls: Any) -> None:
+    for inspect in (
         lambda m: m.transitions_,
         lambda m: m.top_features(),
         lambda m: m.explain(["a"]),
         lambda m: m.predict_spans([["a"]]),
     ):
         with pytest.raises(NotFittedError):
-            look(kind())
+            inspect(cls())
 
 
 # ---- spans
@@ -159,9 +162,9 @@ def span_chance(model: Any, x: Any, labels: list[str], span: Any, scheme: str) -
     scores, classes = score(model, model.coef_, x), model.classes_.tolist()
     p, total = probabilities(scores, classes), 0.0
     for chance, path in zip(p, all_paths(len(x), len(classes)), strict=True):
-        other = [classes[n] for n in path]
-        same = other[span.start : span.end] == labels[span.start : span.end]
-        if same and span in tags.spans(other, scheme):
+        labelling = [classes[n] for n in path]
+        same = labelling[span.start : span.end] == labels[span.start : span.end]
+        if same and span in tags.spans(labelling, scheme):
             total += chance
     return total
 

@@ -87,12 +87,12 @@ def test_labels_in_numpy_arrays(dtype: Any, tmp_path: Any) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM, trellis.HMM])
-def test_invalid_y(kind: Any, y: Any, message: str) -> None:
-    if kind is trellis.HMM and y is None:
+@pytest.mark.parametrize("cls", [trellis.CRF, trellis.MEMM, trellis.HMM])
+def test_invalid_y(cls: Any, y: Any, message: str) -> None:
+    if cls is trellis.HMM and y is None:
         pytest.skip("an HMM may be fitted without y")
     with pytest.raises(InputError, match=message):
-        kind().fit([["a", "b"], ["c"]], y)
+        cls().fit([["a", "b"], ["c"]], y)
 
 
 def test_a_label_unknown_to_the_model() -> None:

@@ -74,9 +74,9 @@ def test_loss_and_gradient(n_labels: int, edges: int, isa: str) -> None:
         return step_loss(model, v, X, y, weights) + 0.15 * v @ v
 
     assert loss == pytest.approx(expected(w), rel=1e-12)
-    which = np.random.default_rng(2).permutation(len(w))[:10]
-    numeric = central_differences(expected, w, which)
-    np.testing.assert_allclose(gradient[which], numeric, rtol=1e-6, atol=1e-6)
+    indices = np.random.default_rng(2).permutation(len(w))[:10]
+    numeric = central_differences(expected, w, indices)
+    np.testing.assert_allclose(gradient[indices], numeric, rtol=1e-6, atol=1e-6)
 
 
 def test_gradient_where_scores_are_huge() -> None:
@@ -139,8 +139,8 @@ def test_each_step_is_a_softmax_regression() -> None:
     softmax = trellis.SoftmaxRegression(l2=0.5, fit_intercept=False, tol=1e-10).fit(table, labels)
     memm = trellis.MEMM(l2=0.5, states="all", solver_options={"epsilon": 1e-9})
     memm.fit([row[None] for row in table], [[str(label)] for label in labels])
-    ours = np.concatenate(memm.predict_marginals([row[None] for row in table]))
-    np.testing.assert_allclose(ours, softmax.predict_proba(table), atol=1e-6)
+    marginals = np.concatenate(memm.predict_marginals([row[None] for row in table]))
+    np.testing.assert_allclose(marginals, softmax.predict_proba(table), atol=1e-6)
 
 
 def test_probabilities_with_forbidden_last_labels() -> None:

@@ -28,8 +28,8 @@ def hide_labels(y: Any, seed: int, classes: Any) -> list[list[Any]]:
     rng = np.random.default_rng(seed)
 
     def hide(label: str) -> Any:
-        some = {str(c) for c in rng.choice(classes, size=rng.integers(1, 3))}
-        return [label, {label} | some, frozenset({label}), None][rng.integers(4)]
+        members = {str(c) for c in rng.choice(classes, size=rng.integers(1, 3))}
+        return [label, {label} | members, frozenset({label}), None][rng.integers(4)]
 
     return [[hide(label) for label in labels] for labels in y]
 
@@ -45,9 +45,9 @@ def hide_labels(y: Any, seed: int, classes: Any) -> list[list[Any]]:
 def test_marginal_likelihood_and_gradient(
     seed: int, n_labels: int, lengths: list[int], edges: int, extras: bool
 ) -> None:
-    X, full = random_data(seed, n_labels, lengths, edge_attributes=edges, attributes=4)
-    classes = sorted({label for labels in full for label in labels})
-    y = hide_labels(full, seed, classes)
+    X, labels = random_data(seed, n_labels, lengths, edge_attributes=edges, attributes=4)
+    classes = sorted({label for row in labels for label in row})
+    y = hide_labels(labels, seed, classes)
     sample_weight = np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if extras else None
     model = trellis.CRF(
         state_part,
@@ -55,7 +55,7 @@ def test_marginal_likelihood_and_gradient(
         max_iter=1,
         l2=0.5,
         label_weight={classes[0]: 2.5} if extras else None,
-    ).fit(X, full)
+    ).fit(X, labels)
     w = np.random.default_rng(seed).normal(size=len(model.coef_))
     problem = build_training_problem(model, X, y, sample_weight)
 
@@ -64,26 +64,26 @@ def test_marginal_likelihood_and_gradient(
 
     loss, gradient = evaluate(problem, w)
     assert loss == pytest.approx(expected(w), rel=1e-11, abs=1e-11)
-    which = np.random.default_rng(seed).permutation(len(w))[:8]
-    numeric = central_differences(expected, w, which)
-    np.testing.assert_allclose(gradient[which], numeric, rtol=1e-6, atol=1e-6)
+    indices = np.random.default_rng(seed).permutation(len(w))[:8]
+    numeric = central_differences(expected, w, indices)
+    np.testing.assert_allclose(gradient[indices], numeric, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_labels", [9, 22])
 def test_gradient_with_many_labels(n_labels: int, isa: str) -> None:
-    X, full = random_data(1, n_labels, [30, 1, 12, 25, 3], attributes=10)
-    model = trellis.CRF(state_part, max_iter=1, l2=0.1, states="all").fit(X, full)
-    problem = build_training_problem(model, X, hide_labels(full, 1, model.classes_))
+    X, labels = random_data(1, n_labels, [30, 1, 12, 25, 3], attributes=10)
+    model = trellis.CRF(state_part, max_iter=1, l2=0.1, states="all").fit(X, labels)
+    problem = build_training_problem(model, X, hide_labels(labels, 1, model.classes_))
     w = np.random.default_rng(0).normal(size=len(model.coef_))
-    which = np.random.default_rng(0).permutation(len(w))[:15]
-    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, which)
-    np.testing.assert_allclose(evaluate(problem, w)[1][which], numeric, rtol=1e-6, atol=1e-6)
+    indices = np.random.default_rng(0).permutation(len(w))[:15]
+    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, indices)
+    np.testing.assert_allclose(evaluate(problem, w)[1][indices], numeric, rtol=1e-6, atol=1e-6)
 
 
 def test_gradient_where_scores_are_huge() -> None:
-    X, full = random_data(4, 3, [4, 3, 2])
-    y = hide_labels(full, 9, sorted({label for labels in full for label in labels}))
-    model = trellis.CRF(state_part, max_iter=1, l2=0.0).fit(X, full)
+    X, labels = random_data(4, 3, [4, 3, 2])
+    y = hide_labels(labels, 9, sorted({label for row in labels for label in row}))
+    model = trellis.CRF(state_part, max_iter=1, l2=0.0).fit(X, labels)
     w = np.random.default_rng(1).normal(0.0, 400.0, len(model.coef_))
     loss, gradient = evaluate(build_training_problem(model, X, y), w)
     assert loss == pytest.approx(nll(model, w, X, y), rel=1e-12, abs=1e-9)
@@ -107,9 +107,9 @@ def test_sequences_without_known_labels_contribute_nothing() -> None:
     X, y = random_data(3, 3, [4, 2, 5, 1, 3])
     plain = trellis.CRF(state_part).fit(X, y)
     unknown = [[None] * 4, [None]]
-    more = trellis.CRF(state_part).fit([*X, X[0], X[3]], [*y, *unknown])
-    assert len(more.coef_) == len(plain.coef_)
-    np.testing.assert_allclose(more.coef_, plain.coef_, atol=1e-4)
+    with_unknown = trellis.CRF(state_part).fit([*X, X[0], X[3]], [*y, *unknown])
+    assert len(with_unknown.coef_) == len(plain.coef_)
+    np.testing.assert_allclose(with_unknown.coef_, plain.coef_, atol=1e-4)
     problems = [
         build_training_problem(plain, X, y),
         build_training_problem(plain, [*X, X[0], X[3]], [*y, *unknown]),

@@ -36,7 +36,7 @@ def evaluate(
     [(3, [4]), (5, [9, 1, 6, 2, 2, 7, 1, 3, 5]), (17, [40, 3, 25]), (130, [150, 2, 60, 60, 1])],
 )
 def test_both_paths_agree(isa: str, labels: int, lengths: list[int]) -> None:
-    before = native.isa()
+    original_isa = native.isa()
     native.use_isa(isa)
     try:
         weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(lengths))
@@ -46,15 +46,18 @@ def test_both_paths_agree(isa: str, labels: int, lengths: list[int]) -> None:
         for scale in (0.1, 1.0, 4.0):
             w = np.random.default_rng(2).normal(scale=scale, size=size)
             w = w[: _size_of(sparse, w)]
-            ours, theirs = evaluate(sparse, w, 0.5, 1), evaluate(general, w, 0.5, 1)
-            np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-11)
-            np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-8, atol=1e-9)
-            np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-9, atol=1e-10)
-            again = evaluate(sparse, w, 0.5, 3)
-            assert again[0] == ours[0]
-            np.testing.assert_array_equal(again[1], ours[1])
+            sparse_result, general_result = (
+                evaluate(sparse, w, 0.5, 1),
+                evaluate(general, w, 0.5, 1),
+            )
+            np.testing.assert_allclose(sparse_result[0], general_result[0], rtol=1e-11)
+            np.testing.assert_allclose(sparse_result[1], general_result[1], rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(sparse_result[2], general_result[2], rtol=1e-9, atol=1e-10)
+            repeated = evaluate(sparse, w, 0.5, 3)
+            assert repeated[0] == sparse_result[0]
+            np.testing.assert_array_equal(repeated[1], sparse_result[1])
     finally:
-        native.use_isa(before)
+        native.use_isa(original_isa)
 
 
 def _size_of(p: Problem, w: np.ndarray) -> int:
@@ -73,6 +76,6 @@ def test_very_negative_bigrams_take_the_general_path() -> None:
     size = _size_of(sparse, np.zeros(200))
     w = np.random.default_rng(4).normal(size=size)
     w[-5:] = [-13.0, -40.0, -300.0, 5.0, -12.5]
-    ours, theirs = evaluate(sparse, w, 0.0, 1), evaluate(general, w, 0.0, 1)
-    assert ours[0] == pytest.approx(theirs[0], rel=1e-12)
-    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-9, atol=1e-12)
+    sparse_result, general_result = evaluate(sparse, w, 0.0, 1), evaluate(general, w, 0.0, 1)
+    assert sparse_result[0] == pytest.approx(general_result[0], rel=1e-12)
+    np.testing.assert_allclose(sparse_result[1], general_result[1], rtol=1e-9, atol=1e-12)
