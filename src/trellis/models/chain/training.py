@@ -37,6 +37,7 @@ class Problem:
 
         def evaluate(w: Vector, gradient: Vector) -> float:
             loss = core.evaluate(w, l2, threads, gradient)
+            # The core must not raise from its threads, so it stores the first infeasible sequence.
             if core.infeasible >= 0:
                 raise InputError(
                     "sequence {sequence}: its labels and the constraints allow no labelling",
@@ -58,6 +59,7 @@ def build_problem(
     limits = constraints_for(model.constraints, labels.classes)
     if limits:
         limits.check(labels, batch.lengths)
+    # In the order of the C++ constructor, whose arguments have no names.
     data = _core.TrainingData(
         layout.native,
         batch.rows.native(),
@@ -86,6 +88,7 @@ def solve(
         "n_jobs": problem.n_jobs,
         "random_state": model.random_state,
     }
+    # lbfgs has an argument l1, sgd has l2; otherwise the L2 term is in the objective.
     arguments = select_arguments(solver, settings) | (model.solver_options or {})
     if model.max_iter is not None:
         arguments["max_iter"] = model.max_iter
@@ -93,7 +96,7 @@ def solve(
         inputs: tuple[Any, ...] = (_online_learner(model.solver, problem), problem.sequences, w0)
     else:
         inputs = (problem.objective(), w0)
-        problem.data = None
+        problem.data = None  # the objective has its own copy of the data
     return solver.minimise(*inputs, callback=callback, state=state, **arguments)
 
 

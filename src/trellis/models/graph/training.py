@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from trellis.models.graph.losses import Targets, hamming, indicators
 from trellis.models.graph.samples import Doubles, Fields, Integers, Matrix, Shape
@@ -142,8 +143,6 @@ def _warn(found: Report, name: str, bounded: bool) -> None:
             f"{100 * found.alone_score:.1f} %: pairs do harm"
         )
     if told:
-        from sklearn.exceptions import ConvergenceWarning  # a command that predicts needs none
-
         warnings.warn(f"{name}: {'. '.join(told)}", ConvergenceWarning, stacklevel=6)
 
 
