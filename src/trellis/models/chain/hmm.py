@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.features.rows import Batch
+from trellis.features.rows import FeatureBatch
 from trellis.features.vectorizer import FeatureMap, choose
 from trellis.features.window import named
 from trellis.inference import chain
@@ -129,7 +129,7 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
             return choose(named(["w[0]"]), None, X)
         return choose(self.features, None, X)
 
-    def _known(self, y: Any, batch: Batch) -> Encoded:
+    def _known(self, y: Any, batch: FeatureBatch) -> Encoded:
         if y is not None:
             known = encode(y, batch.lengths)
             if known.classes:
@@ -141,7 +141,7 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         return Encoded(tuple(range(self.n_states)), np.full(rows, -1, np.int32), allowed)
 
     def _baum_welch(
-        self, symbols: Any, batch: Batch, known: Encoded, per_row: NDArray[np.float64]
+        self, symbols: Any, batch: FeatureBatch, known: Encoded, per_row: NDArray[np.float64]
     ) -> None:
         random = np.random.default_rng(self.random_state)
         count = len(known.classes)
@@ -179,7 +179,7 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         with np.errstate(divide="ignore"):
             return np.log(p)
 
-    def _set(self, symbols: Any, p: Any, pairs: Any, batch: Batch) -> None:
+    def _set(self, symbols: Any, p: Any, pairs: Any, batch: FeatureBatch) -> None:
         """From (expected) counts to probabilities."""
         counts = np.asarray(symbols.T @ p) + self.smoothing
         unseen = np.full((1, p.shape[1]), self.smoothing)
@@ -238,13 +238,13 @@ class HMM(Decoding, BaseEstimator):  # type: ignore[misc]
         return np.array(self._each(X, None, total, float))
 
 
-def _matrix(batch: Batch, columns: int) -> Any:
+def _matrix(batch: FeatureBatch, columns: int) -> Any:
     rows = batch.rows
     value = np.ones(len(rows.id)) if rows.value is None else rows.value
     return sparse.csr_array((value, rows.id, rows.begin), shape=(len(rows), columns))
 
 
-def _observed_pairs(batch: Batch, known: Encoded, per_row: NDArray[np.float64]) -> Any:
+def _observed_pairs(batch: FeatureBatch, known: Encoded, per_row: NDArray[np.float64]) -> Any:
     inner = np.ones(len(known.label), dtype=np.bool_)
     inner[batch.row_begin[:-1]] = False
     after = np.flatnonzero(inner)

@@ -19,7 +19,7 @@ from trellis import _core
 from trellis.checks import as_integer
 from trellis.data import tags
 from trellis.errors import InputError
-from trellis.features.rows import Batch
+from trellis.features.rows import FeatureBatch
 from trellis.features.vectorizer import FeatureMap, choose
 from trellis.metrics import scorer
 from trellis.models.chain.checkpoint import Checkpoint, Saved, fingerprint
@@ -193,7 +193,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
     def _earlier(self) -> "LinearChainModel | None":
         return self if self.warm_start and hasattr(self, "coef_") else None
 
-    def _encoded(self, y: Any, batch: Batch, earlier: "LinearChainModel | None") -> Encoded:
+    def _encoded(self, y: Any, batch: FeatureBatch, earlier: "LinearChainModel | None") -> Encoded:
         known = encode(y, batch.lengths)
         if earlier:
             classes = dict.fromkeys([*earlier.classes_.tolist(), *known.classes])
@@ -203,7 +203,7 @@ class LinearChainModel(Inspection, Decoding, BaseEstimator):  # type: ignore[mis
         return known
 
     def _problem(
-        self, batch: Batch, known: Encoded, weights: NDArray[np.float64] | None
+        self, batch: FeatureBatch, known: Encoded, weights: NDArray[np.float64] | None
     ) -> Problem:
         limits = constraints_for(self.constraints, known.classes)
         if limits:
@@ -364,8 +364,8 @@ def _now(earlier: LinearChainModel, known: Encoded) -> NDArray[np.int64]:
 
 
 def _without_idle(
-    features: FeatureMap, batch: Batch, layout: WeightLayout, w0: NDArray[np.float64]
-) -> tuple[Batch, WeightLayout, NDArray[np.float64]]:
+    features: FeatureMap, batch: FeatureBatch, layout: WeightLayout, w0: NDArray[np.float64]
+) -> tuple[FeatureBatch, WeightLayout, NDArray[np.float64]]:
     """Drop attributes without a weight: they were cut off, or seen with no known label."""
     layout_, ids, edge_ids = layout.only(np.ones(layout.size, dtype=np.bool_))
     if len(ids) == len(features) and len(edge_ids) == features.edges:
@@ -379,4 +379,4 @@ def _without_idle(
         new[alive] = np.arange(len(alive), dtype=np.int32)
         renumbered.append(None if rows is None else rows.renumbered(new))
     features.keep(ids, edge_ids)
-    return Batch(batch.lengths, cast(Any, renumbered[0]), renumbered[1]), layout_, w0
+    return FeatureBatch(batch.lengths, cast(Any, renumbered[0]), renumbered[1]), layout_, w0

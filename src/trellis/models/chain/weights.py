@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.errors import InputError
-from trellis.features.rows import Batch, SparseRows
+from trellis.features.rows import FeatureBatch, SparseRows
 from trellis.models.chain.labels import Encoded
 
 __all__ = ["WeightLayout", "design"]
@@ -130,7 +130,7 @@ def _from_keys(count: int, attributes: int, edges: int | None, keys: list[Any]) 
 
 
 def design(
-    batch: Batch,
+    batch: FeatureBatch,
     attributes: tuple[int, int],
     known: Encoded,
     *,
@@ -186,7 +186,7 @@ def _least(min_count: float) -> float:
 
 
 def _bigrams(
-    batch: Batch,
+    batch: FeatureBatch,
     known: Encoded,
     count: int,
     transitions: str,
