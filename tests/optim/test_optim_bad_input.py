@@ -133,5 +133,5 @@ def test_states_that_do_not_fit() -> None:
             LbfgsState.from_arrays({k: v for k, v in arrays.items() if k != name})
     with pytest.raises(InputError, match="y of a state of L-BFGS is not finite"):
         LbfgsState.from_arrays(arrays | {"y": np.full((3, 4), np.nan)})
-    with pytest.raises(InputError, match="not made of numbers"):
+    with pytest.raises(InputError, match="must contain only numbers"):
         LbfgsState.from_arrays(arrays | {"w": np.array(["a", "b", "c", "d"])})

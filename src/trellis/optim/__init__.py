@@ -1,7 +1,8 @@
 """From loss and gradient to weights.
 
 Each optimiser minimises ``objective(w, gradient) -> loss``, which fills ``gradient``, and returns a
-:class:`Result`. A ``callback`` sees the :class:`Progress` of each iteration and may stop the run.
+:class:`Result`. A ``callback`` is called with the :class:`Progress` of each iteration; a truthy
+return value stops the run.
 
 >>> def bowl(w, gradient):
 ...     gradient[:] = w - [1, 2]

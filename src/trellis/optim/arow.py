@@ -1,15 +1,26 @@
 """AROW, adaptive regularisation of weights (Crammer, Kulesza, Dredze 2009; Mejer, Crammer 2010)."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import number_at_least
-from trellis.optim.online import Learner, OnlineState, first_state, run_epochs
+from trellis.optim.online import (
+    Epochs,
+    Learner,
+    OnlineState,
+    UpdateRule,
+    register_state,
+    run_epochs,
+)
 from trellis.optim.result import Callback, Result, Vector
 
 __all__ = ["arow"]
+
+register_state("arow", vectors={"variance"}, numbers=set())
 
 
 def arow(
@@ -25,27 +36,20 @@ def arow(
     random_state: Any = None,
     state: OnlineState | None = None,
 ) -> Result[OnlineState]:
-    """W ← w + α Σ d,  Σ⁻¹ ← Σ⁻¹ + diag(d²) / γ: weights that were seen often move less.
+    """w ← w + α Σ d,  Σ⁻¹ ← Σ⁻¹ + diag(d²) / γ: weights that were updated often move less.
 
-    d = φ(x, y) - φ(x, ŷ),  α = ℓ / (dᵀ Σ d + γ),  ℓ = score(ŷ) - score(y) + wrong labels. Σ is
-    diagonal and begins as ``variance`` times the identity.
+    d = φ(x, y) - φ(x, ŷ),  α = ℓ / (dᵀ Σ d + γ),  ℓ = score(ŷ) - score(y) + number of wrong labels.
+    Σ is diagonal and starts as ``variance`` times the identity.
     """
     number_at_least(variance, 1e-300, "variance")
     number_at_least(gamma, 1e-300, "gamma")
-    if state is None:
-        state = first_state(w0, random_state, variance=np.full_like(w0, variance))
-    state.check("arow", len(w0))
+
+    def start(s: OnlineState) -> None:
+        s.vectors["variance"] = np.full_like(w0, variance)
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         return learner.arow(order, gamma, s.vectors["w"], s.vectors["variance"])
 
-    return run_epochs(
-        epoch,
-        lambda s: s.vectors["w"],
-        sequences,
-        state,
-        max_iter=max_iter,
-        period=0 if delta == 0.0 else 1,
-        delta=delta,
-        callback=callback,
-    )
+    rule = UpdateRule("arow", start, epoch, lambda s: s.vectors["w"])
+    settings = Epochs(max_iter, int(delta != 0.0), delta, callback, random_state, state)
+    return run_epochs(rule, sequences, w0, settings)

@@ -2,10 +2,13 @@
 
     min_w l2/2 ‖w‖² + Σᵢ max_y (Δᵢ(y) - w · ψᵢ(y)),   ψᵢ(y) = φ(xᵢ, yᵢ) - φ(xᵢ, y)
 
-w is kept as a sum of blocks, one a sample: each a mean of ψᵢ / l2, which makes it a point of the dual.
-A step asks for the worst y of one sample and moves its block there as far as the dual gains most. The
-gap to the dual bounds the distance to the optimum, and no step size is to be chosen.
-"""  # noqa: E501
+w is stored as a sum of blocks, one per sample. Each block is a weighted mean of ψᵢ(y) / l2, so it
+is a point of the dual. A step finds the worst y of one sample and moves its block towards ψᵢ(y) / l2,
+as far as the dual rises most: there is no step size to choose. The duality gap bounds the distance
+to the optimum.
+"""
+
+from __future__ import annotations
 
 import time
 from collections.abc import Callable
@@ -34,11 +37,11 @@ def block_frank_wolfe(
     callback: Callback | None = None,
     random_state: Any = None,
 ) -> Result[None]:
-    """Epochs over all samples, in random order, until the gap is within ``tolerance`` of the loss.
+    """Run epochs over all samples, in random order, until gap ≤ ``tolerance`` · max(1, |loss|).
 
-    The gap is summed up along the epoch. Takes ``blocks · size`` numbers of memory.
+    The gap is summed over the steps of an epoch. The memory is ``blocks · size`` numbers.
 
-    >>> def oracle(i, w):  # two points, +1 and -1, of a line: ψ is 2 x, Δ is 1
+    >>> def oracle(i, w):  # two points on a line, +1 and -1: ψ is 2 x, Δ is 1
     ...     psi = np.array([2.0])
     ...     return (psi, 1.0) if 1.0 - w @ psi > 0 else (np.zeros(1), 0.0)
     >>> block_frank_wolfe(oracle, 2, 1, l2=1.0, random_state=0).w
@@ -47,19 +50,21 @@ def block_frank_wolfe(
     strength = number_at_least(l2, 0.0, "l2")
     if strength == 0.0:
         raise InputError("l2 is 0: a support vector machine needs a positive one")
-    most = as_integer(max_iter, "max_iter")
-    if most < 1:
+    limit = as_integer(max_iter, "max_iter")
+    if limit < 1:
         raise InputError(f"max_iter must be at least 1, not {max_iter}")
     number_at_least(tolerance, 0.0, "tolerance")
     random, began = np.random.default_rng(random_state), time.perf_counter()
-    w, own, dual = np.zeros(size), np.zeros((blocks, size)), np.zeros(blocks)
-    loss, converged, message, epoch = np.nan, False, f"{most} epochs", 0
-    while epoch < most and not converged:
+    # The blocks of w, one per sample, and their terms of the dual objective.
+    w, parts, dual = np.zeros(size), np.zeros((blocks, size)), np.zeros(blocks)
+    loss, converged, message, epoch = np.nan, False, f"{limit} epochs", 0
+    while epoch < limit and not converged:
         gap = 0.0
         for i in random.permutation(blocks):
-            gap += _step(oracle, int(i), w, own, dual, strength)
+            gap += _step(oracle, int(i), w, parts, dual, strength)
         epoch += 1
-        # dual + gap, with the gaps of when the samples were visited
+        # Loss = dual + gap. Each gap was measured when its sample was visited, so this is an
+        # estimate, without another pass over the samples.
         loss = float(dual.sum() - 0.5 * strength * (w @ w) + gap)
         if gap <= tolerance * max(1.0, abs(loss)):
             converged, message = True, "the duality gap is small"
@@ -69,15 +74,15 @@ def block_frank_wolfe(
     return Result(w, loss, epoch, converged, message, None, epoch * blocks)
 
 
-def _step(oracle: Oracle, i: int, w: Vector, own: Any, dual: Vector, l2: float) -> float:
-    """Move block i and w; the gap that it had."""
+def _step(oracle: Oracle, i: int, w: Vector, parts: Any, dual: Vector, l2: float) -> float:
+    """Move block i and w; return the duality gap of the block before the step."""
     psi, delta = oracle(i, w)
-    move = psi / l2 - own[i]
+    move = psi / l2 - parts[i]
     gap = float(delta - dual[i] - l2 * (move @ w))
     length = l2 * float(move @ move)
     step = 0.0 if gap <= 0.0 else 1.0 if length <= gap else gap / length
     move *= step
-    own[i] += move
+    parts[i] += move
     w += move
     dual[i] += step * (delta - dual[i])
     return gap

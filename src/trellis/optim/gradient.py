@@ -1,4 +1,6 @@
-"""Plain gradient steps: the algorithm that every other one here improves on."""
+"""Gradient descent: the plain algorithm, without curvature."""
+
+from __future__ import annotations
 
 import math
 import time
@@ -24,13 +26,15 @@ from trellis.optim.result import (
     read_only,
 )
 
-_MOST_TRIALS = 60
-_ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # relative: the loss does not show less
+_MAX_TRIALS = 60  # halvings of the step: 2⁻⁶⁰ is below the rounding error of the weights
+# Relative change of the loss that is lost in its rounding errors: such a step cannot be judged by
+# the loss.
+_ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class GradientState:
-    """What plain steps need to go on: after it, the same bits as if they had not stopped."""
+    """The state from which gradient descent resumes, with the same bits as without a stop."""
 
     w: Vector
     step: float
@@ -38,24 +42,24 @@ class GradientState:
     evaluations: int
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays, to be stored."""
+        """The state as plain arrays, to store it."""
         counts = np.array([self.iteration, self.evaluations], dtype=np.int64)
         return {"w": self.w, "step": np.array([self.step]), "counts": counts}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "GradientState":
-        """The state that `to_arrays` was called on."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> GradientState:
+        """The state from the arrays of `to_arrays`; raises if they are anything else."""
         try:
             w = first_weights(arrays["w"])
             step, (iteration, evaluations) = float(arrays["step"][0]), map(int, arrays["counts"])
             if not (np.isfinite(step) and 0 <= iteration < 2**53 and 0 <= evaluations < 2**53):
                 raise ValueError("a step or a count is out of range")
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise InputError(f"not a state of gradient steps: {error}") from None
+            raise InputError(f"not a state of gradient descent: {error}") from None
         return cls(w, step, iteration, evaluations)
 
     def check(self, w0: Any) -> None:
-        """Whether the weights that a run is given are as many."""
+        """Raise if w0 has another shape than the weights of the state."""
         if w0 is not None and np.shape(w0) != self.w.shape:
             raise InputError(f"w0 has shape {np.shape(w0)}, but the state has {self.w.shape}")
 
@@ -70,11 +74,12 @@ def gradient_ascent(
     callback: Callback | None = None,
     state: GradientState | None = None,
 ) -> Result[GradientState]:
-    """Repeat w ← w - t ∇loss(w): ascent on the log-likelihood, where the loss is its negative.
+    """Repeat w ← w - t ∇loss(w): ascent on the log-likelihood, if the loss is its negative.
 
-    ``step`` is t. With None, each iteration tries twice the last t and halves it until the loss
-    falls by 10⁻⁴ of what the slope promises. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when
-    the loss has no digits left to show another step.
+    ``step`` is t. With None, each iteration first tries twice the last t and halves it until the
+    loss falls by 10⁻⁴ of the decrease that the slope predicts. The run has converged when
+    ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when a further step changes the loss by less than its
+    rounding error.
 
     >>> def bowl(w, gradient):
     ...     gradient[:] = 2 * (w - [3, -1])
@@ -83,31 +88,33 @@ def gradient_ascent(
     [3.0, -1.0]
     """
     if step is None:
+        # Each iteration starts with twice the last step: 0.5 makes the first trial 1.
         search = _Backtracking(state.step if state and state.iteration else 0.5)
         return descend(objective, w0, search, max_iter, tolerance, callback, state)
     fixed = number_at_least(step, 0.0, "step")
     if fixed == 0.0:
         raise InputError("step must be more than 0")
 
-    def advance(evaluate: Evaluations, here: Point) -> Moved:
-        there = point_at(evaluate, here.w - fixed * here.gradient)
-        if not math.isfinite(there.loss):
-            raise OptimizationError(f"the loss is {there.loss}: a step of {fixed} is too long")
-        return Moved(there, fixed)
+    def advance(evaluate: Evaluations, here: Point) -> Move:
+        point = point_at(evaluate, here.w - fixed * here.gradient)
+        if not math.isfinite(point.loss):
+            raise OptimizationError(f"the loss is {point.loss}: a step of {fixed} is too long")
+        return Move(point, fixed)
 
     return descend(objective, w0, advance, max_iter, tolerance, callback, state)
 
 
-class Moved(NamedTuple):
-    """A step that was made, and why it is the last one, if it is."""
+class Move(NamedTuple):
+    """The result of one iteration."""
 
-    there: Point
+    point: Point
+    """The new point, or the old one if no step was possible."""
     step: float
     last: tuple[bool, str] | None = None
-    """Whether that means convergence, and a message."""
+    """(converged, message) if this was the last iteration."""
 
 
-Advance: TypeAlias = Callable[[Evaluations, Point], Moved]
+Advance: TypeAlias = Callable[[Evaluations, Point], Move]
 
 
 def descend(
@@ -120,7 +127,7 @@ def descend(
     state: GradientState | None = None,
     resumable: bool = True,
 ) -> Result[Any]:
-    """Advance until the gradient is small: the loop of gradient_ascent and newton."""
+    """Call ``advance`` until the gradient is small: the loop of gradient_ascent and newton."""
     limit = as_integer(max_iter, "max_iter")
     if limit < 0:
         raise InputError(f"max_iter must be at least 0, not {limit}")
@@ -129,8 +136,9 @@ def descend(
         state = GradientState(first_weights(w0), 0.0, 0, 0)
     else:
         state.check(w0)
-    evaluate = Evaluations(objective, max(0, state.evaluations - 1))  # the first one repeats
-    here = _first(evaluate, state.w.copy())
+    # A resumed run evaluates its first point again, which the earlier run has counted.
+    evaluate = Evaluations(objective, max(0, state.evaluations - 1))
+    here = _first_point(evaluate, state.w.copy())
     began = time.perf_counter()
     iteration, step, last = state.iteration, state.step, None
     while last is None:
@@ -140,9 +148,9 @@ def descend(
         elif iteration == limit:
             last = False, f"the limit of {limit} iterations"
         else:
-            there, step, last = advance(evaluate, here)
-            iteration += there is not here
-            here = there
+            point, step, last = advance(evaluate, here)
+            iteration += point is not here
+            here = point
             state = GradientState(here.w, step, iteration, evaluate.count)
             seconds = time.perf_counter() - began
             if callback and callback(_progress(here, state, seconds, resumable and last is None)):
@@ -153,43 +161,44 @@ def descend(
 
 
 class _Backtracking:
-    """Steps that begin with twice the last one."""
+    """Gradient steps that start with twice the last step length."""
 
     def __init__(self, last: float) -> None:
         self._step = last
 
-    def __call__(self, evaluate: Evaluations, here: Point) -> Moved:
+    def __call__(self, evaluate: Evaluations, here: Point) -> Move:
         slope = -float(here.gradient @ here.gradient)
-        moved = search_along(evaluate, here, -here.gradient, slope, 2.0 * self._step)
-        self._step = moved.step
-        return moved
+        move = search_along(evaluate, here, -here.gradient, slope, 2.0 * self._step)
+        self._step = move.step
+        return move
 
 
-def search_along(evaluate: Evaluations, here: Point, d: Vector, slope: float, step: float) -> Moved:
-    """To w + t d with the first of t, t/2, t/4 ... that lowers the loss enough; else nowhere."""
+def search_along(evaluate: Evaluations, here: Point, d: Vector, slope: float, step: float) -> Move:
+    """Move to w + t d with the first of t, t/2, t/4 ... that lowers the loss enough."""
     if -step * slope <= _ROUNDING * abs(here.loss):
-        return _last(evaluate, here, d, step)
-    there = here
+        return _last_move(evaluate, here, d, step)
+    point = here
 
     def along(t: float) -> tuple[float, float]:
-        nonlocal there
-        there = point_at(evaluate, here.w + t * d)
-        return there.loss, t * slope
+        nonlocal point
+        point = point_at(evaluate, here.w + t * d)
+        return point.loss, t * slope
 
-    search = armijo(along, here.loss, step, _MOST_TRIALS)
+    search = armijo(along, here.loss, step, _MAX_TRIALS)
     if search.failure is not None:
-        return Moved(here, search.step, (False, search.failure))
-    return Moved(there, search.step)
+        return Move(here, search.step, (False, search.failure))
+    return Move(point, search.step)
 
 
-def _last(evaluate: Evaluations, here: Point, d: Vector, step: float) -> Moved:
-    """A step that is too small for the loss to show: taken if the gradient shows it."""
-    there = point_at(evaluate, here.w + step * d)
-    better = np.linalg.norm(there.gradient) < np.linalg.norm(here.gradient)
-    return Moved(there if better else here, step, (True, "the loss has no digits left to fall"))
+def _last_move(evaluate: Evaluations, here: Point, d: Vector, step: float) -> Move:
+    """A step below the rounding error of the loss: it is made if the gradient becomes smaller."""
+    point = point_at(evaluate, here.w + step * d)
+    better = np.linalg.norm(point.gradient) < np.linalg.norm(here.gradient)
+    message = "a further step is below the rounding error of the loss"
+    return Move(point if better else here, step, (True, message))
 
 
-def _first(evaluate: Evaluations, w: Vector) -> Point:
+def _first_point(evaluate: Evaluations, w: Vector) -> Point:
     gradient = np.empty_like(w)
     return Point(w, gradient, gradient, evaluate.first(w, gradient))
 
@@ -200,15 +209,15 @@ def point_at(evaluate: Evaluations, w: Vector) -> Point:
     return Point(w, gradient, gradient, evaluate(w, gradient))
 
 
-def _progress(at: Point, state: GradientState, seconds: float, goes_on: bool) -> Progress:
+def _progress(point: Point, state: GradientState, seconds: float, resumable: bool) -> Progress:
     return Progress(
         state.iteration,
-        at.loss,
-        float(np.linalg.norm(at.gradient)),
-        int(np.count_nonzero(at.w)),
+        point.loss,
+        float(np.linalg.norm(point.gradient)),
+        int(np.count_nonzero(point.w)),
         state.step,
         state.evaluations,
         seconds,
-        read_only(at.w),
-        (lambda: state) if goes_on else None,
+        read_only(point.w),
+        (lambda: state) if resumable else None,
     )

@@ -2,11 +2,13 @@
 
     dₖ = -Hₖ ∇loss(wₖ),   wₖ₊₁ = wₖ + tₖ dₖ
 
-Hₖ, which stands for the inverse of the matrix of second derivatives, is known only by what the last
-few steps did to the gradient (Nocedal 1980); tₖ comes from a line search. With l1 > 0 the same is
-done in one orthant at a time (see owlqn.py). Constants and tests of convergence are those of
-liblbfgs, so that a run takes the same steps as CRFsuite's.
+Hₖ approximates the inverse of the matrix of second derivatives. It is built from the changes of the
+weights and of the gradient in the last few steps (Nocedal 1980). tₖ comes from a line search. With
+l1 > 0 the same is done in one orthant at a time (see owlqn.py). Constants and convergence tests are
+those of liblbfgs, so that a run takes the same steps as CRFsuite.
 """
+
+from __future__ import annotations
 
 import math
 import time
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
-from trellis.checks import as_integer, number_at_least
+from trellis.checks import as_integer, number_at_least, one_of
 from trellis.errors import InputError, OptimizationError
 from trellis.native import resolve_jobs
 from trellis.optim.linesearch import Search, backtracking, more_thuente
@@ -38,29 +40,31 @@ from trellis.optim.result import (
 
 __all__ = ["LbfgsState", "lbfgs"]
 
-_MOST_STALLED = 10
+# Iterations without a new lowest loss after which the run ends. A few are normal close to the
+# optimum, where changes of the loss are as small as its rounding errors.
+_MAX_STALLED = 10
 _SEARCHES = ("more-thuente", "backtracking", "strong-backtracking")
 
 
 @dataclass(frozen=True, eq=False)
 class LbfgsState:
-    """All that a run of L-BFGS needs to go on: after it, the same bits as if it had not stopped."""
+    """The state from which L-BFGS resumes, with the same bits as without a stop."""
 
     w: Vector
     gradient: Vector
     losses: Vector
-    """Of the last iterations, this one the last: what the test of slow progress looks at."""
+    """Losses of the last ``period + 1`` iterations, oldest first, for the test of slow progress."""
     lowest: float
-    """Of all losses so far."""
+    """The lowest loss so far."""
     iteration: int
     evaluations: int
     stalled: int
     """Iterations since the lowest loss."""
     pairs: tuple[tuple[Vector, Vector], ...]
-    """Changes of the weights and of the gradient, the oldest first: views, not copies."""
+    """Changes of the weights and of the gradient, oldest first: views, not copies."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays, to be stored: ``LbfgsState.from_arrays`` takes them back."""
+        """The state as plain arrays, to store it: ``LbfgsState.from_arrays`` reads them."""
         n = len(self.w)
         return {
             "w": self.w,
@@ -73,25 +77,25 @@ class LbfgsState:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "LbfgsState":
-        """The state that ``to_arrays`` was called on."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LbfgsState:
+        """The state from the arrays of ``to_arrays``; raises if they are anything else."""
         names = ("w", "gradient", "losses", "lowest", "s", "y")
         missing = {*names, "counts"} - set(arrays)
         if missing:
             raise InputError(f"a state of L-BFGS has no {', '.join(sorted(missing))}")
         try:
-            found = [np.array(arrays[name], dtype=np.float64) for name in names]
+            values = [np.array(arrays[name], dtype=np.float64) for name in names]
             counts = np.array(arrays["counts"], dtype=np.int64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"a state of L-BFGS is not made of numbers: {error}") from None
-        w, gradient, losses, lowest, s, y = found
+            raise InputError(f"a state of L-BFGS must contain only numbers: {error}") from None
+        w, gradient, losses, lowest, s, y = values
         n = w.size
-        shapes = [a.shape for a in (*found, counts)]
+        shapes = [a.shape for a in (*values, counts)]
         k, periods = len(np.atleast_1d(s)), losses.size
-        due = [(n,), (n,), (periods,), (1,), (k, n), (k, n), (3,)]
-        if shapes != due or not (n and periods):
+        expected = [(n,), (n,), (periods,), (1,), (k, n), (k, n), (3,)]
+        if shapes != expected or not (n and periods):
             raise InputError(f"the arrays of a state of L-BFGS do not fit each other: {shapes}")
-        for name, array in zip(names, found, strict=True):
+        for name, array in zip(names, values, strict=True):
             if not np.isfinite(array).all():
                 raise InputError(f"{name} of a state of L-BFGS is not finite")
         pairs = tuple(zip(s, y, strict=True))
@@ -119,12 +123,13 @@ def lbfgs(
     """argmin_w loss(w) + l1 · Σ |wᵢ|, the sum over the ``penalised`` weights.
 
     The run has converged when ‖∇‖ ≤ ``epsilon`` · max(1, ‖w‖), or when the last ``period``
-    iterations lowered the loss by less than ``delta`` of it (``period=0``: no such test).
-    ``max_iter=None`` sets no limit. ``linesearch`` is "more-thuente" by default, "backtracking" or
-    "strong-backtracking"; with l1 > 0 always "backtracking". ``penalised`` is a mask, None for all.
+    iterations lowered the loss by less than ``delta`` times the loss (``period=0``: no such test).
+    ``max_iter=None`` sets no limit. ``linesearch`` is "more-thuente" (default), "backtracking" or
+    "strong-backtracking"; with l1 > 0 it is always "backtracking". ``penalised`` is a boolean mask;
+    None means all weights.
 
-    With ``state`` from an earlier result, that run goes on and w0 may be None; ``max_iter`` then
-    counts its iterations as well. Results are the same bits for every ``n_jobs``.
+    With ``state`` from an earlier result, that run is resumed, and w0 may be None. ``max_iter``
+    then includes the iterations of the earlier run. Results are the same bits for every ``n_jobs``.
 
     >>> def bowl(w, gradient):
     ...     gradient[:] = 2 * (w - [3, -0.2])
@@ -135,23 +140,23 @@ def lbfgs(
     [2.5, 0.0]
     """
     threads = resolve_jobs(n_jobs)
-    stop = _checked_stop(max_iter, epsilon, period, delta)
+    stop = _validate_stop(max_iter, epsilon, period, delta)
     memory = _positive(memory, "memory")
-    most = _positive(max_linesearch, "max_linesearch")
+    max_trials = _positive(max_linesearch, "max_linesearch")
     l1 = number_at_least(l1, 0.0, "l1")
-    search = _checked_search(linesearch, l1)
-    w = _checked_start(w0, state, memory)
+    search = _validate_search(linesearch, l1)
+    w = _first_weights(w0, state, memory)
     evaluate = Evaluations(objective, 0 if state is None else state.evaluations)
     descent: Descent = (
-        Orthantwise(evaluate, penalties(l1, penalised, len(w)), most, threads)
+        Orthantwise(evaluate, penalties(l1, penalised, len(w)), max_trials, threads)
         if l1 > 0
-        else Smooth(evaluate, search, most, threads)
+        else Smooth(evaluate, search, max_trials, threads)
     )
     run = _Run(descent, w, memory, period, threads)
     if state is not None:
         run.resume(state)
     else:
-        run.begin()
+        run.start()
     return _loop(run, stop, callback)
 
 
@@ -161,60 +166,61 @@ class Descent(Protocol):
     evaluate: Evaluations
 
     def point(self, w: Vector) -> Point:
-        """Room for a point."""
+        """A point with new buffers."""
 
     def finish(self, point: Point, loss: float) -> None:
-        """Fill slope and loss of a point whose own loss and gradient are known."""
+        """Set slope and loss of a point from its smooth loss and gradient."""
 
     def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
-        """Fill ``out`` with d; its slope."""
+        """Fill ``out`` with d; return the slope along d."""
 
-    def move(self, here: Point, d: Vector, slope: float, step: float, there: Point) -> Search:
-        """Search along d; ``there`` becomes the accepted point."""
+    def move(self, here: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
+        """Search along d; ``target`` becomes the accepted point."""
 
 
 class Smooth:
     """A loss that is differentiable everywhere."""
 
-    def __init__(self, evaluate: Evaluations, search: str, most: int, threads: int) -> None:
+    def __init__(self, evaluate: Evaluations, search: str, max_trials: int, threads: int) -> None:
         self.evaluate = evaluate
-        self._search, self._most, self._threads = search, most, threads
+        self._search, self._max_trials, self._threads = search, max_trials, threads
 
     def point(self, w: Vector) -> Point:
-        """Room for a point: here the slope is the gradient."""
+        """A point with new buffers; its slope is the gradient."""
         gradient = np.empty_like(w)
         return Point(w, gradient, gradient)
 
     def finish(self, point: Point, loss: float) -> None:
-        """The loss is all there is to know."""
+        """Set the loss; the slope is the gradient already."""
         point.loss = loss
 
     def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
-        """Fill out with d = -H ∇loss; its slope."""
+        """Fill ``out`` with d = -H ∇loss; return the slope along d."""
         return memory.direction(here.slope, out, self._threads)
 
-    def move(self, here: Point, d: Vector, slope: float, step: float, there: Point) -> Search:
-        """Go to w + t d for the t of a line search."""
+    def move(self, here: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
+        """Move to w + t d for the t of a line search."""
 
         def along(t: float) -> tuple[float, float]:
-            _core.step(here.w, d, t, there.w, self._threads)
-            there.loss = self.evaluate(there.w, there.gradient)
-            return there.loss, _core.dot(there.gradient, d, self._threads)
+            _core.step(here.w, d, t, target.w, self._threads)
+            target.loss = self.evaluate(target.w, target.gradient)
+            return target.loss, _core.dot(target.gradient, d, self._threads)
 
         if self._search == "more-thuente":
-            return more_thuente(along, here.loss, slope, step, self._most)
+            return more_thuente(along, here.loss, slope, step, self._max_trials)
         strong = self._search == "strong-backtracking"
-        return backtracking(along, here.loss, slope, step, self._most, strong=strong)
+        return backtracking(along, here.loss, slope, step, self._max_trials, strong=strong)
 
 
 class _Run:
-    """Two points, between which the steps go to and fro, and the memory of the last steps."""
+    """The current point, a buffer for the next one, and the memory of the last steps."""
 
     def __init__(self, descent: Descent, w: Vector, memory: int, period: int, threads: int) -> None:
         self.descent = descent
         self.threads = threads
         self.memory = _core.LbfgsMemory(len(w), memory)
-        self.here, self.there = descent.point(w), descent.point(np.empty_like(w))
+        # The two points swap roles after each step: no vector is allocated or copied.
+        self.here, self.target = descent.point(w), descent.point(np.empty_like(w))
         self.d = np.empty_like(w)
         self.losses: deque[float] = deque(maxlen=period + 1)
         self.lowest, self.stalled = math.inf, 0
@@ -222,7 +228,7 @@ class _Run:
         self.step = 0.0
         self.norms = (0.0, 0.0)  # of the weights and of the slope
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Evaluate the first weights."""
         loss = self.descent.evaluate.first(self.here.w, self.here.gradient)
         self.descent.finish(self.here, loss)
@@ -231,7 +237,7 @@ class _Run:
         self._measure()
 
     def resume(self, state: LbfgsState) -> None:
-        """Go on where another run ended."""
+        """Continue from the state of an earlier run."""
         self.here.gradient[:] = state.gradient
         self.descent.finish(self.here, 0.0)
         self.here.loss = float(state.losses[-1])
@@ -256,32 +262,36 @@ class _Run:
         self.norms = weights**0.5, slope**0.5
 
     def advance(self, reach: float = 1.0) -> str | None:
-        """One iteration; why it failed, if it did, and then nothing has changed but the memory.
+        """Run one iteration; return the message of a failure, or None.
 
-        Where nothing is remembered, d is the slope, and the first step to try has length ``reach``.
+        After a failure only the memory has changed. With an empty memory, d is the negative slope,
+        and the first step to try has length ``reach``.
         """
         slope = self.descent.direction(self.memory, self.here, self.d)
         if not slope < 0.0 and len(self.memory):
-            return self._start_again()
+            return self._restart()
         step = 1.0 if len(self.memory) else reach * _core.dot(self.d, self.d, self.threads) ** -0.5
-        search = self.descent.move(self.here, self.d, slope, step, self.there)
+        search = self.descent.move(self.here, self.d, slope, step, self.target)
         if search.failure is not None:
-            return self._start_again() if len(self.memory) else search.failure
-        self._arrive(search.step)
+            return self._restart() if len(self.memory) else search.failure
+        self._accept(search.step)
         return None
 
-    def _start_again(self) -> str | None:
-        """The remembered curvature misleads: straight downhill, no further than the last step."""
+    def _restart(self) -> str | None:
+        """Clear the memory, whose curvature is misleading, and take a gradient step instead.
+
+        The step is at most as long as the last one.
+        """
         last, _ = self.memory.pairs()[-1]
         reach = min(1.0, _core.dot(last, last, self.threads) ** 0.5)
         self.memory.forget()
         return self.advance(reach)
 
-    def _arrive(self, step: float) -> None:
+    def _accept(self, step: float) -> None:
         self.step = step
         self.iteration += 1
-        self.here, self.there = self.there, self.here
-        here, before = self.here, self.there
+        self.here, self.target = self.target, self.here
+        here, before = self.here, self.target
         weights, slope, _ = self.memory.push(
             here.w, before.w, here.gradient, before.gradient, here.slope, self.threads
         )
@@ -291,7 +301,7 @@ class _Run:
         self.lowest = min(self.lowest, here.loss)
 
     def progress(self, seconds: float) -> Progress:
-        """The last iteration, for a callback."""
+        """The current iteration, for a callback."""
         return Progress(
             self.iteration,
             self.here.loss,
@@ -305,7 +315,7 @@ class _Run:
         )
 
     def state(self) -> LbfgsState:
-        """What a later run needs to go on: views of what this one overwrites."""
+        """The state for a later run: views of arrays that the next iteration overwrites."""
         return LbfgsState(
             self.here.w,
             self.here.gradient,
@@ -318,8 +328,9 @@ class _Run:
         )
 
     def result(self, converged: bool, message: str) -> Result[LbfgsState]:
-        """Where the run is now."""
-        state = replace(self.state(), w=self.here.w.copy())  # w itself is the caller's now
+        """The result at the current point."""
+        # The caller owns Result.w and may change it: the state needs a copy.
+        state = replace(self.state(), w=self.here.w.copy())
         return Result(
             self.here.w,
             self.here.loss,
@@ -332,7 +343,7 @@ class _Run:
 
 
 class _Stop(NamedTuple):
-    """When to stop."""
+    """The limits and the convergence tests."""
 
     max_iter: int | None
     epsilon: float
@@ -340,7 +351,7 @@ class _Stop(NamedTuple):
     delta: float
 
     def reason(self, run: _Run) -> tuple[bool, str] | None:
-        """Whether the run has converged and why it ends; None if it goes on."""
+        """(converged, message) if the run ends here, else None."""
         weights, slope = run.norms
         if slope <= self.epsilon * max(1.0, weights):
             return True, f"the norm of the gradient is at most {self.epsilon:g} of the weights'"
@@ -351,8 +362,8 @@ class _Stop(NamedTuple):
                     True,
                     f"the loss fell by less than {self.delta:g} in {self.period} iterations",
                 )
-        if run.stalled >= _MOST_STALLED:
-            return True, "the loss no longer falls: it has no digits left"
+        if run.stalled >= _MAX_STALLED:
+            return True, "the loss no longer falls: a further step is below its rounding error"
         if self.max_iter is not None and run.iteration >= self.max_iter:
             return False, f"the limit of {self.max_iter} iterations"
         return None
@@ -369,7 +380,7 @@ def _loop(run: _Run, stop: _Stop, callback: Callback | None) -> Result[LbfgsStat
     return run.result(*reason)
 
 
-def _checked_stop(max_iter: Any, epsilon: Any, period: Any, delta: Any) -> _Stop:
+def _validate_stop(max_iter: Any, epsilon: Any, period: Any, delta: Any) -> _Stop:
     limit = None if max_iter is None else as_integer(max_iter, "max_iter")
     if limit is not None and limit < 0:
         raise InputError(f"max_iter must be at least 0, or None for no limit, not {limit}")
@@ -391,18 +402,17 @@ def _positive(value: Any, name: str) -> int:
     return number
 
 
-def _checked_search(linesearch: Any, l1: float) -> str:
+def _validate_search(linesearch: Any, l1: float) -> str:
     if linesearch is None:
         return _SEARCHES[0] if l1 == 0 else "backtracking"
-    if linesearch not in _SEARCHES:
-        raise InputError(f"linesearch must be one of {', '.join(_SEARCHES)}, not {linesearch!r}")
+    one_of(linesearch, _SEARCHES, "linesearch")
     if l1 > 0 and linesearch != "backtracking":
         raise InputError(f"linesearch must be backtracking with l1 > 0, not {linesearch}")
     return str(linesearch)
 
 
-def _checked_start(w0: Any, state: LbfgsState | None, memory: int) -> Vector:
-    """The first weights, those of the state if there is one."""
+def _first_weights(w0: Any, state: LbfgsState | None, memory: int) -> Vector:
+    """A copy of the first weights: w0, or those of the state if there is one."""
     if state is None:
         return first_weights(w0)
     if not isinstance(state, LbfgsState):

@@ -1,4 +1,6 @@
-"""Newton's method, damped: for a handful of weights the fewest iterations of all."""
+"""Newton's method with a line search: few iterations, for problems with few weights."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -6,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from trellis.errors import InputError, OptimizationError
-from trellis.optim.gradient import Moved, descend, search_along
+from trellis.optim.gradient import Move, descend, search_along
 from trellis.optim.result import Callback, Evaluations, Objective, Point, Result, Vector
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -24,8 +26,8 @@ def newton(
     """Repeat w ← w - t (∇²loss)⁻¹ ∇loss, with t = 1 halved until the loss falls.
 
     ``hessian(w)`` is the matrix of second derivatives, ``(n, n)``; it need not be positive
-    definite. Converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when the loss has no digits left to
-    show another step.
+    definite. The run has converged when ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when a further step
+    changes the loss by less than its rounding error.
 
     >>> def cosh(w, gradient):
     ...     gradient[:] = np.sinh(w - 2)
@@ -37,7 +39,7 @@ def newton(
     if not callable(hessian):
         raise InputError(f"hessian must be a function of w, not {hessian!r}")
 
-    def advance(evaluate: Evaluations, here: Point) -> Moved:
+    def advance(evaluate: Evaluations, here: Point) -> Move:
         d = newton_direction(hessian(here.w), here.gradient)
         return search_along(evaluate, here, d, float(d @ here.gradient), 1.0)
 
@@ -45,9 +47,9 @@ def newton(
 
 
 def newton_direction(hessian: Any, gradient: Vector) -> Vector:
-    """The d = -H⁻¹ g, with |λ| for each eigenvalue λ of H, so that it leads downhill.
+    """d = -H⁻¹ g, with |λ| for each eigenvalue λ of H, so that d is a direction of descent.
 
-    Where H is flat, λ ≈ 0, the largest eigenvalue stands in for it: a short step along the slope.
+    If λ ≈ 0, it is replaced by the largest eigenvalue: a short step along the slope.
 
     >>> newton_direction(np.diag([4.0, 16.0]), np.array([4.0, 8.0])).tolist()
     [-1.0, -0.5]
@@ -65,6 +67,7 @@ def newton_direction(hessian: Any, gradient: Vector) -> Vector:
     flat = n * _EPSILON * float(np.abs(matrix).max())
     try:
         factor = cho_factor(matrix, lower=True)
+        # Cholesky is much faster than eigenvalues, and usual: most losses here are convex.
         if factor[0].diagonal().min() ** 2 > flat:
             solved: Vector = cho_solve(factor, gradient)
             return -solved

@@ -1,13 +1,16 @@
-"""Learning from one sequence at a time: SGD, averaged perceptron, passive-aggressive, AROW.
+"""Learning from one sequence at a time: the loop that all online solvers share.
 
-Each goes over the sequences again and again, in an order of its own each time, and is told after
-each epoch how it went. All are deterministic for a given seed, and use one thread.
+A solver passes over the sequences again and again, each time in a new random order. Its update rule
+is in a file of its own: sgd.py, perceptron.py, passive_aggressive.py, arow.py. All of them are
+deterministic for a fixed seed, and use one thread.
 """
+
+from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,30 +19,34 @@ from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError, OptimizationError
 from trellis.optim.result import Callback, Progress, Result, Vector, read_only
 
-__all__ = ["Learner", "OnlineState", "run_epochs"]
+__all__ = ["Epochs", "Learner", "OnlineState", "UpdateRule", "register_state", "run_epochs"]
 
-_LARGEST = 1e300
-# what each rule keeps between epochs: vectors of as many elements as there are weights, and numbers
-_KEPT: dict[str, tuple[set[str], set[str]]] = {
-    "sgd": ({"w"}, {"t0", "scale"}),
-    "perceptron": ({"w", "total"}, {"steps"}),
-    "passive-aggressive": ({"w", "total"}, {"steps"}),
-    "arow": ({"w", "variance"}, set()),
-}
+_MAX_NUMBER = 1e300  # in a stored state: sums of larger numbers could overflow
+# Name of a rule -> names of its vectors (one element per weight) and of its numbers.
+_STATE_NAMES: dict[str, tuple[set[str], set[str]]] = {}
+
+
+def register_state(rule: str, vectors: set[str], numbers: set[str]) -> None:
+    """Declare what a rule stores between epochs besides w, so that stored states are validated."""
+    _STATE_NAMES[rule] = {"w", *vectors}, numbers
 
 
 class Learner(Protocol):
-    """What the update rules need of a model: one epoch over sequences in a given order."""
+    """The model, as the update rules use it: each method runs one epoch in a certain order.
+
+    ``order`` is (sequences,): the indices of the sequences. Vectors have one element per weight and
+    are updated in place.
+    """
 
     def sgd(
         self, order: NDArray[np.int64], lam: float, t0: float, done: int, v: Vector, scale: float
     ) -> tuple[float, float]:
-        """Steps of stochastic gradient descent; the sum of the losses, and the scale of v."""
+        """Gradient descent on w = scale · v; returns the sum of the losses and the scale."""
 
     def perceptron(
         self, order: NDArray[np.int64], w: Vector, total: Vector, steps: int
     ) -> tuple[int, int]:
-        """Steps of the perceptron; the wrong labels, and the steps so far."""
+        """The perceptron; returns the number of wrong labels, and the steps so far."""
 
     def passive_aggressive(
         self,
@@ -51,45 +58,46 @@ class Learner(Protocol):
         total: Vector,
         steps: int,
     ) -> tuple[float, int]:
-        """Passive-aggressive steps; the sum of the losses, and the steps so far."""
+        """Passive-aggressive updates; returns the sum of the losses, and the steps so far."""
 
     def arow(self, order: NDArray[np.int64], gamma: float, w: Vector, variance: Vector) -> float:
-        """Steps of AROW; the sum of the losses."""
+        """AROW; returns the sum of the losses."""
 
 
 @dataclass(eq=False)
 class OnlineState:
-    """What a rule keeps between epochs; going on from it gives the same bits as never stopping."""
+    """The state of a solver between epochs. A resumed run gives the same bits as one run."""
 
-    vectors: dict[str, Vector]
+    vectors: dict[str, Vector]  # "w" and what the rule registered, each (weights,)
     numbers: dict[str, float]
-    epoch: int
-    losses: list[float]
-    random: dict[str, Any]
+    epoch: int  # the number of finished epochs
+    losses: list[float]  # of each epoch
+    random: dict[str, Any]  # the state of the bit generator PCG64
 
     def check(self, rule: str, size: int) -> None:
-        """Raise if it is not a state of this rule for so many weights."""
-        if (set(self.vectors), set(self.numbers)) != _KEPT[rule]:
+        """Raise if this is not a state of the rule for ``size`` weights."""
+        if (set(self.vectors), set(self.numbers)) != _STATE_NAMES[rule]:
             raise InputError(f"not a state of {rule}: {sorted({*self.vectors, *self.numbers})}")
         for name, vector in self.vectors.items():
             if vector.shape != (size,):
                 raise InputError(f"{name} of the state has shape {vector.shape}, not {(size,)}")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays, to be stored."""
+        """The state as plain arrays, to store it."""
+        # PCG64's two 128-bit numbers as four 64-bit words.
         words = self.random["state"]
         bits = [int(words[k]) >> s & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for s in (0, 64)]
-        rest = [self.random["has_uint32"], self.random["uinteger"], self.epoch]
+        others = [self.random["has_uint32"], self.random["uinteger"], self.epoch]
         arrays: dict[str, NDArray[Any]] = {f"vector.{k}": v for k, v in self.vectors.items()}
         arrays |= {f"number.{k}": np.array([v], dtype=np.float64) for k, v in self.numbers.items()}
         return arrays | {
             "losses": np.array(self.losses),
-            "random": np.array(bits + rest, dtype=np.uint64),
+            "random": np.array(bits + others, dtype=np.uint64),
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "OnlineState":
-        """The state that `to_arrays` was called on."""
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> OnlineState:
+        """The state from the arrays of `to_arrays`; raises if they are anything else."""
         try:
             low, high, inc_low, inc_high, has, value, epoch = map(int, arrays["random"])
             losses = [float(x) for x in arrays["losses"]]
@@ -105,74 +113,97 @@ class OnlineState:
         if not kinds <= {"vector", "number"}:
             raise InputError(f"not a state of an online learner: {sorted(kinds)}")
         for name, array in arrays.items():
-            wanted = (array.size,) if name.startswith("vector.") else (1,)
-            if "." in name and (array.shape != wanted or array.dtype != np.float64):
-                raise InputError(f"not a state of an online learner: {name} is no such array")
-            if array.dtype == np.float64 and not (np.abs(array) < _LARGEST).all():
+            shape = (array.size,) if name.startswith("vector.") else (1,)
+            if "." in name and (array.shape != shape or array.dtype != np.float64):
+                raise InputError(
+                    f"not a state of an online learner: {name} is {array.dtype} of shape "
+                    f"{array.shape}"
+                )
+            if array.dtype == np.float64 and not (np.abs(array) < _MAX_NUMBER).all():
                 raise InputError(f"not a state of an online learner: {name} is out of range")
         vectors = {k[7:]: np.array(v) for k, v in arrays.items() if k.startswith("vector.")}
         numbers = {k[7:]: float(v[0]) for k, v in arrays.items() if k.startswith("number.")}
         if len(losses) != epoch:
-            what = f"{epoch} epochs and {len(losses)} losses"
-            raise InputError(f"not a state of an online learner: {what}")
-        np.random.PCG64().state = cast(Any, random)  # raises if it is none
+            counts = f"{epoch} epochs and {len(losses)} losses"
+            raise InputError(f"not a state of an online learner: {counts}")
+        np.random.PCG64().state = cast(Any, random)  # raises for an impossible state
         return cls(vectors, numbers, epoch, losses, random)
 
 
-def run_epochs(
-    epoch: Callable[[OnlineState, NDArray[np.int64]], float],
-    weights: Callable[[OnlineState], Vector],
-    sequences: int,
-    start: OnlineState,
-    *,
-    max_iter: int,
-    period: int,
-    delta: float,
-    callback: Callback | None,
-) -> Result[OnlineState]:
-    """Epochs until the loss stands still: (loss ``period`` epochs ago - loss) / loss < ``delta``.
+class UpdateRule(NamedTuple):
+    """What differs between the online solvers."""
 
-    ``epoch(state, order)`` does one and returns its loss; ``weights(state)`` are the model's then.
-    """
-    most = as_integer(max_iter, "max_iter")
-    if most < 1:
-        raise InputError(f"max_iter must be at least 1, not {max_iter}")
-    number_at_least(delta, 0.0, "delta")
-    state, began = start, time.perf_counter()
+    name: str
+    start: Callable[[OnlineState], None]
+    """Add the rule's first vectors and numbers to a state that has only "w"."""
+    epoch: Callable[[OnlineState, NDArray[np.int64]], float]
+    """``epoch(state, order) -> loss``: one pass over the sequences; updates the state in place."""
+    weights: Callable[[OnlineState], Vector]
+    """The weights of the model in a state: w itself, scaled, or an average."""
+
+
+class Epochs(NamedTuple):
+    """The settings that all online solvers share."""
+
+    max_iter: int
+    period: int
+    """Compare the loss with that of so many epochs before; 0 for no such test."""
+    delta: float
+    """Stop if (loss ``period`` epochs ago - loss) / loss is below this."""
+    callback: Callback | None
+    random_state: Any
+    state: OnlineState | None
+    """Where an earlier run stopped, to resume it."""
+
+
+def run_epochs(
+    rule: UpdateRule, sequences: int, w0: Vector, settings: Epochs
+) -> Result[OnlineState]:
+    """Run epochs of a rule until the loss no longer falls, or ``max_iter`` is reached."""
+    max_iter = as_integer(settings.max_iter, "max_iter")
+    if max_iter < 1:
+        raise InputError(f"max_iter must be at least 1, not {settings.max_iter}")
+    number_at_least(settings.delta, 0.0, "delta")
+    state = settings.state
+    if state is None:
+        state = _first_state(w0, settings.random_state)
+        rule.start(state)
+    state.check(rule.name, len(w0))
+    began = time.perf_counter()
     bits = np.random.PCG64()
     bits.state = cast(Any, state.random)
     random = np.random.Generator(bits)
-    while (reason := _reason(state, most, period, delta)) is None:
+    while (reason := _stop_reason(state, max_iter, settings)) is None:
         order = random.permutation(sequences).astype(np.int64)
-        state.losses.append(epoch(state, order))
+        state.losses.append(rule.epoch(state, order))
         state.epoch += 1
         state.random = dict(bits.state)
-        loss, w = state.losses[-1], weights(state)
+        loss, w = state.losses[-1], rule.weights(state)
         if not np.isfinite(loss):
             raise OptimizationError(f"the loss is {loss} after epoch {state.epoch}")
-        if callback is not None and callback(_progress(state, w, began)):
+        if settings.callback is not None and settings.callback(_progress(state, w, began)):
             reason = False, "stopped by the callback"
             break
     loss = state.losses[-1] if state.losses else np.nan
-    return Result(weights(state), loss, state.epoch, *reason, state, state.epoch)
+    return Result(rule.weights(state), loss, state.epoch, *reason, state, state.epoch)
 
 
-def _reason(state: OnlineState, most: int, period: int, delta: float) -> tuple[bool, str] | None:
-    """Whether the run has converged and why it ends; None if it goes on."""
+def _stop_reason(state: OnlineState, max_iter: int, settings: Epochs) -> tuple[bool, str] | None:
+    """(converged, message) if the run ends here, else None."""
     if state.losses:
-        loss = state.losses[-1]
+        loss, period = state.losses[-1], settings.period
         before = state.losses[-1 - period] if len(state.losses) > period > 0 else np.inf
-        if loss == 0.0 or (before - loss) / loss < delta:
-            return True, "the loss stands still"
-    return None if state.epoch < most else (False, f"{most} epochs")
+        if loss == 0.0 or (before - loss) / loss < settings.delta:
+            return True, "the loss no longer falls"
+    return None if state.epoch < max_iter else (False, f"{max_iter} epochs")
 
 
-def first_state(w0: Vector, random_state: Any, **vectors: Vector) -> OnlineState:
-    """Before the first epoch."""
+def _first_state(w0: Vector, random_state: Any) -> OnlineState:
+    """The state before the first epoch, without the vectors and numbers of the rule."""
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**63))
     random = np.random.PCG64(random_state).state
-    return OnlineState({"w": w0.copy(), **vectors}, {}, 0, [], dict(random))
+    return OnlineState({"w": w0.copy()}, {}, 0, [], dict(random))
 
 
 def _progress(state: OnlineState, w: Vector, began: float) -> Progress:

@@ -1,10 +1,12 @@
 """OWL-QN: L-BFGS for loss(w) + Σ cᵢ |wᵢ|, which has a kink wherever a weight is zero.
 
-Inside an orthant the sum is smooth. So (Andrew and Gao 2007): take the pseudo-gradient ◇, the slope
-towards the side where the sum falls, in place of the gradient; let d = -H ◇ keep only the
-coordinates that descend; and let a step end where it would leave the orthant, at zero. H comes from
-the gradients of the loss alone, as the L1 term has no curvature.
+Inside an orthant the sum is smooth. So (Andrew and Gao 2007): replace the gradient by the
+pseudo-gradient ◇, the slope on the side where the sum falls; in d = -H ◇, keep only the coordinates
+that descend; and set weights to zero that a step would move out of the orthant. H uses only the
+gradients of the loss, because the L1 term has no curvature.
 """
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -19,45 +21,45 @@ __all__ = ["Orthantwise", "penalties"]
 
 
 class Orthantwise:
-    """A smooth loss with an L1 term of strength ``l1`` (one number a weight)."""
+    """A smooth loss with an L1 term of strength ``l1``, shape (weights,)."""
 
-    def __init__(self, evaluate: Evaluations, l1: Vector, most: int, threads: int) -> None:
+    def __init__(self, evaluate: Evaluations, l1: Vector, max_trials: int, threads: int) -> None:
         self.evaluate = evaluate
-        self._l1, self._most, self._threads = l1, most, threads
+        self._l1, self._max_trials, self._threads = l1, max_trials, threads
 
     def point(self, w: Vector) -> Point:
-        """Room for a point, its slope the pseudo-gradient."""
+        """A point with new buffers; its slope is the pseudo-gradient."""
         return Point(w, np.empty_like(w), np.empty_like(w))
 
     def finish(self, point: Point, loss: float) -> None:
-        """The pseudo-gradient of a point, and its loss with the L1 term."""
+        """Compute the pseudo-gradient of a point, and its loss with the L1 term."""
         point.loss = loss + _core.pseudo_gradient(
             point.w, point.gradient, self._l1, point.slope, self._threads
         )
 
     def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
-        """Fill out with d = -H ◇ where that descends, else 0; its slope."""
+        """Fill out with d = -H ◇, 0 in coordinates that do not descend; return d · ◇."""
         memory.direction(here.slope, out, self._threads)
         return _core.project_direction(here.slope, self._l1, out, self._threads)
 
-    def move(self, here: Point, d: Vector, slope: float, step: float, there: Point) -> Search:
-        """Halve t until the sum falls by 10⁻⁴ of what ◇ promises for the projected step."""
+    def move(self, here: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
+        """Halve t until the sum falls by 10⁻⁴ of the decrease that ◇ predicts for the step."""
 
         def along(t: float) -> tuple[float, float]:
-            penalty, promised = _core.orthant_step(
-                here.w, d, t, here.slope, self._l1, there.w, self._threads
+            penalty, predicted = _core.orthant_step(
+                here.w, d, t, here.slope, self._l1, target.w, self._threads
             )
-            there.loss = self.evaluate(there.w, there.gradient)
-            return there.loss + penalty, promised
+            target.loss = self.evaluate(target.w, target.gradient)
+            return target.loss + penalty, predicted
 
-        search = armijo(along, here.loss, step, self._most)
+        search = armijo(along, here.loss, step, self._max_trials)
         if search.failure is None:
-            self.finish(there, there.loss)
+            self.finish(target, target.loss)
         return search
 
 
 def penalties(l1: float, penalised: Any, n: int) -> Vector:
-    """The strength of the L1 term for each weight: l1 where the mask says so, else 0.
+    """The strength of the L1 term for each weight: l1 where ``penalised`` is True, else 0.
 
     >>> penalties(0.5, [True, False], 2).tolist()
     [0.5, 0.0]

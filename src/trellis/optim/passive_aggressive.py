@@ -1,5 +1,7 @@
 """Passive-aggressive learning (Crammer et al. 2006) for label sequences."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -7,11 +9,20 @@ from numpy.typing import NDArray
 
 from trellis.checks import number_at_least
 from trellis.errors import InputError
-from trellis.optim.online import Learner, OnlineState, first_state, run_epochs
-from trellis.optim.perceptron import averaged
+from trellis.optim.online import (
+    Epochs,
+    Learner,
+    OnlineState,
+    UpdateRule,
+    register_state,
+    run_epochs,
+)
+from trellis.optim.perceptron import average_weights, start_average
 from trellis.optim.result import Callback, Result, Vector
 
 __all__ = ["passive_aggressive"]
+
+register_state("passive-aggressive", vectors={"total"}, numbers={"steps"})
 
 
 def passive_aggressive(
@@ -29,19 +40,16 @@ def passive_aggressive(
     random_state: Any = None,
     state: OnlineState | None = None,
 ) -> Result[OnlineState]:
-    """W ← w + τ d,  d = φ(x, y) - φ(x, ŷ): the smallest change after which y wins by a margin.
+    """w ← w + τ d,  d = φ(x, y) - φ(x, ŷ): the smallest change after which y wins by a margin.
 
-    τ = ℓ / ‖d‖² with ℓ = score(ŷ) - score(y) + margin; ``variant`` 1 allows at most
-    ``aggressiveness``, 2 divides by ‖d‖² + 1 / (2 · aggressiveness) instead, 0 has no such limit.
-    The margin is the square root of the number of wrong labels, or 1.
+    τ = ℓ / ‖d‖² with ℓ = score(ŷ) - score(y) + margin. ``variant`` 1 limits τ to
+    ``aggressiveness``, variant 2 divides by ‖d‖² + 1 / (2 · aggressiveness) instead, variant 0 has
+    no limit. The margin is the square root of the number of wrong labels, or 1 with
+    ``count_errors=False``. With ``average=False`` the result is the last w, not the average.
     """
     if variant not in (0, 1, 2):
         raise InputError(f"variant must be 0, 1 or 2, not {variant!r}")
     number_at_least(aggressiveness, 1e-300, "aggressiveness")
-    if state is None:
-        state = first_state(w0, random_state, total=np.zeros_like(w0))
-        state.numbers["steps"] = 1
-    state.check("passive-aggressive", len(w0))
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         loss, steps = learner.passive_aggressive(
@@ -56,13 +64,7 @@ def passive_aggressive(
         s.numbers["steps"] = steps
         return loss
 
-    return run_epochs(
-        epoch,
-        averaged if average else lambda s: s.vectors["w"],
-        sequences,
-        state,
-        max_iter=max_iter,
-        period=0 if delta == 0.0 else 1,
-        delta=delta,
-        callback=callback,
-    )
+    weights = average_weights if average else lambda s: s.vectors["w"]
+    rule = UpdateRule("passive-aggressive", start_average, epoch, weights)
+    settings = Epochs(max_iter, int(delta != 0.0), delta, callback, random_state, state)
+    return run_epochs(rule, sequences, w0, settings)

@@ -1,14 +1,25 @@
 """The averaged perceptron (Collins 2002)."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.optim.online import Learner, OnlineState, first_state, run_epochs
+from trellis.optim.online import (
+    Epochs,
+    Learner,
+    OnlineState,
+    UpdateRule,
+    register_state,
+    run_epochs,
+)
 from trellis.optim.result import Callback, Result, Vector
 
-__all__ = ["averaged", "perceptron"]
+__all__ = ["average_weights", "perceptron", "start_average"]
+
+register_state("perceptron", vectors={"total"}, numbers={"steps"})
 
 
 def perceptron(
@@ -22,15 +33,11 @@ def perceptron(
     random_state: Any = None,
     state: OnlineState | None = None,
 ) -> Result[OnlineState]:
-    """W ← w + φ(x, y) - φ(x, ŷ), ŷ the best labelling under w; the result is the average of all w.
+    """w ← w + φ(x, y) - φ(x, ŷ), ŷ the best labelling under w; the result is the average of all w.
 
-    A sequence of weight v moves w v times as far. Ends when an epoch makes no mistake. The loss is
-    the number of wrong labels.
+    The update of a sequence with weight v is multiplied by v. The run ends after an epoch without
+    mistakes. The loss is the number of wrong labels.
     """
-    if state is None:
-        state = first_state(w0, random_state, total=np.zeros_like(w0))
-        state.numbers["steps"] = 1
-    state.check("perceptron", len(w0))
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         errors, steps = learner.perceptron(
@@ -39,18 +46,21 @@ def perceptron(
         s.numbers["steps"] = steps
         return float(errors)
 
-    return run_epochs(
-        epoch,
-        averaged,
-        sequences,
-        state,
-        max_iter=max_iter,
-        period=0 if delta == 0.0 else 1,
-        delta=delta,
-        callback=callback,
-    )
+    rule = UpdateRule("perceptron", start_average, epoch, average_weights)
+    settings = Epochs(max_iter, int(delta != 0.0), delta, callback, random_state, state)
+    return run_epochs(rule, sequences, w0, settings)
 
 
-def averaged(state: OnlineState) -> Vector:
-    """The mean of the weights before the first step and after each: w - Σ steps · change / all."""
+def start_average(state: OnlineState) -> None:
+    """Add the sums of an average over all steps. The first weights count as one step."""
+    state.vectors["total"] = np.zeros_like(state.vectors["w"])
+    state.numbers["steps"] = 1
+
+
+def average_weights(state: OnlineState) -> Vector:
+    """The mean of w before the first step and after each step: w - Σ step · change / steps.
+
+    The change made in step s is missing from the first s of all averaged vectors. So one sum,
+    ``total``, replaces adding up w after every step, which would touch all weights each time.
+    """
     return state.vectors["w"] - state.vectors["total"] / state.numbers["steps"]

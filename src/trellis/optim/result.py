@@ -1,4 +1,6 @@
-"""What every optimiser takes and gives back."""
+"""The types that all optimisers share: objective, progress, callback, result."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,68 +13,69 @@ from trellis.errors import InputError, OptimizationError
 
 Vector: TypeAlias = NDArray[np.float64]
 Objective: TypeAlias = Callable[[Vector, Vector], float]
-"""``objective(w, gradient) -> loss``: fills ``gradient`` with ∂loss/∂w and leaves ``w`` alone."""
+"""``objective(w, gradient) -> loss``: fills ``gradient`` with ∂loss/∂w; must not change ``w``."""
 
 StateT = TypeVar("StateT")
 
 
 class Progress(NamedTuple):
-    """One iteration, as a callback sees it."""
+    """One iteration, as passed to a callback."""
 
     iteration: int
-    """From 1 on; a resumed run counts on."""
+    """Starts at 1; a resumed run continues the count of the earlier run."""
     loss: float
-    """With all penalties."""
+    """The loss, including all penalties."""
     gradient_norm: float
-    """‖∇loss‖₂, with an L1 term that of the pseudo-gradient."""
+    """‖∇loss‖₂; with an L1 term, the norm of the pseudo-gradient."""
     active: int
-    """Weights that are not zero."""
+    """The number of weights that are not zero."""
     step: float
     """The length of the step along the direction."""
     evaluations: int
-    """How often the objective has been asked."""
+    """The number of calls of the objective so far."""
     seconds: float
-    """Since this call began."""
+    """Time since the start of this call."""
     w: Vector
-    """The weights: a read-only view that the next iterations overwrite, so copy it to keep it."""
+    """The weights: a read-only view that the next iteration overwrites, so copy it to keep it."""
     state: Callable[[], Any] | None = None
-    """Makes what the optimiser needs to go on from here, to the same bits as without a stop; the
-    next iterations overwrite it. None after a last step."""
+    """Returns the state from which a later run resumes, with the same bits as without the
+    interruption. The next iteration overwrites the arrays of the state. None after the last
+    step."""
 
 
 Callback: TypeAlias = Callable[[Progress], object]
-"""Called after each iteration; what is true stops the run."""
+"""Called after each iteration; a truthy return value stops the run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Result(Generic[StateT]):
-    """Where an optimiser ended, and why."""
+    """The weights at the end of a run, and why it ended."""
 
     w: Vector
     loss: float
     n_iter: int
     converged: bool
-    """Whether a test of convergence ended the run, not a limit, a callback or a failure."""
+    """True if a convergence test ended the run; False for a limit, a callback or a failure."""
     message: str
     state: StateT
-    """What the optimiser needs to go on from here, or None."""
+    """The state from which a later run resumes, or None."""
     n_evaluations: int
 
 
 @dataclass(eq=False)
 class Point:
-    """Weights, and what is known there."""
+    """Weights, and the loss and its derivatives at these weights. Vectors are (weights,)."""
 
     w: Vector
     gradient: Vector
-    """Of the smooth part of the loss."""
+    """The gradient of the smooth part of the loss."""
     slope: Vector
-    """Of the whole loss: the gradient itself, or the pseudo-gradient."""
+    """The gradient of the total loss: ``gradient`` itself, or the pseudo-gradient with L1."""
     loss: float = 0.0
 
 
 class Evaluations:
-    """The objective, counted: ``evaluate(w, gradient) -> loss``."""
+    """The objective with a counter: ``evaluate(w, gradient) -> loss``."""
 
     def __init__(self, objective: Objective, count: int = 0) -> None:
         if not callable(objective):
@@ -81,7 +84,7 @@ class Evaluations:
         self.count = count
 
     def __call__(self, w: Vector, gradient: Vector) -> float:
-        """The loss at w; fills its gradient."""
+        """Return the loss at w, and fill its gradient."""
         self.count += 1
         loss = self._objective(w, gradient)
         try:
@@ -90,7 +93,7 @@ class Evaluations:
             raise InputError(f"the objective must return a number, not {loss!r}") from None
 
     def first(self, w: Vector, gradient: Vector) -> float:
-        """The loss where a run begins, which must be finite, as its gradient must."""
+        """The loss at the first weights. It must be finite, and so must its gradient."""
         loss = self(w, gradient)
         if not np.isfinite(loss):
             raise OptimizationError(f"the loss at the first weights is {loss}")
@@ -103,7 +106,7 @@ class Evaluations:
 
 
 def first_weights(w0: Any) -> Vector:
-    """A copy of w0 as a vector of finite doubles."""
+    """A copy of w0 as a vector of finite float64 numbers."""
     try:
         w = np.array(w0, dtype=np.float64, order="C")
     except (TypeError, ValueError):
@@ -117,7 +120,7 @@ def first_weights(w0: Any) -> Vector:
 
 
 def read_only(w: Vector) -> Vector:
-    """A view of w through which it cannot be changed."""
+    """A read-only view of w."""
     view = w.view()
     view.flags.writeable = False
     return view

@@ -1,5 +1,7 @@
 """Stochastic gradient descent for a loss with an L2 term, with a calibrated step size."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -7,10 +9,23 @@ from numpy.typing import NDArray
 
 from trellis.checks import number_at_least
 from trellis.errors import InputError
-from trellis.optim.online import Learner, OnlineState, first_state, run_epochs
+from trellis.optim.online import (
+    Epochs,
+    Learner,
+    OnlineState,
+    UpdateRule,
+    register_state,
+    run_epochs,
+)
 from trellis.optim.result import Callback, Result, Vector
 
 __all__ = ["sgd"]
+
+register_state("sgd", vectors=set(), numbers={"t0", "scale"})
+
+# Limits of the first step size: a loss that still falls there has no useful scale.
+_MIN_STEP, _MAX_STEP = 1e-9, 1e9
+_NO_STEP = 1e300  # as t₀: steps so short that the weights do not change
 
 
 def sgd(
@@ -30,19 +45,20 @@ def sgd(
 ) -> Result[OnlineState]:
     """wₜ₊₁ = v - ηₜ ∇lossᵢ(v),  v = (1 - ηₜ λ) wₜ,  ηₜ = 1 / (λ (t₀ + t)),  λ = l2 / sequences.
 
-    The first step η₀ = 1 / (λ t₀) is found by trial, beginning with ``eta``: the one that lowers
-    the loss of ``sample`` sequences most in one pass. w is kept as a scale times a vector, so that
-    the L2 term costs one multiplication a step.
+    The first step η₀ = 1 / (λ t₀) is found by trial, starting with ``eta``: the step that lowers
+    the loss of ``sample`` sequences most in one pass. w is stored as scale · v, so that the L2 term
+    costs one multiplication per step.
     """
     if number_at_least(l2, 0.0, "l2") == 0.0:
-        raise InputError("sgd needs l2 > 0: its step size follows from it")
+        raise InputError("sgd needs l2 > 0: its step size depends on l2")
     number_at_least(eta, 1e-12, "eta")
     lam = l2 / sequences
-    if state is None:
-        state = first_state(w0, random_state)
-        t0 = _calibrate(learner, sequences, state, lam, eta, sample)
-        state.numbers |= {"t0": t0, "scale": 1.0}
-    state.check("sgd", len(w0))
+
+    def start(s: OnlineState) -> None:
+        # Always the same sample: the step size does not depend on random_state.
+        order = np.random.default_rng(0).permutation(sequences)[:sample].astype(np.int64)
+        step = _best_step(learner, order, s.vectors["w"], lam, eta)
+        s.numbers |= {"t0": 1.0 / (lam * step), "scale": 1.0}
 
     def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
         loss, scale = learner.sgd(
@@ -55,38 +71,31 @@ def sgd(
     def weights(s: OnlineState) -> Vector:
         return s.vectors["w"] * s.numbers["scale"]
 
-    return run_epochs(
-        epoch,
-        weights,
-        sequences,
-        state,
-        max_iter=max_iter,
-        period=period,
-        delta=delta,
-        callback=callback,
-    )
+    rule = UpdateRule("sgd", start, epoch, weights)
+    settings = Epochs(max_iter, period, delta, callback, random_state, state)
+    return run_epochs(rule, sequences, w0, settings)
 
 
-def _calibrate(
-    learner: Learner, sequences: int, state: OnlineState, lam: float, eta: float, sample: int
+def _best_step(
+    learner: Learner, order: NDArray[np.int64], w: Vector, lam: float, eta: float
 ) -> float:
-    """t₀ of the best of several first steps, each half or twice as long as another."""
-    order = np.random.default_rng(0).permutation(sequences)[:sample].astype(np.int64)
+    """The first step size, among eta · 2ᵏ, with the lowest loss after one pass."""
 
     def loss_after(step: float) -> float:
-        v = state.vectors["w"].copy()
+        v = w.copy()
         _, scale = learner.sgd(order, lam, 1.0 / (lam * step), 0, v, 1.0)
         if not (np.isfinite(v).all() and np.isfinite(scale)):
             return np.inf
-        # with steps of next to nothing, the losses before each step are those of the weights
-        after, scale = learner.sgd(order, lam, 1e300, 0, v, scale)
+        # A second pass that does not move: the sum of its losses is the loss of these weights.
+        after, scale = learner.sgd(order, lam, _NO_STEP, 0, v, scale)
         loss = after + 0.5 * lam * len(order) * scale * scale * float(v @ v)
         return loss if np.isfinite(loss) else np.inf
 
-    tried = {step: loss_after(step) for step in (eta / 2, eta, eta * 2)}
+    losses = {step: loss_after(step) for step in (eta / 2, eta, eta * 2)}
+    # As long as the shortest (then the longest) step is the best one, try one beyond it.
     for factor in (0.5, 2.0):
-        step = min(tried) if factor < 1 else max(tried)
-        while min(tried, key=tried.__getitem__) == step and 1e-9 < step < 1e9:
+        step = min(losses) if factor < 1 else max(losses)
+        while min(losses, key=losses.__getitem__) == step and _MIN_STEP < step < _MAX_STEP:
             step *= factor
-            tried[step] = loss_after(step)
-    return 1.0 / (lam * min(tried, key=tried.__getitem__))
+            losses[step] = loss_after(step)
+    return min(losses, key=losses.__getitem__)

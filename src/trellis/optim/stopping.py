@@ -1,4 +1,6 @@
-"""Stop when a score on held-out data no longer rises."""
+"""Early stopping: stop when a score on held-out data no longer rises."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable
@@ -9,10 +11,10 @@ from trellis.optim.result import Progress, Vector
 
 
 class EarlyStopping:
-    """A callback that keeps the weights with the highest score(w) and stops when none better comes.
+    """A callback that stores the weights with the highest score(w), and stops the run in time.
 
-    ``score`` is asked every ``every`` iterations; the run stops after ``patience`` scores in a row
-    that are not above the best one.
+    ``score`` is computed every ``every`` iterations. The run stops after ``patience`` scores in a
+    row that are not above the best one.
 
     >>> from trellis.optim import lbfgs
     >>> def bowl(w, gradient):
@@ -38,19 +40,19 @@ class EarlyStopping:
         self.best_score = -math.inf
         self.best_w: Vector | None = None
         self.history: list[tuple[int, float]] = []
-        """(iteration, score) of each time that the score was asked."""
+        """(iteration, score) of each computed score."""
         self.since_best = 0
-        """Scores in a row that were not above the best one."""
+        """The number of scores since the best one."""
 
     def restore(
         self, history: list[tuple[int, float]], best_w: Vector | None, since_best: int
     ) -> None:
-        """Go on where another run was."""
+        """Restore the state of an earlier run."""
         self.history, self.best_w, self.since_best = history, best_w, since_best
         self.best_score = max((score for _, score in history), default=-math.inf)
 
     def __call__(self, progress: Progress) -> bool:
-        """Whether to stop."""
+        """Compute the score if it is time; return True to stop the run."""
         if progress.iteration % self.every != 0:
             return False
         score = float(self.score(progress.w))

@@ -57,8 +57,8 @@ BROKEN_TARGETS = [
     ([[1, 2], [3, 0], [4]], "target of batch row 1, position 1 is the blank, 0"),
     ([[1], [], [5]], "target of batch row 2, position 0 is 5: must be 0 to 4"),
     ([[1], [-1], []], "target of batch row 1, position 0 is -1: must be 0 to 4"),
-    ([[1], [2]], "targets must be a list of 3 lists, one a batch row, not 2"),
-    (7, "targets must be a list of 3 lists, one a batch row, not int"),
+    ([[1], [2]], "targets must be a list of 3 lists, one per batch row, not 2"),
+    (7, "targets must be a list of 3 lists, one per batch row, not int"),
     ([[1], [1.5], []], "target of batch row 1 has dtype float64: must be integers"),
     ([[1], [[1], [3]], []], "target of batch row 1 has shape (2, 1)"),
 ]
@@ -94,7 +94,7 @@ def test_lengths_go_with_a_batch(function: Any) -> None:
     change = {"log_probs": np.zeros((T, V)), "lengths": [3]}
     if function is ctc.align:
         change["targets"] = [1]
-    with pytest.raises(InputError, match=re.escape("lengths go with a (B, T, V) array")):
+    with pytest.raises(InputError, match=re.escape("lengths need a (B, T, V) array")):
         call(function, change)
 
 

@@ -154,7 +154,7 @@ def test_nothing_is_allowed() -> None:
 
 BAD = {
     "unary of two axes": ((np.zeros((3, 2)), np.eye(2), np.eye(2)), "height, width, labels"),
-    "no pixel": ((np.zeros((0, 3, 2)), np.eye(2), np.eye(2)), "none of them 0"),
+    "no pixel": ((np.zeros((0, 3, 2)), np.eye(2), np.eye(2)), "all at least 1"),
     "horizontal": ((np.zeros((3, 3, 2)), np.eye(3), np.eye(2)), r"horizontal has shape \(3, 3\)"),
     "vertical": (
         (np.zeros((3, 3, 2)), np.eye(2), np.zeros((3, 3, 2, 2))),

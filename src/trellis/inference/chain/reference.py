@@ -1,4 +1,4 @@
-"""The recursions as the equations have them, for one sequence: what the fast path must equal."""
+"""The recursions as in the equations, for one sequence. The fast path must return the same."""
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def sample(unary, transition, start=None, end=None, *, n=1, random_state=None, m
 
 
 def entropy(unary, transition, start=None, end=None, *, mask=None):
-    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ) over inner t: a chain's pairs, less what they share."""
+    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ), the second sum over inner t, which two pairs share."""
     p = marginals(unary, transition, start, end, mask=mask)
     h = lambda q: -np.sum(q * np.log(np.where(q > 0, q, 1.0)))  # noqa: E731
     return h(p.pairwise) - h(p.unary[1:-1]) if len(p.unary) > 1 else h(p.unary)

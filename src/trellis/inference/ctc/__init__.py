@@ -1,54 +1,57 @@
-"""Connectionist temporal classification: p(target | input) where nobody knows the alignment.
+"""Connectionist temporal classification: p(target | input) when the alignment is unknown.
 
-At each of T frames a network gives the probability of every label and of the blank. A path takes
-one of them at each frame; it stands for the target that is left when neighbours that are equal are
-merged and blanks then removed. p(target) is the sum over all paths that stand for it.
+At each of T frames, a network outputs the probability of every label and of the blank. A path takes
+one of them at each frame. It collapses to a target: equal neighbours are merged, then blanks are
+removed. p(target) is the sum over all paths that collapse to the target.
 
-`loss` and `posterior` know the target; `align` finds the best path of it; `greedy` and
-`beam_search` look for a target. All take
+`loss` and `posterior` need the target. `align` finds the best path of a target. `greedy` and
+`beam_search` search for the best target. All of them take these arguments:
 
 ``log_probs``
     ``(T, V)`` for one sequence, or ``(B, T, V)`` for a padded batch, with ``lengths``. float32 or
-    float64. -inf is probability zero. With ``logits=True`` (`loss`, `posterior`) any scores: the
-    softmax is part of the work, which is faster than to do it before, and more exact.
+    float64. -inf is probability zero. With ``logits=True`` (`loss`, `posterior`), unnormalised
+    scores: the kernel then computes the softmax too, which is faster and more precise.
 ``targets``
-    the labels without blanks: a list of integers, or for a batch a list of such lists.
+    The labels without blanks: a list of integers, or for a batch a list of such lists.
 ``blank``
-    the entry of the vocabulary that is the blank.
+    The index of the blank in the vocabulary.
 ``n_jobs``
-    threads; None is all cores. Results are the same bits for any number.
+    The number of threads; None is all cores. Results are the same bits for any number.
 
-A target that no path of so many frames stands for is not an error: its loss is +inf. README.md
-beside this file explains the recursions. cpu.py has the gradient, and wants frames first.
+A target that is too long for the number of frames is not an error: its loss is +inf. README.md in
+this folder explains the recursions. cpu.py has the gradient, for arrays with the frames first.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from trellis.inference.ctc import cpu
 from trellis.inference.ctc.decode import Alignment, Hypothesis, align, beam_search, greedy
-from trellis.inference.ctc.inputs import Array, Batch, Labels, prepare, prepare_targets
+from trellis.inference.ctc.inputs import Array, FrameBatch, Labels, prepare, prepare_targets
 
 __all__ = ["Alignment", "Hypothesis", "align", "beam_search", "greedy", "loss", "posterior"]
 
 
 def loss(
-    log_probs: Array,
+    log_probs: ArrayLike,
     targets: Labels | Sequence[Labels],
     *,
     blank: int = 0,
-    lengths: Array | Sequence[int] | None = None,
+    lengths: ArrayLike | None = None,
     logits: bool = False,
     n_jobs: int | None = None,
 ) -> float | Array:
-    """-log p(target | input): one number, or one a row of the batch; +inf if there is no path.
+    """-log p(target | input): a float, or an array (B,) for a batch; +inf if there is no path.
 
     >>> two_frames = np.log([[0.4, 0.6], [0.5, 0.5]])
-    >>> round(loss(two_frames, [1]), 4)  # -log 0.8: all paths but (blank, blank)
+    >>> round(loss(two_frames, [1]), 4)  # -log 0.8: all paths except (blank, blank)
     0.2231
-    >>> loss(two_frames, [1, 1])  # needs a blank in between, so three frames
+    >>> loss(two_frames, [1, 1])  # needs a blank between the labels, so three frames
     inf
     >>> batch = np.zeros((2, 4, 3))
     >>> np.exp(-loss(batch, [[1, 2], []], lengths=[4, 2], logits=True)).round(4).tolist()
@@ -60,41 +63,41 @@ def loss(
 
 
 def posterior(
-    log_probs: Array,
+    log_probs: ArrayLike,
     targets: Labels | Sequence[Labels],
     *,
     blank: int = 0,
-    lengths: Array | Sequence[int] | None = None,
+    lengths: ArrayLike | None = None,
     logits: bool = False,
     n_jobs: int | None = None,
 ) -> Array:
-    """``[t, v]`` = p(label v at frame t | target): shares of all paths that stand for the target.
+    """``[t, v]`` = p(label v at frame t | target), with the shape of ``log_probs``.
 
-    Shaped as ``log_probs``; each frame sums to 1, but is 0 behind the length and where there is no
-    path at all. It is minus the gradient of the loss with respect to log-probabilities.
+    Each frame sums to 1. Padded frames are 0, and so are all frames of a target without a path. The
+    result is minus the gradient of the loss with respect to the log-probabilities.
 
     >>> posterior(np.log([[0.4, 0.6], [0.5, 0.5]]), [1]).round(3).tolist()
     [[0.25, 0.75], [0.375, 0.625]]
     """
     x = prepare(log_probs, blank, lengths)
     rows = _rows(x, targets)
-    # The shares depend only on differences within a frame: logits will do as they are.
-    values, log_norm, kept = cpu.forward(*rows, False, n_jobs=n_jobs)
-    shares = np.empty(x.scores.shape, x.scores.dtype)
+    # The posterior depends only on differences within a frame, so logits need no softmax.
+    values, log_norm, saved = cpu.forward(*rows, False, n_jobs=n_jobs)
+    occupations = np.empty(x.scores.shape, x.scores.dtype)
     cpu.backward(
         *rows,
         False,
         log_norm,
-        kept,
+        saved,
         values,
         np.full_like(values, -1.0),
-        out=shares.swapaxes(0, 1),
+        out=occupations.swapaxes(0, 1),
         n_jobs=n_jobs,
     )
-    return shares[0] if x.single else shares
+    return occupations[0] if x.single else occupations
 
 
-def _rows(x: Batch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
-    """Checked arguments as cpu.py takes them: frames first."""
+def _rows(x: FrameBatch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
+    """Validated arguments in the order of cpu.py, with the frames first."""
     padded, target_lengths = prepare_targets(targets, x)
     return x.scores.swapaxes(0, 1), padded, x.lengths, target_lengths, x.blank

@@ -1,23 +1,25 @@
-"""The fast path: CTC of whole batches in the native core, with frames first as networks give them.
+"""The fast path: CTC of batches in the native core, with the frames first, as networks output them.
 
-Both functions take
+Both functions take these arguments:
 
 ``input``
-    ``(T, B, V)`` float32 or float64: log-probabilities, or with ``logits`` any scores, whose
-    softmax over the vocabulary is then part of the work. Any strides, but V must be contiguous to
-    be used without a copy.
+    ``(T, B, V)`` float32 or float64: log-probabilities; or with ``logits`` unnormalised scores,
+    and the kernel computes their softmax too. Any strides; if the last axis is not contiguous, the
+    array is copied.
 ``targets``
-    ``(B, S)`` labels without blanks; what lies behind ``target_lengths`` is ignored.
+    ``(B, S)`` labels without blanks; entries after ``target_lengths`` are ignored.
 ``input_lengths``, ``target_lengths``
-    ``(B,)``.
+    ``(B,)`` integers.
 ``blank``
-    the vocabulary's entry for "no label".
+    The index of the blank in the vocabulary.
 ``n_jobs``
-    threads; None is all cores. Results are the same bits for any number.
+    The number of threads; None is all cores. Results are the same bits for any number.
 
-Wrong labels and lengths raise an InputError that names the batch row. Values are not checked: NaN
-and +inf make the loss of their row NaN, and its gradient too. -inf is probability zero.
+Wrong labels and lengths raise an InputError that names the batch row. Scores are not validated: NaN
+and +inf make the loss and the gradient of their row NaN. -inf is probability zero.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
@@ -42,15 +44,15 @@ def forward(
     *,
     n_jobs: int | None = None,
 ) -> tuple[Array, Array, Array]:
-    """-log p(target | input) of each row, +inf if infeasible, and two arrays for backward.
+    """-log p(target | input) of each row, shape (B,), and two arrays for the backward pass.
 
-    These are log_norm (T, B), the log-sum-exp of each frame (empty unless `logits`), and
-    (B, T, 2S+1) numbers that only backward reads. They are not alpha: to run the recursion once
-    more is faster than to write its rows to memory and read them back.
+    The loss is +inf if the target has no path. The arrays are log_norm (T, B), the log-sum-exp of
+    each frame (empty unless `logits`), and (B, T, 2S+1) numbers that only `backward` reads. They
+    are not alpha: running the recursion again is faster than storing all its rows.
 
     >>> x = np.log([[[0.4, 0.6]], [[0.5, 0.5]]])  # "1" as (1, 1), (blank, 1) or (1, blank)
     >>> one = np.array([1])
-    >>> loss, log_norm, kept = forward(x, np.array([[1]]), np.array([2]), one, 0, False)
+    >>> loss, log_norm, saved = forward(x, np.array([[1]]), np.array([2]), one, 0, False)
     >>> np.exp(-loss).round(3).tolist()
     [0.8]
     """
@@ -59,9 +61,9 @@ def forward(
     frames, count = x.shape[:2]
     loss = np.empty(count, dtype=x.dtype)
     log_norm = np.zeros((frames, count) if logits else (0, 0), dtype=x.dtype)
-    kept = np.zeros((count, frames, 2 * np.shape(targets)[1] + 1), dtype=x.dtype)
-    _checked(core.forward, loss, log_norm, kept)
-    return loss, log_norm, kept
+    saved = np.zeros((count, frames, 2 * np.shape(targets)[1] + 1), dtype=x.dtype)
+    _raise_input_errors(core.forward, loss, log_norm, saved)
+    return loss, log_norm, saved
 
 
 def backward(
@@ -79,15 +81,16 @@ def backward(
     out: Array | None = None,
     n_jobs: int | None = None,
 ) -> Array:
-    """weight[b] · ∂loss[b]/∂input, (T, B, V), in `out` if given; 0 where the loss is infinite.
+    """weight[b] · ∂loss[b]/∂input, shape (T, B, V), written to `out` if it is not None.
 
-    For log-probabilities -p(label at the frame | target), for logits softmax less that; 0 behind
-    input_lengths.
+    For log-probabilities, ∂loss/∂input is -p(label at the frame | target). For logits, it is
+    softmax - p(label at the frame | target). It is 0 in the padding, and where the loss is
+    infinite. `log_norm` and `alpha` are the two arrays that `forward` returned.
 
     >>> x = np.log([[[0.4, 0.6]], [[0.5, 0.5]]])
     >>> row = (np.array([[1]]), np.array([2]), np.array([1]), 0, False)
-    >>> loss, log_norm, kept = forward(x, *row)
-    >>> backward(x, *row, log_norm, kept, loss, np.ones(1)).round(3).tolist()
+    >>> loss, log_norm, saved = forward(x, *row)
+    >>> backward(x, *row, log_norm, saved, loss, np.ones(1)).round(3).tolist()
     [[[-0.25, -0.75]], [[-0.375, -0.625]]]
     """
     x = _frames(input)
@@ -97,13 +100,13 @@ def backward(
         raise InputError(
             f"out is {gradient.dtype} {gradient.shape}, input is {x.dtype} {x.shape}: must be equal"
         )
-    parts = (np.require(part, x.dtype, ["C", "A"]) for part in (log_norm, alpha, loss, weight))
-    _checked(core.backward, *parts, gradient)
+    arrays = (np.require(array, x.dtype, ["C", "A"]) for array in (log_norm, alpha, loss, weight))
+    _raise_input_errors(core.backward, *arrays, gradient)
     return gradient
 
 
 def _frames(input: Array) -> Array:
-    """The input as the core can read it."""
+    """The input as (T, B, V) with a contiguous last axis, which the core requires."""
     if input.dtype not in (np.float32, np.float64):
         raise InputError(f"input has dtype {input.dtype}: must be float32 or float64")
     if input.ndim != 3:
@@ -127,11 +130,12 @@ def _core_of(
         if array.dtype.kind not in "iu":
             raise InputError(f"{name} has dtype {array.dtype}: must be integers")
     integers = (np.require(array, np.int64, ["C", "A"]) for array in rows.values())
-    return cast(_core.CtcFloat64, _checked(make, x, *integers, blank, logits, resolve_jobs(n_jobs)))
+    core = _raise_input_errors(make, x, *integers, blank, logits, resolve_jobs(n_jobs))
+    return cast(_core.CtcFloat64, core)
 
 
-def _checked(call: Callable[..., Any], *args: Any) -> Any:
-    """The core checks labels, lengths and shapes, and says which batch row is wrong."""
+def _raise_input_errors(call: Callable[..., Any], *args: Any) -> Any:
+    """Call the core, which validates labels, lengths and shapes, and names the batch row."""
     try:
         return call(*args)
     except ValueError as error:

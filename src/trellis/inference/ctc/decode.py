@@ -1,16 +1,18 @@
-"""From scores to labels: the best path of a target, the best path of all, the best labellings."""
+"""From scores to labels: the best path of a target, the best path overall, the best labellings."""
+
+from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trellis import _core
 from trellis.checks import as_positive
 from trellis.errors import InfeasibleError, InputError
-from trellis.inference.ctc.inputs import Array, Batch, Labels, prepare, prepare_targets
+from trellis.inference.ctc.inputs import FrameBatch, Labels, prepare, prepare_targets
 from trellis.native import resolve_jobs
 
 
@@ -19,31 +21,31 @@ class Alignment(NamedTuple):
 
     labels: NDArray[np.int64]  # (T,): a label or the blank at each frame
     starts: NDArray[np.int64]  # (S,): the first frame of each symbol
-    ends: NDArray[np.int64]  # (S,): the frame behind its last
+    ends: NDArray[np.int64]  # (S,): one past the last frame of each symbol
     confidence: NDArray[np.float64]  # (S,): exp of the mean log-probability over its frames
     score: float  # the log-probability of the path
 
 
 class Hypothesis(NamedTuple):
-    """A labelling that was found."""
+    """A labelling that the search found."""
 
     labels: NDArray[np.int64]  # (S,): without blanks
     log_prob: float
-    frames: NDArray[np.int64]  # (S,): where its best path has each symbol, at its likeliest frame
+    frames: NDArray[np.int64]  # (S,): on the best path, the likeliest frame of each symbol
 
 
 def align(
-    log_probs: Array,
+    log_probs: ArrayLike,
     targets: Labels | Sequence[Labels],
     *,
     blank: int = 0,
-    lengths: Array | Sequence[int] | None = None,
+    lengths: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> Alignment | list[Alignment]:
-    """Best path of the target: of all that stand for it, the one with the largest Σ log-prob.
+    """The path with the largest Σ log-prob among all paths that collapse to the target.
 
-    One Alignment, or a list with one a row of the batch. A target that no path stands for is an
-    InfeasibleError. Of equal paths, the one that changes symbol as early as it can is taken.
+    Returns an Alignment, or for a batch a list with one per row. A target without any path raises
+    an InfeasibleError. Of equally good paths, the one that changes symbols earliest is returned.
 
     >>> x = np.log([[0.1, 0.8, 0.1], [0.3, 0.6, 0.1], [0.7, 0.1, 0.2], [0.1, 0.1, 0.8]])
     >>> path = align(x, [1, 2])
@@ -64,8 +66,9 @@ def align(
     if np.isneginf(score).any():
         b = int(np.argmax(np.isneginf(score)))
         raise InfeasibleError(
-            f"batch row {b}: no path of {x.lengths[b]} frames stands for its target of "
-            f"{counts[b]} labels"
+            f"batch row {{sequence}}: a target of {counts[b]} labels cannot fit in "
+            f"{x.lengths[b]} frames",
+            sequence=b,
         )
     rows = [
         Alignment(labels[b, :t], starts[b, :s], ends[b, :s], confidence[b, :s], float(score[b]))
@@ -75,16 +78,16 @@ def align(
 
 
 def greedy(
-    log_probs: Array,
+    log_probs: ArrayLike,
     *,
     blank: int = 0,
-    lengths: Array | Sequence[int] | None = None,
+    lengths: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> Hypothesis | list[Hypothesis]:
-    """The labelling of the path that takes the best label at each frame, and that path's log-prob.
+    """The labelling of the path with the best label at each frame, and the log-prob of that path.
 
-    It is not always the best labelling, as this one shows: p(blank, blank) = 0.36 is the best
-    path, but all the others stand for [1].
+    It is not always the best labelling. In this example the best path is (blank, blank) with
+    probability 0.36, but all other paths collapse to [1].
 
     >>> x = np.log([[0.6, 0.4], [0.6, 0.4]])
     >>> greedy(x).labels.tolist(), beam_search(x)[0].labels.tolist()
@@ -92,54 +95,56 @@ def greedy(
     """
     x = prepare(log_probs, blank, lengths)
     rows = list(_hypotheses(_call(_core.ctc_greedy, x, x.lengths, x.blank, resolve_jobs(n_jobs))))
-    for b, (found,) in enumerate(rows):
-        if found.log_prob == -math.inf:
-            raise _impossible(x, b)
-    return rows[0][0] if x.single else [found for (found,) in rows]
+    for b, (best,) in enumerate(rows):
+        if best.log_prob == -math.inf:
+            raise _impossible_frame(x, b)
+    return rows[0][0] if x.single else [best for (best,) in rows]
 
 
 def beam_search(
-    log_probs: Array,
+    log_probs: ArrayLike,
     *,
     blank: int = 0,
     beam_width: int = 100,
     k: int = 1,
     min_log_prob: float | None = None,
-    lengths: Array | Sequence[int] | None = None,
+    lengths: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> list[Hypothesis] | list[list[Hypothesis]]:
-    """The `k` best labellings, best first, each with the sum over all of its paths that were found.
+    """The `k` best labellings, best first, each with the sum over its paths inside the beam.
 
-    After each frame the `beam_width` best labellings go on. Labels below `min_log_prob` at a frame
-    are not tried there, except the best one. A batch gives a list for each row.
+    After each frame, the `beam_width` best labellings are kept. At each frame, labels below
+    `min_log_prob` are skipped, except the best one. For a batch, the result has one list per row.
 
     >>> x = np.log([[0.6, 0.4], [0.6, 0.4]])
     >>> [(h.labels.tolist(), round(math.exp(h.log_prob), 2)) for h in beam_search(x, k=2)]
     [([1], 0.64), ([], 0.36)]
     """
     x = prepare(log_probs, blank, lengths)
-    width, best = as_positive(beam_width, "beam_width"), as_positive(k, "k")
-    least = _least(min_log_prob)
+    width, count = as_positive(beam_width, "beam_width"), as_positive(k, "k")
+    threshold = _threshold(min_log_prob)
     jobs = resolve_jobs(n_jobs)
-    found = _call(_core.ctc_beam_search, x, x.lengths, x.blank, width, best, least, jobs)
-    rows = list(_hypotheses(found))
+    beams = _call(_core.ctc_beam_search, x, x.lengths, x.blank, width, count, threshold, jobs)
+    rows = list(_hypotheses(beams))
     for b, row in enumerate(rows):
         if not row:
-            raise _impossible(x, b)
+            raise _impossible_frame(x, b)
     return rows[0] if x.single else rows
 
 
-def _call(function: Callable[..., Any], x: Batch, *args: Any) -> Any:
+def _call(function: Callable[..., Any], x: FrameBatch, *args: Any) -> Any:
+    """Call the core with the scores of a batch; the core names the batch row that is wrong."""
     usable = x.scores.strides[2] == x.scores.itemsize and x.scores.flags.aligned
     scores = x.scores if usable else np.require(x.scores, requirements=["C", "A"])
     try:
         return function(scores, *args)
-    except ValueError as error:  # the core says which batch row is wrong
+    except ValueError as error:
         raise InputError(str(error)) from None
 
 
 def _hypotheses(flat: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
-    """The hypotheses of each row."""
+    """Yield the hypotheses of each row, from the flat arrays of the core."""
+    # Hypotheses per row; then labels per hypothesis and its log-prob; then all labels and frames.
     counts, lengths, log_probs, labels, frames = flat
     ends = np.cumsum(lengths).tolist()
     begins = [0, *ends]
@@ -157,18 +162,21 @@ def _hypotheses(flat: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
         done += count
 
 
-def _impossible(x: Batch, b: int) -> InfeasibleError:
+def _impossible_frame(x: FrameBatch, b: int) -> InfeasibleError:
+    """The error for a row without a path: it names the frame at which every label is -inf."""
     t = int(np.argmax(np.isneginf(x.scores[b, : x.lengths[b]]).all(axis=1)))
-    return InfeasibleError(f"batch row {b}, frame {t}: every label is impossible")
+    return InfeasibleError(
+        f"batch row {{sequence}}, frame {t}: every label is impossible", sequence=b
+    )
 
 
-def _least(min_log_prob: Any) -> float:
+def _threshold(min_log_prob: Any) -> float:
     if min_log_prob is None:
         return -math.inf
     try:
-        least = float(min_log_prob)
+        threshold = float(min_log_prob)
     except (TypeError, ValueError):
         raise InputError(f"min_log_prob must be a number, not {min_log_prob!r}") from None
-    if math.isnan(least):
+    if math.isnan(threshold):
         raise InputError("min_log_prob is nan")
-    return least
+    return threshold

@@ -1,10 +1,12 @@
-"""What every function of this package takes, checked, as the core reads it."""
+"""Validation of the arguments that all CTC functions share."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trellis.checks import as_integer
 from trellis.errors import InputError
@@ -13,40 +15,41 @@ Array: TypeAlias = NDArray[Any]
 Labels: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 
 
-class Batch(NamedTuple):
-    """Sequences in rows: one, or as many as were given."""
+class FrameBatch(NamedTuple):
+    """Validated scores of a batch; a single sequence is a batch with one row."""
 
     scores: Array  # (B, T, V)
-    lengths: NDArray[np.int64]
+    lengths: NDArray[np.int64]  # (B,)
     blank: int
-    single: bool
+    single: bool  # True if the caller passed (T, V): results then have no batch axis
 
 
-def prepare(log_probs: Any, blank: Any, lengths: Array | Sequence[int] | None) -> Batch:
-    """Scores of one sequence or of a padded batch: dtype, shape, lengths, no NaN, no +inf."""
+def prepare(log_probs: Any, blank: Any, lengths: ArrayLike | None) -> FrameBatch:
+    """Validate the scores of one sequence or of a padded batch: no NaN, no +inf."""
     x = _scores(log_probs)
     single = x.ndim == 2
     if single:
         if lengths is not None:
-            raise InputError(f"lengths go with a (B, T, V) array; log_probs has shape {x.shape}")
+            raise InputError(f"lengths need a (B, T, V) array; log_probs has shape {x.shape}")
         x = x[None]
-    known = _lengths(lengths, x.shape[0], x.shape[1])
-    _check_scores(x, known, single)
-    return Batch(x, known, as_integer(blank, "blank"), single)
+    row_lengths = _lengths(lengths, x.shape[0], x.shape[1])
+    _check_scores(x, row_lengths, single)
+    return FrameBatch(x, row_lengths, as_integer(blank, "blank"), single)
 
 
-def prepare_targets(targets: Any, x: Batch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All targets in one array, padded with 0, and their lengths."""
+def prepare_targets(targets: Any, x: FrameBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All targets in one array (B, S), padded with 0, and their lengths (B,)."""
     count = len(x.lengths)
     if x.single:
         targets = [targets]
     if not isinstance(targets, list | tuple | np.ndarray) or len(targets) != count:
-        given = len(targets) if hasattr(targets, "__len__") else type(targets).__name__
-        raise InputError(f"targets must be a list of {count} lists, one a batch row, not {given}")
-    rows = [integers(target, f"target of batch row {b}") for b, target in enumerate(targets)]
+        size = len(targets) if hasattr(targets, "__len__") else type(targets).__name__
+        raise InputError(f"targets must be a list of {count} lists, one per batch row, not {size}")
+    name = "target of batch row {sequence}"
+    rows = [integers(target, name, b) for b, target in enumerate(targets)]
     for b, row in enumerate(rows):
         if row.ndim != 1:
-            raise InputError(f"target of batch row {b} has shape {row.shape}: must be a list")
+            raise InputError(f"{name} has shape {row.shape}: must be a list", sequence=b)
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     padded = np.zeros((count, int(lengths.max())), dtype=np.int64)
     for b, row in enumerate(rows):
@@ -54,14 +57,14 @@ def prepare_targets(targets: Any, x: Batch) -> tuple[NDArray[np.int64], NDArray[
     return padded, lengths
 
 
-def integers(value: Any, name: str) -> NDArray[np.int64]:
-    """An array of int64 from anything that holds integers."""
+def integers(value: Any, name: str, sequence: int | None = None) -> NDArray[np.int64]:
+    """An int64 array from a list or array of integers; `sequence` is the index for errors."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:  # ragged
-        raise InputError(f"{name} is not a list of integers: {error}") from None
+        raise InputError(f"{name} is not a list of integers: {error}", sequence=sequence) from None
     if array.size and array.dtype.kind not in "iu":
-        raise InputError(f"{name} has dtype {array.dtype}: must be integers")
+        raise InputError(f"{name} has dtype {array.dtype}: must be integers", sequence=sequence)
     return array.astype(np.int64)
 
 
@@ -72,8 +75,8 @@ def _scores(log_probs: Any) -> Array:
     if x.ndim not in (2, 3):
         raise InputError(f"log_probs has shape {x.shape}: must be (T, V) or (B, T, V)")
     if 0 in x.shape:
-        what = "the batch" if x.ndim == 3 and x.shape[0] == 0 else "batch row 0"
-        raise InputError(f"{what} is empty: log_probs has shape {x.shape}")
+        empty = "the batch" if x.ndim == 3 and x.shape[0] == 0 else "batch row 0"
+        raise InputError(f"{empty} is empty: log_probs has shape {x.shape}")
     return x
 
 
@@ -86,16 +89,19 @@ def _lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64]:
     bad = (array < 1) | (array > frames)
     if bad.any():
         b = int(np.argmax(bad))
-        raise InputError(f"length of batch row {b} is {array[b]}: must be 1 to {frames}")
+        raise InputError(
+            f"length of batch row {{sequence}} is {array[b]}: must be 1 to {frames}", sequence=b
+        )
     return array
 
 
 def _check_scores(x: Array, lengths: NDArray[np.int64], single: bool) -> None:
-    if x.max() < np.inf:  # false for NaN too; but it may stand behind the end of a row
+    # One fast pass over all scores. It also fails for NaN, which is allowed in the padding.
+    if x.max() < np.inf:
         return
     for b, length in enumerate(lengths):
         bad = ~(x[b, :length] < np.inf)
         if bad.any():
             t, v = np.argwhere(bad)[0]
-            row = "" if single else f"batch row {b}, "
-            raise InputError(f"log_probs of {row}frame {t}, label {v} is {x[b, t, v]}")
+            row = "" if single else "batch row {sequence}, "
+            raise InputError(f"log_probs of {row}frame {t}, label {v} is {x[b, t, v]}", sequence=b)

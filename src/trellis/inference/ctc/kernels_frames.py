@@ -1,6 +1,6 @@
 """Kernels that are parallel over frames or rows: the scores of the walks, the gradient, checks."""
 
-# ruff: noqa: D403, N803
+# ruff: noqa: N803
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
 import triton

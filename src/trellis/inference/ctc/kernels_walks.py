@@ -16,7 +16,7 @@ With ENTROPY a state also has h, the entropy in bits of the paths that lead to i
 weights wᵢ and entropies hᵢ meet in W = Σ wᵢ, h = Σ wᵢ/W (hᵢ - log2 wᵢ) + log2 W.
 """
 
-# ruff: noqa: D403, N803
+# ruff: noqa: N803
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
 import triton

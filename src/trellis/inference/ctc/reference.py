@@ -1,4 +1,4 @@
-"""The recursions as the equations have them, for one sequence: what the fast path must equal."""
+"""The recursions as in the equations, for one sequence. The fast path must return the same."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def _log_add(*terms):
 
 
 def _extend(target, blank):
-    """A blank before, between and behind the labels, and where a label may follow a label."""
+    """The extended labels – y₁ – y₂ – … –, and where a label may directly follow a label."""
     z = np.full(2 * len(target) + 1, blank)
     z[1::2] = target
     skip = np.zeros(len(z), dtype=bool)
@@ -22,7 +22,7 @@ def _extend(target, blank):
 
 
 def _shift(row, by):
-    """Row[s - by], -inf where that is outside."""
+    """row[s - by], -inf outside of the row."""
     out = np.full_like(row, -np.inf)
     if by > 0:
         out[by:] = row[:-by] if by < len(row) else []
@@ -32,7 +32,7 @@ def _shift(row, by):
 
 
 def _forward(u, skip):
-    """α[t, s] = u[t, s] + log(α[t-1, s] + α[t-1, s-1] + α[t-1, s-2] where that is allowed)."""
+    """α[t, s] = u[t, s] + log(α[t-1, s] + α[t-1, s-1] + α[t-1, s-2] if skip[s])."""
     alpha = np.full(u.shape, -np.inf)
     alpha[0, :2] = u[0, :2]
     for t in range(1, len(u)):
@@ -76,9 +76,9 @@ def gradient(scores, target, blank=0, logits=False):
 
 
 def align(log_probs, target, blank=0):
-    """Best Σ u[t, s_t] over walks s: δ[t, s] = u[t, s] + max of δ[t-1] at s, s-1, s-2.
+    """max Σ u[t, s_t] over walks s: δ[t, s] = u[t, s] + max of δ[t-1] at s, s-1, s-2.
 
-    Labels of all frames, and the score; of equals the walk that stays, then the shorter step.
+    Returns the labels of all frames and the score. Of equally good steps, the shortest wins.
     """
     z, skip = _extend(target, blank)
     u = log_probs[:, z]
@@ -102,7 +102,7 @@ def align(log_probs, target, blank=0):
 
 
 def collapse(path, blank=0):
-    """𝓑: neighbours that are equal are merged, then blanks removed."""
+    """𝓑(path): equal neighbours are merged, then blanks are removed."""
     merged = [v for t, v in enumerate(path) if t == 0 or v != path[t - 1]]
     return [int(v) for v in merged if v != blank]
 
@@ -112,9 +112,10 @@ def greedy(log_probs, blank=0):
 
 
 def beam_search(log_probs, blank=0, beam_width=100, min_log_prob=-np.inf):
-    """(labelling, log p) of the hypotheses that are left, best first.
+    """(labelling, log p) of the hypotheses in the last beam, best first.
 
-    Each keeps α₋ (its paths that end in a blank) and α⁎ (those that end in its last label) apart.
+    Each hypothesis has two masses: α₋, its paths that end in a blank, and α⁎, its paths that end in
+    its last label.
     """
     beam = {(): (0.0, -np.inf)}
     for scores in log_probs:

@@ -1,10 +1,10 @@
 """Inference on graphs of any shape.
 
-A labelling y of the variables scores Σ_f θ_f(y_f), a sum over factors of one, two or more variables, and
-has probability p(y) = exp(score(y)) / Z. `FactorGraph` holds the factors; `marginals` and `best` answer
-by the algorithm that is named; grids have functions of their own. README.md beside this file explains
-them.
-"""  # noqa: E501
+A labelling y of the variables has the score Σ_f θ_f(y_f), a sum over factors of one, two or more
+variables, and the probability p(y) = exp(score(y)) / Z. `FactorGraph` holds the factors.
+`marginals` and `best` take the name of an algorithm. Grids have separate functions (``grid_*``).
+README.md in this folder explains the algorithms.
+"""
 
 from trellis.inference.graph.belief import belief_propagation, max_product, tree_reweighted
 from trellis.inference.graph.cpu import best, log_partition, marginals, score

@@ -6,14 +6,16 @@ The sum is over the labels of the other variables u of f. At a fixed point the b
 p(y_v) ∝ exp b_v agree with each other. On trees they are exact.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import as_integer
+from trellis.checks import as_integer, one_of
 from trellis.errors import InfeasibleError, InputError
-from trellis.inference.graph.exact import MOST_ENTRIES, exact_marginals
+from trellis.inference.graph.exact import MAX_ENTRIES, exact_marginals
 from trellis.inference.graph.factors import FactorGraph
 from trellis.inference.graph.results import Best, Doubles, Integers, Marginals
 from trellis.native import resolve_jobs
@@ -21,20 +23,22 @@ from trellis.native import resolve_jobs
 __all__ = ["belief_propagation", "max_product", "tree_reweighted"]
 
 _SCHEDULES = ("parallel", "residual")
-_FEWEST_TREES = 4
+# The weight of an edge is the fraction of forests that contain it. With at least 4 forests, the
+# weights of the edges are fairly equal.
+_MIN_TREES = 4
 Choice: TypeAlias = NDArray[np.bool_]
 
 
 class Beliefs(NamedTuple):
-    """What a run of belief propagation leaves."""
+    """The state of belief propagation after the last iteration."""
 
-    variables: Doubles
-    factors: Doubles
-    log_v: Doubles
-    log_f: Doubles
-    messages: Doubles
+    variables: Doubles  # beliefs of all variables, concatenated
+    factors: Doubles  # beliefs of all factors, concatenated
+    log_v: Doubles  # (variables,): log Z_v
+    log_f: Doubles  # (factors,): log Z_f
+    messages: Doubles  # m_fv of each factor and each of its variables, concatenated
     iterations: int
-    residual: float
+    residual: float  # the largest change of a message in the last iteration
     converged: bool
 
 
@@ -49,10 +53,9 @@ def propagate(
     tolerance: float = 1e-8,
     n_jobs: int | None = None,
 ) -> Beliefs:
-    """Messages until the largest change is within ``tolerance``."""
-    if schedule not in _SCHEDULES:
-        raise InputError(f"schedule must be one of {', '.join(_SCHEDULES)}, not {schedule!r}")
-    most, tolerance = checked_limits(max_iter, tolerance, damping)
+    """Update messages until the largest change is at most ``tolerance``."""
+    one_of(schedule, _SCHEDULES, "schedule")
+    limit, tolerance = validate_limits(max_iter, tolerance, damping)
     labels, entries = graph.sizes
     messages = sum(
         len(e.variables) * int(np.sum(e.table.shape[1:], dtype=np.int64)) for e in graph.entries
@@ -75,7 +78,7 @@ def propagate(
         schedule == "residual",
         float(damping),
         tolerance,
-        most,
+        limit,
         resolve_jobs(n_jobs),
         *out[:5],
     )
@@ -84,16 +87,16 @@ def propagate(
     return out._replace(iterations=iterations, residual=residual, converged=converged)
 
 
-def checked_limits(max_iter: int, tolerance: float, damping: float = 0.0) -> tuple[int, float]:
-    """The limits of an iteration, as the core takes them."""
-    most = as_integer(max_iter, "max_iter")
-    if not 0 <= most < 2**40:
+def validate_limits(max_iter: int, tolerance: float, damping: float = 0.0) -> tuple[int, float]:
+    """Validate the settings of an iterative algorithm; return max_iter and tolerance."""
+    limit = as_integer(max_iter, "max_iter")
+    if not 0 <= limit < 2**40:  # no run ends there, and the core's 64-bit counters stay exact
         raise InputError(f"max_iter must be at least 0, not {max_iter}")
     if not (isinstance(damping, int | float | np.number) and 0 <= damping < 1):
         raise InputError(f"damping must be at least 0 and below 1, not {damping!r}")
     if not (isinstance(tolerance, int | float | np.number) and tolerance >= 0):
         raise InputError(f"tolerance must be at least 0, not {tolerance!r}")
-    return most, float(tolerance)
+    return limit, float(tolerance)
 
 
 def belief_propagation(
@@ -107,16 +110,17 @@ def belief_propagation(
 ) -> Marginals:
     """Sum-product: beliefs and the Bethe estimate of log Z. Exact on trees, once converged.
 
-    ``schedule`` is "parallel" (all messages from all of the last iteration) or "residual" (the
-    factor whose messages would change most comes first; an iteration is one update a factor).
-    ``damping`` is the share of the old message that is kept, which helps against oscillation.
+    ``schedule`` is "parallel" (each iteration computes all messages from those of the previous
+    iteration) or "residual" (the factor whose messages would change most is updated next; an
+    iteration is one update per factor on average). ``damping`` is the weight of the old message in
+    the new one; it reduces oscillation.
 
     >>> agree = np.log([[0.8, 0.2], [0.2, 0.8]])
     >>> p = belief_propagation(FactorGraph([2, 2], [((0,), np.log([0.9, 0.1])), ((0, 1), agree)]))
     >>> p.variables.round(2).tolist(), p.kind, p.converged
     ([[0.9, 0.1], [0.74, 0.26]], 'Bethe', True)
     """
-    found = propagate(
+    beliefs = propagate(
         graph,
         maximise=False,
         damping=damping,
@@ -125,34 +129,36 @@ def belief_propagation(
         tolerance=tolerance,
         n_jobs=n_jobs,
     )
-    return _marginals(graph, found, float(bethe_terms(graph, found).sum()), "Bethe")
+    return _marginals(graph, beliefs, float(bethe_terms(graph, beliefs).sum()), "Bethe")
 
 
-def bethe_terms(graph: FactorGraph, found: Beliefs, weights: Doubles | None = None) -> Doubles:
-    """Terms of the Bethe log Z, a factor's at its first variable: their sum is the estimate.
+def bethe_terms(graph: FactorGraph, beliefs: Beliefs, weights: Doubles | None = None) -> Doubles:
+    """Terms of the Bethe log Z, shape (variables,): their sum is the estimate.
 
-    log Z = Σ_v log Z_v + Σ_f ρ_f (log Z_f - Σ_v∈f log Z_v), whose derivative by the messages is 0
-    at a fixed point: so its derivative by the scores is the beliefs. Without ``weights`` all ρ_f
-    are 1; with those of trees it is the upper bound, at a fixed point.
+    log Z = Σ_v log Z_v + Σ_f ρ_f (log Z_f - Σ_v∈f log Z_v). Its derivative by the messages is 0 at
+    a fixed point, so its derivative by the scores is the beliefs. The term of a factor is added at
+    its first variable. Without ``weights``, all ρ_f are 1. With the weights of spanning trees, the
+    sum is the upper bound, at a fixed point.
     """
-    terms, begin = found.log_v.copy(), 0
+    terms, begin = beliefs.log_v.copy(), 0
     for entry in graph.entries:
-        own = slice(begin, begin + len(entry.variables))
-        begin = own.stop
-        less = found.log_f[own] - found.log_v[entry.variables].sum(axis=1)
-        np.add.at(terms, entry.variables[:, 0], less if weights is None else weights[own] * less)
+        factors = slice(begin, begin + len(entry.variables))
+        begin = factors.stop
+        change = beliefs.log_f[factors] - beliefs.log_v[entry.variables].sum(axis=1)
+        weighted = change if weights is None else weights[factors] * change
+        np.add.at(terms, entry.variables[:, 0], weighted)
     return terms
 
 
-def _marginals(graph: FactorGraph, found: Beliefs, log_z: float, kind: str) -> Marginals:
+def _marginals(graph: FactorGraph, beliefs: Beliefs, log_z: float, kind: str) -> Marginals:
     return Marginals(
-        graph.rows(found.variables),
-        graph.split(found.factors),
+        graph.rows(beliefs.variables),
+        graph.split(beliefs.factors),
         log_z,
         kind,
-        found.converged,
-        found.iterations,
-        found.residual,
+        beliefs.converged,
+        beliefs.iterations,
+        beliefs.residual,
     )
 
 
@@ -165,14 +171,14 @@ def max_product(
     tolerance: float = 1e-8,
     n_jobs: int | None = None,
 ) -> Best:
-    """The labels with the best max-marginals: the best labelling on trees that have one best.
+    """The labels with the best max-marginals. On a tree with one best labelling, they are that one.
 
     >>> chain = FactorGraph.pairwise([[0.0, 1.0], [0.9, 0.0]], [[0, 1]], [[0.0, 0.0], [0.0, 1.0]])
-    >>> found = max_product(chain)
-    >>> found.labels.tolist(), found.score
+    >>> best = max_product(chain)
+    >>> best.labels.tolist(), best.score
     ([1, 1], 2.0)
     """
-    found = propagate(
+    beliefs = propagate(
         graph,
         maximise=True,
         damping=damping,
@@ -181,13 +187,10 @@ def max_product(
         tolerance=tolerance,
         n_jobs=n_jobs,
     )
-    labels = graph.rows(found.variables, -1.0).argmax(axis=1) if len(graph) else _none()
+    no_labels: Integers = np.zeros(0, dtype=np.int64)
+    labels = graph.rows(beliefs.variables, -1.0).argmax(axis=1) if len(graph) else no_labels
     score = graph.score(labels)
-    return Best(labels, score, False, found.converged, found.iterations, found.residual)
-
-
-def _none() -> Integers:
-    return np.zeros(0, dtype=np.int64)
+    return Best(labels, score, False, beliefs.converged, beliefs.iterations, beliefs.residual)
 
 
 def tree_reweighted(
@@ -198,10 +201,11 @@ def tree_reweighted(
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
 ) -> Marginals:
-    """An upper bound of log Z from spanning trees, and the beliefs that make it tight.
+    """An upper bound of log Z from spanning trees, and the beliefs at its minimum.
 
-    log Z(θ) ≤ Σ_T ρ_T log Z(θ_T) for any scores θ_T on trees with Σ_T ρ_T θ_T = θ. The messages are
-    such a θ_T, converged or not, so the bound always holds. Factors have at most two variables.
+    log Z(θ) ≤ Σ_T ρ_T log Z(θ_T) for any scores θ_T on trees with Σ_T ρ_T θ_T = θ. Any messages
+    define such θ_T, so the bound also holds before convergence. Factors must have at most two
+    variables.
 
     >>> ring = FactorGraph([2] * 3, [([[0, 1], [1, 2], [2, 0]], [[1.0, 0.0], [0.0, 1.0]])])
     >>> bound = tree_reweighted(ring)
@@ -210,11 +214,11 @@ def tree_reweighted(
     """
     if graph.order > 2:
         raise InputError(
-            f"a factor has {graph.order} variables: tree_reweighted is for two at most"
+            f"a factor has {graph.order} variables: tree_reweighted supports at most two"
         )
     trees = spanning_forests(graph)
     weights = trees.mean(axis=0)
-    found = propagate(
+    beliefs = propagate(
         graph,
         maximise=False,
         weights=weights,
@@ -223,12 +227,15 @@ def tree_reweighted(
         tolerance=tolerance,
         n_jobs=n_jobs,
     )
-    bound = _tree_bound(graph, found, trees, weights, n_jobs)
-    return _marginals(graph, found, bound, "upper bound")
+    bound = _tree_bound(graph, beliefs, trees, n_jobs)
+    return _marginals(graph, beliefs, bound, "upper bound")
 
 
 def spanning_forests(graph: FactorGraph) -> Choice:
-    """``(trees, factors)``: each has all factors of one variable, and every pair is in one."""
+    """``(trees, factors)``: which factors each spanning forest contains.
+
+    Every forest contains all factors of one variable, and every pair is in at least one forest.
+    """
     ends = np.concatenate(
         [
             np.zeros((0, 2), dtype=np.int64),
@@ -238,10 +245,11 @@ def spanning_forests(graph: FactorGraph) -> Choice:
     single = ends[:, 0] == ends[:, 1]
     used = np.zeros(len(ends), dtype=np.int64)
     forests: list[Choice] = []
-    while len(forests) < _FEWEST_TREES or not (used[~single] > 0).all():
+    while len(forests) < _MIN_TREES or not (used[~single] > 0).all():
         forest = single.copy()
         parent = list(range(len(graph)))
-        for f in np.lexsort((np.arange(len(ends)), used)).tolist():  # those used least come first
+        # Kruskal's algorithm, with the edges that few forests contain first.
+        for f in np.lexsort((np.arange(len(ends)), used)).tolist():
             if not single[f]:
                 a, b = _root(parent, int(ends[f, 0])), _root(parent, int(ends[f, 1]))
                 if a != b:
@@ -253,41 +261,42 @@ def spanning_forests(graph: FactorGraph) -> Choice:
 
 
 def _root(parent: list[int], v: int) -> int:
+    """The root of v in a union-find forest; the path to it is halved for later calls."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
     return v
 
 
-def _tree_bound(
-    graph: FactorGraph, found: Beliefs, trees: Choice, weights: Doubles, n_jobs: int | None
-) -> float:
-    """Σ_T ρ_T log Z of b_v on the variables and θ_f / ρ_f - m_f on the factors of the tree."""
-    log_b = found.log_v[:, None] + _log(graph.rows(found.variables))
-    parts: list[tuple[Integers, Doubles, Choice]] = []
-    at, first = 0, 0
+def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int | None) -> float:
+    """Σ_T ρ_T log Z(θ_T): b_v on the variables, θ_f / ρ_f - m_f on the factors of the tree."""
+    log_b = beliefs.log_v[:, None] + _log(graph.rows(beliefs.variables))
+    weights = trees.mean(axis=0)
+    entries: list[tuple[Integers, Doubles, Choice]] = []  # variables, tables, in which trees
+    offset, first = 0, 0
     for entry in graph.entries:
         count, order = entry.variables.shape
         sizes = entry.table.shape[1:]
-        own = found.messages[at : at + count * sum(sizes)].reshape(count, -1)
-        at += own.size
-        m = own if order == 1 else own[:, : sizes[0], None] + own[:, None, sizes[0] :]
+        flat = beliefs.messages[offset : offset + count * sum(sizes)].reshape(count, -1)
+        offset += flat.size
+        m = flat if order == 1 else flat[:, : sizes[0], None] + flat[:, None, sizes[0] :]
         scale = 1.0 / weights[first : first + count].reshape(-1, *(1,) * order)
         with np.errstate(invalid="ignore"):
             tables = entry.table * scale - m
-        # where a message is -inf, so is the belief, and nothing is lost by forbidding it twice
+        # -inf - (-inf) is NaN. If a message is -inf, so is the belief of that label, and it stays
+        # forbidden there: to forbid it in the factor as well changes nothing.
         tables = np.where(np.isfinite(tables), tables, -np.inf)
-        parts.append((entry.variables, tables, trees[:, first : first + count]))
+        entries.append((entry.variables, tables, trees[:, first : first + count]))
         first += count
     cards = graph.cardinalities
-    beliefs: list[tuple[Any, Any]] = [((v,), log_b[v, : cards[v]]) for v in range(len(graph))]
+    unary: list[tuple[Any, Any]] = [((v,), log_b[v, : cards[v]]) for v in range(len(graph))]
     if graph.uniform and len(graph):
-        beliefs = [(np.arange(len(graph))[:, None], log_b)]
+        unary = [(np.arange(len(graph))[:, None], log_b)]
     bounds = []
     for t in range(len(trees)):
-        chosen = [(v[which[t]], tables[which[t]]) for v, tables, which in parts if which[t].any()]
-        tree = FactorGraph(cards, [*beliefs, *chosen])
-        bounds.append(exact_marginals(tree, max_entries=MOST_ENTRIES, n_jobs=n_jobs).log_partition)
+        pairs = [(v[used[t]], tables[used[t]]) for v, tables, used in entries if used[t].any()]
+        tree = FactorGraph(cards, [*unary, *pairs])
+        bounds.append(exact_marginals(tree, max_entries=MAX_ENTRIES, n_jobs=n_jobs).log_partition)
     return float(np.mean(bounds))
 
 

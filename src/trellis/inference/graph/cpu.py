@@ -1,4 +1,6 @@
-"""One call for each question, with the algorithm by its name."""
+"""`marginals` and `best` by the name of an algorithm."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,7 @@ from trellis.inference.graph.results import Best, Marginals
 
 __all__ = ["best", "log_partition", "marginals", "score"]
 
+# A new algorithm is added here and exported in __init__.py.
 _MARGINALS: dict[str, Callable[..., Marginals]] = {
     "exact": exact_marginals,
     "bp": belief_propagation,
@@ -29,7 +32,9 @@ _BEST: dict[str, Callable[..., Best]] = {
 
 
 def marginals(graph: FactorGraph, method: str = "exact", **options: Any) -> Marginals:
-    """p(y_v), p(y_f) and log Z by "exact", "bp", "trw" or "mean-field", with its options.
+    """p(y_v), p(y_f) and log Z by "exact", "bp", "trw" or "mean-field".
+
+    ``options`` are those of the algorithm.
 
     >>> import numpy as np
     >>> ring = FactorGraph([2] * 3, [([[0, 1], [1, 2], [2, 0]], [[1.0, 0.0], [0.0, 1.0]])])
@@ -41,8 +46,8 @@ def marginals(graph: FactorGraph, method: str = "exact", **options: Any) -> Marg
     3.940 Bethe
     4.108 upper bound
     """
-    found: Marginals = _chosen(_MARGINALS, method, graph)(graph, **options)
-    return found
+    result: Marginals = _select(_MARGINALS, method, graph)(graph, **options)
+    return result
 
 
 def log_partition(graph: FactorGraph, method: str = "exact", **options: Any) -> float:
@@ -60,8 +65,8 @@ def best(graph: FactorGraph, method: str = "exact", **options: Any) -> Best:
     >>> best(FactorGraph([2, 2], [((0, 1), [[0.0, 2.0], [1.0, 0.0]])]), "max-product").labels
     array([0, 1])
     """
-    found: Best = _chosen(_BEST, method, graph)(graph, **options)
-    return found
+    result: Best = _select(_BEST, method, graph)(graph, **options)
+    return result
 
 
 def score(graph: FactorGraph, labels: Any) -> float:
@@ -75,7 +80,7 @@ def score(graph: FactorGraph, labels: Any) -> float:
     return graph.score(labels)
 
 
-def _chosen(methods: dict[str, Any], method: str, graph: Any) -> Any:
+def _select(methods: dict[str, Any], method: str, graph: Any) -> Any:
     if method not in methods:
         raise InputError(f"method must be one of {', '.join(methods)}, not {method!r}")
     if not isinstance(graph, FactorGraph):

@@ -1,30 +1,34 @@
-"""Best labellings by minimum cuts, and by steps that never lose.
+"""Best labellings by minimum cuts, and by moves that never lower the score.
 
 For two labels and an energy E = -score whose pairs are submodular,
 
     E(0, 0) + E(1, 1) ≤ E(0, 1) + E(1, 0),
 
-a graph has a minimum cut whose capacity is the least energy: nodes on the source's side are 0. With more
-labels, α-expansion lets every variable keep its label or take α, which is such a problem again.
-"""  # noqa: E501
+the capacity of a minimum cut is the lowest energy: variables on the source's side have label 0.
+With more labels, α-expansion solves such a problem for each label α: every variable keeps its
+label or takes α.
+"""
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trellis.errors import InfeasibleError, InputError
-from trellis.inference.graph.belief import checked_limits
+from trellis.inference.graph.belief import validate_limits
 from trellis.inference.graph.factors import FactorGraph
 from trellis.inference.graph.flow import minimum_cut
 from trellis.inference.graph.results import Best, Doubles, Integers
 
 __all__ = ["alpha_expansion", "icm", "min_cut"]
 
-_ROUNDING = 1e-9  # of the largest score of a pair: what may be missing to submodularity
+# Violation of submodularity that counts as rounding: a fraction of the largest score of the pair.
+_ROUNDING = 1e-9
 
 
 class Energy(NamedTuple):
-    """E(x) = Σ_v unary[v, x_v] + Σ_e pairs[e, x_a, x_b] of variables of two labels."""
+    """E(x) = Σ_v unary[v, x_v] + Σ_e pairs[e, x_a, x_b] for variables with two labels."""
 
     unary: Doubles
     """``(variables, 2)``"""
@@ -35,90 +39,94 @@ class Energy(NamedTuple):
 
 
 def min_cut(graph: FactorGraph) -> Best:
-    """The best labelling of variables of two labels whose pairs are submodular: exact.
+    """The best labelling, exactly, if all variables have two labels and all pairs are submodular.
 
     >>> unary = np.array([[0.0, 2.0], [0.5, 0.0], [1.0, 0.0]])
-    >>> found = min_cut(FactorGraph.pairwise(unary, [[0, 1], [1, 2]], [[1.0, 0.0], [0.0, 1.0]]))
-    >>> found.labels.tolist(), found.energy, found.optimal
+    >>> best = min_cut(FactorGraph.pairwise(unary, [[0, 1], [1, 2]], [[1.0, 0.0], [0.0, 1.0]]))
+    >>> best.labels.tolist(), best.energy, best.optimal
     ([1, 0, 0], -4.5, True)
     """
     _check_order(graph, "min_cut")
     if (graph.cardinalities != 2).any():
         v = int(np.argmax(graph.cardinalities != 2))
-        raise InputError(f"variable {v} has {graph.cardinalities[v]} labels: min_cut is for two")
-    energy = forced(_energy(graph))
+        raise InputError(f"variable {v} has {graph.cardinalities[v]} labels: min_cut needs two")
+    energy = move_forbidden(_energy(graph))
     gap = _gap(energy.pairs)
     bad = np.flatnonzero(gap < -_slack(energy.pairs))
     if bad.size:
         a, b = energy.edges[bad[0]]
         raise InputError(
-            f"the pair ({a}, {b}) is not submodular: its equal labels score {-gap[bad[0]]:.6g} "
-            "less than its different ones; use belief propagation or icm"
+            f"the pair ({a}, {b}) is not submodular: equal labels score {-gap[bad[0]]:.6g} "
+            "less than different labels; use belief propagation or icm"
         )
     labels = _cut(energy)
-    return _best(graph, labels, True)
+    score = graph.score(labels)
+    if score == -np.inf:
+        raise InfeasibleError("no allowed labelling was found: the factors may forbid them all")
+    return Best(labels, score, True, True, 1, 0.0)
 
 
 def _check_order(graph: FactorGraph, name: str) -> None:
     if graph.order > 2:
-        raise InputError(f"a factor has {graph.order} variables: {name} is for two at most")
-
-
-def _best(graph: FactorGraph, labels: Integers, optimal: bool, iterations: int = 1) -> Best:
-    score = graph.score(labels)
-    if score == -np.inf:
-        raise InfeasibleError("no allowed labelling was found: the factors may forbid them all")
-    return Best(labels, score, optimal, True, iterations, 0.0)
+        raise InputError(f"a factor has {graph.order} variables: {name} supports at most two")
 
 
 def _pairs_of(graph: FactorGraph) -> list[tuple[Integers, Doubles]]:
     return [(e.variables, e.table) for e in graph.entries if e.variables.shape[1] == 2]
 
 
-def _energy(graph: FactorGraph) -> Energy:
-    unary = np.zeros((len(graph), 2))
+def _add_unary(graph: FactorGraph, totals: Doubles) -> None:
+    """Add the tables of all factors of one variable to ``totals`` (variables, labels)."""
     for entry in graph.entries:
         if entry.variables.shape[1] == 1:
-            np.add.at(
-                unary, entry.variables[:, 0], np.broadcast_to(-entry.table, (len(entry[0]), 2))
-            )
-    found = _pairs_of(graph)
-    edges = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(v for v, _ in found)])
-    pairs = [np.broadcast_to(-table, (len(v), 2, 2)) for v, table in found]
-    return Energy(unary, edges, np.concatenate([np.zeros((0, 2, 2)), *pairs]))
+            labels = entry.table.shape[1]
+            tables = np.broadcast_to(entry.table, (len(entry.variables), labels))
+            np.add.at(totals[:, :labels], entry.variables[:, 0], tables)
 
 
-def forced(energy: Energy) -> Energy:
-    """The same with what pairs forbid altogether moved to the variables, so that ∞ never meets ∞.
+def _energy(graph: FactorGraph) -> Energy:
+    scores = np.zeros((len(graph), 2))
+    _add_unary(graph, scores)
+    factors = _pairs_of(graph)
+    edges = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(v for v, _ in factors)])
+    pairs = [np.broadcast_to(-table, (len(v), 2, 2)) for v, table in factors]
+    return Energy(-scores, edges, np.concatenate([np.zeros((0, 2, 2)), *pairs]))
 
-    If a label of a variable is forbidden whatever its neighbour has, the variable says so, and the
-    pair may then say the same of both labels.
+
+def move_forbidden(energy: Energy) -> Energy:
+    """The same energy, with labels that a pair forbids completely forbidden in the unary energies.
+
+    If a pair forbids a label of a variable for both labels of its neighbour, the unary energy of
+    that label becomes ∞, and its row of the pair is replaced by the other row. So the gap of a pair
+    is never ∞ - ∞.
     """
     unary, pairs = energy.unary.copy(), energy.pairs.copy()
     for axis in (0, 1):
         rows = pairs if axis == 0 else pairs.transpose(0, 2, 1)
         for label in (0, 1):
-            never = np.isinf(rows[:, label]).all(axis=1)
-            unary[energy.edges[never, axis], label] = np.inf
-            rows[never, label] = rows[never, 1 - label]
-    pairs[np.isinf(pairs).all(axis=(1, 2))] = 0.0  # nothing is allowed: the variables say so by now
+            forbidden = np.isinf(rows[:, label]).all(axis=1)
+            unary[energy.edges[forbidden, axis], label] = np.inf
+            rows[forbidden, label] = rows[forbidden, 1 - label]
+    # A pair that forbids everything: its unary energies are all ∞ now.
+    pairs[np.isinf(pairs).all(axis=(1, 2))] = 0.0
     return Energy(unary, energy.edges, pairs)
 
 
 def _gap(pairs: Doubles) -> Doubles:
-    """E(0,1) + E(1,0) - E(0,0) - E(1,1): not negative if submodular."""
+    """E(0,1) + E(1,0) - E(0,0) - E(1,1), shape (edges,): not negative if submodular."""
     with np.errstate(invalid="ignore"):
         gap = pairs[:, 0, 1] + pairs[:, 1, 0] - pairs[:, 0, 0] - pairs[:, 1, 1]
     return np.where(np.isnan(gap), 0.0, gap)
 
 
 def _slack(pairs: Doubles) -> Doubles:
+    """The violation of submodularity that rounding can cause, shape (edges,)."""
     sizes: Doubles = np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(axis=(1, 2), initial=0.0)
     return _ROUNDING * sizes
 
 
 def _cut(energy: Energy) -> Integers:
-    """The labels of least energy: E = constant + Σ (capacities of cut arcs)."""
+    """The labels of lowest energy: E = constant + Σ (capacities of cut arcs)."""
     unary, pairs = _finite(energy)
     a, b = energy.edges[:, 0], energy.edges[:, 1]
     cost = unary[:, 1] - unary[:, 0]
@@ -129,7 +137,7 @@ def _cut(energy: Energy) -> Integers:
 
 
 def _finite(energy: Energy) -> tuple[Doubles, Doubles]:
-    """With ∞ replaced by more than all that is finite can make up for."""
+    """Unary and pair energies with ∞ replaced by a number that outweighs all finite energies."""
     unary, pairs = energy.unary.copy(), energy.pairs.copy()
     total = sum(float(np.abs(x[np.isfinite(x)]).sum()) for x in (unary, pairs))
     for x in (unary, pairs):
@@ -138,81 +146,77 @@ def _finite(energy: Energy) -> tuple[Doubles, Doubles]:
 
 
 def icm(graph: FactorGraph, *, initial: Any = None, max_iter: int = 1000) -> Best:
-    """Iterated conditional modes: each label in turn the best given the others, until none changes.
+    """Iterated conditional modes: set each label in turn to its best given the others.
 
-    Begins with ``initial``, or with the best label of each variable by itself. Fast, and ends in
-    the nearest local optimum.
+    It starts from ``initial``, or from the best label of each variable by its unary factors, and
+    stops at a local optimum, when no label changes.
 
     >>> graph = FactorGraph.pairwise(np.zeros((2, 2)), [[0, 1]], [[1.0, 0.0], [0.0, 1.5]])
     >>> icm(graph).score, icm(graph, initial=[1, 1]).score
     (1.0, 1.5)
     """
-    most, _ = checked_limits(max_iter, 0.0)
-    labels = _alone(graph) if initial is None else graph.checked(initial)
-    sweeps, converged = graph.core.climb(graph.tables, labels, most)
+    limit, _ = validate_limits(max_iter, 0.0)
+    labels = _best_unary_labels(graph) if initial is None else graph.checked(initial)
+    sweeps, converged = graph.core.climb(graph.tables, labels, limit)
     return Best(labels, graph.score(labels), False, converged, sweeps, 0.0)
 
 
-def _alone(graph: FactorGraph) -> Integers:
-    """The best label of each variable by the factors that it has for itself."""
+def _best_unary_labels(graph: FactorGraph) -> Integers:
+    """The best label of each variable by its unary factors alone."""
     total = np.zeros((len(graph), graph.most_labels))
     total[np.arange(graph.most_labels) >= graph.cardinalities[:, None]] = -np.inf
-    for entry in graph.entries:
-        if entry.variables.shape[1] == 1:
-            labels = entry.table.shape[1]
-            own = np.broadcast_to(entry.table, (len(entry.variables), labels))
-            np.add.at(total[:, :labels], entry.variables[:, 0], own)
+    _add_unary(graph, total)
     if not len(graph):
         return np.zeros(0, dtype=np.int64)
     return np.asarray(total.argmax(axis=1), dtype=np.int64)
 
 
 def alpha_expansion(graph: FactorGraph, *, initial: Any = None, max_iter: int = 100) -> Best:
-    """Rounds over all labels α; in each, the best move that sets any variables to α.
+    """Repeat for each label α: the best move that changes any set of variables to α.
 
-    The moves are exact if E(α, α) + E(a, b) ≤ E(a, α) + E(α, b); pairs that are not so are
-    truncated, and a move is taken only if it gains. All variables have the same number of labels,
-    and factors at most two variables.
+    A move is optimal if E(α, α) + E(a, b) ≤ E(a, α) + E(α, b) for all pairs. Pairs that violate
+    this are truncated, and a move is made only if the score rises. All variables must have the same
+    number of labels, and factors at most two variables.
 
     >>> unary = np.array([[2.0, 0.0, 0.0], [0.0, 0.5, 0.0], [2.0, 0.0, 1.0]])
-    >>> found = alpha_expansion(FactorGraph.pairwise(unary, [[0, 1], [1, 2]], np.eye(3)))
-    >>> found.labels.tolist(), found.score
+    >>> best = alpha_expansion(FactorGraph.pairwise(unary, [[0, 1], [1, 2]], np.eye(3)))
+    >>> best.labels.tolist(), best.score
     ([0, 0, 0], 6.0)
     """
     _check_order(graph, "alpha_expansion")
     if not graph.uniform:
-        raise InputError("alpha_expansion needs variables that all have the same number of labels")
-    most, _ = checked_limits(max_iter, 0.0)
-    labels = _alone(graph) if initial is None else graph.checked(initial)
+        raise InputError("alpha_expansion needs the same number of labels for all variables")
+    limit, _ = validate_limits(max_iter, 0.0)
+    labels = _best_unary_labels(graph) if initial is None else graph.checked(initial)
     score, rounds, converged = graph.score(labels), 0, False
-    unary = np.zeros((len(graph), graph.most_labels))
-    for entry in graph.entries:
-        if entry.variables.shape[1] == 1:
-            own = np.broadcast_to(-entry.table, (len(entry.variables), graph.most_labels))
-            np.add.at(unary, entry.variables[:, 0], own)
-    while not converged and rounds < most:
+    scores = np.zeros((len(graph), graph.most_labels))
+    _add_unary(graph, scores)
+    unary = -scores
+    while not converged and rounds < limit:
         converged = True
         for alpha in range(graph.most_labels):
-            moved = _expanded(graph, unary, labels, alpha)
-            gained = graph.score(moved)
-            if gained > score + 1e-12 * abs(score):
-                labels, score, converged = moved, gained, False
+            moved = _expand(graph, unary, labels, alpha)
+            new_score = graph.score(moved)
+            # A smaller gain may be rounding: accepting it could repeat a cycle of moves forever.
+            if new_score > score + 1e-12 * abs(score):
+                labels, score, converged = moved, new_score, False
         rounds += 1
     optimal = False
     return Best(labels, score, optimal, converged, rounds, 0.0)
 
 
-def _expanded(graph: FactorGraph, unary: Doubles, labels: Integers, alpha: int) -> Integers:
+def _expand(graph: FactorGraph, unary: Doubles, labels: Integers, alpha: int) -> Integers:
     """The labels after the best expansion move: 0 keeps the label, 1 takes α."""
-    own = np.stack([unary[np.arange(len(graph)), labels], unary[:, alpha]], axis=1)
+    binary = np.stack([unary[np.arange(len(graph)), labels], unary[:, alpha]], axis=1)
     edges, pairs = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, 2, 2))]
     for variables, table in _pairs_of(graph):
-        which = np.arange(len(variables)) if len(table) > 1 else np.zeros(len(variables), dtype=int)
+        row = np.arange(len(variables)) if len(table) > 1 else np.zeros(len(variables), dtype=int)
         a, b = labels[variables[:, 0]], labels[variables[:, 1]]
-        corners = [table[which, x, y] for x in (a, alpha) for y in (b, alpha)]
+        corners = [table[row, x, y] for x in (a, alpha) for y in (b, alpha)]
         edges.append(variables)
         pairs.append(-np.stack(corners, axis=1).reshape(-1, 2, 2))
-    energy = forced(Energy(own, np.concatenate(edges), np.concatenate(pairs)))
-    missing = np.minimum(_gap(energy.pairs), 0.0)
-    energy.pairs[:, 0, 0] += np.where(np.isfinite(missing), missing, 0.0)
+    energy = move_forbidden(Energy(binary, np.concatenate(edges), np.concatenate(pairs)))
+    # Truncate pairs that are not submodular: a lower E(0, 0) closes the gap.
+    violation = np.minimum(_gap(energy.pairs), 0.0)
+    energy.pairs[:, 0, 0] += np.where(np.isfinite(violation), violation, 0.0)
     return np.where(_cut(energy) == 1, alpha, labels)

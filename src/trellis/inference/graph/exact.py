@@ -1,4 +1,6 @@
-"""Exact inference by elimination in an order of min-fill: the junction tree algorithm."""
+"""Exact inference by variable elimination in min-fill order: the junction tree algorithm."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -12,35 +14,38 @@ from trellis.native import resolve_jobs
 
 __all__ = ["exact_best", "exact_marginals", "exact_sample", "induced_width", "log_partition_terms"]
 
-MOST_ENTRIES = 1 << 26  # of all tables together: half a gibibyte
-_MOST_NUMBERS = 2**32
+MAX_ENTRIES = 1 << 26  # default limit for all tables together: half a gibibyte of doubles
+_MAX_SAMPLED_LABELS = 2**32  # 32 GiB: more is surely a mistake
 
 
-def induced_width(graph: FactorGraph, max_entries: int = MOST_ENTRIES) -> int:
-    """The most neighbours that a variable has when it is eliminated: 1 in trees, k in k×n grids.
+def induced_width(graph: FactorGraph, max_entries: int = MAX_ENTRIES) -> int:
+    """The largest number of neighbours of a variable when it is eliminated.
+
+    It is 1 for trees and k for grids of k × n. Raises if elimination needs more than
+    ``max_entries`` table entries.
 
     >>> ring = FactorGraph([2] * 5, [([[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]], np.zeros((2, 2)))])
     >>> induced_width(ring)
     2
     """
-    most = as_integer(max_entries, "max_entries")
-    if most not in graph.plans:
-        graph.plans.clear()  # the core keeps the last one alone
-        graph.plans[most] = graph.core.plan(float(most))
-    fits, width, entries = graph.plans[most]
+    limit = as_integer(max_entries, "max_entries")
+    if limit not in graph.plans:
+        graph.plans.clear()  # the core keeps only the last plan
+        graph.plans[limit] = graph.core.plan(float(limit))
+    fits, width, entries = graph.plans[limit]
     if not fits:
         raise InputError(
             f"the induced width of the graph is at least {width}: exact inference would need "
-            f"tables of more than {entries:.3g} entries, and max_entries is {most}; "
+            f"tables of more than {entries:.3g} entries, and max_entries is {limit}; "
             "use belief propagation, a bound or sampling"
         )
     return int(width)
 
 
 def exact_marginals(
-    graph: FactorGraph, *, max_entries: int = MOST_ENTRIES, n_jobs: int | None = None
+    graph: FactorGraph, *, max_entries: int = MAX_ENTRIES, n_jobs: int | None = None
 ) -> Marginals:
-    """p(y_v), p(y_f) and log Z, in time linear in the variables and exponential in the width.
+    """p(y_v), p(y_f) and log Z. The time is linear in the variables, exponential in the width.
 
     >>> agree = np.log([[0.8, 0.2], [0.2, 0.8]])
     >>> p = exact_marginals(FactorGraph([2, 2], [((0,), np.log([0.9, 0.1])), ((0, 1), agree)]))
@@ -54,9 +59,11 @@ def exact_marginals(
 
 
 def log_partition_terms(
-    graph: FactorGraph, *, max_entries: int = MOST_ENTRIES, n_jobs: int | None = None
+    graph: FactorGraph, *, max_entries: int = MAX_ENTRIES, n_jobs: int | None = None
 ) -> Doubles:
-    """Log Z of each connected part at one of its variables, 0 at the others: their sum is log Z.
+    """Terms of log Z, shape (variables,): their sum is log Z.
+
+    Each connected part of the graph has its log Z at one of its variables, and 0 at the others.
 
     >>> np.exp(log_partition_terms(FactorGraph([2, 4], []))).round(6).tolist()
     [2.0, 4.0]
@@ -79,7 +86,7 @@ def _run(graph: FactorGraph, max_entries: int, n_jobs: int | None) -> Any:
 
 
 def check_possible(log_z: Doubles) -> None:
-    """Raise if a connected part has no labelling at all."""
+    """Raise if a connected part of the graph has no allowed labelling."""
     bad = np.flatnonzero(log_z == -np.inf)
     if bad.size:
         raise InfeasibleError(
@@ -88,14 +95,15 @@ def check_possible(log_z: Doubles) -> None:
 
 
 def exact_best(
-    graph: FactorGraph, *, max_entries: int = MOST_ENTRIES, n_jobs: int | None = None
+    graph: FactorGraph, *, max_entries: int = MAX_ENTRIES, n_jobs: int | None = None
 ) -> Best:
     """argmax_y score(y).
 
-    >>> found = exact_best(FactorGraph([2, 2], [((0,), [0.0, 1.0]), ((0, 1), [[2.0, 0.0], [0, 0.5]])]))
-    >>> found.labels.tolist(), found.score, found.optimal
+    >>> graph = FactorGraph([2, 2], [((0,), [0.0, 1.0]), ((0, 1), [[2.0, 0.0], [0.0, 0.5]])])
+    >>> best = exact_best(graph)
+    >>> best.labels.tolist(), best.score, best.optimal
     ([0, 0], 2.0, True)
-    """  # noqa: E501
+    """
     threads = resolve_jobs(n_jobs)
     induced_width(graph, max_entries)
     score, labels = np.empty(len(graph)), np.empty(len(graph), dtype=np.int64)
@@ -109,18 +117,18 @@ def exact_sample(
     *,
     n: int = 1,
     random_state: int | np.random.Generator | None = None,
-    max_entries: int = MOST_ENTRIES,
+    max_entries: int = MAX_ENTRIES,
     n_jobs: int | None = None,
 ) -> Integers:
-    """N independent labellings y ~ p(y): ``(n, variables)``.
+    """``(n, variables)`` labels: n independent labellings y ~ p(y).
 
     >>> certain = FactorGraph([2, 2], [((0, 1), [[-np.inf, 0.0], [-np.inf, -np.inf]])])
     >>> exact_sample(certain, random_state=0)
     array([[0, 1]])
     """
     n = as_integer(n, "n")
-    if n < 1 or n * max(1, len(graph)) > _MOST_NUMBERS:
-        raise InputError(f"n is {n}: must be at least 1, and so many labellings must fit in memory")
+    if n < 1 or n * max(1, len(graph)) > _MAX_SAMPLED_LABELS:
+        raise InputError(f"n is {n}: must be at least 1, and the samples must fit into memory")
     induced_width(graph, max_entries)
     uniforms = np.random.default_rng(random_state).random(n * len(graph))
     labels = np.empty(len(uniforms), dtype=np.int64)

@@ -1,11 +1,13 @@
 """A factor graph: score(y) = Σ_f θ_f(y_f), p(y) = exp(score(y)) / Z."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trellis import _core
 from trellis.errors import InputError
@@ -13,34 +15,34 @@ from trellis.inference.graph.results import Doubles, Integers
 
 __all__ = ["Factor", "FactorGraph"]
 
-_MOST_ORDER = 32  # as in the core
+_MAX_ORDER = 32  # kMostOrder in the core; NumPy arrays have at most 32 axes before version 2
 
 
 class Factor(NamedTuple):
-    """One entry of a graph: one factor, or several of one shape."""
+    """One entry of a graph: one factor, or several factors of the same shape."""
 
     variables: Integers
     """``(factors, order)``"""
     table: Doubles
-    """``(1, labels, …)`` shared by all, or ``(factors, labels, …)``"""
+    """``(1, labels, …)`` if all factors share it, otherwise ``(factors, labels, …)``"""
     single: bool
-    """Whether it was given as one factor."""
+    """True if the caller passed one factor, without an axis for several."""
 
     @property
     def size(self) -> int:
-        """Entries of one table."""
+        """The number of entries of one table."""
         return int(np.prod(self.table.shape[1:]))
 
 
 class FactorGraph:
-    """Discrete variables and factors over some of them, each a table of log scores.
+    """Discrete variables, and factors over subsets of them, each a table of log scores.
 
     score(y) = Σ_f θ_f(y_f): higher is better, -inf forbids, NaN and +inf are errors.
 
-    ``cardinalities`` has the number of labels of each variable. ``factors`` is a list of pairs
-    ``(variables, table)``: ``variables`` is the factor's variables, and ``table`` has an axis for
-    each of them. Many factors of one shape go into one pair: ``variables`` is then ``(F, order)``
-    and ``table`` one for each ``(F, labels, …)``, or one that all share.
+    ``cardinalities`` is the number of labels of each variable. ``factors`` is a list of pairs
+    ``(variables, table)``: ``variables`` are the variables of the factor, and ``table`` has one
+    axis for each of them. Many factors of the same shape can be one pair: ``variables`` is then
+    ``(F, order)``, and ``table`` is ``(F, labels, …)``, or one table that all share.
 
     >>> agree = np.log([[0.8, 0.2], [0.2, 0.8]])
     >>> graph = FactorGraph([2, 2, 2], [((0,), np.log([0.9, 0.1])), ([[0, 1], [1, 2]], agree)])
@@ -48,36 +50,38 @@ class FactorGraph:
     True
     """
 
-    def __init__(self, cardinalities: Any, factors: Iterable[tuple[Any, Any]] = ()) -> None:
+    def __init__(self, cardinalities: ArrayLike, factors: Iterable[tuple[Any, Any]] = ()) -> None:
         self.cardinalities = _cardinalities(cardinalities)
         self.entries = [
-            _entry(i, pair, self.cardinalities) for i, pair in enumerate(_listed(factors))
+            _entry(i, pair, self.cardinalities) for i, pair in enumerate(_as_list(factors))
         ]
 
     @classmethod
-    def pairwise(cls, unary: Any, edges: Any, tables: Any) -> "FactorGraph":
-        """Variables of L labels each: ``unary`` (n, L), ``edges`` (E, 2), ``tables`` (L, L) or (E, L, L).
+    def pairwise(cls, unary: ArrayLike, edges: ArrayLike, tables: ArrayLike) -> FactorGraph:
+        """A graph of n variables with L labels each, and a factor for each edge.
+
+        ``unary`` is (n, L), ``edges`` (E, 2), and ``tables`` (L, L) or (E, L, L).
 
         >>> graph = FactorGraph.pairwise(np.zeros((3, 2)), [[0, 1], [1, 2]], np.zeros((2, 2)))
         >>> len(graph), graph.factors
         (3, 5)
-        """  # noqa: E501
+        """
         scores = _numbers(unary, "unary")
         if scores.ndim != 2:
             raise InputError(f"unary must be (variables, labels), not of shape {scores.shape}")
         n, labels = scores.shape
-        own = [(np.arange(n)[:, None], scores)]
+        factors: list[tuple[Any, Any]] = [(np.arange(n)[:, None], scores)]
         pairs = np.asarray(edges)
         if pairs.size:
-            own.append((pairs, tables))
+            factors.append((pairs, tables))
         elif pairs.ndim not in (1, 2):
             raise InputError(f"edges must be (edges, 2), not of shape {pairs.shape}")
-        return cls(np.full(n, labels), own)
+        return cls(np.full(n, labels), factors)
 
-    def rescored(self, tables: Doubles) -> "FactorGraph":
-        """The same structure with other scores, one table after the other as in `tables`.
+    def rescored(self, tables: Doubles) -> FactorGraph:
+        """A graph with the same structure and other scores, concatenated as in `tables`.
 
-        Shared tables stay shared. What was found out about the structure is not found out again.
+        Shared tables stay shared. The analysis of the structure (`core`, `plans`) is reused.
 
         >>> graph = FactorGraph([2], [((0,), [0.0, 0.0])])
         >>> graph.rescored(np.array([0.0, 1.5])).score([1])
@@ -88,35 +92,35 @@ class FactorGraph:
             raise InputError(f"tables have shape {flat.shape}: must be {self.tables.shape}")
         if np.isnan(flat).any() or (flat == np.inf).any():
             raise InputError("tables must not be NaN or +inf")
-        other = object.__new__(FactorGraph)
-        other.__dict__ = {**self.__dict__, "core": self.core, "tables": flat, "plans": self.plans}
-        other.entries, begin = [], 0
+        graph = object.__new__(FactorGraph)
+        graph.__dict__ = {**self.__dict__, "core": self.core, "tables": flat, "plans": self.plans}
+        graph.entries, begin = [], 0
         for entry in self.entries:
-            own = flat[begin : begin + entry.table.size].reshape(entry.table.shape)
-            other.entries.append(entry._replace(table=own))
+            table = flat[begin : begin + entry.table.size].reshape(entry.table.shape)
+            graph.entries.append(entry._replace(table=table))
             begin += entry.table.size
-        return other
+        return graph
 
     @cached_property
     def plans(self) -> dict[int, tuple[bool, int, float]]:
-        """By the most entries: whether elimination fits, the width, the entries."""
+        """For each limit of entries: whether elimination fits, its width and its entries."""
         return {}
 
     def __len__(self) -> int:
-        """How many variables there are."""
+        """The number of variables."""
         return len(self.cardinalities)
 
     @property
     def factors(self) -> int:
-        """How many factors there are."""
+        """The number of factors."""
         return sum(len(entry.variables) for entry in self.entries)
 
     @property
     def order(self) -> int:
-        """The most variables that a factor has."""
+        """The largest number of variables of a factor."""
         return max((entry.variables.shape[1] for entry in self.entries), default=0)
 
-    def score(self, labels: Any) -> float:
+    def score(self, labels: ArrayLike) -> float:
         """Σ_f θ_f(y_f) of one labelling.
 
         >>> FactorGraph([2], [((0,), [0.0, 1.5])]).score([1])
@@ -132,44 +136,44 @@ class FactorGraph:
         """
         if not 0 <= variable < len(self):
             raise InputError(f"there is no variable {variable}: the graph has {len(self)}")
-        found: set[int] = set()
+        variables: set[int] = set()
         for entry in self.entries:
             rows = entry.variables[(entry.variables == variable).any(axis=1)]
-            found.update(rows.ravel().tolist())
-        return sorted(found - {variable})
+            variables.update(rows.ravel().tolist())
+        return sorted(variables - {variable})
 
     # ---- for the algorithms
 
     @cached_property
     def tables(self) -> Doubles:
-        """All tables, one after the other."""
+        """All tables, flattened and concatenated."""
         return np.concatenate([np.zeros(0), *(entry.table.ravel() for entry in self.entries)])
 
     @cached_property
     def core(self) -> _core.Graph:
-        """The structure alone, as the native core has it."""
+        """The structure of the graph, without scores, as an object of the native core."""
         begin, scope, place, first = [np.zeros(1, dtype=np.int64)], [], [], 0
         for entry in self.entries:
             count, order = entry.variables.shape
             begin.append(np.arange(1, count + 1, dtype=np.int64) * order + begin[-1][-1])
             scope.append(entry.variables.ravel())
-            own = len(entry.table) > 1
-            place.append(first + entry.size * np.arange(count, dtype=np.int64) * own)
+            step = entry.size if len(entry.table) > 1 else 0  # 0: all factors share one table
+            place.append(first + step * np.arange(count, dtype=np.int64))
             first += entry.table.size
-        return _core.Graph(self.cardinalities, *(_joined(a) for a in (begin, scope, place)))
+        return _core.Graph(self.cardinalities, *(_concatenate(a) for a in (begin, scope, place)))
 
     @cached_property
     def uniform(self) -> bool:
-        """Whether all variables have the same number of labels."""
+        """True if all variables have the same number of labels."""
         return bool((self.cardinalities == self.most_labels).all())
 
     @cached_property
     def most_labels(self) -> int:
-        """The most labels that a variable has."""
+        """The largest number of labels of a variable."""
         return int(self.cardinalities.max(initial=0))
 
     def rows(self, flat: Doubles, fill: float = 0.0) -> Doubles:
-        """One row a variable, from the labels of all variables one after the other."""
+        """One row per variable, from the concatenated values of all variables."""
         if self.uniform:
             return flat.reshape(len(self), self.most_labels)
         out = np.full((len(self), self.most_labels), fill)
@@ -177,77 +181,78 @@ class FactorGraph:
         return out
 
     def split(self, flat: Doubles) -> list[Doubles]:
-        """As `factors` were given, from the entries of all factors one after the other."""
+        """One array per entry of ``factors``, from the concatenated values of all factors."""
         out, begin = [], 0
         for entry in self.entries:
             shape = (len(entry.variables), *entry.table.shape[1:])
             end = begin + int(np.prod(shape))
-            own = flat[begin:end].reshape(shape)
-            out.append(own[0] if entry.single else own)
+            values = flat[begin:end].reshape(shape)
+            out.append(values[0] if entry.single else values)
             begin = end
         return out
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """Labels of all variables, and entries of all factors."""
+        """The total number of labels of all variables, and of table entries of all factors."""
         entries = sum(len(e.variables) * e.size for e in self.entries)
         return int(self.cardinalities.sum()), entries
 
     def checked(self, labels: Any) -> Integers:
-        """Labels as integers in range."""
+        """Validated labels, shape (variables,)."""
         try:
-            found = np.asarray(labels)
+            array = np.asarray(labels)
         except ValueError:
             raise InputError("labels must be one integer for each variable") from None
-        if found.shape != (len(self),):
-            raise InputError(f"labels have shape {found.shape}: must be {(len(self),)}")
+        if array.shape != (len(self),):
+            raise InputError(f"labels have shape {array.shape}: must be {(len(self),)}")
         if len(self) == 0:
             return np.zeros(0, dtype=np.int64)
-        if found.dtype.kind not in "iu":
-            raise InputError(f"labels must be integers, not {found.dtype}")
-        bad = np.flatnonzero((found < 0) | (found >= self.cardinalities))
+        if array.dtype.kind not in "iu":
+            raise InputError(f"labels must be integers, not {array.dtype}")
+        bad = np.flatnonzero((array < 0) | (array >= self.cardinalities))
         if bad.size:
             v = int(bad[0])
             raise InputError(
-                f"variable {v} has label {found[v]}, but only {self.cardinalities[v]} labels"
+                f"variable {v} has label {array[v]}, but only {self.cardinalities[v]} labels"
             )
-        return found.astype(np.int64)
+        return array.astype(np.int64)
 
 
-def _joined(parts: Sequence[Integers]) -> Integers:
-    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+def _concatenate(arrays: Sequence[Integers]) -> Integers:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
 
 
-def _listed(factors: Any) -> list[Any]:
+def _as_list(factors: Any) -> list[Any]:
     if isinstance(factors, str | bytes) or not isinstance(factors, Iterable):
         raise InputError(f"factors must be a list of (variables, table), not {factors!r:.60}")
     return list(factors)
 
 
-def _cardinalities(given: Any) -> Integers:
+def _cardinalities(value: Any) -> Integers:
     try:
-        found = np.asarray(given)
+        array = np.asarray(value)
     except ValueError:
         raise InputError("cardinalities must be a list of integers") from None
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise InputError(f"cardinalities must be a list of integers, not {given!r:.60}")
-    bad = np.flatnonzero(found < 1) if found.size else found
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(f"cardinalities must be a list of integers, not {value!r:.60}")
+    bad = np.flatnonzero(array < 1) if array.size else array
     if bad.size:
-        raise InputError(f"variable {bad[0]} has {found[bad[0]]} labels: at least one is needed")
-    return found.astype(np.int64)
+        raise InputError(f"variable {bad[0]} has {array[bad[0]]} labels: at least one is needed")
+    return array.astype(np.int64)
 
 
-def _numbers(given: Any, what: str) -> Doubles:
+def _numbers(value: Any, name: str) -> Doubles:
     try:
-        return np.ascontiguousarray(given, dtype=np.float64)
+        return np.ascontiguousarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{what} must be an array of numbers, not {given!r:.60}") from None
+        raise InputError(f"{name} must be an array of numbers, not {value!r:.60}") from None
 
 
 def _entry(i: int, pair: Any, cardinalities: Integers) -> Factor:
+    """Validate entry i of ``factors``."""
     try:
-        given, table = pair
-        variables = np.asarray(given)
+        scope, table = pair
+        variables = np.asarray(scope)
     except (TypeError, ValueError):
         raise InputError(f"factor {i} must be a pair (variables, table)") from None
     single = variables.ndim == 1
@@ -274,8 +279,8 @@ def _check_variables(i: int, rows: Integers, single: bool, count: int) -> None:
             f"{_name(i, r, single)} has variable {rows[r, k]}, but the graph has {count}"
         )
     order = rows.shape[1]
-    if order > _MOST_ORDER:
-        raise InputError(f"factor {i} has {order} variables: at most {_MOST_ORDER} are possible")
+    if order > _MAX_ORDER:
+        raise InputError(f"factor {i} has {order} variables: at most {_MAX_ORDER} are supported")
     ordered = np.sort(rows, axis=1)
     twice = np.argwhere(ordered[:, 1:] == ordered[:, :-1])
     if twice.size:
@@ -283,29 +288,29 @@ def _check_variables(i: int, rows: Integers, single: bool, count: int) -> None:
         raise InputError(f"{_name(i, r, single)} has variable {ordered[r, k]} twice")
 
 
-def _table(i: int, given: Any, rows: Integers, single: bool, cardinalities: Integers) -> Doubles:
-    table = _numbers(given, f"factor {i}: the table")
+def _table(i: int, value: Any, rows: Integers, single: bool, cardinalities: Integers) -> Doubles:
+    table = _numbers(value, f"factor {i}: the table")
     labels = cardinalities[rows]
     differ = np.flatnonzero((labels != labels[:1]).any(axis=1))
     if differ.size:
         r = int(differ[0])
         raise InputError(
             f"factor {i}: row {r} has variables of {_shape(labels[r])} labels, row 0 of "
-            f"{_shape(labels[0])}: factors of one shape share an entry"
+            f"{_shape(labels[0])}: all rows of a factor must have the same shape"
         )
     shape = tuple(labels[0].tolist()) if len(labels) else table.shape[-rows.shape[1] :]
     if single or table.ndim == rows.shape[1]:
         table = table[None]
     if table.shape[1:] != shape or len(table) not in (1, len(rows)):
-        many = "" if single else f", or ({len(rows)}, {_shape(shape)})"
+        several = "" if single else f", or ({len(rows)}, {_shape(shape)})"
         raise InputError(
-            f"factor {i}: the table has shape {np.shape(given)}: must be ({_shape(shape)}){many}"
+            f"factor {i}: the table has shape {np.shape(value)}: must be ({_shape(shape)}){several}"
         )
     bad = np.argwhere(np.isnan(table) | (table == np.inf))
     if bad.size:
-        at = tuple(bad[0].tolist())
-        where = list(at[1:]) if len(table) == 1 else list(at)
-        raise InputError(f"factor {i}: the table is {table[at]} at {where}")
+        index = tuple(bad[0].tolist())
+        where = list(index[1:]) if len(table) == 1 else list(index)
+        raise InputError(f"factor {i}: the table is {table[index]} at {where}")
     return table
 
 

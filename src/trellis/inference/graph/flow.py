@@ -1,7 +1,8 @@
-"""Minimum cuts with real capacities, from SciPy's maximum flow, which has integers.
+"""Minimum cuts with real capacities, from SciPy's maximum flow, which needs integers.
 
-The flow is found in rounds. Each takes what is left of the capacities in units small enough for the
-integers, and the next takes smaller units, until what is left is as small as rounding.
+The flow is computed in rounds. Each round divides the residual capacities by a unit and rounds them
+to integers. The unit shrinks from round to round, until the residual flow is as small as rounding
+errors.
 """
 
 import numpy as np
@@ -12,9 +13,9 @@ from trellis.inference.graph.results import Doubles, Integers
 
 __all__ = ["minimum_cut"]
 
-_LARGEST = 2**31 - 1  # SciPy counts in 32 bits
-_ROUNDS = 12
-_EXACT = 1e-15  # of the total: what may be left of the flow
+_MAX_CAPACITY = 2**31 - 1  # SciPy's capacities are 32-bit integers
+_MAX_ROUNDS = 12  # each round divides the residual flow by about 5e8 / arcs: a few are enough
+_TOLERANCE = 1e-15  # residual flow, as a fraction of the total, that counts as zero
 
 
 def minimum_cut(cost: Doubles, edges: Integers, capacity: Doubles) -> Integers:
@@ -27,38 +28,38 @@ def minimum_cut(cost: Doubles, edges: Integers, capacity: Doubles) -> Integers:
     if n == 0:
         return np.zeros(0, dtype=np.int64)
     source, sink, nodes = n, n + 1, np.arange(n)
-    # x = 1 is the sink's side: a positive cost is an arc from the source, which x = 1 cuts
+    # x = 1 is the side of the sink. A positive cost is an arc from the source, which x = 1 cuts.
     tail = np.concatenate([np.where(cost > 0, source, nodes), edges[:, 0]])
     head = np.concatenate([np.where(cost > 0, nodes, sink), edges[:, 1]])
-    left = sparse.coo_array(
+    residual = sparse.coo_array(
         (np.concatenate([np.abs(cost), capacity]), (tail, head)), shape=(n + 2, n + 2)
     ).tocsr()
     bound = min(float(cost[cost > 0].sum()), float(-cost[cost < 0].sum()))
-    exact = _EXACT * bound
-    for _ in range(_ROUNDS):
-        if bound <= exact:
+    negligible = _TOLERANCE * bound
+    for _ in range(_MAX_ROUNDS):
+        if bound <= negligible:
             break
-        left, bound = _push(left, bound, source, sink)
-    left.data[left.data <= exact / max(1, n)] = 0.0
-    left.eliminate_zeros()
-    reached = breadth_first_order(left, source, return_predecessors=False)
+        residual, bound = _push(residual, bound, source, sink)
+    residual.data[residual.data <= negligible / max(1, n)] = 0.0
+    residual.eliminate_zeros()
+    reached = breadth_first_order(residual, source, return_predecessors=False)
     labels = np.ones(n + 2, dtype=np.int64)
     labels[reached] = 0
     return labels[:n]
 
 
 def _push(
-    left: sparse.csr_array, bound: float, source: int, sink: int
+    residual: sparse.csr_array, bound: float, source: int, sink: int
 ) -> tuple[sparse.csr_array, float]:
-    """What is left of the capacities after one round, and a bound of the flow that is left."""
-    # no arc can carry more than all that is left to flow; twice that must fit, for arcs both ways
-    unit = 2.0 * bound / (_LARGEST // 2)
-    counts = left.copy()
-    counts.data = np.floor(np.minimum(left.data, bound) / unit)
+    """The residual capacities after one round, and an upper bound of the residual flow."""
+    # No arc can carry more than the remaining flow. Twice that must fit into the integers, because
+    # there may be arcs in both directions.
+    unit = 2.0 * bound / (_MAX_CAPACITY // 2)
+    counts = residual.copy()
+    counts.data = np.floor(np.minimum(residual.data, bound) / unit)
     flow = maximum_flow(counts.astype(np.int32), source, sink).flow.astype(np.float64)
-    after = sparse.csr_array(left - unit * flow)
+    after = sparse.csr_array(residual - unit * flow)
     after.data = np.maximum(after.data, 0.0)
     after.eliminate_zeros()
-    # each arc of the cut that was found lost less than a unit by rounding
-    arcs = left.nnz
-    return after, min(bound, unit * arcs)
+    # Rounding took less than one unit from each arc of the minimum cut of this round.
+    return after, min(bound, unit * residual.nnz)

@@ -1,4 +1,6 @@
-"""Gibbs sampling: each variable in turn is drawn given all others, p(y_v | y_neighbours)."""
+"""Gibbs sampling: draw each variable in turn given all others, from p(y_v | y_neighbours)."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -12,8 +14,8 @@ from trellis.native import resolve_jobs
 
 __all__ = ["effective_size", "gibbs", "r_hat"]
 
-_MOST_NUMBERS = 2**31
-_AT_A_TIME = 1 << 22  # uniform numbers
+_MAX_SAMPLED_LABELS = 2**31  # 16 GiB: more is surely a mistake
+_UNIFORMS_PER_BLOCK = 1 << 22  # 32 MiB of random numbers at a time, to bound the memory
 
 
 def gibbs(
@@ -27,46 +29,51 @@ def gibbs(
     random_state: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
 ) -> Samples:
-    """``n`` labellings of each chain, after ``burn_in`` sweeps, one every ``thin`` sweeps.
+    """``n`` labellings from each chain: one every ``thin`` sweeps, after ``burn_in`` sweeps.
 
-    Chains begin with random labels, or all with ``initial``, which must be allowed if labellings
-    are forbidden. Between labellings that only forbidden ones connect, a chain cannot go. The
-    result depends on ``random_state`` alone.
+    Chains start from random labels, or all from ``initial``. If some labellings are forbidden,
+    ``initial`` must be an allowed one. A chain changes one variable at a time, so it cannot move
+    between allowed labellings that are connected only by forbidden ones. The result is determined
+    by ``random_state``.
 
     >>> coin = FactorGraph([2], [((0,), np.log([0.25, 0.75]))])
-    >>> found = gibbs(coin, n=2000, random_state=0)
-    >>> found.labels.shape, bool(abs(found.variables[0, 1] - 0.75) < 0.02), found.r_hat[0].round(2)
-    ((4, 2000, 1), True, np.float64(1.0))
+    >>> samples = gibbs(coin, n=2000, random_state=0)
+    >>> samples.labels.shape, bool(abs(samples.variables[0, 1] - 0.75) < 0.02)
+    ((4, 2000, 1), True)
+    >>> samples.r_hat[0].round(2)
+    np.float64(1.0)
     """
     n, thin, chains = (
         _at_least(v, 1, k) for v, k in ((n, "n"), (thin, "thin"), (chains, "chains"))
     )
     burn_in, threads = _at_least(burn_in, 0, "burn_in"), resolve_jobs(n_jobs)
-    if chains * n * max(1, len(graph)) > _MOST_NUMBERS:
-        raise InputError(f"{chains} chains of {n} samples of {len(graph)} variables do not fit")
+    if chains * n * max(1, len(graph)) > _MAX_SAMPLED_LABELS:
+        raise InputError(
+            f"{chains} chains of {n} samples of {len(graph)} variables do not fit into memory"
+        )
     random = np.random.default_rng(random_state)
     if initial is None:
         labels = random.integers(np.tile(graph.cardinalities, (chains, 1)))
     else:
         labels = np.tile(graph.checked(initial), (chains, 1))
-    flat = np.ascontiguousarray(labels, dtype=np.int64).ravel()
-    kept = np.empty((chains, n, len(graph)), dtype=np.int64)
+    current = np.ascontiguousarray(labels, dtype=np.int64).ravel()
+    samples = np.empty((chains, n, len(graph)), dtype=np.int64)
     score = np.empty((chains, n))
-    _sweep(graph, chains, burn_in, flat, random, threads)
-    size = max(1, _AT_A_TIME // max(1, chains * thin * len(graph)))
+    _sweep(graph, chains, burn_in, current, random, threads)
+    size = max(1, _UNIFORMS_PER_BLOCK // max(1, chains * thin * len(graph)))
     for begin in range(0, n, size):
         end = min(n, begin + size)
-        own, scores = _sweep(graph, chains, (end - begin) * thin, flat, random, threads)
-        kept[:, begin:end] = own[:, thin - 1 :: thin]
+        swept, scores = _sweep(graph, chains, (end - begin) * thin, current, random, threads)
+        samples[:, begin:end] = swept[:, thin - 1 :: thin]
         score[:, begin:end] = scores[:, thin - 1 :: thin]
-    return Samples(kept, score, *_summary(graph, kept))
+    return Samples(samples, score, *_summary(graph, samples))
 
 
-def _at_least(value: Any, least: int, name: str) -> int:
-    found = as_integer(value, name)
-    if found < least:
-        raise InputError(f"{name} must be at least {least}, not {found}")
-    return found
+def _at_least(value: Any, minimum: int, name: str) -> int:
+    integer = as_integer(value, name)
+    if integer < minimum:
+        raise InputError(f"{name} must be at least {minimum}, not {integer}")
+    return integer
 
 
 def _sweep(
@@ -77,51 +84,55 @@ def _sweep(
     random: np.random.Generator,
     threads: int,
 ) -> tuple[Integers, Doubles]:
-    """The labels after each sweep and their scores; ``labels`` are those after the last."""
+    """Labels (chains, sweeps, variables) after each sweep, and their scores (chains, sweeps).
+
+    ``labels``, the current state of all chains, is updated in place.
+    """
     n = len(graph)
-    kept, score = np.empty(chains * sweeps * n, dtype=np.int64), np.empty(chains * sweeps)
+    swept, score = np.empty(chains * sweeps * n, dtype=np.int64), np.empty(chains * sweeps)
     uniforms = random.random(chains * sweeps * n)
-    graph.core.gibbs(graph.tables, chains, sweeps, uniforms, labels, kept, score, threads)
-    return kept.reshape(chains, sweeps, n), score.reshape(chains, sweeps)
+    graph.core.gibbs(graph.tables, chains, sweeps, uniforms, labels, swept, score, threads)
+    return swept.reshape(chains, sweeps, n), score.reshape(chains, sweeps)
 
 
-def _summary(graph: FactorGraph, kept: Integers) -> tuple[Doubles, Doubles, Doubles]:
-    """Frequencies, and the worst diagnostics of the indicators of each variable's labels."""
-    n, count = kept.shape[1:]
+def _summary(graph: FactorGraph, samples: Integers) -> tuple[Doubles, Doubles, Doubles]:
+    """Label frequencies, and for each variable the worst diagnostics over its labels."""
+    n, count = samples.shape[1:]
     rows = np.zeros((count, graph.most_labels))
     worst, size = np.full(count, np.nan), np.full(count, np.nan)
     for y in range(graph.most_labels):
-        one = (kept == y).astype(np.float64)
-        rows[:, y] = one.mean(axis=(0, 1))
-        if n > 3:
-            worst = np.fmax(worst, r_hat(one))
-            size = np.fmin(size, effective_size(one))
+        indicator = (samples == y).astype(np.float64)
+        rows[:, y] = indicator.mean(axis=(0, 1))
+        if n > 3:  # each half of a chain needs two samples for a variance
+            worst = np.fmax(worst, r_hat(indicator))
+            size = np.fmin(size, effective_size(indicator))
     return rows, worst, size
 
 
 def r_hat(x: Doubles) -> Doubles:
-    """√(variance of all / variance within) of ``x`` (chains, samples, quantities), chains halved.
+    """√(total variance / variance within chains) of ``x`` (chains, samples, quantities).
 
-    A chain that drifts has halves that differ, so it shows even in one chain (Gelman et al., 2013).
-    NaN where nothing varies.
+    Each chain is split into halves. The halves of a chain that drifts differ, so drift is detected
+    even in a single chain (Gelman et al., 2013). NaN where nothing varies.
 
     >>> x = np.array([[0.0, 1.0, 0.0, 1.0], [5.0, 6.0, 5.0, 6.0]])[..., None]
     >>> bool(r_hat(x)[0] > 2)
     True
     """
     half = x.shape[1] // 2
-    parts = np.concatenate([x[:, :half], x[:, half : 2 * half]])
-    within = parts.var(axis=1, ddof=1).mean(axis=0)
-    between = parts.mean(axis=1).var(axis=0, ddof=1)
+    halves = np.concatenate([x[:, :half], x[:, half : 2 * half]])
+    within = halves.var(axis=1, ddof=1).mean(axis=0)
+    between = halves.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.sqrt((half - 1) / half + between / within)
-    return np.where((within == 0) & (between == 0), np.nan, found)
+        ratio = np.sqrt((half - 1) / half + between / within)
+    return np.where((within == 0) & (between == 0), np.nan, ratio)
 
 
 def effective_size(x: Doubles) -> Doubles:
-    """Samples / (1 + 2 Σₜ ρₜ) of ``x`` (chains, samples, quantities), ρ the autocorrelation.
+    """samples / (1 + 2 Σₜ ρₜ) of ``x`` (chains, samples, quantities); ρ is the autocorrelation.
 
-    Pairs of neighbouring terms are summed while they are positive and fall (Geyer, 1992).
+    The sum runs over pairs of neighbouring terms as long as they are positive, and each pair counts
+    at most as much as the pair before it (Geyer, 1992).
 
     >>> x = np.random.default_rng(0).normal(size=(4, 1000, 1))
     >>> bool(3000 < effective_size(x)[0] < 5000)
@@ -129,7 +140,7 @@ def effective_size(x: Doubles) -> Doubles:
     """
     chains, n, _ = x.shape
     centred = x - x.mean(axis=1, keepdims=True)
-    padded = np.fft.rfft(centred, n=2 * n, axis=1)
+    padded = np.fft.rfft(centred, n=2 * n, axis=1)  # zero padding: no circular correlation
     covariance = np.fft.irfft(padded * padded.conj(), axis=1)[:, :n].mean(axis=0) / n
     within = covariance[0] * n / (n - 1)
     total = covariance[0] + (x.mean(axis=1).var(axis=0, ddof=1) if chains > 1 else 0.0)
@@ -138,5 +149,6 @@ def effective_size(x: Doubles) -> Doubles:
     pairs = rho[: n // 2 * 2].reshape(n // 2, 2, -1).sum(axis=1)
     alive = np.cumprod(pairs > 0, axis=0)
     tau = 2.0 * (np.minimum.accumulate(pairs, axis=0) * alive).sum(axis=0) - 1.0
-    found = chains * n / np.maximum(tau, 1.0 / np.log10(max(chains * n, 10)))
-    return np.where(total > 0, found, np.nan)
+    # Anticorrelated samples can make tau tiny: at most n log10(n) samples, as Stan limits it.
+    size = chains * n / np.maximum(tau, 1.0 / np.log10(max(chains * n, 10)))
+    return np.where(total > 0, size, np.nan)

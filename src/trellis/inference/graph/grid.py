@@ -1,21 +1,26 @@
-"""Belief propagation on grids: images, without an object or a loop for a pixel in Python.
+"""Belief propagation on grids, such as the pixels of an image, without a Python loop over pixels.
 
     score(y) = Σ unary[i, j, y_ij] + Σ horizontal[y_ij, y_i,j+1] + Σ vertical[y_ij, y_i+1,j]
 
-A sweep passes messages down and up all columns, then along all rows and back: every message once, and
-each line as an exact chain, given what crosses it. So a single row or column is exact after one.
-Tree-reweighted, the edges of each direction have one weight: see `tree_weights`.
-"""  # noqa: E501
+A sweep passes messages down and up all columns, then along all rows in both directions. It updates
+every message once. Each line is an exact chain given the messages that cross it, so a grid of one
+row or one column is exact after one sweep. In the tree-reweighted variant, all edges of a direction
+have the same weight, see `tree_weights`.
+"""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from trellis import _core
+from trellis.checks import one_of
 from trellis.errors import InfeasibleError, InputError
-from trellis.inference.graph.belief import checked_limits
+from trellis.inference.graph.belief import validate_limits
 from trellis.inference.graph.factors import FactorGraph
 from trellis.inference.graph.results import Best, Doubles, Integers
 from trellis.native import resolve_jobs
@@ -24,33 +29,35 @@ __all__ = ["GridMarginals", "grid_best", "grid_edges", "grid_graph", "grid_margi
 
 
 class GridScores(NamedTuple):
-    """Scores of a grid, checked."""
+    """Validated scores of a grid."""
 
-    unary: Doubles
-    horizontal: Doubles
-    vertical: Doubles
+    unary: Doubles  # (H, W, L)
+    horizontal: Doubles  # (L, L) or (H, W-1, L, L)
+    vertical: Doubles  # (L, L) or (H-1, W, L, L)
 
 
 class TreeWeights(NamedTuple):
-    """Which share of the trees has an edge: 1 of both is plain belief propagation."""
+    """The fraction of spanning trees that contain an edge; both 1: plain belief propagation."""
 
     horizontal: float = 1.0
     vertical: float = 1.0
 
 
 class _Edges(NamedTuple):
-    """Of one direction: messages into the two ends of each edge, and what else the ends hear."""
+    """All edges of one direction."""
 
     first: Doubles
-    """Unary and all messages but that of the edge, ``(…, L)``, of the left or upper end."""
+    """Cavity of the left or upper end, ``(…, L)``: its unary score and all messages to it except
+    the one of this edge."""
     second: Doubles
+    """Cavity of the right or lower end, ``(…, L)``."""
     table: Doubles
     weight: float
 
 
 @dataclass(frozen=True, eq=False)
 class GridMarginals:
-    """Beliefs on a grid. Those of pairs, and log Z, are computed when they are first read."""
+    """Beliefs on a grid. Beliefs of pairs and log Z are computed when they are first read."""
 
     unary: Doubles
     """``(H, W, L)``"""
@@ -75,31 +82,31 @@ class GridMarginals:
         above, below, left, right = self._messages
         log_v = _log_sum_exp(s.unary + down * (above + below) + across * (left + right))
         log_z = float(log_v.sum())
-        for (log_e, _), ends, weight in zip(self._both, _ends(log_v), self._weights, strict=True):
+        for (log_e, _), ends, weight in zip(self._pairs, _ends(log_v), self._weights, strict=True):
             log_z += weight * float((log_e - ends[0] - ends[1]).sum())
         return log_z
 
     @cached_property
-    def _both(self) -> list[tuple[Doubles, Doubles]]:
-        """Of each direction: log Z and beliefs of the edges."""
-        edges = _cavities(self._scores, self._messages, self._weights)
-        return [_pairwise(own) for own in edges]
+    def _pairs(self) -> list[tuple[Doubles, Doubles]]:
+        """For each direction: log Z and beliefs of the edges."""
+        directions = _cavities(self._scores, self._messages, self._weights)
+        return [_pairwise(cavity) for cavity in directions]
 
     @property
     def horizontal(self) -> Doubles:
-        """``(H, W - 1, L, L)`` beliefs of the pairs side by side."""
-        return self._both[0][1]
+        """``(H, W - 1, L, L)``: beliefs of horizontal neighbours."""
+        return self._pairs[0][1]
 
     @property
     def vertical(self) -> Doubles:
-        """``(H - 1, W, L, L)`` beliefs of the pairs above each other."""
-        return self._both[1][1]
+        """``(H - 1, W, L, L)``: beliefs of vertical neighbours."""
+        return self._pairs[1][1]
 
 
 def grid_marginals(
-    unary: Any,
-    horizontal: Any,
-    vertical: Any,
+    unary: ArrayLike,
+    horizontal: ArrayLike,
+    vertical: ArrayLike,
     *,
     method: str = "bp",
     damping: float = 0.0,
@@ -107,19 +114,20 @@ def grid_marginals(
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
 ) -> GridMarginals:
-    """Sum-product on a grid of ``unary`` (H, W, L).
+    """Beliefs p(y_ij) by sum-product on a grid with ``unary`` scores (H, W, L).
 
-    ``horizontal`` and ``vertical`` are (L, L), or one table an edge: (H, W-1, L, L) and
-    (H-1, W, L, L). -inf forbids. ``method`` is "bp", or "trw": tree-reweighted, which has one fixed
-    point and whose log Z is an upper bound there. The same bits for every ``n_jobs``.
+    ``horizontal`` and ``vertical`` are (L, L), or one table per edge: (H, W-1, L, L) and
+    (H-1, W, L, L). -inf forbids. ``method`` is "bp" (belief propagation) or "trw" (tree-reweighted:
+    it has one fixed point, and log Z is an upper bound there). Results are the same bits for every
+    ``n_jobs``.
 
-    >>> p = grid_marginals(np.log([[[0.9, 0.1], [0.5, 0.5]]]), np.log([[0.8, 0.2], [0.2, 0.8]]), np.eye(2))
+    >>> unary = np.log([[[0.9, 0.1], [0.5, 0.5]]])
+    >>> p = grid_marginals(unary, np.log([[0.8, 0.2], [0.2, 0.8]]), np.eye(2))
     >>> p.unary.round(2).tolist(), p.converged
     ([[[0.9, 0.1], [0.74, 0.26]]], True)
-    """  # noqa: E501
-    s = checked_grid(unary, horizontal, vertical)
-    if method not in ("bp", "trw"):
-        raise InputError(f"method must be one of bp, trw, not {method!r}")
+    """
+    s = validate_grid(unary, horizontal, vertical)
+    one_of(method, ("bp", "trw"), "method")
     weights = tree_weights(*s.unary.shape[:2]) if method == "trw" else TreeWeights()
     core = _propagate(s, False, damping, max_iter, tolerance, n_jobs, weights)
     p = np.empty_like(s.unary)
@@ -131,10 +139,10 @@ def grid_marginals(
 
 
 def tree_weights(height: int, width: int) -> TreeWeights:
-    """The share of spanning trees that a horizontal edge is in, and a vertical one.
+    """The fraction of spanning trees that contain a horizontal edge, and a vertical edge.
 
-    Half of the trees are all rows, joined along one column, each column as often; the other half
-    are all columns, joined along one row.
+    Half of the trees consist of all rows, joined along one column; each column is used equally
+    often. The other half consist of all columns, joined along one row.
 
     >>> tree_weights(1, 9).horizontal, tree_weights(2, 4)
     (1.0, TreeWeights(horizontal=0.75, vertical=0.625))
@@ -143,9 +151,9 @@ def tree_weights(height: int, width: int) -> TreeWeights:
 
 
 def grid_best(
-    unary: Any,
-    horizontal: Any,
-    vertical: Any,
+    unary: ArrayLike,
+    horizontal: ArrayLike,
+    vertical: ArrayLike,
     *,
     damping: float = 0.0,
     max_iter: int = 100,
@@ -154,33 +162,35 @@ def grid_best(
 ) -> Best:
     """Max-product on a grid: labels ``(H, W)`` with the best max-marginals.
 
-    >>> found = grid_best(np.array([[[0.0, 1.0], [0.9, 0.0]]]), np.diag([0.0, 1.0]), np.eye(2))
-    >>> found.labels.tolist(), found.score
+    >>> best = grid_best(np.array([[[0.0, 1.0], [0.9, 0.0]]]), np.diag([0.0, 1.0]), np.eye(2))
+    >>> best.labels.tolist(), best.score
     ([[1, 1]], 2.0)
     """
-    s = checked_grid(unary, horizontal, vertical)
+    s = validate_grid(unary, horizontal, vertical)
     core = _propagate(s, True, damping, max_iter, tolerance, n_jobs)
     labels = (s.unary + _messages(s, core).sum(axis=0)).argmax(axis=-1)
     sweeps, residual, converged = core.report()
     return Best(labels, _score(s, labels), False, converged, sweeps, residual)
 
 
-def grid_score(unary: Any, horizontal: Any, vertical: Any, labels: Any) -> float:
+def grid_score(
+    unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike, labels: ArrayLike
+) -> float:
     """The score of one labelling ``(H, W)``.
 
     >>> grid_score(np.zeros((2, 2, 2)), np.eye(2), 2 * np.eye(2), [[0, 0], [1, 0]])
     3.0
     """
-    s = checked_grid(unary, horizontal, vertical)
-    found = np.asarray(labels)
-    if found.shape != s.unary.shape[:2] or found.dtype.kind not in "iu":
+    s = validate_grid(unary, horizontal, vertical)
+    y = np.asarray(labels)
+    if y.shape != s.unary.shape[:2] or y.dtype.kind not in "iu":
         raise InputError(
-            f"labels must be integers of shape {s.unary.shape[:2]}, not {found.dtype} {found.shape}"
+            f"labels must be integers of shape {s.unary.shape[:2]}, not {y.dtype} {y.shape}"
         )
-    bad = np.argwhere((found < 0) | (found >= s.unary.shape[2]))
+    bad = np.argwhere((y < 0) | (y >= s.unary.shape[2]))
     if bad.size:
-        raise InputError(f"pixel {bad[0].tolist()} has label {found[tuple(bad[0])]}: out of range")
-    return _score(s, found)
+        raise InputError(f"pixel {bad[0].tolist()} has label {y[tuple(bad[0])]}: out of range")
+    return _score(s, y)
 
 
 def _score(s: GridScores, y: Integers) -> float:
@@ -195,57 +205,59 @@ def _score(s: GridScores, y: Integers) -> float:
 
 
 def grid_edges(height: int, width: int) -> Integers:
-    """Pairs of pixels, numbered row by row: all horizontal ones, then all vertical ones.
+    """``(edges, 2)``: pairs of pixel indices, first all horizontal edges, then all vertical ones.
+
+    Pixels are numbered row by row.
 
     >>> grid_edges(2, 2).tolist()
     [[0, 1], [2, 3], [0, 2], [1, 3]]
     """
-    at = np.arange(height * width).reshape(height, width)
-    sides = [(at[:, :-1], at[:, 1:]), (at[:-1], at[1:])]
+    pixel = np.arange(height * width).reshape(height, width)
+    sides = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]
     return np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in sides])
 
 
-def grid_graph(unary: Any, horizontal: Any, vertical: Any) -> FactorGraph:
+def grid_graph(unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike) -> FactorGraph:
     """The same scores as a `FactorGraph`, for the other algorithms.
 
     >>> len(grid_graph(np.zeros((3, 4, 2)), np.eye(2), np.eye(2)))
     12
     """
-    s = checked_grid(unary, horizontal, vertical)
+    s = validate_grid(unary, horizontal, vertical)
     height, width, labels = s.unary.shape
     edges, split = grid_edges(height, width), height * (width - 1)
     entries: list[Any] = [(np.arange(height * width)[:, None], s.unary.reshape(-1, labels))]
-    for own, table in ((edges[:split], s.horizontal), (edges[split:], s.vertical)):
-        if len(own):
-            shape = (labels, labels) if table.ndim == 2 else (len(own), labels, labels)
-            entries.append((own, table.reshape(shape)))
+    for pairs, table in ((edges[:split], s.horizontal), (edges[split:], s.vertical)):
+        if len(pairs):
+            shape = (labels, labels) if table.ndim == 2 else (len(pairs), labels, labels)
+            entries.append((pairs, table.reshape(shape)))
     return FactorGraph(np.full(height * width, labels), entries)
 
 
-def checked_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
-    """Arrays of doubles that fit each other, without NaN and +inf."""
+def validate_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
+    """The scores as float64 arrays, after a check of their shapes, and for NaN and +inf."""
     try:
-        found = [np.array(a, dtype=np.float64, order="C") for a in (unary, horizontal, vertical)]
+        arrays = [np.array(a, dtype=np.float64, order="C") for a in (unary, horizontal, vertical)]
     except (TypeError, ValueError):
         raise InputError("unary, horizontal and vertical must be arrays of numbers") from None
-    u = found[0]
+    u = arrays[0]
     if u.ndim != 3 or u.size == 0:
-        raise InputError(f"unary must be (height, width, labels), none of them 0, not {u.shape}")
+        raise InputError(f"unary must be (height, width, labels), all at least 1, not {u.shape}")
     height, width, labels = u.shape
     shapes = {
         "horizontal": (height, width - 1, labels, labels),
         "vertical": (height - 1, width, labels, labels),
     }
-    for (name, shape), table in zip(shapes.items(), found[1:], strict=True):
+    for (name, shape), table in zip(shapes.items(), arrays[1:], strict=True):
         if table.shape not in (shape, (labels, labels)):
             raise InputError(
                 f"{name} has shape {table.shape}: must be {(labels, labels)} or {shape}"
             )
-    for name, array in zip(("unary", *shapes), found, strict=True):
+    for name, array in zip(("unary", *shapes), arrays, strict=True):
         bad = np.argwhere(np.isnan(array) | (array == np.inf))
         if bad.size:
             raise InputError(f"{name} is {array[tuple(bad[0])]} at {bad[0].tolist()}")
-    return GridScores(*found)
+    return GridScores(*arrays)
 
 
 def _propagate(
@@ -255,21 +267,26 @@ def _propagate(
     max_iter: int,
     tolerance: float,
     n_jobs: int | None,
-    weights: TreeWeights = TreeWeights(),  # noqa: B008 - of numbers, which cannot change
+    weights: TreeWeights = TreeWeights(),  # noqa: B008 - immutable
 ) -> _core.Grid:
-    most, tolerance = checked_limits(max_iter, tolerance, damping)
-    return _core.Grid(*s, maximise, float(damping), tolerance, most, resolve_jobs(n_jobs), *weights)
+    limit, tolerance = validate_limits(max_iter, tolerance, damping)
+    threads = resolve_jobs(n_jobs)
+    return _core.Grid(*s, maximise, float(damping), tolerance, limit, threads, *weights)
 
 
 def _messages(s: GridScores, core: _core.Grid) -> Doubles:
-    """From above, from below, from the left and from the right, ``(4, H, W, L)``."""
+    """Messages to each pixel from above, below, the left and the right, ``(4, H, W, L)``."""
     out = np.empty((4, *s.unary.shape))
     core.messages(out)
     return out
 
 
 def _cavities(s: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_Edges, _Edges]:
-    """What each end of each edge hears but for the edge: sums, as a difference could be ∞ - ∞."""
+    """The cavities of the two ends of each edge, for both directions.
+
+    They are computed as sums of the other messages: the belief minus the message of the edge could
+    be ∞ - ∞.
+    """
     above, below, left, right = messages
     across = s.unary + weights.vertical * (above + below)
     along = s.unary + weights.horizontal * (left + right)
@@ -284,18 +301,25 @@ def _cavities(s: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_
 
 
 def _ends_of_lines(before: Doubles, after: Doubles, weight: float) -> tuple[Doubles, Doubles]:
-    """What a pixel hears along a line but for the edge after it, and but for that before it."""
+    """Messages along a line without those of the edge after the pixel, and of the edge before it.
+
+    In the tree-reweighted variant, the cavity is b_v - m: the weighted sum of all messages minus
+    the full message of the edge.
+    """
     if weight == 1.0:
         return before, after
-    less = [np.where(np.isneginf(m), 0.0, (1.0 - weight) * m) for m in (after, before)]
-    return weight * before - less[0], weight * after - less[1]
+    # A message of -inf already forbids the label in the sum: subtracting it would give NaN.
+    excess = [np.where(np.isneginf(m), 0.0, (1.0 - weight) * m) for m in (after, before)]
+    return weight * before - excess[0], weight * after - excess[1]
 
 
 def _ends(rows: Doubles) -> tuple[tuple[Doubles, Doubles], tuple[Doubles, Doubles]]:
+    """The values at the two ends of each horizontal edge, and of each vertical edge."""
     return (rows[:, :-1], rows[:, 1:]), (rows[:-1], rows[1:])
 
 
 def _joint(edges: _Edges) -> Doubles:
+    """Log of the unnormalised beliefs of the edges, ``(…, L, L)``."""
     return edges.first[..., :, None] + edges.second[..., None, :] + edges.table / edges.weight
 
 
@@ -307,7 +331,7 @@ def _log_sum_exp(x: Doubles) -> Doubles:
 
 
 def _pairwise(edges: _Edges) -> tuple[Doubles, Doubles]:
-    """Log Z and beliefs of the edges of one direction."""
+    """log Z and beliefs of the edges of one direction."""
     x = _joint(edges)
     flat = x.reshape(*x.shape[:2], x.shape[2] ** 2)
     log_z = _log_sum_exp(flat)

@@ -1,4 +1,4 @@
-"""Elimination and belief propagation as the equations have them: what the fast paths must equal."""
+"""Elimination and belief propagation as in the equations. The fast paths must return the same."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def _product(factors, scope, cardinalities):
 
 
 def eliminate(graph, keep, add=_logsumexp):
-    """Add over all variables but `keep` of exp Σ_f θ_f, one variable after the other."""
+    """Sum (or maximise) exp Σ_f θ_f over all variables except `keep`, one variable at a time."""
     factors, cards = list(_factors(graph)), graph.cardinalities
     for v in (v for v in range(len(cards)) if v not in keep):
         near = [f for f in factors if v in f[0]]
@@ -61,28 +61,29 @@ def marginals(graph):
 
 def best(graph):
     score, labels = float(eliminate(graph, (), np.max)), []
-    for v in range(len(graph)):  # the best label of v among the labellings that agree so far
-        kept = eliminate(graph, tuple(range(v + 1)), np.max)
-        labels.append(int(kept[tuple(labels)].argmax()))
+    for v in range(len(graph)):  # the best label of v, given the labels chosen before
+        scores = eliminate(graph, tuple(range(v + 1)), np.max)
+        labels.append(int(scores[tuple(labels)].argmax()))
     return Best(np.array(labels, dtype=np.int64), score, True, True, 1, 0.0)
 
 
 def propagate(graph, iterations, add=_logsumexp):
-    """Beliefs after so many rounds of m_fv(y_v) = add over the rest of θ_f + Σ_u cavity_u(y_u)."""
+    """Beliefs after some iterations of m_fv(y_v) = add over y_u of θ_f + Σ_u cavity_u(y_u)."""
     factors, cards = list(_factors(graph)), graph.cardinalities
     m = {(f, v): np.zeros(cards[v]) for f, (scope, _) in enumerate(factors) for v in scope}
     for _ in range(iterations):
         old = dict(m)
         for f, v in m:
             scope, table = factors[f]
-            others = []
+            cavities = []
             for u in scope:
-                heard = sum(
+                cavity = sum(
                     (x for (g, w), x in old.items() if w == u and g != f), np.zeros(cards[u])
                 )
-                others += [((u,), heard)] if u != v else []
-            rest = tuple(u for u in scope if u != v)
-            x = _product([(scope, table), *others], (v, *rest), cards).reshape(cards[v], -1)
+                cavities += [((u,), cavity)] if u != v else []
+            neighbours = tuple(u for u in scope if u != v)
+            x = _product([(scope, table), *cavities], (v, *neighbours), cards)
+            x = x.reshape(cards[v], -1)
             m[f, v] = add(x, 1)
             m[f, v] = m[f, v] - m[f, v].max()
     return [

@@ -1,4 +1,6 @@
-"""What inference on graphs gives back."""
+"""Results of inference on graphs."""
+
+from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,13 +14,13 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 class Marginals(NamedTuple):
-    """p(y_v) and p(y_f), or beliefs that stand for them, with log Z and how good it is."""
+    """p(y_v) and p(y_f), or approximations of them, and log Z."""
 
     variables: Doubles
-    """``[v, y]`` = p(y_v = y): one row a variable, 0 beyond the labels that it has."""
+    """``[v, y]`` = p(y_v = y), shape (variables, most labels); 0 past the last label of v."""
     factors: list[Doubles]
-    """p(y_f), in the order of the graph's ``factors``, each shaped as its table; where an entry has
-    several factors, these are along the first axis."""
+    """p(y_f), in the order of the graph's ``factors``, each with the shape of its table. An entry
+    with several factors has them along the first axis."""
     log_partition: float
     kind: str
     """What ``log_partition`` is: "exact", "lower bound", "upper bound" or "Bethe" (an estimate)."""
@@ -29,12 +31,13 @@ class Marginals(NamedTuple):
 
 
 class Best(NamedTuple):
-    """A labelling that is the best, or was found in looking for it."""
+    """The best labelling, or the best one that an approximate search found."""
 
     labels: Integers
+    """``(variables,)``"""
     score: float
     optimal: bool
-    """Whether no labelling is better: proven, not hoped."""
+    """True if the algorithm proves that no labelling is better."""
     converged: bool
     iterations: int
     residual: float
@@ -46,16 +49,18 @@ class Best(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Labellings from a Markov chain, and whether it has forgotten where it began."""
+    """Labellings from Markov chains, and diagnostics of their convergence."""
 
     labels: NDArray[Any]
     """``(chains, samples, variables)``"""
     score: Doubles
     """``(chains, samples)``"""
     variables: Doubles
-    """``[v, y]``: how often variable v had label y."""
+    """``[v, y]``: the fraction of samples in which variable v has label y."""
     r_hat: Doubles
-    """One a variable, of the indicators of its labels the worst: near 1 if the chains agree. Above
-    1.01, draw more. NaN if the variable never changed its label, or there is one chain only."""
+    """``(variables,)``: near 1 if the chains agree; above 1.01, draw more samples. It is the worst
+    value over the labels of the variable. NaN if the variable never changed its label, or if there
+    is only one chain."""
     effective_size: Doubles
-    """One a variable: as many independent labellings would tell as much. NaN as above."""
+    """``(variables,)``: the number of independent samples with the same information. NaN under the
+    same conditions."""

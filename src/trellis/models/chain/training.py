@@ -5,7 +5,7 @@ from typing import Any
 
 from trellis import _core
 from trellis.errors import InputError
-from trellis.features.rows import Batch
+from trellis.features.rows import FeatureBatch
 from trellis.models.chain.labels import EncodedLabels, constraints_for
 from trellis.models.chain.parameters import Parameters, label_costs
 from trellis.models.chain.solvers import SOLVERS, select_arguments
@@ -50,7 +50,7 @@ class Problem:
 
 def build_problem(
     model: Parameters,
-    batch: Batch,
+    batch: FeatureBatch,
     labels: EncodedLabels,
     layout: WeightLayout,
     sample_weight: Vector | None,

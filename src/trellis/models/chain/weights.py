@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.errors import InputError
-from trellis.features.rows import Batch, SparseRows
+from trellis.features.rows import FeatureBatch, SparseRows
 from trellis.features.vectorizer import FeatureMap
 from trellis.formats.native import Tensors, expect
 from trellis.models.chain.labels import EncodedLabels
@@ -215,7 +215,7 @@ def _begins(counts: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def choose_weights(
-    batch: Batch,
+    batch: FeatureBatch,
     features: FeatureMap,
     labels: EncodedLabels,
     rules: WeightRules,
@@ -274,7 +274,7 @@ def _threshold(min_count: float) -> float:
     return min_count if min_count > 0 else -np.inf
 
 
-def _bigram_of_each_row(batch: Batch, labels: EncodedLabels) -> NDArray[np.int32]:
+def _bigram_of_each_row(batch: FeatureBatch, labels: EncodedLabels) -> NDArray[np.int32]:
     """(positions,) The bigram that ends at each row; -1 at a start or next to an unknown label."""
     before = np.concatenate([[-1], labels.label[:-1]]).astype(np.int32)
     before[batch.row_begin[:-1]] = -1  # no bigram crosses from one sequence to the next
@@ -304,8 +304,8 @@ def _choose_bigrams(
 
 
 def drop_unused_attributes(
-    features: FeatureMap, batch: Batch, layout: WeightLayout
-) -> tuple[Batch, WeightLayout]:
+    features: FeatureMap, batch: FeatureBatch, layout: WeightLayout
+) -> tuple[FeatureBatch, WeightLayout]:
     """Remove the attributes without a weight: too rare, or seen at unknown labels only.
 
     The number and order of the weights do not change. ``features`` is changed in place.
@@ -317,7 +317,7 @@ def drop_unused_attributes(
     rows = _renumber_attributes(batch.rows, used, len(features))
     edges = _renumber_attributes(batch.edges, edge_used, features.edges)
     features.keep(used, edge_used)
-    return Batch(batch.lengths, cast(SparseRows, rows), edges), smaller
+    return FeatureBatch(batch.lengths, cast(SparseRows, rows), edges), smaller
 
 
 def _renumber_attributes(

@@ -19,7 +19,7 @@ from trellis.checks import as_positive
 from trellis.errors import InfeasibleError, InputError
 from trellis.formats.arpa import NGramModel
 from trellis.inference import ctc
-from trellis.inference.ctc.inputs import Array, Batch, prepare
+from trellis.inference.ctc.inputs import Array, FrameBatch, prepare
 from trellis.models.ctc.labels import LabelSet, read_labels
 from trellis.models.ctc.language_model import (
     read_hot_words,
@@ -282,7 +282,7 @@ class CTCDecoder:
             done += len(own) + len(gap)
         return Aligned(found, units, path.score)
 
-    def _prepare(self, log_probs: Any, name: str) -> Batch:
+    def _prepare(self, log_probs: Any, name: str) -> FrameBatch:
         x = prepare(log_probs, self._labels.blank, None)
         if not x.single:
             raise InputError(f"{name} has shape {np.shape(log_probs)}: must be (T, V)")
