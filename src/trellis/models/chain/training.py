@@ -93,14 +93,14 @@ def solve(
     if model.max_iter is not None:
         arguments["max_iter"] = model.max_iter
     if solver.online:
-        inputs: tuple[Any, ...] = (_online_learner(model.solver, problem), problem.sequences, w0)
+        inputs: tuple[Any, ...] = (_build_learner(model.solver, problem), problem.sequences, w0)
     else:
         inputs = (problem.objective(), w0)
         problem.data = None  # the objective has its own copy of the data
     return solver.minimise(*inputs, callback=callback, state=state, **arguments)
 
 
-def _online_learner(name: str, problem: Problem) -> _core.Online:
+def _build_learner(name: str, problem: Problem) -> _core.Online:
     assert problem.data is not None
     try:
         return _core.Online(problem.data)
