@@ -19,7 +19,8 @@ from scipy.optimize import minimize
 
 import trellis
 from trellis.errors import InputError, TrellisError
-from trellis.models.chain.solvers import SOLVERS
+from trellis.models.chain.checkpoint import Checkpoint
+from trellis.models.chain.solvers import ONLINE_SOLVERS, SOLVERS, default_max_iter
 
 EXACT = {"epsilon": 1e-9, "period": 0}
 ONLINE = ("sgd", "perceptron", "passive-aggressive", "arow")
@@ -328,6 +329,28 @@ def test_a_failed_fit_leaves_the_earlier_model_unchanged(tmp_path: Any) -> None:
     model.save(tmp_path / "model.trellis")
     assert trellis.load(tmp_path / "model.trellis").predict(X) == model.predict(X)
     model.fit(X, y)
+
+
+# ---- solvers
+
+
+def test_a_solver_is_added_in_one_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setitem(SOLVERS, "quasi-newton", SOLVERS["lbfgs"])
+    X, y = tagged_sentences(n=8)
+    expected = trellis.CRF(l1=0.1).fit(X, y)
+    path = tmp_path / "run.checkpoint"
+    trellis.CRF(l1=0.1, solver="quasi-newton", max_iter=3).fit(
+        X, y, checkpoint=Checkpoint(path, every=1)
+    )
+    resumed = trellis.CRF(l1=0.1, solver="quasi-newton")
+    resumed.fit(X, y, checkpoint=Checkpoint(path, resume=True))
+    assert np.array_equal(resumed.coef_, expected.coef_)
+
+
+def test_each_solver_knows_its_default_limit() -> None:
+    assert default_max_iter("lbfgs") is None
+    for name in ONLINE_SOLVERS:
+        assert default_max_iter(name) == 100
 
 
 # ---- invalid parameters
