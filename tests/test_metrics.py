@@ -1,4 +1,4 @@
-"""Scores of labels and spans: against seqeval, conlleval's own rules and scikit-learn."""
+"""Metrics of labels and spans, compared with seqeval, conlleval and scikit-learn."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ METRICS = [
 
 often = settings(max_examples=80, deadline=None)
 
-Both = tuple[list[list[str]], list[list[str]]]
+Pair = tuple[list[list[str]], list[list[str]]]
 
 
 @st.composite
-def labelled(draw: st.DrawFn, alphabet: list[str], min_size: int = 0) -> Both:
-    """Truth and a prediction that is wrong in some places, ill-formed both."""
+def labelled(draw: st.DrawFn, alphabet: list[str], min_size: int = 0) -> Pair:
+    """Draw true labels and a prediction that differs in places; both may break the scheme."""
     label = st.sampled_from(alphabet)
     y_true = draw(st.lists(st.lists(label, max_size=8), min_size=min_size, max_size=4))
     y_pred = [[draw(st.one_of(st.just(tag), label)) for tag in tags] for tags in y_true]
@@ -57,11 +57,11 @@ def tags_with(letters: str) -> list[str]:
 
 
 def conlleval(y_true: list[list[str]], y_pred: list[list[str]]) -> tuple[Counter[str], ...]:
-    """Counts of correct, guessed and true chunks by type, in one pass, as conlleval makes them."""
+    """Count correct, predicted and true chunks by type in one pass, like conlleval."""
     correct, guessed, true = Counter[str](), Counter[str](), Counter[str]()
     agree = False
     last, last_guess = ("O", ""), ("O", "")
-    lines = [[*zip(*both, strict=True), ("O", "O")] for both in zip(y_true, y_pred, strict=True)]
+    lines = [[*zip(*pair, strict=True), ("O", "O")] for pair in zip(y_true, y_pred, strict=True)]
     for tag, guess in chain.from_iterable(lines):
         now, now_guess = (tuple(t.partition("-")[::2]) for t in (tag, guess))
         ends, guess_ends = end_of_chunk(last, now), end_of_chunk(last_guess, now_guess)
@@ -106,8 +106,8 @@ def test_conlleval(letters: str, data: st.DataObject) -> None:
         assert scores == (precision, recall, f1, n_true)
 
 
-def test_where_conlleval_knows_no_better() -> None:
-    """E-X B-X is two spans in BIOES. conlleval, older than BIOES, reads one; seqeval reads two."""
+def test_conlleval_does_not_know_bioes() -> None:
+    """E-X B-X is two spans in BIOES. conlleval is older and reads one span; seqeval reads two."""
     tags = [["B-X", "E-X", "B-X", "E-X"]]
     assert conlleval(tags, tags)[2].total() == 1
     assert metrics.span_scores(tags, tags).support == 2
@@ -115,42 +115,42 @@ def test_where_conlleval_knows_no_better() -> None:
 
 @often
 @given(labelled(tags_with("BIES"), min_size=1))
-def test_seqeval(both: Both) -> None:
-    report = metrics.span_scores(*both)
-    assert_equals_seqeval(report, both)
-    assert metrics.span_f1(*both) == report.f1
+def test_seqeval(pair: Pair) -> None:
+    report = metrics.span_scores(*pair)
+    assert_equals_seqeval(report, pair)
+    assert metrics.span_f1(*pair) == report.f1
 
 
 @pytest.mark.parametrize("scheme", [s for s in LETTERS if s != "IOE1"])
 @often
 @given(data=st.data())
 def test_seqeval_strict(scheme: str, data: st.DataObject) -> None:
-    both = data.draw(labelled(tags_with(LETTERS[scheme]), min_size=1))
-    report = metrics.span_scores(*both, scheme=scheme, strict=True)
+    pair = data.draw(labelled(tags_with(LETTERS[scheme]), min_size=1))
+    report = metrics.span_scores(*pair, scheme=scheme, strict=True)
     seqeval = pytest.importorskip("seqeval.scheme")
     name = {"BIO": "IOB2", "BIOES": "IOBES"}.get(scheme, scheme)
-    assert_equals_seqeval(report, both, mode="strict", scheme=getattr(seqeval, name))
-    assert metrics.span_f1(*both, scheme, strict=True) == report.f1
+    assert_equals_seqeval(report, pair, mode="strict", scheme=getattr(seqeval, name))
+    assert metrics.span_f1(*pair, scheme, strict=True) == report.f1
 
 
-def assert_equals_seqeval(report: metrics.Report, both: Both, **options: Any) -> None:
+def assert_equals_seqeval(report: metrics.Report, pair: Pair, **options: Any) -> None:
     seqeval = pytest.importorskip("seqeval.metrics")
-    if not report.per_label:  # seqeval cannot report on nothing
+    if not report.per_label:  # seqeval raises for an empty report
         assert report.micro == report.macro == report.weighted == (0.0, 0.0, 0.0, 0)
         return
-    theirs = seqeval.classification_report(*both, output_dict=True, zero_division=0, **options)
+    expected = seqeval.classification_report(*pair, output_dict=True, zero_division=0, **options)
     for name in ("micro", "macro", "weighted"):
-        assert getattr(report, name) == pytest.approx(tuple(theirs.pop(f"{name} avg").values()))
-    ours = {label or "_": scores for label, scores in report.per_label.items()}
-    assert ours == {label: tuple(scores.values()) for label, scores in theirs.items()}
+        assert getattr(report, name) == pytest.approx(tuple(expected.pop(f"{name} avg").values()))
+    scores_by_label = {label or "_": scores for label, scores in report.per_label.items()}
+    assert scores_by_label == {label: tuple(scores.values()) for label, scores in expected.items()}
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
 @often
 @given(labelled(["A", "B", "O", "B-X"], min_size=1))
-def test_sklearn(both: Both) -> None:
-    y_true, y_pred = both
-    flat_true, flat_pred = [[*chain.from_iterable(y)] for y in both]
+def test_sklearn(pair: Pair) -> None:
+    y_true, y_pred = pair
+    flat_true, flat_pred = [[*chain.from_iterable(y)] for y in pair]
     right = sum(a == b for a, b in zip(y_true, y_pred, strict=True))
     assert metrics.sequence_accuracy(y_true, y_pred) == right / len(y_true)
     if not flat_true:
@@ -162,16 +162,16 @@ def test_sklearn(both: Both) -> None:
     expected = sklearn_metrics.confusion_matrix(flat_true, flat_pred, labels=labels)
     np.testing.assert_array_equal(matrix, expected)
     report = metrics.label_report(y_true, y_pred)
-    for average, ours in {
+    for average, scores_by_label in {
         **dict.fromkeys([None], np.array([*report.per_label.values()])[:, :3].T),
         "micro": report.micro[:3],
         "macro": report.macro[:3],
         "weighted": report.weighted[:3],
     }.items():
-        theirs = sklearn_metrics.precision_recall_fscore_support(
+        expected = sklearn_metrics.precision_recall_fscore_support(
             flat_true, flat_pred, labels=labels, average=average, zero_division=0
         )
-        np.testing.assert_allclose(ours, theirs[:3], rtol=1e-12)
+        np.testing.assert_allclose(scores_by_label, expected[:3], rtol=1e-12)
     assert [scores.support for scores in report.per_label.values()] == matrix.sum(1).tolist()
     assert report.support == len(flat_true)
 
@@ -189,7 +189,7 @@ def test_by_hand() -> None:
     assert metrics.sequence_accuracy(y_true, y_pred) == 2 / 3
 
 
-def test_a_span_counts_once_and_only_in_its_own_sequence() -> None:
+def test_a_span_counts_once_and_only_in_its_sequence() -> None:
     assert metrics.span_scores([["B-X"], ["O"]], [["O"], ["B-X"]]).f1 == 0.0
     assert metrics.span_scores([["B-X"], ["I-X"]], [["B-X"], ["I-X"]]).support == 2
 
@@ -199,7 +199,7 @@ def test_plain_spans() -> None:
     assert metrics.span_scores(y_true, y_pred, scheme="plain").micro == (1.0, 0.5, 2 / 3, 2)
 
 
-def test_nothing() -> None:
+def test_empty_input() -> None:
     for empty in ([], [[]]):
         assert metrics.accuracy(empty, empty) == 0.0
         assert metrics.span_f1(empty, empty) == 0.0
@@ -247,12 +247,12 @@ def test_arrays_and_tuples() -> None:
         ([[0, 1]], [[0, 1]], "y_true, sequence 0, position 0: label 0 is not a string"),
     ],
 )
-def test_bad_input(metric: Any, y_true: Any, y_pred: Any, message: str) -> None:
+def test_invalid_input(metric: Any, y_true: Any, y_pred: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         metric(y_true, y_pred)
 
 
-def test_bad_tags() -> None:
+def test_invalid_tags() -> None:
     with pytest.raises(InputError, match="y_pred, sequence 1, position 2: 'PER' is not a tag"):
         metrics.span_scores([["O"], ["O"] * 3], [["O"], ["O", "O", "PER"]])
     with pytest.raises(InputError, match=r"y_true, sequence 0, position 0: 'S-X' .* scheme BIO"):
@@ -262,7 +262,7 @@ def test_bad_tags() -> None:
 
 
 class Memory(BaseEstimator):
-    """The last tag seen with each word; `unknown` for a new word."""
+    """Predicts the last tag seen with each word; `unknown` for a new word."""
 
     def __init__(self, unknown: str = "O") -> None:
         self.unknown = unknown
@@ -285,12 +285,12 @@ def test_scorer_in_scikit_learn() -> None:
     assert search.best_params_ == {"unknown": "S-LOC"}
     assert search.score(words, y) == score(search, words, y) == 1.0
     folds = cross_val_score(Memory(), words, y, scoring=metrics.scorer("accuracy"), cv=2)
-    assert folds.tolist() == [4 / 5, 2 / 3]  # Oslo and Bonn are new there
-    again = pickle.loads(pickle.dumps(score))
-    assert again(search, words, y) == 1.0
+    assert folds.tolist() == [4 / 5, 2 / 3]  # Oslo and Bonn are unknown words in the second fold
+    restored = pickle.loads(pickle.dumps(score))
+    assert restored(search, words, y) == 1.0
 
 
-def test_bad_scorers() -> None:
+def test_invalid_scorers() -> None:
     with pytest.raises(InputError, match="'f1' is not one of accuracy, sequence_accuracy, span_f1"):
         metrics.scorer("f1")
     with pytest.raises(InputError, match=r"'accuracy'.*scheme"):

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import os
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -144,6 +145,15 @@ def test_errors_are_value_errors() -> None:
     assert issubclass(InputError, ValueError)
     assert issubclass(InfeasibleError, TrellisError)
     assert issubclass(InfeasibleError, ValueError)
+
+
+def test_errors_carry_the_index_of_the_sequence() -> None:
+    error = InputError("sequence {sequence}: label '{sequence}' is unknown", sequence=2)
+    assert str(error) == "sequence 2: label '{sequence}' is unknown"  # text of the user stays
+    for moved in (error.renumbered(7), pickle.loads(pickle.dumps(error.renumbered(7)))):
+        assert type(moved) is InputError
+        assert (moved.sequence, str(moved)) == (7, "sequence 7: label '{sequence}' is unknown")
+    assert (InputError("no index").sequence, str(InputError("{sequence}"))) == (None, "{sequence}")
 
 
 def modules() -> list[str]:

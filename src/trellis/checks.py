@@ -19,19 +19,21 @@ __all__ = [
     "as_positive",
     "check_not_empty",
     "integer_at_least",
+    "integer_in_range",
     "is_text",
     "number_at_least",
+    "number_in_range",
     "one_of",
     "sample_weights",
     "sequences",
     "unchanged_on_error",
 ]
 
-_MAX_SIZE = 2**62  # the largest size that the core can add to another one without overflow
+_MAX_SIZE = 2**62  # the core can still add two such sizes without overflow of 64 bits
 
 
 def as_integer(value: Any, name: str) -> int:
-    """A Python integer from any integer type; NumPy integers would overflow in arithmetic.
+    """A Python int from any integer type; NumPy integers would overflow in arithmetic.
 
     >>> as_integer(np.int8(7), "n")
     7
@@ -135,3 +137,33 @@ def unchanged_on_error(model: Any) -> Iterator[None]:
     except BaseException:
         model.__dict__ = attributes
         raise
+
+
+def integer_in_range(value: Any, minimum: int, maximum: float, name: str) -> int:
+    """An integer from ``minimum`` to ``maximum``, which may be infinite.
+
+    >>> integer_in_range(5, 1, 10, "window")
+    5
+    >>> integer_in_range(0, 1, np.inf, "window")
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: window is 0: must be at least 1
+    """
+    number = as_integer(value, name)
+    _check_range(number, minimum, maximum, name)
+    return number
+
+
+def number_in_range(value: Any, minimum: float, maximum: float, name: str) -> float:
+    """A finite number from ``minimum`` to ``maximum``, which may be infinite."""
+    if not isinstance(value, int | float | np.number) or isinstance(value, bool):
+        raise InputError(f"{name} must be a number, not {value!r}")
+    _check_range(value, minimum, maximum, name)
+    return float(value)
+
+
+def _check_range(value: Any, minimum: float, maximum: float, name: str) -> None:
+    """Raise unless ``minimum <= value <= maximum`` and ``value`` is finite; NaN fails too."""
+    if not minimum <= value <= maximum or value == np.inf:
+        bound = f"at least {minimum}" if maximum == np.inf else f"in {minimum}..{maximum}"
+        raise InputError(f"{name} is {value}: must be {bound}")

@@ -40,10 +40,10 @@ class TrellisError(Exception):
         return type(self)(self.template, sequence=sequence)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (type(self), self.template, self.sequence)
+        return _rebuild, (type(self), self.template, self.sequence)
 
 
-def _rebuilt(cls: type[TrellisError], template: str, sequence: int | None) -> TrellisError:
+def _rebuild(cls: type[TrellisError], template: str, sequence: int | None) -> TrellisError:
     """Rebuild a pickled error: pickle alone would drop the keyword argument."""
     return cls(template, sequence=sequence)
 

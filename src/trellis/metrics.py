@@ -1,11 +1,11 @@
-"""How good predicted labels are: of tokens, of sequences and of spans.
+"""Metrics of predicted labels: by token, by sequence and by span.
 
-``y_true`` and ``y_pred`` are lists of label lists. With TP right predictions of a label out of
-``predicted`` that were made and ``support`` that should have been:
+``y_true`` and ``y_pred`` are lists of label lists. For each label, TP is the number of correct
+predictions, ``predicted`` the number of all predictions, and ``support`` the number of true labels:
 
     precision = TP / predicted    recall = TP / support    F1 = 2 · precision · recall / their sum
 
-A quotient 0 / 0 is 0.0, as in conlleval; so is the accuracy of nothing.
+A quotient 0 / 0 is 0.0, as in conlleval. The accuracy of an empty list is 0.0 too.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ Labels: TypeAlias = Sequence[Sequence[str]]
 
 
 class Scores(NamedTuple):
-    """Precision, recall, F1, and how many there should have been."""
+    """Precision, recall, F1, and the number of true labels or spans."""
 
     precision: float
     recall: float
@@ -49,13 +49,13 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Scores for each label, sorted by name, and their averages. ``str()`` gives a table."""
+    """Scores of each label, sorted by name, and their averages. ``str()`` returns a table."""
 
     per_label: dict[str, Scores]
     micro: Scores
-    """All labels counted together: what conlleval calls overall."""
+    """All labels counted together: "overall" in conlleval."""
     macro: Scores
-    """The mean over the labels, true and predicted."""
+    """The mean over all labels that occur in y_true or y_pred."""
     weighted: Scores
     """The mean weighted by support."""
 
@@ -76,7 +76,7 @@ class Report:
 
     @property
     def support(self) -> int:
-        """How many there should have been, of all labels."""
+        """The number of true labels or spans."""
         return self.micro.support
 
     def __str__(self) -> str:
@@ -92,43 +92,44 @@ class Report:
 
 
 class Confusion(NamedTuple):
-    """``matrix[i, j]``: how often ``labels[i]`` was predicted to be ``labels[j]``."""
+    """The labels, sorted, and how often each was predicted as each."""
 
     labels: list[str]
     matrix: NDArray[np.int64]
+    """(labels, labels) ``matrix[i, j]``: how often ``labels[i]`` was predicted as ``labels[j]``."""
 
 
 def accuracy(y_true: Labels, y_pred: Labels) -> float:
-    """Right labels / labels.
+    """Correct labels / labels.
 
     >>> accuracy([["A", "B"], ["B"]], [["A", "A"], ["B"]]) == 2 / 3
     True
     """
-    pairs = _pairs(y_true, y_pred)
-    right = sum(n for (true, predicted), n in pairs.items() if true == predicted)
-    return _ratio(right, pairs.total())
+    pairs = _count_pairs(y_true, y_pred)
+    correct = sum(n for (true, predicted), n in pairs.items() if true == predicted)
+    return _ratio(correct, pairs.total())
 
 
 def sequence_accuracy(y_true: Labels, y_pred: Labels) -> float:
-    """Sequences without a wrong label / sequences.
+    """Sequences without any wrong label / sequences.
 
     >>> sequence_accuracy([["A", "B"], ["B"]], [["A", "A"], ["B"]])
     0.5
     """
     _check(y_true, y_pred)
-    right = sum(list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
-    return _ratio(right, len(y_true))
+    correct = sum(list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
+    return _ratio(correct, len(y_true))
 
 
 def confusion(y_true: Labels, y_pred: Labels) -> Confusion:
-    """``matrix[i, j]``: how often ``labels[i]`` was predicted to be ``labels[j]``.
+    """Count how often each label was predicted as each label.
 
     >>> confusion([["A", "B"], ["B"]], [["A", "A"], ["B"]])
     Confusion(labels=['A', 'B'], matrix=array([[1, 0],
            [1, 1]]))
     """
-    pairs = _pairs(y_true, y_pred)
-    labels = sorted(map(str, set(chain.from_iterable(pairs))))  # NumPy's become plain strings
+    pairs = _count_pairs(y_true, y_pred)
+    labels = sorted(map(str, set(chain.from_iterable(pairs))))  # str(): NumPy strings become str
     row = {label: i for i, label in enumerate(labels)}
     matrix = np.zeros((len(labels), len(labels)), dtype=np.int64)
     for (true, predicted), n in pairs.items():
@@ -137,7 +138,7 @@ def confusion(y_true: Labels, y_pred: Labels) -> Confusion:
 
 
 def label_report(y_true: Labels, y_pred: Labels) -> Report:
-    """Precision, recall and F1 of each label, token by token; the micro average is the accuracy.
+    """Precision, recall and F1 of each label, by token; the micro average is the accuracy.
 
     >>> print(label_report([["A", "B"], ["B"]], [["A", "A"], ["B"]]))
               precision  recall      F1  support
@@ -156,10 +157,11 @@ def label_report(y_true: Labels, y_pred: Labels) -> Report:
 def span_scores(
     y_true: Labels, y_pred: Labels, scheme: str = "BIO", strict: bool = False
 ) -> Report:
-    """Precision, recall and F1 of spans: right is the span with the right label and both ends.
+    """Precision, recall and F1 of spans. A span is correct if its label and both ends are.
 
-    ``scheme`` and ``strict`` are those of ``trellis.data.tags.spans``: without ``strict`` the
-    result is conlleval's and seqeval's default, with it that of seqeval's strict mode.
+    ``scheme`` and ``strict`` are those of ``trellis.data.tags.spans``. Without ``strict`` the
+    result is that of conlleval and of seqeval's default mode, with it that of seqeval's strict
+    mode.
 
     >>> true = [["B-PER", "I-PER", "O", "B-LOC"]]
     >>> predicted = [["B-PER", "I-PER", "O", "I-ORG"]]
@@ -176,10 +178,12 @@ def span_scores(
     true: list[str] = []
     label = itemgetter(0)
     for n, (labels, guesses) in enumerate(zip(y_true, y_pred, strict=True)):
-        wanted, found = _spans(read, "y_true", n, labels), _spans(read, "y_pred", n, guesses)
-        correct += map(label, set(wanted).intersection(found))
-        predicted += map(label, found)
-        true += map(label, wanted)
+        true_spans = _read_spans(read, "y_true", n, labels)
+        predicted_spans = _read_spans(read, "y_pred", n, guesses)
+        # Spans of one sequence are distinct, so a set loses none.
+        correct += map(label, set(true_spans).intersection(predicted_spans))
+        predicted += map(label, predicted_spans)
+        true += map(label, true_spans)
     return _report(Counter(correct), Counter(predicted), Counter(true))
 
 
@@ -200,9 +204,10 @@ _SCORERS: dict[str, Callable[..., float]] = {
 
 
 def scorer(name: str, **options: Any) -> Callable[[Any, Any, Labels], float]:
-    """A metric as scikit-learn wants it for ``scoring=``: (estimator, X, y) → a number.
+    """Return a metric for scikit-learn's ``scoring=``: a function (estimator, X, y) → number.
 
-    ``name`` is ``accuracy``, ``sequence_accuracy`` or ``span_f1``; options go to that function.
+    ``name`` is ``accuracy``, ``sequence_accuracy`` or ``span_f1``; ``options`` are arguments of
+    that function.
 
     >>> class AllOutside:
     ...     def predict(self, sequences):
@@ -216,7 +221,7 @@ def scorer(name: str, **options: Any) -> Callable[[Any, Any, Labels], float]:
         raise InputError(f"scorer {name!r} is not one of {', '.join(_SCORERS)}")
     metric = partial(_SCORERS[name], **options)
     try:
-        metric([], [])  # a wrong option should not wait for the first fit to end
+        metric([], [])  # raises for a wrong option now, not after the first fit
     except TypeError as error:
         raise InputError(f"scorer {name!r}: {error}") from None
     return partial(_predict_and_score, metric)
@@ -226,8 +231,8 @@ def _predict_and_score(metric: Callable[..., float], estimator: Any, x: Any, y: 
     return metric(y, estimator.predict(x))
 
 
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _ratio(part: float, total: float) -> float:
+    return part / total if total else 0.0
 
 
 def _scores(correct: int, predicted: int, support: int) -> Scores:
@@ -254,15 +259,15 @@ def _mean(scores: list[Scores], weights: list[int]) -> Scores:
     return Scores(precision, recall, f1, sum(s.support for s in scores))
 
 
-def _spans(read: Reader, name: str, n: int, tags: Sequence[str]) -> list[tuple[str, int, int]]:
+def _read_spans(read: Reader, name: str, n: int, tags: Sequence[str]) -> list[tuple[str, int, int]]:
     try:
         return read(tags)
     except InputError as error:
-        raise InputError(f"{name}, sequence {n}, {error}") from None
+        raise InputError(f"{name}, sequence {{sequence}}, {error}", sequence=n) from None
 
 
-def _pairs(y_true: Labels, y_pred: Labels) -> Counter[tuple[str, str]]:
-    """How often each label was predicted to be each."""
+def _count_pairs(y_true: Labels, y_pred: Labels) -> Counter[tuple[str, str]]:
+    """Count each pair (true label, predicted label)."""
     _check(y_true, y_pred)
     flat_true, flat_pred = chain.from_iterable(y_true), chain.from_iterable(y_pred)
     return Counter(zip(flat_true, flat_pred, strict=True))
@@ -275,7 +280,8 @@ def _check(y_true: Labels, y_pred: Labels) -> None:
         for n, labels in enumerate(y):
             if not _is_list(labels):
                 raise InputError(
-                    f"{name}, sequence {n} must be a list of labels, not {labels!r:.60}"
+                    f"{name}, sequence {{sequence}} must be a list of labels, not {labels!r:.60}",
+                    sequence=n,
                 )
         _check_labels(name, y)
     if len(y_true) != len(y_pred):
@@ -283,19 +289,20 @@ def _check(y_true: Labels, y_pred: Labels) -> None:
     for n, (labels, guesses) in enumerate(zip(y_true, y_pred, strict=True)):
         if len(labels) != len(guesses):
             raise InputError(
-                f"sequence {n}: y_true has {len(labels)} labels and y_pred {len(guesses)}"
+                f"sequence {{sequence}}: y_true has {len(labels)} labels and y_pred {len(guesses)}",
+                sequence=n,
             )
 
 
-def _is_list(thing: object) -> bool:
-    return hasattr(thing, "__len__") and not isinstance(thing, str | bytes | dict | set)
+def _is_list(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | dict | set)
 
 
 def _check_labels(name: str, y: Labels) -> None:
     try:
         if all(isinstance(label, str) for label in set(chain.from_iterable(y))):
             return
-    except TypeError:  # one cannot be hashed
+    except TypeError:  # a label that is not hashable; reported below
         pass
     n, position, label = next(
         (n, position, label)
@@ -303,4 +310,7 @@ def _check_labels(name: str, y: Labels) -> None:
         for position, label in enumerate(labels)
         if not isinstance(label, str)
     )
-    raise InputError(f"{name}, sequence {n}, position {position}: label {label!r} is not a string")
+    raise InputError(
+        f"{name}, sequence {{sequence}}, position {position}: label {label!r} is not a string",
+        sequence=n,
+    )

@@ -1,7 +1,8 @@
-"""The compiled core: the instruction set in use, and how many threads ``n_jobs`` means.
+"""The compiled core: the instruction set in use, and the number of threads for ``n_jobs``.
 
-The hot kernels are compiled several times, and the best that the machine can run is chosen when the
-core is loaded. The environment variable ``TRELLIS_ISA`` (``v2``, ``v3``, ``v4``) forces one.
+The hot kernels are compiled for several instruction sets. When the core is loaded, it chooses the
+best one that the machine can run. The environment variable ``TRELLIS_ISA`` (``v2``, ``v3``, ``v4``)
+forces one.
 """
 
 import os
@@ -17,7 +18,7 @@ __all__ = [
     "use_isa",
 ]
 
-_MOST_THREADS = 256
+_MAX_THREADS = 256  # more are surely a mistake: each one takes memory for its stack and buffers
 
 
 def isa() -> str:
@@ -26,12 +27,12 @@ def isa() -> str:
 
 
 def available_isas() -> tuple[str, ...]:
-    """The instruction sets that trellis has kernels for and this machine can run, worst first."""
+    """The instruction sets that both trellis and this machine support, slowest first."""
     return tuple(_core.available_isas())
 
 
 def use_isa(name: str) -> None:
-    """Switch all further calls to the kernels of one instruction set: ``use_isa("v3")``."""
+    """Use the kernels of one instruction set in all later calls: ``use_isa("v3")``."""
     if not isinstance(name, str) or not _core.use_isa(name):
         raise InputError(
             f"no kernels for {name!r} here: choose one of {', '.join(available_isas())}"
@@ -39,7 +40,7 @@ def use_isa(name: str) -> None:
 
 
 def resolve_jobs(n_jobs: int | None) -> int:
-    """The number of threads: None is all cores, -1 too, -2 all but one, as in joblib.
+    """The number of threads, as in joblib: None and -1 mean all cores, -2 all but one.
 
     >>> resolve_jobs(3)
     3
@@ -50,12 +51,12 @@ def resolve_jobs(n_jobs: int | None) -> int:
     if jobs == 0:
         raise InputError("n_jobs is 0: use 1 for one thread, None or -1 for all cores")
     if jobs < 0:
-        jobs = max(1, _cores() + 1 + jobs)
-    return min(jobs, _MOST_THREADS)
+        jobs = max(1, _usable_cores() + 1 + jobs)
+    return min(jobs, _MAX_THREADS)
 
 
-def _cores() -> int:
-    """The cores that this process may run on: often fewer than the machine has."""
+def _usable_cores() -> int:
+    """The number of cores that this process may use: in a container fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

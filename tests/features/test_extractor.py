@@ -19,7 +19,7 @@ from reference import Token, derived, extract, extract_edges
 from trellis.errors import InputError
 from trellis.features import Field, Gazetteer, Part, Spec, Template
 from trellis.features.extractor import TemplateFeatures, derive
-from trellis.features.rows import Batch, SparseRows
+from trellis.features.rows import FeatureBatch, SparseRows
 from trellis.features.spec import KINDS, ORIGINS
 from trellis.features.window import named, pos
 from trellis.formats.strings import unpack_strings
@@ -128,7 +128,7 @@ def spelled(rows: SparseRows, names: list[str]) -> list[list[str]]:
     return [[names[i] for i in rows.id[a:b]] for a, b in pairwise(rows.begin)]
 
 
-def same(a: Batch, b: Batch) -> bool:
+def same(a: FeatureBatch, b: FeatureBatch) -> bool:
     pairs: list[tuple[Any, Any]] = [
         (a.lengths, b.lengths),
         (a.rows.begin, b.rows.begin),
@@ -396,8 +396,8 @@ NONE = 0xFFFFFFFF
     [
         (lambda f: {"keys": uint32(0)}, "size"),
         (lambda f: {"keys": uint32(0, 999, NONE)}, "no such value"),
-        (lambda f: {"keys": uint32(9, 0, NONE)}, "no such template"),
-        (lambda f: {"edge_keys": uint32(NONE, 0, NONE)}, "no such template"),
+        (lambda f: {"keys": uint32(9, 0, NONE)}, "template index is out of range"),
+        (lambda f: {"edge_keys": uint32(NONE, 0, NONE)}, "template index is out of range"),
         (lambda f: {"keys": uint32(0, 0, NONE, 0, 0, NONE)}, "repeated"),
         (lambda f: {"keys": uint32(0, NONE, NONE)}, "keys"),  # the template has one part
         (lambda f: {"keys": uint32(0, 0, 0)}, "keys"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trellis.features.rows import Batch, SparseRows, lengths_of
+from trellis.features.rows import FeatureBatch, SparseRows, lengths_of
 
 ROWS = st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=8)
 
@@ -50,7 +50,7 @@ def test_empty_rows_stay_where_they_are(ids: list[list[int]]) -> None:
 
 
 def test_a_batch_knows_where_its_sequences_begin() -> None:
-    batch = Batch(lengths_of([["a", "b"], [], ("c",)]), packed([[0], [], [1]], False))
+    batch = FeatureBatch(lengths_of([["a", "b"], [], ("c",)]), packed([[0], [], [1]], False))
     assert batch.lengths.tolist() == [2, 0, 1]
     assert batch.row_begin.tolist() == [0, 2, 2, 3]
     assert batch.edges is None

@@ -89,7 +89,7 @@ def test_crfpp_has_the_same_feature_strings_in_its_model() -> None:
         ("U0:%m[0,0]", r"expected .* at '%m"),
         ("U0:100%", r"expected .* at '%'"),
         ("U0:%x[0,0]%x[", r"expected .* at '%x\['"),
-        ("U0:%x[1001,0]", r"line 1: row 1001 is further away than 1000"),
+        ("U0:%x[1001,0]", r"line 1: row 1001 is out of range"),
         ("U0:%x[-99999999999,0]", r"line 1: expected"),
         (" U0:%x[0,0]", r"begin with U or B"),
     ],

@@ -350,7 +350,7 @@ def test_a_bad_array_is_named(x: Any, message: str) -> None:
 
 
 def test_arrays_must_be_learned_first() -> None:
-    with pytest.raises(InputError, match="nothing has been learned"):
+    with pytest.raises(InputError, match="before learn"):
         ArrayFeatures().find(MATRICES)
 
 

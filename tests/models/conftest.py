@@ -12,11 +12,11 @@ from trellis import native
 
 @pytest.fixture(params=native.available_isas())
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Run the test once on each code path that this machine has."""
-    before = native.isa()
+    """Run the test once for each instruction set of this machine."""
+    original = native.isa()
     native.use_isa(request.param)
     yield request.param
-    native.use_isa(before)
+    native.use_isa(original)
 
 
 @pytest.fixture

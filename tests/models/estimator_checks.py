@@ -1,4 +1,4 @@
-"""What every sequence estimator must do: scikit-learn's own checks, with sequences for samples."""
+"""Checks of every sequence estimator: those of scikit-learn, with sequences as samples."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ METHODS = ("predict", "predict_marginals", "log_likelihood", "score", "sample", 
 def check_sequence_estimator(estimator: Any, data: Data, unseen: Any, grid: dict[str, Any]) -> None:
     """Run all checks on clones of an estimator.
 
-    ``data`` are sequences that it can learn, ``unseen`` is a sequence of features it never saw,
-    and ``grid`` a parameter with two values to search.
+    ``data`` are sequences that it can learn, ``unseen`` is a sequence of unknown features, and
+    ``grid`` a parameter with two values to search.
     """
     X, y = data
     check_parameters(estimator)
@@ -43,21 +43,21 @@ def check_sequence_estimator(estimator: Any, data: Data, unseen: Any, grid: dict
     check_single_label(estimator, data)
     check_length_one(estimator, data)
     check_empty(estimator, data)
-    check_bad_y(estimator, X, y)
+    check_invalid_y(estimator, X, y)
 
 
 def length(x: Any) -> int:
     return int(x.shape[0]) if hasattr(x, "shape") else len(x)
 
 
-def same(a: Any, b: Any) -> bool:
-    """Equal all the way down, for lists, dicts, arrays and sparse matrices."""
+def is_equal(a: Any, b: Any) -> bool:
+    """Compare nested lists, dicts, arrays and sparse matrices."""
     if sparse.issparse(a):
         return bool(sparse.issparse(b) and a.shape == b.shape and (a != b).nnz == 0)
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and np.array_equal(a, b)
     if isinstance(a, list | tuple):
-        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+        return type(a) is type(b) and len(a) == len(b) and all(map(is_equal, a, b))
     return bool(a == b)
 
 
@@ -66,7 +66,7 @@ def call(model: Any, method: str, X: Any, y: Any) -> Any:
     return getattr(model, method)(X, *extra)
 
 
-def everything(model: Any, data: Data) -> list[Any]:
+def all_predictions(model: Any, data: Data) -> list[Any]:
     X, y = data
     return [model.predict(X), model.predict_marginals(X), model.log_likelihood(X, y)]
 
@@ -95,60 +95,60 @@ def check_learns(estimator: Any, data: Data) -> None:
     X, y = data
     model = clone(estimator)
     assert model.fit(X, y) is model
-    assert sorted(model.classes_.tolist()) == sorted({label for own in y for label in own})
+    assert sorted(model.classes_.tolist()) == sorted({label for labels in y for label in labels})
     labels = model.predict(X)
-    assert [len(own) for own in labels] == [length(x) for x in X]
+    assert [len(row) for row in labels] == [length(x) for x in X]
     assert model.score(X, y) > 0.8
-    for table, own in zip(model.predict_marginals(X), labels, strict=True):
-        assert table.shape == (len(own), len(model.classes_))
+    for table, row in zip(model.predict_marginals(X), labels, strict=True):
+        assert table.shape == (len(row), len(model.classes_))
         np.testing.assert_allclose(table.sum(axis=1), 1.0)
     likelihood = model.log_likelihood(X, y)
     assert likelihood.shape == (len(X),)
     assert (likelihood <= 1e-9).all()
-    for own, best in zip(labels, model.predict_kbest(X, 2), strict=True):
-        assert best[0].labels == own
-    assert [len(own) for own in model.sample(X, n=3, random_state=0)] == [3] * len(X)
+    for row, best in zip(labels, model.predict_kbest(X, 2), strict=True):
+        assert best[0].labels == row
+    assert [len(drawn) for drawn in model.sample(X, n=3, random_state=0)] == [3] * len(X)
 
 
 def check_no_mutation(estimator: Any, data: Data) -> None:
-    kept = deepcopy(data)
+    original = deepcopy(data)
     model = clone(estimator)
-    before = {name: deepcopy(value) for name, value in model.get_params().items()}
+    original_params = {name: deepcopy(value) for name, value in model.get_params().items()}
     model.fit(*data)
     for method in METHODS:
         call(model, method, *data)
-    assert same(list(data), list(kept))
+    assert is_equal(list(data), list(original))
     for name, value in model.get_params().items():
-        assert repr(value) == repr(before[name]) or value == before[name]
+        assert repr(value) == repr(original_params[name]) or value == original_params[name]
 
 
 def check_fit_twice(estimator: Any, data: Data) -> None:
-    """A second fit begins anew, also after other data."""
+    """A second fit starts anew, also after other data."""
     model, (X, y) = clone(estimator), data
-    first = everything(model.fit(X, y), data)
-    assert same(everything(model.fit(X, y), data), first)
+    first = all_predictions(model.fit(X, y), data)
+    assert is_equal(all_predictions(model.fit(X, y), data), first)
     half = len(X) // 2
     model.fit(X[:half], y[:half])
-    assert same(everything(model.fit(X, y), data), first)
+    assert is_equal(all_predictions(model.fit(X, y), data), first)
 
 
 def check_pickle(estimator: Any, data: Data) -> None:
     assert repr(pickle.loads(pickle.dumps(estimator))) == repr(estimator)
     model = clone(estimator).fit(*data)
-    expected = everything(model, data)
+    expected = all_predictions(model, data)
     for copy in (pickle.loads(pickle.dumps(model)), deepcopy(model)):
-        assert same(everything(copy, data), expected)
+        assert is_equal(all_predictions(copy, data), expected)
 
 
 def check_clone(estimator: Any, data: Data) -> None:
     fitted = clone(estimator).fit(*data)
     copy = clone(fitted)
     assert not [name for name in vars(copy) if name.endswith("_") and not name.startswith("_")]
-    assert same(everything(copy.fit(*data), data), everything(fitted, data))
+    assert is_equal(all_predictions(copy.fit(*data), data), all_predictions(fitted, data))
 
 
 def check_containers(estimator: Any, data: Data) -> None:
-    """X and y may be tuples or arrays of objects as well."""
+    """X and y may also be tuples or arrays of objects."""
     X, y = data
     expected = clone(estimator).fit(X, y).predict(X)
     objects = np.empty(len(X), dtype=object)
@@ -178,14 +178,14 @@ def check_pipeline(estimator: Any, data: Data) -> None:
 def check_sample_weight(estimator: Any, data: Data) -> None:
     X, y = data
     model = clone(estimator).fit(X, y, sample_weight=np.ones(len(X)))
-    assert same(everything(model, data), everything(clone(estimator).fit(X, y), data))
+    assert is_equal(all_predictions(model, data), all_predictions(clone(estimator).fit(X, y), data))
     assert model.score(X, y, sample_weight=np.ones(len(X))) == pytest.approx(model.score(X, y))
     one = np.zeros(len(X))
     one[0] = 5.0
     assert model.score(X, y, sample_weight=one) == pytest.approx(model.score(X[:1], y[:1]))
-    for bad in (np.ones(len(X) + 1), -np.ones(len(X)), np.full(len(X), np.nan)):
+    for invalid in (np.ones(len(X) + 1), -np.ones(len(X)), np.full(len(X), np.nan)):
         with pytest.raises(InputError):
-            clone(estimator).fit(X, y, sample_weight=bad)
+            clone(estimator).fit(X, y, sample_weight=invalid)
 
 
 def check_unseen(estimator: Any, data: Data, unseen: Any) -> None:
@@ -193,16 +193,16 @@ def check_unseen(estimator: Any, data: Data, unseen: Any) -> None:
     model = clone(estimator).fit(X, y)
     assert len(model.predict([unseen])[0]) == length(unseen)
     assert np.isfinite(model.predict_marginals([unseen])[0]).all()
-    strange = [["never seen"] * len(own) for own in y]
-    assert model.score(X, strange) == 0.0
+    unknown_labels = [["never seen"] * len(row) for row in y]
+    assert model.score(X, unknown_labels) == 0.0
     with pytest.raises(InputError, match="sequence 0, position 0"):
-        model.log_likelihood(X, strange)
+        model.log_likelihood(X, unknown_labels)
 
 
 def check_single_label(estimator: Any, data: Data) -> None:
     X, y = data
-    model = clone(estimator).fit(X, [["only"] * len(own) for own in y])
-    assert model.predict(X) == [["only"] * len(own) for own in y]
+    model = clone(estimator).fit(X, [["only"] * len(row) for row in y])
+    assert model.predict(X) == [["only"] * len(row) for row in y]
     for table in model.predict_marginals(X):
         np.testing.assert_allclose(table, 1.0)
     np.testing.assert_allclose(model.log_likelihood(X, model.predict(X)), 0.0, atol=1e-9)
@@ -210,9 +210,9 @@ def check_single_label(estimator: Any, data: Data) -> None:
 
 def check_length_one(estimator: Any, data: Data) -> None:
     X, y = data
-    ones, labels = [x[:1] for x in X], [own[:1] for own in y]
+    ones, labels = [x[:1] for x in X], [row[:1] for row in y]
     model = clone(estimator).fit(ones, labels)
-    assert [len(own) for own in model.predict(ones)] == [1] * len(ones)
+    assert [len(row) for row in model.predict(ones)] == [1] * len(ones)
     assert len(model.predict(X)[0]) == length(X[0])
     assert len(clone(estimator).fit(X, y).predict(ones)) == len(ones)
 
@@ -220,31 +220,33 @@ def check_length_one(estimator: Any, data: Data) -> None:
 def check_empty(estimator: Any, data: Data) -> None:
     X, y = data
     model = clone(estimator).fit(X, y)
-    nothing = X[0][:0]
+    empty = X[0][:0]
     assert model.predict([]) == []
     assert model.predict_marginals([]) == []
-    assert model.predict([nothing]) == [[]]
-    mixed = model.predict([nothing, X[0], nothing, X[1]])
+    assert model.predict([empty]) == [[]]
+    mixed = model.predict([empty, X[0], empty, X[1]])
     assert mixed == [[], *model.predict(X[:1]), [], *model.predict(X[1:2])]
-    assert model.predict_marginals([nothing])[0].shape == (0, len(model.classes_))
-    assert model.predict_kbest([nothing], 3)[0] == [([], 1.0)]
-    assert model.sample([nothing], n=2) == [[[], []]]
-    assert model.log_likelihood([nothing], [[]]).tolist() == [0.0]
-    for bad in ([], [nothing], [X[0], nothing]):
+    assert model.predict_marginals([empty])[0].shape == (0, len(model.classes_))
+    assert model.predict_kbest([empty], 3)[0] == [([], 1.0)]
+    assert model.sample([empty], n=2) == [[[], []]]
+    assert model.log_likelihood([empty], [[]]).tolist() == [0.0]
+    for invalid in ([], [empty], [X[0], empty]):
         with pytest.raises(InputError, match="empty"):
-            clone(estimator).fit(bad, [own[: length(x)] for x, own in zip(bad, y, strict=False)])
+            clone(estimator).fit(
+                invalid, [row[: length(x)] for x, row in zip(invalid, y, strict=False)]
+            )
 
 
-def check_bad_y(estimator: Any, X: Any, y: Any) -> None:
-    for bad in (y[:-1], [*y, y[0]], [y[0][:-1], *y[1:]], "labels", 7, ["labels", *y[1:]]):
+def check_invalid_y(estimator: Any, X: Any, y: Any) -> None:
+    for invalid in (y[:-1], [*y, y[0]], [y[0][:-1], *y[1:]], "labels", 7, ["labels", *y[1:]]):
         with pytest.raises(InputError):
-            clone(estimator).fit(X, bad)
+            clone(estimator).fit(X, invalid)
     model = clone(estimator).fit(X, y)
-    for bad in (y[:-1], [*y, y[0]], [y[0][:-1], *y[1:]]):
+    for invalid in (y[:-1], [*y, y[0]], [y[0][:-1], *y[1:]]):
         with pytest.raises(InputError):
-            model.score(X, bad)
+            model.score(X, invalid)
         with pytest.raises(InputError):
-            model.log_likelihood(X, bad)
+            model.log_likelihood(X, invalid)
     for sequences in ("text", 7, None):
         with pytest.raises(InputError):
             model.predict(sequences)

@@ -1,9 +1,9 @@
-"""The oracle of the sequence models: weights read by name, features counted one by one, and every
-labelling written out.
+"""The oracle of the sequence models: weights read by name, features counted one by one, and all
+labellings enumerated.
 
 score(x, y) = Σₜ Σ_a value(a, t) · w[a, yₜ] + Σₜ (w[yₜ₋₁, yₜ] + Σ_e value(e, t) · w[e, yₜ₋₁, yₜ])
 
-Nothing here uses the library's inference, and weights are only looked up, never computed.
+Nothing here uses the inference of the library, and weights are only looked up, never computed.
 """
 
 from __future__ import annotations
@@ -43,34 +43,37 @@ def random_data(
     per_token: int = 3,
     real: bool = True,
 ) -> tuple[list[Any], list[list[str]]]:
-    """Sequences of random sparse tokens, and labels L000, L001, … of which every one occurs."""
+    """Return sequences of random sparse tokens, and labels L000, L001, …; each label occurs."""
     rng = np.random.default_rng(seed)
     rows = sum(lengths)
     labels = np.concatenate([rng.permutation(n_labels), rng.integers(n_labels, size=rows)])[:rows]
     names = [f"L{n:03d}" for n in rng.permuted(labels)]
 
-    def some(count: int, prefix: str, most: int) -> dict[str, float]:
-        own = rng.choice(count, size=min(count, most), replace=False) if count else []
-        return {f"{prefix}{a}": float(rng.uniform(0.2, 2.0)) if real else 1.0 for a in own}
+    def random_features(count: int, prefix: str, max_count: int) -> dict[str, float]:
+        chosen = rng.choice(count, size=min(count, max_count), replace=False) if count else []
+        return {f"{prefix}{a}": float(rng.uniform(0.2, 2.0)) if real else 1.0 for a in chosen}
 
-    X, y, at = [], [], 0
+    X, y, begin = [], [], 0
     for length in lengths:
         X.append(
             [
-                (some(attributes, "a", per_token), some(edge_attributes, "e", 2))
+                (
+                    random_features(attributes, "a", per_token),
+                    random_features(edge_attributes, "e", 2),
+                )
                 for _ in range(length)
             ]
         )
-        y.append(names[at : at + length])
-        at += length
+        y.append(names[begin : begin + length])
+        begin += length
     return X, y
 
 
-# ---- the library's objective, and what it should be
+# ---- the objective of the library, and the expected one
 
 
-def problem_of(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
-    """The training problem of a fitted model on any data."""
+def build_training_problem(model: Any, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    """Return the training problem of a fitted model on any data."""
     batch = model.features_.find(X)
     labels = encode(y, batch.lengths, model.classes_.tolist())
     weights = None if sample_weight is None else np.array(sample_weight, dtype=np.float64)
@@ -113,15 +116,15 @@ def all_paths(length: int, n_labels: int) -> Array:
 
 
 def score(model: Any, w: Array, x: Any) -> Scores:
-    """What the weights say of one sequence of (state features, edge features) tokens."""
+    """Return the scores of one sequence of (state features, edge features) tokens."""
     index = {label: n for n, label in enumerate(model.classes_)}
-    state, bigram, edge = by_name(model, w)
+    state, bigram, edge = weights_by_name(model, w)
     unary = np.zeros((len(x), len(index)))
     transition = np.zeros((len(x) - 1, len(index), len(index)))
     for (a, b), value in bigram.items():
         transition[:, index[a], index[b]] = value
-    for t, (own, into) in enumerate(x):
-        for name, value in own.items():
+    for t, (features, into) in enumerate(x):
+        for name, value in features.items():
             for label, weight in state.get(name, {}).items():
                 unary[t, index[label]] += value * weight
         for name, value in into.items() if t else ():
@@ -130,16 +133,18 @@ def score(model: Any, w: Array, x: Any) -> Scores:
     return Scores(unary, transition)
 
 
-def by_name(model: Any, w: Array) -> tuple[dict[str, Any], dict[Any, float], dict[str, Any]]:
+def weights_by_name(
+    model: Any, w: Array
+) -> tuple[dict[str, Any], dict[Any, float], dict[str, Any]]:
     """{attribute: {label: w}}, {(before, after): w}, {edge attribute: {(before, after): w}}."""
     layout, classes = model.layout_, model.classes_.tolist()
     count = len(classes)
     parts = [part.tolist() for part in layout.split(w)]
     state: dict[str, Any] = {}
     for a, name in enumerate(model.features_.names()):
-        own = slice(layout.state_begin[a], layout.state_begin[a + 1])
-        labels = [classes[n] for n in layout.state_label[own]]
-        state[name] = dict(zip(labels, parts[0][own], strict=True))
+        part = slice(layout.state_begin[a], layout.state_begin[a + 1])
+        labels = [classes[n] for n in layout.state_label[part]]
+        state[name] = dict(zip(labels, parts[0][part], strict=True))
 
     def pairs(cells: Any) -> list[tuple[Any, Any]]:
         return [(classes[c // count], classes[c % count]) for c in cells.tolist()]
@@ -147,8 +152,8 @@ def by_name(model: Any, w: Array) -> tuple[dict[str, Any], dict[Any, float], dic
     bigram = dict(zip(pairs(layout.bigram), parts[1], strict=True))
     edge: dict[str, Any] = {}
     for a, name in enumerate(model.features_.names(edge=True)):
-        own = slice(layout.edge_begin[a], layout.edge_begin[a + 1])
-        edge[name] = dict(zip(pairs(layout.edge_bigram[own]), parts[2][own], strict=True))
+        part = slice(layout.edge_begin[a], layout.edge_begin[a + 1])
+        edge[name] = dict(zip(pairs(layout.edge_bigram[part]), parts[2][part], strict=True))
     return state, bigram, edge
 
 
@@ -158,8 +163,8 @@ def log_sum(values: Any) -> float:
     return top if np.isinf(top) else top + float(np.log(np.exp(values - top).sum()))
 
 
-def agreeing(known: Sequence[Any], classes: Sequence[Any]) -> Array:
-    """(L**T,): whether each labelling is one that y (labels, sets, None) allows."""
+def mask_agreeing(known: Sequence[Any], classes: Sequence[Any]) -> Array:
+    """(L**T,): True for each labelling that agrees with y (labels, sets, None)."""
     paths = all_paths(len(known), len(classes))
     fits = np.ones(len(paths), dtype=np.bool_)
     for t, value in enumerate(known):
@@ -169,8 +174,8 @@ def agreeing(known: Sequence[Any], classes: Sequence[Any]) -> Array:
     return fits
 
 
-def permitted(length: int, classes: Sequence[Any], legal: Legal | None) -> Array:
-    """(L**T,): whether each labelling keeps to the constraints."""
+def mask_legal(length: int, classes: Sequence[Any], legal: Legal | None) -> Array:
+    """(L**T,): True for each labelling that obeys the constraints."""
     paths = all_paths(length, len(classes))
     if legal is None:
         return np.ones(len(paths), dtype=np.bool_)
@@ -178,7 +183,7 @@ def permitted(length: int, classes: Sequence[Any], legal: Legal | None) -> Array
 
 
 def costs(classes: Sequence[Any], known: Sequence[Any], label_weight: Any) -> Array:
-    """(T, L): log(weight of the right label) for each wrong one, where the right one is known."""
+    """(T, L): log(weight of the true label) at each wrong label, where the true label is known."""
     out = np.zeros((len(known), len(classes)))
     for t, value in enumerate(known):
         members = list(value) if isinstance(value, set | frozenset) else [value]
@@ -196,25 +201,25 @@ def nll(
     sample_weight: Any = None,
     legal: Legal | None = None,
 ) -> float:
-    """-Σᵢ vᵢ log p(yᵢ | xᵢ) of a CRF: log Σ over all labellings - log Σ over what y allows."""
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ) of a CRF: log Σ over all labellings - log Σ over those like y."""
     classes, total = model.classes_.tolist(), 0.0
     for i, (x, known) in enumerate(zip(X, y, strict=True)):
         scores = score(model, w, x)
         raised = Scores(scores.unary + costs(classes, known, model.label_weight), scores.transition)
-        values, may = raised.of_all(), permitted(len(x), classes, legal)
-        loss = log_sum(values[may]) - log_sum(values[may & agreeing(known, classes)])
+        values, may = raised.of_all(), mask_legal(len(x), classes, legal)
+        loss = log_sum(values[may]) - log_sum(values[may & mask_agreeing(known, classes)])
         total += loss if sample_weight is None else sample_weight[i] * loss
     return total
 
 
 def probabilities(scores: Scores, classes: Sequence[Any], legal: Legal | None = None) -> Array:
     """p(y | x) of each labelling of `all_paths`."""
-    values, may = scores.of_all(), permitted(len(scores.unary), classes, legal)
+    values, may = scores.of_all(), mask_legal(len(scores.unary), classes, legal)
     return np.where(may, np.exp(values - log_sum(values[may])), 0.0)
 
 
 def forward(scores: Scores) -> float:
-    """log Z where there are too many labellings to write out."""
+    """log Z, for sequences with too many labellings to enumerate."""
     alpha = scores.unary[0]
     for step, unary in zip(scores.transition, scores.unary[1:], strict=True):
         grown = alpha[:, None] + step
@@ -227,10 +232,10 @@ def forward(scores: Scores) -> float:
 
 
 def central_differences(
-    loss: Callable[[Array], float], w: Array, which: Any, h: float = 1e-5
+    loss: Callable[[Array], float], w: Array, indices: Any, h: float = 1e-5
 ) -> Array:
     out = []
-    for k in which:
+    for k in indices:
         up, down = w.copy(), w.copy()
         up[k] += h
         down[k] -= h
@@ -240,22 +245,22 @@ def central_differences(
 
 def bio(labels: tuple[Any, ...]) -> bool:
     """I-X only after B-X or I-X."""
-    before = "O"
+    previous = "O"
     for label in labels:
-        if label.startswith("I-") and before not in (f"B-{label[2:]}", label):
+        if label.startswith("I-") and previous not in (f"B-{label[2:]}", label):
             return False
-        before = label
+        previous = label
     return True
 
 
 def bilou(labels: tuple[Any, ...]) -> bool:
-    """B-X I-X … L-X, or U-X, or O; a span that was begun is ended."""
+    """B-X I-X … L-X, or U-X, or O; every span must end."""
     inside = ""
     for label in labels:
-        kind, _, name = label.partition("-")
-        if inside and (kind not in "IL" or name != inside):
+        prefix, _, name = label.partition("-")
+        if inside and (prefix not in "IL" or name != inside):
             return False
-        if not inside and kind in "IL":
+        if not inside and prefix in "IL":
             return False
-        inside = name if kind in "BI" else ""
+        inside = name if prefix in "BI" else ""
     return not inside

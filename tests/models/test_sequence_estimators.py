@@ -1,4 +1,4 @@
-"""All checks of `check_sequence_estimator`, for every model, solver and kind of token."""
+"""Run `check_sequence_estimator` on every model, solver and type of token."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ WORDS = {"D": ["the", "a"], "N": ["dog", "cat", "Ærø"], "V": ["runs", "sees", 
 def sentences(seed: int = 0, n: int = 14) -> tuple[list[list[str]], list[list[str]]]:
     rng = np.random.default_rng(seed)
     y = [[*"DNV" * 2][: int(rng.integers(2, 7))] for _ in range(n)]
-    return [[WORDS[tag][rng.integers(len(WORDS[tag]))] for tag in own] for own in y], y
+    return [[WORDS[tag][rng.integers(len(WORDS[tag]))] for tag in tags] for tags in y], y
 
 
 X, Y = sentences()
-ALL = sorted({word for own in WORDS.values() for word in own})
+ALL = sorted({word for words in WORDS.values() for word in words})
 
 
 def one_hot(x: list[str]) -> np.ndarray:
-    return np.array([[float(word == other) for other in ALL] for word in x])
+    return np.array([[float(word == column) for column in ALL] for word in x])
 
 
 def words_and_ends(x: list[str]) -> list[list[str]]:
@@ -36,7 +36,7 @@ def words_and_ends(x: list[str]) -> list[list[str]]:
 
 
 def tokens(x: list[str]) -> dict[str, Any]:
-    """The same sentence as each kind of sequence."""
+    """Return the same sentence as each type of sequence."""
     return {
         "words": x,
         "tuples": [(word, word[:1]) for word in x],
@@ -58,7 +58,7 @@ MODELS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", MODELS)
-def test_models_with_every_kind_of_token(name: str, kind: str) -> None:
+def test_models_with_every_type_of_token(name: str, kind: str) -> None:
     model, grid = MODELS[name]
     data = [tokens(x)[kind] for x in X]
     check_sequence_estimator(model, (data, Y), UNSEEN[kind], grid)
@@ -94,18 +94,18 @@ def test_features(name: str, features: Any) -> None:
     ],
     ids=lambda p: "-".join(p),
 )
-@pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM])
-def test_settings(kind: Any, parameters: dict[str, Any]) -> None:
-    model = kind(**({"l2": 0.1} | parameters))
+@pytest.mark.parametrize("cls", [trellis.CRF, trellis.MEMM])
+def test_settings(cls: Any, parameters: dict[str, Any]) -> None:
+    model = cls(**({"l2": 0.1} | parameters))
     check_sequence_estimator(model, (X, Y), UNSEEN["words"], {"l2": [0.1, 1.0]})
 
 
-# ---- X of the wrong kind
+# ---- invalid X
 
 
 @pytest.mark.parametrize("make", [trellis.CRF, trellis.MEMM, trellis.HMM])
 @pytest.mark.parametrize(
-    "bad",
+    "invalid",
     [
         [["a", 7]],
         [["a", {"b": 1}]],
@@ -124,10 +124,10 @@ def test_settings(kind: Any, parameters: dict[str, Any]) -> None:
     ],
     ids=lambda x: repr(x)[:30],
 )
-def test_bad_sequences(make: Any, bad: Any) -> None:
-    y = [["P", "Q"]] * len(bad)
+def test_invalid_sequences(make: Any, invalid: Any) -> None:
+    y = [["P", "Q"]] * len(invalid)
     with pytest.raises(InputError):
-        make().fit(bad, y)
+        make().fit(invalid, y)
 
 
 @pytest.mark.parametrize("make", [trellis.CRF, trellis.MEMM, trellis.HMM])
@@ -138,7 +138,7 @@ def test_arrays_of_another_width(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [trellis.CRF, trellis.MEMM, trellis.HMM])
-def test_another_kind_of_token_than_in_training(make: Any) -> None:
+def test_other_tokens_than_in_training(make: Any) -> None:
     model = make().fit(X, Y)
     for kind in ("dicts", "lists", "arrays"):
         with pytest.raises(InputError):

@@ -1,4 +1,4 @@
-"""Attributes of ``str`` tokens and of tuples of columns, by templates, in the native core.
+"""Attributes of tokens (``str``, or tuples of columns) by templates, in the native core.
 
 >>> from trellis.features.window import named
 >>> features = TemplateFeatures(named(["w[0]", "lower[-1]|suffix2[0]"]))
@@ -9,8 +9,10 @@
 [1, 2]
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,17 +20,20 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.errors import InputError
-from trellis.features.rows import Batch, SparseRows, lengths_of
-from trellis.features.spec import ORIGINS, Field, Spec, ascii_lower
+from trellis.features.kinds import KINDS
+from trellis.features.rows import FeatureBatch, SparseRows, core_error, lengths_of
+from trellis.features.spec import ORIGINS, Field, Spec
 
 __all__ = ["TemplateFeatures", "derive"]
 
-_BY_PYTHON = frozenset({"test", "match", "ascii_lower_match"})
-_NONE = 0xFFFFFFFF  # kNone in cpp/core/tables.hpp
+_NONE = 0xFFFFFFFF  # an unused slot of a key: kNone in cpp/core/base
 
 
 class TemplateFeatures:
-    """The attributes that a `Spec` reads off sequences, numbered in the order they are met."""
+    """The attributes of sequences by the templates of a `Spec`.
+
+    Attributes are numbered in the order of their first occurrence.
+    """
 
     kind = "templates"
 
@@ -38,11 +43,11 @@ class TemplateFeatures:
         self._literals = list(dict.fromkeys(t.literals for t in spec.templates))
         self._core = self._new_core()
 
-    def learn(self, X: Any) -> Batch:
-        """The attributes of all positions; new ones get the next numbers."""
+    def learn(self, X: Any) -> FeatureBatch:
+        """The attributes of all positions; new attributes are numbered consecutively."""
         return self._batch(X, lambda: self._core.learn(X))
 
-    def find(self, X: Any, threads: int = 1) -> Batch:
+    def find(self, X: Any, threads: int = 1) -> FeatureBatch:
         """The known attributes of all positions."""
         return self._batch(X, lambda: self._core.extract(X, threads))
 
@@ -51,31 +56,31 @@ class TemplateFeatures:
 
     @property
     def edges(self) -> int:
-        """How many attributes of transitions there are."""
+        """The number of attributes of transitions."""
         return self._core.edge_attributes
 
     @property
     def has_edges(self) -> bool:
-        """Whether any template is one of transitions, other than the plain label bigram."""
+        """True if a template is one of transitions, other than the plain label bigram."""
         return any(t.edge and t.parts for t in self.spec.templates)
 
     @property
     def literals(self) -> list[tuple[str, ...]]:
-        """The text around the values of templates: a key begins with a number of these."""
+        """The distinct literals of the templates; a key starts with an index into this list."""
         return self._literals
 
     @property
     def values(self) -> list[str]:
-        """All values that fields have made, by number; the first are those outside a sequence."""
+        """All values of fields, by number; first the values outside of a sequence."""
         return self._strings(raw=False)
 
     @property
     def key_size(self) -> int:
-        """How many numbers a key has: the literals, and as many values as a template has parts."""
+        """The length of a key: the index of the literals, then the value of each part."""
         return self._core.key_size
 
     def names(self, edge: bool = False) -> list[str]:
-        """What each attribute is called."""
+        """The name of each attribute."""
         values = self._strings(raw=False)
         keys = self._core.keys(edge).reshape(-1, self._core.key_size)
         names = []
@@ -87,7 +92,7 @@ class TemplateFeatures:
         return names
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Forget all attributes but these, which are numbered anew from 0."""
+        """Keep only these attributes; they are renumbered from 0."""
         size = self._core.key_size
         keys = self._core.keys(False).reshape(-1, size)[ids]
         edge_keys = self._core.keys(True).reshape(-1, size)[edge_ids]
@@ -96,12 +101,13 @@ class TemplateFeatures:
         self._core.restore(values, raw, keys.reshape(-1), edge_keys.reshape(-1))
 
     def add_names(self, packed: Any, which: NDArray[np.int64], edge: bool) -> NDArray[np.int64]:
-        """Attributes for names that another program knows them by: see `trellis.features.names`.
+        """Add attributes by their names in another program, see `trellis.features.names`.
 
-        ``packed`` is (data, begin, size) in UTF-8. Gives which name each new attribute is of.
+        ``packed`` is (data, begin, size) in UTF-8. Returns the index of the name of each new
+        attribute.
         """
-        own = dict.fromkeys(t.literals for t in self.spec.templates if t.edge == edge)
-        numbers = [n for n, literals in enumerate(self._literals) if literals in own]
+        used = {t.literals for t in self.spec.templates if t.edge == edge}
+        numbers = [n for n, literals in enumerate(self._literals) if literals in used]
         literals = [list(texts) for texts in self._literals]
         try:
             data, begin, size = packed
@@ -110,7 +116,7 @@ class TemplateFeatures:
             raise InputError(str(error)) from None
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Settings and arrays that `from_parts` makes an equal extractor of."""
+        """(meta, tensors), from which `from_parts` builds an equal extractor."""
         tensors: dict[str, NDArray[Any]] = {
             "keys": self._core.keys(False),
             "edge_keys": self._core.keys(True),
@@ -123,8 +129,8 @@ class TemplateFeatures:
     @classmethod
     def from_parts(
         cls, meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], strings: Any
-    ) -> "TemplateFeatures":
-        """`strings(name)` gives the checked list of strings that is stored under a name."""
+    ) -> TemplateFeatures:
+        """The extractor from its parts; `strings(name)` returns a validated list of strings."""
         features = cls(Spec.from_json(meta.get("spec")))
         keys, edge_keys = (
             np.ascontiguousarray(tensors[n], np.uint32) for n in ("keys", "edge_keys")
@@ -137,15 +143,15 @@ class TemplateFeatures:
         return features
 
     def _check_keys(self) -> None:
-        """Each key has as many values as its template has parts."""
+        """Raise unless each key has one value for each part of its template."""
         parts = np.array([len(literals) - 1 for literals in self._literals], dtype=np.int64)
         for edge in (False, True):
             keys = self._core.keys(edge).reshape(-1, self._core.key_size)
             if len(keys) and int(keys[:, 0].max()) >= len(parts):
-                raise InputError("keys: no such template")
-            wanted = np.arange(self._core.key_size - 1) < parts[keys[:, 0]][:, None]
-            if not np.array_equal(keys[:, 1:] != _NONE, wanted):
-                raise InputError("keys: one has more or fewer values than its template")
+                raise InputError("keys: a template index is out of range")
+            expected = np.arange(self._core.key_size - 1) < parts[keys[:, 0]][:, None]
+            if not np.array_equal(keys[:, 1:] != _NONE, expected):
+                raise InputError("keys: a key has more or fewer values than its template")
 
     def __getstate__(self) -> dict[str, Any]:
         meta, tensors = self.to_parts()
@@ -153,8 +159,8 @@ class TemplateFeatures:
         return {"meta": meta, "tensors": tensors, "strings": names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        other = self.from_parts(state["meta"], state["tensors"], state["strings"].__getitem__)
-        self.__dict__ = other.__dict__
+        features = self.from_parts(state["meta"], state["tensors"], state["strings"].__getitem__)
+        self.__dict__ = features.__dict__
 
     def _new_core(self) -> _core.Extractor:
         fields = list(self._fields)
@@ -178,7 +184,7 @@ class TemplateFeatures:
         self, fields: list[Field], number: dict[Any, int], gazetteers: Any
     ) -> _core.Extractor:
         return _core.Extractor(
-            [(f.column, "python" if f.kind in _BY_PYTHON else f.kind, f.size) for f in fields],
+            [(f.column, f.kind if KINDS[f.kind].native else "python", f.size) for f in fields],
             [
                 (
                     number[t.literals],
@@ -186,9 +192,7 @@ class TemplateFeatures:
                     [(p.offset, p.field, ORIGINS.index(p.origin)) for p in t.parts],
                 )
                 for t in self.spec.templates
-                if not (
-                    t.edge and not t.parts
-                )  # the label bigram itself: it has weights of its own
+                if not (t.edge and not t.parts)  # the label bigram is not an attribute
             ],
             None if self.spec.outside is None else tuple(map(list, self.spec.outside)),
             gazetteers,
@@ -196,12 +200,12 @@ class TemplateFeatures:
             lambda n, text: derive(fields[n], text),
         )
 
-    def _batch(self, X: Any, run: Any) -> Batch:
+    def _batch(self, X: Any, run: Any) -> FeatureBatch:
         try:
             rows, edges = run()
         except ValueError as error:
-            raise InputError(str(error)) from None
-        return Batch(
+            raise core_error(error) from None
+        return FeatureBatch(
             lengths_of(X), SparseRows(*rows), SparseRows(*edges) if self.has_edges else None
         )
 
@@ -212,62 +216,13 @@ class TemplateFeatures:
 
 
 def derive(field: Field, value: str) -> str | None:
-    """f(value), as `KINDS` says, for any Unicode; the core does ASCII by itself.
+    """f(value) for any Unicode text, see `KINDS`; the core computes it for ASCII by itself.
 
     >>> derive(Field(kind="shape"), "Ærø-7"), derive(Field(kind="suffix", size=2), "Ærø")
     ('Xxx-d', 'rø')
     """
-    kind = field.kind
-    if kind.startswith("lower_"):
-        kind, value = kind.removeprefix("lower_"), value.lower()
-    if kind in _BY_PYTHON:
+    kind = KINDS[field.kind]
+    if kind.regular:
         return field.match(value)
-    if kind in ("prefix", "suffix"):
-        part = value[: field.size] if kind == "prefix" else value[len(value) - field.size :]
-        return part if len(value) >= field.size else None
-    made: str | None = _WHOLE[kind](field, value)
-    return made
-
-
-def _shape(value: str) -> list[str]:
-    return [
-        "X" if c.isupper() else "x" if c.islower() else "d" if c.isdecimal() else c for c in value
-    ]
-
-
-def _digits(value: str) -> str | None:
-    count = sum(map(str.isdecimal, value))
-    return None if count == 0 else "all" if count == len(value) else "some"
-
-
-def _case(value: str) -> str | None:
-    upper = [c.isupper() for c in value if c.isupper() or c.islower()]
-    if not upper:
-        return None
-    if all(upper):
-        return "upper"
-    if not any(upper):
-        return "lower"
-    return "title" if upper[0] and sum(upper) == 1 else "mixed"
-
-
-def _alnum(value: str) -> str | None:
-    letters, digits = sum(map(str.isalpha, value)), sum(map(str.isdecimal, value))
-    if not value:
-        return None
-    if letters + digits == len(value):
-        return "alpha" if not digits else "alnum" if letters else "digit"
-    return "other" if letters + digits else "punct"
-
-
-_WHOLE: dict[str, Any] = {
-    "value": lambda _, value: value,
-    "lower": lambda _, value: value.lower(),
-    "ascii_lower": lambda _, value: ascii_lower(value),
-    "shape": lambda _, value: "".join(_shape(value)),
-    "short_shape": lambda _, value: "".join(c for c, _ in groupby(_shape(value))),
-    "digits": lambda _, value: _digits(value),
-    "case": lambda _, value: _case(value),
-    "alnum": lambda _, value: _alnum(value),
-    "length": lambda field, value: str(min(len(value), field.size)),
-}
+    assert kind.derive is not None  # the core computes positions and gazetteers
+    return kind.derive(value, field.size)

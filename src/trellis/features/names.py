@@ -1,8 +1,8 @@
-"""From names of attributes back to what templates read: ``U05:New/York`` was ``New``, ``York``.
+"""From the name of an attribute back to its values: ``U05:New/York`` is ``New`` and ``York``.
 
-Programs that know an attribute by its name do not say where one value ends and the next begins. A
-name that can be cut in several ways becomes as many attributes; at any position the values there
-make one of them at most, so that the sum of weights stays that of the name.
+Other programs store only the name, which does not show where one value ends and the next one
+starts. A name that can be split in several ways becomes several attributes. At any position, at
+most one of them occurs, so the sum of weights at the position does not change.
 
 >>> cut("U05:a/b/c", ("U05:", "/", ""))
 [('a', 'b/c'), ('a/b', 'c')]
@@ -18,19 +18,21 @@ from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
 from trellis.features.spec import Spec
 
-__all__ = ["Some", "cut", "from_names"]
+__all__ = ["NamesLike", "cut", "from_names"]
 
-_MOST_CUTS = 256
+_MAX_CUTS = 256  # each split becomes an attribute: more would let a file exhaust the memory
 
 Packed: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
-Some: TypeAlias = Sequence[str] | tuple[Packed, NDArray[np.int64]]
-"""Names, or names as (data, begin, size) in UTF-8 and the numbers of those that are meant."""
+NamesLike: TypeAlias = Sequence[str] | tuple[Packed, NDArray[np.int64]]
+"""Names; or names as (data, begin, size) in UTF-8, and the indices of the names to use."""
 
 
 def from_names(
-    spec: Spec, names: Some, edge_names: Some
+    spec: Spec, names: NamesLike, edge_names: NamesLike
 ) -> tuple[TemplateFeatures, NDArray[np.int64], NDArray[np.int64]]:
-    """Features that know these names; and for each of their attributes which name it has.
+    """Features with these names; and for each attribute, and each edge attribute, its name.
+
+    The names are returned as indices, because a name can have several attributes.
 
     >>> from trellis.features import templates
     >>> spec = templates.parse("U05:%x[-1,0]/%x[0,0]")
@@ -42,13 +44,13 @@ def from_names(
     """
     features = TemplateFeatures(spec)
     sources = []
-    for own, edge in ((names, False), (edge_names, True)):
-        packed, which = own if isinstance(own, tuple) else _packed(own)
+    for group, edge in ((names, False), (edge_names, True)):
+        packed, which = group if isinstance(group, tuple) else _pack(group)
         sources.append(features.add_names(packed, which, edge))
     return features, sources[0], sources[1]
 
 
-def _packed(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
+def _pack(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
     encoded = [name.encode() for name in names]
     size = np.array(list(map(len, encoded)), np.int64)
     data = np.frombuffer(b"".join(encoded), np.uint8)
@@ -56,19 +58,19 @@ def _packed(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
 
 
 def cut(name: str, literals: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """All ways to read a name as literals[0] + value + literals[1] + … + value + literals[n].
+    """All ways to split a name into literals[0] + value + literals[1] + … + value + literals[n].
 
-    The equation itself; what is fast is in cpp/core/name_cuts.hpp.
+    This is the definition; the fast version is in the core.
     """
-    head, *rest = literals
+    head, *following = literals
     if not name.startswith(head):
         return []
-    found: list[tuple[str, ...]] = []
-    for parts in _cuts(name, len(head), rest):
-        found.append(parts)
-        if len(found) > _MOST_CUTS:
-            raise InputError(f"{name!r} can be read in more than {_MOST_CUTS} ways")
-    return found
+    ways: list[tuple[str, ...]] = []
+    for values in _cuts(name, len(head), following):
+        ways.append(values)
+        if len(ways) > _MAX_CUTS:
+            raise InputError(f"{name!r} can be read in more than {_MAX_CUTS} ways")
+    return ways
 
 
 def _cuts(name: str, begin: int, literals: list[str]) -> Iterator[tuple[str, ...]]:
@@ -81,8 +83,8 @@ def _cuts(name: str, begin: int, literals: list[str]) -> Iterator[tuple[str, ...
         if end >= begin and name.endswith(literals[0]):
             yield (name[begin:end],)
         return
-    at = name.find(literals[0], begin)
-    while at >= 0:
-        for rest in _cuts(name, at + len(literals[0]), literals[1:]):
-            yield (name[begin:at], *rest)
-        at = name.find(literals[0], at + 1)
+    end = name.find(literals[0], begin)
+    while end >= 0:
+        for values in _cuts(name, end + len(literals[0]), literals[1:]):
+            yield (name[begin:end], *values)
+        end = name.find(literals[0], end + 1)

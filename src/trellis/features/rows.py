@@ -1,4 +1,6 @@
-"""Sparse rows: the attributes of each position, and the sequences that the positions belong to."""
+"""Sparse rows: the attributes of each position, and the lengths of the sequences."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
@@ -14,21 +16,21 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """Row r has attributes ``id[begin[r]:begin[r + 1]]`` with those ``value`` (None: all 1)."""
+    """Row r has the attributes ``id[begin[r]:begin[r + 1]]``, with the same slice of ``value``."""
 
-    begin: Integers
-    id: NDArray[np.int32]
-    value: NDArray[np.float64] | None = None
+    begin: Integers  # (rows + 1,)
+    id: NDArray[np.int32]  # (entries,)
+    value: NDArray[np.float64] | None = None  # (entries,); None: all are 1
 
     def __len__(self) -> int:
         return len(self.begin) - 1
 
     def native(self) -> _core.SparseRows:
-        """The same arrays, as the core takes them."""
+        """The same arrays, as an object of the core."""
         return _core.SparseRows(self.begin, self.id, self.value)
 
     def renumbered(self, new: NDArray[np.int32]) -> Self:
-        """With ``new[id]`` for each id; those that become -1 are dropped."""
+        """The rows with ``new[id]`` for each id; entries that become -1 are dropped."""
         ids = new[self.id]
         kept = ids >= 0
         counts = np.add.reduceat(np.append(kept, False), self.begin[:-1]) if len(self) else kept
@@ -39,26 +41,26 @@ class SparseRows:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """The attributes of all positions of some sequences, and of the transitions into them."""
+class FeatureBatch:
+    """The attributes of all positions of a batch of sequences, and of the transitions into them."""
 
-    lengths: Integers
+    lengths: Integers  # (sequences,)
     rows: SparseRows
     edges: SparseRows | None = None
 
     @property
     def row_begin(self) -> Integers:
-        """The first row of each sequence, and the number of rows."""
+        """(sequences + 1,): the first row of each sequence, then the number of rows."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     def arrays(self) -> list[NDArray[Any] | None]:
-        """All that it holds."""
-        own = [self.lengths, self.rows.begin, self.rows.id, self.rows.value]
-        return [*own, *(() if self.edges is None else (self.edges.begin, self.edges.id))]
+        """All arrays of the batch, to measure or to copy them."""
+        arrays = [self.lengths, self.rows.begin, self.rows.id, self.rows.value]
+        return [*arrays, *(() if self.edges is None else (self.edges.begin, self.edges.id))]
 
 
 def lengths_of(X: Any, anything: bool = False) -> Integers:
-    """How many positions each sequence has; with ``anything``, a str or dict may be a sequence."""
+    """(sequences,): the lengths; with ``anything``, a str or dict may be a sequence."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     if {*map(type, X)} <= {list, tuple}:
@@ -66,5 +68,22 @@ def lengths_of(X: Any, anything: bool = False) -> Integers:
     for i, x in enumerate(X):
         odd = isinstance(x, str | bytes | dict) and not anything
         if odd or not hasattr(x, "__len__"):
-            raise InputError(f"sequence {i} must be a list of tokens, not {type(x).__name__}")
+            raise InputError(
+                f"sequence {{sequence}} must be a list of tokens, not {type(x).__name__}",
+                sequence=i,
+            )
     return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
+
+
+def core_error(error: ValueError) -> InputError:
+    """The InputError for an error of the core, whose message may start with "sequence 3".
+
+    >>> core_error(ValueError("sequence 3, position 0: a token is empty")).sequence
+    3
+    """
+    message = str(error)
+    head, _, rest = message.partition(" ")
+    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    if head != "sequence" or not digits:
+        return InputError(message)
+    return InputError("sequence {sequence}" + rest[len(digits) :], sequence=int(digits))

@@ -1,12 +1,13 @@
-"""What is read off a sequence: fields of its tokens, and templates that join them to attributes.
+"""The features of a sequence: fields of its tokens, and templates that join them to attributes.
 
-A token has columns (a ``str`` is one column). A *field* f is a function of one column's value; a
-*template* joins fields at relative positions to the name of one attribute of position i:
+A token has columns (a ``str`` is one column). A *field* f is a function of the value of one column;
+its kinds are in kinds.py. A *template* joins fields at relative positions to the name of one
+attribute of position i:
 
     literals[0] + f₁(x[i + offset₁]) + literals[1] + f₂(x[i + offset₂]) + … + literals[n]
 
 Templates with the same literals give the same attributes, as the bag of words of CRF++ does. A
-field may have no value at a position; then the template does not fire there.
+field may have no value at a position; then the template adds no attribute there.
 
 >>> spec = Spec(
 ...     fields=(Field(), Field(kind="suffix", size=2)),
@@ -19,7 +20,7 @@ field may have no value at a position; then the template does not fire there.
 True
 
 At the last position of ``["New", "York"]`` its attributes are ``bias`` and ``w[-1]|s[0]=New|rk``;
-at the first only ``bias``, for x[-1] lies outside and `outside` is None.
+at the first only ``bias``, because x[-1] is outside of the sequence and `outside` is None.
 """
 
 import re
@@ -29,46 +30,15 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from trellis.errors import FormatError, InputError
+from trellis.features.kinds import KINDS, ascii_lower
 
 __all__ = ["KINDS", "ORIGINS", "Draft", "Field", "Gazetteer", "Part", "Spec", "Template"]
 
-KINDS = {
-    "value": "the value itself",
-    "lower": "in lower case, as str.lower",
-    "ascii_lower": "with only A-Z in lower case, as C programs do it",
-    "shape": "each upper-case letter as X, lower-case as x, decimal digit as d, others as they are",
-    "short_shape": "the shape with each run of one character cut to one",
-    "prefix": "the first `size` code points; none if there are fewer",
-    "suffix": "the last `size` code points; none if there are fewer",
-    "lower_prefix": "the prefix of the value in lower case",
-    "lower_suffix": "the suffix of the value in lower case",
-    "digits": "'all' or 'some' of the code points are decimal digits; none if there is no digit",
-    "case": "the cased letters are all 'upper', all 'lower', 'title' (upper, then all lower) "
-    "or 'mixed'; none if there is no cased letter",
-    "alnum": "all letters: 'alpha'; all decimal digits: 'digit'; only these two: 'alnum'; none of "
-    "these: 'punct'; else 'other'; none for the empty value",
-    "length": "the number of code points, `size` if there are more",
-    "test": "'true' if the regular expression `pattern` is found in the value, else 'false'",
-    "match": "the first match of the regular expression `pattern`, '' if there is no match",
-    "ascii_lower_match": "the match with A-Z in lower case",
-    "first": "'' at the first position (the template's name says it all), none elsewhere",
-    "last": "'' at the last position, none elsewhere",
-    "gazetteer": "'B' on the first and 'I' on the other tokens of a phrase of the gazetteer "
-    "named `pattern`, none elsewhere",
-}
-"""What each kind of field makes of a value. Upper, lower, letter and decimal digit are those of
-str.isupper, str.islower, str.isalpha and str.isdecimal of one code point."""
-
-_SIZED = frozenset({"prefix", "suffix", "lower_prefix", "lower_suffix", "length"})
-_REGULAR = frozenset({"test", "match", "ascii_lower_match"})
-_PATTERNED = _REGULAR | {"gazetteer"}
-_POSITIONAL = frozenset({"first", "last"})
-
 ORIGINS = ("here", "first", "last")
-"""Where the offset of a part counts from: position i, the first or the last position."""
+"""The origin of the offset of a part: position i, the first or the last position."""
 
 _T = TypeVar("_T")
-_MOST = 2**31 - 1  # sizes, columns and offsets are int32 in the core
+_MAX_INT32 = 2**31 - 1  # sizes, columns and offsets are int32 in the core
 
 
 @dataclass(frozen=True)
@@ -85,27 +55,27 @@ class Field:
     column: int = 0
     kind: str = "value"
     size: int = 0
-    """Code points of a prefix, a suffix, or of the greatest length; 0 for other kinds."""
+    """The number of code points of a prefix or suffix, or the largest length; else 0."""
     pattern: str = ""
-    """A regular expression of `re`, or a gazetteer's name; empty for other kinds."""
+    """A regular expression of `re`, or the name of a gazetteer; empty for other kinds."""
 
     def __post_init__(self) -> None:
         _check_types(self, column=int, kind=str, size=int, pattern=str)
         if self.kind not in KINDS:
             raise InputError(f"there is no kind of field {self.kind!r}; kinds: {', '.join(KINDS)}")
-        what = f"a field of kind {self.kind!r}"
-        if not 0 <= self.column <= _MOST:
-            raise InputError(f"{what}: column must be 0 to {_MOST}, got {self.column}")
-        if self.kind in _POSITIONAL and self.column:
-            raise InputError(f"{what} reads no column, got column={self.column}")
-        if self.kind in _SIZED and not 1 <= self.size <= _MOST:
-            raise InputError(f"{what}: size must be 1 to {_MOST}, got {self.size}")
-        if self.kind not in _SIZED and self.size:
-            raise InputError(f"{what} has no size, got {self.size}")
-        if self.kind not in _PATTERNED and self.pattern:
-            raise InputError(f"{what} has no pattern, got {self.pattern!r}")
-        if self.kind in _REGULAR:
-            self.regex  # noqa: B018  a wrong expression is found here, not at the first token
+        kind, name = KINDS[self.kind], f"a field of kind {self.kind!r}"
+        if not 0 <= self.column <= _MAX_INT32:
+            raise InputError(f"{name}: column must be 0 to {_MAX_INT32}, got {self.column}")
+        if kind.positional and self.column:
+            raise InputError(f"{name} reads no column, got column={self.column}")
+        if kind.sized and not 1 <= self.size <= _MAX_INT32:
+            raise InputError(f"{name}: size must be 1 to {_MAX_INT32}, got {self.size}")
+        if not kind.sized and self.size:
+            raise InputError(f"{name} has no size, got {self.size}")
+        if not (kind.regular or kind.named) and self.pattern:
+            raise InputError(f"{name} has no pattern, got {self.pattern!r}")
+        if kind.regular:
+            self.regex  # noqa: B018  raise for a wrong expression now, not at the first token
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -116,17 +86,17 @@ class Field:
             raise InputError(f"not a regular expression: {self.pattern!r}: {error}") from None
 
     def match(self, value: str) -> str:
-        """What a field with a regular expression makes of a value.
+        """The value of a field with a regular expression.
 
         >>> Field(kind="match", pattern="[0-9]+").match("A380-800")
         '380'
         >>> Field(kind="test", pattern="^[0-9]+$").match("A380-800")
         'false'
         """
-        found = self.regex.search(value)
+        match = self.regex.search(value)
         if self.kind == "test":
-            return "true" if found else "false"
-        text = found.group() if found else ""
+            return "true" if match else "false"
+        text = match.group() if match else ""
         return ascii_lower(text) if self.kind == "ascii_lower_match" else text
 
 
@@ -143,15 +113,16 @@ class Part:
         _check_types(self, offset=int, field=int, origin=str)
         if self.origin not in ORIGINS:
             raise InputError(f"a part's origin must be one of {ORIGINS}, got {self.origin!r}")
-        if abs(self.offset) > _MOST:
-            raise InputError(f"a part's offset must be within ±{_MOST}, got {self.offset}")
+        if abs(self.offset) > _MAX_INT32:
+            raise InputError(f"a part's offset must be within ±{_MAX_INT32}, got {self.offset}")
 
 
 @dataclass(frozen=True)
 class Template:
-    """One attribute a position: `literals` around the values of `parts`; no parts: it always fires.
+    """One attribute per position: `literals` around the values of `parts`.
 
-    With ``edge=True`` it is an attribute of the transition into position i ≥ 1: φ(x, i, y', y).
+    A template without parts adds its attribute at every position. With ``edge=True`` it is an
+    attribute of the transition into position i ≥ 1: φ(x, i, y', y).
     """
 
     name: str
@@ -181,7 +152,7 @@ class Gazetteer:
     name: str
     phrases: tuple[tuple[str, ...], ...]
     lower: bool = True
-    """Whether phrases and tokens are compared in lower case."""
+    """True to compare phrases and tokens in lower case."""
 
     def __post_init__(self) -> None:
         _check_types(self, name=str, phrases=tuple, lower=bool)
@@ -196,10 +167,10 @@ class Gazetteer:
 class Spec:
     """All fields and templates of a feature extractor. A template that occurs twice is kept once.
 
-    `outside` says what a column holds outside the sequence: the values at distance 1, 2, … before
-    it and after it, the last of them also further away. Fields are applied to these as to any value
-    (but first, last and gazetteer have none there). None: a part outside keeps a template from
-    firing.
+    `outside` has the values of all columns outside of the sequence: at distance 1, 2, … before its
+    start, and after its end. The last value is also used at larger distances. Fields are applied to
+    these values like to any other (but first, last and gazetteer have no value there). With None, a
+    template with a part outside of the sequence adds no attribute.
     """
 
     fields: tuple[Field, ...]
@@ -214,10 +185,10 @@ class Spec:
         _check_items("gazetteers", self.gazetteers, Gazetteer)
         self._check_outside()
         self._check_references()
-        kept: dict[Any, Template] = {}
+        distinct: dict[Any, Template] = {}
         for t in self.templates:
-            kept.setdefault((t.parts, t.literals, t.edge), t)
-        object.__setattr__(self, "templates", tuple(kept.values()))
+            distinct.setdefault((t.parts, t.literals, t.edge), t)
+        object.__setattr__(self, "templates", tuple(distinct.values()))
 
     def _check_outside(self) -> None:
         if self.outside is None:
@@ -246,11 +217,11 @@ class Spec:
 
     @property
     def columns(self) -> int:
-        """How many columns a token must have at least."""
+        """The smallest number of columns that tokens must have."""
         return 1 + max((f.column for f in self.fields), default=0)
 
     def to_json(self) -> dict[str, Any]:
-        """Lists, dicts, str, int, bool and None that `from_json` reads; defaults are left out."""
+        """The spec as JSON values, for `from_json`; defaults are omitted."""
         out: dict[str, Any] = {
             "fields": [_as_dict(f) for f in self.fields],
             "templates": [
@@ -280,7 +251,7 @@ class Spec:
 
 @dataclass
 class Draft:
-    """A spec in the making: templates are added with the fields they need.
+    """A builder for a spec: templates are added with the fields they need.
 
     >>> draft = Draft()
     >>> draft.add("w[0]|p[0]", [(0, Field()), (0, Field(column=1))], ("w[0]|p[0]=", "|", ""))
@@ -299,7 +270,7 @@ class Draft:
         literals: Iterable[str],
         edge: bool = False,
     ) -> None:
-        """One template more; each part is (offset, field) or (offset, field, origin)."""
+        """Add a template; each part is (offset, field) or (offset, field, origin)."""
         indexed = [
             Part(offset, self.fields.setdefault(f, len(self.fields)), *origin)
             for offset, f, *origin in parts
@@ -311,30 +282,22 @@ class Draft:
         outside: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
         gazetteers: Iterable[Gazetteer] = (),
     ) -> Spec:
-        """What was added so far."""
+        """The spec of all templates added so far."""
         return Spec(tuple(self.fields), tuple(self.templates), outside, tuple(gazetteers))
-
-
-def ascii_lower(text: str) -> str:
-    """A-Z in lower case, all else as it is: ``"NOËL"`` becomes ``"noËl"``."""
-    return text.translate(_ASCII_LOWER)
-
-
-_ASCII_LOWER = {ord(c): ord(c.lower()) for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 def _check_types(of: object, **types: type) -> None:
     for name, kind in types.items():
         value = getattr(of, name)
-        # bool is an int in Python, but no one means True as an offset
+        # bool is a subclass of int, but True is never meant as an offset.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise InputError(f"{type(of).__name__}: {name} must be {kind.__name__}, got {value!r}")
 
 
-def _check_items(what: str, values: tuple[Any, ...], kind: type) -> None:
+def _check_items(name: str, values: tuple[Any, ...], kind: type) -> None:
     for n, value in enumerate(values):
         if not isinstance(value, kind):
-            raise InputError(f"{what}: item {n} must be {kind.__name__}, got {value!r}")
+            raise InputError(f"{name}: item {n} must be {kind.__name__}, got {value!r}")
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
@@ -343,7 +306,7 @@ def _as_dict(value: Any) -> dict[str, Any]:
 
 
 def _build(cls: type[_T], where: str, data: object) -> _T:
-    """The object whose arguments `data` holds; its lists become tuples."""
+    """cls(**data), after a check of the keys; lists become tuples."""
     if not isinstance(data, dict):
         raise FormatError(f"{where}: expected an object, got {data!r:.80}")
     required = _REQUIRED[cls]

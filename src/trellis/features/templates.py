@@ -1,8 +1,8 @@
 """CRF++'s template files: ``U05:%x[-1,0]/%x[0,0]`` names the attribute ``U05:New/York``.
 
-``%x[row,column]`` stands for the value of a column, ``row`` positions further on; everything else
-in a line is kept as it is. Lines that begin with U are attributes of a position, lines with B of
-the transition into it: ``B`` alone is the pair of labels and nothing else. Outside the sequence the
+``%x[row,column]`` is replaced by the value of a column, ``row`` positions further on; all other
+text is copied. Lines that start with U are attributes of a position. Lines that start with B are
+attributes of the transition into it; ``B`` alone is the label bigram. Outside of the sequence the
 values are ``_B-1``, ``_B-2``, … before its first token and ``_B+1``, ``_B+2``, … after its last.
 
 >>> spec = parse('''
@@ -30,7 +30,7 @@ from trellis.features.spec import Draft, Field, Spec
 __all__ = ["numbered_lines", "parse", "render"]
 
 _MACRO = re.compile(r"%x\[(-?[0-9]{1,9}),([0-9]{1,9})\]")
-_FARTHEST = 1000  # each distance outside the sequence has a value of its own
+_MAX_ROW = 1000  # a spec has one value for each distance outside of the sequence
 
 
 def parse(source: str | PathLike[str]) -> Spec:
@@ -46,7 +46,7 @@ def parse(source: str | PathLike[str]) -> Spec:
             continue
         if line[0] not in "UB":
             raise FormatError(f"{where}: a template must begin with U or B, got {line!r}")
-        # split at a pattern with groups: literal, row, column, literal, row, column, …, literal
+        # re.split with groups returns literal, row, column, literal, row, column, …, literal.
         pieces = _MACRO.split(line)
         literals, rows, columns = pieces[::3], pieces[1::3], pieces[2::3]
         _check(where, literals, rows)
@@ -60,12 +60,12 @@ def _check(where: str, literals: list[str], rows: list[str]) -> None:
         if "%" in text:
             raise FormatError(f"{where}: expected %x[row,column] at {text[text.index('%') :]!r}")
     for row in rows:
-        if abs(int(row)) > _FARTHEST:
-            raise FormatError(f"{where}: row {row} is further away than {_FARTHEST}")
+        if abs(int(row)) > _MAX_ROW:
+            raise FormatError(f"{where}: row {row} is out of range: at most ±{_MAX_ROW}")
 
 
 def _outside(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A value for every distance that a template can reach, at least one."""
+    """Values for all distances that the templates reach, at least one on each side."""
     offsets = [part.offset for template in draft.templates for part in template.parts]
     before, after = -min(offsets, default=0), max(offsets, default=0)
     return (
@@ -75,7 +75,7 @@ def _outside(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def render(spec: Spec) -> str:
-    """The template file of a spec, if CRF++ can say the same; else InputError.
+    """The template file of a spec; InputError if CRF++ cannot express it.
 
     >>> from trellis.features.window import named
     >>> render(named(["lower[0]"]))
@@ -101,10 +101,10 @@ def render(spec: Spec) -> str:
     return "".join(lines)
 
 
-def numbered_lines(source: str | PathLike[str], what: str) -> Iterator[tuple[str, str]]:
-    """Each line of a text, or of the file at a path, with the place to name in errors."""
+def numbered_lines(source: str | PathLike[str], default_name: str) -> Iterator[tuple[str, str]]:
+    """(place for error messages, line) of each line of a text, or of the file at a path."""
     if isinstance(source, str):
-        name, text = what, source
+        name, text = default_name, source
     else:
         name = str(source)
         try:

@@ -1,10 +1,12 @@
-"""Ready features: dicts and lists of names, arrays, sparse matrices, and whatever a function makes.
+"""Ready features: dicts, lists of names, arrays, sparse matrices, and functions that return them.
 
 >>> features = ReadyFeatures()
 >>> batch = features.learn([[{"bias": 1.0, "word": "Paris", "upper": True}, {"bias": 0.5}]])
 >>> features.names(), batch.rows.value.tolist()
 (['bias', 'word:Paris', 'upper'], [1.0, 1.0, 1.0, 0.5])
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
-from trellis.features.rows import Batch, SparseRows, lengths_of
+from trellis.features.rows import FeatureBatch, SparseRows, core_error, lengths_of
 from trellis.features.spec import Spec
 from trellis.features.window import Window, spec_for
 
@@ -24,7 +26,7 @@ __all__ = ["ArrayFeatures", "FeatureMap", "ReadyFeatures", "choose", "from_parts
 
 
 class FeatureMap(Protocol):
-    """From sequences to sparse rows."""
+    """Maps sequences to sparse rows; learns the attributes from the training data."""
 
     kind: str
 
@@ -32,8 +34,8 @@ class FeatureMap(Protocol):
     def has_edges(self) -> bool: ...  # noqa: D102
     @property
     def edges(self) -> int: ...  # noqa: D102
-    def learn(self, X: Any) -> Batch: ...  # noqa: D102
-    def find(self, X: Any, threads: int = 1) -> Batch: ...  # noqa: D102
+    def learn(self, X: Any) -> FeatureBatch: ...  # noqa: D102
+    def find(self, X: Any, threads: int = 1) -> FeatureBatch: ...  # noqa: D102
     def names(self, edge: bool = False) -> list[str]: ...  # noqa: D102
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None: ...  # noqa: D102
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...  # noqa: D102
@@ -44,11 +46,11 @@ Maker = Callable[[Any], Any]
 
 
 class ReadyFeatures:
-    """Names and numbers that the caller made, or functions of a sequence that make them.
+    """Names and numbers from the caller, or from functions of a sequence.
 
     A token is a dict (``{"word": "Paris"}`` is the attribute ``word:Paris``, ``{"length": 5}`` the
     attribute ``length`` with value 5) or a list or set of names. ``make(sequence)`` and
-    ``make_edges(sequence)``, where given, return such tokens for a sequence of anything.
+    ``make_edges(sequence)``, if not None, return such tokens for a sequence of any objects.
     """
 
     kind = "ready"
@@ -57,45 +59,42 @@ class ReadyFeatures:
         self.make, self.make_edges = make, make_edges
         self._names, self._edge_names = _core.Vocabulary(), _core.Vocabulary()
 
-    def learn(self, X: Any) -> Batch:
-        """The attributes of all positions; new ones get the next numbers."""
+    def learn(self, X: Any) -> FeatureBatch:
+        """The attributes of all positions; new attributes are numbered consecutively."""
         return self._batch(X, _core.Vocabulary.learn)
 
-    def find(self, X: Any, threads: int = 1) -> Batch:
+    def find(self, X: Any, threads: int = 1) -> FeatureBatch:
         """The known attributes of all positions."""
-        return self._batch(X, lambda names, own: names.find(own, threads))
+        return self._batch(X, lambda names, tokens: names.find(tokens, threads))
 
     def __len__(self) -> int:
         return len(self._names)
 
     @property
     def edges(self) -> int:
-        """How many attributes of transitions there are."""
+        """The number of attributes of transitions."""
         return len(self._edge_names)
 
     @property
     def has_edges(self) -> bool:
-        """Whether there is a function that makes attributes of transitions."""
+        """True if there is a function for the attributes of transitions."""
         return self.make_edges is not None
 
     def names(self, edge: bool = False) -> list[str]:
-        """What each attribute is called."""
+        """The name of each attribute."""
         data, ends = (self._edge_names if edge else self._names).strings()
         text = data.tobytes()
         return [text[a:b].decode() for a, b in pairwise(ends)]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Forget all attributes but these, which are numbered anew from 0."""
-        kept = [
-            [names[i] for i in some]
-            for names, some in ((self.names(), ids), (self.names(edge=True), edge_ids))
-        ]
+        """Keep only these attributes; they are renumbered from 0."""
+        names, edge_names = self.names(), self.names(edge=True)
         self._names, self._edge_names = _core.Vocabulary(), _core.Vocabulary()
-        self._names.restore(kept[0])
-        self._edge_names.restore(kept[1])
+        self._names.restore([names[i] for i in ids])
+        self._edge_names.restore([edge_names[i] for i in edge_ids])
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Settings and arrays that `from_parts` makes an equal map of, but for its functions."""
+        """(meta, tensors), from which `from_parts` builds an equal map, without its functions."""
         tensors: dict[str, NDArray[Any]] = {}
         for name, table in (("names", self._names), ("edge_names", self._edge_names)):
             data, ends = table.strings()
@@ -108,11 +107,11 @@ class ReadyFeatures:
         meta: Mapping[str, Any],
         tensors: Mapping[str, NDArray[Any]],
         strings: Any,
-    ) -> "ReadyFeatures":
-        """`strings(name)` gives the checked list of strings that is stored under a name."""
+    ) -> ReadyFeatures:
+        """The map from its parts; `strings(name)` returns a validated list of strings."""
         features = cls(
-            _missing("features") if meta.get("made") else None,
-            _missing("edge_features") if meta.get("made_edges") else None,
+            _MissingFunction("features") if meta.get("made") else None,
+            _MissingFunction("edge_features") if meta.get("made_edges") else None,
         )
         try:
             features._names.restore(strings("names"))
@@ -124,8 +123,8 @@ class ReadyFeatures:
     @classmethod
     def from_bytes(
         cls, data: NDArray[np.uint8], begin: NDArray[np.int64], size: NDArray[np.int64]
-    ) -> "ReadyFeatures":
-        """Attribute i is called ``data[begin[i] : begin[i] + size[i]]``, in UTF-8 and without NUL.
+    ) -> ReadyFeatures:
+        """A map whose attribute i has the name ``data[begin[i] : begin[i] + size[i]]``, in UTF-8.
 
         >>> text = np.frombuffer(b"..bias.w=Rome", np.uint8)
         >>> ReadyFeatures.from_bytes(text, np.array([2, 7]), np.array([4, 6])).names()
@@ -140,7 +139,7 @@ class ReadyFeatures:
 
     @property
     def vocabulary(self) -> _core.Vocabulary:
-        """The names, as the core knows them."""
+        """The names, as an object of the core."""
         return self._names
 
     def __getstate__(self) -> dict[str, Any]:
@@ -151,23 +150,24 @@ class ReadyFeatures:
         self.__dict__ = self.from_parts({}, {}, state["strings"].__getitem__).__dict__
         self.make, self.make_edges = state["make"], state["make_edges"]
 
-    def _batch(self, X: Any, read: Any) -> Batch:
+    def _batch(self, X: Any, read: Any) -> FeatureBatch:
         lengths = lengths_of(X, anything=self.make is not None)
         try:
-            rows = SparseRows(*read(self._names, _made(self.make, X, lengths)))
+            rows = SparseRows(*read(self._names, _call_on_each(self.make, X, lengths)))
             if self.make_edges is None:
-                return Batch(lengths, rows)
-            made = _made(self.make_edges, X, lengths)
-            edges = [[[], *own[1:]] if len(own) else [] for own in made]
-            return Batch(lengths, rows, SparseRows(*read(self._edge_names, edges)))
+                return FeatureBatch(lengths, rows)
+            # No transition leads into position 0: its attributes are replaced by an empty list.
+            tokens = _call_on_each(self.make_edges, X, lengths)
+            edges = [[[], *x[1:]] if len(x) else [] for x in tokens]
+            return FeatureBatch(lengths, rows, SparseRows(*read(self._edge_names, edges)))
         except InputError:
             raise
         except ValueError as error:
-            raise InputError(str(error)) from None
+            raise core_error(error) from None
 
 
 class ArrayFeatures:
-    """Sequences that are arrays or SciPy sparse matrices of shape (length, d)."""
+    """Sequences that are NumPy arrays or SciPy sparse matrices of shape (length, d)."""
 
     kind = "array"
     has_edges = False
@@ -177,8 +177,8 @@ class ArrayFeatures:
         self.columns = columns
         self.kept: NDArray[np.int32] | None = None
 
-    def learn(self, X: Any) -> Batch:
-        """All entries other than 0, with their columns as attributes."""
+    def learn(self, X: Any) -> FeatureBatch:
+        """All nonzero entries; the columns are the attributes."""
         count = len(lengths_of_arrays(X))
         if self.kept is None or self.columns is None:
             self.columns = _columns_of(X[0], 0) if count else 0
@@ -187,48 +187,52 @@ class ArrayFeatures:
         self.kept = np.concatenate([self.kept, new])
         return self.find(X)
 
-    def find(self, X: Any, threads: int = 1) -> Batch:
-        """All entries other than 0 of the columns that are known."""
+    def find(self, X: Any, threads: int = 1) -> FeatureBatch:
+        """All nonzero entries of the known columns."""
         from scipy import sparse
 
         if self.kept is None or self.columns is None:
-            raise InputError("nothing has been learned yet")
+            raise InputError("find() was called before learn()")
         lengths = lengths_of_arrays(X)
-        parts = []
+        matrices = []
         for i, x in enumerate(X):
             if _columns_of(x, i) != self.columns:
                 raise InputError(
-                    f"sequence {i} has {_columns_of(x, i)} columns, expected {self.columns}"
+                    f"sequence {{sequence}} has {_columns_of(x, i)} columns, "
+                    f"expected {self.columns}",
+                    sequence=i,
                 )
-            parts.append(_csr(x, i))
-        matrix = sparse.vstack(parts, format="csr") if parts else sparse.csr_array((0, 0))
+            matrices.append(_csr(x, i))
+        matrix = sparse.vstack(matrices, format="csr") if matrices else sparse.csr_array((0, 0))
         bad = ~np.isfinite(matrix.data)
         if bad.any():
             row = int(np.searchsorted(matrix.indptr, np.argmax(bad), side="right")) - 1
             ends = np.cumsum(lengths)
             i = int(np.searchsorted(ends, row, side="right"))
-            at = row - (int(ends[i - 1]) if i else 0)
-            raise InputError(f"sequence {i}, position {at}: a value is not finite")
+            position = row - (int(ends[i - 1]) if i else 0)
+            raise InputError(
+                f"sequence {{sequence}}, position {position}: a value is not finite", sequence=i
+            )
         rows = SparseRows(
             matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
         )
         new = np.full(self.columns, -1, dtype=np.int32)
         new[self.kept] = np.arange(len(self.kept), dtype=np.int32)
-        return Batch(lengths, rows.renumbered(new))
+        return FeatureBatch(lengths, rows.renumbered(new))
 
     def __len__(self) -> int:
         return 0 if self.kept is None else len(self.kept)
 
     def names(self, edge: bool = False) -> list[str]:
-        """The numbers of the columns."""
+        """The column indices, as text."""
         return [] if edge or self.kept is None else [str(c) for c in self.kept]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Forget all columns but these."""
+        """Keep only these columns."""
         self.kept = np.asarray(self.kept)[ids]
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Settings and arrays that `from_parts` makes an equal map of."""
+        """(meta, tensors), from which `from_parts` builds an equal map."""
         return {"columns": self.columns}, {"kept": np.asarray(self.kept, dtype=np.int32)}
 
     @classmethod
@@ -237,8 +241,8 @@ class ArrayFeatures:
         meta: Mapping[str, Any],
         tensors: Mapping[str, NDArray[Any]],
         strings: Any,
-    ) -> "ArrayFeatures":
-        """What `to_parts` gave."""
+    ) -> ArrayFeatures:
+        """The map from its parts."""
         columns = meta.get("columns")
         kept = tensors["kept"]
         if not isinstance(columns, int) or kept.ndim != 1 or kept.dtype != np.int32:
@@ -253,7 +257,7 @@ class ArrayFeatures:
 
 
 def lengths_of_arrays(X: Any) -> NDArray[np.int64]:
-    """How many rows each matrix has; ``len`` of a sparse matrix is an error."""
+    """(sequences,): the number of rows of each matrix; ``len`` of a sparse matrix would raise."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     for i, x in enumerate(X):
@@ -262,12 +266,12 @@ def lengths_of_arrays(X: Any) -> NDArray[np.int64]:
 
 
 def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
-    """The map for what the caller gave: a spec, a window, a function, or None for the kind of X."""
+    """The map for a spec, a window or a function; with None, the map for the type of X."""
     if isinstance(features, Window):
         features = features.spec()
     if isinstance(features, Spec):
         if edge_features is not None:
-            raise InputError("edge_features go with ready features; a spec has edge templates")
+            raise InputError("edge_features need ready features; a spec has edge templates instead")
         return TemplateFeatures(features)
     if edge_features is not None and not callable(edge_features):
         raise InputError(f"edge_features must be a function, not {type(edge_features).__name__}")
@@ -283,7 +287,7 @@ def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
     first = next((x for x in X if _size(x)), None)
     if hasattr(first, "shape") or (first is None and any(hasattr(x, "shape") for x in X)):
         if edge_features is not None:
-            raise InputError("edge_features go with dicts and lists of features, not with arrays")
+            raise InputError("edge_features need dicts or lists of features, not arrays")
         return ArrayFeatures()
     token = first[0] if first is not None else ""
     if isinstance(token, str | tuple) and edge_features is None:
@@ -294,12 +298,12 @@ def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
 def from_parts(
     kind: Any, meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], strings: Any
 ) -> FeatureMap:
-    """The map of that kind that `to_parts` was called on."""
-    makers: dict[Any, Any] = {m.kind: m for m in (TemplateFeatures, ReadyFeatures, ArrayFeatures)}
-    if kind not in makers:
+    """The map of a kind from its parts."""
+    maps: dict[Any, Any] = {m.kind: m for m in (TemplateFeatures, ReadyFeatures, ArrayFeatures)}
+    if kind not in maps:
         raise InputError(f"unknown kind of features: {kind!r}")
-    made: FeatureMap = makers[kind].from_parts(meta, tensors, strings)
-    return made
+    features: FeatureMap = maps[kind].from_parts(meta, tensors, strings)
+    return features
 
 
 def _size(x: Any) -> int:
@@ -312,7 +316,9 @@ def _csr(x: Any, i: int) -> Any:
     from scipy import sparse
 
     if x.dtype.kind not in "biuf":
-        raise InputError(f"sequence {i} has dtype {x.dtype}: must be real numbers")
+        raise InputError(
+            f"sequence {{sequence}} has dtype {x.dtype}: must be real numbers", sequence=i
+        )
     matrix = sparse.csr_array(x, dtype=np.float64, copy=True)
     matrix.eliminate_zeros()
     return matrix
@@ -320,33 +326,41 @@ def _csr(x: Any, i: int) -> Any:
 
 def _columns_of(x: Any, i: int) -> int:
     if getattr(x, "ndim", 0) != 2:
-        raise InputError(f"sequence {i} must be an array of shape (length, d), like sequence 0")
+        raise InputError(
+            "sequence {sequence} must be an array of shape (length, d), like the first sequence",
+            sequence=i,
+        )
     return int(x.shape[1])
 
 
-def _made(make: Maker | None, X: Any, lengths: NDArray[np.int64]) -> Any:
+def _call_on_each(make: Maker | None, X: Any, lengths: NDArray[np.int64]) -> Any:
+    """make(x) for each sequence, validated; X itself without a function."""
     if make is None:
         return X
-    made = [make(x) for x in X]
-    for i, (tokens, length) in enumerate(zip(made, lengths, strict=True)):
+    features = [make(x) for x in X]
+    for i, (tokens, length) in enumerate(zip(features, lengths, strict=True)):
         if not isinstance(tokens, list | tuple):
-            raise InputError(f"the features of sequence {i} must be a list, not {type(tokens)}")
+            raise InputError(
+                f"the features of sequence {{sequence}} must be a list, not {type(tokens)}",
+                sequence=i,
+            )
         if len(tokens) != length:
             raise InputError(
-                f"the function returned features of {len(tokens)} positions for sequence {i}, "
-                f"which has {length}"
+                f"the function returned features of {len(tokens)} positions for sequence "
+                f"{{sequence}}, which has {length}",
+                sequence=i,
             )
-    return made
+    return features
 
 
-class _missing:  # noqa: N801
-    """Stands for a function that a model file cannot hold."""
+class _MissingFunction:
+    """Placeholder for a function that a model file cannot store; it raises when it is called."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __call__(self, sequence: Any) -> Any:
         raise InputError(
-            f"this model was trained with a function as {self.name}, which its file cannot hold: "
-            f"pass it again, as trellis.load(path, {self.name}=function)"
+            f"this model was trained with a function as {self.name}, which a file cannot store: "
+            f"pass it again: trellis.load(path, {self.name}=function)"
         )

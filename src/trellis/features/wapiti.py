@@ -1,17 +1,17 @@
 r"""Wapiti's pattern files: ``u:pre=%m[0,0,"^..?"]`` names the attribute ``u:pre=Yo`` of ``York``.
 
-A pattern begins with ``u`` (an attribute of a position), ``b`` (of the transition into it) or ``*``
-(both). Its commands read one column, ``row`` positions further on, or, with ``@``, at an absolute
+A pattern starts with ``u`` (an attribute of a position), ``b`` (of the transition into it) or ``*``
+(both). Its commands read one column, ``row`` positions further on; or with ``@`` at an absolute
 position: ``@1`` is the first, ``@-1`` the last.
 
     %x[row,column]           the value
     %t[row,column,"regex"]   "true" if the expression is found in the value, else "false"
     %m[row,column,"regex"]   the first match, empty if there is none
 
-The same in upper case puts A-Z of the result in lower case. Expressions are Wapiti's own: ``.``,
-the classes of `CLASSES` (in upper case: anything else), ``*`` (as few as possible), ``?`` (rather
-one than none), ``^`` first and ``$`` last. Wapiti counts bytes, trellis code points: results differ
-where ``.`` meets a letter that is not ASCII.
+The same command in upper case converts A-Z of the result to lower case. The expressions have
+Wapiti's syntax: ``.``, the classes of `CLASSES` (in upper case: all other characters), ``*`` (as
+few as possible), ``?`` (one if possible), ``^`` at the start and ``$`` at the end. Wapiti counts bytes,
+trellis counts code points: results differ where ``.`` matches a letter that is not ASCII.
 
 >>> spec = parse('*:%X[0,0]\nu:caps=%t[@1,0,"^\\u*$"]')
 >>> [(t.literals, t.edge) for t in spec.templates]
@@ -38,10 +38,10 @@ CLASSES = {
     "u": "A-Z",
     "w": "A-Za-z0-9",
 }
-"""The characters of each class, as in brackets of `re`."""
+"""The characters of each class, in the syntax of `re` for sets."""
 
 OUTSIDE = (("_x-1", "_x-2", "_x-3", "_x-4", "_x-#"), ("_x+1", "_x+2", "_x+3", "_x+4", "_x+#"))
-"""The values before and after a sequence; the last stand for all that are further away."""
+"""The values before and after a sequence; the last one is used for all larger distances."""
 
 _COMMAND = re.compile(
     r"""%(?P<letter>[xtmXTM])
@@ -109,7 +109,7 @@ def _part(where: str, command: re.Match[str]) -> tuple[int, Field, str]:
     field = Field(column, _KINDS[letter], pattern=pattern)
     if not command["at"]:
         return row, field, "here"
-    # counted from 1 at the first position, from -1 at the last; 0 is the position before the first
+    # 1 is the first position, -1 the last; 0 is the position before the first.
     return (row + 1, field, "last") if row < 0 else (row - 1, field, "first")
 
 
@@ -126,11 +126,11 @@ def regex(pattern: str) -> str:
     start = "" if body == pattern else r"\A"
     end = r"\Z" if items[-1:] == [("$", "")] else ""
     middle = items[:-1] if end else items
-    return "(?s)" + start + "".join(_one(c) + _REPEATS[times] for c, times in middle) + end
+    return "(?s)" + start + "".join(_character(c) + _REPEATS[times] for c, times in middle) + end
 
 
-def _one(text: str) -> str:
-    """What matches one character: ``.``, a class, or the character itself."""
+def _character(text: str) -> str:
+    """The expression for one character: ``.``, a class, or the character itself."""
     if text == ".":
         return text
     letter = text.removeprefix("\\")

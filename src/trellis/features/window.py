@@ -1,7 +1,7 @@
 """Built-in features: the words around a token, their shapes, affixes, neighbours and columns.
 
-A template is written as its name: ``w[-1]|w[0]`` joins the word before and the word itself to the
-attribute ``w[-1]|w[0]=New|York``. `Window` writes such names for a few settings; `named` reads
+A template is written as its name: ``w[-1]|w[0]`` joins the previous word and the word itself to the
+attribute ``w[-1]|w[0]=New|York``. `Window` generates such names from a few settings; `named` parses
 them:
 
 >>> named(["w[0]", "lower[-1]|suffix2[0]", "bias"]).templates[1].literals
@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from trellis.errors import InputError
-from trellis.features.spec import KINDS, Draft, Field, Gazetteer, Spec
+from trellis.features.kinds import KINDS
+from trellis.features.spec import Draft, Field, Gazetteer, Spec
 
 __all__ = ["Window", "chunking", "chunking_rich", "named", "ner", "pos", "spec_for"]
 
 _PART = re.compile(r"([^\[\]|=]+)\[([+-]?[0-9]{1,9})\]")
 _KIND = re.compile(r"([a-z_]+)([0-9]{0,9})")
-_PLAIN_KINDS = [k for k in KINDS if k not in ("test", "match", "ascii_lower_match", "gazetteer")]
+_PLAIN_KINDS = [name for name, kind in KINDS.items() if not (kind.regular or kind.named)]
 _FLAGS = {"bias": None, "__BOS__": Field(kind="first"), "__EOS__": Field(kind="last")}
 
 
@@ -32,11 +33,13 @@ def named(
     gazetteers: Iterable[Gazetteer] = (),
     edges: Iterable[str] = (),
 ) -> Spec:
-    """The spec whose templates are written as their names; no template fires outside a sequence.
+    """The spec of templates that are written as their names.
 
-    A name is ``field[offset]``, several of them joined by ``|``, or one of ``bias`` (everywhere),
+    A template that reads a position outside of the sequence adds no attribute.
+
+    A name is ``field[offset]``, several of these joined by ``|``, or one of ``bias`` (everywhere),
     ``__BOS__`` (first position) and ``__EOS__`` (last position). A field is ``w`` (the word), a
-    kind of `trellis.features.spec.KINDS` that needs no pattern, with its size where it has one
+    kind of `trellis.features.kinds.KINDS` that needs no pattern, with its size where it has one
     (``suffix3``), a gazetteer, or a column after the first; ``columns`` names those.
     ``pos.prefix1`` is a kind of such a column. ``edges`` are templates of the transition into a
     position.
@@ -45,17 +48,18 @@ def named(
     >>> spec.fields[1], spec.templates[2].edge
     (Field(column=1, kind='prefix', size=1, pattern=''), True)
     """
-    for what, given in (("names", names), ("columns", columns), ("gazetteers", gazetteers)):
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            raise InputError(f"{what} must be a list of names, got {given!r}")
+    arguments = {"names": names, "columns": columns, "gazetteers": gazetteers}
+    for argument, value in arguments.items():
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise InputError(f"{argument} must be a list of names, got {value!r}")
     gazetteers = tuple(gazetteers)
     known = {"w": Field()}
     known |= {name: Field(column=n) for n, name in enumerate(columns, start=1)}
     known |= {g.name: Field(kind="gazetteer", pattern=g.name) for g in gazetteers}
     if len(known) < 1 + len(columns) + len(gazetteers) or any(map(_kind, known)):
         raise InputError(
-            f"columns {[*columns]} and gazetteers {[g.name for g in gazetteers]} must have names "
-            "of their own, other than 'w' and the kinds of fields"
+            f"columns {[*columns]} and gazetteers {[g.name for g in gazetteers]} must have "
+            "distinct names, other than 'w' and the kinds of fields"
         )
     draft = Draft()
     for edge, group in ((False, names), (True, edges)):
@@ -69,28 +73,29 @@ def _add(draft: Draft, name: str, known: Mapping[str, Field], edge: bool) -> Non
         flag = _FLAGS[name]
         parts, literals = ([(0, flag)], [name, ""]) if flag else ([], [name])
     else:
-        found = [(_PART.fullmatch(text), text) for text in name.split("|")]
-        parts = [(int(m[2]), _field(m[1], name, known)) for m, _ in found if m]
-        if len(parts) < len(found):
-            wrong = next(text for m, text in found if not m)
+        texts = name.split("|")
+        matches = [_PART.fullmatch(text) for text in texts]
+        parts = [(int(m[2]), _field(m[1], name, known)) for m in matches if m]
+        if len(parts) < len(texts):
+            wrong = texts[matches.index(None)]
             raise InputError(f"template {name!r}: expected field[offset], got {wrong!r}")
         literals = [f"{name}=", *["|"] * (len(parts) - 1), ""]
     draft.add(name, parts, literals, edge)
 
 
 def _field(text: str, name: str, known: Mapping[str, Field]) -> Field:
-    """The field that is written ``text`` in the template ``name``."""
+    """The field with the name ``text``, which occurs in the template ``name``."""
     if text in known:
         return known[text]
-    column, _, rest = text.rpartition(".")
-    of = known.get(column or "w")
-    kind = _kind(rest)
-    if kind is None or of is None or of.kind != "value":
+    prefix, _, suffix = text.rpartition(".")
+    column = known.get(prefix or "w")
+    kind = _kind(suffix)
+    if kind is None or column is None or column.kind != "value":
         raise InputError(
             f"template {name!r}: there is no field {text!r}; there are {', '.join(known)}, "
             f"and the kinds {', '.join(_PLAIN_KINDS)}"
         )
-    return Field(of.column, *kind)
+    return Field(column.column, *kind)
 
 
 def _kind(text: str) -> tuple[str, int] | None:
@@ -101,7 +106,7 @@ def _kind(text: str) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class Window:
-    """Templates of positions i - r … i + r; a radius r is 0 for the token itself, None for none.
+    """Templates of positions i - r … i + r; radius 0 is the token itself, None is no template.
 
     >>> Window(words=0, bigrams=None).spec().columns
     1
@@ -111,7 +116,7 @@ class Window:
     """
 
     words: int | None = 2
-    """Radius of the words as they are."""
+    """Radius of the unchanged words."""
     lower: int | None = 0
     """Radius of the words in lower case."""
     shape: int | None = 1
@@ -119,11 +124,11 @@ class Window:
     short_shape: int | None = None
     """Radius of the short shapes: ``Xx`` for ``Paris``."""
     digits: int | None = 0
-    """Radius of: all or some digits."""
+    """Radius of the kind ``digits``: all or some digits."""
     case: int | None = 1
-    """Radius of: upper, lower, title or mixed case."""
+    """Radius of the kind ``case``: upper, lower, title or mixed case."""
     alnum: int | None = None
-    """Radius of: letters, digits, both, neither."""
+    """Radius of the kind ``alnum``: letters, digits, both or neither."""
     prefixes: tuple[int, ...] = (1, 2, 3, 4)
     """Sizes of prefixes."""
     suffixes: tuple[int, ...] = (1, 2, 3, 4)
@@ -131,29 +136,29 @@ class Window:
     affixes: int | None = 0
     """Radius of prefixes and suffixes."""
     lower_affixes: bool = False
-    """Whether prefixes and suffixes are taken from the word in lower case."""
+    """True to take prefixes and suffixes from the word in lower case."""
     bigrams: int | None = 1
     """Radius of pairs of neighbouring words."""
     trigrams: int | None = None
     """Radius of three words in a row."""
     position: bool = True
-    """Flags for the first and the last position."""
+    """Attributes of the first and of the last position."""
     bias: bool = True
     """An attribute of every position."""
     columns: tuple[str, ...] = ()
     """Names of the columns after the first, the word."""
     column_window: int | None = 2
-    """Radius of their values."""
+    """Radius of the values of these columns."""
     column_bigrams: int | None = 2
     """Radius of pairs of neighbouring values."""
     column_trigrams: int | None = 2
     """Radius of three values in a row."""
     gazetteers: Mapping[str, Iterable[str]] | None = None
-    """Lists of phrases by name; words of a phrase are separated by spaces, case does not count."""
+    """Lists of phrases by name; words are separated by spaces, and case is ignored."""
     gazetteer_window: int | None = 1
-    """Radius of the gazetteers' marks."""
+    """Radius of the gazetteer fields."""
     extra: tuple[str, ...] = ()
-    """More templates, written as in `named`."""
+    """Additional templates, written as in `named`."""
     edges: tuple[str, ...] = ()
     """Templates of the transition into a position, written as in `named`."""
 
@@ -188,7 +193,7 @@ class Window:
         yield from self.extra
 
     def spec(self) -> Spec:
-        """The templates as the extractor takes them."""
+        """The spec of this window, for the extractor."""
         phrases = {name: _phrases(name, texts) for name, texts in (self.gazetteers or {}).items()}
         gazetteers = [Gazetteer(*item) for item in phrases.items()]
         return named(self.names(), self.columns, gazetteers, self.edges)
@@ -230,8 +235,8 @@ def chunking() -> Spec:
 def chunking_rich() -> Spec:
     """The features of `chunking`, and words joined with the parts of speech beside them.
 
-    For ``CRF(chunking_rich(), states="all")``: a label that was not seen with a feature then gets a
-    weight as well, so that the feature can speak against it.
+    Use it as ``CRF(chunking_rich(), states="all")``: a label that never occurs with a feature then
+    gets a weight as well, which can become negative.
 
     >>> "w[0]|pos[1]" in {t.name for t in chunking_rich().templates}
     True
@@ -247,12 +252,12 @@ def _columns(names: object) -> tuple[str, ...]:
 
 
 def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | None = None) -> Spec:
-    """Features for names in text: the words around in lower case, their shapes, long affixes.
+    """Features for names in text: surrounding words in lower case, their shapes, long affixes.
 
     >>> "short_shape[-1]|short_shape[0]" in {t.name for t in ner().templates}
     True
     """
-    beside = (f"lower_{affix}3[{at}]" for at in (-1, 1) for affix in ("prefix", "suffix"))
+    beside = (f"lower_{affix}3[{i}]" for i in (-1, 1) for affix in ("prefix", "suffix"))
     return Window(
         words=0,
         bigrams=None,
@@ -278,7 +283,7 @@ def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | N
 
 
 def pos() -> Spec:
-    """Features for parts of speech: long affixes, the words around, shape.
+    """Features for parts of speech: long affixes, surrounding words, shape.
 
     >>> "lower_suffix5[0]" in {t.name for t in pos().templates}
     True
@@ -302,7 +307,7 @@ def pos() -> Spec:
 
 
 def spec_for(token: str | Sequence[str]) -> Spec:
-    """The default `Window` for tokens such as this one: a str, or a tuple of columns.
+    """The default `Window` for tokens like this one: a str, or a tuple of columns.
 
     >>> spec_for("Paris").columns, spec_for(("Paris", "NNP", "B-NP")).columns
     (1, 3)

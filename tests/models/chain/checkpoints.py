@@ -12,7 +12,7 @@ from trellis.models.chain.checkpoint import Checkpoint
 from trellis.optim.result import Progress
 
 X, Y = (part[:30] for part in samples.load("train", "music"))
-KNOWN = {label for own in Y for label in own}
+KNOWN = {label for labels in Y for label in labels}
 DEV = [
     pair for pair in zip(*samples.load("test", "music"), strict=True) if KNOWN.issuperset(pair[1])
 ]
@@ -39,42 +39,42 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def made(name: str, **more: Any) -> Any:
+def make_model(name: str, **changes: Any) -> Any:
     kind, parameters = MODELS[name]
-    return kind(**({"random_state": 5} | parameters | more))
+    return kind(**({"random_state": 5} | parameters | changes))
 
 
-def same(found: Any, expected: Any) -> None:
-    """Bit for bit, in all that training leaves behind."""
-    np.testing.assert_array_equal(found.coef_.view(np.int64), expected.coef_.view(np.int64))
-    assert found.losses_ == expected.losses_
-    assert found.dev_scores_ == expected.dev_scores_
-    assert (found.n_iter_, found.objective_) == (expected.n_iter_, expected.objective_)
-    assert found.converged_ == expected.converged_
-    assert found.features_.names() == expected.features_.names()
+def assert_same_bits(model: Any, expected: Any) -> None:
+    """Compare everything that training sets, bit by bit."""
+    np.testing.assert_array_equal(model.coef_.view(np.int64), expected.coef_.view(np.int64))
+    assert model.losses_ == expected.losses_
+    assert model.dev_scores_ == expected.dev_scores_
+    assert (model.n_iter_, model.objective_) == (expected.n_iter_, expected.objective_)
+    assert model.converged_ == expected.converged_
+    assert model.features_.names() == expected.features_.names()
 
 
-def stopped(model: Any, checkpoint: Checkpoint, at: int, **fit: Any) -> list[int]:
-    """Fit until an iteration, halt there, and list the iterations that were made."""
+def fit_until(model: Any, checkpoint: Checkpoint, last: int, **fit: Any) -> list[int]:
+    """Fit, halt after iteration ``last``, and return the finished iterations."""
     seen: list[int] = []
 
     def callback(progress: Progress) -> None:
         seen.append(progress.iteration)
-        if progress.iteration == at:
+        if progress.iteration == last:
             checkpoint.halt()
 
     model.fit(X, Y, callback=callback, checkpoint=checkpoint, **fit)
     return seen
 
 
-WHOLE: dict[Any, Any] = {}
+UNINTERRUPTED: dict[Any, Any] = {}
 
 
-def whole(name: str, **more: Any) -> Any:
-    """The model that was never stopped; made once."""
-    fit = {k: more[k] for k in ("dev", "dev_every") if k in more}
-    own = {k: v for k, v in more.items() if k not in fit}
-    key = (name, *sorted(own.items()), fit.get("dev_every"), "dev" in fit)
-    if key not in WHOLE:
-        WHOLE[key] = made(name, **own).fit(X, Y, **fit)
-    return WHOLE[key]
+def fit_uninterrupted(name: str, **changes: Any) -> Any:
+    """Return a model that was fitted without interruption; each one is fitted once."""
+    fit = {k: changes[k] for k in ("dev", "dev_every") if k in changes}
+    parameters = {k: v for k, v in changes.items() if k not in fit}
+    key = (name, *sorted(parameters.items()), fit.get("dev_every"), "dev" in fit)
+    if key not in UNINTERRUPTED:
+        UNINTERRUPTED[key] = make_model(name, **parameters).fit(X, Y, **fit)
+    return UNINTERRUPTED[key]

@@ -1,4 +1,4 @@
-"""Checkpoints that do not fit, are damaged or forged: errors that name the file."""
+"""Checkpoints of other runs, damaged or forged ones: errors that name the file."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import DEV_X, DEV_Y, X, Y, made, stopped, whole
+from checkpoints import DEV_X, DEV_Y, X, Y, fit_uninterrupted, fit_until, make_model
 
 from trellis.errors import FormatError, InputError
 from trellis.formats import native
 from trellis.models.chain.checkpoint import Checkpoint
 
-# ---- what is refused
+# ---- checkpoints of other runs
 
 
-def checkpoint_of(name: str, path: Path, at: int = 3) -> Checkpoint:
-    stopped(made(name), Checkpoint(path), at)
+def make_checkpoint(name: str, path: Path, last: int = 3) -> Checkpoint:
+    fit_until(make_model(name), Checkpoint(path), last)
     return Checkpoint(path, resume=True)
 
 
@@ -37,35 +37,35 @@ def checkpoint_of(name: str, path: Path, at: int = 3) -> Checkpoint:
     ],
 )
 def test_other_parameters(tmp_path: Path, other: dict[str, Any], what: str) -> None:
-    checkpoint = checkpoint_of("lbfgs", tmp_path / "run.checkpoint")
-    before = checkpoint.path.read_bytes()
+    checkpoint = make_checkpoint("lbfgs", tmp_path / "run.checkpoint")
+    original = checkpoint.path.read_bytes()
     with pytest.raises(InputError, match=f"run.checkpoint was saved with .*{what}"):
-        made("lbfgs", **other).fit(X, Y, checkpoint=checkpoint)
-    assert checkpoint.path.read_bytes() == before
+        make_model("lbfgs", **other).fit(X, Y, checkpoint=checkpoint)
+    assert checkpoint.path.read_bytes() == original
 
 
 def test_other_data(tmp_path: Path) -> None:
-    checkpoint = checkpoint_of("lbfgs", tmp_path / "run.checkpoint")
+    checkpoint = make_checkpoint("lbfgs", tmp_path / "run.checkpoint")
     swapped = [*Y[:-1], [("O" if label != "O" else "B-genre") for label in Y[-1]]]
     cut = [*X[:-1], [*X[-1][:-1], "another"]]
     for data in ((X, swapped), (cut, Y), (X[:-1], Y[:-1]), (X[::-1], Y[::-1]), (X + X, Y + Y)):
         with pytest.raises(InputError, match=r"run\.checkpoint was saved with other training data"):
-            made("lbfgs").fit(*data, checkpoint=checkpoint)
+            make_model("lbfgs").fit(*data, checkpoint=checkpoint)
     with pytest.raises(InputError, match="other training data or features"):
-        made("lbfgs", features=lambda x: [["bias", word] for word in x]).fit(
+        make_model("lbfgs", features=lambda x: [["bias", word] for word in x]).fit(
             X, Y, checkpoint=checkpoint
         )
 
 
-def test_a_crf_does_not_go_on_as_a_memm(tmp_path: Path) -> None:
-    checkpoint = checkpoint_of("lbfgs", tmp_path / "run.checkpoint")
+def test_a_memm_cannot_resume_a_crf(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint("lbfgs", tmp_path / "run.checkpoint")
     with pytest.raises(InputError, match=r"run\.checkpoint"):
-        made("memm").fit(X, Y, checkpoint=checkpoint)
+        make_model("memm").fit(X, Y, checkpoint=checkpoint)
 
 
-def test_a_model_that_was_fitted_before_stays_whole(tmp_path: Path) -> None:
-    checkpoint = checkpoint_of("lbfgs", tmp_path / "run.checkpoint")
-    model = made("lbfgs", l2=7.0).fit(X[:10], Y[:10])
+def test_a_failed_resume_leaves_the_earlier_fit_unchanged(tmp_path: Path) -> None:
+    checkpoint = make_checkpoint("lbfgs", tmp_path / "run.checkpoint")
+    model = make_model("lbfgs", l2=7.0).fit(X[:10], Y[:10])
     weights = model.coef_.copy()
     with pytest.raises(InputError):
         model.fit(X, Y, checkpoint=checkpoint)
@@ -73,83 +73,83 @@ def test_a_model_that_was_fitted_before_stays_whole(tmp_path: Path) -> None:
 
 
 def test_damaged_files(tmp_path: Path) -> None:
-    checkpoint = checkpoint_of("lbfgs", tmp_path / "run.checkpoint")
+    checkpoint = make_checkpoint("lbfgs", tmp_path / "run.checkpoint")
     intact = checkpoint.path.read_bytes()
-    for at in (0, 9, 100, len(intact) // 2, len(intact) - 1):
+    for offset in (0, 9, 100, len(intact) // 2, len(intact) - 1):
         flipped = bytearray(intact)
-        flipped[at] ^= 1
-        for data in (flipped, intact[:at]):
+        flipped[offset] ^= 1
+        for data in (flipped, intact[:offset]):
             checkpoint.path.write_bytes(data)
             with pytest.raises(FormatError, match=r"run\.checkpoint"):
-                made("lbfgs").fit(X, Y, checkpoint=checkpoint)
+                make_model("lbfgs").fit(X, Y, checkpoint=checkpoint)
             with pytest.raises(FormatError, match=r"run\.checkpoint"):
                 checkpoint.parameters()
 
 
-def test_a_model_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_model_file_is_not_a_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "run.checkpoint"
-    whole("lbfgs").save(path)
+    fit_uninterrupted("lbfgs").save(path)
     with pytest.raises(FormatError, match=r"run\.checkpoint"):
-        made("lbfgs").fit(X, Y, checkpoint=Checkpoint(path, resume=True))
+        make_model("lbfgs").fit(X, Y, checkpoint=Checkpoint(path, resume=True))
 
 
 def forgeries(array: Any) -> dict[str, Any]:
-    """Arrays of the wrong shape, kind or content, in the place of one that was saved."""
-    odd = {
+    """Return arrays with a wrong shape, dtype or content, to replace a saved one."""
+    replacement = {
         "longer": np.concatenate([array, array]),
         "flat": array.reshape(-1)[:0],
         "bytes": np.frombuffer(b"abcdefgh", np.uint8),
     }
     if array.dtype == np.float64 and array.size:
         for name, value in (("nan", np.nan), ("infinite", np.inf)):
-            odd[name] = array.copy()
-            odd[name].reshape(-1)[-1] = value
+            replacement[name] = array.copy()
+            replacement[name].reshape(-1)[-1] = value
     if array.dtype != np.float64:
-        odd["huge"] = np.full_like(array, np.iinfo(array.dtype).max)
-        odd["other"] = array.astype(np.float64) + 0.5
+        replacement["huge"] = np.full_like(array, np.iinfo(array.dtype).max)
+        replacement["other"] = array.astype(np.float64) + 0.5
         if array.dtype == np.int64:
-            odd["negative"] = np.full_like(array, -1)
-    odd["deeper"] = array[None]
-    return odd
+            replacement["negative"] = np.full_like(array, -1)
+    replacement["deeper"] = array[None]
+    return replacement
 
 
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
 def test_forged_files(tmp_path: Path, name: str) -> None:
-    """A right checksum over wrong arrays: an error that names the file, or no harm."""
+    """Invalid arrays with a correct checksum raise an error that names the file, or do no harm."""
     fit: dict[str, Any] = {"dev": (DEV_X, DEV_Y)}
     path = tmp_path / "run.checkpoint"
-    stopped(made(name), Checkpoint(path), 3, **fit)
+    fit_until(make_model(name), Checkpoint(path), 3, **fit)
     _, meta, tensors = native.read(path)[:3]
     arrays = {key: np.array(value) for key, value in tensors.items()}
     problems = []
     cases = [(f"without {key}", {k: v for k, v in arrays.items() if k != key}) for key in arrays]
     cases += [
-        (f"{key} {how}", arrays | {key: odd})
+        (f"{key} {damage}", arrays | {key: replacement})
         for key, array in arrays.items()
-        for how, odd in forgeries(array).items()
+        for damage, replacement in forgeries(array).items()
     ]
-    for what, forged in cases:
+    for case, forged in cases:
         native.write(path, "checkpoint", meta, forged)
         try:
-            model = made(name, max_iter=5).fit(
+            model = make_model(name, max_iter=5).fit(
                 X, Y, checkpoint=Checkpoint(path, resume=True), **fit
             )
         except (FormatError, InputError) as error:
             if "run.checkpoint" not in str(error):
-                problems.append(f"{what}: does not name the file: {error}")
+                problems.append(f"{case}: does not name the file: {error}")
         except Exception as error:
-            problems.append(f"{what}: {type(error).__name__}: {error}")
+            problems.append(f"{case}: {type(error).__name__}: {error}")
         else:
             if not np.isfinite(model.coef_).all():
-                problems.append(f"{what}: weights that are not finite")
-            if what.startswith("without state") or "nan" in what or "infinite" in what:
-                problems.append(f"{what}: taken")
+                problems.append(f"{case}: weights that are not finite")
+            if case.startswith("without state") or "nan" in case or "infinite" in case:
+                problems.append(f"{case}: accepted")
     assert not problems, "\n".join(problems)
 
 
 def test_forged_headers(tmp_path: Path) -> None:
     path = tmp_path / "run.checkpoint"
-    stopped(made("lbfgs"), Checkpoint(path), 3)
+    fit_until(make_model("lbfgs"), Checkpoint(path), 3)
     _, meta, tensors = native.read(path)[:3]
     arrays = {key: np.array(value) for key, value in tensors.items()}
     for change in (
@@ -164,34 +164,34 @@ def test_forged_headers(tmp_path: Path) -> None:
     ):
         native.write(path, "checkpoint", {**meta, **change}, arrays)
         with pytest.raises((FormatError, InputError), match=r"run\.checkpoint"):
-            made("lbfgs").fit(X, Y, checkpoint=Checkpoint(path, resume=True))
+            make_model("lbfgs").fit(X, Y, checkpoint=Checkpoint(path, resume=True))
     for name in meta:
         native.write(path, "checkpoint", {k: v for k, v in meta.items() if k != name}, arrays)
         with pytest.raises((FormatError, InputError), match=r"run\.checkpoint"):
-            made("lbfgs").fit(X, Y, checkpoint=Checkpoint(path, resume=True))
+            make_model("lbfgs").fit(X, Y, checkpoint=Checkpoint(path, resume=True))
 
 
-def test_parameters_of_the_run_that_goes_on(tmp_path: Path) -> None:
+def test_parameters_of_the_run_to_resume(tmp_path: Path) -> None:
     path = tmp_path / "run.checkpoint"
-    stopped(made("lbfgs with l1", l2=0.25), Checkpoint(path), 2)
+    fit_until(make_model("lbfgs with l1", l2=0.25), Checkpoint(path), 2)
     assert Checkpoint(path).parameters() == {}
-    found = Checkpoint(path, resume=True).parameters()
-    assert (float(found["l1"]), float(found["l2"])) == (0.4, 0.25)
+    parameters = Checkpoint(path, resume=True).parameters()
+    assert (float(parameters["l1"]), float(parameters["l2"])) == (0.4, 0.25)
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, "1", float("nan")])
-def test_a_number_of_iterations(tmp_path: Path, every: Any) -> None:
+def test_invalid_numbers_of_iterations(tmp_path: Path, every: Any) -> None:
     with pytest.raises(InputError, match="every"):
         Checkpoint(tmp_path / "run.checkpoint", every=every)
 
 
-@pytest.mark.parametrize("thing", ["run.checkpoint", Path("run.checkpoint"), object()])
-def test_what_is_no_checkpoint(thing: Any) -> None:
+@pytest.mark.parametrize("value", ["run.checkpoint", Path("run.checkpoint"), object()])
+def test_values_that_are_not_checkpoints(value: Any) -> None:
     with pytest.raises(InputError, match="checkpoint must be a Checkpoint"):
-        made("lbfgs").fit(X, Y, checkpoint=thing)
+        make_model("lbfgs").fit(X, Y, checkpoint=value)
 
 
 def test_a_path_may_be_a_string(tmp_path: Path) -> None:
     checkpoint = Checkpoint(os.fspath(tmp_path / "run.checkpoint"))
-    made("lbfgs", max_iter=2).fit(X, Y, checkpoint=checkpoint)
+    make_model("lbfgs", max_iter=2).fit(X, Y, checkpoint=checkpoint)
     assert checkpoint.path == tmp_path / "run.checkpoint"

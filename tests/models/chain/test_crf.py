@@ -1,4 +1,4 @@
-"""The CRF against enumeration of all labellings: loss, gradient, and what is made of the scores."""
+"""The CRF against enumeration of all labellings: loss, gradient and predictions."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from labellings import (
-    agreeing,
     all_paths,
-    by_name,
+    build_training_problem,
     central_differences,
     edge_part,
     evaluate,
     forward,
     log_sum,
+    mask_agreeing,
     nll,
     probabilities,
-    problem_of,
     random_data,
     score,
     state_part,
+    weights_by_name,
 )
 
 import trellis
 from trellis.errors import InfeasibleError, InputError
 
 
-def started(X: Any, y: Any, **parameters: Any) -> Any:
-    """A CRF with its weights laid out; what they are does not matter."""
+def make_crf(X: Any, y: Any, **parameters: Any) -> Any:
+    """Return a CRF with a weight layout; the values of the weights do not matter."""
     return trellis.CRF(state_part, max_iter=1, **parameters).fit(X, y)
 
 
-def weights_for(model: Any, seed: int, spread: float = 1.0) -> np.ndarray:
+def random_weights(model: Any, seed: int, spread: float = 1.0) -> np.ndarray:
     return np.random.default_rng(seed).normal(0.0, spread, len(model.coef_))
 
 
-def assert_gradient(problem: Any, w: np.ndarray, loss: Any, which: Any, rtol: float = 1e-6) -> None:
+def assert_gradient(
+    problem: Any, w: np.ndarray, loss: Any, indices: Any, rtol: float = 1e-6
+) -> None:
     gradient = evaluate(problem, w)[1]
-    expected = central_differences(loss, w, which)
-    np.testing.assert_allclose(gradient[list(which)], expected, rtol=rtol, atol=rtol)
+    expected = central_differences(loss, w, indices)
+    np.testing.assert_allclose(gradient[list(indices)], expected, rtol=rtol, atol=rtol)
 
 
 # ---- loss and gradient by enumeration
@@ -53,9 +55,9 @@ def assert_gradient(problem: Any, w: np.ndarray, loss: Any, which: Any, rtol: fl
 @pytest.mark.parametrize("edges", [0, 3])
 def test_loss_and_gradient_by_enumeration(n_labels: int, edges: int, isa: str) -> None:
     X, y = random_data(n_labels, n_labels, [4, 1, 3, 2, 5], edge_attributes=edges)
-    model = started(X, y, edge_features=edge_part if edges else None, l2=0.3)
-    w = weights_for(model, 1)
-    problem = problem_of(model, X, y)
+    model = make_crf(X, y, edge_features=edge_part if edges else None, l2=0.3)
+    w = random_weights(model, 1)
+    problem = build_training_problem(model, X, y)
 
     def expected(v: np.ndarray) -> float:
         return nll(model, v, X, y) + 0.15 * v @ v
@@ -75,7 +77,7 @@ def test_loss_and_gradient_by_enumeration(n_labels: int, edges: int, isa: str) -
     transitions=st.sampled_from(["seen", "all", "none"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_loss_and_gradient_of_anything(
+def test_loss_and_gradient_of_random_models(
     seed: int,
     n_labels: int,
     lengths: list[int],
@@ -87,10 +89,10 @@ def test_loss_and_gradient_of_anything(
 ) -> None:
     X, y = random_data(seed, n_labels, lengths, edge_attributes=edges, attributes=4)
     rng = np.random.default_rng(seed)
-    classes = sorted({label for own in y for label in own})
+    classes = sorted({label for labels in y for label in labels})
     costs = {label: float(rng.uniform(0.3, 3.0)) for label in classes[::2]} if margins else None
     sample_weight = rng.uniform(0.0, 2.0, len(X)) if weighted else None
-    model = started(
+    model = make_crf(
         X,
         y,
         edge_features=edge_part if edges else None,
@@ -99,8 +101,8 @@ def test_loss_and_gradient_of_anything(
         states=states,
         transitions=transitions,
     )
-    w = weights_for(model, seed)
-    problem = problem_of(model, X, y, sample_weight)
+    w = random_weights(model, seed)
+    problem = build_training_problem(model, X, y, sample_weight)
 
     def expected(v: np.ndarray) -> float:
         return nll(model, v, X, y, sample_weight) + 0.25 * v @ v
@@ -113,28 +115,28 @@ def test_loss_and_gradient_of_anything(
 def test_scores_beyond_the_range_of_exp(spread: float, isa: str) -> None:
     X, y = random_data(3, 4, [5, 3, 4, 1], edge_attributes=2)
     for edges in (None, edge_part):
-        model = started(X, y, edge_features=edges, l2=0.0)
-        w = weights_for(model, 5, spread)
-        data = X if edges else [[(own, {}) for own, _ in x] for x in X]
-        assert evaluate(problem_of(model, X, y), w)[0] == pytest.approx(
+        model = make_crf(X, y, edge_features=edges, l2=0.0)
+        w = random_weights(model, 5, spread)
+        data = X if edges else [[(features, {}) for features, _ in x] for x in X]
+        assert evaluate(build_training_problem(model, X, y), w)[0] == pytest.approx(
             nll(model, w, data, y), rel=1e-12
         )
 
 
 def test_gradient_where_scores_are_huge() -> None:
-    """Beyond ±170, in log space: two labellings of nearly equal score still share the mass."""
+    """Scores beyond ±170 need log space; two labellings of nearly equal score share the mass."""
     X = [[({"a": 1.0}, {}), ({"b": 1.0}, {}), ({"a": 1.0}, {})]]
     y = [["P", "Q", "P"]]
     model = trellis.CRF(state_part, states="all", max_iter=1, l2=0.0).fit(X, y)
     w = np.random.default_rng(0).normal(0.0, 0.5, len(model.coef_))
     w += np.random.default_rng(1).choice([-900.0, 900.0], len(w))
-    problem = problem_of(model, X, y)
-    which = range(len(w))
-    expected = central_differences(lambda v: nll(model, v, X, y), w, which, h=1e-4)
+    problem = build_training_problem(model, X, y)
+    indices = range(len(w))
+    expected = central_differences(lambda v: nll(model, v, X, y), w, indices, h=1e-4)
     np.testing.assert_allclose(evaluate(problem, w)[1], expected, rtol=1e-6, atol=1e-6)
 
 
-# ---- sizes that take other roads through the code
+# ---- sizes that take other code paths
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 7, 8, 9, 22, 40, 130])
@@ -144,90 +146,90 @@ def test_loss_and_gradient_of_many_labels(n_labels: int, edges: int) -> None:
     lengths = [1, 2, 40, 17, 70, 5, 33]
     X, y = random_data(n_labels, n_labels, lengths, edge_attributes=edges, attributes=8)
     for i, x in enumerate(X):
-        for t, (own, _) in enumerate(x):
-            own[f"r{i}.{t // 2}"] = 1.0 + 0.25 * (t % 2)
-    counts = Counter(name for x in X for own, _ in x for name in own)
+        for t, (features, _) in enumerate(x):
+            features[f"r{i}.{t // 2}"] = 1.0 + 0.25 * (t % 2)
+    counts = Counter(name for x in X for features, _ in x for name in features)
     assert counts["a0"] > 16
     assert min(counts.values()) == 1
-    model = started(
+    model = make_crf(
         X, y, edge_features=edge_part if edges else None, states="all", l2=0.1, transitions="seen"
     )
-    w = weights_for(model, 7, 0.5)
-    problem = problem_of(model, X, y)
+    w = random_weights(model, 7, 0.5)
+    problem = build_training_problem(model, X, y)
     classes = model.classes_.tolist()
     expected = 0.05 * w @ w
-    for x, own in zip(X, y, strict=True):
+    for x, labels in zip(X, y, strict=True):
         scores = score(model, w, x)
-        expected += forward(scores) - scores.of([classes.index(label) for label in own])
+        expected += forward(scores) - scores.of([classes.index(label) for label in labels])
     assert evaluate(problem, w)[0] == pytest.approx(expected, rel=1e-11)
     rng = np.random.default_rng(0)
     ends = np.cumsum([0, *(len(part) for part in model.layout_.split(w))])
-    which = [k for a, b in pairwise(ends) for k in a + rng.permutation(b - a)[:4]]
-    assert_gradient(problem, w, lambda v: evaluate(problem, v)[0], which)
+    indices = [k for a, b in pairwise(ends) for k in a + rng.permutation(b - a)[:4]]
+    assert_gradient(problem, w, lambda v: evaluate(problem, v)[0], indices)
 
 
 def test_a_long_sequence() -> None:
     X, y = random_data(0, 5, [1300, 3, 2500, 1])
-    model = started(X, y, l2=0.0)
-    w = weights_for(model, 3)
+    model = make_crf(X, y, l2=0.0)
+    w = random_weights(model, 3)
     classes = model.classes_.tolist()
     expected = 0.0
-    for x, own in zip(X, y, strict=True):
+    for x, labels in zip(X, y, strict=True):
         scores = score(model, w, x)
-        expected += forward(scores) - scores.of([classes.index(label) for label in own])
-    problem = problem_of(model, X, y)
+        expected += forward(scores) - scores.of([classes.index(label) for label in labels])
+    problem = build_training_problem(model, X, y)
     assert evaluate(problem, w)[0] == pytest.approx(expected, rel=1e-12)
-    which = np.random.default_rng(0).permutation(len(w))[:12]
-    gradient = evaluate(problem, w)[1][which]
-    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, which, h=1e-4)
+    indices = np.random.default_rng(0).permutation(len(w))[:12]
+    gradient = evaluate(problem, w)[1][indices]
+    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, indices, h=1e-4)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-4)
 
 
-def test_every_instruction_set_and_number_of_threads_gives_its_own_bits_again(isa: str) -> None:
+def test_bits_of_each_instruction_set_do_not_depend_on_threads(isa: str) -> None:
     X, y = random_data(1, 9, [30, 41, 7, 1, 22] * 40, edge_attributes=0)
-    model = started(X, y)
-    w = weights_for(model, 2)
+    model = make_crf(X, y)
+    w = random_weights(model, 2)
     results = []
     for n_jobs in (1, 2, 3, 1):
         model.n_jobs = n_jobs
-        loss, gradient = evaluate(problem_of(model, X, y), w)
+        loss, gradient = evaluate(build_training_problem(model, X, y), w)
         results.append((loss, gradient.tobytes()))
     assert len(set(results)) == 1
 
 
-# ---- which weights there are
+# ---- which weights exist
 
 
-def test_weights_of_what_was_seen() -> None:
+def test_weights_of_seen_pairs() -> None:
     X = [[({"a": 1.0}, {"e": 1.0}), ({"b": 1.0}, {"e": 1.0})], [({"a": 2.0}, {})]]
     y = [["P", "Q"], ["Q"]]
-    model = started(X, y, edge_features=edge_part, transitions="seen")
-    state, bigram, edge = by_name(model, np.arange(5.0))
-    assert {name: set(own) for name, own in state.items()} == {"a": {"P", "Q"}, "b": {"Q"}}
+    model = make_crf(X, y, edge_features=edge_part, transitions="seen")
+    state, bigram, edge = weights_by_name(model, np.arange(5.0))
+    assert {name: set(weights) for name, weights in state.items()} == {"a": {"P", "Q"}, "b": {"Q"}}
     assert set(bigram) == {("P", "Q")}
-    assert {name: set(own) for name, own in edge.items()} == {"e": {("P", "Q")}}
+    assert {name: set(weights) for name, weights in edge.items()} == {"e": {("P", "Q")}}
 
 
-def test_weights_of_all_combinations() -> None:
+def test_weights_of_all_pairs() -> None:
     X = [[({"a": 1.0}, {"e": 1.0}), ({"b": 1.0}, {"e": 1.0})], [({"a": 2.0}, {})]]
     y = [["P", "Q"], ["Q"]]
-    model = started(X, y, edge_features=edge_part, states="all", transitions="all")
+    model = make_crf(X, y, edge_features=edge_part, states="all", transitions="all")
     assert len(model.coef_) == 2 * 2 + 4 + 4
-    none = started(X, y, transitions="none")
+    none = make_crf(X, y, transitions="none")
     assert none.transitions_ == []
 
 
-def test_a_feature_with_a_negative_sum_was_seen_too() -> None:
+def test_a_feature_with_a_negative_sum_gets_a_weight() -> None:
     X = [[({"cold": -1.5}, {}), ({"warm": 1.0}, {})]]
-    model = started(X, [["P", "Q"]])
-    assert set(by_name(model, model.coef_)[0]) == {"cold", "warm"}
+    model = make_crf(X, [["P", "Q"]])
+    assert set(weights_by_name(model, model.coef_)[0]) == {"cold", "warm"}
 
 
 @pytest.mark.parametrize(("min_count", "left"), [(0.0, {"a", "b"}), (2.0, {"a"}), (2.5, {"a"})])
-def test_min_count_drops_what_occurs_less_often_with_a_label(min_count: float, left: set) -> None:
+def test_min_count_drops_rare_pairs_of_feature_and_label(min_count: float, left: set) -> None:
     X = [[({"a": 1.0}, {}), ({"a": 1.0, "b": 1.0}, {})], [({"a": 1.0}, {})]]
-    model = started(X, [["P", "P"], ["P"]], min_count=min_count)
-    assert set(by_name(model, model.coef_)[0]) == left
+    model = make_crf(X, [["P", "P"], ["P"]], min_count=min_count)
+    assert set(weights_by_name(model, model.coef_)[0]) == left
 
 
 # ---- prediction by enumeration
@@ -259,24 +261,26 @@ def test_marginals_are_sums_over_labellings(fitted: Any) -> None:
 
 def test_kbest_are_the_most_probable_labellings(fitted: Any) -> None:
     model, X = fitted
-    for x, found in zip(X, model.predict_kbest(X, k=5), strict=True):
+    for x, labellings in zip(X, model.predict_kbest(X, k=5), strict=True):
         scores = score(model, model.coef_, x)
         p, paths = probabilities(scores, model.classes_), all_paths(*scores.unary.shape)
         best = np.argsort(-p, kind="stable")[:5]
-        assert [own.labels for own in found] == [
+        assert [labelling.labels for labelling in labellings] == [
             [model.classes_[n] for n in paths[k]] for k in best
         ]
-        assert [own.probability for own in found] == pytest.approx(p[best].tolist(), rel=1e-10)
+        assert [labelling.probability for labelling in labellings] == pytest.approx(
+            p[best].tolist(), rel=1e-10
+        )
 
 
-def test_log_likelihood_sums_over_what_is_allowed(fitted: Any) -> None:
+def test_log_likelihood_sums_over_the_allowed_labellings(fitted: Any) -> None:
     model, X = fitted
     classes = model.classes_.tolist()
     y = [[None, {classes[0], classes[2]}, classes[1], None, classes[0]][: len(x)] for x in X]
     for x, known, value in zip(X, y, model.log_likelihood(X, y), strict=True):
         scores = score(model, model.coef_, x)
         values = scores.of_all()
-        inside = log_sum(values[agreeing(known, classes)])
+        inside = log_sum(values[mask_agreeing(known, classes)])
         assert value == pytest.approx(inside - log_sum(values), abs=1e-11)
 
 
@@ -298,7 +302,7 @@ def test_samples_repeat_with_their_seed(fitted: Any) -> None:
     assert model.sample(X, n=9, random_state=5) != model.sample(X, n=9, random_state=6)
 
 
-def test_forced_labels_by_enumeration(fitted: Any) -> None:
+def test_known_labels_by_enumeration(fitted: Any) -> None:
     model, X = fitted
     classes = model.classes_.tolist()
     rng = np.random.default_rng(1)
@@ -306,17 +310,17 @@ def test_forced_labels_by_enumeration(fitted: Any) -> None:
     known = [[choices[k] for k in rng.integers(4, size=len(x))] for x in X]
     predicted = model.predict(X, known=known)
     marginals = model.predict_marginals(X, known=known)
-    for x, own, labels, table in zip(X, known, predicted, marginals, strict=True):
+    for x, known_labels, labels, table in zip(X, known, predicted, marginals, strict=True):
         scores = score(model, model.coef_, x)
         paths = all_paths(*scores.unary.shape)
-        values = np.where(agreeing(own, classes), scores.of_all(), -np.inf)
+        values = np.where(mask_agreeing(known_labels, classes), scores.of_all(), -np.inf)
         assert labels == [classes[n] for n in paths[np.argmax(values)]]
         p = np.exp(values - log_sum(values))
         expected = [[p[paths[:, t] == n].sum() for n in range(3)] for t in range(len(x))]
         np.testing.assert_allclose(table, expected, atol=1e-12)
 
 
-# ---- bad input
+# ---- invalid input
 
 
 def test_known_labels_must_fit_the_sequences(fitted: Any) -> None:
@@ -329,7 +333,7 @@ def test_known_labels_must_fit_the_sequences(fitted: Any) -> None:
         model.predict(X[:2], known=[[None] * 4, [None] * 3])
 
 
-def test_errors_name_the_sequence_as_the_caller_counts(fitted: Any) -> None:
+def test_errors_have_the_index_of_the_caller(fitted: Any) -> None:
     model, X = fitted
     with pytest.raises(InputError, match="sequence 2, position 1"):
         model.predict([[], X[0], X[1]], known=[[], [None] * 4, [None, "nope"]])
@@ -345,7 +349,7 @@ def test_labels_that_no_constraint_allows() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "two"])
-def test_bad_numbers_of_labellings(fitted: Any, k: Any) -> None:
+def test_invalid_numbers_of_labellings(fitted: Any, k: Any) -> None:
     model, X = fitted
     with pytest.raises(InputError):
         model.predict_kbest(X, k=k)
@@ -353,12 +357,12 @@ def test_bad_numbers_of_labellings(fitted: Any, k: Any) -> None:
         model.sample(X, n=-1 if k == 0 else k)
 
 
-def test_more_positions_than_are_scored_at_a_time() -> None:
+def test_more_positions_than_one_slice() -> None:
     model = trellis.CRF().fit([["a", "b"]] * 2, [["P", "Q"]] * 2)
-    many = [["a", "b"], ["b"], []] * 24_000
-    assert sum(map(len, many)) > 1 << 16
-    assert model.predict(many) == model.predict(many[:3]) * 24_000
-    known = [[None] * len(x) for x in many]
+    sequences = [["a", "b"], ["b"], []] * 24_000
+    assert sum(map(len, sequences)) > 1 << 16
+    assert model.predict(sequences) == model.predict(sequences[:3]) * 24_000
+    known = [[None] * len(x) for x in sequences]
     known[71_991][1] = "nope"
     with pytest.raises(InputError, match="sequence 71991, position 1"):
-        model.predict(many, known=known)
+        model.predict(sequences, known=known)

@@ -1,4 +1,4 @@
-"""CRFsuite as the oracle: as many features, the same losses, labels and probabilities."""
+"""Comparison with CRFsuite: the same features, losses, labels and probabilities."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def corpus(name: str) -> tuple[Any, Any]:
 
 
 def attributes(x: Any) -> list[list[str]]:
-    """CRFsuite's own example for chunking, with words and tags around each token."""
-    found = []
+    """The attributes of CRFsuite's chunking example: words and tags around each token."""
+    sequence = []
     for t in range(len(x)):
-        own = ["__BOS__"] * (t == 0) + ["__EOS__"] * (t == len(x) - 1)
+        names = ["__BOS__"] * (t == 0) + ["__EOS__"] * (t == len(x) - 1)
         for column, name in enumerate(("w", "pos")):
             for width in (1, 2) if name == "w" else (1, 2, 3):
                 for first in range(-2, 4 - width):
                     if name == "w" and width == 2 and first not in (-1, 0):
                         continue
-                    at = range(first, first + width)
+                    offsets = range(first, first + width)
                     if t + first >= 0 and t + first + width <= len(x):
-                        key = "|".join(f"{name}[{i}]" for i in at)
-                        own.append(key + "=" + "|".join(x[t + i][column] for i in at))
-        found.append(own)
-    return found
+                        key = "|".join(f"{name}[{i}]" for i in offsets)
+                        names.append(key + "=" + "|".join(x[t + i][column] for i in offsets))
+        sequence.append(names)
+    return sequence
 
 
 class Peer:
@@ -51,7 +51,7 @@ class Peer:
             trainer.append(x, labels)
         trainer.train(str(path))
         self.features = trainer.logparser.featgen_num_features
-        self.losses = [each["loss"] for each in trainer.logparser.iterations]
+        self.losses = [entry["loss"] for entry in trainer.logparser.iterations]
         self.active = trainer.logparser.last_iteration["active_features"]
         self.tagger = pycrfsuite.Tagger()
         self.tagger.open(str(path))
@@ -74,7 +74,7 @@ def sample() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("c2", [1.0, 0.1])
-def test_the_same_losses_all_the_way(sample: Any, tmp_path: Path, c2: float) -> None:
+def test_the_same_loss_in_each_iteration(sample: Any, tmp_path: Path, c2: float) -> None:
     peer = Peer(tmp_path / "m", *sample, c1=0, c2=c2, max_iterations=20)
     losses: list[float] = []
     model = trellis.CRF(l2=2 * c2, transitions="seen", max_iter=20)
@@ -84,7 +84,7 @@ def test_the_same_losses_all_the_way(sample: Any, tmp_path: Path, c2: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("crfsuite_options", "options"),
     [
         ({"feature.possible_transitions": True}, {"transitions": "all"}),
         ({"feature.possible_states": True}, {"transitions": "seen", "states": "all"}),
@@ -92,10 +92,12 @@ def test_the_same_losses_all_the_way(sample: Any, tmp_path: Path, c2: float) -> 
     ],
     ids=str,
 )
-def test_the_same_choices_of_features(sample: Any, tmp_path: Path, theirs: Any, ours: Any) -> None:
+def test_the_same_number_of_features(
+    sample: Any, tmp_path: Path, crfsuite_options: Any, options: Any
+) -> None:
     X, y = (part[:120] for part in sample)
-    peer = Peer(tmp_path / "m", X, y, c1=0, c2=0.5, max_iterations=8, **theirs)
-    model = trellis.CRF(l2=1.0, max_iter=8, **ours).fit(X, y)
+    peer = Peer(tmp_path / "m", X, y, c1=0, c2=0.5, max_iterations=8, **crfsuite_options)
+    model = trellis.CRF(l2=1.0, max_iter=8, **options).fit(X, y)
     assert len(model.coef_) == peer.features
     assert model.objective_ == pytest.approx(peer.losses[-1], rel=1e-4)
 
@@ -126,7 +128,7 @@ def test_real_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("c2", [0.0, 0.1])
-def test_l1_is_sparse_and_as_good(sample: Any, tmp_path: Path, c2: float) -> None:
+def test_l1_is_as_sparse_and_as_good(sample: Any, tmp_path: Path, c2: float) -> None:
     X, y = (part[:120] for part in sample)
     peer = Peer(tmp_path / "m", X, y, c1=0.5, c2=c2, max_iterations=300)
     model = trellis.CRF(l1=0.5, l2=2 * c2, transitions="seen", max_iter=300).fit(X, y)
@@ -142,16 +144,16 @@ def test_l1_is_sparse_and_as_good(sample: Any, tmp_path: Path, c2: float) -> Non
 
 def test_built_in_features_are_those_of_the_example(sample: Any) -> None:
     X, y = corpus("train")
-    ours = trellis.CRF(chunking(), l2=2.0, transitions="seen", max_iter=5).fit(X[:250], y[:250])
-    given = trellis.CRF(l2=2.0, transitions="seen", max_iter=5).fit(*sample)
-    assert set(ours.features_.names()) == set(given.features_.names())
-    assert len(ours.coef_) == len(given.coef_)
-    assert ours.objective_ == pytest.approx(given.objective_, rel=1e-9)
+    model = trellis.CRF(chunking(), l2=2.0, transitions="seen", max_iter=5).fit(X[:250], y[:250])
+    expected = trellis.CRF(l2=2.0, transitions="seen", max_iter=5).fit(*sample)
+    assert set(model.features_.names()) == set(expected.features_.names())
+    assert len(model.coef_) == len(expected.coef_)
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-9)
 
 
 @pytest.mark.slow
 def test_all_of_conll_2000() -> None:
-    """Figures of CRFsuite: 50 iterations, c2 = 1."""
+    """The numbers are those of CRFsuite with 50 iterations and c2 = 1."""
     X, y = corpus("train")
     model = trellis.CRF(chunking(), l2=2.0, transitions="seen", max_iter=50).fit(X, y)
     assert len(model.coef_) == 452_755

@@ -1,4 +1,4 @@
-"""The HMM: counts by hand, Baum–Welch against enumeration, symbols that were never seen."""
+"""The HMM: counts by hand, Baum–Welch against enumeration, unknown symbols."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from labellings import agreeing, all_paths, log_sum
+from labellings import all_paths, log_sum, mask_agreeing
 from scipy import sparse
 
 import trellis
@@ -42,7 +42,7 @@ def test_counts_by_hand() -> None:
     # P → Q once, Q → P once, Q → Q once
     rows = [[0.25 / 1.5, 1.25 / 1.5], [1.25 / 2.5, 1.25 / 2.5]]
     np.testing.assert_allclose(hmm.transitions_, rows)
-    # P: a twice, c once; Q: b three times; and one symbol more for all that was never seen
+    # P: a twice, c once; Q: b three times; and one more symbol for everything unknown
     assert hmm.features_.names() == ["w[0]=a", "w[0]=b", "w[0]=c"]
     table = np.array([[2.5, 0.5], [0.5, 3.5], [1.5, 0.5], [0.5, 0.5]]) / 5.0
     np.testing.assert_allclose(np.exp(hmm.emissions_), table)
@@ -66,10 +66,12 @@ def test_predictions_by_enumeration() -> None:
         expected = [[p[paths[:, t] == n].sum() for n in range(2)] for t in range(len(x))]
         np.testing.assert_allclose(hmm.predict_marginals([x])[0], expected, atol=1e-12)
         known = [None, {"P", "Q"}, "P", "Q"][: len(x)]
-        inside = log_sum(joint[agreeing(known, ["P", "Q"])])
+        inside = log_sum(joint[mask_agreeing(known, ["P", "Q"])])
         assert hmm.log_likelihood([x], [known])[0] == pytest.approx(inside - log_p, abs=1e-11)
         best = hmm.predict_kbest([x], k=2)[0]
-        assert [own.probability for own in best] == pytest.approx(np.sort(p)[::-1][:2].tolist())
+        assert [labelling.probability for labelling in best] == pytest.approx(
+            np.sort(p)[::-1][:2].tolist()
+        )
 
 
 def test_probability_of_all_sequences_of_a_length_sums_to_one() -> None:
@@ -79,7 +81,7 @@ def test_probability_of_all_sequences_of_a_length_sums_to_one() -> None:
     assert np.exp(hmm.log_probability(every)).sum() == pytest.approx(1.0)
 
 
-def test_without_smoothing_the_unseen_says_nothing() -> None:
+def test_without_smoothing_unknown_symbols_are_ignored() -> None:
     hmm = trellis.HMM(smoothing=0.0, transition_smoothing=0.0).fit(X, Y)
     assert hmm.predict([["a", "never"], ["never"]]) == [["P", "Q"], ["P"]]
     assert hmm.transitions_[0].tolist() == [0.0, 1.0]
@@ -109,7 +111,7 @@ def test_negative_counts_are_an_error() -> None:
         trellis.HMM().fit([np.array([[1.0, -3.0]])], [["P"]])
 
 
-def test_a_window_makes_features_too() -> None:
+def test_a_window_of_features() -> None:
     hmm = trellis.HMM(features=Window()).fit(X, Y)
     assert hmm.predict(X)[1] == ["Q", "Q"]
 
@@ -127,8 +129,8 @@ def em_step(hmm: Any, data: Any, known: Any, weights: Any, smooth: float, smooth
     count = len(classes)
     start, pairs = np.full(count, smooth_t), np.full((count, count), smooth_t)
     emissions = np.full((len(names) + 1, count), smooth)
-    for x, own, weight in zip(data, known, weights, strict=True):
-        joint = np.where(agreeing(own, classes), log_joint(hmm, x), -np.inf)
+    for x, labels, weight in zip(data, known, weights, strict=True):
+        joint = np.where(mask_agreeing(labels, classes), log_joint(hmm, x), -np.inf)
         p, paths = weight * np.exp(joint - log_sum(joint)), all_paths(len(x), count)
         for t, symbol in enumerate(x):
             np.add.at(emissions[names.index(symbol)], paths[:, t], p)
@@ -144,20 +146,20 @@ def em_step(hmm: Any, data: Any, known: Any, weights: Any, smooth: float, smooth
 
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5, 3.0, 1.0]])
 @pytest.mark.parametrize("smooth", [0.0, 0.3])
-def test_each_step_is_that_of_enumeration(weights: Any, smooth: float) -> None:
+def test_each_step_by_enumeration(weights: Any, smooth: float) -> None:
     known = [[None] * len(x) for x in UNLABELLED]
     known[0] = [None, "Q", None, {"P", "R"}]
     known[1] = ["R", "P", "Q"]
     settings = {"smoothing": smooth, "transition_smoothing": smooth / 2, "tol": -np.inf}
     for steps in (1, 2, 5):
-        before = trellis.HMM(max_iter=steps, random_state=1, **settings)
-        after = trellis.HMM(max_iter=steps + 1, random_state=1, **settings)
-        before.fit(UNLABELLED, known, weights)
-        after.fit(UNLABELLED, known, weights)
-        expected = em_step(before, UNLABELLED, known, weights or [1.0] * 5, smooth, smooth / 2)
-        np.testing.assert_allclose(after.start_, expected[0], atol=1e-12)
-        np.testing.assert_allclose(after.transitions_, expected[1], atol=1e-12)
-        np.testing.assert_allclose(np.exp(after.emissions_), expected[2], atol=1e-12)
+        first = trellis.HMM(max_iter=steps, random_state=1, **settings)
+        second = trellis.HMM(max_iter=steps + 1, random_state=1, **settings)
+        first.fit(UNLABELLED, known, weights)
+        second.fit(UNLABELLED, known, weights)
+        expected = em_step(first, UNLABELLED, known, weights or [1.0] * 5, smooth, smooth / 2)
+        np.testing.assert_allclose(second.start_, expected[0], atol=1e-12)
+        np.testing.assert_allclose(second.transitions_, expected[1], atol=1e-12)
+        np.testing.assert_allclose(np.exp(second.emissions_), expected[2], atol=1e-12)
 
 
 def test_the_likelihood_never_falls() -> None:
@@ -170,17 +172,17 @@ def test_the_likelihood_never_falls() -> None:
     assert values[-1] > values[0] + 1
 
 
-def test_log_likelihoods_are_those_that_each_iteration_began_with() -> None:
+def test_log_likelihoods_are_from_the_start_of_each_iteration() -> None:
     settings = {"n_states": 2, "random_state": 3, "tol": -np.inf}
     for steps in (1, 3):
-        before = trellis.HMM(max_iter=steps, **settings).fit(UNLABELLED)
-        after = trellis.HMM(max_iter=steps + 1, **settings).fit(UNLABELLED)
-        assert len(after.log_likelihoods_) == steps + 1
-        total = before.log_probability(UNLABELLED).sum()
-        assert after.log_likelihoods_[-1] == pytest.approx(total, rel=1e-10)
+        first = trellis.HMM(max_iter=steps, **settings).fit(UNLABELLED)
+        second = trellis.HMM(max_iter=steps + 1, **settings).fit(UNLABELLED)
+        assert len(second.log_likelihoods_) == steps + 1
+        total = first.log_probability(UNLABELLED).sum()
+        assert second.log_likelihoods_[-1] == pytest.approx(total, rel=1e-10)
 
 
-def test_it_finds_the_states_that_made_the_data() -> None:
+def test_it_recovers_the_states_of_generated_data() -> None:
     rng = np.random.default_rng(0)
     data, truth = [], []
     for _ in range(40):
@@ -205,14 +207,14 @@ def test_same_seed_same_model() -> None:
     assert np.array_equal(first, second)
 
 
-def test_y_of_nothing_known_is_no_y() -> None:
+def test_y_without_known_labels_is_like_no_y() -> None:
     unknown = [[None] * len(x) for x in UNLABELLED]
     first = trellis.HMM(n_states=2, random_state=0).fit(UNLABELLED, unknown)
     second = trellis.HMM(n_states=2, random_state=0).fit(UNLABELLED)
     assert np.array_equal(first.emissions_, second.emissions_)
 
 
-# ---- bad input
+# ---- invalid input
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_y_of_nothing_known_is_no_y() -> None:
         {"features": 7},
     ],
 )
-def test_bad_parameters(parameters: dict[str, Any]) -> None:
+def test_invalid_parameters(parameters: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         trellis.HMM(**parameters).fit(X, Y)
 
@@ -234,12 +236,12 @@ def test_bad_parameters(parameters: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "parameters", [{}, {"n_states": 0}, {"n_states": "two"}, {"n_states": 2, "max_iter": 0}]
 )
-def test_bad_parameters_without_labels(parameters: dict[str, Any]) -> None:
+def test_invalid_parameters_without_labels(parameters: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         trellis.HMM(**parameters).fit(X)
 
 
 @pytest.mark.parametrize("data", [[], [[]], [["a"], []], "abc", 7])
-def test_bad_sequences(data: Any) -> None:
+def test_invalid_sequences(data: Any) -> None:
     with pytest.raises(InputError):
         trellis.HMM(n_states=2).fit(data)

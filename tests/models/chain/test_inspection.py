@@ -1,4 +1,4 @@
-"""Why a model says what it says: contributions that add up, tables of weights, chances of spans."""
+"""Inspection: contributions that add up, tables of weights, probabilities of spans."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from labellings import (
     all_paths,
-    by_name,
     edge_part,
     probabilities,
     random_data,
     score,
     state_part,
+    weights_by_name,
 )
 from sklearn.exceptions import NotFittedError
 
@@ -38,49 +38,54 @@ def test_contributions_sum_to_the_difference_of_the_scores(fitted: Any) -> None:
     for x in X:
         scores, chosen = score(model, model.coef_, x), model.predict([x])[0]
         path = [classes.index(label) for label in chosen]
-        for t, why in enumerate(model.explain(x)):
-            assert (why.position, why.label) == (t, chosen[t])
-            other = [*path[:t], classes.index(why.runner_up), *path[t + 1 :]]
-            expected = scores.of(path) - scores.of(other)
-            assert sum(c.difference for c in why.contributions) == pytest.approx(expected)
+        for t, explanation in enumerate(model.explain(x)):
+            assert (explanation.position, explanation.label) == (t, chosen[t])
+            runner_up = [*path[:t], classes.index(explanation.runner_up), *path[t + 1 :]]
+            expected = scores.of(path) - scores.of(runner_up)
+            assert sum(c.difference for c in explanation.contributions) == pytest.approx(expected)
 
 
 def test_probabilities_are_the_marginals(fitted: Any) -> None:
     model, X = fitted
     classes = model.classes_.tolist()
     for x, table in zip(X, model.predict_marginals(X), strict=True):
-        for why, row in zip(model.explain(x), table, strict=True):
-            chosen, other = classes.index(why.label), classes.index(why.runner_up)
-            assert why.probability == pytest.approx(row[chosen])
-            assert why.runner_up_probability == pytest.approx(np.delete(row, chosen).max())
-            assert chosen != other
+        for explanation, row in zip(model.explain(x), table, strict=True):
+            chosen, runner_up = (
+                classes.index(explanation.label),
+                classes.index(explanation.runner_up),
+            )
+            assert explanation.probability == pytest.approx(row[chosen])
+            assert explanation.runner_up_probability == pytest.approx(np.delete(row, chosen).max())
+            assert chosen != runner_up
 
 
 def test_each_contribution_is_value_times_weight(fitted: Any) -> None:
     model, X = fitted
-    state, _, edge = by_name(model, model.coef_)
+    state, _, edge = weights_by_name(model, model.coef_)
     x = X[2]
-    for t, why in enumerate(model.explain(x)):
-        found = {c.feature: c for c in why.contributions}
-        assert len(found) == len(why.contributions)
+    for t, explanation in enumerate(model.explain(x)):
+        contributions = {c.feature: c for c in explanation.contributions}
+        assert len(contributions) == len(explanation.contributions)
         for name, value in x[t][0].items():
-            assert found[name].value == pytest.approx(value)
-            assert found[name].chosen == pytest.approx(value * state[name].get(why.label, 0.0))
-            other = value * state[name].get(why.runner_up, 0.0)
-            assert found[name].runner_up == pytest.approx(other)
+            assert contributions[name].value == pytest.approx(value)
+            assert contributions[name].chosen == pytest.approx(
+                value * state[name].get(explanation.label, 0.0)
+            )
+            runner_up = value * state[name].get(explanation.runner_up, 0.0)
+            assert contributions[name].runner_up == pytest.approx(runner_up)
         for name in x[t][1] if t and edge else ():
-            assert f"into:{name}" in found
-        sizes = [abs(c.difference) for c in why.contributions]
+            assert f"into:{name}" in contributions
+        sizes = [abs(c.difference) for c in explanation.contributions]
         assert sizes == sorted(sizes, reverse=True)
 
 
 def test_explain_a_sequence_of_strings() -> None:
     X = [["the", "dog", "barks"], ["a", "cat", "sleeps"]]
     model = trellis.CRF(l2=0.1).fit(X, [["DET", "NOUN", "VERB"]] * 2)
-    why = model.explain(["the", "cat", "barks"])[1]
-    assert why.label == "NOUN"
-    assert any("cat" in c.feature for c in why.contributions)
-    assert any(c.feature.startswith("transition:") for c in why.contributions)
+    explanation = model.explain(["the", "cat", "barks"])[1]
+    assert explanation.label == "NOUN"
+    assert any("cat" in c.feature for c in explanation.contributions)
+    assert any(c.feature.startswith("transition:") for c in explanation.contributions)
 
 
 def test_explain_arrays() -> None:
@@ -89,45 +94,45 @@ def test_explain_arrays() -> None:
     assert model.explain(np.eye(3))[2].contributions[0].feature in {"2", "transition:into Q"}
 
 
-def test_explain_nothing(fitted: Any) -> None:
+def test_explain_an_empty_sequence(fitted: Any) -> None:
     model, _ = fitted
     assert model.explain([]) == []
 
 
 def test_explain_with_a_single_label() -> None:
     model = trellis.CRF().fit([["a", "b"]], [["P", "P"]])
-    why = model.explain(["a"])[0]
-    assert why.probability == pytest.approx(1.0)
-    assert sum(c.difference for c in why.contributions) == 0.0
+    explanation = model.explain(["a"])[0]
+    assert explanation.probability == pytest.approx(1.0)
+    assert sum(c.difference for c in explanation.contributions) == 0.0
 
 
 def test_explain_a_memm() -> None:
     X, y = random_data(11, 4, [4, 2, 5])
     model = trellis.MEMM(state_part).fit(X, y)
-    assert [why.label for why in model.explain(X[0])] == model.predict([X[0]])[0]
+    assert [explanation.label for explanation in model.explain(X[0])] == model.predict([X[0]])[0]
 
 
 # ---- tables
 
 
-def test_transitions_are_all_bigrams_the_highest_first(fitted: Any) -> None:
+def test_transitions_are_all_bigrams_sorted_by_weight(fitted: Any) -> None:
     model, _ = fitted
-    found = {(t.before, t.after): t.weight for t in model.transitions_}
-    assert found == by_name(model, model.coef_)[1]
+    weights = {(t.before, t.after): t.weight for t in model.transitions_}
+    assert weights == weights_by_name(model, model.coef_)[1]
     weights = [t.weight for t in model.transitions_]
     assert weights == sorted(weights, reverse=True)
 
 
 def test_top_features_of_each_label(fitted: Any) -> None:
     model, _ = fitted
-    state = by_name(model, model.coef_)[0]
+    state = weights_by_name(model, model.coef_)[0]
     for label in model.classes_:
-        own = {name: weights[label] for name, weights in state.items() if label in weights}
+        weights = {name: weights[label] for name, weights in state.items() if label in weights}
         rows = model.top_features(n=3, label=label)
-        assert [row.label for row in rows] == [label] * min(3, len(own))
-        best = sorted(map(abs, own.values()), reverse=True)[:3]
+        assert [row.label for row in rows] == [label] * min(3, len(weights))
+        best = sorted(map(abs, weights.values()), reverse=True)[:3]
         assert [abs(row.weight) for row in rows] == best
-        assert all(own[row.feature] == row.weight for row in rows)
+        assert all(weights[row.feature] == row.weight for row in rows)
     everything = model.top_features(n=None)
     assert len(everything) == sum(map(len, state.values()))
 
@@ -137,29 +142,29 @@ def test_an_unknown_label_has_no_top_features(fitted: Any) -> None:
         fitted[0].top_features(label="nope")
 
 
-@pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM])
-def test_nothing_to_see_before_fit(kind: Any) -> None:
-    for look in (
+@pytest.mark.parametrize("cls", [trellis.CRF, trellis.MEMM])
+def test_inspection_needs_a_fitted_model(cls: Any) -> None:
+    for inspect in (
         lambda m: m.transitions_,
         lambda m: m.top_features(),
         lambda m: m.explain(["a"]),
         lambda m: m.predict_spans([["a"]]),
     ):
         with pytest.raises(NotFittedError):
-            look(kind())
+            inspect(cls())
 
 
 # ---- spans
 
 
 def span_chance(model: Any, x: Any, labels: list[str], span: Any, scheme: str) -> float:
-    """p of all labellings that have these labels there, and read as exactly this span."""
+    """p of all labellings that have these labels in the span, and exactly this span."""
     scores, classes = score(model, model.coef_, x), model.classes_.tolist()
     p, total = probabilities(scores, classes), 0.0
     for chance, path in zip(p, all_paths(len(x), len(classes)), strict=True):
-        other = [classes[n] for n in path]
-        same = other[span.start : span.end] == labels[span.start : span.end]
-        if same and span in tags.spans(other, scheme):
+        labelling = [classes[n] for n in path]
+        same = labelling[span.start : span.end] == labels[span.start : span.end]
+        if same and span in tags.spans(labelling, scheme):
             total += chance
     return total
 
@@ -175,7 +180,7 @@ def span_chance(model: Any, x: Any, labels: list[str], span: Any, scheme: str) -
         ("plain", ["X", "Y", "O"]),
     ],
 )
-def test_the_chance_of_a_span_by_enumeration(scheme: str, classes: list[str]) -> None:
+def test_span_probabilities_by_enumeration(scheme: str, classes: list[str]) -> None:
     rng = np.random.default_rng(4)
     X, _ = random_data(4, 2, [4, 3, 4, 2, 4, 1, 4])
     y = [[classes[n] for n in rng.integers(len(classes), size=len(x))] for x in X]
@@ -184,49 +189,49 @@ def test_the_chance_of_a_span_by_enumeration(scheme: str, classes: list[str]) ->
     model = trellis.CRF(state_part, l2=0.2).fit(X, y)
     assert set(model.classes_) == set(classes)
     count = 0
-    predicted, found = model.predict(X), model.predict_spans(X, scheme=scheme)
-    for x, labels, spans in zip(X, predicted, found, strict=True):
-        assert [tags.Span(*own[:3]) for own in spans] == tags.spans(labels, scheme)
-        for own in spans:
-            expected = span_chance(model, x, labels, tags.Span(*own[:3]), scheme)
-            assert own.probability == pytest.approx(expected, abs=1e-10)
+    predicted, all_spans = model.predict(X), model.predict_spans(X, scheme=scheme)
+    for x, labels, spans in zip(X, predicted, all_spans, strict=True):
+        assert [tags.Span(*span[:3]) for span in spans] == tags.spans(labels, scheme)
+        for span in spans:
+            expected = span_chance(model, x, labels, tags.Span(*span[:3]), scheme)
+            assert span.probability == pytest.approx(expected, abs=1e-10)
             count += 1
     assert count > 3
 
 
-def test_a_span_that_begins_without_b_may_be_longer_on_the_left() -> None:
-    """I-X at 1 after I-X at 0 would be another span: those labellings must not count."""
+def test_a_longer_span_to_the_left_does_not_count() -> None:
+    """I-X at 1 after I-X at 0 is another span: such labellings must not count."""
     X = [[({"a": 1.0}, {}), ({"b": 1.0}, {})]] * 4
     y = [["O", "I-X"]] * 3 + [["I-X", "I-X"]]
     model = trellis.CRF(state_part, l2=0.5).fit(X, y)
-    (own,) = model.predict_spans(X[:1], scheme="IOB1")[0]
-    assert own[:3] == ("X", 1, 2)
+    (span,) = model.predict_spans(X[:1], scheme="IOB1")[0]
+    assert span[:3] == ("X", 1, 2)
     paths = [["O", "I-X"], ["I-X", "I-X"]]
     alone, longer = np.exp(model.log_likelihood(X[:2], paths))
     assert longer > 0.05
-    assert own.probability == pytest.approx(alone)
+    assert span.probability == pytest.approx(alone)
 
 
-def test_the_scheme_is_guessed_from_the_labels() -> None:
+def test_the_scheme_is_detected_from_the_labels() -> None:
     X, y = [["a", "b", "c"]] * 3, [["B-X", "I-X", "O"]] * 3
     model = trellis.CRF(l2=0.1, constraints="BIO").fit(X, y)
-    guessed = model.predict_spans(X)
-    assert guessed == model.predict_spans(X, scheme="BIO")
-    assert guessed[0][0][:3] == ("X", 0, 2)
+    detected = model.predict_spans(X)
+    assert detected == model.predict_spans(X, scheme="BIO")
+    assert detected[0][0][:3] == ("X", 0, 2)
 
 
-def test_spans_of_edge_models_and_of_nothing(fitted: Any) -> None:
+def test_spans_with_edge_features_and_empty_sequences(fitted: Any) -> None:
     model, X = fitted
-    found = model.predict_spans([X[0], [], X[1]], scheme="plain")
-    assert found[1] == []
-    assert found[0] == model.predict_spans([X[0]], scheme="plain")[0]
-    for x, spans in zip([X[0], X[1]], [found[0], found[2]], strict=True):
+    all_spans = model.predict_spans([X[0], [], X[1]], scheme="plain")
+    assert all_spans[1] == []
+    assert all_spans[0] == model.predict_spans([X[0]], scheme="plain")[0]
+    for x, spans in zip([X[0], X[1]], [all_spans[0], all_spans[2]], strict=True):
         labels = model.predict([x])[0]
-        for own in spans:
-            expected = span_chance(model, x, labels, tags.Span(*own[:3]), "plain")
-            assert own.probability == pytest.approx(expected, abs=1e-10)
+        for span in spans:
+            expected = span_chance(model, x, labels, tags.Span(*span[:3]), "plain")
+            assert span.probability == pytest.approx(expected, abs=1e-10)
 
 
-def test_a_scheme_that_does_not_exist(fitted: Any) -> None:
+def test_an_unknown_scheme(fitted: Any) -> None:
     with pytest.raises(InputError):
         fitted[0].predict_spans(fitted[1], scheme="nonsense")

@@ -1,4 +1,4 @@
-"""Labels of every kind, numbered; what y must look like; constraints from schemes and pairs."""
+"""Encoding of labels, validation of y, constraints from schemes and pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_full_labels() -> None:
     assert known.allowed is None
 
 
-def test_given_classes_keep_their_order() -> None:
+def test_classes_keep_their_order() -> None:
     assert encode([["b", "a"]], lengths(2), ["b", "z", "a"]).label.tolist() == [0, 2]
 
 
@@ -45,7 +45,7 @@ def test_partial_labels() -> None:
         ["", "é", "日本"],
     ],
 )
-def test_any_hashable_label_comes_out_as_it_went_in(labels: list[Any]) -> None:
+def test_any_hashable_label_is_returned_unchanged(labels: list[Any]) -> None:
     X = [[["f0"], ["f1"], ["f2"]]] * 3
     model = trellis.CRF(l2=0.01).fit(X, [labels] * 3)
     assert model.predict(X) == [labels] * 3
@@ -57,7 +57,7 @@ def test_labels_in_numpy_arrays(dtype: Any, tmp_path: Any) -> None:
     X = [[["f0"], ["f1"], ["f2"]]] * 3
     y = [np.array([2, 0, 1]).astype(dtype)] * 3
     model = trellis.CRF(l2=0.01).fit(X, y)
-    assert model.predict(X) == [own.tolist() for own in y]
+    assert model.predict(X) == [labels.tolist() for labels in y]
     assert not any(isinstance(label, np.generic) for label in model.predict(X)[0])
     model.save(tmp_path / "model.trellis")
     assert trellis.load(tmp_path / "model.trellis").predict(X) == model.predict(X)
@@ -87,15 +87,15 @@ def test_labels_in_numpy_arrays(dtype: Any, tmp_path: Any) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("kind", [trellis.CRF, trellis.MEMM, trellis.HMM])
-def test_bad_y(kind: Any, y: Any, message: str) -> None:
-    if kind is trellis.HMM and y is None:
+@pytest.mark.parametrize("cls", [trellis.CRF, trellis.MEMM, trellis.HMM])
+def test_invalid_y(cls: Any, y: Any, message: str) -> None:
+    if cls is trellis.HMM and y is None:
         pytest.skip("an HMM may be fitted without y")
     with pytest.raises(InputError, match=message):
-        kind().fit([["a", "b"], ["c"]], y)
+        cls().fit([["a", "b"], ["c"]], y)
 
 
-def test_a_label_that_the_model_does_not_know() -> None:
+def test_a_label_unknown_to_the_model() -> None:
     with pytest.raises(InputError, match="sequence 1, position 1: 'z' is none of the 2 labels"):
         encode([["a"], ["b", "z"]], lengths(1, 2), ["a", "b"])
     with pytest.raises(InputError, match="sequence 0, position 0"):

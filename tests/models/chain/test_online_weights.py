@@ -1,4 +1,4 @@
-"""Weights of sequences and of labels with the solvers that learn from one sequence at a time."""
+"""Sample weights and label weights with the online solvers."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ Y = [["P", "Q", "Q"], ["Q", "P"], ["P"]]
 
 
 @pytest.mark.parametrize("solver", ["perceptron", "passive-aggressive", "arow"])
-def test_a_weight_moves_the_weights_so_much_further(solver: str) -> None:
+def test_a_sample_weight_scales_the_update(solver: str) -> None:
     model = CRF(solver=solver, max_iter=1, random_state=0)
     once = model.fit(X[:1], Y[:1]).coef_.copy()
     assert np.any(once)
@@ -20,7 +20,7 @@ def test_a_weight_moves_the_weights_so_much_further(solver: str) -> None:
 
 
 @pytest.mark.parametrize("solver", ["sgd", "perceptron", "passive-aggressive", "arow"])
-def test_label_weights_are_refused_not_ignored(solver: str) -> None:
+def test_label_weights_raise_an_error(solver: str) -> None:
     with pytest.raises(InputError, match="label_weight"):
         CRF(solver=solver, label_weight={"P": 2.0}).fit(X, Y)
 
@@ -34,6 +34,6 @@ def test_label_weights_are_refused_not_ignored(solver: str) -> None:
         (CRF(), {"callback": 5}, "callback"),
     ],
 )
-def test_bad_arguments_of_fit(model: CRF, arguments: dict, message: str) -> None:
+def test_invalid_arguments_of_fit(model: CRF, arguments: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         model.fit(X, Y, **arguments)

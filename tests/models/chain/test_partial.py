@@ -1,4 +1,4 @@
-"""Labels that are unknown, or one of several: the likelihood sums over what is allowed."""
+"""Unknown and partly known labels: the likelihood sums over the allowed labellings."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from labellings import (
-    by_name,
+    build_training_problem,
     central_differences,
     edge_part,
     evaluate,
     nll,
-    problem_of,
     random_data,
     state_part,
+    weights_by_name,
 )
 
 import trellis
 from trellis.errors import InputError
 
 
-def hidden(y: Any, seed: int, classes: Any) -> list[list[Any]]:
-    """Each label as it is, as a set with others, as a set of one, or None."""
+def hide_labels(y: Any, seed: int, classes: Any) -> list[list[Any]]:
+    """Replace each label by itself, a set with other labels, a set of one, or None."""
     rng = np.random.default_rng(seed)
 
-    def veil(label: str) -> Any:
-        some = {str(c) for c in rng.choice(classes, size=rng.integers(1, 3))}
-        return [label, {label} | some, frozenset({label}), None][rng.integers(4)]
+    def hide(label: str) -> Any:
+        members = {str(c) for c in rng.choice(classes, size=rng.integers(1, 3))}
+        return [label, {label} | members, frozenset({label}), None][rng.integers(4)]
 
-    return [[veil(label) for label in own] for own in y]
+    return [[hide(label) for label in labels] for labels in y]
 
 
 @given(
@@ -45,9 +45,9 @@ def hidden(y: Any, seed: int, classes: Any) -> list[list[Any]]:
 def test_marginal_likelihood_and_gradient(
     seed: int, n_labels: int, lengths: list[int], edges: int, extras: bool
 ) -> None:
-    X, full = random_data(seed, n_labels, lengths, edge_attributes=edges, attributes=4)
-    classes = sorted({label for own in full for label in own})
-    y = hidden(full, seed, classes)
+    X, labels = random_data(seed, n_labels, lengths, edge_attributes=edges, attributes=4)
+    classes = sorted({label for row in labels for label in row})
+    y = hide_labels(labels, seed, classes)
     sample_weight = np.random.default_rng(seed).uniform(0.5, 2.0, len(X)) if extras else None
     model = trellis.CRF(
         state_part,
@@ -55,37 +55,37 @@ def test_marginal_likelihood_and_gradient(
         max_iter=1,
         l2=0.5,
         label_weight={classes[0]: 2.5} if extras else None,
-    ).fit(X, full)
+    ).fit(X, labels)
     w = np.random.default_rng(seed).normal(size=len(model.coef_))
-    problem = problem_of(model, X, y, sample_weight)
+    problem = build_training_problem(model, X, y, sample_weight)
 
     def expected(v: np.ndarray) -> float:
         return nll(model, v, X, y, sample_weight) + 0.25 * v @ v
 
     loss, gradient = evaluate(problem, w)
     assert loss == pytest.approx(expected(w), rel=1e-11, abs=1e-11)
-    which = np.random.default_rng(seed).permutation(len(w))[:8]
-    numeric = central_differences(expected, w, which)
-    np.testing.assert_allclose(gradient[which], numeric, rtol=1e-6, atol=1e-6)
+    indices = np.random.default_rng(seed).permutation(len(w))[:8]
+    numeric = central_differences(expected, w, indices)
+    np.testing.assert_allclose(gradient[indices], numeric, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_labels", [9, 22])
 def test_gradient_with_many_labels(n_labels: int, isa: str) -> None:
-    X, full = random_data(1, n_labels, [30, 1, 12, 25, 3], attributes=10)
-    model = trellis.CRF(state_part, max_iter=1, l2=0.1, states="all").fit(X, full)
-    problem = problem_of(model, X, hidden(full, 1, model.classes_))
+    X, labels = random_data(1, n_labels, [30, 1, 12, 25, 3], attributes=10)
+    model = trellis.CRF(state_part, max_iter=1, l2=0.1, states="all").fit(X, labels)
+    problem = build_training_problem(model, X, hide_labels(labels, 1, model.classes_))
     w = np.random.default_rng(0).normal(size=len(model.coef_))
-    which = np.random.default_rng(0).permutation(len(w))[:15]
-    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, which)
-    np.testing.assert_allclose(evaluate(problem, w)[1][which], numeric, rtol=1e-6, atol=1e-6)
+    indices = np.random.default_rng(0).permutation(len(w))[:15]
+    numeric = central_differences(lambda v: evaluate(problem, v)[0], w, indices)
+    np.testing.assert_allclose(evaluate(problem, w)[1][indices], numeric, rtol=1e-6, atol=1e-6)
 
 
 def test_gradient_where_scores_are_huge() -> None:
-    X, full = random_data(4, 3, [4, 3, 2])
-    y = hidden(full, 9, sorted({label for own in full for label in own}))
-    model = trellis.CRF(state_part, max_iter=1, l2=0.0).fit(X, full)
+    X, labels = random_data(4, 3, [4, 3, 2])
+    y = hide_labels(labels, 9, sorted({label for row in labels for label in row}))
+    model = trellis.CRF(state_part, max_iter=1, l2=0.0).fit(X, labels)
     w = np.random.default_rng(1).normal(0.0, 400.0, len(model.coef_))
-    loss, gradient = evaluate(problem_of(model, X, y), w)
+    loss, gradient = evaluate(build_training_problem(model, X, y), w)
     assert loss == pytest.approx(nll(model, w, X, y), rel=1e-12, abs=1e-9)
     numeric = central_differences(lambda v: nll(model, v, X, y), w, range(len(w)), h=1e-4)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-6, atol=1e-6)
@@ -94,39 +94,44 @@ def test_gradient_where_scores_are_huge() -> None:
 def test_sets_of_one_are_full_supervision() -> None:
     X, y = random_data(2, 3, [4, 2, 5, 1, 3])
     plain = trellis.CRF(state_part).fit(X, y)
-    sets = trellis.CRF(state_part).fit(X, [[{label} for label in own] for own in y])
-    frozen = trellis.CRF(state_part).fit(X, [[frozenset({label}) for label in own] for own in y])
+    sets = trellis.CRF(state_part).fit(X, [[{label} for label in labels] for labels in y])
+    frozen = trellis.CRF(state_part).fit(
+        X, [[frozenset({label}) for label in labels] for labels in y]
+    )
     assert sets.classes_.tolist() == plain.classes_.tolist()
     assert np.array_equal(sets.coef_, plain.coef_)
     assert np.array_equal(frozen.coef_, plain.coef_)
 
 
-def test_sequences_of_which_nothing_is_known_contribute_nothing() -> None:
+def test_sequences_without_known_labels_contribute_nothing() -> None:
     X, y = random_data(3, 3, [4, 2, 5, 1, 3])
     plain = trellis.CRF(state_part).fit(X, y)
     unknown = [[None] * 4, [None]]
-    more = trellis.CRF(state_part).fit([*X, X[0], X[3]], [*y, *unknown])
-    assert len(more.coef_) == len(plain.coef_)
-    np.testing.assert_allclose(more.coef_, plain.coef_, atol=1e-4)
-    problems = [problem_of(plain, X, y), problem_of(plain, [*X, X[0], X[3]], [*y, *unknown])]
+    with_unknown = trellis.CRF(state_part).fit([*X, X[0], X[3]], [*y, *unknown])
+    assert len(with_unknown.coef_) == len(plain.coef_)
+    np.testing.assert_allclose(with_unknown.coef_, plain.coef_, atol=1e-4)
+    problems = [
+        build_training_problem(plain, X, y),
+        build_training_problem(plain, [*X, X[0], X[3]], [*y, *unknown]),
+    ]
     (loss, gradient), (loss_more, gradient_more) = (evaluate(p, plain.coef_) for p in problems)
     assert loss_more == pytest.approx(loss, rel=1e-12)
     np.testing.assert_allclose(gradient_more, gradient, atol=1e-11)
 
 
-def test_features_seen_with_no_known_label_have_no_weights() -> None:
+def test_features_at_unknown_labels_have_no_weights() -> None:
     X = [[({"a": 1.0}, {}), ({"b": 1.0}, {}), ({"c": 1.0}, {})], [({"d": 1.0}, {})]]
     y = [["P", None, {"P", "Q"}], ["R"]]
     model = trellis.CRF(state_part, transitions="seen").fit(X, y)
-    state, bigram, _ = by_name(model, model.coef_)
-    seen = {name: set(own) for name, own in state.items()}
+    state, bigram, _ = weights_by_name(model, model.coef_)
+    seen = {name: set(weights) for name, weights in state.items()}
     assert seen == {"a": {"P"}, "c": {"P", "Q"}, "d": {"R"}}
     assert bigram == {}
 
 
 def test_a_set_of_all_labels_is_the_same_as_none() -> None:
     X, y = random_data(5, 3, [4, 3, 4])
-    classes = {label for own in y for label in own}
+    classes = {label for labels in y for label in labels}
     models = []
     for unknown in (None, classes):
         given_y = [*y[:2], [y[2][0], unknown, unknown, y[2][3]]]
@@ -134,19 +139,19 @@ def test_a_set_of_all_labels_is_the_same_as_none() -> None:
     assert np.array_equal(models[0].coef_, models[1].coef_)
 
 
-def test_half_the_labels_teach_the_pattern() -> None:
+def test_half_of_the_labels_are_enough_to_learn_the_pattern() -> None:
     rng = np.random.default_rng(0)
     X, y = [], []
     for _ in range(60):
         states = np.cumsum(rng.integers(1, 3, size=8)) % 3
         X.append([[f"s{s}" if rng.random() < 0.8 else "noise"] for s in states])
         y.append([f"L{s}" for s in states])
-    half = [[label if rng.random() < 0.5 else None for label in own] for own in y]
+    half = [[label if rng.random() < 0.5 else None for label in labels] for labels in y]
     assert trellis.CRF(l2=0.1).fit(X, half).score(X, y) > 0.9
 
 
 @pytest.mark.parametrize("solver", ["sgd", "perceptron", "passive-aggressive", "arow"])
-def test_online_solvers_say_that_they_need_all_labels(solver: str) -> None:
+def test_online_solvers_raise_for_unknown_labels(solver: str) -> None:
     with pytest.raises(InputError, match=f"{solver}.*labels"):
         trellis.CRF(solver=solver).fit([["a", "b"]], [["P", None]])
 
@@ -162,7 +167,7 @@ def test_no_label_at_all_is_an_error(model: Any) -> None:
         model.fit([["a", "b"], ["c"]], [[None, None], [None]])
 
 
-def test_a_set_that_the_constraints_rule_out_names_the_sequence() -> None:
+def test_the_error_of_an_impossible_set_names_the_sequence() -> None:
     X, y = [["a", "b"]] * 2, [["P", "Q"], [{"Q"}, {"P"}]]
     with pytest.raises(InputError, match="sequence 1"):
         trellis.CRF(constraints=[("Q", "P")]).fit(X, y)

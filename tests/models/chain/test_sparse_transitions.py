@@ -1,17 +1,17 @@
-"""Where most label bigrams have no weight, forward-backward counts only those that have one.
+"""If most label bigrams have no weight, forward-backward visits only those with one.
 
-An empty list of constraints forbids nothing but takes the general path: both must agree.
+An empty list of constraints forbids nothing but takes the general code path: both must agree.
 """
 
 import numpy as np
 import pytest
-from labellings import problem_of
+from labellings import build_training_problem
 
 from trellis import CRF, _core, native
 from trellis.models.chain.training import Problem
 
 
-def problem(
+def make_problem(
     labels: int, lengths: list[int], constraints: object, weights: object, seed: int
 ) -> Problem:
     rng = np.random.default_rng(seed)
@@ -20,7 +20,7 @@ def problem(
     y = [list(np.cumsum(rng.integers(0, 2, size=n)) % labels) for n in lengths]
     y[0][:labels] = list(range(labels))[: len(y[0])]
     model = CRF(transitions="seen", constraints=constraints, max_iter=1)
-    return problem_of(model.fit(X, y, sample_weight=weights), X, y, weights)
+    return build_training_problem(model.fit(X, y, sample_weight=weights), X, y, weights)
 
 
 def evaluate(
@@ -36,29 +36,32 @@ def evaluate(
     [(3, [4]), (5, [9, 1, 6, 2, 2, 7, 1, 3, 5]), (17, [40, 3, 25]), (130, [150, 2, 60, 60, 1])],
 )
 def test_both_paths_agree(isa: str, labels: int, lengths: list[int]) -> None:
-    before = native.isa()
+    original_isa = native.isa()
     native.use_isa(isa)
     try:
         weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(lengths))
-        sparse = problem(labels, lengths, None, weights, 7)
-        general = problem(labels, lengths, [], weights, 7)
+        sparse = make_problem(labels, lengths, None, weights, 7)
+        general = make_problem(labels, lengths, [], weights, 7)
         size = 13 * labels + labels * labels
         for scale in (0.1, 1.0, 4.0):
             w = np.random.default_rng(2).normal(scale=scale, size=size)
             w = w[: _size_of(sparse, w)]
-            ours, theirs = evaluate(sparse, w, 0.5, 1), evaluate(general, w, 0.5, 1)
-            np.testing.assert_allclose(ours[0], theirs[0], rtol=1e-11)
-            np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-8, atol=1e-9)
-            np.testing.assert_allclose(ours[2], theirs[2], rtol=1e-9, atol=1e-10)
-            again = evaluate(sparse, w, 0.5, 3)
-            assert again[0] == ours[0]
-            np.testing.assert_array_equal(again[1], ours[1])
+            sparse_result, general_result = (
+                evaluate(sparse, w, 0.5, 1),
+                evaluate(general, w, 0.5, 1),
+            )
+            np.testing.assert_allclose(sparse_result[0], general_result[0], rtol=1e-11)
+            np.testing.assert_allclose(sparse_result[1], general_result[1], rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(sparse_result[2], general_result[2], rtol=1e-9, atol=1e-10)
+            repeated = evaluate(sparse, w, 0.5, 3)
+            assert repeated[0] == sparse_result[0]
+            np.testing.assert_array_equal(repeated[1], sparse_result[1])
     finally:
-        native.use_isa(before)
+        native.use_isa(original_isa)
 
 
 def _size_of(p: Problem, w: np.ndarray) -> int:
-    """How many weights the problem has: the core says so when it is given too many."""
+    """Return the number of weights: the core raises for any other length of w."""
     for n in range(1, len(w) + 1):
         try:
             _core.Objective(p.data, False).evaluate(w[:n], 0.0, 1, np.empty(n))
@@ -69,10 +72,10 @@ def _size_of(p: Problem, w: np.ndarray) -> int:
 
 
 def test_very_negative_bigrams_take_the_general_path() -> None:
-    sparse, general = problem(6, [30, 8], None, None, 3), problem(6, [30, 8], [], None, 3)
+    sparse, general = make_problem(6, [30, 8], None, None, 3), make_problem(6, [30, 8], [], None, 3)
     size = _size_of(sparse, np.zeros(200))
     w = np.random.default_rng(4).normal(size=size)
     w[-5:] = [-13.0, -40.0, -300.0, 5.0, -12.5]
-    ours, theirs = evaluate(sparse, w, 0.0, 1), evaluate(general, w, 0.0, 1)
-    assert ours[0] == pytest.approx(theirs[0], rel=1e-12)
-    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-9, atol=1e-12)
+    sparse_result, general_result = evaluate(sparse, w, 0.0, 1), evaluate(general, w, 0.0, 1)
+    assert sparse_result[0] == pytest.approx(general_result[0], rel=1e-12)
+    np.testing.assert_allclose(sparse_result[1], general_result[1], rtol=1e-9, atol=1e-12)

@@ -1,1 +1,1 @@
-"""Chain models: CRF, MEMM and HMM, and their parts."""
+"""Chain models: CRF, MEMM and HMM. README.md says in which order to read the files."""

@@ -17,8 +17,8 @@ from trellis.models.chain.labels import Label, encode
 
 __all__ = ["Decoding", "Labelling"]
 
-# Positions that are scored at a time. Scores of 65,536 positions and 50 labels take 26 MB; with
-# larger slices a large file would need its whole score matrix in memory, and nothing gets faster.
+# Positions that are scored at a time. The scores of 65,536 positions and 50 labels take 26 MB;
+# without slices, a large file would need the scores of all its positions in memory.
 _SLICE_POSITIONS = 1 << 16
 
 

@@ -17,7 +17,7 @@ from trellis.checks import (
 )
 from trellis.errors import InputError
 from trellis.estimator import Estimator, check_fitted
-from trellis.features.rows import Batch
+from trellis.features.rows import FeatureBatch
 from trellis.features.vectorizer import FeatureMap, choose
 from trellis.features.window import named
 from trellis.formats.native import Tensors, expect, finite
@@ -138,7 +138,7 @@ class HMM(Decoding, Estimator):
             return choose(named(["w[0]"]), None, X)
         return choose(self.features, None, X)
 
-    def _encode_labels(self, y: Any, batch: Batch) -> EncodedLabels:
+    def _encode_labels(self, y: Any, batch: FeatureBatch) -> EncodedLabels:
         if y is not None:
             labels = encode(y, batch.lengths)
             if labels.classes:
@@ -306,7 +306,7 @@ class HMM(Decoding, Estimator):
 class _Data(NamedTuple):
     """The training data of an HMM."""
 
-    batch: Batch
+    batch: FeatureBatch
     symbols: Any
     """(positions, symbols) sparse counts."""
     labels: EncodedLabels
@@ -319,7 +319,7 @@ def _log(p: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(p)
 
 
-def _symbol_matrix(batch: Batch, columns: int) -> Any:
+def _symbol_matrix(batch: FeatureBatch, columns: int) -> Any:
     """Return the features of each position, a sparse matrix of shape (positions, columns)."""
     from scipy import sparse  # takes 0.1 s to import, so not before an HMM is used
 

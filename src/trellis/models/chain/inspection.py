@@ -113,6 +113,7 @@ class Inspection:
             if label is not None and name != label:
                 continue
             of_label = np.flatnonzero(model.layout_.state_label == number)
+            # A stable sort keeps features of equal weight in the order of training.
             best = of_label[np.argsort(-np.abs(w[of_label]), kind="stable")[:n]]
             ids = model.layout_.state_attribute[best]
             rows += [
@@ -155,6 +156,7 @@ class Inspection:
         explanations = []
         for t, label in enumerate(chosen):
             order = np.argsort(-marginals[t], kind="stable")
+            # The chosen label need not have the highest marginal: Viterbi chooses whole paths.
             runner_up = int(next((z for z in order if z != label), label))
             explanations.append(
                 Explanation(
@@ -286,6 +288,7 @@ def _span_mask(
     for t in range(span.start, span.end):
         mask[t, classes.index(labels[t])] = True
     inside = [str(label) for label in labels[span.start : span.end]]
+    # Reading each neighbour together with the span works for every scheme.
     for n, label in enumerate(map(str, classes)):
         if span.start > 0:
             bounds = [s[1:] for s in tags.spans([label, *inside], scheme)]

@@ -89,7 +89,7 @@ def check_parameters(model: Parameters) -> None:
     one_of(model.transitions, TRANSITIONS, "transitions")
     check_solver(model.solver, model.solver_options or {}, model.l1, model.normalised_by_step)
     resolve_jobs(model.n_jobs)
-    scorer(model.scoring)
+    scorer(model.scoring)  # raises for an unknown name
     if isinstance(model.constraints, str):
         # A scheme with an unknown name raises for any labels, so one label is enough.
         constraints_for(model.constraints, ["O"])

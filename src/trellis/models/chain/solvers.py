@@ -36,29 +36,22 @@ class Solver(NamedTuple):
     """``minimise(objective, w0, …)``, or ``minimise(learner, sequences, w0, …)`` if online."""
     state: Any
     """The class of its state, which has ``from_arrays``."""
-    description: str
-    """One line for the help of the command line."""
     online: bool = False
     """True if it updates the weights after each sequence. Such a solver cannot train a MEMM."""
     l1: bool = False
     """True if it can minimise an L1 penalty."""
     l2: bool = True
-    """True if it can minimise an L2 penalty."""
+    """True if it can minimise an L2 penalty; the command line has no option --l2 for the others."""
 
 
 SOLVERS: dict[str, Solver] = {
-    "lbfgs": Solver(lbfgs, LbfgsState, "limited-memory BFGS; OWL-QN with l1 > 0", l1=True),
-    "gradient": Solver(gradient_ascent, GradientState, "plain gradient ascent"),
-    "sgd": Solver(sgd, OnlineState, "stochastic gradient descent", online=True),
-    "perceptron": Solver(
-        perceptron, OnlineState, "averaged structured perceptron", online=True, l2=False
-    ),
-    "passive-aggressive": Solver(
-        passive_aggressive, OnlineState, "passive-aggressive updates", online=True, l2=False
-    ),
-    "arow": Solver(arow, OnlineState, "adaptive regularisation of weights", online=True, l2=False),
+    "lbfgs": Solver(lbfgs, LbfgsState, l1=True),  # OWL-QN if there is an L1 penalty
+    "gradient": Solver(gradient_ascent, GradientState),
+    "sgd": Solver(sgd, OnlineState, online=True),
+    "perceptron": Solver(perceptron, OnlineState, online=True, l2=False),
+    "passive-aggressive": Solver(passive_aggressive, OnlineState, online=True, l2=False),
+    "arow": Solver(arow, OnlineState, online=True, l2=False),
 }
-
 ONLINE_SOLVERS = tuple(name for name, solver in SOLVERS.items() if solver.online)
 
 # Arguments that fit sets from the data and the parameters of the model; all others of a solver's

@@ -5,7 +5,7 @@ from typing import Any
 
 from trellis import _core
 from trellis.errors import InputError
-from trellis.features.rows import Batch
+from trellis.features.rows import FeatureBatch
 from trellis.models.chain.labels import EncodedLabels, constraints_for
 from trellis.models.chain.parameters import Parameters, label_costs
 from trellis.models.chain.solvers import SOLVERS, select_arguments
@@ -37,6 +37,7 @@ class Problem:
 
         def evaluate(w: Vector, gradient: Vector) -> float:
             loss = core.evaluate(w, l2, threads, gradient)
+            # The core must not raise from its threads, so it stores the first infeasible sequence.
             if core.infeasible >= 0:
                 raise InputError(
                     "sequence {sequence}: its labels and the constraints allow no labelling",
@@ -49,7 +50,7 @@ class Problem:
 
 def build_problem(
     model: Parameters,
-    batch: Batch,
+    batch: FeatureBatch,
     labels: EncodedLabels,
     layout: WeightLayout,
     sample_weight: Vector | None,
@@ -58,6 +59,7 @@ def build_problem(
     limits = constraints_for(model.constraints, labels.classes)
     if limits:
         limits.check(labels, batch.lengths)
+    # In the order of the C++ constructor, whose arguments have no names.
     data = _core.TrainingData(
         layout.native,
         batch.rows.native(),
@@ -86,18 +88,19 @@ def solve(
         "n_jobs": problem.n_jobs,
         "random_state": model.random_state,
     }
+    # lbfgs has an argument l1, sgd has l2; otherwise the L2 term is in the objective.
     arguments = select_arguments(solver, settings) | (model.solver_options or {})
     if model.max_iter is not None:
         arguments["max_iter"] = model.max_iter
     if solver.online:
-        inputs: tuple[Any, ...] = (_online_learner(model.solver, problem), problem.sequences, w0)
+        inputs: tuple[Any, ...] = (_build_learner(model.solver, problem), problem.sequences, w0)
     else:
         inputs = (problem.objective(), w0)
-        problem.data = None
+        problem.data = None  # the objective has its own copy of the data
     return solver.minimise(*inputs, callback=callback, state=state, **arguments)
 
 
-def _online_learner(name: str, problem: Problem) -> _core.Online:
+def _build_learner(name: str, problem: Problem) -> _core.Online:
     assert problem.data is not None
     try:
         return _core.Online(problem.data)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.errors import InputError
-from trellis.features.rows import Batch, SparseRows
+from trellis.features.rows import FeatureBatch, SparseRows
 from trellis.features.vectorizer import FeatureMap
 from trellis.formats.native import Tensors, expect
 from trellis.models.chain.labels import EncodedLabels
@@ -55,7 +55,7 @@ class WeightLayout:
     state_begin: NDArray[np.int64]
     """(attributes + 1,) The first state weight of each attribute."""
     state_label: NDArray[np.uint16]
-    """(state weights,) Ascending for each attribute."""
+    """(state weights,) Ascending for each attribute. 16 bits: the largest array of a model."""
     bigram: NDArray[np.int32]
     """(bigram weights,) from · labels + to, ascending."""
     edge_begin: NDArray[np.int64] | None = None
@@ -87,6 +87,7 @@ class WeightLayout:
         )
 
     def __getstate__(self) -> dict[str, Any]:
+        # The object of the core cannot be pickled; it is built again on first use.
         return {k: v for k, v in self.__dict__.items() if k != "native"}
 
     @cached_property
@@ -201,7 +202,7 @@ class WeightLayout:
         )
         if np.any(np.diff(layout.bigram) <= 0):
             raise InputError("bigrams must ascend")
-        # The core checks all ranges. It must do so before state_attribute, which trusts them.
+        # The core validates all ranges. This must come before state_attribute, which trusts them.
         layout.native  # noqa: B018
         keys = layout.state_attribute * labels + layout.state_label
         if np.any(np.diff(keys) <= 0):
@@ -214,7 +215,7 @@ def _begins(counts: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def choose_weights(
-    batch: Batch,
+    batch: FeatureBatch,
     features: FeatureMap,
     labels: EncodedLabels,
     rules: WeightRules,
@@ -225,6 +226,7 @@ def choose_weights(
     row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
     begin, label = _seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
     if rules.states == "all":
+        # Attributes below min_count still get no weight; the others get one for every label.
         used = np.diff(begin) > 0
         begin = _begins(np.where(used, count, 0))
         label = np.tile(np.arange(count, dtype=np.int32), int(used.sum()))
@@ -272,10 +274,10 @@ def _threshold(min_count: float) -> float:
     return min_count if min_count > 0 else -np.inf
 
 
-def _bigram_of_each_row(batch: Batch, labels: EncodedLabels) -> NDArray[np.int32]:
+def _bigram_of_each_row(batch: FeatureBatch, labels: EncodedLabels) -> NDArray[np.int32]:
     """(positions,) The bigram that ends at each row; -1 at a start or next to an unknown label."""
     before = np.concatenate([[-1], labels.label[:-1]]).astype(np.int32)
-    before[batch.row_begin[:-1]] = -1
+    before[batch.row_begin[:-1]] = -1  # no bigram crosses from one sequence to the next
     is_known = (before >= 0) & (labels.label >= 0)
     bigrams = np.where(is_known, before * len(labels.classes) + labels.label, -1)
     return bigrams.astype(np.int32)
@@ -302,19 +304,20 @@ def _choose_bigrams(
 
 
 def drop_unused_attributes(
-    features: FeatureMap, batch: Batch, layout: WeightLayout
-) -> tuple[Batch, WeightLayout]:
+    features: FeatureMap, batch: FeatureBatch, layout: WeightLayout
+) -> tuple[FeatureBatch, WeightLayout]:
     """Remove the attributes without a weight: too rare, or seen at unknown labels only.
 
     The number and order of the weights do not change. ``features`` is changed in place.
     """
+    # select() with all weights only removes attributes whose range of weights is empty.
     smaller, used, edge_used = layout.select(np.ones(layout.size, dtype=np.bool_))
     if len(used) == len(features) and len(edge_used) == features.edges:
         return batch, layout
     rows = _renumber_attributes(batch.rows, used, len(features))
     edges = _renumber_attributes(batch.edges, edge_used, features.edges)
     features.keep(used, edge_used)
-    return Batch(batch.lengths, cast(SparseRows, rows), edges), smaller
+    return FeatureBatch(batch.lengths, cast(SparseRows, rows), edges), smaller
 
 
 def _renumber_attributes(
