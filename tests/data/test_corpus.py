@@ -102,23 +102,23 @@ def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text("O play VB\nB-place Rome NNP\n")
     expected = [["O", "B-place"]]
-    assert corpus.read(path, layout=Columns((1,), "0")) == ([["play", "Rome"]], expected)
-    assert corpus.read(path, layout=Columns((1, 2), "0")) == (
+    assert corpus.read(path, columns=Columns((1,), "0")) == ([["play", "Rome"]], expected)
+    assert corpus.read(path, columns=Columns((1, 2), "0")) == (
         [[("play", "VB"), ("Rome", "NNP")]],
         expected,
     )
-    assert corpus.read(path, layout=Columns((2, 1), "-3")) == (
+    assert corpus.read(path, columns=Columns((2, 1), "-3")) == (
         [[("VB", "play"), ("NNP", "Rome")]],
         expected,
     )
-    assert corpus.read(path, layout=Columns(None, "0"))[0] == [[("play", "VB"), ("Rome", "NNP")]]
+    assert corpus.read(path, columns=Columns(None, "0"))[0] == [[("play", "VB"), ("Rome", "NNP")]]
     path = tmp_path / "a.conllu"
     path.write_text(CONLLU)
-    assert corpus.read(path, layout=Columns(None, "xpos"))[1] == [["VB", "NNP"], ["VB"]]
+    assert corpus.read(path, columns=Columns(None, "xpos"))[1] == [["VB", "NNP"], ["VB"]]
 
 
 @pytest.mark.parametrize(
-    ("format", "layout", "what"),
+    ("format", "columns", "what"),
     [
         ("text", Columns(), "format must be one of conll, conllu, jsonl, markup here, not 'text'"),
         ("tokens", Columns(), "'tokens'"),
@@ -133,19 +133,19 @@ def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_read_like_this(
-    tmp_path: Path, format: str, layout: Columns, what: str
+    tmp_path: Path, format: str, columns: Columns, what: str
 ) -> None:
     path = tmp_path / "odd"
     path.write_text(TEXTS.get(format, CONLL))
     with pytest.raises((InputError, FormatError), match=what):
-        corpus.read(path, format, layout)
+        corpus.read(path, format, columns)
 
 
 @pytest.mark.parametrize("format", TEXTS)
 def test_a_file_without_a_sequence(tmp_path: Path, format: str) -> None:
     for text in ("", "\n", " \n\n"):
         (tmp_path / "odd").write_text(text)
-        with pytest.raises(FormatError, match="odd: there is no sequence in it"):
+        with pytest.raises(FormatError, match="odd: the file contains no sequence"):
             corpus.read(tmp_path / "odd", format)
 
 
@@ -188,7 +188,7 @@ def test_a_file_may_have_more_columns_than_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "lines", "width", "layout", "what"),
+    ("format", "lines", "width", "columns", "what"),
     [
         ("conll", ["play"], 2, None, "columns"),
         ("conll", ["play VB", "Rome"], 1, None, "line 2"),
@@ -207,11 +207,11 @@ def test_a_file_may_have_more_columns_than_the_model() -> None:
     ],
 )
 def test_what_cannot_be_labelled(
-    format: str, lines: list[str], width: int, layout: Any, what: str
+    format: str, lines: list[str], width: int, columns: Any, what: str
 ) -> None:
     data = io.BytesIO("\n".join(lines).encode())
     with pytest.raises((FormatError, InputError), match=what):
-        list(corpus.iterate(data, format, width, layout))
+        list(corpus.iterate(data, format, width, columns))
 
 
 def test_one_after_the_other() -> None:
@@ -308,6 +308,6 @@ def test_the_first_line_with_a_label(
 def test_the_line_of_a_label_in_a_chosen_column(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("a O B-x\nb B-x O\n")
     assert corpus.line_with(tmp_path / "a.conll", "B-x") == 1
-    assert corpus.line_with(tmp_path / "a.conll", "B-x", layout=Columns((0,), "1")) == 2
+    assert corpus.line_with(tmp_path / "a.conll", "B-x", columns=Columns((0,), "1")) == 2
     (tmp_path / "a.conllu").write_text(CONLLU)
-    assert corpus.line_with(tmp_path / "a.conllu", "NNP", layout=Columns(None, "xpos")) == 3
+    assert corpus.line_with(tmp_path / "a.conllu", "NNP", columns=Columns(None, "xpos")) == 3
