@@ -49,13 +49,13 @@ def test_a_file_without_sequences(
     refused: Any, folder: Path, command: tuple[str, ...], text: str
 ) -> None:
     (folder / "blank.conll").write_text(text)
-    refused(*command, "blank.conll", names=["blank.conll: there is no sequence in it"])
+    refused(*command, "blank.conll", names=["blank.conll: the file contains no sequence"])
 
 
 @pytest.mark.parametrize("name", ["blank.jsonl", "blank.md", "blank.conllu", "blank.tsv", "blank"])
 def test_no_format_has_an_empty_file(refused: Any, folder: Path, name: str) -> None:
     (folder / name).write_text("\n")
-    refused("train", name, names=[f"{name}: there is no sequence in it"])
+    refused("train", name, names=[f"{name}: the file contains no sequence"])
 
 
 BINARY = {
