@@ -92,7 +92,7 @@ def test_rows_that_repeat_mean_the_same_each_time(monkeypatch: pytest.MonkeyPatc
     lines = ["a O", "b I", "a O", "", "c O", "a O", "b I"]
     expected = ([["a", "b", "a"], ["c", "a", "b"]], [["O", "I", "O"], ["O", "O", "I"]])
     assert conll.read(lines) == expected
-    monkeypatch.setattr(conll, "_KNOWN_ROWS", 1)
+    monkeypatch.setattr(conll, "_MAX_CACHED_ROWS", 1)
     assert conll.read(lines) == expected
 
 
@@ -149,11 +149,11 @@ def test_docstart_that_is_left_out_may_have_any_columns() -> None:
     [
         (["a N O", "b O"], {}, r"line 2: columns: 2, but 3 in line 1: 'b O'$"),
         (["", "a O", "", "b N O"], {}, r"line 4: columns: 3, but 2 in line 2: 'b N O'$"),
-        (["a O"], {"label_column": 2}, r"line 1: label_column asks for column 2, and columns: 2"),
-        (["a O"], {"label_column": -3}, r"line 1: label_column asks for column -3"),
-        (["a O"], {"columns": [0, 2]}, r"line 1: columns asks for column 2, and columns: 2"),
-        (["a O"], {"columns": [0, 1]}, r"column 1 is asked for as token and as label"),
-        (["a O"], {"columns": [-2], "label_column": 0}, r"column 0 is asked for as token and"),
+        (["a O"], {"label_column": 2}, r"line 1: label_column contains column 2, and columns: 2"),
+        (["a O"], {"label_column": -3}, r"line 1: label_column contains column -3"),
+        (["a O"], {"columns": [0, 2]}, r"line 1: columns contains column 2, and columns: 2"),
+        (["a O"], {"columns": [0, 1]}, r"column 1 is both token and label"),
+        (["a O"], {"columns": [-2], "label_column": 0}, r"column 0 is both token and"),
         (["", "a"], {}, r"line 2: the label leaves no column for the token, and columns: 1"),
         (["a\tO\tx", "a\t\tx"], {"label_column": 1}, r"line 2: label_column=1 is empty: 'a\\t\\t"),
     ],
@@ -172,16 +172,16 @@ def test_a_bad_file_is_named_with_line_and_columns(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"label_column": "pos"}, "label_column is 'pos'"),
-        ({"label_column": True}, "label_column is True"),
-        ({"label_column": 1.0}, "label_column is 1.0"),
+        ({"label_column": "pos"}, "label_column must be the index of a column, not 'pos'"),
+        ({"label_column": True}, "label_column must be the index of a column, not True"),
+        ({"label_column": 1.0}, "label_column must be the index of a column, not 1.0"),
         ({"columns": []}, "columns is empty"),
-        ({"columns": "01"}, "columns is '01'"),
-        ({"columns": 1}, "columns is 1"),
-        ({"columns": [0, None]}, r"columns\[1\] is None"),
-        ({"separator": ""}, "separator is ''"),
-        ({"separator": "\n"}, r"separator is '\\n'"),
-        ({"separator": 9}, "separator is 9"),
+        ({"columns": "01"}, "columns must be a list of column indices, not '01'"),
+        ({"columns": 1}, "columns must be a list of column indices, not 1"),
+        ({"columns": [0, None]}, r"columns\[1\] must be the index of a column, not None"),
+        ({"separator": ""}, "separator must be .* not ''"),
+        ({"separator": "\n"}, r"separator must be .* not '\\n'"),
+        ({"separator": 9}, "separator must be .* not 9"),
         ({"encoding": "utf-9"}, "utf-9"),
         ({"encoding": "hex"}, "hex"),
         ({"errors": "forgive"}, "forgive"),
@@ -222,7 +222,7 @@ def test_iterate_reads_no_further_than_it_must() -> None:
 
 
 def test_iterate_takes_constant_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conll, "_KNOWN_ROWS", 1000)
+    monkeypatch.setattr(conll, "_MAX_CACHED_ROWS", 1000)
 
     def peak(n: int) -> int:
         lines = (f"word{i} O" if i % 9 else "" for i in range(n))
@@ -273,17 +273,21 @@ def test_written_to_open_files() -> None:
         ([["a"], ["b", "c"]], [["O"], ["O"]], "sequence 1 has 2 tokens but 1 labels"),
         ([["a"], []], [["O"], []], "sequence 1 is empty"),
         ([["a", ("b", "N")]], [["O", "O"]], "sequence 0, position 1: columns: 3, but 2 before"),
-        ([["a\tb"]], [["O"]], r"sequence 0, position 0: 'a\\tb' holds a tab"),
-        ([["a\rb"]], [["O"]], r"'a\\rb' holds a tab, a line break or a zero byte"),
-        ([["a"]], [["O\n"]], r"'O\\n' holds a tab, a line break or a zero byte"),
-        ([["a"]], [[""]], "'' is empty or ends in white space"),
-        ([["a"]], [["O "]], "'O ' is empty or ends in white space"),
+        ([["a\tb"]], [["O"]], r"sequence 0, position 0: 'a\\tb' contains a tab"),
+        ([["a\rb"]], [["O"]], r"'a\\rb' contains a tab, a line break or a zero byte"),
+        ([["a"]], [["O\n"]], r"'O\\n' contains a tab, a line break or a zero byte"),
+        ([["a"]], [[""]], "'' is empty or ends with white space"),
+        ([["a"]], [["O "]], "'O ' is empty or ends with white space"),
         ([["a"]], [[None]], "None is NoneType, not str"),
         ([[{"w": 1.0}]], [["O"]], "{'w': 1.0} is dict, not str"),
         ([[1]], None, "1 is int, not str"),
-        ([["New York"]], None, "'New York' holds a space, and is the only column"),
+        ([["New York"]], None, "'New York' contains a space, and is the only column"),
         ([[""]], None, "'' is empty"),
-        ([["a", "-DOCSTART-"]], [["O", "O"]], "position 1: '-DOCSTART-' is always a sequence"),
+        (
+            [["a", "-DOCSTART-"]],
+            [["O", "O"]],
+            "'-DOCSTART-' is always a separate sequence",
+        ),
         ([["a"], ["\ud800"]], [["O"], ["O"]], "sequence 1 cannot be written: .*surrogate"),
     ],
 )
@@ -293,7 +297,7 @@ def test_what_could_not_be_read_back_is_refused(sequences: Any, y: Any, message:
 
 
 def test_a_target_is_a_path_or_a_file() -> None:
-    with pytest.raises(InputError, match="target is list"):
+    with pytest.raises(InputError, match="target must be a path or an open file, not list"):
         conll.write([], [["a"]], [["O"]])  # type: ignore[arg-type]
 
 

@@ -77,9 +77,9 @@ def test_nothing_to_read() -> None:
         ([row(1) + "\tx"], r"line 1: columns: 11, not 10"),
         ([row(1).replace("\t", " ")], r"line 1: columns: 1, not 10"),
         ([row("1-2").replace("\t_", "")], r"line 1: columns: 7, not 10"),
-        (["", row(1), row(3)], r"line 3: column 1 \(ID\) is '3' where 2 is due"),
-        ([row(1), row(1)], r"line 2: column 1 \(ID\) is '1' where 2 is due"),
-        ([row(2)], r"line 1: column 1 \(ID\) is '2' where 1 is due"),
+        (["", row(1), row(3)], r"line 3: column 1 \(ID\) is '3', expected 2"),
+        ([row(1), row(1)], r"line 2: column 1 \(ID\) is '1', expected 2"),
+        ([row(2)], r"line 1: column 1 \(ID\) is '2', expected 1"),
         ([row("01")], r"column 1 \(ID\) is '01'"),
         ([row("¹")], r"column 1 \(ID\) is '¹'"),
         ([row("1-")], r"column 1 \(ID\) is '1-'"),
@@ -110,7 +110,7 @@ def test_bad_features(feats: str) -> None:
 
 def test_unknown_column() -> None:
     for column in ("head", "UPOS", None):
-        with pytest.raises(InputError, match=f"column is {column!r}, not one of form, lemma, upos"):
+        with pytest.raises(InputError, match=f"column must be one of form, lemma, upos.*not {column!r}"):
             conllu.read(SENTENCES, column=column)  # type: ignore[arg-type]
 
 

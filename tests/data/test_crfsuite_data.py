@@ -38,7 +38,7 @@ def test_an_attribute_that_comes_twice_counts_twice() -> None:
     [
         (["O\ta:x"], "line 1: 'x' is not a finite number"),
         (["O\ta", "O\ta:inf"], "line 2: 'inf'"),
-        (["@scale:2"], "'@scale' is not known"),
+        (["@scale:2"], "'@scale' is unknown"),
         (["@weight:-1"], "below 0"),
         (["@weight"], "not a finite number"),
     ],

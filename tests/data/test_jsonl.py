@@ -89,7 +89,7 @@ def test_offsets_count_characters_and_white_space_at_the_edges_is_no_matter() ->
         ('{"tokens": ["a", []], "tags": ["O", "O"]}', r"position 1: \[\] labelled 'O'"),
         ('{"tokens": [["a", 1]], "tags": ["O"]}', r"position 0: \['a', 1\] labelled 'O'"),
         ('{"tokens": ["a"], "tags": [null]}', "position 0: 'a' labelled None"),
-        (r'{"tokens": ["\ud800"], "tags": ["O"]}', "an escape is no character: surrogates"),
+        (r'{"tokens": ["\ud800"], "tags": ["O"]}', "an escape is not a character: surrogates"),
         (with_spans("Newark", [0, 3, "LOC"]), r"span \[0, 3, 'LOC'\] cuts through 'Newark' in 'Ne"),
         (with_spans("in Newark", [4, 9, "LOC"]), r"span \[4, 9, 'LOC'\] cuts through 'Newark'"),
         (with_spans("New York", [0, 5, "LOC"]), r"span \[0, 5, 'LOC'\] cuts through 'York'"),

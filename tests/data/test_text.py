@@ -182,7 +182,7 @@ def test_broken_packed_files(suffix: str, damage: str, tmp_path: Path) -> None:
     else:
         content[len(content) // 2] ^= 0x55
     path.write_bytes(content)
-    with pytest.raises(FormatError, match=rf"a\{suffix}, after line \d+: cannot be unpacked"):
+    with pytest.raises(FormatError, match=rf"a\{suffix}, after line \d+: cannot be decompressed"):
         text.read(path, encoding="latin-1")  # in which no byte is wrong
     opened = {".gz": gzip.open, ".xz": lzma.open}[suffix](path, "rt", encoding="latin-1")
     with opened as file, pytest.raises(FormatError, match="after line"):
@@ -192,12 +192,12 @@ def test_broken_packed_files(suffix: str, damage: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (5, "source is int, not a path, a file or lines"),
-        (None, "source is NoneType"),
-        ("a b\nc d", "is no path: to read a text, pass io.StringIO"),
+        (5, "source must be a path, a file or lines, not int"),
+        (None, "source must be a path, a file or lines, not NoneType"),
+        ("a b\nc d", "is not a path: to read a text, pass io.StringIO"),
         (["a", b"b"], "<list>, line 2 is bytes, not str"),
         (b"a b", "<bytes>, line 1 is int, not str"),
-        (["a", "b\nc"], r"<list>, line 2 holds a line break: 'b\\nc'"),
+        (["a", "b\nc"], r"<list>, line 2 contains a line break: 'b\\nc'"),
     ],
 )
 def test_what_is_no_source(source: Any, message: str) -> None:
