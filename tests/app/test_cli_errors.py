@@ -98,7 +98,7 @@ def test_a_packed_file_that_was_cut_short(
 ) -> None:
     whole = pack((folder / "train.conll").read_bytes())
     (folder / "cut.conll.gz").write_bytes(whole[: len(whole) // 2])
-    refused(*command, "cut.conll.gz", names=["cut.conll.gz", "cannot be unpacked"])
+    refused(*command, "cut.conll.gz", names=["cut.conll.gz", "cannot be decompressed"])
 
 
 def test_a_folder_given_as_data(refused: Any, folder: Path) -> None:
