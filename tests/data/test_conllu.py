@@ -110,7 +110,7 @@ def test_bad_features(feats: str) -> None:
 
 def test_unknown_column() -> None:
     for column in ("head", "UPOS", None):
-        with pytest.raises(InputError, match=f"column must be one of form, lemma, upos.*not {column!r}"):
+        with pytest.raises(InputError, match=f"column must be one of form.*not {column!r}"):
             conllu.read(SENTENCES, column=column)  # type: ignore[arg-type]
 
 
@@ -130,8 +130,8 @@ def test_counts_of_a_real_treebank(part: str, sentences: int, words: int) -> Non
     assert (len(forms), sum(map(len, forms))) == (sentences, words)
     assert len({label for sentence in labels for label in sentence}) == 17
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        found = re.findall(r"^\d+\t([^\t]+)\t[^\t]+\t([^\t]+)", file.read(), re.MULTILINE)
-    assert [form for sentence in forms for form in sentence] == [form for form, _ in found]
-    assert [label for sentence in labels for label in sentence] == [label for _, label in found]
+        expected = re.findall(r"^\d+\t([^\t]+)\t[^\t]+\t([^\t]+)", file.read(), re.MULTILINE)
+    assert [form for sentence in forms for form in sentence] == [form for form, _ in expected]
+    assert [label for sentence in labels for label in sentence] == [label for _, label in expected]
     for words_of, sentence in zip(conllu.iterate(path), forms, strict=True):
         assert [word.form for word in words_of] == sentence

@@ -165,26 +165,26 @@ def test_zeros_are_in_no_text(tmp_path: Path, format: str, before: int) -> None:
 def test_iterate_every_format() -> None:
     for format, data in [*TEXTS.items(), ("tokens", "play Rome\n\nstop\n")]:
         for source in (data.splitlines(), io.BytesIO(data.encode()), io.StringIO(data)):
-            found = [*corpus.iterate(source, format, width=1)]
-            assert [sequence.tokens for sequence in found] == EXPECTED[0]
+            sequences = [*corpus.iterate(source, format, width=1)]
+            assert [sequence.tokens for sequence in sequences] == EXPECTED[0]
 
 
 def test_raw_text_keeps_its_blank_lines() -> None:
-    found = [*corpus.iterate(["play Rome!", "", "  ", "stop"], "text", width=1)]
-    assert [s.tokens for s in found] == [["play", "Rome", "!"], [], [], ["stop"]]
-    assert [s.text for s in found] == ["play Rome!", "", "  ", "stop"]
+    sequences = [*corpus.iterate(["play Rome!", "", "  ", "stop"], "text", width=1)]
+    assert [s.tokens for s in sequences] == [["play", "Rome", "!"], [], [], ["stop"]]
+    assert [s.text for s in sequences] == ["play Rome!", "", "  ", "stop"]
 
 
 def test_a_file_may_have_more_columns_than_the_model() -> None:
     lines = ["play\tVB\tx y", "Rome\tNNP\tz"]
     for width, tokens in ((1, ["play", "Rome"]), (2, [("play", "VB"), ("Rome", "NNP")])):
-        (found,) = corpus.iterate(lines, "conll", width)
-        assert found.tokens == tokens
-        assert found.rows == lines
-    (found,) = corpus.iterate(lines, "conll", 2, Columns((2, 0)))
-    assert found.tokens == [("x y", "play"), ("z", "Rome")]
-    (found,) = corpus.iterate(lines, "conll", 1, Columns((-2,)))
-    assert found.tokens == ["VB", "NNP"]
+        (sequence,) = corpus.iterate(lines, "conll", width)
+        assert sequence.tokens == tokens
+        assert sequence.rows == lines
+    (sequence,) = corpus.iterate(lines, "conll", 2, Columns((2, 0)))
+    assert sequence.tokens == [("x y", "play"), ("z", "Rome")]
+    (sequence,) = corpus.iterate(lines, "conll", 1, Columns((-2,)))
+    assert sequence.tokens == ["VB", "NNP"]
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_one_after_the_other() -> None:
 
     for format in ("text", "tokens"):
         assert next(corpus.iterate(lines(), format, 1)).tokens == ["play"]
-    found = corpus.iterate(lines(), "conll", 1)
-    assert next(found).tokens == ["play"]
+    sequences = corpus.iterate(lines(), "conll", 1)
+    assert next(sequences).tokens == ["play"]
 
 
 # ---- out and in again
@@ -262,8 +262,8 @@ columns = st.integers(1, 3)
 def test_any_corpus_comes_back(tmp_path: Path, data: Any, width: int) -> None:
     token = word if width == 1 else st.tuples(*[word] * width)
     pairs = st.lists(st.tuples(token, label), min_size=1, max_size=4)
-    found = data.draw(st.lists(pairs, min_size=1, max_size=4))
-    X, y = ([[pair[k] for pair in own] for own in found] for k in (0, 1))
+    sequences = data.draw(st.lists(pairs, min_size=1, max_size=4))
+    X, y = ([[pair[k] for pair in row] for row in sequences] for k in (0, 1))
     corpus.write(tmp_path / "a", X, y, "jsonl")
     assert corpus.read(tmp_path / "a", "jsonl") == (X, y)
     if any(token == "-DOCSTART-" or token[0] == "-DOCSTART-" for x in X for token in x):

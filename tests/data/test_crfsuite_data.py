@@ -21,12 +21,12 @@ POSITIONS = st.tuples(LABELS, st.dictionaries(NAMES, VALUES, max_size=4))
 
 @given(st.lists(st.lists(POSITIONS, min_size=1, max_size=3), max_size=3), st.floats(0, 9))
 def test_what_is_written_is_read(sequences: Any, weight: float) -> None:
-    X = [[item for _, item in own] for own in sequences]
-    y = [[label for label, _ in own] for own in sequences]
+    X = [[item for _, item in sequence] for sequence in sequences]
+    y = [[label for label, _ in sequence] for sequence in sequences]
     file = io.StringIO()
     crfsuite.write(file, X, y, [weight] * len(X))
-    found = crfsuite.read(file.getvalue().split("\n"))
-    assert found == (X, y, [weight] * len(X))
+    result = crfsuite.read(file.getvalue().split("\n"))
+    assert result == (X, y, [weight] * len(X))
 
 
 def test_an_attribute_that_comes_twice_counts_twice() -> None:

@@ -86,9 +86,9 @@ def test_paths_whose_content_tells_how_they_are_packed(
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_open_files_and_lines(end: str, mark: str) -> None:
-    whole = mark + (end or "\n").join(LINES) + end
-    assert text.read(io.StringIO(whole)) == SEQUENCES
-    assert text.read(io.BytesIO(whole.encode())) == SEQUENCES
+    content = mark + (end or "\n").join(LINES) + end
+    assert text.read(io.StringIO(content)) == SEQUENCES
+    assert text.read(io.BytesIO(content.encode())) == SEQUENCES
     cut = [line + end for line in [mark + LINES[0], *LINES[1:]]]
     assert text.read(cut) == text.read(iter(cut)) == text.read(tuple(cut)) == SEQUENCES
 
@@ -127,16 +127,16 @@ def test_only_line_feeds_end_lines() -> None:
     st.sampled_from(["", ".gz", ".xz"]),
 )
 def test_blocks_of_any_size_give_the_same_lines(
-    whole: str, size: int, encoding: str, suffix: str
+    content: str, size: int, encoding: str, suffix: str
 ) -> None:
-    file = io.BytesIO(packed(suffix, whole.encode(encoding)))
+    file = io.BytesIO(packed(suffix, content.encode(encoding)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_BLOCK", size)
-        found = list(files.lines(file, encoding))
-    expected = whole.split("\n")
+        lines = list(files.lines(file, encoding))
+    expected = content.split("\n")
     if not expected[-1]:
         expected.pop()
-    assert found == [line.removesuffix("\r") for line in expected]
+    assert lines == [line.removesuffix("\r") for line in expected]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])

@@ -169,8 +169,8 @@ def test_learn_and_find_are_the_definition(problem: tuple[Spec, Sequences, Seque
         assert spelled(rows, names) == expected(spec, X, edge)
         # numbered in the order they are met
         assert names == [*dict.fromkeys(n for row in expected(spec, X, edge) for n in row)]
-    found = features.find(others)
-    for edge, rows in ((False, found.rows), (True, found.edges)):
+    known_batch = features.find(others)
+    for edge, rows in ((False, known_batch.rows), (True, known_batch.edges)):
         if rows is not None:
             known = features.names(edge)
             want = [[n for n in row if n in known] for row in expected(spec, others, edge)]

@@ -19,10 +19,10 @@ def test_every_cut_gives_the_name_and_the_true_one_is_among_them(
 ) -> None:
     literals = ("U:", *(between * 3 + ["/"] * 3)[: len(values) - 1], "")
     name = literals[0] + "".join(v + t for v, t in zip(values, literals[1:], strict=True))
-    found = cut(name, literals)
-    assert tuple(values) in found
-    assert len(set(found)) == len(found)
-    for parts in found:
+    ways = cut(name, literals)
+    assert tuple(values) in ways
+    assert len(set(ways)) == len(ways)
+    for parts in ways:
         assert literals[0] + "".join(map(str.__add__, parts, literals[1:])) == name
 
 
@@ -66,8 +66,8 @@ def test_the_core_cuts_as_the_equation_says(between: list[str], texts: list[str]
     assert source.tolist() == [i for i, _ in due]
     values, size = features.values, features.key_size
     keys = features.to_parts()[1]["keys"].reshape(-1, size)[:, 1:]
-    found = [tuple(values[v] for v in key if v != 0xFFFFFFFF) for key in keys.tolist()]
-    assert found == [key for _, key in due]
+    actual = [tuple(values[v] for v in key if v != 0xFFFFFFFF) for key in keys.tolist()]
+    assert actual == [key for _, key in due]
 
 
 @pytest.mark.parametrize(

@@ -299,8 +299,8 @@ def test_expressions_match_as_wapiti_matches(
 ) -> None:
     pattern = "^" * first + "".join(c + times for c, times in items) + "$" * last
     starts = [0] if first else range(len(text) + 1)
-    found = ((s, e) for s in starts for e in ends(items, text, s) if not last or e == len(text))
-    match = next(found, None)
+    matches = ((s, e) for s in starts for e in ends(items, text, s) if not last or e == len(text))
+    match = next(matches, None)
     expected = "" if match is None else text[slice(*match)]
     regex = wapiti.regex(pattern)
     assert Field(kind="match", pattern=regex).match(text) == expected

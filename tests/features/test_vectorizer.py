@@ -73,8 +73,8 @@ def test_ready_features_are_those_of_python_crfsuite(X: Any, others: Any) -> Non
     assert batch.lengths.tolist() == [len(x) for x in X]
     known = features.names()
     assert len(set(known)) == len(known) == len(features)
-    found = [dict(row) for row in entries(features.find(others).rows, known)]
-    assert found == [{n: v for n, v in item.items() if n in known} for item in peer(others)]
+    rows = [dict(row) for row in entries(features.find(others).rows, known)]
+    assert rows == [{n: v for n, v in item.items() if n in known} for item in peer(others)]
 
 
 def test_a_name_that_occurs_twice_counts_twice() -> None:
@@ -171,9 +171,9 @@ def test_functions_make_features_of_positions_and_transitions() -> None:
     assert entries(batch.edges, ["ab>c", "c>ab"]) == [
         [], [("ab>c", 1.0)], [], [], [("ab>c", 1.0)], [("c>ab", 1.0)],
     ]  # fmt: skip
-    found = features.find([["c", "c"], ["c", "ab"]])
-    assert found.edges is not None
-    assert found.edges.begin.tolist() == [0, 0, 0, 0, 1]
+    known = features.find([["c", "c"], ["c", "ab"]])
+    assert known.edges is not None
+    assert known.edges.begin.tolist() == [0, 0, 0, 0, 1]
     assert (len(features), features.edges) == (3, 2)
 
 
@@ -217,8 +217,8 @@ def test_ready_features_kept_stored_and_pickled(X: Any, others: Any, data: st.Da
     for other in (rebuilt(features), pickle.loads(pickle.dumps(features)), copy.deepcopy(features)):
         assert other.names() == features.names()
         known = other.names()
-        found = entries(other.find(others).rows, known)
-        assert found == entries(features.find(others).rows, known)
+        rows = entries(other.find(others).rows, known)
+        assert rows == entries(features.find(others).rows, known)
 
 
 def test_a_file_cannot_hold_functions() -> None:

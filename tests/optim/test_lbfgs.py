@@ -162,27 +162,27 @@ def test_every_number_of_threads(l1: float) -> None:
 def test_resume(l1: float, stop: int, stored: bool) -> None:
     objective = wide_objective()
     keywords: dict[str, Any] = {"l1": l1, "epsilon": 0.0, "n_jobs": 2}
-    whole = lbfgs(objective, np.zeros(20_000), max_iter=14, **keywords)
+    uninterrupted = lbfgs(objective, np.zeros(20_000), max_iter=14, **keywords)
     first = lbfgs(objective, np.zeros(20_000), max_iter=stop, **keywords)
     state = LbfgsState.from_arrays(first.state.to_arrays()) if stored else first.state
     for _ in range(2):  # a state may be used more than once
         second = lbfgs(objective, None, max_iter=14, state=state, **keywords)
-        np.testing.assert_array_equal(second.w, whole.w)
-        assert (second.loss, second.n_iter) == (whole.loss, whole.n_iter)
-        assert second.n_evaluations == whole.n_evaluations
-        assert second.state.losses.tolist() == whole.state.losses.tolist()
+        np.testing.assert_array_equal(second.w, uninterrupted.w)
+        assert (second.loss, second.n_iter) == (uninterrupted.loss, uninterrupted.n_iter)
+        assert second.n_evaluations == uninterrupted.n_evaluations
+        assert second.state.losses.tolist() == uninterrupted.state.losses.tolist()
     assert first.n_iter == stop
 
 
 def test_resume_after_the_callback_has_stopped() -> None:
     objective, _ = logistic()
-    whole = lbfgs(objective, np.zeros(20))
+    uninterrupted = lbfgs(objective, np.zeros(20))
     first = lbfgs(objective, np.zeros(20), callback=lambda p: p.iteration == 3)
     assert (first.n_iter, first.converged) == (3, False)
     assert "callback" in first.message
     second = lbfgs(objective, None, state=first.state)
-    np.testing.assert_array_equal(second.w, whole.w)
-    assert second.message == whole.message
+    np.testing.assert_array_equal(second.w, uninterrupted.w)
+    assert second.message == uninterrupted.message
 
 
 def test_resume_where_all_is_done() -> None:

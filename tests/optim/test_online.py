@@ -245,7 +245,7 @@ def test_the_perceptron_ends_without_a_mistake() -> None:
 def test_going_on_gives_the_same_bits(name: str) -> None:
     toy = Toy(n=12)
     solve, options = SOLVERS[name]
-    whole = solve(
+    uninterrupted = solve(
         toy.learner, 12, np.zeros(toy.size), max_iter=6, delta=0.0, random_state=3, **options
     )
     part = solve(
@@ -257,9 +257,9 @@ def test_going_on_gives_the_same_bits(name: str) -> None:
         rest = solve(
             toy.learner, 12, np.zeros(toy.size), max_iter=6, delta=0.0, state=state, **options
         )
-        assert rest.w.tobytes() == whole.w.tobytes()
-        assert rest.state.losses == whole.state.losses
-        assert rest.n_iter == whole.n_iter
+        assert rest.w.tobytes() == uninterrupted.w.tobytes()
+        assert rest.state.losses == uninterrupted.state.losses
+        assert rest.n_iter == uninterrupted.n_iter
 
 
 @pytest.mark.parametrize("name", SOLVERS)

@@ -54,10 +54,10 @@ def labels_for(unary: Any) -> Any:
 
 
 def call(routine: str, scores: dict[str, Any]) -> Any:
-    own = dict(ROUTINES[routine])
-    if "labels" in own:
-        own["labels"] = labels_for(scores["unary"])
-    return getattr(chain, routine)(**(own | scores))
+    options = dict(ROUTINES[routine])
+    if "labels" in options:
+        options["labels"] = labels_for(scores["unary"])
+    return getattr(chain, routine)(**(options | scores))
 
 
 def says(*tokens: str | int) -> str:

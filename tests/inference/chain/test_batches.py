@@ -209,7 +209,7 @@ def test_inputs_are_neither_changed_nor_aliased(layout: str) -> None:
     results = run_all(chain, scores, rng())
     again = run_all(chain, scores, rng())
     for array in arrays_in(results):
-        assert not any(np.shares_memory(array, given) for given in arrays_in(scores))
+        assert not any(np.shares_memory(array, argument) for argument in arrays_in(scores))
         array[...] = 99  # a result is the caller's own: scribbling on it harms nobody
     assert same_bits(arrays_in(scores), before)
     require_same(run_all(chain, scores, rng()), again)
@@ -271,12 +271,12 @@ def test_many_labels_against_the_reference(n_labels: int, isa: str) -> None:
         if name in ("viterbi.labels", "kbest.labels", "sample"):
             continue  # ties and random streams may differ; the scores of these paths may not
         np.testing.assert_allclose(got[name], value, rtol=1e-10, atol=1e-10, err_msg=name)
-    own = {k: v for k, v in scores.items() if k != "labels"}
+    unlabelled = {k: v for k, v in scores.items() if k != "labels"}
     path = got["viterbi.labels"]
-    assert chain.score(**own, labels=path) == pytest.approx(got["viterbi.score"], rel=1e-12)
+    assert chain.score(**unlabelled, labels=path) == pytest.approx(got["viterbi.score"], rel=1e-12)
     for path, score in zip(got["kbest.labels"], got["kbest.score"], strict=True):
-        assert chain.score(**own, labels=path) == pytest.approx(score, rel=1e-10)
-    assert all(np.isfinite(chain.score(**own, labels=path)) for path in got["sample"])
+        assert chain.score(**unlabelled, labels=path) == pytest.approx(score, rel=1e-10)
+    assert all(np.isfinite(chain.score(**unlabelled, labels=path)) for path in got["sample"])
 
 
 def test_long_sequence_against_the_reference(isa: str) -> None:
@@ -302,12 +302,12 @@ def test_long_sequence_whose_only_paths_underflow(isa: str) -> None:
     start, end = np.array([0.0, 0.0, never]), np.array([never, never, 0.0])
     scores = (unary, transition, start, end)
     n_paths = length - 1
-    found = chain.marginals(*scores)
-    assert found.log_partition == pytest.approx(-10.0 * length + np.log(n_paths), rel=1e-13)
+    p = chain.marginals(*scores)
+    assert p.log_partition == pytest.approx(-10.0 * length + np.log(n_paths), rel=1e-13)
     before_switch = (n_paths - np.arange(length)) / n_paths
     want = np.stack([np.zeros(length), before_switch, 1.0 - before_switch], axis=1)
-    np.testing.assert_allclose(found.unary, want, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(found.pairwise[:, 1, 2], 1.0 / n_paths, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(p.unary, want, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(p.pairwise[:, 1, 2], 1.0 / n_paths, rtol=0, atol=1e-8)
     assert chain.entropy(*scores) == pytest.approx(np.log(n_paths), rel=1e-8)
     assert chain.viterbi(*scores).score == -10.0 * length
     np.testing.assert_array_equal(chain.kbest(*scores, k=3).score, np.full(3, -10.0 * length))

@@ -42,11 +42,11 @@ def test_marginals_and_best_against_enumeration(name: str, rng: np.random.Genera
         truth = enumerate_all(cards, factors)
         g = FactorGraph(cards, factors)
         assert_truth(graph.marginals(g), truth)
-        found = graph.best(g)
-        np.testing.assert_array_equal(found.labels, truth.best)
-        assert found.score == pytest.approx(truth.best_score, rel=1e-12)
-        assert found.energy == -found.score
-        assert found.optimal
+        best = graph.best(g)
+        np.testing.assert_array_equal(best.labels, truth.best)
+        assert best.score == pytest.approx(truth.best_score, rel=1e-12)
+        assert best.energy == -best.score
+        assert best.optimal
         assert log_partition_terms(g).sum() == pytest.approx(truth.log_z, rel=1e-12)
 
 
@@ -112,10 +112,12 @@ def test_long_chains_and_stars_are_linear(rng: np.random.Generator) -> None:
 
 def test_shared_tables_are_as_if_given_one_by_one(rng: np.random.Generator) -> None:
     edges = np.array([[0, 1], [1, 2], [3, 2], [0, 3]])
-    table, own = rng.normal(size=(3, 3)), rng.normal(size=(4, 3))
-    shared = graph.marginals(FactorGraph.pairwise(own, edges, table))
+    table, tables = rng.normal(size=(3, 3)), rng.normal(size=(4, 3))
+    shared = graph.marginals(FactorGraph.pairwise(tables, edges, table))
     apart = graph.marginals(
-        FactorGraph([3] * 4, [((v,), t) for v, t in enumerate(own)] + [(e, table) for e in edges])
+        FactorGraph(
+            [3] * 4, [((v,), t) for v, t in enumerate(tables)] + [(e, table) for e in edges]
+        )
     )
     assert shared.log_partition == pytest.approx(apart.log_partition)
     np.testing.assert_allclose(shared.factors[1], np.array(apart.factors[4:]), atol=1e-14)
@@ -145,8 +147,8 @@ def test_the_induced_width(rng: np.random.Generator) -> None:
     assert graph.induced_width(FactorGraph([2] * 9, random_tree(rng, [2] * 9))) == 1
     ring = [[i, (i + 1) % 10] for i in range(10)]
     assert graph.induced_width(FactorGraph([2] * 10, [(ring, np.eye(2))])) == 2
-    whole = [list(p) for p in itertools.combinations(range(7), 2)]
-    assert graph.induced_width(FactorGraph([2] * 7, [(whole, np.eye(2))])) == 6
+    edges = [list(p) for p in itertools.combinations(range(7), 2)]
+    assert graph.induced_width(FactorGraph([2] * 7, [(edges, np.eye(2))])) == 6
     grid = graph.grid_graph(np.zeros((5, 12, 2)), np.eye(2), np.eye(2))
     assert graph.induced_width(grid) <= 7
 
@@ -171,12 +173,12 @@ def test_samples_have_the_probabilities(rng: np.random.Generator) -> None:
     factors = random_factors(rng, cards, edges=0.8)
     truth = enumerate_all(cards, factors)
     g = FactorGraph(cards, factors)
-    found = graph.exact_sample(g, n=20_000, random_state=1)
-    assert found.shape == (20_000, 4)
+    samples = graph.exact_sample(g, n=20_000, random_state=1)
+    assert samples.shape == (20_000, 4)
     for v, c in enumerate(cards):
-        share = np.bincount(found[:, v], minlength=c) / len(found)
+        share = np.bincount(samples[:, v], minlength=c) / len(samples)
         np.testing.assert_allclose(share, truth.variables[v, :c], atol=0.02)
-    np.testing.assert_array_equal(found, graph.exact_sample(g, n=20_000, random_state=1))
+    np.testing.assert_array_equal(samples, graph.exact_sample(g, n=20_000, random_state=1))
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
