@@ -1,4 +1,4 @@
-"""Column files: what is a row, a comment, a column, and what every mistake is called."""
+"""Column files: rows, comments, columns, and the message of every mistake."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ def test_a_row_with_tabs_in_a_file_without() -> None:
 
 
 def test_a_row_without_tabs_in_a_file_with_tabs_has_one_column() -> None:
-    """Taken apart at the space, it would turn a missing label into a wrong one."""
+    """Splitting it at the space would turn a missing label into a wrong one."""
     with pytest.raises(FormatError, match=r"^<list>, line 2: columns: 1, but 2 in line 1: 'New Yo"):
         conll.read(["a\tO", "New York"])
 
 
-def test_separator_by_hand() -> None:
+def test_explicit_separator() -> None:
     assert conll.read(["a,b,O", "c d,,O"], separator=",")[0] == [[("a", "b"), ("c d", "")]]
     assert conll.read(["a :: O"], separator=" :: ")[0] == [["a"]]
     with pytest.raises(FormatError, match=r"line 2: columns: 3, but 2 in line 1"):
         conll.read(["a O", "b  O"], separator=" ")
 
 
-def test_rows_that_repeat_mean_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["a O", "b I", "a O", "", "c O", "a O", "b I"]
     expected = ([["a", "b", "a"], ["c", "a", "b"]], [["O", "I", "O"], ["O", "O", "I"]])
     assert conll.read(lines) == expected
@@ -125,7 +125,7 @@ def test_nothing_but_comments() -> None:
 
 
 @pytest.mark.parametrize("tab", [" ", "\t"])
-def test_docstart_ends_a_sequence_and_is_left_out_unless_wanted(tab: str) -> None:
+def test_docstart_ends_a_sequence_and_is_skipped_by_default(tab: str) -> None:
     rows = ["-DOCSTART- -X- O", "", "a N O", "-DOCSTART- -X- O", "b N O"]
     lines = [row.replace(" ", tab) for row in rows]
     assert conll.read(lines) == ([[("a", "N")], [("b", "N")]], [["O"], ["O"]])
@@ -134,7 +134,7 @@ def test_docstart_ends_a_sequence_and_is_left_out_unless_wanted(tab: str) -> Non
     assert y == [["O"]] * 4
 
 
-def test_docstart_that_is_left_out_may_have_any_columns() -> None:
+def test_skipped_docstart_may_have_any_columns() -> None:
     lines = ["-DOCSTART-", "", "a N O"]
     assert conll.read(lines)[0] == [[("a", "N")]]
     with pytest.raises(FormatError, match="line 1: the label leaves no column"):
@@ -200,7 +200,7 @@ def test_bad_options_are_named_before_anything_is_read(
         conll.read(never(), **options)
 
 
-def test_long_lines_are_cut_in_errors() -> None:
+def test_long_lines_are_shortened_in_errors() -> None:
     with pytest.raises(FormatError) as caught:
         conll.read(["a O", "b" * 10_000])
     assert len(str(caught.value)) < 200
@@ -209,7 +209,7 @@ def test_long_lines_are_cut_in_errors() -> None:
 # --- streaming ----------------------------------------------------------------------------------
 
 
-def test_iterate_reads_no_further_than_it_must() -> None:
+def test_iterate_reads_lazily() -> None:
     given_out = []
 
     def lines() -> Iterator[str]:
@@ -291,7 +291,7 @@ def test_written_to_open_files() -> None:
         ([["a"], ["\ud800"]], [["O"], ["O"]], "sequence 1 cannot be written: .*surrogate"),
     ],
 )
-def test_what_could_not_be_read_back_is_refused(sequences: Any, y: Any, message: str) -> None:
+def test_unreadable_data_are_not_written(sequences: Any, y: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         conll.write(io.BytesIO(), sequences, y)
 
@@ -321,7 +321,7 @@ def corpora(draw: st.DrawFn) -> tuple[list[list[conll.Token]], list[list[str]] |
 
 @settings(max_examples=200, deadline=None)
 @given(corpora())
-def test_whatever_can_be_written_is_read_back_as_it_was(corpus: Any) -> None:
+def test_everything_written_is_read_back_unchanged(corpus: Any) -> None:
     sequences, y = corpus
     file = io.BytesIO()
     try:
@@ -335,8 +335,8 @@ def test_whatever_can_be_written_is_read_back_as_it_was(corpus: Any) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.text("ab#- \t\r\n\ufeffO", max_size=40), st.sampled_from([None, -1, 0]))
-def test_any_text_is_read_or_named_wrong(text: str, label_column: int | None) -> None:
-    """Nothing but a FormatError that names a line; and sequences are never empty."""
+def test_any_text_is_read_or_a_format_error(text: str, label_column: int | None) -> None:
+    """The only error is a FormatError that names a line; sequences are never empty."""
     try:
         sequences, y = conll.read(io.StringIO(text), label_column=label_column)
     except FormatError as error:

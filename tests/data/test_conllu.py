@@ -64,7 +64,7 @@ def test_iterate_gives_words() -> None:
     assert [word.form for word in second] == ["stop"]
 
 
-def test_nothing_to_read() -> None:
+def test_empty_input() -> None:
     for lines in ([], [""], ["# newdoc", ""]):
         assert conllu.read(lines) == ([], [])
         assert list(conllu.iterate(lines)) == []

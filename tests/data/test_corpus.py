@@ -1,4 +1,4 @@
-"""Files of any format, known by name or by what is in them."""
+"""Files of all formats, detected by name or by content."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
         ("conll", Columns(()), "column"),
     ],
 )
-def test_what_cannot_be_read_like_this(
+def test_wrong_columns_for_a_format(
     tmp_path: Path, format: str, columns: Columns, what: str
 ) -> None:
     path = tmp_path / "odd"
@@ -151,7 +151,7 @@ def test_a_file_without_a_sequence(tmp_path: Path, format: str) -> None:
 
 @pytest.mark.parametrize("format", TEXTS)
 @pytest.mark.parametrize("before", [0, 1 << 17])
-def test_zeros_are_in_no_text(tmp_path: Path, format: str, before: int) -> None:
+def test_zero_bytes_are_an_error(tmp_path: Path, format: str, before: int) -> None:
     lines = TEXTS[format] * (1 + before // len(TEXTS[format]))
     (tmp_path / "odd").write_text(lines + TEXTS[format].replace("play", "pl\0ay"))
     number = lines.count("\n") + 1
@@ -206,7 +206,7 @@ def test_a_file_may_have_more_columns_than_the_model() -> None:
         ("text", ["pl\0ay"], 1, None, "line 1"),
     ],
 )
-def test_what_cannot_be_labelled(
+def test_sequences_that_do_not_fit_the_model(
     format: str, lines: list[str], width: int, columns: Any, what: str
 ) -> None:
     data = io.BytesIO("\n".join(lines).encode())
@@ -214,8 +214,8 @@ def test_what_cannot_be_labelled(
         list(corpus.iterate(data, format, width, columns))
 
 
-def test_one_after_the_other() -> None:
-    """What comes late in a source is not asked for before it is needed."""
+def test_iterate_reads_lazily() -> None:
+    """Later lines of a source are not read before they are needed."""
 
     def lines() -> Any:
         yield "play"
@@ -234,7 +234,7 @@ def test_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("format", ["conll", "jsonl", "markup"])
-def test_the_samples_come_back(tmp_path: Path, format: str) -> None:
+def test_samples_are_read_back(tmp_path: Path, format: str) -> None:
     X, y = samples.load("all")
     for suffix in ("", ".gz", ".xz"):
         path = tmp_path / f"all{suffix}"
@@ -259,7 +259,7 @@ columns = st.integers(1, 3)
 
 @given(data=st.data(), width=columns)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_any_corpus_comes_back(tmp_path: Path, data: Any, width: int) -> None:
+def test_any_corpus_is_read_back(tmp_path: Path, data: Any, width: int) -> None:
     token = word if width == 1 else st.tuples(*[word] * width)
     pairs = st.lists(st.tuples(token, label), min_size=1, max_size=4)
     sequences = data.draw(st.lists(pairs, min_size=1, max_size=4))

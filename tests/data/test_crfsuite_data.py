@@ -20,7 +20,7 @@ POSITIONS = st.tuples(LABELS, st.dictionaries(NAMES, VALUES, max_size=4))
 
 
 @given(st.lists(st.lists(POSITIONS, min_size=1, max_size=3), max_size=3), st.floats(0, 9))
-def test_what_is_written_is_read(sequences: Any, weight: float) -> None:
+def test_write_and_read(sequences: Any, weight: float) -> None:
     X = [[item for _, item in sequence] for sequence in sequences]
     y = [[label for label, _ in sequence] for sequence in sequences]
     file = io.StringIO()
@@ -29,7 +29,7 @@ def test_what_is_written_is_read(sequences: Any, weight: float) -> None:
     assert result == (X, y, [weight] * len(X))
 
 
-def test_an_attribute_that_comes_twice_counts_twice() -> None:
+def test_repeated_attributes_are_added() -> None:
     assert crfsuite.read(["O\ta\ta:2\t\tb:"]).X == [[{"a": 3.0, "b": 1.0}]]
 
 

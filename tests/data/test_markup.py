@@ -1,4 +1,4 @@
-"""Inline mark-up: what is a span, a label, an escape, and what every mistake is called."""
+"""Inline markup: spans, labels, escapes, and the message of every mistake."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_escapes_are_plain_characters() -> None:
     )
 
 
-def test_split_says_where_tokens_end() -> None:
+def test_split_at_white_space() -> None:
     line = "It's  [New\u3000York](place)\t- [U.S.](place)"
     assert markup.read([line]) == (
         [["It's", "New", "York", "-", "U", ".", "S", "."]],
@@ -127,13 +127,13 @@ def test_a_bad_line_is_named(line: str, message: str, tmp_path: Path) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_split_is_another_cut() -> None:
+def test_split_changes_the_tokens() -> None:
     assert markup.read(["[Oslo](place), then"])[1] == [["B-place", "O", "O"]]
     with pytest.raises(FormatError, match=r"^<list>, line 1: span .* cuts through 'Oslo,' in"):
         markup.read(["[Oslo](place), then"], split=True)
 
 
-def test_a_label_that_a_scheme_cannot_hold() -> None:
+def test_a_label_that_a_scheme_cannot_express() -> None:
     assert markup.read(["[a](O)"]) == ([["a"]], [["B-O"]])
     with pytest.raises(FormatError, match=r"^<list>, line 1: .*'O' cannot be a label"):
         markup.read(["[a](O)"], scheme="plain")
@@ -188,7 +188,7 @@ def test_what_cannot_be_marked(raw: str, spans: Any, message: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text("ab'’.[]()\\# \u3000é", max_size=20), st.data())
 def test_marked_text_is_read_back(raw: str, data: st.DataObject) -> None:
-    """Mark any text at random token borders: the same tokens and spans come back."""
+    """Random spans between token borders of any text: the same tokens and spans are read."""
     assume(raw.strip())
     places = text.offsets(raw)
     borders = data.draw(st.lists(st.integers(0, len(places)), unique=True).map(sorted))
@@ -239,7 +239,7 @@ def test_written_lines_are_read_back(corpus: tuple[str, list[list[str]], list[li
     assert markup.read(file, scheme=scheme, split=True) == (X, y)
 
 
-def test_written_files_are_plain_to_the_eye(tmp_path: Path) -> None:
+def test_written_text(tmp_path: Path) -> None:
     X = [["At", "Chez", "Ana", "(", "8", "pm", ")"], ["#", "1"], ["#"]]
     y = [["O", "B-name", "I-name", "O", "B-time", "I-time", "O"], ["O", "O"], ["O"]]
     file = io.StringIO()
@@ -299,6 +299,6 @@ def test_plain_labels_are_marked_one_by_one() -> None:
         ([["\udc80"]], [["O"]], "sequence 0 cannot be written"),
     ],
 )
-def test_what_could_not_be_read_back_is_refused(sequences: Any, labels: Any, message: str) -> None:
+def test_unreadable_data_are_not_written(sequences: Any, labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         markup.write(io.BytesIO(), sequences, labels)

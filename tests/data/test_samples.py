@@ -19,7 +19,7 @@ SLOTS = {
 
 
 def patterns(lines: list[str]) -> set[str]:
-    """What is left of requests in lower case once every slot is replaced by its name."""
+    """Requests in lower case, with every slot replaced by its name."""
     texts = set()
     for tokens, labels in zip(*markup.read(lines), strict=True):
         words = [token.lower() for token in tokens]
@@ -61,7 +61,7 @@ def test_every_domain_is_in_both_splits(domain: str) -> None:
     assert all(1 <= len(paragraph) <= 4 for paragraph in PARAGRAPHS[domain])
 
 
-def test_splits_are_apart_and_together_everything() -> None:
+def test_splits_are_disjoint_and_complete() -> None:
     train, test, complete = (
         Counter(zip(map(tuple, X), map(tuple, y), strict=True))
         for X, y in map(samples.load, ("train", "test", "all"))
@@ -85,7 +85,7 @@ def test_every_fourth_paragraph_is_for_the_test() -> None:
 
 
 def test_no_pattern_is_in_two_paragraphs() -> None:
-    """So none is in both splits: a model cannot know a request of the test by its frame."""
+    """So none is in both splits: a model cannot recognise a test request by its wording."""
     places: dict[str, list[str]] = {}
     for domain, paragraphs in PARAGRAPHS.items():
         for number, lines in enumerate(paragraphs, 1):
@@ -94,7 +94,7 @@ def test_no_pattern_is_in_two_paragraphs() -> None:
     assert {pattern: where for pattern, where in places.items() if len(where) > 1} == {}
 
 
-def test_a_line_is_written_as_mark_would() -> None:
+def test_lines_are_normalised_markup() -> None:
     """No white space at the edges of lines and slots, or twice in a row."""
     for lines in chain.from_iterable(PARAGRAPHS.values()):
         for line in lines:

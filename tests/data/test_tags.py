@@ -1,4 +1,4 @@
-"""Spans in tags: against seqeval, there and back again in every scheme, and what is well-formed."""
+"""Spans in tags: against seqeval, conversion between all schemes, well-formed tags."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_spans_survive_every_scheme(scheme: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("target", PREFIXED)
 @settings(normally, max_examples=10)
 @given(case=some_spans())
-def test_there_and_back(source: str, target: str, case: tuple[list[Span], int]) -> None:
+def test_convert_and_convert_back(source: str, target: str, case: tuple[list[Span], int]) -> None:
     sequence = tags.from_spans(*case, source)
     converted = tags.convert(sequence, source, target)
     assert converted == tags.from_spans(*case, target)
@@ -129,7 +129,9 @@ def test_there_and_back(source: str, target: str, case: tuple[list[Span], int]) 
 @every_scheme
 @often
 @given(data=st.data())
-def test_allowed_is_what_can_be_written(scheme: str, data: st.DataObject) -> None:
+def test_allowed_transitions_are_those_of_well_formed_tags(
+    scheme: str, data: st.DataObject
+) -> None:
     """Tags are well-formed if and only if their spans, lenient or strict, write them again."""
     labels = tags_of(scheme)
     ids = data.draw(st.lists(st.integers(0, len(labels) - 1), min_size=1, max_size=6))
@@ -273,7 +275,7 @@ def test_not_a_tag(scheme: str, strict: bool, bad: Any) -> None:
 
 
 @every_scheme
-def test_unhashable_and_unlisted(scheme: str) -> None:
+def test_unhashable_tags_and_wrong_types(scheme: str) -> None:
     with pytest.raises(InputError, match=r"position 1: \['O'\] is not a tag"):
         tags.spans(["O", ["O"]], scheme)  # type: ignore[list-item]
     for bad in ("BIO", None, 3):

@@ -55,7 +55,7 @@ def test_tokens_are_the_text_between_white_space(raw: str) -> None:
     assert edges == sorted(edges)
 
 
-def test_tokens_of_a_corpus_that_was_cut_by_the_same_rule() -> None:
+def test_tokens_of_a_corpus_with_the_same_rule() -> None:
     path = DATA / "slots" / "snips.test.conll.gz"
     if not path.exists():
         pytest.skip(f"needs {path}")
@@ -72,9 +72,7 @@ def packed(suffix: str, content: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.xz"])
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_paths_whose_content_tells_how_they_are_packed(
-    tmp_path: Path, name: str, suffix: str
-) -> None:
+def test_compression_is_detected_by_content(tmp_path: Path, name: str, suffix: str) -> None:
     path = tmp_path / name
     path.write_bytes(packed(suffix, "\n".join(LINES).encode()))
     assert text.read(path) == text.read(str(path)) == SEQUENCES
@@ -102,11 +100,11 @@ def test_files_of_tempfile() -> None:
 
 
 def test_a_pipe_is_read_as_it_fills() -> None:
-    """The first sequence comes while the writer still holds the pipe open."""
+    """The first sequence is returned while the writer still has the pipe open."""
     reading, writing = os.pipe()
     with open(reading, "rb") as source, open(writing, "wb", buffering=0) as target:
         target.write(b"one two\nthree\n")
-        patience = threading.Timer(5, target.close)  # a reader that waits fails; it must not hang
+        patience = threading.Timer(5, target.close)  # a reader that waits must fail, not hang
         patience.start()
         assert next(text.iterate(source)) == ["one", "two"]
         assert not target.closed
@@ -140,7 +138,7 @@ def test_blocks_of_any_size_give_the_same_lines(
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_several_packed_files_in_one(pack: Callable[[bytes], bytes]) -> None:
+def test_concatenated_compressed_files(pack: Callable[[bytes], bytes]) -> None:
     assert text.read(io.BytesIO(pack(b"a b\nc") + pack(b" d\ne\n"))) == [
         ["a", "b"],
         ["c", "d"],
@@ -159,7 +157,7 @@ def test_encodings() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 18])
 @pytest.mark.parametrize(("bad", "reason"), [(b"\xff", "invalid start"), (b"\xe2\x82", "")])
-def test_bytes_that_are_no_text_are_named_with_their_line(
+def test_undecodable_bytes_are_named_with_their_line(
     size: int, bad: bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_BLOCK", size)
@@ -174,7 +172,7 @@ def test_bytes_that_are_no_text_are_named_with_their_line(
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_broken_packed_files(suffix: str, damage: str, tmp_path: Path) -> None:
+def test_damaged_compressed_files(suffix: str, damage: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
     content = bytearray(packed(suffix, random.Random(0).randbytes(3000).hex().encode()))
     if damage == "cut":
@@ -200,12 +198,12 @@ def test_broken_packed_files(suffix: str, damage: str, tmp_path: Path) -> None:
         (["a", "b\nc"], r"<list>, line 2 contains a line break: 'b\\nc'"),
     ],
 )
-def test_what_is_no_source(source: Any, message: str) -> None:
+def test_wrong_sources(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         text.read(source)
 
 
-def test_a_missing_file_is_the_systems_own_error(tmp_path: Path) -> None:
+def test_a_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.txt"):
         text.read(tmp_path / "none.txt")
 

@@ -1,4 +1,4 @@
-"""L-BFGS: optima of other programs, the steps of CRFsuite, the same bits however it is run."""
+"""L-BFGS: optima of other programs, the steps of CRFsuite, reproducible bits."""
 
 import itertools
 import math
@@ -185,7 +185,7 @@ def test_resume_after_the_callback_has_stopped() -> None:
     assert second.message == uninterrupted.message
 
 
-def test_resume_where_all_is_done() -> None:
+def test_resume_after_convergence() -> None:
     objective, _ = logistic()
     done = lbfgs(objective, np.zeros(20), period=0)
     again = lbfgs(objective, None, period=0, state=done.state)
@@ -256,7 +256,7 @@ def test_progress() -> None:
     np.testing.assert_array_equal(copies[-1], result.w)
 
 
-def test_an_error_in_the_objective_comes_through() -> None:
+def test_an_error_in_the_objective_is_raised() -> None:
     def objective(w: Any, gradient: Any) -> float:
         raise ZeroDivisionError("mine")
 
@@ -293,7 +293,7 @@ def test_a_loss_that_is_finite_nowhere_else(value: float, l1: float) -> None:
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.1])
-def test_a_gradient_that_lies(l1: float) -> None:
+def test_a_wrong_gradient(l1: float) -> None:
     objective, _ = logistic()
 
     def lying(w: Any, gradient: Any) -> float:
@@ -317,7 +317,7 @@ def test_unbounded_loss_ends() -> None:
     assert math.isfinite(result.loss)
 
 
-def test_not_finite_where_it_begins() -> None:
+def test_first_loss_is_not_finite() -> None:
     def loss_nan(w: Any, gradient: Any) -> float:
         gradient[:] = 0.0
         return math.nan

@@ -1,4 +1,4 @@
-"""`Progress.state` of every solver: going on from any iteration gives the same bits."""
+"""`Progress.state` of every solver: a run resumed from any iteration gives the same bits."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def same_result(actual: Result[Any], expected: Result[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_going_on_from_any_iteration(name: str) -> None:
+def test_resume_from_any_iteration(name: str) -> None:
     runner, kind = RUNS[name]
     uninterrupted, steps, states = seen(runner)
     assert len(steps) > 3
     assert [step.iteration for step in steps] == [*range(1, uninterrupted.n_iter + 1)]
     last = len(states)
-    assert None not in states[:-1]  # only after a last step there is nothing to go on with
+    assert None not in states[:-1]  # only the last step has no state
     for at in sorted({1, 2, 3, 5, 8, 13, 21, last - 1, last} & {*range(last + 1)}):
         if (arrays := states[at - 1]) is None:
             continue
@@ -118,8 +118,8 @@ def test_going_on_from_any_iteration(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_states_of_a_run_that_goes_on(name: str) -> None:
-    """They are those of the run that did not stop: it may be stopped again."""
+def test_states_of_a_resumed_run(name: str) -> None:
+    """They equal those of the uninterrupted run, so a resumed run can be stopped again."""
     runner, kind = RUNS[name]
     _, _, states = seen(runner)
     _, _, later = seen(runner, state=kind.from_arrays(states[1]))
@@ -141,7 +141,7 @@ def test_asking_for_the_state_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_arrays_are_plain(name: str) -> None:
-    """What a file can hold: contiguous arrays of numbers, at least one-dimensional."""
+    """A file can store them: contiguous arrays of numbers, at least one-dimensional."""
     _, _, states = seen(RUNS[name][0])
     for arrays in filter(None, states):
         for key, array in arrays.items():
@@ -151,7 +151,7 @@ def test_arrays_are_plain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_state_of_the_middle_is_that_of_a_run_to_there(name: str) -> None:
+def test_an_intermediate_state_equals_that_of_a_shorter_run(name: str) -> None:
     runner, _ = RUNS[name]
     _, _, states = seen(runner)
     stops: list[int] = []
@@ -186,7 +186,7 @@ def test_any_problem_of_lbfgs(seed: int, size: int, memory: int, l1: float, at: 
 
 
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
-def test_a_state_with_a_part_missing(name: str) -> None:
+def test_a_state_with_a_missing_array(name: str) -> None:
     runner, kind = RUNS[name]
     _, _, states = seen(runner)
     for key in states[1]:

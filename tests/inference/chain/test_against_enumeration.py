@@ -140,12 +140,12 @@ def test_reference(chunk: int) -> None:
     for case in generate_cases(chunk, 500):
         truth = enumerate_chain(*case.scores, case.mask)
         check_sums(reference, case, truth)
-        if truth.feasible:  # what the reference does without an allowed path is its own affair
+        if truth.feasible:  # the reference has no errors for chains without an allowed path
             check_feasible(reference, case, truth)
 
 
 def test_cases_cover_what_they_should() -> None:
-    """A generator gone wrong would make every other test here pass for nothing."""
+    """If the generator made only easy cases, all other tests here would be useless."""
     cases = [case for chunk in range(3) for case in generate_cases(chunk, CASES_PER_CHUNK)]
     infeasible = sum(not enumerate_chain(*c.scores, c.mask).feasible for c in cases)
     assert 0.02 * len(cases) < infeasible < 0.3 * len(cases)

@@ -1,4 +1,4 @@
-"""Layouts, threads, dtypes and sizes: the same chain gives the same answer however it comes."""
+"""Layouts, threads, dtypes and sizes: the same chain gives the same result in every form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trellis.inference import chain
 from trellis.inference.chain import reference
 
 LENGTHS = [4, 1, 9, 2, 9, 6, 3]
-# What a padded result holds where a sequence has ended, or has no further path.
+# Values of a padded result after the end of a sequence, or for missing paths.
 FILL = {"viterbi.labels": -1, "kbest.labels": -1, "sample": -1}
 FILL |= {"max_marginals": -np.inf, "kbest.score": -np.inf}
 TOTALS = ("expected_counts.start", "expected_counts.end")
@@ -49,7 +49,7 @@ def is_total(name: str, batch: Batch) -> bool:
 
 
 def grow(one: Any, shape: tuple[int, ...], fill: float) -> np.ndarray:
-    """Put a sequence's own result into the corner of a padded one."""
+    """Pad the result of one sequence to the shape of the batch."""
     one = np.asarray(one)
     padded = np.full(shape, fill, dtype=one.dtype)
     padded[tuple(slice(n) for n in one.shape)] = one
@@ -110,7 +110,7 @@ def test_result_layouts() -> None:
         assert isinstance(listed[name], list), name
 
 
-def test_lengths_default_to_all_and_tuples_are_lists() -> None:
+def test_default_lengths_and_tuples() -> None:
     batch = make_batch(3, [6, 6, 6], n_labels=4)
     listed = run_all(chain, batch.as_list(), rng())
     padded = batch.padded(extra=0)
@@ -210,7 +210,7 @@ def test_inputs_are_neither_changed_nor_aliased(layout: str) -> None:
     again = run_all(chain, scores, rng())
     for array in arrays_in(results):
         assert not any(np.shares_memory(array, argument) for argument in arrays_in(scores))
-        array[...] = 99  # a result is the caller's own: scribbling on it harms nobody
+        array[...] = 99  # changing a result must not change anything else
     assert same_bits(arrays_in(scores), before)
     require_same(run_all(chain, scores, rng()), again)
 
@@ -334,7 +334,7 @@ def send_result(connection: Connection, scores: dict[str, Any]) -> None:
 def test_forked_child() -> None:
     """The threads of the parent's pool do not exist in the child: it must not wait for them."""
     scores = make_batch(30, [40] * 200, n_labels=12).as_list() | {"n_jobs": 3}
-    alone = run_all(chain, scores, rng())  # makes sure that the parent's pool is awake
+    alone = run_all(chain, scores, rng())  # start the parent's thread pool
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=send_result, args=(sender, scores))

@@ -103,7 +103,7 @@ def test_list_batch_shares_its_transitions() -> None:
     require_gradients(scores, ("transition", "start", "end"))
 
 
-def test_list_batch_with_its_own_transitions() -> None:
+def test_list_batch_with_transitions_per_sequence() -> None:
     batch = ragged(positional=True)
     counts = chain.expected_counts(**without_labels(batch.as_list()))
     for b in range(len(batch.unary)):
@@ -124,7 +124,7 @@ def test_positional_transitions_shared_by_a_padded_batch() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 400.0], ids=["scaled", "log space"])
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (3, 4, 4, 4)], ids=str)
-def test_weights_multiply_what_comes_from_a_sequence(shape: tuple[int, ...], scale: float) -> None:
+def test_weights_multiply_the_counts_of_a_sequence(shape: tuple[int, ...], scale: float) -> None:
     rng = np.random.default_rng(3)
     unary, transition = scale * rng.normal(size=(3, 5, 4)), rng.normal(size=shape)
     lengths, weights = [5, 3, 1], np.array([0.5, 2.0, 3.0])
@@ -151,7 +151,7 @@ def test_bad_weights(weights: Any) -> None:
 
 
 @pytest.mark.parametrize("positional", [False, True])
-def test_with_labels_it_is_the_gradient_of_their_probability(positional: bool) -> None:
+def test_labels_give_the_gradient_of_log_prob(positional: bool) -> None:
     rng = np.random.default_rng(positional)
     shape = (3, 4, 3, 3) if positional else (3, 3)
     scores = {

@@ -154,7 +154,7 @@ def _reachable(c: Chain) -> np.ndarray:
 
 @checked
 @given(chains())
-def test_read_backwards(c: Chain) -> None:
+def test_reversed_chain_has_the_same_log_z(c: Chain) -> None:
     """Reversed positions, transposed transitions, start and end swapped: the same chain."""
     transition = np.swapaxes(c.transition, -1, -2)
     transition = transition[::-1] if transition.ndim == 3 else transition

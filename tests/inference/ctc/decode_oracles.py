@@ -1,4 +1,4 @@
-"""What decoding must find, by brute force and by the plainest search: nothing here is shared."""
+"""Oracles of decoding: brute force, and the simplest search. They import nothing of trellis."""
 
 from __future__ import annotations
 

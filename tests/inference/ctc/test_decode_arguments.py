@@ -90,7 +90,7 @@ def test_options_of_the_search_refused(change: dict[str, Any], what: str) -> Non
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_lengths_go_with_a_batch(function: Any) -> None:
+def test_lengths_need_a_batch(function: Any) -> None:
     change = {"log_probs": np.zeros((T, V)), "lengths": [3]}
     if function is ctc.align:
         change["targets"] = [1]

@@ -65,7 +65,7 @@ def test_the_largest_case() -> None:
         require_every_labelling(log_probs, blank)
 
 
-def test_loss_of_what_was_found(isa: str) -> None:
+def test_loss_of_beam_search_results(isa: str) -> None:
     for log_probs, blank in generate_emissions(5, 30):
         for hypothesis in ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=20):
             loss = ctc.loss(log_probs, hypothesis.labels, blank=blank)
@@ -118,7 +118,7 @@ def test_align_with_probability_zero(isa: str) -> None:
     assert 20 < refused < 130, "the cases must be of both kinds"
 
 
-def test_align_scores_that_are_no_probabilities(isa: str) -> None:
+def test_align_unnormalised_scores(isa: str) -> None:
     """Any finite scores will do: the path is the best sum."""
     rng = np.random.default_rng(10)
     for scale in (1.0, 100.0, 1e4):

@@ -92,7 +92,7 @@ def test_alignment_of_the_truth(entry: dict[str, Any]) -> None:
     assert np.median(path_share) > 0.5, "the best path goes where the mass is"
 
 
-def test_alignment_of_what_was_read(entry: dict[str, Any]) -> None:
+def test_alignment_of_the_greedy_labels(entry: dict[str, Any]) -> None:
     """The best path of the greedy labels is the greedy path itself."""
     x, blank = emissions(entry), entry["blank_index"]
     path = ctc.greedy(x, blank=blank)

@@ -42,7 +42,7 @@ def test_labels_below_the_cut_are_not_tried(isa: str, cut: float) -> None:
         require_same_beam(hypotheses, want)
 
 
-def test_the_best_label_is_always_tried() -> None:
+def test_the_best_label_is_never_pruned() -> None:
     x = np.log([[0.4, 0.6], [0.4, 0.6]])
     hypotheses = ctc.beam_search(x, beam_width=5, k=5, min_log_prob=0.0)
     assert [hypothesis.labels.tolist() for hypothesis in hypotheses] == [[1]]
@@ -90,7 +90,7 @@ def test_frames_are_where_the_peaks_are(isa: str) -> None:
             assert hypothesis.frames.tolist() == frames.tolist()
 
 
-def test_frames_go_up() -> None:
+def test_frames_increase() -> None:
     for log_probs, blank in generate_emissions(26, 40, frames=12, vocabulary=5):
         for hypothesis in ctc.beam_search(log_probs, blank=blank, beam_width=20, k=20):
             assert len(hypothesis.frames) == len(hypothesis.labels)
@@ -124,7 +124,7 @@ def drawn_batch(dtype: type = np.float64) -> tuple[np.ndarray, list[list[int]], 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rows_of_a_batch_are_the_rows_alone(isa: str, name: str, dtype: type) -> None:
+def test_batch_rows_equal_single_sequences(isa: str, name: str, dtype: type) -> None:
     x, targets, lengths = drawn_batch(dtype)
     alone = [
         CALLS[name](row[:n], target) for row, target, n in zip(x, targets, lengths, strict=True)
@@ -143,7 +143,7 @@ def test_the_same_bits_for_every_number_of_threads(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_stands_behind_a_row_does_not_matter(name: str) -> None:
+def test_padding_does_not_matter(name: str) -> None:
     x, targets, lengths = drawn_batch()
     dirty = x.copy()
     for row, length in zip(dirty, lengths, strict=True):
@@ -219,7 +219,7 @@ def test_only_the_blank() -> None:
         ctc.align(np.full((1, 1), -np.inf), [])
 
 
-def test_a_frame_that_nothing_can_take() -> None:
+def test_a_frame_without_a_possible_label() -> None:
     """Every labelling has probability zero."""
     x = np.log(np.full((2, 3, 3), 1 / 3))
     x[1, 2] = -np.inf
@@ -229,7 +229,7 @@ def test_a_frame_that_nothing_can_take() -> None:
         call(x, [[1], [1]], lengths=[3, 2])
 
 
-def test_k_is_bounded_by_what_there_is() -> None:
+def test_k_larger_than_the_number_of_labellings() -> None:
     x = np.log(np.full((2, 2), 0.5))
     assert len(ctc.beam_search(x, beam_width=100, k=100)) == 2  # (), (1): (1, 1) has no path
     assert len(ctc.beam_search(x, beam_width=1, k=1)) == 1

@@ -1,4 +1,4 @@
-"""Random factor graphs, and what enumeration of all their labellings says."""
+"""Random factor graphs, and the results of enumerating all their labellings."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def random_factors(
 
 
 def random_tree(rng: np.random.Generator, cards: list[int], parts: int = 1) -> Factors:
-    """A forest of so many trees."""
+    """A random forest."""
     factors: Factors = [((v,), rng.normal(size=c)) for v, c in enumerate(cards)]
     for v in range(parts, len(cards)):
         u = int(rng.integers(v))

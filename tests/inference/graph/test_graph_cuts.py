@@ -1,4 +1,4 @@
-"""Minimum cuts are the best labelling; α-expansion and ICM never lose."""
+"""Minimum cuts are the best labelling; α-expansion and ICM never lower the score."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_min_cut_of_a_grid_is_that_of_elimination(rng: np.random.Generator) -> N
     np.testing.assert_array_equal(cut.labels, exact.labels)
 
 
-def test_what_min_cut_cannot_do() -> None:
+def test_problems_that_min_cut_rejects() -> None:
     with pytest.raises(InputError, match=r"pair \(0, 1\) is not submodular"):
         graph.best(FactorGraph([2, 2], [((0, 1), [[0.0, 1.0], [1.0, 0.0]])]), "cut")
     with pytest.raises(InputError, match="variable 1 has 3 labels"):
@@ -142,7 +142,7 @@ def test_expansion_with_two_labels_is_the_best(rng: np.random.Generator) -> None
 
 
 @pytest.mark.parametrize("method", ["expansion", "icm"])
-def test_moves_never_lose(method: str, rng: np.random.Generator) -> None:
+def test_moves_never_lower_the_score(method: str, rng: np.random.Generator) -> None:
     """Also where pairs are no metric, and with forbidden pairs."""
     for forbidden in (0.0, 0.15):
         for _ in range(5):
@@ -155,7 +155,7 @@ def test_moves_never_lose(method: str, rng: np.random.Generator) -> None:
             assert best.score <= graph.best(g).score + 1e-9
 
 
-def test_icm_ends_where_no_label_is_better(rng: np.random.Generator) -> None:
+def test_icm_ends_in_a_local_optimum(rng: np.random.Generator) -> None:
     cards = [3, 2, 4, 3, 2]
     g = FactorGraph(cards, random_factors(rng, cards, edges=0.8, triples=2))
     best = graph.best(g, "icm")

@@ -1,4 +1,4 @@
-"""Gibbs sampling visits labellings as often as they are probable, and its diagnostics tell."""
+"""Frequencies of Gibbs samples equal probabilities, and the diagnostics detect problems."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_frequencies_are_marginals(rng: np.random.Generator) -> None:
     assert samples.score[1, 17] == pytest.approx(g.score(samples.labels[1, 17]))
 
 
-def test_the_seed_decides_and_nothing_else(rng: np.random.Generator) -> None:
+def test_the_result_depends_only_on_the_seed(rng: np.random.Generator) -> None:
     g = FactorGraph([3] * 5, random_factors(rng, [3] * 5))
     one = graph.gibbs(g, n=50, random_state=1, n_jobs=1)
     many = graph.gibbs(g, n=50, random_state=1, n_jobs=4)
@@ -44,7 +44,7 @@ def test_thinning_and_burn_in_leave_sweeps_out() -> None:
 
 
 def test_a_start_and_forbidden_labels() -> None:
-    """Labels that must agree, in one sweep each: the chain cannot leave, and says so."""
+    """Labels must agree, but a sweep changes one at a time: diagnostics show that it is stuck."""
     stuck = FactorGraph([2, 2], [((0, 1), [[0.0, -np.inf], [-np.inf, 0.0]])])
     samples = graph.gibbs(stuck, n=100, initial=[1, 1], random_state=0)
     assert (samples.labels == 1).all()
@@ -56,7 +56,7 @@ def test_a_start_and_forbidden_labels() -> None:
     assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2)}
 
 
-def test_chains_that_disagree_are_seen() -> None:
+def test_r_hat_detects_chains_that_disagree() -> None:
     """Two strong magnets: each chain stays with the labels that it found first."""
     table = np.array([[9.0, 0.0], [0.0, 9.0]])
     edges = [[i, (i + 1) % 6] for i in range(6)]

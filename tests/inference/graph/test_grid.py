@@ -16,7 +16,7 @@ from trellis.inference.graph.grid import tree_weights
 def grid(
     rng: np.random.Generator, height: int, width: int, labels: int, scale: float, per_edge: bool
 ) -> tuple[Any, Any, Any]:
-    """Unary scores and tables, one an edge or shared."""
+    """Unary scores and tables, one per edge or shared."""
     square = (labels, labels)
     across = (height, width - 1, *square) if per_edge else square
     down = (height - 1, width, *square) if per_edge else square
@@ -95,7 +95,7 @@ def test_a_small_grid_is_near_the_truth(rng: np.random.Generator) -> None:
 
 @pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize("labels", [2, 4])
-def test_max_product_finds_what_cuts_find(labels: int, rng: np.random.Generator) -> None:
+def test_max_product_agrees_with_cuts(labels: int, rng: np.random.Generator) -> None:
     unary = rng.normal(size=(12, 15, labels))
     scores = (unary, 0.4 * np.eye(labels), 0.4 * np.eye(labels))
     best = graph.grid_best(*scores, max_iter=300, damping=0.2)
@@ -134,7 +134,7 @@ def test_instruction_sets_agree(rng: np.random.Generator) -> None:
         np.testing.assert_allclose(other, results[0], atol=1e-11)
 
 
-def test_the_report(rng: np.random.Generator) -> None:
+def test_convergence_report(rng: np.random.Generator) -> None:
     scores = grid(rng, 6, 6, 2, 0.3, False)
     none = graph.grid_marginals(*scores, max_iter=0)
     assert (none.iterations, none.converged) == (0, False)
@@ -146,7 +146,7 @@ def test_the_report(rng: np.random.Generator) -> None:
     assert many.residual <= 1e-6
 
 
-def test_nothing_is_allowed() -> None:
+def test_no_allowed_labelling() -> None:
     never = np.full((2, 2), -np.inf)
     with pytest.raises(InfeasibleError, match="no label left"):
         graph.grid_marginals(np.zeros((3, 3, 2)), never, np.zeros((2, 2)))
@@ -278,6 +278,6 @@ def test_weights_are_those_of_spanning_trees() -> None:
         assert edges == pytest.approx(height * width - 1)
 
 
-def test_methods_of_grids_have_names() -> None:
+def test_unknown_method_of_a_grid() -> None:
     with pytest.raises(InputError, match="method must be one of bp, trw, not 'best'"):
         graph.grid_marginals(np.zeros((2, 2, 2)), np.eye(2), np.eye(2), method="best")
