@@ -114,14 +114,14 @@ def check_marginals(chain: ModuleType, hmm: Hmm) -> None:
         check_close("log-likelihood", ours.log_partition, values)
         check_close("posteriors", np.concatenate(ours.unary), np.concatenate(posteriors))
         for number, part in enumerate(hmm.parts()):
-            own = slice(number * PART, (number + 1) * PART)
-            rows = np.concatenate(posteriors[own])
+            window = slice(number * PART, (number + 1) * PART)
+            rows = np.concatenate(posteriors[window])
             listed = chain.marginals(part, *hmm.scores(), n_jobs=n_jobs)
-            check_close("log-likelihood (part)", listed.log_partition, values[own])
+            check_close("log-likelihood (part)", listed.log_partition, values[window])
             check_close("posteriors (part)", np.concatenate(listed.unary), rows)
             batch, lengths = padded(part)
             ours = chain.marginals(batch, *hmm.scores(), lengths=lengths, n_jobs=n_jobs)
-            check_close("log-likelihood (padded)", ours.log_partition, values[own])
+            check_close("log-likelihood (padded)", ours.log_partition, values[window])
             inside = np.arange(batch.shape[1]) < lengths[:, None]
             check_close("posteriors (padded)", ours.unary[inside], rows)
 

@@ -175,8 +175,8 @@ def check_crf(chain: ModuleType | None, crf: Crf, with_struct: bool) -> None:
         layer = TorchPeers(crf, dtype.__name__, "trellis.nn")
         check_gradients(f"layer, {dtype.__name__}", layer.crf_train(), exact, tolerance)
         for steps in ({}, {"lengths": layer.lengths}):
-            found = crf_path_scores(crf, layer.crf_decode(**steps))
-            check_close("best path of the layer", found, best, tolerance)
+            path_scores = crf_path_scores(crf, layer.crf_decode(**steps))
+            check_close("best path of the layer", path_scores, best, tolerance)
         scores = crf.scores(dtype)
         check_gradients(dtype.__name__, ours_train(chain, crf, scores), exact, tolerance)
         ours = ours_decode(chain, crf, scores)

@@ -80,8 +80,8 @@ def check(shape: tuple[int, int, int, int]) -> None:
     problem = make_problem(shape, torch.float64)
     exact = [part.numpy() for part in torch_step(problem)]
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
-        own = Problem(problem.logits.detach().to(dtype).requires_grad_(), *problem[1:])
-        for name, got, want in zip(("loss", "gradient"), ours_step(own), exact, strict=True):
+        converted = Problem(problem.logits.detach().to(dtype).requires_grad_(), *problem[1:])
+        for name, got, want in zip(("loss", "gradient"), ours_step(converted), exact, strict=True):
             check_close(f"{name} of {shape} in {dtype}", got.numpy(), want, tolerance)
 
 

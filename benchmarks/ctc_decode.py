@@ -29,8 +29,8 @@ SHAPES = ((1500, 300), (15000, 3000))  # frames, labels of the alignments
 
 def ours_beam(x: np.ndarray) -> str:
     """Plain prefix search."""
-    found: Any = ctc.beam_search(x, beam_width=peers.BEAM, min_log_prob=peers.CUT, n_jobs=1)
-    return peers.text_of(found[0].labels)
+    hypotheses: Any = ctc.beam_search(x, beam_width=peers.BEAM, min_log_prob=peers.CUT, n_jobs=1)
+    return peers.text_of(hypotheses[0].labels)
 
 
 def decode_all(decode: peers.Decode, batch: list[Utterance]) -> list[str]:
@@ -43,37 +43,37 @@ def check_masses(batch: list[Utterance], kind: str) -> None:
     least = 0.5 if kind == "peaky" else np.inf
     for u in batch:
         best: Any = ctc.beam_search(u.log_probs, beam_width=peers.BEAM)[0]
-        whole = -float(ctc.loss(u.log_probs.astype(np.float64), best.labels))
-        if not whole - least <= best.log_prob <= whole + 1e-6:
-            raise WrongResultError(f"log-probability {best.log_prob}, all paths {whole}")
+        total_loss = -float(ctc.loss(u.log_probs.astype(np.float64), best.labels))
+        if not total_loss - least <= best.log_prob <= total_loss + 1e-6:
+            raise WrongResultError(f"log-probability {best.log_prob}, all paths {total_loss}")
 
 
 def table_of(
-    title: str, decoders: dict[str, tuple[peers.Decode, int]], found: list[Utterance], rounds: int
+    title: str, decoders: dict[str, tuple[peers.Decode, int]], rows: list[Utterance], rounds: int
 ) -> Table:
     """Each decoder on as many utterances as it has time for; the first is ours."""
     table = Table(title, COLUMNS)
-    counts = {name: min(count, len(found)) for name, (_, count) in decoders.items()}
+    counts = {name: min(count, len(rows)) for name, (_, count) in decoders.items()}
     cases, errors, beside = [], {}, {}
-    own_texts = decode_all(next(iter(decoders.values()))[0], found)
+    own_texts = decode_all(next(iter(decoders.values()))[0], rows)
     for name, (decode, _) in decoders.items():
-        batch = found[: counts[name]]
+        batch = rows[: counts[name]]
         errors[name] = 100 * error_rate(decode_all(decode, batch), batch)
         beside[name] = 100 * error_rate(own_texts[: counts[name]], batch)
         cases.append(Case(name, partial(decode_all, decode, batch)))
     times = time_alternating(cases, rounds, pause=0.02)
     each = {}
     for name, n in counts.items():
-        own = times[name]
-        each[name] = Timing(own.median / n, own.minimum / n, own.repeats)
+        seconds = times[name]
+        each[name] = Timing(seconds.median / n, seconds.minimum / n, seconds.repeats)
     table.keep(title, times)
     first = next(iter(decoders))
-    for name, own in each.items():
-        rate = (1 / own.median, 1 / own.minimum)
-        faster = (ratio(own, each[first]), ratio(own, each[first], "minimum"))
+    for name, seconds in each.items():
+        rate = (1 / seconds.median, 1 / seconds.minimum)
+        faster = (ratio(seconds, each[first]), ratio(seconds, each[first], "minimum"))
         table.add(name, *rate, errors[name], beside[name], *faster)
     table.notes = [
-        f"entropy {entropy(found):.2f} nat a frame; utterances: {counts}",
+        f"entropy {entropy(rows):.2f} nat a frame; utterances: {counts}",
         "ours there: the CER of the first line on the same utterances",
     ]
     return table
@@ -81,8 +81,8 @@ def table_of(
 
 def decode_section(kind: str, quick: bool) -> list[Table]:
     """Without and with a language model."""
-    found = utterances(60, kind)
-    check_masses(found[:5], kind)
+    rows = utterances(60, kind)
+    check_masses(rows[:5], kind)
     few, some, many = (2, 10, 60) if kind == "peaky" else (1, 4, 20)
     rounds = 3 if quick else 5
     decoder = CTCDecoder(LABELS, n_jobs=1)
@@ -93,7 +93,7 @@ def decode_section(kind: str, quick: bool) -> list[Table]:
         "fast-ctc-decode, cut e^-5": (peers.fast_decoder(float(np.exp(peers.CUT))), some),
         "flashlight-text, no lexicon": (peers.flashlight_free(), few),
     }
-    tables = [table_of(f"{kind}, no language model", plain, found, rounds)]
+    tables = [table_of(f"{kind}, no language model", plain, rows, rounds)]
     with peers.plain_arpa() as lm:
         model = CTCDecoder(LABELS, lm=LM, n_jobs=1)
         words: dict[str, tuple[peers.Decode, int]] = {
@@ -102,7 +102,7 @@ def decode_section(kind: str, quick: bool) -> list[Table]:
             "pyctcdecode + KenLM": (peers.pyctcdecode_decoder(lm), some),
             "flashlight-text, lexicon + KenLM": (peers.flashlight_words(lm), some),
         }
-        tables.append(table_of(f"{kind}, trigram model", words, found, rounds))
+        tables.append(table_of(f"{kind}, trigram model", words, rows, rounds))
     return tables
 
 
@@ -119,15 +119,15 @@ def align_section(quick: bool) -> list[Table]:
         rng = np.random.default_rng(frames)
         x = np.log(rng.dirichlet(np.full(32, 0.3), frames) + 1e-8).astype(np.float32)
         y = rng.integers(1, 32, labels)
-        own: Any = ctc.align(x, y, n_jobs=1)
+        alignment: Any = ctc.align(x, y, n_jobs=1)
         cases = [Case("ours", partial(ctc.align, x, y, n_jobs=1))]
         for name, align in aligners.items():
             if align is None:
                 continue
             path = np.asarray(align(x, y))
             score = float(x[np.arange(frames), path].sum(dtype=np.float64))
-            if abs(score - own.score) > 1e-5 * abs(score):
-                raise WrongResultError(f"{name}: a path of {score}, ours {own.score}")
+            if abs(score - alignment.score) > 1e-5 * abs(score):
+                raise WrongResultError(f"{name}: a path of {score}, ours {alignment.score}")
             cases.append(Case(name, partial(align, x, y), max_repeats=5))
         times = time_alternating(cases, 5 if quick else 15, pause=0.02)
         table.keep(f"{frames}, {labels}", times)

@@ -63,13 +63,13 @@ def ours(setting: Setting) -> CTCDecoder:
     )
 
 
-def explain(decoder: CTCDecoder, theirs: Any, own: Utterance, text: str) -> str:
+def explain(decoder: CTCDecoder, theirs: Any, utterance: Utterance, text: str) -> str:
     """Why they found another text than ours."""
-    beams = {beam.text: beam for beam in decoder.decode_beams(own.log_probs, k=WIDTH)}
+    beams = {beam.text: beam for beam in decoder.decode_beams(utterance.log_probs, k=WIDTH)}
     mine = next(iter(beams))
-    found = theirs.decode_beams(own.log_probs, beam_width=WIDTH)
-    their_lm = {beam[0]: beam[4] - beam[3] for beam in found}
-    scores = {beam[0]: beam[4] for beam in found}
+    their_beams = theirs.decode_beams(utterance.log_probs, beam_width=WIDTH)
+    their_lm = {beam[0]: beam[4] - beam[3] for beam in their_beams}
+    scores = {beam[0]: beam[4] for beam in their_beams}
     for either in (mine, text):
         both = either in beams and either in their_lm
         if both and abs(their_lm[either] - beams[either].lm) > 0.01:
@@ -84,30 +84,30 @@ def explain(decoder: CTCDecoder, theirs: Any, own: Utterance, text: str) -> str:
     return "ours scores better, and was cut from their beam, or some of its paths were"
 
 
-def without_last_space(own: Utterance) -> Utterance:
+def without_last_space(utterance: Utterance) -> Utterance:
     """The same, but no space can follow the last letter."""
-    x = own.log_probs.copy()
-    space, last = LABELS.index(" "), LABELS.index(own.text[-1])
+    x = utterance.log_probs.copy()
+    space, last = LABELS.index(" "), LABELS.index(utterance.text[-1])
     end = int(np.flatnonzero(x[:, last] > np.log(0.05))[-1])
     x[end:, space] = -30.0
-    return Utterance(own.text, x)
+    return Utterance(utterance.text, x)
 
 
 def compare(setting: Setting, rows: list[Utterance], limit: int) -> None:
     """Print agreement, error rates, and the first differences."""
     theirs, decoder = peer(setting), ours(setting)
-    found = decoder.decode_batch([own.log_probs for own in rows])
-    want = [theirs.decode(own.log_probs, beam_width=WIDTH) for own in rows]
-    differ = [n for n in range(len(want)) if want[n] != found[n]]
+    texts = decoder.decode_batch([utterance.log_probs for utterance in rows])
+    want = [theirs.decode(utterance.log_probs, beam_width=WIDTH) for utterance in rows]
+    differ = [n for n in range(len(want)) if want[n] != texts[n]]
     reasons = Counter(explain(decoder, theirs, rows[n], want[n]) for n in differ)
-    rates = f"CER {error_rate(want, rows):.2%} theirs, {error_rate(found, rows):.2%} ours"
+    rates = f"CER {error_rate(want, rows):.2%} theirs, {error_rate(texts, rows):.2%} ours"
     same = 1 - len(differ) / len(want)
     print(f"{setting.name}: {same:.1%} of {len(want)} are the same; {rates}", flush=True)
     for reason, count in reasons.most_common():
         print(f"  {count:4}  {reason}")
     for n in differ[:limit]:
         said = rows[n].text
-        print(f"    said    {said}\n    theirs  {want[n]}\n    ours    {found[n]}", flush=True)
+        print(f"    said    {said}\n    theirs  {want[n]}\n    ours    {texts[n]}", flush=True)
 
 
 def main() -> None:
@@ -115,21 +115,21 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--count", type=int, default=1000, help="utterances")
     options.add_argument("--show", type=int, default=2, help="differences to print")
-    given = options.parse_args()
+    arguments = options.parse_args()
     logging.disable(logging.WARNING)
-    whole = utterances(given.count, "peaky")
-    cut = [without_last_space(own) for own in whole]
+    complete = utterances(arguments.count, "peaky")
+    cut = [without_last_space(utterance) for utterance in complete]
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "lm.arpa"  # KenLM's reader wants it unpacked
         plain.write_bytes(gzip.decompress(LM.read_bytes()))
         weights = [(0.5, 1.5), (0.9, 0.5)]
-        for name, rows in (("no space behind the last letter", cut), ("as they are", whole)):
+        for name, rows in (("no space behind the last letter", cut), ("as they are", complete)):
             print(f"\n{name}")
             for alpha, beta in weights:
                 setting = Setting(f"alpha {alpha}, beta {beta}", plain, alpha, beta)
-                compare(setting, rows, given.show)
+                compare(setting, rows, arguments.show)
         few = Setting("no language model", None)  # a fifth of them, for it takes them longer
-        compare(few, whole[: max(1, given.count // 5)], given.show)
+        compare(few, complete[: max(1, arguments.count // 5)], arguments.show)
 
 
 if __name__ == "__main__":

@@ -117,10 +117,10 @@ def flashlight_words(lm: str) -> Decode:
 
 def forced_aligner() -> Align | None:
     """ctc-forced-aligner's kernel, without the package around it, which wants librosa."""
-    found = importlib.util.find_spec("ctc_forced_aligner")
-    if found is None or found.origin is None:
+    module_spec = importlib.util.find_spec("ctc_forced_aligner")
+    if module_spec is None or module_spec.origin is None:
         return None
-    (binary,) = Path(found.origin).parent.glob("align_ops*.so")
+    (binary,) = Path(module_spec.origin).parent.glob("align_ops*.so")
     kernel = ctypes.CDLL(str(binary)).align_sequences
     pointers = [ctypes.c_void_p] * 4
     kernel.argtypes = [*pointers, *[ctypes.c_int] * 4, ctypes.c_int64]
@@ -143,8 +143,8 @@ def torchaudio_aligner() -> Align | None:
         return None
 
     def align(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        found, _ = forced_align(torch.from_numpy(x)[None], torch.from_numpy(y)[None], blank=0)
-        return found[0].numpy()
+        labels, _ = forced_align(torch.from_numpy(x)[None], torch.from_numpy(y)[None], blank=0)
+        return labels[0].numpy()
 
     return align
 

@@ -35,12 +35,12 @@ def sentences(count: int, seed: int = 0) -> list[str]:
     plain = [[w for w in text.split() if set(w) <= set(LETTERS)] for text in texts]
     words = [w for text in plain for w in text]
     rng = np.random.default_rng(seed)
-    found = []
-    while len(found) < count:
+    rows = []
+    while len(rows) < count:
         at, size = int(rng.integers(len(words) - 40)), int(rng.integers(85, 130))
         window = " ".join(words[at : at + 40])
-        found.append(window[: window.rindex(" ", 0, size)])
-    return found
+        rows.append(window[: window.rindex(" ", 0, size)])
+    return rows
 
 
 def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
@@ -72,16 +72,16 @@ def utterances(count: int, kind: str, seed: int = 0) -> list[Utterance]:
     return [Utterance(text, emissions(text, kind, rng)) for text in sentences(count, seed)]
 
 
-def entropy(found: list[Utterance]) -> float:
+def entropy(rows: list[Utterance]) -> float:
     """The mean entropy of a frame."""
-    x = np.concatenate([u.log_probs for u in found])
+    x = np.concatenate([u.log_probs for u in rows])
     return float(-(np.exp(x) * x).sum(axis=1).mean())
 
 
-def error_rate(texts: list[str], found: list[Utterance]) -> float:
+def error_rate(texts: list[str], rows: list[Utterance]) -> float:
     """Characters that are wrong, of those that were said: edit distance over length."""
-    wrong = sum(distance(text, u.text) for text, u in zip(texts, found, strict=True))
-    return wrong / sum(len(u.text) for u in found)
+    wrong = sum(distance(text, u.text) for text, u in zip(texts, rows, strict=True))
+    return wrong / sum(len(u.text) for u in rows)
 
 
 def distance(a: str, b: str) -> int:

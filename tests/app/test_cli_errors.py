@@ -51,13 +51,13 @@ def test_a_file_without_sequences(
     refused: Any, folder: Path, command: tuple[str, ...], text: str
 ) -> None:
     (folder / "blank.conll").write_text(text)
-    refused(*command, "blank.conll", names=["blank.conll: there is no sequence in it"])
+    refused(*command, "blank.conll", names=["blank.conll: the file contains no sequence"])
 
 
 @pytest.mark.parametrize("name", ["blank.jsonl", "blank.md", "blank.conllu", "blank.tsv", "blank"])
 def test_an_empty_file_is_refused_in_every_format(refused: Any, folder: Path, name: str) -> None:
     (folder / name).write_text("\n")
-    refused("train", name, names=[f"{name}: there is no sequence in it"])
+    refused("train", name, names=[f"{name}: the file contains no sequence"])
 
 
 BINARY = {
@@ -102,7 +102,7 @@ def test_a_truncated_compressed_file(
 ) -> None:
     data = pack((folder / "train.conll").read_bytes())
     (folder / "cut.conll.gz").write_bytes(data[: len(data) // 2])
-    refused(*command, "cut.conll.gz", names=["cut.conll.gz", "cannot be unpacked"])
+    refused(*command, "cut.conll.gz", names=["cut.conll.gz", "cannot be decompressed"])
 
 
 def test_a_folder_given_as_data(refused: Any, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Column files: what is a row, a comment, a column, and what every mistake is called."""
+"""Column files: rows, comments, columns, and the message of every mistake."""
 
 from __future__ import annotations
 
@@ -75,23 +75,23 @@ def test_a_row_with_tabs_in_a_file_without() -> None:
 
 
 def test_a_row_without_tabs_in_a_file_with_tabs_has_one_column() -> None:
-    """Taken apart at the space, it would turn a missing label into a wrong one."""
+    """Splitting it at the space would turn a missing label into a wrong one."""
     with pytest.raises(FormatError, match=r"^<list>, line 2: columns: 1, but 2 in line 1: 'New Yo"):
         conll.read(["a\tO", "New York"])
 
 
-def test_separator_by_hand() -> None:
+def test_explicit_separator() -> None:
     assert conll.read(["a,b,O", "c d,,O"], separator=",")[0] == [[("a", "b"), ("c d", "")]]
     assert conll.read(["a :: O"], separator=" :: ")[0] == [["a"]]
     with pytest.raises(FormatError, match=r"line 2: columns: 3, but 2 in line 1"):
         conll.read(["a O", "b  O"], separator=" ")
 
 
-def test_rows_that_repeat_mean_the_same_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["a O", "b I", "a O", "", "c O", "a O", "b I"]
     expected = ([["a", "b", "a"], ["c", "a", "b"]], [["O", "I", "O"], ["O", "O", "I"]])
     assert conll.read(lines) == expected
-    monkeypatch.setattr(conll, "_KNOWN_ROWS", 1)
+    monkeypatch.setattr(conll, "_MAX_CACHED_ROWS", 1)
     assert conll.read(lines) == expected
 
 
@@ -124,7 +124,7 @@ def test_nothing_but_comments() -> None:
 
 
 @pytest.mark.parametrize("tab", [" ", "\t"])
-def test_docstart_ends_a_sequence_and_is_left_out_unless_wanted(tab: str) -> None:
+def test_docstart_ends_a_sequence_and_is_skipped_by_default(tab: str) -> None:
     rows = ["-DOCSTART- -X- O", "", "a N O", "-DOCSTART- -X- O", "b N O"]
     lines = [row.replace(" ", tab) for row in rows]
     assert conll.read(lines) == ([[("a", "N")], [("b", "N")]], [["O"], ["O"]])
@@ -133,7 +133,7 @@ def test_docstart_ends_a_sequence_and_is_left_out_unless_wanted(tab: str) -> Non
     assert y == [["O"]] * 4
 
 
-def test_docstart_that_is_left_out_may_have_any_columns() -> None:
+def test_skipped_docstart_may_have_any_columns() -> None:
     lines = ["-DOCSTART-", "", "a N O"]
     assert conll.read(lines)[0] == [[("a", "N")]]
     with pytest.raises(FormatError, match="line 1: the label leaves no column"):
@@ -148,11 +148,11 @@ def test_docstart_that_is_left_out_may_have_any_columns() -> None:
     [
         (["a N O", "b O"], {}, r"line 2: columns: 2, but 3 in line 1: 'b O'$"),
         (["", "a O", "", "b N O"], {}, r"line 4: columns: 3, but 2 in line 2: 'b N O'$"),
-        (["a O"], {"label_column": 2}, r"line 1: label_column asks for column 2, and columns: 2"),
-        (["a O"], {"label_column": -3}, r"line 1: label_column asks for column -3"),
-        (["a O"], {"columns": [0, 2]}, r"line 1: columns asks for column 2, and columns: 2"),
-        (["a O"], {"columns": [0, 1]}, r"column 1 is asked for as token and as label"),
-        (["a O"], {"columns": [-2], "label_column": 0}, r"column 0 is asked for as token and"),
+        (["a O"], {"label_column": 2}, r"line 1: label_column contains column 2, and columns: 2"),
+        (["a O"], {"label_column": -3}, r"line 1: label_column contains column -3"),
+        (["a O"], {"columns": [0, 2]}, r"line 1: columns contains column 2, and columns: 2"),
+        (["a O"], {"columns": [0, 1]}, r"column 1 is both token and label"),
+        (["a O"], {"columns": [-2], "label_column": 0}, r"column 0 is both token and"),
         (["", "a"], {}, r"line 2: the label leaves no column for the token, and columns: 1"),
         (["a\tO\tx", "a\t\tx"], {"label_column": 1}, r"line 2: label_column=1 is empty: 'a\\t\\t"),
     ],
@@ -171,16 +171,16 @@ def test_a_bad_file_is_named_with_line_and_columns(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"label_column": "pos"}, "label_column is 'pos'"),
-        ({"label_column": True}, "label_column is True"),
-        ({"label_column": 1.0}, "label_column is 1.0"),
+        ({"label_column": "pos"}, "label_column must be the index of a column, not 'pos'"),
+        ({"label_column": True}, "label_column must be the index of a column, not True"),
+        ({"label_column": 1.0}, "label_column must be the index of a column, not 1.0"),
         ({"columns": []}, "columns is empty"),
-        ({"columns": "01"}, "columns is '01'"),
-        ({"columns": 1}, "columns is 1"),
-        ({"columns": [0, None]}, r"columns\[1\] is None"),
-        ({"separator": ""}, "separator is ''"),
-        ({"separator": "\n"}, r"separator is '\\n'"),
-        ({"separator": 9}, "separator is 9"),
+        ({"columns": "01"}, "columns must be a list of column indices, not '01'"),
+        ({"columns": 1}, "columns must be a list of column indices, not 1"),
+        ({"columns": [0, None]}, r"columns\[1\] must be the index of a column, not None"),
+        ({"separator": ""}, "separator must be .* not ''"),
+        ({"separator": "\n"}, r"separator must be .* not '\\n'"),
+        ({"separator": 9}, "separator must be .* not 9"),
         ({"encoding": "utf-9"}, "utf-9"),
         ({"encoding": "hex"}, "hex"),
         ({"errors": "forgive"}, "forgive"),
@@ -199,7 +199,7 @@ def test_bad_options_are_named_before_anything_is_read(
         conll.read(never(), **options)
 
 
-def test_long_lines_are_cut_in_errors() -> None:
+def test_long_lines_are_shortened_in_errors() -> None:
     with pytest.raises(FormatError) as caught:
         conll.read(["a O", "b" * 10_000])
     assert len(str(caught.value)) < 200
@@ -208,7 +208,7 @@ def test_long_lines_are_cut_in_errors() -> None:
 # --- streaming ----------------------------------------------------------------------------------
 
 
-def test_iterate_reads_no_further_than_it_must() -> None:
+def test_iterate_reads_lazily() -> None:
     given_out = []
 
     def lines() -> Iterator[str]:
@@ -221,7 +221,7 @@ def test_iterate_reads_no_further_than_it_must() -> None:
 
 
 def test_iterate_takes_constant_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conll, "_KNOWN_ROWS", 1000)
+    monkeypatch.setattr(conll, "_MAX_CACHED_ROWS", 1000)
 
     def peak(n: int) -> int:
         lines = (f"word{i} O" if i % 9 else "" for i in range(n))
@@ -272,27 +272,31 @@ def test_written_to_open_files() -> None:
         ([["a"], ["b", "c"]], [["O"], ["O"]], "sequence 1 has 2 tokens but 1 labels"),
         ([["a"], []], [["O"], []], "sequence 1 is empty"),
         ([["a", ("b", "N")]], [["O", "O"]], "sequence 0, position 1: columns: 3, but 2 before"),
-        ([["a\tb"]], [["O"]], r"sequence 0, position 0: 'a\\tb' holds a tab"),
-        ([["a\rb"]], [["O"]], r"'a\\rb' holds a tab, a line break or a zero byte"),
-        ([["a"]], [["O\n"]], r"'O\\n' holds a tab, a line break or a zero byte"),
-        ([["a"]], [[""]], "'' is empty or ends in white space"),
-        ([["a"]], [["O "]], "'O ' is empty or ends in white space"),
+        ([["a\tb"]], [["O"]], r"sequence 0, position 0: 'a\\tb' contains a tab"),
+        ([["a\rb"]], [["O"]], r"'a\\rb' contains a tab, a line break or a zero byte"),
+        ([["a"]], [["O\n"]], r"'O\\n' contains a tab, a line break or a zero byte"),
+        ([["a"]], [[""]], "'' is empty or ends with white space"),
+        ([["a"]], [["O "]], "'O ' is empty or ends with white space"),
         ([["a"]], [[None]], "None is NoneType, not str"),
         ([[{"w": 1.0}]], [["O"]], "{'w': 1.0} is dict, not str"),
         ([[1]], None, "1 is int, not str"),
-        ([["New York"]], None, "'New York' holds a space, and is the only column"),
+        ([["New York"]], None, "'New York' contains a space, and is the only column"),
         ([[""]], None, "'' is empty"),
-        ([["a", "-DOCSTART-"]], [["O", "O"]], "position 1: '-DOCSTART-' is always a sequence"),
+        (
+            [["a", "-DOCSTART-"]],
+            [["O", "O"]],
+            "'-DOCSTART-' is always a separate sequence",
+        ),
         ([["a"], ["\ud800"]], [["O"], ["O"]], "sequence 1 cannot be written: .*surrogate"),
     ],
 )
-def test_what_could_not_be_read_back_is_refused(sequences: Any, y: Any, message: str) -> None:
+def test_unreadable_data_are_not_written(sequences: Any, y: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         conll.write(io.BytesIO(), sequences, y)
 
 
 def test_a_target_is_a_path_or_a_file() -> None:
-    with pytest.raises(InputError, match="target is list"):
+    with pytest.raises(InputError, match="target must be a path or an open file, not list"):
         conll.write([], [["a"]], [["O"]])  # type: ignore[arg-type]
 
 
@@ -316,7 +320,7 @@ def corpora(draw: st.DrawFn) -> tuple[list[list[conll.Token]], list[list[str]] |
 
 @settings(max_examples=200, deadline=None)
 @given(corpora())
-def test_whatever_can_be_written_is_read_back_as_it_was(corpus: Any) -> None:
+def test_everything_written_is_read_back_unchanged(corpus: Any) -> None:
     sequences, y = corpus
     file = io.BytesIO()
     try:
@@ -330,8 +334,8 @@ def test_whatever_can_be_written_is_read_back_as_it_was(corpus: Any) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.text("ab#- \t\r\n\ufeffO", max_size=40), st.sampled_from([None, -1, 0]))
-def test_any_text_is_read_or_named_wrong(text: str, label_column: int | None) -> None:
-    """Nothing but a FormatError that names a line; and sequences are never empty."""
+def test_any_text_is_read_or_a_format_error(text: str, label_column: int | None) -> None:
+    """The only error is a FormatError that names a line; sequences are never empty."""
     try:
         sequences, y = conll.read(io.StringIO(text), label_column=label_column)
     except FormatError as error:

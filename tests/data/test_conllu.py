@@ -63,7 +63,7 @@ def test_iterate_gives_words() -> None:
     assert [word.form for word in second] == ["stop"]
 
 
-def test_nothing_to_read() -> None:
+def test_empty_input() -> None:
     for lines in ([], [""], ["# newdoc", ""]):
         assert conllu.read(lines) == ([], [])
         assert list(conllu.iterate(lines)) == []
@@ -76,9 +76,9 @@ def test_nothing_to_read() -> None:
         ([row(1) + "\tx"], r"line 1: columns: 11, not 10"),
         ([row(1).replace("\t", " ")], r"line 1: columns: 1, not 10"),
         ([row("1-2").replace("\t_", "")], r"line 1: columns: 7, not 10"),
-        (["", row(1), row(3)], r"line 3: column 1 \(ID\) is '3' where 2 is due"),
-        ([row(1), row(1)], r"line 2: column 1 \(ID\) is '1' where 2 is due"),
-        ([row(2)], r"line 1: column 1 \(ID\) is '2' where 1 is due"),
+        (["", row(1), row(3)], r"line 3: column 1 \(ID\) is '3', expected 2"),
+        ([row(1), row(1)], r"line 2: column 1 \(ID\) is '1', expected 2"),
+        ([row(2)], r"line 1: column 1 \(ID\) is '2', expected 1"),
         ([row("01")], r"column 1 \(ID\) is '01'"),
         ([row("¹")], r"column 1 \(ID\) is '¹'"),
         ([row("1-")], r"column 1 \(ID\) is '1-'"),
@@ -109,7 +109,7 @@ def test_bad_features(feats: str) -> None:
 
 def test_unknown_column() -> None:
     for column in ("head", "UPOS", None):
-        with pytest.raises(InputError, match=f"column is {column!r}, not one of form, lemma, upos"):
+        with pytest.raises(InputError, match=f"column must be one of form.*not {column!r}"):
             conllu.read(SENTENCES, column=column)  # type: ignore[arg-type]
 
 
@@ -130,8 +130,8 @@ def test_counts_of_a_real_treebank(part: str, sentences: int, words: int) -> Non
     assert (len(forms), sum(map(len, forms))) == (sentences, words)
     assert len({label for sentence in labels for label in sentence}) == 17
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        found = re.findall(r"^\d+\t([^\t]+)\t[^\t]+\t([^\t]+)", file.read(), re.MULTILINE)
-    assert [form for sentence in forms for form in sentence] == [form for form, _ in found]
-    assert [label for sentence in labels for label in sentence] == [label for _, label in found]
+        expected = re.findall(r"^\d+\t([^\t]+)\t[^\t]+\t([^\t]+)", file.read(), re.MULTILINE)
+    assert [form for sentence in forms for form in sentence] == [form for form, _ in expected]
+    assert [label for sentence in labels for label in sentence] == [label for _, label in expected]
     for words_of, sentence in zip(conllu.iterate(path), forms, strict=True):
         assert [word.form for word in words_of] == sentence

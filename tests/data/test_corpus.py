@@ -1,4 +1,4 @@
-"""Files of any format, known by name or by what is in them."""
+"""Files of all formats, detected by name or by content."""
 
 from __future__ import annotations
 
@@ -102,23 +102,23 @@ def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text("O play VB\nB-place Rome NNP\n")
     expected = [["O", "B-place"]]
-    assert corpus.read(path, layout=Columns((1,), "0")) == ([["play", "Rome"]], expected)
-    assert corpus.read(path, layout=Columns((1, 2), "0")) == (
+    assert corpus.read(path, columns=Columns((1,), "0")) == ([["play", "Rome"]], expected)
+    assert corpus.read(path, columns=Columns((1, 2), "0")) == (
         [[("play", "VB"), ("Rome", "NNP")]],
         expected,
     )
-    assert corpus.read(path, layout=Columns((2, 1), "-3")) == (
+    assert corpus.read(path, columns=Columns((2, 1), "-3")) == (
         [[("VB", "play"), ("NNP", "Rome")]],
         expected,
     )
-    assert corpus.read(path, layout=Columns(None, "0"))[0] == [[("play", "VB"), ("Rome", "NNP")]]
+    assert corpus.read(path, columns=Columns(None, "0"))[0] == [[("play", "VB"), ("Rome", "NNP")]]
     path = tmp_path / "a.conllu"
     path.write_text(CONLLU)
-    assert corpus.read(path, layout=Columns(None, "xpos"))[1] == [["VB", "NNP"], ["VB"]]
+    assert corpus.read(path, columns=Columns(None, "xpos"))[1] == [["VB", "NNP"], ["VB"]]
 
 
 @pytest.mark.parametrize(
-    ("format", "layout", "what"),
+    ("format", "columns", "what"),
     [
         ("text", Columns(), "format must be one of conll, conllu, jsonl, markup here, not 'text'"),
         ("tokens", Columns(), "'tokens'"),
@@ -132,26 +132,26 @@ def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
         ("conll", Columns(()), "column"),
     ],
 )
-def test_what_cannot_be_read_like_this(
-    tmp_path: Path, format: str, layout: Columns, what: str
+def test_wrong_columns_for_a_format(
+    tmp_path: Path, format: str, columns: Columns, what: str
 ) -> None:
     path = tmp_path / "odd"
     path.write_text(TEXTS.get(format, CONLL))
     with pytest.raises((InputError, FormatError), match=what):
-        corpus.read(path, format, layout)
+        corpus.read(path, format, columns)
 
 
 @pytest.mark.parametrize("format", TEXTS)
 def test_a_file_without_a_sequence(tmp_path: Path, format: str) -> None:
     for text in ("", "\n", " \n\n"):
         (tmp_path / "odd").write_text(text)
-        with pytest.raises(FormatError, match="odd: there is no sequence in it"):
+        with pytest.raises(FormatError, match="odd: the file contains no sequence"):
             corpus.read(tmp_path / "odd", format)
 
 
 @pytest.mark.parametrize("format", TEXTS)
 @pytest.mark.parametrize("before", [0, 1 << 17])
-def test_zeros_are_in_no_text(tmp_path: Path, format: str, before: int) -> None:
+def test_zero_bytes_are_an_error(tmp_path: Path, format: str, before: int) -> None:
     lines = TEXTS[format] * (1 + before // len(TEXTS[format]))
     (tmp_path / "odd").write_text(lines + TEXTS[format].replace("play", "pl\0ay"))
     number = lines.count("\n") + 1
@@ -165,30 +165,30 @@ def test_zeros_are_in_no_text(tmp_path: Path, format: str, before: int) -> None:
 def test_iterate_every_format() -> None:
     for format, data in [*TEXTS.items(), ("tokens", "play Rome\n\nstop\n")]:
         for source in (data.splitlines(), io.BytesIO(data.encode()), io.StringIO(data)):
-            found = [*corpus.iterate(source, format, width=1)]
-            assert [sequence.tokens for sequence in found] == EXPECTED[0]
+            sequences = [*corpus.iterate(source, format, width=1)]
+            assert [sequence.tokens for sequence in sequences] == EXPECTED[0]
 
 
 def test_raw_text_keeps_its_blank_lines() -> None:
-    found = [*corpus.iterate(["play Rome!", "", "  ", "stop"], "text", width=1)]
-    assert [s.tokens for s in found] == [["play", "Rome", "!"], [], [], ["stop"]]
-    assert [s.text for s in found] == ["play Rome!", "", "  ", "stop"]
+    sequences = [*corpus.iterate(["play Rome!", "", "  ", "stop"], "text", width=1)]
+    assert [s.tokens for s in sequences] == [["play", "Rome", "!"], [], [], ["stop"]]
+    assert [s.text for s in sequences] == ["play Rome!", "", "  ", "stop"]
 
 
 def test_a_file_may_have_more_columns_than_the_model() -> None:
     lines = ["play\tVB\tx y", "Rome\tNNP\tz"]
     for width, tokens in ((1, ["play", "Rome"]), (2, [("play", "VB"), ("Rome", "NNP")])):
-        (found,) = corpus.iterate(lines, "conll", width)
-        assert found.tokens == tokens
-        assert found.rows == lines
-    (found,) = corpus.iterate(lines, "conll", 2, Columns((2, 0)))
-    assert found.tokens == [("x y", "play"), ("z", "Rome")]
-    (found,) = corpus.iterate(lines, "conll", 1, Columns((-2,)))
-    assert found.tokens == ["VB", "NNP"]
+        (sequence,) = corpus.iterate(lines, "conll", width)
+        assert sequence.tokens == tokens
+        assert sequence.rows == lines
+    (sequence,) = corpus.iterate(lines, "conll", 2, Columns((2, 0)))
+    assert sequence.tokens == [("x y", "play"), ("z", "Rome")]
+    (sequence,) = corpus.iterate(lines, "conll", 1, Columns((-2,)))
+    assert sequence.tokens == ["VB", "NNP"]
 
 
 @pytest.mark.parametrize(
-    ("format", "lines", "width", "layout", "what"),
+    ("format", "lines", "width", "columns", "what"),
     [
         ("conll", ["play"], 2, None, "columns"),
         ("conll", ["play VB", "Rome"], 1, None, "line 2"),
@@ -206,16 +206,16 @@ def test_a_file_may_have_more_columns_than_the_model() -> None:
         ("text", ["pl\0ay"], 1, None, "line 1"),
     ],
 )
-def test_what_cannot_be_labelled(
-    format: str, lines: list[str], width: int, layout: Any, what: str
+def test_sequences_that_do_not_fit_the_model(
+    format: str, lines: list[str], width: int, columns: Any, what: str
 ) -> None:
     data = io.BytesIO("\n".join(lines).encode())
     with pytest.raises((FormatError, InputError), match=what):
-        list(corpus.iterate(data, format, width, layout))
+        list(corpus.iterate(data, format, width, columns))
 
 
-def test_one_after_the_other() -> None:
-    """What comes late in a source is not asked for before it is needed."""
+def test_iterate_reads_lazily() -> None:
+    """Later lines of a source are not read before they are needed."""
 
     def lines() -> Any:
         yield "play"
@@ -226,15 +226,15 @@ def test_one_after_the_other() -> None:
 
     for format in ("text", "tokens"):
         assert next(corpus.iterate(lines(), format, 1)).tokens == ["play"]
-    found = corpus.iterate(lines(), "conll", 1)
-    assert next(found).tokens == ["play"]
+    sequences = corpus.iterate(lines(), "conll", 1)
+    assert next(sequences).tokens == ["play"]
 
 
 # ---- out and in again
 
 
 @pytest.mark.parametrize("format", ["conll", "jsonl", "markup"])
-def test_the_samples_come_back(tmp_path: Path, format: str) -> None:
+def test_samples_are_read_back(tmp_path: Path, format: str) -> None:
     X, y = samples.load("all")
     for suffix in ("", ".gz", ".xz"):
         path = tmp_path / f"all{suffix}"
@@ -259,11 +259,11 @@ columns = st.integers(1, 3)
 
 @given(data=st.data(), width=columns)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_any_corpus_comes_back(tmp_path: Path, data: Any, width: int) -> None:
+def test_any_corpus_is_read_back(tmp_path: Path, data: Any, width: int) -> None:
     token = word if width == 1 else st.tuples(*[word] * width)
     pairs = st.lists(st.tuples(token, label), min_size=1, max_size=4)
-    found = data.draw(st.lists(pairs, min_size=1, max_size=4))
-    X, y = ([[pair[k] for pair in own] for own in found] for k in (0, 1))
+    sequences = data.draw(st.lists(pairs, min_size=1, max_size=4))
+    X, y = ([[pair[k] for pair in row] for row in sequences] for k in (0, 1))
     corpus.write(tmp_path / "a", X, y, "jsonl")
     assert corpus.read(tmp_path / "a", "jsonl") == (X, y)
     if any(token == "-DOCSTART-" or token[0] == "-DOCSTART-" for x in X for token in x):
@@ -308,6 +308,6 @@ def test_the_first_line_with_a_label(
 def test_the_line_of_a_label_in_a_chosen_column(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("a O B-x\nb B-x O\n")
     assert corpus.line_with(tmp_path / "a.conll", "B-x") == 1
-    assert corpus.line_with(tmp_path / "a.conll", "B-x", layout=Columns((0,), "1")) == 2
+    assert corpus.line_with(tmp_path / "a.conll", "B-x", columns=Columns((0,), "1")) == 2
     (tmp_path / "a.conllu").write_text(CONLLU)
-    assert corpus.line_with(tmp_path / "a.conllu", "NNP", layout=Columns(None, "xpos")) == 3
+    assert corpus.line_with(tmp_path / "a.conllu", "NNP", columns=Columns(None, "xpos")) == 3

@@ -20,16 +20,16 @@ POSITIONS = st.tuples(LABELS, st.dictionaries(NAMES, VALUES, max_size=4))
 
 
 @given(st.lists(st.lists(POSITIONS, min_size=1, max_size=3), max_size=3), st.floats(0, 9))
-def test_what_is_written_is_read(sequences: Any, weight: float) -> None:
-    X = [[item for _, item in own] for own in sequences]
-    y = [[label for label, _ in own] for own in sequences]
+def test_write_and_read(sequences: Any, weight: float) -> None:
+    X = [[item for _, item in sequence] for sequence in sequences]
+    y = [[label for label, _ in sequence] for sequence in sequences]
     file = io.StringIO()
     crfsuite.write(file, X, y, [weight] * len(X))
-    found = crfsuite.read(file.getvalue().split("\n"))
-    assert found == (X, y, [weight] * len(X))
+    result = crfsuite.read(file.getvalue().split("\n"))
+    assert result == (X, y, [weight] * len(X))
 
 
-def test_an_attribute_that_comes_twice_counts_twice() -> None:
+def test_repeated_attributes_are_added() -> None:
     assert crfsuite.read(["O\ta\ta:2\t\tb:"]).X == [[{"a": 3.0, "b": 1.0}]]
 
 
@@ -38,7 +38,7 @@ def test_an_attribute_that_comes_twice_counts_twice() -> None:
     [
         (["O\ta:x"], "line 1: 'x' is not a finite number"),
         (["O\ta", "O\ta:inf"], "line 2: 'inf'"),
-        (["@scale:2"], "'@scale' is not known"),
+        (["@scale:2"], "'@scale' is unknown"),
         (["@weight:-1"], "below 0"),
         (["@weight"], "not a finite number"),
     ],

@@ -32,12 +32,12 @@ def test_tokens_of_several_columns() -> None:
     assert jsonl.read(['{"tokens": [["a", "N"]], "tags": ["O"]}']) == ([[("a", "N")]], [["O"]])
 
 
-def test_tokens_go_before_text() -> None:
+def test_tokens_take_precedence_over_text() -> None:
     line = '{"tokens": ["a"], "tags": ["O"], "text": "b", "spans": [[0, 1, "X"]]}'
     assert jsonl.read([line]) == ([["a"]], [["O"]])
 
 
-def test_nothing_to_read() -> None:
+def test_empty_input() -> None:
     assert jsonl.read([]) == ([], [])
     assert jsonl.read([with_spans("")]) == ([[]], [[]])
     assert jsonl.read([with_spans("a b")]) == ([["a", "b"]], [["O", "O"]])
@@ -63,7 +63,7 @@ def test_spans_become_tags_of_a_scheme(scheme: str, expected: list[str]) -> None
     assert labels == [expected]
 
 
-def test_offsets_count_characters_and_white_space_at_the_edges_is_no_matter() -> None:
+def test_offsets_count_characters_and_ignore_white_space_at_the_ends() -> None:
     raw = "\N{EARTH GLOBE EUROPE-AFRICA}  Zürich,"
     place = raw.index("Z")
     for start, end in [(place, place + 6), (place - 1, place + 6)]:
@@ -89,7 +89,7 @@ def test_offsets_count_characters_and_white_space_at_the_edges_is_no_matter() ->
         ('{"tokens": ["a", []], "tags": ["O", "O"]}', r"position 1: \[\] labelled 'O'"),
         ('{"tokens": [["a", 1]], "tags": ["O"]}', r"position 0: \['a', 1\] labelled 'O'"),
         ('{"tokens": ["a"], "tags": [null]}', "position 0: 'a' labelled None"),
-        (r'{"tokens": ["\ud800"], "tags": ["O"]}', "an escape is no character: surrogates"),
+        (r'{"tokens": ["\ud800"], "tags": ["O"]}', "an escape is not a character: surrogates"),
         (with_spans("Newark", [0, 3, "LOC"]), r"span \[0, 3, 'LOC'\] cuts through 'Newark' in 'Ne"),
         (with_spans("in Newark", [4, 9, "LOC"]), r"span \[4, 9, 'LOC'\] cuts through 'Newark'"),
         (with_spans("New York", [0, 5, "LOC"]), r"span \[0, 5, 'LOC'\] cuts through 'York'"),
@@ -122,7 +122,7 @@ def test_a_bad_line_is_named_with_span_and_text(line: str, message: str, tmp_pat
     assert len(str(caught.value)) < 400
 
 
-def test_spans_that_a_scheme_cannot_hold() -> None:
+def test_spans_that_a_scheme_cannot_express() -> None:
     line = with_spans("a b", [0, 1, "X"], [2, 3, "X"])
     with pytest.raises(FormatError, match=r"^<list>, line 1: .*touch"):
         jsonl.read([line], scheme="plain")
@@ -135,8 +135,8 @@ def test_an_unknown_scheme_is_named_before_anything_is_read() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.text("ab'’.\n \u3000é", max_size=20), st.data())
-def test_spans_of_whole_tokens_are_found_again(raw: str, data: st.DataObject) -> None:
-    """Cut any text at random token borders: the tags hold just those spans."""
+def test_spans_of_complete_tokens_become_tags(raw: str, data: st.DataObject) -> None:
+    """Random spans between token borders of any text: the tags mark exactly those spans."""
     places = text.offsets(raw)
     borders = data.draw(st.lists(st.integers(0, len(places)), unique=True).map(sorted))
     chosen = [tags.Span("X", a, b) for a, b in zip(borders[::2], borders[1::2], strict=False)]
@@ -167,7 +167,7 @@ def test_written_lines_are_read_back(corpus: list[list[tuple[Any, str]]]) -> Non
     assert jsonl.read(file) == (sequences, labels)
 
 
-def test_written_files_are_plain_to_the_eye(tmp_path: Path) -> None:
+def test_written_text(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl.xz"
     jsonl.write(path, [["é"]], [["O"]])
     assert jsonl.read(path) == ([["é"]], [["O"]])
@@ -187,6 +187,6 @@ def test_written_files_are_plain_to_the_eye(tmp_path: Path) -> None:
         ([["\udc80"]], [["O"]], "sequence 0 cannot be written"),
     ],
 )
-def test_what_could_not_be_read_back_is_refused(sequences: Any, labels: Any, message: str) -> None:
+def test_unreadable_data_are_not_written(sequences: Any, labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         jsonl.write(io.BytesIO(), sequences, labels)

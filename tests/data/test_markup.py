@@ -1,4 +1,4 @@
-"""Inline mark-up: what is a span, a label, an escape, and what every mistake is called."""
+"""Inline markup: spans, labels, escapes, and the message of every mistake."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_escapes_are_plain_characters() -> None:
     )
 
 
-def test_split_says_where_tokens_end() -> None:
+def test_split_at_white_space() -> None:
     line = "It's  [New\u3000York](place)\t- [U.S.](place)"
     assert markup.read([line]) == (
         [["It's", "New", "York", "-", "U", ".", "S", "."]],
@@ -92,8 +92,8 @@ def test_spans_become_tags_of_a_scheme(scheme: str, expected: list[str]) -> None
         ("at [Nobu] (restaurant)", r"brackets without a \(label\)"),
         (r"at [Nobu]\(restaurant)", r"brackets without a \(label\)"),
         ("at [Nobu]()", r"empty label: '\[Nobu\]\(\)'"),
-        ("at [Nobu]( )", r"label ' ' holds .* white space at its ends: '\[Nobu\]\( \)'"),
-        ("at [Nobu](name )", "label 'name ' holds"),
+        ("at [Nobu]( )", r"label ' ' contains .* ends with white space: '\[Nobu\]\( \)'"),
+        ("at [Nobu](name )", "label 'name ' contains"),
         ("at [[Nobu](x)](y)", r"nested brackets: '\[\[Nobu\]\(x\)\]\(y\)'"),
         ("at [No [bu](x)", "nested brackets"),
         ("at Nobu](x)", r"'\]' without '\[': '\]\(x\)'"),
@@ -103,11 +103,11 @@ def test_spans_become_tags_of_a_scheme(scheme: str, expected: list[str]) -> None
         ("at [Nobu]([x) b", r"'\[' in a label"),
         (
             r"C:\new",
-            r"a backslash stands before one of \[ \] \( \) \\ #, not before 'n': '\\\\new'",
+            r"a backslash must precede one of \[ \] \( \) \\ #, not 'n': '\\\\new'",
         ),
-        (r"at [No\bu](x)", "not before 'b': "),
-        (r"at [Nobu](x\y)", "not before 'y': "),
-        ("at \\", "not before ''"),
+        (r"at [No\bu](x)", "not 'b': "),
+        (r"at [Nobu](x\y)", "not 'y': "),
+        ("at \\", "not ''"),
         ("at [ ](x)", r"span '\[ \]\(x\)' covers no token in 'at  '"),
         ("at [](x) b", r"span '\[\]\(x\)' covers no token in 'at  b'"),
         ("[New](x)ark", r"span '\[New\]\(x\)' cuts through 'Newark' in 'Newark'"),
@@ -127,13 +127,13 @@ def test_a_bad_line_is_named(line: str, message: str, tmp_path: Path) -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_split_is_another_cut() -> None:
+def test_split_changes_the_tokens() -> None:
     assert markup.read(["[Oslo](place), then"])[1] == [["B-place", "O", "O"]]
     with pytest.raises(FormatError, match=r"^<list>, line 1: span .* cuts through 'Oslo,' in"):
         markup.read(["[Oslo](place), then"], split=True)
 
 
-def test_a_label_that_a_scheme_cannot_hold() -> None:
+def test_a_label_that_a_scheme_cannot_express() -> None:
     assert markup.read(["[a](O)"]) == ([["a"]], [["B-O"]])
     with pytest.raises(FormatError, match=r"^<list>, line 1: .*'O' cannot be a label"):
         markup.read(["[a](O)"], scheme="plain")
@@ -170,12 +170,12 @@ def test_mark() -> None:
 @pytest.mark.parametrize(
     ("raw", "spans", "message"),
     [
-        ("a\nb", [], r"cannot hold a line break: 'a\\nb'"),
+        ("a\nb", [], r"cannot contain a line break: 'a\\nb'"),
         ("ab", [(0, 3, "x")], r"span \(0, 3, 'x'\) is not inside the 2 characters in 'ab'"),
         ("ab", [(1, 1, "x")], "is not inside"),
         ("ab", [(0, 1, "")], "needs two integers and a label"),
-        ("ab", [(0, 1, " x")], "label ' x' holds"),
-        ("ab", [(0, 1, "x\ny")], r"label 'x\\ny' holds a line break"),
+        ("ab", [(0, 1, " x")], "label ' x' contains"),
+        ("ab", [(0, 1, "x\ny")], r"label 'x\\ny' contains a line break"),
         ("ab", [(0, 1)], "is neither"),
         ("abc", [(1, 3, "y"), (0, 2, "x")], r"span \(1, 3, 'y'\) overlaps \(0, 2, 'x'\) in 'abc'"),
     ],
@@ -188,7 +188,7 @@ def test_what_cannot_be_marked(raw: str, spans: Any, message: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text("ab'’.[]()\\# \u3000é", max_size=20), st.data())
 def test_marked_text_is_read_back(raw: str, data: st.DataObject) -> None:
-    """Mark any text at random token borders: the same tokens and spans come back."""
+    """Random spans between token borders of any text: the same tokens and spans are read."""
     assume(raw.strip())
     places = text.offsets(raw)
     borders = data.draw(st.lists(st.integers(0, len(places)), unique=True).map(sorted))
@@ -239,7 +239,7 @@ def test_written_lines_are_read_back(corpus: tuple[str, list[list[str]], list[li
     assert markup.read(file, scheme=scheme, split=True) == (X, y)
 
 
-def test_written_files_are_plain_to_the_eye(tmp_path: Path) -> None:
+def test_written_text(tmp_path: Path) -> None:
     X = [["At", "Chez", "Ana", "(", "8", "pm", ")"], ["#", "1"], ["#"]]
     y = [["O", "B-name", "I-name", "O", "B-time", "I-time", "O"], ["O", "O"], ["O"]]
     file = io.StringIO()
@@ -275,22 +275,30 @@ def test_plain_labels_are_marked_one_by_one() -> None:
             [["O", "O"]],
             r"sequence 0, position 1: 'b\\u2028' is empty",
         ),
-        ([["a", ""]], [["O", "O"]], "sequence 0, position 1: '' is empty, or holds white space"),
-        ([[("a", "N")]], [["O"]], r"sequence 0, position 0: \('a', 'N'\) has columns, and mark-up"),
+        ([["a", ""]], [["O", "O"]], "sequence 0, position 1: '' is empty, or contains white space"),
+        (
+            [[("a", "N")]],
+            [["O"]],
+            r"position 0: \('a', 'N'\) has several columns",
+        ),
         ([[5]], [["O"]], "sequence 0, position 0: 5 is int, not str"),
         (
             [["a", "b"]],
             [["O", "I-X"]],
-            "sequence 0, position 1: label 'I-X' would come back as 'B-",
+            "sequence 0, position 1: label 'I-X' would be read as 'B-",
         ),
         ([["a", "b"]], [["O", "X"]], "sequence 0, position 1: 'X' is not a tag of scheme BIO"),
         ([["a", "b"]], [["O", 3]], "sequence 0, position 1: 3 is not a tag"),
         ([["a", "b"]], [["O", "B"]], "sequence 0, position 1: empty label"),
-        ([["a", "b"]], [["O", "B-X "]], "sequence 0, position 1: label 'X ' holds"),
-        ([["a", "b"]], [["O", "B-X\nY"]], r"sequence 0, position 1: label 'X\\nY' holds a line br"),
+        ([["a", "b"]], [["O", "B-X "]], "sequence 0, position 1: label 'X ' contains"),
+        (
+            [["a", "b"]],
+            [["O", "B-X\nY"]],
+            r"sequence 0, position 1: label 'X\\nY' contains a line",
+        ),
         ([["\udc80"]], [["O"]], "sequence 0 cannot be written"),
     ],
 )
-def test_what_could_not_be_read_back_is_refused(sequences: Any, labels: Any, message: str) -> None:
+def test_unreadable_data_are_not_written(sequences: Any, labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         markup.write(io.BytesIO(), sequences, labels)

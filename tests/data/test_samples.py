@@ -19,14 +19,14 @@ SLOTS = {
 
 
 def patterns(lines: list[str]) -> set[str]:
-    """What is left of requests in lower case once every slot is replaced by its name."""
-    found = set()
+    """Requests in lower case, with every slot replaced by its name."""
+    texts = set()
     for tokens, labels in zip(*markup.read(lines), strict=True):
         words = [token.lower() for token in tokens]
         for label, start, end in reversed(tags.spans(labels)):
             words[start:end] = [f"[{label}]"]
-        found.add(" ".join(words))
-    return found
+        texts.add(" ".join(words))
+    return texts
 
 
 def counted(y: list[list[str]]) -> Counter[str]:
@@ -52,23 +52,23 @@ def test_every_slot_is_learnt() -> None:
 
 @pytest.mark.parametrize("domain", samples.DOMAINS)
 def test_every_domain_is_in_both_splits(domain: str) -> None:
-    train, test, whole = (samples.load(split, domain) for split in ("train", "test", "all"))
-    assert len(whole[0]) >= 130
+    train, test, complete = (samples.load(split, domain) for split in ("train", "test", "all"))
+    assert len(complete[0]) >= 130
     assert len(PARAGRAPHS[domain]) >= 45
-    assert 0.2 < len(test[0]) / len(whole[0]) < 0.3
-    assert len(train[0]) + len(test[0]) == len(whole[0])
-    assert whole == markup.read([*chain.from_iterable(PARAGRAPHS[domain])])
+    assert 0.2 < len(test[0]) / len(complete[0]) < 0.3
+    assert len(train[0]) + len(test[0]) == len(complete[0])
+    assert complete == markup.read([*chain.from_iterable(PARAGRAPHS[domain])])
     assert all(1 <= len(paragraph) <= 4 for paragraph in PARAGRAPHS[domain])
 
 
-def test_splits_are_apart_and_together_everything() -> None:
-    train, test, whole = (
+def test_splits_are_disjoint_and_complete() -> None:
+    train, test, complete = (
         Counter(zip(map(tuple, X), map(tuple, y), strict=True))
         for X, y in map(samples.load, ("train", "test", "all"))
     )
     assert not train & test
-    assert train + test == whole
-    assert {sequence for sequence, count in whole.items() if count > 1} == set()
+    assert train + test == complete
+    assert {sequence for sequence, count in complete.items() if count > 1} == set()
 
 
 def test_one_domain_is_a_part_of_all() -> None:
@@ -80,12 +80,12 @@ def test_one_domain_is_a_part_of_all() -> None:
 
 
 def test_every_fourth_paragraph_is_for_the_test() -> None:
-    found = samples.load("test", "travel")
-    assert found == markup.read([*chain.from_iterable(PARAGRAPHS["travel"][3::4])])
+    texts = samples.load("test", "travel")
+    assert texts == markup.read([*chain.from_iterable(PARAGRAPHS["travel"][3::4])])
 
 
 def test_no_pattern_is_in_two_paragraphs() -> None:
-    """So none is in both splits: a model cannot know a request of the test by its frame."""
+    """So none is in both splits: a model cannot recognise a test request by its wording."""
     places: dict[str, list[str]] = {}
     for domain, paragraphs in PARAGRAPHS.items():
         for number, lines in enumerate(paragraphs, 1):
@@ -94,7 +94,7 @@ def test_no_pattern_is_in_two_paragraphs() -> None:
     assert {pattern: where for pattern, where in places.items() if len(where) > 1} == {}
 
 
-def test_a_line_is_written_as_mark_would() -> None:
+def test_lines_are_normalised_markup() -> None:
     """No white space at the edges of lines and slots, or twice in a row."""
     for lines in chain.from_iterable(PARAGRAPHS.values()):
         for line in lines:

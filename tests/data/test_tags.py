@@ -1,4 +1,4 @@
-"""Spans in tags: against seqeval, there and back again in every scheme, and what is well-formed."""
+"""Spans in tags: against seqeval, conversion between all schemes, well-formed tags."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def sequences(letters: str) -> st.SearchStrategy[list[str]]:
 @st.composite
 def some_spans(draw: st.DrawFn, touching: bool = True) -> tuple[list[Span], int]:
     """Spans with gaps of any length between them, and the length of the sequence."""
-    found: list[Span] = []
+    spans: list[Span] = []
     position = draw(st.integers(0, 2))
     for _ in range(draw(st.integers(0, 5))):
         label = draw(st.sampled_from(LABELS if touching else LABELS[:-1]))
-        if not touching and found and found[-1][::2] == (label, position):
+        if not touching and spans and spans[-1][::2] == (label, position):
             position += 1
         end = position + draw(st.integers(1, 4))
-        found.append(Span(label, position, end))
+        spans.append(Span(label, position, end))
         position = end + draw(st.integers(0, 2))
-    return found, max([position, *(span.end for span in found)])
+    return spans, max([position, *(span.end for span in spans)])
 
 
 def from_seqeval(entities: list[tuple[str, int, int]]) -> list[Span]:
@@ -99,8 +99,8 @@ def test_strict_ioe1_is_seqeval_where_that_is_right(sequence: list[str]) -> None
 def seqeval_strict(sequence: list[str], scheme: str) -> list[Span]:
     module = pytest.importorskip("seqeval.scheme")
     kind = getattr(module, {"BIO": "IOB2", "BIOES": "IOBES"}.get(scheme, scheme))
-    found = module.Tokens(sequence, kind).entities
-    return from_seqeval([(entity.tag, entity.start, entity.end) for entity in found])
+    entities = module.Tokens(sequence, kind).entities
+    return from_seqeval([(entity.tag, entity.start, entity.end) for entity in entities])
 
 
 @every_scheme
@@ -118,17 +118,19 @@ def test_spans_survive_every_scheme(scheme: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("target", PREFIXED)
 @settings(normally, max_examples=10)
 @given(case=some_spans())
-def test_there_and_back(source: str, target: str, case: tuple[list[Span], int]) -> None:
+def test_convert_and_convert_back(source: str, target: str, case: tuple[list[Span], int]) -> None:
     sequence = tags.from_spans(*case, source)
-    there = tags.convert(sequence, source, target)
-    assert there == tags.from_spans(*case, target)
-    assert tags.convert(there, target, source) == sequence
+    converted = tags.convert(sequence, source, target)
+    assert converted == tags.from_spans(*case, target)
+    assert tags.convert(converted, target, source) == sequence
 
 
 @every_scheme
 @often
 @given(data=st.data())
-def test_allowed_is_what_can_be_written(scheme: str, data: st.DataObject) -> None:
+def test_allowed_transitions_are_those_of_well_formed_tags(
+    scheme: str, data: st.DataObject
+) -> None:
     """Tags are well-formed if and only if their spans, lenient or strict, write them again."""
     labels = tags_of(scheme)
     ids = data.draw(st.lists(st.integers(0, len(labels) - 1), min_size=1, max_size=6))
@@ -183,21 +185,21 @@ def test_transitions_of_labels_in_any_order_and_none() -> None:
 )
 def test_bio_by_hand(sequence: str, lenient: str, strict: str) -> None:
     for expected, is_strict in ((lenient, False), (strict, True)):
-        found = tags.spans(sequence.split(), "BIO", strict=is_strict)
-        assert [f"{label}{start}{end}" for label, start, end in found] == expected.split()
+        spans = tags.spans(sequence.split(), "BIO", strict=is_strict)
+        assert [f"{label}{start}{end}" for label, start, end in spans] == expected.split()
 
 
 def test_other_names_and_arrays() -> None:
     assert tags.spans(["B-X"], "IOB2", strict=True) == tags.spans(["B-X"], "BIO", strict=True)
     assert tags.convert(["B-X"], "IOB2", "IOBES") == ["S-X"]
-    found = tags.spans(np.array(["X", "X", "O"]), "plain")
-    assert found == [Span("X", 0, 2)]
-    assert type(found[0].label) is str
+    spans = tags.spans(np.array(["X", "X", "O"]), "plain")
+    assert spans == [Span("X", 0, 2)]
+    assert type(spans[0].label) is str
 
 
 def test_plain() -> None:
-    found = tags.spans(["X", "X", "B-Y", "O", "Y"], "plain")
-    assert found == [("X", 0, 2), ("B-Y", 2, 3), ("Y", 4, 5)]
+    spans = tags.spans(["X", "X", "B-Y", "O", "Y"], "plain")
+    assert spans == [("X", 0, 2), ("B-Y", 2, 3), ("Y", 4, 5)]
     assert tags.convert(["X", "X", "O"], "plain", "BIOES") == ["B-X", "E-X", "O"]
     assert tags.allowed_transitions(["X", "O"], "plain").matrix.all()
 
@@ -210,12 +212,12 @@ def test_detect_what_was_written(scheme: str, case: tuple[list[Span], int]) -> N
     spans, length = case
     sequence = tags.from_spans(spans, length, scheme)
     if spans:
-        found = tags.detect(sequence)
-        tags.allowed_transitions(sequence, found)  # or it would raise
-        assert tags.spans(sequence, found) == spans
+        detected = tags.detect(sequence)
+        tags.allowed_transitions(sequence, detected)  # or it would raise
+        assert tags.spans(sequence, detected) == spans
         letters = {tag[0] for tag in sequence} - {"O"}
         if letters == set(PREFIXES[scheme]) and scheme not in ("IOB1", "IOE1"):
-            assert found == scheme
+            assert detected == scheme
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_not_a_tag(scheme: str, strict: bool, bad: Any) -> None:
 
 
 @every_scheme
-def test_unhashable_and_unlisted(scheme: str) -> None:
+def test_unhashable_tags_and_wrong_types(scheme: str) -> None:
     with pytest.raises(InputError, match=r"position 1: \['O'\] is not a tag"):
         tags.spans(["O", ["O"]], scheme)  # type: ignore[list-item]
     for bad in ("BIO", None, 3):
@@ -343,9 +345,9 @@ def test_real_tags() -> None:
     assert [n for n in range(len(spanish)) if mended[n] != spanish[n]] == ill
 
     wnut = read_tags("ner/wnut17.dev.conll.gz")
-    found = {span.label for sequence in wnut for span in tags.spans(sequence)}
-    assert "creative-work" in found
-    assert len(found) == 6
+    span_labels = {span.label for sequence in wnut for span in tags.spans(sequence)}
+    assert "creative-work" in span_labels
+    assert len(span_labels) == 6
 
 
 def read_tags(name: str) -> list[list[str]]:

@@ -56,7 +56,7 @@ def test_tokens_are_the_text_between_white_space(raw: str) -> None:
 
 
 @needs_corpus("slots/snips.test.conll.gz")
-def test_tokens_of_a_corpus_that_was_cut_by_the_same_rule() -> None:
+def test_tokens_of_a_corpus_with_the_same_rule() -> None:
     path = find_corpus("slots/snips.test.conll.gz")
     for tokens, _ in conll.iterate(path):
         assert text.tokenize(" ".join(map(str, tokens))) == tokens
@@ -71,9 +71,7 @@ def packed(suffix: str, content: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.xz"])
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_paths_whose_content_tells_how_they_are_packed(
-    tmp_path: Path, name: str, suffix: str
-) -> None:
+def test_compression_is_detected_by_content(tmp_path: Path, name: str, suffix: str) -> None:
     path = tmp_path / name
     path.write_bytes(packed(suffix, "\n".join(LINES).encode()))
     assert text.read(path) == text.read(str(path)) == SEQUENCES
@@ -85,9 +83,9 @@ def test_paths_whose_content_tells_how_they_are_packed(
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_open_files_and_lines(end: str, mark: str) -> None:
-    whole = mark + (end or "\n").join(LINES) + end
-    assert text.read(io.StringIO(whole)) == SEQUENCES
-    assert text.read(io.BytesIO(whole.encode())) == SEQUENCES
+    content = mark + (end or "\n").join(LINES) + end
+    assert text.read(io.StringIO(content)) == SEQUENCES
+    assert text.read(io.BytesIO(content.encode())) == SEQUENCES
     cut = [line + end for line in [mark + LINES[0], *LINES[1:]]]
     assert text.read(cut) == text.read(iter(cut)) == text.read(tuple(cut)) == SEQUENCES
 
@@ -101,11 +99,11 @@ def test_files_of_tempfile() -> None:
 
 
 def test_a_pipe_is_read_as_it_fills() -> None:
-    """The first sequence comes while the writer still holds the pipe open."""
+    """The first sequence is returned while the writer still has the pipe open."""
     reading, writing = os.pipe()
     with open(reading, "rb") as source, open(writing, "wb", buffering=0) as target:
         target.write(b"one two\nthree\n")
-        patience = threading.Timer(5, target.close)  # a reader that waits fails; it must not hang
+        patience = threading.Timer(5, target.close)  # a reader that waits must fail, not hang
         patience.start()
         assert next(text.iterate(source)) == ["one", "two"]
         assert not target.closed
@@ -126,20 +124,20 @@ def test_only_line_feeds_end_lines() -> None:
     st.sampled_from(["", ".gz", ".xz"]),
 )
 def test_blocks_of_any_size_give_the_same_lines(
-    whole: str, size: int, encoding: str, suffix: str
+    content: str, size: int, encoding: str, suffix: str
 ) -> None:
-    file = io.BytesIO(packed(suffix, whole.encode(encoding)))
+    file = io.BytesIO(packed(suffix, content.encode(encoding)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_BLOCK", size)
-        found = list(files.lines(file, encoding))
-    expected = whole.split("\n")
+        lines = list(files.lines(file, encoding))
+    expected = content.split("\n")
     if not expected[-1]:
         expected.pop()
-    assert found == [line.removesuffix("\r") for line in expected]
+    assert lines == [line.removesuffix("\r") for line in expected]
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_several_packed_files_in_one(pack: Callable[[bytes], bytes]) -> None:
+def test_concatenated_compressed_files(pack: Callable[[bytes], bytes]) -> None:
     assert text.read(io.BytesIO(pack(b"a b\nc") + pack(b" d\ne\n"))) == [
         ["a", "b"],
         ["c", "d"],
@@ -158,7 +156,7 @@ def test_encodings() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 18])
 @pytest.mark.parametrize(("bad", "reason"), [(b"\xff", "invalid start"), (b"\xe2\x82", "")])
-def test_bytes_that_are_no_text_are_named_with_their_line(
+def test_undecodable_bytes_are_named_with_their_line(
     size: int, bad: bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_BLOCK", size)
@@ -173,7 +171,7 @@ def test_bytes_that_are_no_text_are_named_with_their_line(
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_broken_packed_files(suffix: str, damage: str, tmp_path: Path) -> None:
+def test_damaged_compressed_files(suffix: str, damage: str, tmp_path: Path) -> None:
     path = tmp_path / f"a{suffix}"
     content = bytearray(packed(suffix, random.Random(0).randbytes(3000).hex().encode()))
     if damage == "cut":
@@ -181,7 +179,7 @@ def test_broken_packed_files(suffix: str, damage: str, tmp_path: Path) -> None:
     else:
         content[len(content) // 2] ^= 0x55
     path.write_bytes(content)
-    with pytest.raises(FormatError, match=rf"a\{suffix}, after line \d+: cannot be unpacked"):
+    with pytest.raises(FormatError, match=rf"a\{suffix}, after line \d+: cannot be decompressed"):
         text.read(path, encoding="latin-1")  # in which no byte is wrong
     opened = {".gz": gzip.open, ".xz": lzma.open}[suffix](path, "rt", encoding="latin-1")
     with opened as file, pytest.raises(FormatError, match="after line"):
@@ -191,20 +189,20 @@ def test_broken_packed_files(suffix: str, damage: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (5, "source is int, not a path, a file or lines"),
-        (None, "source is NoneType"),
-        ("a b\nc d", "is no path: to read a text, pass io.StringIO"),
+        (5, "source must be a path, a file or lines, not int"),
+        (None, "source must be a path, a file or lines, not NoneType"),
+        ("a b\nc d", "is not a path: to read a text, pass io.StringIO"),
         (["a", b"b"], "<list>, line 2 is bytes, not str"),
         (b"a b", "<bytes>, line 1 is int, not str"),
-        (["a", "b\nc"], r"<list>, line 2 holds a line break: 'b\\nc'"),
+        (["a", "b\nc"], r"<list>, line 2 contains a line break: 'b\\nc'"),
     ],
 )
-def test_what_is_no_source(source: Any, message: str) -> None:
+def test_wrong_sources(source: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         text.read(source)
 
 
-def test_a_missing_file_is_the_systems_own_error(tmp_path: Path) -> None:
+def test_a_missing_file_raises_file_not_found(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.txt"):
         text.read(tmp_path / "none.txt")
 

@@ -68,7 +68,7 @@ def gazetteer_marks(gazetteer: Gazetteer, values: list[str]) -> list[str | None]
 
 
 def derived(field: Field, value: str) -> str | None:
-    """f(value) for the kinds that look at nothing but the value."""
+    """f(value) for the kinds that depend only on the value."""
     kind, size = field.kind, field.size
     if kind.startswith("lower_"):
         kind, value = kind.removeprefix("lower_"), value.lower()

@@ -45,9 +45,7 @@ WORDS = [
     "O'Neil",
     *ODD,
 ]
-SEPARATORS = (
-    "\ue000\ue001\ue002"  # in no token, so that an attribute's name says what it is made of
-)
+SEPARATORS = "\ue000\ue001\ue002"  # in no token, so that the name of an attribute shows its parts
 
 words = st.sampled_from(WORDS) | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=SEPARATORS), max_size=4
@@ -141,7 +139,7 @@ def same(a: FeatureBatch, b: FeatureBatch) -> bool:
 
 
 def rebuilt(features: TemplateFeatures, **changed: Any) -> TemplateFeatures:
-    """Through what a model file holds, with some of it changed."""
+    """The map after a round trip through the parts of a model file, some of them changed."""
     meta, tensors = features.to_parts()
     tensors |= changed
 
@@ -167,10 +165,10 @@ def test_learn_and_find_are_the_definition(problem: tuple[Spec, Sequences, Seque
         assert len(names) == (features.edges if edge else len(features))
         assert len(set(names)) == len(names)
         assert spelled(rows, names) == expected(spec, X, edge)
-        # numbered in the order they are met
+        # numbered in the order of their first occurrence
         assert names == [*dict.fromkeys(n for row in expected(spec, X, edge) for n in row)]
-    found = features.find(others)
-    for edge, rows in ((False, found.rows), (True, found.edges)):
+    known_batch = features.find(others)
+    for edge, rows in ((False, known_batch.rows), (True, known_batch.edges)):
         if rows is not None:
             known = features.names(edge)
             want = [[n for n in row if n in known] for row in expected(spec, others, edge)]
@@ -179,7 +177,7 @@ def test_learn_and_find_are_the_definition(problem: tuple[Spec, Sequences, Seque
 
 @given(problems(), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_what_is_kept_stored_and_pickled(
+def test_keep_store_and_pickle(
     problem: tuple[Spec, Sequences, Sequences], chance: random.Random
 ) -> None:
     spec, X, others = problem
@@ -204,7 +202,7 @@ def test_what_is_kept_stored_and_pickled(
         assert other.names() == features.names()
         assert other.names(edge=True) == features.names(edge=True)
         assert same(other.find(X + others), features.find(X + others))
-        # what comes next gets the next numbers, in the copy as in the original
+        # new attributes get the next numbers, in the copy and in the original
         assert same(other.learn(others), copy.deepcopy(features).learn(others))
 
 
@@ -284,7 +282,7 @@ def test_templates_with_the_same_text_share_attributes() -> None:
     ]
 
 
-def test_an_edge_template_and_a_state_template_of_one_text_stay_apart() -> None:
+def test_edge_and_state_templates_with_the_same_text_differ() -> None:
     features = TemplateFeatures(named(["w[0]"], edges=["w[0]"]))
     batch = features.learn([["a", "b"], ["c"]])
     assert (features.names(), features.names(edge=True)) == (
@@ -295,7 +293,7 @@ def test_an_edge_template_and_a_state_template_of_one_text_stay_apart() -> None:
     assert batch.edges.begin.tolist() == [0, 0, 1, 1]
 
 
-def test_nothing_to_read() -> None:
+def test_empty_input() -> None:
     features = TemplateFeatures(Spec((), ()))
     batch = features.learn([["a"], ["b", "c"]])
     assert (len(features), batch.rows.begin.tolist()) == (0, [0, 0, 0, 0])
@@ -331,7 +329,7 @@ def test_a_bad_token_is_named(spec: Spec, token: Any, message: str, method: str)
     features = TemplateFeatures(spec)
     with pytest.raises(InputError, match=f"^sequence 1, position 2: .*{re.escape(message)}"):
         getattr(features, method)([[good], [good, good, token]])
-    assert len(features) == 0  # nothing is learned by half
+    assert len(features) == 0  # an error leaves no partly learned attributes
     features.learn([[good]])
     assert features.names() == [n for row in expected(spec, [[good]]) for n in row]
 

@@ -19,14 +19,14 @@ def test_every_cut_gives_the_name_and_the_true_one_is_among_them(
 ) -> None:
     literals = ("U:", *(between * 3 + ["/"] * 3)[: len(values) - 1], "")
     name = literals[0] + "".join(v + t for v, t in zip(values, literals[1:], strict=True))
-    found = cut(name, literals)
-    assert tuple(values) in found
-    assert len(set(found)) == len(found)
-    for parts in found:
+    ways = cut(name, literals)
+    assert tuple(values) in ways
+    assert len(set(ways)) == len(ways)
+    for parts in ways:
         assert literals[0] + "".join(map(str.__add__, parts, literals[1:])) == name
 
 
-def test_names_that_are_ambiguous_fire_once() -> None:
+def test_ambiguous_names_match_once() -> None:
     spec = templates.parse("U1:%x[0,0]/%x[1,0]\nU2:%x[0,0]")
     features, source, _ = from_names(spec, ["U1:a/b/c", "U2:a"], [])
     assert source.tolist() == [0, 0, 1]
@@ -39,7 +39,7 @@ def test_names_that_are_ambiguous_fire_once() -> None:
         assert sorted(source[rows.id].tolist()) == names
 
 
-def test_a_name_of_no_template() -> None:
+def test_a_name_that_matches_no_template() -> None:
     with pytest.raises(InputError, match="'U9:x' is of none"):
         from_names(templates.parse("U1:%x[0,0]"), ["U9:x"], [])
 
@@ -56,7 +56,7 @@ VALUES = st.text("ab/né", max_size=4)
     st.lists(st.sampled_from(["", "/", "//", "a", "é"]), min_size=1, max_size=3),
     st.lists(VALUES, min_size=1, max_size=6),
 )
-def test_the_core_cuts_as_the_equation_says(between: list[str], texts: list[str]) -> None:
+def test_the_core_splits_like_the_definition(between: list[str], texts: list[str]) -> None:
     parts = "".join(f"{text}%x[{i},0]" for i, text in enumerate(["", *between[:-1]]))
     spec = templates.parse(f"U1:{parts}{between[-1]}")
     (literals,) = {t.literals for t in spec.templates}
@@ -66,8 +66,8 @@ def test_the_core_cuts_as_the_equation_says(between: list[str], texts: list[str]
     assert source.tolist() == [i for i, _ in due]
     values, size = features.values, features.key_size
     keys = features.to_parts()[1]["keys"].reshape(-1, size)[:, 1:]
-    found = [tuple(values[v] for v in key if v != 0xFFFFFFFF) for key in keys.tolist()]
-    assert found == [key for _, key in due]
+    actual = [tuple(values[v] for v in key if v != 0xFFFFFFFF) for key in keys.tolist()]
+    assert actual == [key for _, key in due]
 
 
 @pytest.mark.parametrize(

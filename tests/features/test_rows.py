@@ -49,7 +49,7 @@ def test_empty_rows_stay_where_they_are(ids: list[list[int]]) -> None:
     assert unpacked(drop_one) == [[(0, 1.0)] * row.count(1) for row in ids]
 
 
-def test_a_batch_knows_where_its_sequences_begin() -> None:
+def test_row_begin() -> None:
     batch = FeatureBatch(lengths_of([["a", "b"], [], ("c",)]), packed([[0], [], [1]], False))
     assert batch.lengths.tolist() == [2, 0, 1]
     assert batch.row_begin.tolist() == [0, 2, 2, 3]
@@ -60,13 +60,13 @@ def test_a_batch_knows_where_its_sequences_begin() -> None:
     ("begin", "count"),
     [([0, 3], 2), ([0, 1], 2), ([1, 2], 2), ([0, 2, 1, 2], 2), ([], 0), ([-1, 2], 2)],
 )
-def test_the_core_takes_no_rows_that_do_not_fit(begin: list[int], count: int) -> None:
+def test_the_core_rejects_inconsistent_rows(begin: list[int], count: int) -> None:
     rows = SparseRows(np.array(begin, np.int64), np.zeros(count, np.int32))
     with pytest.raises(ValueError, match="begin does not fit"):
         rows.native()
 
 
-def test_the_core_takes_one_value_an_id() -> None:
+def test_the_core_needs_one_value_per_id() -> None:
     rows = SparseRows(np.array([0, 2], np.int64), np.zeros(2, np.int32), np.ones(3))
     with pytest.raises(ValueError, match="one value an id"):
         rows.native()

@@ -1,4 +1,4 @@
-"""What a spec may hold, and its JSON: any mistake is named, nothing else gets through."""
+"""Specs and their JSON: every mistake is an error that names it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""CRF++'s and Wapiti's template files give the attributes that those programs make of them."""
+"""Template files of CRF++ and Wapiti give the same attributes as those programs."""
 
 import gzip
 from collections import Counter, defaultdict
@@ -48,12 +48,12 @@ def test_a_template_file_gives_names_as_crfpp_writes_them() -> None:
     assert spec.columns == 2
 
 
-def test_every_distance_outside_has_a_name_of_its_own() -> None:
+def test_every_distance_outside_has_a_distinct_value() -> None:
     spec = templates.parse("U0:%x[-9,0]\nU1:%x[6,0]")
     assert extract(spec, ["a"]) == [["U0:_B-9", "U1:_B+6"]]
 
 
-def test_lines_without_a_colon_make_a_bag_of_words() -> None:
+def test_lines_without_a_colon_give_a_bag_of_words() -> None:
     spec = templates.parse("U%x[-1,0]\nU%x[1,0]")
     assert extract(spec, ["a", "b", "a"])[1] == ["Ua", "Ua"]
 
@@ -122,7 +122,7 @@ def template_lines(draw: st.DrawFn) -> str:
 
 @given(st.lists(template_lines(), unique=True, max_size=6))
 @checked
-def test_rendering_a_parsed_file_gives_it_back(lines: list[str]) -> None:
+def test_render_inverts_parse(lines: list[str]) -> None:
     text = "".join(line + "\n" for line in lines)
     assert templates.render(templates.parse(text)) == text
 
@@ -150,7 +150,7 @@ def test_any_text_is_a_spec_or_a_format_error(parse: object, text: str) -> None:
         (Spec((), (Template("t", (), ("U",)),)), "outside the sequence than None"),
     ],
 )
-def test_what_crfpp_cannot_say_is_not_rendered(spec: Spec, message: str) -> None:
+def test_render_rejects_what_crfpp_cannot_express(spec: Spec, message: str) -> None:
     with pytest.raises(InputError, match=message):
         templates.render(spec)
 
@@ -170,7 +170,7 @@ def test_a_pattern_file_gives_names_as_wapiti_writes_them() -> None:
     assert extract(spec, SENTENCE)[2][0] == "u:Paris/saw"
 
 
-def test_upper_case_commands_put_only_ascii_in_lower_case() -> None:
+def test_upper_case_commands_lower_only_ascii() -> None:
     assert extract(wapiti.parse("u:%X[0,0]"), ["ÉCOLE"]) == [["u:École"]]
     assert ascii_lower("NOËL") == "noËl"
 
@@ -242,7 +242,7 @@ def test_a_wrong_pattern_file_is_named_with_its_line(text: str, message: str) ->
         wapiti.parse(text)
 
 
-def test_a_lone_backslash_is_no_expression() -> None:
+def test_a_single_backslash_is_an_error() -> None:
     with pytest.raises(FormatError, match="not one of Wapiti's"):
         wapiti.regex("a\\")
 
@@ -300,8 +300,8 @@ def test_expressions_match_as_wapiti_matches(
 ) -> None:
     pattern = "^" * first + "".join(c + times for c, times in items) + "$" * last
     starts = [0] if first else range(len(text) + 1)
-    found = ((s, e) for s in starts for e in ends(items, text, s) if not last or e == len(text))
-    match = next(found, None)
+    matches = ((s, e) for s in starts for e in ends(items, text, s) if not last or e == len(text))
+    match = next(matches, None)
     expected = "" if match is None else text[slice(*match)]
     regex = wapiti.regex(pattern)
     assert Field(kind="match", pattern=regex).match(text) == expected

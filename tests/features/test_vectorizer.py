@@ -48,7 +48,7 @@ def entries(rows: SparseRows, names: list[str]) -> list[list[tuple[str, float]]]
 
 
 def rebuilt(features: Any, **changed: Any) -> Any:
-    """Through what a model file holds, with some of it changed."""
+    """The map after a round trip through the parts of a model file, some of them changed."""
     meta, tensors = features.to_parts()
     tensors |= changed
 
@@ -73,8 +73,8 @@ def test_ready_features_are_those_of_python_crfsuite(X: Any, others: Any) -> Non
     assert batch.lengths.tolist() == [len(x) for x in X]
     known = features.names()
     assert len(set(known)) == len(known) == len(features)
-    found = [dict(row) for row in entries(features.find(others).rows, known)]
-    assert found == [{n: v for n, v in item.items() if n in known} for item in peer(others)]
+    rows = [dict(row) for row in entries(features.find(others).rows, known)]
+    assert rows == [{n: v for n, v in item.items() if n in known} for item in peer(others)]
 
 
 def test_a_name_that_occurs_twice_counts_twice() -> None:
@@ -88,7 +88,7 @@ def test_a_name_that_occurs_twice_counts_twice() -> None:
     ]
 
 
-def test_values_are_left_out_where_all_are_one() -> None:
+def test_values_are_omitted_if_all_are_one() -> None:
     features = ReadyFeatures()
     assert features.learn([[["a", "b"], {"c": "d", "e": True, "f": 1}]]).rows.value is None
     assert features.find([[{"c": "d", "unknown": 7}]]).rows.value is None
@@ -97,7 +97,7 @@ def test_values_are_left_out_where_all_are_one() -> None:
 
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), Fraction(1, 2), np.array(0.5)])
-def test_whatever_has_a_float_is_a_number(value: Any) -> None:
+def test_objects_with_float_are_numbers(value: Any) -> None:
     assert entries(ReadyFeatures().learn([[{"a": value}]]).rows, ["a"]) == [[("a", 0.5)]]
 
 
@@ -160,7 +160,7 @@ def neighbours(sequence: Any) -> list[list[str]]:
     return [[f"{a}>{b}"] for a, b in pairwise(["", *sequence])]
 
 
-def test_functions_make_features_of_positions_and_transitions() -> None:
+def test_functions_return_features_of_positions_and_transitions() -> None:
     features = ReadyFeatures(lambda x: [{"w": w, "n": len(w)} for w in x], neighbours)
     batch = features.learn([["ab", "c"], [], ["c"], ["ab", "c", "ab"]])
     assert features.has_edges
@@ -171,9 +171,9 @@ def test_functions_make_features_of_positions_and_transitions() -> None:
     assert entries(batch.edges, ["ab>c", "c>ab"]) == [
         [], [("ab>c", 1.0)], [], [], [("ab>c", 1.0)], [("c>ab", 1.0)],
     ]  # fmt: skip
-    found = features.find([["c", "c"], ["c", "ab"]])
-    assert found.edges is not None
-    assert found.edges.begin.tolist() == [0, 0, 0, 0, 1]
+    known = features.find([["c", "c"], ["c", "ab"]])
+    assert known.edges is not None
+    assert known.edges.begin.tolist() == [0, 0, 0, 0, 1]
     assert (len(features), features.edges) == (3, 2)
 
 
@@ -207,7 +207,7 @@ def test_what_a_function_raises_is_passed_on() -> None:
 
 @given(ready, ready, st.data())
 @settings(max_examples=50, deadline=None)
-def test_ready_features_kept_stored_and_pickled(X: Any, others: Any, data: st.DataObject) -> None:
+def test_keep_store_and_pickle_ready_features(X: Any, others: Any, data: st.DataObject) -> None:
     features = ReadyFeatures()
     features.learn(X)
     names = features.names()
@@ -217,11 +217,11 @@ def test_ready_features_kept_stored_and_pickled(X: Any, others: Any, data: st.Da
     for other in (rebuilt(features), pickle.loads(pickle.dumps(features)), copy.deepcopy(features)):
         assert other.names() == features.names()
         known = other.names()
-        found = entries(other.find(others).rows, known)
-        assert found == entries(features.find(others).rows, known)
+        rows = entries(other.find(others).rows, known)
+        assert rows == entries(features.find(others).rows, known)
 
 
-def test_a_file_cannot_hold_functions() -> None:
+def test_a_file_cannot_store_functions() -> None:
     features = ReadyFeatures(lambda x: [["a"]] * len(x), neighbours)
     features.learn([["x", "y"]])
     loaded = rebuilt(features)
@@ -296,7 +296,7 @@ def test_a_three_dimensional_array_is_a_list_of_sequences() -> None:
 
 @given(st.data())
 @settings(max_examples=50, deadline=None)
-def test_kept_columns_are_numbered_anew(data: st.DataObject) -> None:
+def test_kept_columns_are_renumbered(data: st.DataObject) -> None:
     features = ArrayFeatures()
     features.learn(MATRICES)
     kept = [0, 1, 2]
@@ -386,7 +386,7 @@ def test_the_kind_of_sequences_chooses_the_map(X: Any, kind: str) -> None:
     assert choose(None, None, X).kind == kind
 
 
-def test_what_the_caller_gives_chooses_the_map() -> None:
+def test_the_features_argument_chooses_the_map() -> None:
     spec, window = named(["w[0]"]), Window(words=0)
     for given_spec, made in ((spec, spec), (window, window.spec())):
         templates = choose(given_spec, None, [])

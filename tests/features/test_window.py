@@ -1,4 +1,4 @@
-"""Built-in windows: what they are called, what they give, and the reference that says so."""
+"""Built-in windows: names of templates, and attributes against the reference."""
 
 import gzip
 from itertools import pairwise
@@ -60,9 +60,7 @@ def one(kind: str, value: str, size: int = 0) -> str | None:
         ("last", 0, {"a": ""}),
     ],
 )
-def test_what_each_kind_makes_of_a_value(
-    kind: str, size: int, expected: dict[str, str | None]
-) -> None:
+def test_each_kind_of_field(kind: str, size: int, expected: dict[str, str | None]) -> None:
     assert {value: one(kind, value, size) for value in expected} == expected
 
 
@@ -82,7 +80,7 @@ def test_kinds_agree_with_each_other(value: str) -> None:
         assert both == [value[:size], value[len(value) - size :]]
 
 
-def test_templates_do_not_fire_outside_and_flags_mark_the_ends() -> None:
+def test_no_attributes_outside_and_flags_at_the_ends() -> None:
     spec = named(["bias", "__BOS__", "__EOS__", "w[-1]|w[0]", "w[1]"])
     assert extract(spec, ["a", "b"]) == [
         ["bias", "__BOS__", "w[1]=b"],
@@ -108,7 +106,7 @@ def test_the_longest_phrase_from_the_left_is_marked() -> None:
     assert ["".join(row).removeprefix("city[0]=") for row in rows] == ["", *"BIBII", ""]
 
 
-def test_a_gazetteer_may_look_at_case_and_at_another_column() -> None:
+def test_a_gazetteer_with_case_and_another_column() -> None:
     exact = Gazetteer("noun", (("NNP", "NNP"), ("nnp",)), lower=False)
     spec = Spec(
         (Field(1, "gazetteer", pattern="noun"),),
@@ -159,7 +157,7 @@ def test_chunking_counts_what_crfsuite_counts() -> None:
 @pytest.mark.parametrize(
     "make", [chunking, chunking_rich, ner, pos, lambda: ner(["pos"], {"city": ["Paris"]})]
 )
-def test_templates_of_a_preset_have_names_of_their_own(make: object) -> None:
+def test_templates_of_a_preset_have_distinct_names(make: object) -> None:
     spec = make()
     names = [t.name for t in spec.templates]
     assert len(set(names)) == len(names)

@@ -151,7 +151,7 @@ def test_every_float_comes_back(numbers: list[float]) -> None:
         (b"1 2\n" + binary((b"a", [1, float("nan")])), r"nan at \[0, 1\]"),
         (b"1 1\n" + b"x" * 70_000 + binary((b"", [1])), "row 0 has a word without an end"),
         (b"a 1\n" + b"x" * 70_000 + b" 1", "row 1 is too long"),
-        (b"\x1f\x8bgarbage", "cannot be unpacked"),
+        (b"\x1f\x8bgarbage", "cannot be decompressed"),
     ],
 )
 def test_wrong_files(data: bytes, match: str, path: Path) -> None:

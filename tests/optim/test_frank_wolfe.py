@@ -39,20 +39,20 @@ def multiclass(rng: np.random.Generator) -> tuple[Any, Any, int, int]:
 
 def test_the_optimum_is_reached() -> None:
     oracle, primal, n, size = multiclass(np.random.default_rng(0))
-    found = block_frank_wolfe(
+    result = block_frank_wolfe(
         oracle, n, size, l2=0.5, max_iter=2000, tolerance=1e-3, random_state=0
     )
-    assert found.converged
+    assert result.converged
     # smooth enough for a direct search to come close, never below the optimum
-    other = minimize(primal, found.w, method="Powell", options={"maxiter": 20_000, "ftol": 1e-10})
-    assert primal(found.w) <= other.fun * (1 + 3e-3)
-    assert found.loss == pytest.approx(primal(found.w), rel=1e-2)
+    other = minimize(primal, result.w, method="Powell", options={"maxiter": 20_000, "ftol": 1e-10})
+    assert primal(result.w) <= other.fun * (1 + 3e-3)
+    assert result.loss == pytest.approx(primal(result.w), rel=1e-2)
 
 
 def test_the_callback_and_the_seed() -> None:
     oracle, _, n, size = multiclass(np.random.default_rng(1))
     seen: list[Any] = []
-    found = block_frank_wolfe(
+    result = block_frank_wolfe(
         oracle,
         n,
         size,
@@ -60,9 +60,9 @@ def test_the_callback_and_the_seed() -> None:
         callback=lambda p: seen.append(p.loss) or len(seen) == 3,
         random_state=0,
     )
-    assert (found.n_iter, len(seen), found.converged) == (3, 3, False)
+    assert (result.n_iter, len(seen), result.converged) == (3, 3, False)
     again = block_frank_wolfe(oracle, n, size, max_iter=3, random_state=0)
-    assert (found.w == again.w).all()
+    assert (result.w == again.w).all()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""L-BFGS: optima of other programs, the steps of CRFsuite, the same bits however it is run."""
+"""L-BFGS: optima of other programs, the steps of CRFsuite, reproducible bits."""
 
 import itertools
 import math
@@ -162,30 +162,30 @@ def test_every_number_of_threads(l1: float) -> None:
 def test_resume(l1: float, stop: int, stored: bool) -> None:
     objective = wide_objective()
     keywords: dict[str, Any] = {"l1": l1, "epsilon": 0.0, "n_jobs": 2}
-    whole = lbfgs(objective, np.zeros(20_000), max_iter=14, **keywords)
+    uninterrupted = lbfgs(objective, np.zeros(20_000), max_iter=14, **keywords)
     first = lbfgs(objective, np.zeros(20_000), max_iter=stop, **keywords)
     state = LbfgsState.from_arrays(first.state.to_arrays()) if stored else first.state
     for _ in range(2):  # a state may be used more than once
         second = lbfgs(objective, None, max_iter=14, state=state, **keywords)
-        np.testing.assert_array_equal(second.w, whole.w)
-        assert (second.loss, second.n_iter) == (whole.loss, whole.n_iter)
-        assert second.n_evaluations == whole.n_evaluations
-        assert second.state.losses.tolist() == whole.state.losses.tolist()
+        np.testing.assert_array_equal(second.w, uninterrupted.w)
+        assert (second.loss, second.n_iter) == (uninterrupted.loss, uninterrupted.n_iter)
+        assert second.n_evaluations == uninterrupted.n_evaluations
+        assert second.state.losses.tolist() == uninterrupted.state.losses.tolist()
     assert first.n_iter == stop
 
 
 def test_resume_after_the_callback_has_stopped() -> None:
     objective, _ = logistic()
-    whole = lbfgs(objective, np.zeros(20))
+    uninterrupted = lbfgs(objective, np.zeros(20))
     first = lbfgs(objective, np.zeros(20), callback=lambda p: p.iteration == 3)
     assert (first.n_iter, first.converged) == (3, False)
     assert "callback" in first.message
     second = lbfgs(objective, None, state=first.state)
-    np.testing.assert_array_equal(second.w, whole.w)
-    assert second.message == whole.message
+    np.testing.assert_array_equal(second.w, uninterrupted.w)
+    assert second.message == uninterrupted.message
 
 
-def test_resume_where_all_is_done() -> None:
+def test_resume_after_convergence() -> None:
     objective, _ = logistic()
     done = lbfgs(objective, np.zeros(20), period=0)
     again = lbfgs(objective, None, period=0, state=done.state)
@@ -256,7 +256,7 @@ def test_progress() -> None:
     np.testing.assert_array_equal(copies[-1], result.w)
 
 
-def test_an_error_in_the_objective_comes_through() -> None:
+def test_an_error_in_the_objective_is_raised() -> None:
     def objective(w: Any, gradient: Any) -> float:
         raise ZeroDivisionError("mine")
 
@@ -293,7 +293,7 @@ def test_a_loss_that_is_finite_nowhere_else(value: float, l1: float) -> None:
 
 
 @pytest.mark.parametrize("l1", [0.0, 0.1])
-def test_a_gradient_that_lies(l1: float) -> None:
+def test_a_wrong_gradient(l1: float) -> None:
     objective, _ = logistic()
 
     def lying(w: Any, gradient: Any) -> float:
@@ -317,7 +317,7 @@ def test_unbounded_loss_ends() -> None:
     assert math.isfinite(result.loss)
 
 
-def test_not_finite_where_it_begins() -> None:
+def test_first_loss_is_not_finite() -> None:
     def loss_nan(w: Any, gradient: Any) -> float:
         gradient[:] = 0.0
         return math.nan

@@ -1,4 +1,4 @@
-"""Line searches: both conditions hold where a search says so, and every search ends."""
+"""Line searches: an accepted step satisfies both conditions, and every search ends."""
 
 import math
 from collections.abc import Callable
@@ -84,7 +84,7 @@ def test_convex(name: str, minimum: float, curvature: float, quartic: float, fir
     search = SEARCHES[name](along, loss, slope, first, 100)
     assert len(along.steps) <= 101
     if search.failure is not None:
-        assert name == "strong"  # halving and stretching may go round in circles; it says so
+        assert name == "strong"  # halving and lengthening may repeat forever: the search fails
         return
     got, got_slope = phi(search.step)
     assert along.steps[-1] == search.step
@@ -118,14 +118,14 @@ def test_never_finite(name: str, value: float) -> None:
 
 @every_search
 def test_never_lower(name: str) -> None:
-    along = Recorded(lambda t: (1.0 + t, 1.0))  # the slope at 0 was a lie
+    along = Recorded(lambda t: (1.0 + t, 1.0))  # the slope at 0 is wrong
     search = SEARCHES[name](along, 1.0, -1.0, 1.0, 25)
     assert search.failure is not None
     assert len(along.steps) <= 26
 
 
 @every_search
-def test_for_ever_downhill(name: str) -> None:
+def test_unbounded_descent(name: str) -> None:
     along = Recorded(lambda t: (-t, -1.0))
     search = SEARCHES[name](along, 0.0, -1.0, 1.0, 200)
     assert len(along.steps) <= 202

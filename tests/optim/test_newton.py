@@ -41,7 +41,7 @@ def test_newton_where_the_hessian_is_indefinite(n: int) -> None:
     np.testing.assert_allclose(result.w, 1.0, atol=1e-8)
 
 
-def test_newton_with_weights_that_do_the_same() -> None:
+def test_newton_with_redundant_weights() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(50, 3))
     x = np.hstack([x, x])
@@ -103,7 +103,7 @@ def test_gradient_ascent_too_long_a_step() -> None:
 
 
 @pytest.mark.parametrize("name", ["gradient", "newton"])
-def test_no_way_down(name: str) -> None:
+def test_no_step_lowers_the_loss(name: str) -> None:
     def objective(w: Any, gradient: Any) -> float:
         gradient[:] = 1.0
         return float(np.abs(w).sum())

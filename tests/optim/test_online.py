@@ -73,7 +73,7 @@ class Toy:
         every = list(product(self.classes, repeat=len(x)))
         scores = np.array([w @ self.phi(x, labels) for labels in every])
         top = np.sort(scores)[::-1]
-        # a tie would be broken by each side in its own way
+        # the two implementations break ties differently
         assert len(top) == 1 or top[0] - top[1] > 1e-9, "the example has a tie"
         return every[int(np.argmax(scores))]
 
@@ -219,7 +219,7 @@ def test_sgd_steps() -> None:
     np.testing.assert_allclose(result.w, w, rtol=1e-6, atol=1e-8)
 
 
-def test_sgd_comes_near_the_optimum() -> None:
+def test_sgd_gets_close_to_the_optimum() -> None:
     toy = Toy(n=40)
     exact = trellis.CRF(states="all", l2=0.5).fit(toy.X, toy.y)
     settings = {"max_iter": 300, "period": 300, "random_state": 0}
@@ -230,7 +230,7 @@ def test_sgd_comes_near_the_optimum() -> None:
     assert loss >= exact.objective_ - 1e-4  # which itself is reached to about 1e-5
 
 
-def test_the_perceptron_ends_without_a_mistake() -> None:
+def test_the_perceptron_stops_after_an_epoch_without_mistakes() -> None:
     X, y = [[["a"], ["b"]], [["b"], ["a"]]], [["P", "Q"], ["Q", "P"]]
     model = trellis.CRF(solver="perceptron", random_state=0).fit(X, y)
     assert model.converged_
@@ -243,10 +243,10 @@ def test_the_perceptron_ends_without_a_mistake() -> None:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_going_on_gives_the_same_bits(name: str) -> None:
+def test_resuming_gives_the_same_bits(name: str) -> None:
     toy = Toy(n=12)
     solve, options = SOLVERS[name]
-    whole = solve(
+    uninterrupted = solve(
         toy.learner, 12, np.zeros(toy.size), max_iter=6, delta=0.0, random_state=3, **options
     )
     part = solve(
@@ -258,9 +258,9 @@ def test_going_on_gives_the_same_bits(name: str) -> None:
         rest = solve(
             toy.learner, 12, np.zeros(toy.size), max_iter=6, delta=0.0, state=state, **options
         )
-        assert rest.w.tobytes() == whole.w.tobytes()
-        assert rest.state.losses == whole.state.losses
-        assert rest.n_iter == whole.n_iter
+        assert rest.w.tobytes() == uninterrupted.w.tobytes()
+        assert rest.state.losses == uninterrupted.state.losses
+        assert rest.n_iter == uninterrupted.n_iter
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -279,7 +279,7 @@ def test_a_state_round_trips(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_w0_is_left_alone(name: str) -> None:
+def test_w0_is_not_changed(name: str) -> None:
     toy = Toy()
     solve, options = SOLVERS[name]
     w0 = first_weights(toy)
@@ -356,7 +356,7 @@ def test_bad_options(name: str, bad: dict[str, Any]) -> None:
         lambda a: a.update({"other.thing": np.zeros(1)}),
     ],
 )
-def test_arrays_that_are_no_state(change: Callable[[Any], Any]) -> None:
+def test_arrays_that_are_not_a_state(change: Callable[[Any], Any]) -> None:
     toy = Toy()
     arrays = dict(perceptron(toy.learner, 6, np.zeros(toy.size), max_iter=1).state.to_arrays())
     change(arrays)
@@ -364,7 +364,7 @@ def test_arrays_that_are_no_state(change: Callable[[Any], Any]) -> None:
         OnlineState.from_arrays(arrays)
 
 
-def test_it_needs_all_labels_and_no_edge_features() -> None:
+def test_online_learners_need_all_labels_and_no_edge_features() -> None:
     with pytest.raises(InputError, match=r"perceptron.*labels"):
         trellis.CRF(solver="perceptron").fit([["a", "b"]], [["P", None]])
     edges = trellis.CRF(lambda x: [[w] for w in x], edge_features=lambda x: [[w] for w in x])

@@ -59,7 +59,7 @@ def test_against_proximal_gradient(seed: int, l1: float) -> None:
     np.testing.assert_array_equal(result.w == 0, want == 0)
 
 
-def test_large_enough_and_nothing_remains() -> None:
+def test_a_large_penalty_gives_zero_weights() -> None:
     objective, _ = logistic()
     _, gradient = loss_and_gradient(objective, np.zeros(20))
     result = lbfgs(objective, np.full(20, 0.1), l1=1.01 * np.abs(gradient).max(), **EXACT)

@@ -1,4 +1,4 @@
-"""`Progress.state` of every solver: going on from any iteration gives the same bits."""
+"""`Progress.state` of every solver: a run resumed from any iteration gives the same bits."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def batch(solve: Any, objective: Any, w0: Any, **options: Any) -> Runner:
 
 
 def online(name: str, **options: Any) -> Runner:
-    solve, own = SOLVERS[name]
+    solve, settings = SOLVERS[name]
     w0 = np.zeros(TOY.size)
     return lambda **more: solve(
-        TOY.learner, 12, w0, **{"random_state": 3, "max_iter": 8, **own, **options, **more}
+        TOY.learner, 12, w0, **{"random_state": 3, "max_iter": 8, **settings, **options, **more}
     )
 
 
@@ -86,47 +86,47 @@ def seen(runner: Runner, **more: Any) -> tuple[Result[Any], list[Progress], list
     return runner(callback=callback, **more), steps, states
 
 
-def same_steps(found: list[Progress], expected: list[Progress]) -> None:
-    assert len(found) == len(expected)
-    for own, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(own.w, other.w)
-        np.testing.assert_equal(own._replace(w=None), other._replace(w=None))
+def same_steps(actual: list[Progress], expected: list[Progress]) -> None:
+    assert len(actual) == len(expected)
+    for step, other in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(step.w, other.w)
+        np.testing.assert_equal(step._replace(w=None), other._replace(w=None))
 
 
-def same_result(found: Result[Any], expected: Result[Any]) -> None:
-    np.testing.assert_array_equal(found.w, expected.w)
-    assert (found.loss, found.n_iter) == (expected.loss, expected.n_iter)
-    assert (found.converged, found.message) == (expected.converged, expected.message)
-    assert found.n_evaluations == expected.n_evaluations
+def same_result(actual: Result[Any], expected: Result[Any]) -> None:
+    np.testing.assert_array_equal(actual.w, expected.w)
+    assert (actual.loss, actual.n_iter) == (expected.loss, expected.n_iter)
+    assert (actual.converged, actual.message) == (expected.converged, expected.message)
+    assert actual.n_evaluations == expected.n_evaluations
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_going_on_from_any_iteration(name: str) -> None:
+def test_resume_from_any_iteration(name: str) -> None:
     runner, kind = RUNS[name]
-    whole, steps, states = seen(runner)
+    uninterrupted, steps, states = seen(runner)
     assert len(steps) > 3
-    assert [step.iteration for step in steps] == [*range(1, whole.n_iter + 1)]
+    assert [step.iteration for step in steps] == [*range(1, uninterrupted.n_iter + 1)]
     last = len(states)
-    assert None not in states[:-1]  # only after a last step there is nothing to go on with
+    assert None not in states[:-1]  # only the last step has no state
     for at in sorted({1, 2, 3, 5, 8, 13, 21, last - 1, last} & {*range(last + 1)}):
         if (arrays := states[at - 1]) is None:
             continue
         for _ in range(2 if at < 3 else 1):  # arrays may be used more than once
             result, rest, _ = seen(runner, state=kind.from_arrays(arrays))
             same_steps(rest, steps[at:])
-            same_result(result, whole)
+            same_result(result, uninterrupted)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_states_of_a_run_that_goes_on(name: str) -> None:
-    """They are those of the run that did not stop: it may be stopped again."""
+def test_states_of_a_resumed_run(name: str) -> None:
+    """They equal those of the uninterrupted run, so a resumed run can be stopped again."""
     runner, kind = RUNS[name]
     _, _, states = seen(runner)
     _, _, later = seen(runner, state=kind.from_arrays(states[1]))
-    for own, other in zip(later, states[2:], strict=True):
-        assert (own is None) == (other is None)
-        for key in own or ():
-            np.testing.assert_array_equal(own[key], other[key])
+    for state, other in zip(later, states[2:], strict=True):
+        assert (state is None) == (other is None)
+        for key in state or ():
+            np.testing.assert_array_equal(state[key], other[key])
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -141,7 +141,7 @@ def test_asking_for_the_state_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_arrays_are_plain(name: str) -> None:
-    """What a file can hold: contiguous arrays of numbers, at least one-dimensional."""
+    """A file can store them: contiguous arrays of numbers, at least one-dimensional."""
     _, _, states = seen(RUNS[name][0])
     for arrays in filter(None, states):
         for key, array in arrays.items():
@@ -151,7 +151,7 @@ def test_arrays_are_plain(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_state_of_the_middle_is_that_of_a_run_to_there(name: str) -> None:
+def test_an_intermediate_state_equals_that_of_a_shorter_run(name: str) -> None:
     runner, _ = RUNS[name]
     _, _, states = seen(runner)
     stops: list[int] = []
@@ -174,19 +174,19 @@ def test_a_state_of_the_middle_is_that_of_a_run_to_there(name: str) -> None:
 def test_any_problem_of_lbfgs(seed: int, size: int, memory: int, l1: float, at: int) -> None:
     objective, _ = logistic(rows=30, n=size, l2=0.1, seed=seed)
     runner = batch(lbfgs, objective, np.zeros(size), memory=memory, l1=l1, max_iter=40)
-    whole, steps, states = seen(runner)
+    uninterrupted, steps, states = seen(runner)
     if states:
         at = min(at, len(states))
         result, rest, _ = seen(runner, state=LbfgsState.from_arrays(states[at - 1]))
         same_steps(rest, steps[at:])
-        same_result(result, whole)
+        same_result(result, uninterrupted)
 
 
 # ---- what is no state
 
 
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
-def test_a_state_with_a_part_missing(name: str) -> None:
+def test_a_state_with_a_missing_array(name: str) -> None:
     runner, kind = RUNS[name]
     _, _, states = seen(runner)
     for key in states[1]:
@@ -201,10 +201,10 @@ def test_a_state_of_another_problem(name: str) -> None:
     _, _, states = seen(RUNS[name][0])
     if kind is OnlineState:
         other = Toy(4, n=12, labels="PQRST")
-        solve, own = SOLVERS[name]
+        solve, settings = SOLVERS[name]
         state = kind.from_arrays(states[1])
         with pytest.raises(InputError):
-            solve(other.learner, 12, np.zeros(other.size), state=state, **own)
+            solve(other.learner, 12, np.zeros(other.size), state=state, **settings)
     else:
         solve = lbfgs if kind is LbfgsState else gradient_ascent
         with pytest.raises(InputError):

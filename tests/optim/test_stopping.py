@@ -22,7 +22,7 @@ def test_patience() -> None:
     assert early.history[:4] == [(1, 1.0), (2, 3.0), (3, 2.0), (4, 3.0)]
 
 
-def test_a_better_score_renews_the_patience() -> None:
+def test_a_better_score_resets_the_patience() -> None:
     early = EarlyStopping(lambda w: float(w[0]), patience=2)
     assert not any(early(progress(i, w)) for i, w in enumerate([1, 0, 2, 1, 3, 2], start=1))
     assert early.best_score == 3.0

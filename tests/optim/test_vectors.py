@@ -150,7 +150,7 @@ def test_direction(n: int, capacity: int, steps: int) -> None:
     steps=st.integers(1, 12),
     threads=st.integers(1, 3),
 )
-def test_a_memory_taken_over_gives_the_same_bits(
+def test_a_restored_memory_gives_the_same_bits(
     n: int, capacity: int, steps: int, threads: int
 ) -> None:
     points, gradients = walk(n, steps)
@@ -167,7 +167,7 @@ def test_a_memory_taken_over_gives_the_same_bits(
     np.testing.assert_array_equal(d, d_other)
 
 
-def test_a_pair_without_upward_curvature_is_left_out() -> None:
+def test_a_pair_without_positive_curvature_is_skipped() -> None:
     memory = _core.LbfgsMemory(2, 3)
     zero, one = np.zeros(2), np.ones(2)
     assert memory.push(one, zero, one, zero, one, 1)[2]

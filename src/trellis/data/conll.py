@@ -1,18 +1,18 @@
-r"""Column files: a row a token, a blank line after each sequence, the label in the last column.
+r"""Column files: one row per token, a blank line after each sequence, the label in the last column.
 
 Columns
-    If the first row holds a tab, tabs separate the columns of every row, and values may hold
-    spaces. Otherwise runs of spaces do, or tabs alone in a row that has them. No other
-    character separates: a no-break space is part of a token. All rows have as many columns as the
-    first. White space at the end of a line means nothing.
+    If the first row contains a tab, tabs separate the columns of every row, and values may contain
+    spaces. Otherwise runs of spaces separate them, or tabs in a row that contains tabs. No other
+    character separates columns: a no-break space is part of a token. All rows must have the same
+    number of columns. White space at the end of a line is ignored.
 Comments
-    ``# newdoc``: a line that starts with ``# `` and holds no tab, in a file whose rows are
-    tab-separated. In any other file, one of a single column included, every line is a row, for
-    tokens may start with ``#``. ``separator="\t"`` says that a file is tab-separated
-    where its rows cannot show it: a single column, or nothing but comments.
+    ``# newdoc``: a line that starts with ``# `` and contains no tab, in a file whose rows are
+    tab-separated. In any other file every line is a row, because tokens may start with ``#``.
+    Pass ``separator="\t"`` for a tab-separated file whose rows contain no tab: a single column, or
+    only comments.
 Documents
-    A row whose first value is ``-DOCSTART-`` ends the sequence before it and is left out; with
-    ``docstart=True`` it is a sequence of its own.
+    A row whose first value is ``-DOCSTART-`` ends the sequence before it and is skipped; with
+    ``docstart=True`` it is a separate sequence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,11 +28,11 @@ __all__ = ["Token", "iterate", "iterate_rows", "read", "write"]
 
 _BLANKS = " \t\r"
 _DOCSTART = "-DOCSTART-"
-_KNOWN_ROWS = 1 << 16  # how many to remember: most rows of a corpus were seen before
+_MAX_CACHED_ROWS = 1 << 16  # parsed rows to cache: most rows of a corpus occur many times
 
 
 class _Options(TypedDict, total=False):
-    """What `read` and `iterate` take besides the label column, which decides their type."""
+    """Arguments of `read` and `iterate`, except the label column, on which their type depends."""
 
     columns: Sequence[int] | None
     separator: str | None
@@ -63,11 +63,11 @@ def read(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> tuple[list[list[Token]], list[list[str]] | None]:
-    """``(X, y)`` of a whole file; ``y`` is None where `label_column` is.
+    """``(X, y)`` of a file; ``y`` is None if `label_column` is None.
 
-    Tokens are the `columns` (by default all but the label's): a ``str`` if that is one column,
-    otherwise a tuple. Columns count from 0, or from the end if negative. `source` is a path
-    (also of a ``gzip`` or ``xz`` file), an open file, or lines.
+    A token consists of the `columns` (by default all except the label): a ``str`` for one column,
+    otherwise a tuple. Columns count from 0, or from the end if negative. `source` is a path (also
+    of a ``gzip`` or ``xz`` file), an open file, or lines.
 
     >>> lines = ["Ann NNP B-PER", "sings VBZ O", "", "Hush UH O"]
     >>> X, y = read(lines)
@@ -85,9 +85,8 @@ def read(
     trellis.errors.FormatError: <list>, line 2: columns: 2, but 3 in line 1: 'sings O'
     """
     rows = _Rows(files.name_of(source), label_column, columns, separator)
-    found = _sequences(files.lines(source, encoding, errors), rows, docstart)
     X, y = [], []
-    for tokens, labels in found:
+    for tokens, labels in _sequences(files.lines(source, encoding, errors), rows, docstart):
         X.append(tokens)
         y.append(labels)
     return X, None if label_column is None else y
@@ -115,7 +114,7 @@ def iterate(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> Iterator[tuple[list[Token], Any]]:
-    """``(tokens, labels)`` of one sequence after the other, in constant memory; else as `read`.
+    """Yield ``(tokens, labels)`` of each sequence, in constant memory; arguments as in `read`.
 
     >>> for tokens, labels in iterate(["Ann B-PER", "sings O", "", "Hush O"]):
     ...     print(tokens, labels)
@@ -123,8 +122,8 @@ def iterate(
     ['Hush'] ['O']
     """
     rows = _Rows(files.name_of(source), label_column, columns, separator)
-    found = _sequences(files.lines(source, encoding, errors), rows, docstart)
-    return found if label_column is not None else ((tokens, None) for tokens, _ in found)
+    sequences = _sequences(files.lines(source, encoding, errors), rows, docstart)
+    return sequences if label_column is not None else ((tokens, None) for tokens, _ in sequences)
 
 
 def iterate_rows(
@@ -135,14 +134,14 @@ def iterate_rows(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> Iterator[tuple[list[Token], list[str]]]:
-    r"""Tokens and the rows that they come from, tab-separated, as `write` would write them.
+    r"""Yield the tokens of each sequence, and their complete rows, separated by tabs.
 
-    ``-DOCSTART-`` rows are sequences of their own, so that no row is lost.
+    ``-DOCSTART-`` rows are separate sequences, so that no row is lost.
 
     >>> next(iterate_rows(["Ann NNP B-PER", "sings  VBZ O"], columns=[0]))
     (['Ann', 'sings'], ['Ann\tNNP\tB-PER', 'sings\tVBZ\tO'])
     """
-    rows = _WholeRows(files.name_of(source), None, columns, separator)
+    rows = _CompleteRows(files.name_of(source), None, columns, separator)
     return _sequences(files.lines(source, encoding, errors), rows, docstart=True)
 
 
@@ -151,10 +150,10 @@ def write(
     X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None = None,
 ) -> None:
-    r"""Tab-separated rows, the label last; without `y`, tokens alone.
+    r"""Write tab-separated rows with the label last; without `y`, only tokens.
 
-    `target` is a path (packed if it ends in ``.gz`` or ``.xz``) or an open file. What `read` (with
-    ``docstart=True``) would not give back as it was is refused.
+    `target` is a path (compressed if it ends in ``.gz`` or ``.xz``) or an open file. Data that
+    `read` (with ``docstart=True``) would not return unchanged raise an InputError.
 
     >>> import io
     >>> file = io.StringIO()
@@ -162,11 +161,11 @@ def write(
     >>> file.getvalue()
     'New York\tB-LOC\nsleeps\tO\n\n'
     """
-    files.write(target, _written(X, y))
+    files.write(target, _lines(X, y))
 
 
 class _Rows:
-    """Takes rows apart; the first one says how many columns all must have."""
+    """Splits rows into token and label; the first row determines the number of columns."""
 
     def __init__(
         self, name: str, label: int | None, columns: Sequence[int] | None, separator: str | None
@@ -175,13 +174,15 @@ class _Rows:
         self.label = None if label is None else _column("label_column", label)
         self.columns = _columns(columns)
         if separator is not None and (not isinstance(separator, str) or not separator.strip("\n")):
-            raise InputError(f"separator is {separator!r}, not None or a string inside lines")
+            raise InputError(
+                f"separator must be None or a string without line breaks, not {separator!r}"
+            )
         self.separator = separator
         self.width = 0
         self.first = 0
 
     def look_ahead(self, lines: Iterator[str]) -> Iterator[str]:
-        """All the lines, once the first that can only be a row has shown its separator."""
+        """Determine the separator from the first line that must be a row; return all lines."""
         if self.separator is not None:
             return lines
         seen = []
@@ -206,49 +207,49 @@ class _Rows:
     def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
         """The token and the label ("" if there is none) among the values of a row."""
         if not self.width:
-            self._begin(values, number)
+            self._read_first(values, number)
         if len(values) != self.width:
-            what = f"columns: {len(values)}, but {self.width} in line {self.first}"
-            raise files.wrong(self.name, number, f"{what}: {files.shown(text)}")
+            problem = f"columns: {len(values)}, but {self.width} in line {self.first}"
+            raise files.wrong(self.name, number, f"{problem}: {files.shown(text)}")
         token: Token = self.token(values)
         if self.label is None:
             return token, ""
         if not values[self.label]:
-            what = f"label_column={self.label} is empty"
-            raise files.wrong(self.name, number, f"{what}: {files.shown(text)}")
+            problem = f"label_column={self.label} is empty"
+            raise files.wrong(self.name, number, f"{problem}: {files.shown(text)}")
         return token, values[self.label]
 
-    def _begin(self, values: list[str], number: int) -> None:
-        """The first row: which columns there are, and which of them make a token."""
+    def _read_first(self, values: list[str], number: int) -> None:
+        """Determine from the first row the columns of the token and of the label."""
         self.width, self.first = len(values), number
         label = self._place("label_column", self.label, number) if self.label is not None else None
         if self.columns is None:
-            kept = [i for i in range(self.width) if i != label]
+            token = [i for i in range(self.width) if i != label]
         else:
-            kept = [self._place("columns", i, number) for i in self.columns]
-        if label in kept:
-            raise self._unusable(number, f"column {label} is asked for as token and as label")
-        if not kept:
+            token = [self._place("columns", i, number) for i in self.columns]
+        if label in token:
+            raise self._unusable(number, f"column {label} is both token and label")
+        if not token:
             raise self._unusable(number, "the label leaves no column for the token")
-        self.token = itemgetter(*kept)  # of one column a str, of several a tuple
+        self.token = itemgetter(*token)  # one column gives a str, several give a tuple
 
     def _place(self, option: str, column: int, number: int) -> int:
         if not -self.width <= column < self.width:
-            raise self._unusable(number, f"{option} asks for column {column}")
+            raise self._unusable(number, f"{option} contains column {column}")
         return column % self.width
 
-    def _unusable(self, number: int, what: str) -> FormatError:
-        return files.wrong(self.name, number, f"{what}, and columns: {self.width}")
+    def _unusable(self, number: int, problem: str) -> FormatError:
+        return files.wrong(self.name, number, f"{problem}, and columns: {self.width}")
 
 
-class _WholeRows(_Rows):
-    """With the whole row where the label was."""
+class _CompleteRows(_Rows):
+    """Returns the complete row in place of the label."""
 
-    def _begin(self, values: list[str], number: int) -> None:
-        due = 1 + max(self.columns or [0])
-        if len(values) < due:
-            raise files.wrong(self.name, number, f"columns: {len(values)}, but {due} are needed")
-        super()._begin(values, number)
+    def _read_first(self, values: list[str], number: int) -> None:
+        needed = 1 + max(self.columns or [0])
+        if len(values) < needed:
+            raise files.wrong(self.name, number, f"columns: {len(values)}, but {needed} are needed")
+        super()._read_first(values, number)
 
     def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
         return super().pick(values, number, text)[0], "\t".join(values)
@@ -256,7 +257,7 @@ class _WholeRows(_Rows):
 
 def _column(option: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputError(f"{option} is {value!r}, not the number of a column")
+        raise InputError(f"{option} must be the index of a column, not {value!r}")
     return index(value)
 
 
@@ -264,21 +265,21 @@ def _columns(columns: Sequence[int] | None) -> list[int] | None:
     if columns is None:
         return None
     if isinstance(columns, str) or not isinstance(columns, Iterable):
-        raise InputError(f"columns is {columns!r}, not a list of column numbers")
-    kept = [_column(f"columns[{i}]", column) for i, column in enumerate(columns)]
-    if not kept:
+        raise InputError(f"columns must be a list of column indices, not {columns!r}")
+    indices = [_column(f"columns[{i}]", column) for i, column in enumerate(columns)]
+    if not indices:
         raise InputError("columns is empty: a token needs at least one")
-    return kept
+    return indices
 
 
 def _sequences(
     lines: Iterator[str], rows: _Rows, docstart: bool
 ) -> Iterator[tuple[list[Token], list[str]]]:
-    known: dict[str, tuple[Token, str]] = {}
+    cache: dict[str, tuple[Token, str]] = {}  # line -> token and label
     tokens: list[Token] = []
     labels: list[str] = []
     for number, line in enumerate(rows.look_ahead(lines), 1):
-        row = known.get(line)
+        row = cache.get(line)
         if row is None:
             text = line.rstrip(_BLANKS)
             if rows.is_comment(text):
@@ -293,50 +294,54 @@ def _sequences(
                 yield [token], [label]
             if is_docstart or not text:
                 continue
-            if len(known) == _KNOWN_ROWS:
-                known.clear()
-            row = known[line] = rows.pick(values, number, text)
+            if len(cache) == _MAX_CACHED_ROWS:
+                cache.clear()
+            row = cache[line] = rows.pick(values, number, text)
         tokens.append(row[0])
         labels.append(row[1])
     if tokens:
         yield tokens, labels
 
 
-def _written(
+def _lines(
     X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None,
 ) -> Iterator[str]:
     width = 0
     for number, tokens, labels in files.pairs(X, y):
         if not len(tokens):
-            raise InputError(f"sequence {number} is empty: a column file cannot hold it")
+            raise InputError(
+                "sequence {sequence} is empty: a column file cannot contain it", sequence=number
+            )
         rows = []
         for position, token in enumerate(tokens):
             values = list(token) if isinstance(token, tuple | list) else [token]
             if labels is not None:
                 values.append(labels[position])
             width = width or len(values)
-            what = _unreadable(values, width)
-            if what is None and values[0] == _DOCSTART and len(tokens) > 1:
-                what = f"{_DOCSTART!r} is always a sequence of its own"
-            if what is not None:
-                raise InputError(f"sequence {number}, position {position}: {what}")
+            problem = _unreadable(values, width)
+            if problem is None and values[0] == _DOCSTART and len(tokens) > 1:
+                problem = f"{_DOCSTART!r} is always a separate sequence"
+            if problem is not None:
+                raise InputError(
+                    f"sequence {{sequence}}, position {position}: {problem}", sequence=number
+                )
             rows.append("\t".join(values))
         yield "\n".join(rows) + "\n\n"
 
 
 def _unreadable(values: list[Any], width: int) -> str | None:
-    """Why `read` would not give these values back, if so."""
+    """Why `read` would not return these values unchanged, or None."""
     if len(values) != width:
         return f"columns: {len(values)}, but {width} before"
     for value in values:
         if not isinstance(value, str):
             return f"{value!r} is {type(value).__name__}, not str"
         if not {"\t", "\r", "\n", "\0"}.isdisjoint(value):
-            return f"{value!r} holds a tab, a line break or a zero byte"
+            return f"{value!r} contains a tab, a line break or a zero byte"
     last = values[-1]
     if not last or last.endswith(" "):
-        return f"{last!r} is empty or ends in white space, and is the last column"
+        return f"{last!r} is empty or ends with white space, and is the last column"
     if width == 1 and " " in last:
-        return f"{last!r} holds a space, and is the only column"
+        return f"{last!r} contains a space, and is the only column"
     return None

@@ -1,8 +1,8 @@
-"""CoNLL-U, the format of Universal Dependencies: ten columns a word, a blank line a sentence.
+"""CoNLL-U, the format of Universal Dependencies: ten columns, a blank line after each sentence.
 
-Words are read, the rest is skipped: comments (``#``), surface tokens that span words (id ``3-4``),
-and empty nodes (id ``8.1``). ``_`` stands where nothing was annotated. The package ``conllu`` reads
-the whole of the format, trees included.
+Only words are read. Comments (``#``), surface tokens that span words (id ``3-4``) and empty nodes
+(id ``8.1``) are skipped. ``_`` means that a column is not annotated. The package ``conllu`` reads
+the complete format, including trees.
 """
 
 import re
@@ -22,7 +22,7 @@ _NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a sentence; ``_`` where nothing was annotated."""
+    """A word of a sentence; ``_`` for columns that are not annotated."""
 
     form: str
     lemma: str
@@ -50,7 +50,7 @@ def read(
     [['Number=Sing', 'Number=Sing|Person=3']]
     """
     if column not in COLUMNS:
-        raise InputError(f"column is {column!r}, not one of {', '.join(COLUMNS)}")
+        raise InputError(f"column must be one of {', '.join(COLUMNS)}, not {column!r}")
     place = COLUMNS[column]
     X, y = [], []
     for rows in _sentences(source, encoding, errors):
@@ -62,7 +62,7 @@ def read(
 def iterate(
     source: Source, *, encoding: str = "utf-8", errors: str = "strict"
 ) -> Iterator[list[Word]]:
-    r"""The words of one sentence after the other, in constant memory.
+    r"""Yield the words of each sentence, in constant memory.
 
     >>> row = "1\tsings\tsing\tVERB\tVBZ\tNumber=Sing|Person=3\t0\troot\t_\t_"
     >>> word, = next(iterate([row]))
@@ -78,7 +78,7 @@ def iterate(
 
 
 def _sentences(source: Source, encoding: str, errors: str) -> Iterator[list[tuple[int, list[str]]]]:
-    """The line number and the ten values of each word, sentence by sentence."""
+    """Yield (line number, ten values) of all words, sentence by sentence."""
     name = files.name_of(source)
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(files.lines(source, encoding, errors), 1):
@@ -89,23 +89,25 @@ def _sentences(source: Source, encoding: str, errors: str) -> Iterator[list[tupl
         elif not line.startswith("#"):
             values = line.split("\t")
             if len(values) != len(_NAMES) or "" in values:
-                raise _misshapen(name, number, line, values)
+                raise _bad_row(name, number, line, values)
             if values[0] == str(len(rows) + 1):
                 rows.append((number, values))
             elif not _NOT_A_WORD.fullmatch(values[0]):
-                found, due = files.shown(values[0]), len(rows) + 1
-                raise files.wrong(name, number, f"column 1 (ID) is {found} where {due} is due")
+                problem = f"column 1 (ID) is {files.shown(values[0])}, expected {len(rows) + 1}"
+                raise files.wrong(name, number, problem)
     if rows:
         yield rows
 
 
-def _misshapen(name: str, number: int, line: str, values: list[str]) -> FormatError:
+def _bad_row(name: str, number: int, line: str, values: list[str]) -> FormatError:
     if len(values) != len(_NAMES):
-        what = f"columns: {len(values)}, not {len(_NAMES)} separated by tabs: {files.shown(line)}"
+        problem = (
+            f"columns: {len(values)}, not {len(_NAMES)} separated by tabs: {files.shown(line)}"
+        )
     else:
         place = values.index("")
-        what = f"column {place + 1} ({_NAMES[place]}) is empty: {files.shown(line)}"
-    return files.wrong(name, number, what)
+        problem = f"column {place + 1} ({_NAMES[place]}) is empty: {files.shown(line)}"
+    return files.wrong(name, number, problem)
 
 
 def _features(text: str, name: str, number: int) -> dict[str, str]:
@@ -114,7 +116,7 @@ def _features(text: str, name: str, number: int) -> dict[str, str]:
     for pair in text.split("|") if text != "_" else ():
         key, equals, value = pair.partition("=")
         if not (key and equals and value) or key in features:
-            what = f"column 6 (FEATS) is not Name=Value|Name=Value with distinct names: {text!r}"
-            raise files.wrong(name, number, what)
+            problem = f"column 6 (FEATS) is not Name=Value|Name=Value with distinct names: {text!r}"
+            raise files.wrong(name, number, problem)
         features[key] = value
     return features

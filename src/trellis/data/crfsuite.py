@@ -1,10 +1,10 @@
-r"""CRFsuite's text data: a position a line, its label, then its attributes, separated by tabs.
+r"""CRFsuite's text data: one line per position, its label, then its attributes, separated by tabs.
 
     LOC     w=Rome  cap     length:4
     O       w=\:
 
-A blank line ends a sequence. An attribute may have a value behind a colon; ``\:`` is a plain colon,
-``\\`` a backslash. A line ``@weight:2`` is about the sequence it stands in.
+A blank line ends a sequence. An attribute may have a value after a colon. ``\:`` is a literal
+colon, ``\\`` a backslash. A line ``@weight:2`` is the weight of its sequence.
 
 >>> X, y, weights = read(["LOC\tw=Rome\tlength:4", "O\tw=\\:", "", "@weight:2", "O\tw=hush"])
 >>> X
@@ -32,7 +32,7 @@ Item = dict[str, float]
 
 
 class Data(NamedTuple):
-    """Sequences of items, their labels, and how much each sequence counts."""
+    """Sequences of items, their labels, and the weights of the sequences."""
 
     X: list[list[Item]]
     y: list[list[str]]
@@ -40,9 +40,9 @@ class Data(NamedTuple):
 
 
 def read(source: Source, *, encoding: str = "utf-8") -> Data:
-    """All sequences of a path, a file or lines; the X and y are for `trellis.CRF`.
+    """All sequences of a path, an open file or lines; X and y have the format of `trellis.CRF`.
 
-    An attribute that a line has twice has the sum of its values.
+    If a line has an attribute twice, its values are added.
     """
     data, name = Data([], [], []), files.name_of(source)
     items: list[Item] = []
@@ -53,21 +53,21 @@ def read(source: Source, *, encoding: str = "utf-8") -> Data:
             _close(data, items, labels, weight)
             items, labels, weight = [], [], 1.0
             continue
-        first, *rest = line.split("\t")
+        first, *fields = line.split("\t")
         label, value = _field(first)
         if label.startswith("@"):
             if label != "@weight":
-                raise files.wrong(name, number, f"{files.shown(label)} is not known, only @weight")
+                raise files.wrong(name, number, f"{files.shown(label)} is unknown, use @weight")
             weight = _number(value, name, number)
             if weight < 0:
                 raise files.wrong(name, number, f"a weight of {weight:g} is below 0")
             continue
         item: Item = {}
-        for field in rest:
+        for field in fields:
             if field:
                 attribute, value = _field(field)
-                own = _number(value, name, number) if value else 1.0
-                item[attribute] = item.get(attribute, 0.0) + own
+                strength = _number(value, name, number) if value else 1.0
+                item[attribute] = item.get(attribute, 0.0) + strength
         items.append(item)
         labels.append(label)
     _close(data, items, labels, weight)
@@ -82,13 +82,13 @@ def _close(data: Data, items: list[Item], labels: list[str], weight: float) -> N
 
 
 def _field(text: str) -> tuple[str, str | None]:
-    """A name and what stands behind its colon."""
+    """A name and the text after its colon, or None."""
     if "\\" not in text:
         name, colon, value = text.partition(":")
         return name, value if colon else None
-    found = _FIELD.fullmatch(text)
-    assert found is not None  # it takes anything
-    return _ESCAPED.sub(r"\1", found[1]), found[2]
+    match = _FIELD.fullmatch(text)
+    assert match is not None  # the pattern matches any text
+    return _ESCAPED.sub(r"\1", match[1]), match[2]
 
 
 def _number(text: str | None, name: str, number: int) -> float:
@@ -123,10 +123,13 @@ def _lines(X: Any, y: Any, weights: Any) -> Iterator[str]:
         try:
             items = _core.ItemSequence(x).items()
         except (TypeError, ValueError) as error:
-            raise InputError(f"sequence {i}: {error}") from None
+            raise InputError(f"sequence {{sequence}}: {error}", sequence=i) from None
         labels = list(labels)
         if len(items) != len(labels):
-            raise InputError(f"sequence {i} has {len(items)} positions and {len(labels)} labels")
+            raise InputError(
+                f"sequence {{sequence}} has {len(items)} positions and {len(labels)} labels",
+                sequence=i,
+            )
         if not items:
             continue
         weight = 1.0 if weights is None else float(weights[i])
@@ -144,5 +147,7 @@ def _attributes(item: Mapping[str, float], i: int) -> Iterator[str]:
 
 def _name(name: str, i: int) -> str:
     if not isinstance(name, str) or not name or set("\t\n\r") & set(name):
-        raise InputError(f"sequence {i}: {name!r} cannot be a name in CRFsuite's text data")
+        raise InputError(
+            f"sequence {{sequence}}: {name!r} cannot be a name in CRFsuite's text data", sequence=i
+        )
     return name.replace("\\", "\\\\").replace(":", "\\:")

@@ -1,8 +1,8 @@
-r"""Lines in, text out: the one place that opens, unpacks and decodes, and says where in a file.
+r"""Lines from files, and text to files: opening, decompression, decoding, and places in errors.
 
 A source is a path, an open file (text or binary), or any iterable of lines. ``gzip``, ``xz`` and
-``zstd`` are known by their first bytes, whatever the name. Lines end at ``\n`` or ``\r\n`` and
-nowhere else, so that tokens may hold the other characters that Unicode calls line breaks.
+``zstd`` are detected by their first bytes, not by the name. Lines end only at ``\n`` or ``\r\n``,
+because tokens may contain other characters that Unicode counts as line breaks.
 """
 
 import codecs
@@ -21,15 +21,15 @@ Token: TypeAlias = str | tuple[str, ...]
 Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes] | Iterable[str]
 Target: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 
-_BLOCK = 1 << 18
-_MARK = "\ufeff"
+_BLOCK = 1 << 18  # bytes to read at a time: fast, and one block fits into the cache
+_BYTE_ORDER_MARK = "\ufeff"
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
-_PACK: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+_COMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def name_of(source: Source) -> str:
-    """The name of a source in errors.
+    """The name of a source, for error messages.
 
     >>> import io
     >>> name_of("train.conll"), name_of(io.StringIO()), name_of(["a O"])
@@ -41,13 +41,13 @@ def name_of(source: Source) -> str:
     return f"<{type(source).__name__}>"
 
 
-def wrong(name: str, number: int, what: str) -> FormatError:
-    """The error that says what is wrong in a line (they count from 1)."""
-    return FormatError(f"{name}, line {number}: {what}")
+def wrong(name: str, number: int, problem: str) -> FormatError:
+    """The error for a line of a file; lines are numbered from 1."""
+    return FormatError(f"{name}, line {number}: {problem}")
 
 
 def shown(text: str, width: int = 80) -> str:
-    """A text as errors quote it: cut where it is long.
+    """A text in quotes for error messages; a long text is shortened.
 
     >>> print(shown("abcdefgh", width=5))
     'abcde…'
@@ -58,34 +58,34 @@ def shown(text: str, width: int = 80) -> str:
 def lines(source: Source, encoding: str = "utf-8", errors: str = "strict") -> Iterator[str]:
     r"""The lines of a source, without line breaks and without a byte order mark.
 
-    Bytes are decoded with `encoding` and `errors`, as by ``open``; an open text file does its own.
+    Bytes are decoded with `encoding` and `errors`, as by ``open``; a text file is decoded already.
 
     >>> import io
     >>> list(lines(io.BytesIO(b"\xef\xbb\xbfone\r\n\ntwo")))
     ['one', '', 'two']
     """
     _check_codec(encoding, errors)
-    found = _lines(source, encoding, errors)
-    first = next(found, None)
-    return found if first is None else chain((first.removeprefix(_MARK),), found)
+    decoded = _lines(source, encoding, errors)
+    first = next(decoded, None)
+    return decoded if first is None else chain((first.removeprefix(_BYTE_ORDER_MARK),), decoded)
 
 
 def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is ``gzip``, ``xz`` or ``zstd``, by its first bytes."""
+    """True if the first bytes of a file are those of ``gzip``, ``xz`` or ``zstd``."""
     with open(path, "rb") as file:
         return file.read(len(_XZ)).startswith((_GZIP, _XZ, _ZSTD))
 
 
 def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """The bytes of a file in pieces, unpacked as they come."""
+    """Yield the decompressed bytes of a file, block by block."""
     with open(path, "rb") as file:
-        inside = _unpacked(file)
+        inside = _decompress(file)
         while chunk := _read(inside, name_of(path)):
             yield chunk
 
 
 def write(target: Target, pieces: Iterable[str]) -> None:
-    r"""One piece of text a sequence, as UTF-8; a path that ends in ``.gz`` or ``.xz`` is packed.
+    r"""Write the text of each sequence as UTF-8; compress if the path ends in ``.gz`` or ``.xz``.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -97,7 +97,7 @@ def write(target: Target, pieces: Iterable[str]) -> None:
         with open(target, "wb") as file, packed(file, target) as inside:
             return write(inside, pieces)
     if not hasattr(target, "write"):
-        raise InputError(f"target is {type(target).__name__}, not a path or an open file")
+        raise InputError(f"target must be a path or an open file, not {type(target).__name__}")
     is_text = _takes_text(target)
     for number, piece in enumerate(pieces):
         if number == 0:
@@ -105,26 +105,28 @@ def write(target: Target, pieces: Iterable[str]) -> None:
         try:
             cast(IO[Any], target).write(piece if is_text else piece.encode())
         except UnicodeEncodeError as error:
-            raise InputError(f"sequence {number} cannot be written: {error}") from error
+            raise InputError(
+                f"sequence {{sequence}} cannot be written: {error}", sequence=number
+            ) from error
     return None
 
 
 def keep_mark(first: str) -> str:
-    """The first piece of a file: `lines` takes off a byte order mark, so one more goes before."""
-    return _MARK + first if first.startswith(_MARK) else first
+    """The first text of a file. `lines` removes a byte order mark, so a real one is doubled."""
+    return _BYTE_ORDER_MARK + first if first.startswith(_BYTE_ORDER_MARK) else first
 
 
 def packed(file: IO[bytes], name: str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
-    """An open file as one to write into, packed if its name ends in ``.gz`` or ``.xz``."""
-    pack = _PACK.get(os.path.splitext(name)[1].lower())
-    return pack(file, "wb") if pack else nullcontext(file)
+    """A file to write to; it compresses if its name ends in ``.gz`` or ``.xz``."""
+    compress = _COMPRESSORS.get(os.path.splitext(name)[1].lower())
+    return compress(file, "wb") if compress else nullcontext(file)
 
 
 def pairs(
     X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None,
 ) -> Iterator[tuple[int, Sequence[Token], Sequence[str] | None]]:
-    """Number, tokens and labels of each sequence, once it is known that they belong together.
+    """Yield (index, tokens, labels) of each sequence, after a check of their lengths.
 
     >>> list(pairs([["a", "b"]], [["O"]]))
     Traceback (most recent call last):
@@ -136,7 +138,10 @@ def pairs(
     for number, tokens in enumerate(X):
         labels = None if y is None else y[number]
         if labels is not None and len(tokens) != len(labels):
-            raise InputError(f"sequence {number} has {len(tokens)} tokens but {len(labels)} labels")
+            raise InputError(
+                f"sequence {{sequence}} has {len(tokens)} tokens but {len(labels)} labels",
+                sequence=number,
+            )
         yield number, tokens, labels
 
 
@@ -145,11 +150,11 @@ class _Reads(Protocol):
 
 
 class _PutBack:
-    """A binary file whose first bytes were looked at and are still to be read."""
+    """A binary file whose first bytes have been read already; they are returned again."""
 
     def __init__(self, head: bytes, file: IO[bytes]) -> None:
         self._head = head
-        # read1 gives what a pipe has now; read would wait for a whole block.
+        # read1 returns the bytes that a pipe has now; read would wait for a complete block.
         self._read: Callable[[int], bytes] = getattr(file, "read1", file.read)
 
     def read(self, size: int, /) -> bytes:
@@ -161,14 +166,14 @@ class _PutBack:
 
 def _check_codec(encoding: str, errors: str) -> None:
     try:
-        "".encode(encoding)  # unlike codecs.lookup, refuses what is not for text
+        "".encode(encoding)  # unlike codecs.lookup, this fails for codecs that are not for text
         codecs.lookup_error(errors)
     except (LookupError, TypeError) as error:
         raise InputError(f"encoding={encoding!r}, errors={errors!r}: {error}") from error
 
 
 def _takes_text(file: IO[Any]) -> bool:
-    """Whether a file is open for text: the wrappers of tempfile are of neither base class."""
+    """True if a file is open for text; isinstance does not know the wrappers of tempfile."""
     try:
         file.write("")
     except TypeError:
@@ -180,19 +185,19 @@ def _lines(source: Source, encoding: str, errors: str) -> Iterator[str]:
     name = name_of(source)
     if isinstance(source, str | os.PathLike):
         if "\n" in name:
-            raise InputError(f"{shown(name)} is no path: to read a text, pass io.StringIO(text)")
+            raise InputError(f"{shown(name)} is not a path: to read a text, pass io.StringIO(text)")
         with open(source, "rb") as file:
             yield from chain.from_iterable(_blocks(file, name, encoding, errors))
     elif hasattr(source, "read") and source.read(0) == b"":
         yield from chain.from_iterable(_blocks(cast(IO[bytes], source), name, encoding, errors))
     elif isinstance(source, Iterable):
-        yield from _given(cast(Iterable[str], source), name)
+        yield from _check_lines(cast(Iterable[str], source), name)
     else:
-        raise InputError(f"source is {type(source).__name__}, not a path, a file or lines")
+        raise InputError(f"source must be a path, a file or lines, not {type(source).__name__}")
 
 
-def _given(source: Iterable[str], name: str) -> Iterator[str]:
-    """Lines that someone else cut: an open text file's, or a list's."""
+def _check_lines(source: Iterable[str], name: str) -> Iterator[str]:
+    """Validated lines of an open text file or of a list, without their line breaks."""
     number = 0
     try:
         for number, line in enumerate(source, 1):
@@ -200,21 +205,23 @@ def _given(source: Iterable[str], name: str) -> Iterator[str]:
                 raise InputError(f"{name}, line {number} is {type(line).__name__}, not str")
             text = line.removesuffix("\n").removesuffix("\r")
             if "\n" in text:
-                raise InputError(f"{name}, line {number} holds a line break: {shown(text)}")
+                raise InputError(f"{name}, line {number} contains a line break: {shown(text)}")
             yield text
     except (UnicodeDecodeError, *_BROKEN) as error:
         raise FormatError(f"{name}, after line {number}: {error}") from error
 
 
 def _blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[list[str]]:
-    """The lines of each block of bytes: cutting many at once is what makes reading quick."""
+    """Yield the lines of each block of bytes; splitting many lines at once is much faster."""
     decoder = codecs.getincrementaldecoder(encoding)(errors)
-    packed = _unpacked(file)
+    source = _decompress(file)
     done = 0
-    parts: list[str] = []  # of a line that is longer than a block: joined once, not once a block
+    # The parts of a line that is longer than a block, joined only once: joining them after each
+    # block would take quadratic time.
+    parts: list[str] = []
     more = True
     while more:
-        chunk = _read(packed, f"{name}, after line {done}")
+        chunk = _read(source, f"{name}, after line {done}")
         more = bool(chunk)
         try:
             text = decoder.decode(chunk, final=not more)
@@ -226,28 +233,29 @@ def _blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[
             raise wrong(name, number, "a zero byte: not a text file")
         parts.append(text)
         if "\n" in text or not more:
-            found = "".join(parts).split("\n")
-            parts = [found.pop()] if more else []
-            if not more and not found[-1]:
-                found.pop()  # the last line ended, and none begins
-            done += len(found)
-            yield [line.removesuffix("\r") for line in found]
+            split = "".join(parts).split("\n")
+            parts = [split.pop()] if more else []
+            if not more and not split[-1]:
+                split.pop()  # the file ends with a line break: no line follows
+            done += len(split)
+            yield [line.removesuffix("\r") for line in split]
 
 
-def _unpacked(file: IO[bytes]) -> _Reads:
+def _decompress(file: IO[bytes]) -> _Reads:
+    """The file, decompressed if its first bytes are those of a known format."""
     head = file.read(len(_XZ))
-    whole: Any = _PutBack(head, file)
+    rewound: Any = _PutBack(head, file)
     if head.startswith(_GZIP):
-        return _PutBack(b"", cast(IO[bytes], gzip.GzipFile(fileobj=whole, mode="rb")))
+        return _PutBack(b"", cast(IO[bytes], gzip.GzipFile(fileobj=rewound, mode="rb")))
     if head.startswith(_XZ):
-        return _PutBack(b"", lzma.LZMAFile(whole))
+        return _PutBack(b"", lzma.LZMAFile(rewound))
     if head.startswith(_ZSTD):
-        return _Zstd(whole)
-    return cast(_Reads, whole)
+        return _Zstd(rewound)
+    return cast(_Reads, rewound)
 
 
 class _Zstd:
-    """A file packed by zstd, which Python unpacks from 3.14 on, and before with a package."""
+    """A file compressed by zstd: Python 3.14 can read it, older versions need a package."""
 
     def __init__(self, file: _Reads) -> None:
         self._file = file
@@ -267,7 +275,7 @@ class _Zstd:
         self._frame = self._new()
 
     def read(self, size: int, /) -> bytes:
-        """What the next bytes unpack to, often more than `size`; nothing at the end."""
+        """The next decompressed bytes, often more than `size`; b"" at the end."""
         while packed := (self._frame.unused_data if self._frame.eof else b"") or self._file.read(
             size
         ):
@@ -287,4 +295,4 @@ def _read(file: _Reads, where: str) -> bytes:
     try:
         return file.read(_BLOCK)
     except _BROKEN as error:
-        raise FormatError(f"{where}: cannot be unpacked: {error}") from error
+        raise FormatError(f"{where}: cannot be decompressed: {error}") from error

@@ -1,13 +1,12 @@
-"""JSON lines: one object a line, a sequence each.
+"""JSON lines: one object per line, one sequence per object.
 
 ``{"tokens": ["Ann", "sings"], "tags": ["B-PER", "O"]}``
-    Tokens and their labels. A token of several columns is a list of strings.
+    Tokens and their labels. A token with several columns is a list of strings.
 ``{"text": "Ann sings", "spans": [{"start": 0, "end": 3, "label": "PER"}]}``
     A raw text and spans of its characters (end exclusive), also as ``[0, 3, "PER"]``. The text is
-    cut into tokens by `trellis.data.text.tokenize`, and the spans become tags.
+    split into tokens by `trellis.data.text.tokenize`, and the spans become tags.
 
-Other keys mean nothing. An object that has ``tokens`` is of the first kind. Blank lines are
-skipped.
+Other keys are ignored. An object with ``tokens`` has the first form. Blank lines are skipped.
 """
 
 import json
@@ -21,13 +20,13 @@ from trellis.errors import FormatError, InputError
 
 __all__ = ["iterate", "iterate_objects", "read", "write"]
 
-_Found = TypeVar("_Found")
+_Item = TypeVar("_Item")
 
 
 def read(
     source: Source, *, scheme: str = "BIO", encoding: str = "utf-8", errors: str = "strict"
 ) -> tuple[list[list[Token]], list[list[str]]]:
-    """``(X, y)`` of a whole file; `scheme` is that of the tags that spans become.
+    """``(X, y)`` of a file; `scheme` is the tag scheme for spans.
 
     `source` is a path (also of a ``gzip`` or ``xz`` file), an open file, or lines.
 
@@ -55,26 +54,26 @@ def read(
 def iterate(
     source: Source, *, scheme: str = "BIO", encoding: str = "utf-8", errors: str = "strict"
 ) -> Iterator[tuple[list[Token], list[str]]]:
-    """``(tokens, tags)`` of one object after the other, in constant memory; else as `read`.
+    """Yield ``(tokens, tags)`` of each object, in constant memory; arguments as in `read`.
 
     >>> next(iterate(['{"text": "Ann", "spans": [[0, 3, "PER"]]}'], scheme="BILOU"))
     (['Ann'], ['U-PER'])
     """
-    tags.from_spans([], 0, scheme)  # an unknown scheme is an error before the first line
+    tags.from_spans([], 0, scheme)  # raise for an unknown scheme before the first line
     return _objects(source, partial(_sequence, scheme=scheme), encoding, errors)
 
 
 def iterate_objects(
     source: Source, *, encoding: str = "utf-8", errors: str = "strict"
 ) -> Iterator[tuple[list[Token], dict[str, Any]]]:
-    """Tokens and all that is said with them; tags and spans need not be there.
+    """Yield the tokens of each object, and the object; tags and spans are not required.
 
-    >>> for tokens, found in iterate_objects(['{"tokens": ["Ann"], "id": 7}', '{"text": "Rome!"}']):
-    ...     print(tokens, found)
+    >>> for tokens, entry in iterate_objects(['{"tokens": ["Ann"], "id": 7}', '{"text": "Rome!"}']):
+    ...     print(tokens, entry)
     ['Ann'] {'tokens': ['Ann'], 'id': 7}
     ['Rome', '!'] {'text': 'Rome!'}
     """
-    return _objects(source, lambda found: (_tokens(found), found), encoding, errors)
+    return _objects(source, lambda entry: (_tokens(entry), entry), encoding, errors)
 
 
 def write(
@@ -82,27 +81,27 @@ def write(
     X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]],
 ) -> None:
-    """An object with ``tokens`` and ``tags`` a line.
+    """Write one object with ``tokens`` and ``tags`` per line.
 
-    `target` is a path (packed if it ends in ``.gz`` or ``.xz``) or an open file.
+    `target` is a path (compressed if it ends in ``.gz`` or ``.xz``) or an open file.
 
     >>> import sys
     >>> write(sys.stdout, [["Ann", "sings"]], [["B-PER", "O"]])
     {"tokens": ["Ann", "sings"], "tags": ["B-PER", "O"]}
     """
-    files.write(target, (_written(*pair) for pair in files.pairs(X, y)))
+    files.write(target, (_line(*pair) for pair in files.pairs(X, y)))
 
 
-def _written(number: int, tokens: Sequence[Token], labels: Sequence[str] | None) -> str:
+def _line(number: int, tokens: Sequence[Token], labels: Sequence[str] | None) -> str:
     if labels is None:
         raise InputError("y is None: an object needs its tags")
-    if what := _mistake(tokens, labels):
-        raise InputError(f"sequence {number}, {what}")
+    if problem := _mistake(tokens, labels):
+        raise InputError(f"sequence {{sequence}}, {problem}", sequence=number)
     return json.dumps({"tokens": list(tokens), "tags": list(labels)}, ensure_ascii=False) + "\n"
 
 
 def _mistake(tokens: Sequence[Any], labels: Sequence[Any]) -> str | None:
-    """The first position whose token or label is not of strings, if any."""
+    """The problem at the first position whose token or label is not a string, or None."""
     for position, (token, label) in enumerate(zip(tokens, labels, strict=True)):
         if not (_is_token(token) and isinstance(label, str)):
             return f"position {position}: {token!r} labelled {label!r}: both must be strings"
@@ -116,67 +115,71 @@ def _is_token(value: object) -> bool:
 
 
 def _objects(
-    source: Source, take: Callable[[dict[str, Any]], _Found], encoding: str, errors: str
-) -> Iterator[_Found]:
+    source: Source, convert: Callable[[dict[str, Any]], _Item], encoding: str, errors: str
+) -> Iterator[_Item]:
     name = files.name_of(source)
     for number, line in enumerate(files.lines(source, encoding, errors), 1):
         if not line or line.isspace():
             continue
         try:
-            found = take(_parsed(line))
+            item = convert(_parse(line))
             if "\\u" in line:
-                json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+                json.dumps(item, ensure_ascii=False).encode()  # raises for an unpaired surrogate
         except UnicodeEncodeError as error:
-            raise files.wrong(name, number, f"an escape is no character: {error.reason}") from error
+            raise files.wrong(
+                name, number, f"an escape is not a character: {error.reason}"
+            ) from error
         except (FormatError, InputError) as error:
             raise files.wrong(name, number, str(error)) from error
-        yield found
+        yield item
 
 
-def _parsed(line: str) -> dict[str, Any]:
+def _parse(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}: {files.shown(line)}") from error
-    if not isinstance(found, dict):
+    if not isinstance(entry, dict):
         raise FormatError(f"not a JSON object: {files.shown(line)}")
-    return found
+    return entry
 
 
-def _tokens(found: dict[str, Any]) -> list[Token]:
-    if "tokens" in found:
-        tokens = _list_of(found, "tokens")
+def _tokens(entry: dict[str, Any]) -> list[Token]:
+    if "tokens" in entry:
+        tokens = _list_of(entry, "tokens")
         for position, token in enumerate(tokens):
             if not _is_token(token):
-                raise FormatError(f"position {position}: {token!r} is not made of strings")
+                raise FormatError(
+                    f"position {position}: {token!r} is not a string or a list of strings"
+                )
         return [t if isinstance(t, str) else tuple(t) for t in tokens]
-    if not isinstance(raw := found.get("text"), str):
+    if not isinstance(raw := entry.get("text"), str):
         raise FormatError('neither "tokens" nor a string "text"')
     return [*text.tokenize(raw)]
 
 
-def _sequence(found: dict[str, Any], scheme: str) -> tuple[list[Token], list[str]]:
-    if "tokens" in found:
-        tokens, labels = _list_of(found, "tokens"), _list_of(found, "tags")
+def _sequence(entry: dict[str, Any], scheme: str) -> tuple[list[Token], list[str]]:
+    if "tokens" in entry:
+        tokens, labels = _list_of(entry, "tokens"), _list_of(entry, "tags")
         if len(tokens) != len(labels):
             raise FormatError(f"{len(tokens)} tokens but {len(labels)} tags")
-        if what := _mistake(tokens, labels):
-            raise FormatError(what)
+        if problem := _mistake(tokens, labels):
+            raise FormatError(problem)
         return [t if isinstance(t, str) else tuple(t) for t in tokens], labels
-    if not isinstance(raw := found.get("text"), str):
+    if not isinstance(raw := entry.get("text"), str):
         raise FormatError('neither "tokens" with "tags" nor a string "text" with "spans"')
-    return _cut(raw, _list_of(found, "spans"), scheme)
+    return _cut(raw, _list_of(entry, "spans"), scheme)
 
 
-def _list_of(found: dict[str, Any], key: str) -> list[Any]:
-    if not isinstance(value := found.get(key), list):
+def _list_of(entry: dict[str, Any], key: str) -> list[Any]:
+    if not isinstance(value := entry.get(key), list):
         raise FormatError(f'"{key}" is {"missing" if value is None else "not a list"}')
     return value
 
 
-def _cut(raw: str, given: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
-    """Tokens of a raw text, and the tags that its spans make."""
+def _cut(raw: str, values: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
+    """The tokens of a raw text, and the tags of its spans of characters."""
     places = text.offsets(raw)
-    found = spans.covered(raw, places, [spans.checked(span, raw) for span in given], given)
+    token_spans = spans.covered(raw, places, [spans.checked(span, raw) for span in values], values)
     tokens: list[Token] = [raw[start:end] for start, end in places]
-    return tokens, tags.from_spans(found, len(places), scheme)
+    return tokens, tags.from_spans(token_spans, len(places), scheme)

@@ -1,11 +1,11 @@
-r"""Inline mark-up: one sequence a line, its spans in brackets.
+r"""Inline markup: one sequence per line, its spans in brackets.
 
 ``book a table at [Nobu](restaurant) for [four](party_size)``
-    Brackets hold the words of a span, and the parentheses right after them its label.
+    The brackets contain the words of a span, and the parentheses after them its label.
 
-A backslash before ``[``, ``]``, ``(``, ``)``, ``\`` or ``#`` makes it a plain character; outside
-labels, parentheses may stand without it. Blank lines are skipped. A line that starts with ``#`` and
-a space is a comment; where it is none, it starts with ``\#``.
+A backslash escapes ``[``, ``]``, ``(``, ``)``, ``\`` and ``#``; outside of labels, parentheses need
+no escape. Blank lines are skipped. A line that starts with ``#`` and a space is a comment; a
+sequence that starts like that is written with ``\#``.
 """
 
 import re
@@ -39,9 +39,9 @@ def read(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> tuple[list[list[str]], list[list[str]]]:
-    r"""``(X, y)`` of a whole file; `scheme` is that of the tags that spans become.
+    r"""``(X, y)`` of a file; `scheme` is the tag scheme for spans.
 
-    The text is cut into tokens by `trellis.data.text.tokenize`; with ``split=True``, white space
+    The text is split into tokens by `trellis.data.text.tokenize`; with ``split=True``, white space
     separates them. `source` is a path (also of a ``gzip`` or ``xz`` file), an open file, or lines.
 
     >>> X, y = read(["# a comment", "", "at [Chez Ana](restaurant), [8 pm](time)"])
@@ -57,8 +57,8 @@ def read(
     trellis.errors.FormatError: <list>, line 1: nested brackets: '[Chez Ana for [four](party_size)'
     """
     X, y = [], []
-    found = iterate(source, scheme=scheme, split=split, encoding=encoding, errors=errors)
-    for tokens, labels in found:
+    sequences = iterate(source, scheme=scheme, split=split, encoding=encoding, errors=errors)
+    for tokens, labels in sequences:
         X.append(tokens)
         y.append(labels)
     return X, y
@@ -72,12 +72,12 @@ def iterate(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """``(tokens, tags)`` of one line after the other, in constant memory; else as `read`.
+    """Yield ``(tokens, tags)`` of each line, in constant memory; arguments as in `read`.
 
     >>> next(iterate(["[Ann](person) sings"], scheme="BILOU"))
     (['Ann', 'sings'], ['U-person', 'O'])
     """
-    tags.from_spans([], 0, scheme)  # an unknown scheme is an error before the first line
+    tags.from_spans([], 0, scheme)  # raise for an unknown scheme before the first line
     return _sequences(source, scheme, split, encoding, errors)
 
 
@@ -87,11 +87,11 @@ def write(
     y: Sequence[Sequence[str]],
     scheme: str = "BIO",
 ) -> None:
-    """A line a sequence, its tokens separated by spaces: ``read(..., split=True)`` gives them back.
+    """Write one line per sequence, tokens separated by spaces, for ``read(..., split=True)``.
 
-    What would not come back is refused. In the scheme ``plain``, every token whose label is not O
-    is marked on its own. `target` is a path (packed if it ends in ``.gz`` or ``.xz``) or an open
-    file.
+    Data that `read` would not return unchanged raise an InputError. In the scheme ``plain``, each
+    token whose label is not O is marked separately. `target` is a path (compressed if it ends in
+    ``.gz`` or ``.xz``) or an open file.
 
     >>> import sys
     >>> write(sys.stdout, [["Ann", "Lee", "sings"]], [["B-person", "I-person", "O"]])
@@ -101,24 +101,24 @@ def write(
     >>> write(sys.stdout, [["Ann", "Lee", "sings"]], [["B-person", "I-name", "O"]])
     Traceback (most recent call last):
         ...
-    trellis.errors.InputError: sequence 0, position 1: label 'I-name' would come back as 'B-name'
+    trellis.errors.InputError: sequence 0, position 1: label 'I-name' would be read as 'B-name'
     """
     reader = tags.Reader(scheme)
-    files.write(target, (_written(*pair, reader, scheme) for pair in files.pairs(X, y)))
+    files.write(target, (_line(*pair, reader, scheme) for pair in files.pairs(X, y)))
 
 
 def mark(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
-    r"""A raw text with spans (start, end, label) of its characters as mark-up.
+    r"""The markup of a raw text and spans (start, end, label) of its characters.
 
-    Spans come in any order; ``text[start:end]`` is what one covers.
+    A span covers ``text[start:end]``. Spans may be in any order.
 
     >>> mark("Ann [sic] sings in New York", [(19, 27, "place"), (0, 3, "person")])
     '[Ann](person) \\[sic\\] sings in [New York](place)'
     """
     if not isinstance(text, str):
-        raise InputError(f"text is {type(text).__name__}, not str")
+        raise InputError(f"text must be str, not {type(text).__name__}")
     if "\n" in text:
-        raise InputError(f"a line of mark-up cannot hold a line break: {files.shown(text)}")
+        raise InputError(f"a line of markup cannot contain a line break: {files.shown(text)}")
     ordered = sorted(characters.checked(span, text) for span in spans)
     for before, after in pairwise(ordered):
         if after[0] < before[1]:
@@ -126,20 +126,20 @@ def mark(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
     pieces: list[str] = []
     done = 0
     for start, end, label in ordered:
-        if what := _fault(label):
-            raise InputError(what)
+        if problem := _bad_label(label):
+            raise InputError(problem)
         pieces += _escape(text[done:start]), f"[{_escape(text[start:end])}]({_escape(label)})"
         done = end
     line = "".join(pieces) + _escape(text[done:])
     return "\\" + line if line.startswith("# ") else line
 
 
-def _fault(label: str) -> str | None:
-    """Why a label cannot stand in mark-up, if so."""
+def _bad_label(label: str) -> str | None:
+    """Why a label cannot be written in markup, or None."""
     if not label:
         return "empty label"
     if label != label.strip() or "\n" in label:
-        return f"label {label!r} holds a line break, or white space at its ends"
+        return f"label {label!r} contains a line break, or starts or ends with white space"
     return None
 
 
@@ -147,7 +147,7 @@ def _escape(plain: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", plain)
 
 
-def _written(
+def _line(
     number: int,
     tokens: Sequence[Any],
     labels: Sequence[str] | None,
@@ -157,44 +157,48 @@ def _written(
     if labels is None:
         raise InputError("y is None: there is nothing to mark")
     if not len(tokens):
-        raise InputError(f"sequence {number} is empty: it would be a blank line")
+        raise InputError("sequence {sequence} is empty: it would be a blank line", sequence=number)
     for position, token in enumerate(tokens):
-        if what := _unwritable(token):
-            raise InputError(f"sequence {number}, position {position}: {what}")
+        if problem := _unwritable(token):
+            raise InputError(
+                f"sequence {{sequence}}, position {position}: {problem}", sequence=number
+            )
     try:
-        found = _marked(labels, reader, scheme)
+        token_spans = _spans_of(labels, reader, scheme)
         ends = [0]
         for token in tokens:
             ends.append(ends[-1] + len(token) + 1)  # one more for the space after it
-        spans = [(ends[start], ends[end] - 1, label) for label, start, end in found]
+        spans = [(ends[start], ends[end] - 1, label) for label, start, end in token_spans]
         return mark(" ".join(tokens), spans) + "\n"
     except InputError as error:
-        raise InputError(f"sequence {number}, {error}") from None
+        raise InputError(f"sequence {{sequence}}, {error}", sequence=number) from None
 
 
 def _unwritable(token: Any) -> str | None:
     if isinstance(token, tuple):
-        return f"{token!r} has columns, and mark-up holds one: choose it first"
+        return f"{token!r} has several columns, but markup has one"
     if not isinstance(token, str):
         return f"{token!r} is {type(token).__name__}, not str"
     if not _TOKEN.fullmatch(token) or "\0" in token:
-        return f"{token!r} is empty, or holds white space or a zero byte"
+        return f"{token!r} is empty, or contains white space or a zero byte"
     return None
 
 
-def _marked(labels: Sequence[str], reader: tags.Reader, scheme: str) -> list[tuple[str, int, int]]:
-    """The spans of tags that come back as they are."""
-    found = reader(labels)
-    again = tags.from_spans(found, len(labels), scheme)
-    for position, (label, other) in enumerate(zip(labels, again, strict=True)):
-        if label != other:
-            raise InputError(f"position {position}: label {label!r} would come back as {other!r}")
-    for label, start, _ in found:
-        if what := _fault(label):
-            raise InputError(f"position {start}: {what}")
+def _spans_of(
+    labels: Sequence[str], reader: tags.Reader, scheme: str
+) -> list[tuple[str, int, int]]:
+    """The spans of tags; raises if `read` would not return the same tags."""
+    token_spans = reader(labels)
+    result = tags.from_spans(token_spans, len(labels), scheme)
+    for position, (label, tag) in enumerate(zip(labels, result, strict=True)):
+        if label != tag:
+            raise InputError(f"position {position}: label {label!r} would be read as {tag!r}")
+    for label, start, _ in token_spans:
+        if problem := _bad_label(label):
+            raise InputError(f"position {start}: {problem}")
     if scheme == "plain":
-        return [(label, i, i + 1) for label, start, end in found for i in range(start, end)]
-    return found
+        return [(label, i, i + 1) for label, start, end in token_spans for i in range(start, end)]
+    return token_spans
 
 
 def _sequences(
@@ -205,24 +209,26 @@ def _sequences(
         if not line or line.isspace() or line.startswith("# "):
             continue
         try:
-            found = _sequence(line, scheme, split)
+            sequence = _sequence(line, scheme, split)
         except (FormatError, InputError) as error:
             raise files.wrong(name, number, str(error)) from error
-        yield found
+        yield sequence
 
 
 def _sequence(line: str, scheme: str, split: bool) -> tuple[list[str], list[str]]:
-    raw, spans, written = _parsed(line)
+    raw, spans, written = _parse(line)
     places = [match.span() for match in _TOKEN.finditer(raw)] if split else offsets(raw)
-    found = characters.covered(raw, places, spans, written)
-    labels = tags.from_spans(_joined(found) if scheme == "plain" else found, len(places), scheme)
+    covered = characters.covered(raw, places, spans, written)
+    if scheme == "plain":
+        covered = _join_touching(covered)
+    labels = tags.from_spans(covered, len(places), scheme)
     return [raw[start:end] for start, end in places], labels
 
 
-def _joined(found: list[tags.Span]) -> list[tags.Span]:
-    """Spans of one label that touch as one span: plain tags do not tell them apart."""
+def _join_touching(spans: list[tags.Span]) -> list[tags.Span]:
+    """Join touching spans with the same label: plain tags cannot distinguish them."""
     joined: list[tags.Span] = []
-    for span in found:
+    for span in spans:
         if joined and (joined[-1].label, joined[-1].end) == (span.label, span.start):
             joined[-1] = joined[-1]._replace(end=span.end)
         else:
@@ -230,8 +236,8 @@ def _joined(found: list[tags.Span]) -> list[tags.Span]:
     return joined
 
 
-def _parsed(line: str) -> tuple[str, list[tuple[int, int, str]], list[str]]:
-    """The text of a line, the spans of its characters, and how errors show each of them."""
+def _parse(line: str) -> tuple[str, list[tuple[int, int, str]], list[str]]:
+    """The text of a line, the spans of its characters, and each span as error messages show it."""
     raw = ""
     spans: list[tuple[int, int, str]] = []
     written: list[str] = []
@@ -242,26 +248,26 @@ def _parsed(line: str) -> tuple[str, list[tuple[int, int, str]], list[str]]:
         raw += plain
         if piece["label"] is not None:
             written.append(files.shown(piece.group()[len(piece["plain"]) :]))
-            if what := _fault(label):
-                raise FormatError(f"{what}: {written[-1]}")
+            if problem := _bad_label(label):
+                raise FormatError(f"{problem}: {written[-1]}")
             spans.append((len(raw), len(raw) + len(inside), label))
             raw += inside
     return raw, spans, written
 
 
-def _mistake(line: str, at: int) -> str:
-    """What is wrong with a line that cannot be read on from here."""
-    opened = _OPENED.match(line, at)
+def _mistake(line: str, start: int) -> str:
+    """The syntax error of a line at `start`."""
+    opened = _OPENED.match(line, start)
     closed, labelled = opened.groups() if opened else (None, None)
-    stop = opened.end() if opened else at
+    stop = opened.end() if opened else start
     if closed and not labelled:
-        what = "brackets without a (label) right after them"
+        problem = "brackets without a (label) right after them"
     elif stop == len(line):
-        what = "unclosed parenthesis" if labelled else "unclosed bracket"
+        problem = "unclosed parenthesis" if labelled else "unclosed bracket"
     elif line[stop] == "\\":
-        what = f"a backslash stands before one of [ ] ( ) \\ #, not before {line[stop + 1 :][:1]!r}"
+        problem = f"a backslash must precede one of [ ] ( ) \\ #, not {line[stop + 1 :][:1]!r}"
     elif labelled:
-        what = f"{line[stop]!r} in a label"
+        problem = f"{line[stop]!r} in a label"
     else:
-        what = "nested brackets" if opened else "']' without '['"
-    return f"{what}: {files.shown(line[at:])}"
+        problem = "nested brackets" if opened else "']' without '['"
+    return f"{problem}: {files.shown(line[start:])}"

@@ -1,4 +1,4 @@
-"""Spans of the characters of a raw text, and of the tokens that they cover."""
+"""Spans of characters of a raw text, and the spans of tokens that they cover."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ __all__ = ["checked", "covered", "misplaced"]
 
 
 def checked(span: Any, raw: str) -> tuple[int, int, str]:
-    """Start, end and label of a span, whichever way it is written, if it lies inside the text.
+    """(start, end, label) of a span in either notation; raises if it is not inside the text.
 
     >>> checked({"start": 0, "end": 3, "label": "PER"}, "Ann sings")
     (0, 3, 'PER')
@@ -40,32 +40,35 @@ def covered(
     spans: Sequence[tuple[int, int, str]],
     written: Sequence[Any],
 ) -> list[tags.Span]:
-    """The spans of tokens, in order, that spans (start, end, label) of characters make.
+    """The spans of tokens, in order, for spans (start, end, label) of characters.
 
-    `places` says where the tokens start and end; `written` is how errors show each span. White
-    space at the edges of a span does not matter.
+    `places` has the start and end of each token, `written` each span as error messages show it.
+    White space at the ends of a span is ignored.
 
     >>> covered("In New York!", [(0, 2), (3, 6), (7, 11), (11, 12)], [(3, 11, "LOC")], ["[3, 11]"])
     [Span(label='LOC', start=1, end=3)]
     """
     starts, ends = [start for start, _ in places], [end for _, end in places]
-    found: list[tags.Span] = []
+    token_spans: list[tags.Span] = []
     for (start, end, label), shown in zip(spans, written, strict=True):
-        first, last = bisect_right(ends, start), bisect_left(starts, end)  # tokens that it touches
+        first, last = (
+            bisect_right(ends, start),
+            bisect_left(starts, end),
+        )  # tokens touched by the span
         if first == last:
             raise misplaced(shown, "covers no token", raw)
         for token in (first, last - 1):
             if starts[token] < start or ends[token] > end:
                 cut = raw[starts[token] : ends[token]]
                 raise misplaced(shown, f"cuts through {files.shown(cut)}", raw)
-        found.append(tags.Span(label, first, last))
-    order = sorted(range(len(found)), key=lambda i: found[i].start)
+        token_spans.append(tags.Span(label, first, last))
+    order = sorted(range(len(token_spans)), key=lambda i: token_spans[i].start)
     for before, after in pairwise(order):
-        if found[before].end > found[after].start:
+        if token_spans[before].end > token_spans[after].start:
             raise misplaced(written[after], f"overlaps {written[before]}", raw)
-    return [found[i] for i in order]
+    return [token_spans[i] for i in order]
 
 
-def misplaced(span: Any, what: str, raw: str) -> InputError:
-    """The error that says what is wrong with a span of a text."""
-    return InputError(f"span {span} {what} in {files.shown(raw)}")
+def misplaced(span: Any, problem: str, raw: str) -> InputError:
+    """The error for a wrong span of a text."""
+    return InputError(f"span {span} {problem} in {files.shown(raw)}")

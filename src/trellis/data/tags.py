@@ -1,8 +1,8 @@
-"""Tags that mark spans: ``B-PER I-PER O`` says that a PER covers positions 0 and 1.
+"""Tags that mark spans: ``B-PER I-PER O`` means that a PER covers positions 0 and 1.
 
-A tag is ``O`` (outside) or a letter, a hyphen and a label. Labels may hold hyphens: the first one
-splits. A letter alone is a span whose label is ``""``. The schemes differ in the letters, here for
-two neighbouring PER, of two words and of one, a word outside and a LOC:
+A tag is ``O`` (outside), or a letter, a hyphen and a label. Labels may contain hyphens: the first
+hyphen separates. A letter alone is a span with the label ``""``. The schemes differ in the letters.
+This example has two neighbouring PER of two words and of one, a word outside, and a LOC:
 
 >>> example = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
 >>> for scheme in SCHEMES[:-1]:
@@ -15,8 +15,8 @@ BIOES  B-PER E-PER S-PER O S-LOC
 BILOU  B-PER L-PER U-PER O U-LOC
 
 IOB1 writes B, and IOE1 writes E, only where two spans of one label touch. In the last scheme,
-``plain``, tags are the labels themselves and a span is a run of equal tags other than ``O``, so
-that two spans of one label cannot touch. ``IOB2`` is another name of BIO, ``IOBES`` of BIOES.
+``plain``, tags are the labels themselves, and a span is a run of equal tags other than ``O``, so
+two spans with the same label cannot touch. ``IOB2`` is another name of BIO, ``IOBES`` of BIOES.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ SCHEMES = ("IOB1", "BIO", "IOE1", "IOE2", "BIOES", "BILOU", "plain")
 """The names of the schemes."""
 
 _OTHER_NAMES = {"IOB2": "BIO", "IOBES": "BIOES"}
-_SAME_LETTER = {"L": "E", "U": "S"}  # BILOU is BIOES with other letters for the same things
+_SAME_LETTER = {"L": "E", "U": "S"}  # BILOU is BIOES with other letters
 
 
 class Span(NamedTuple):
@@ -58,19 +58,20 @@ class Span(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """Which labels may begin a sequence, follow one another (``[a, b]``: b after a) and end it."""
+    """Which of L labels may start a sequence, follow each other (``[a, b]``: b after a), end it."""
 
-    start: NDArray[np.bool_]
-    matrix: NDArray[np.bool_]
-    end: NDArray[np.bool_]
+    start: NDArray[np.bool_]  # (L,)
+    matrix: NDArray[np.bool_]  # (L, L)
+    end: NDArray[np.bool_]  # (L,)
 
 
 class _Rules(NamedTuple):
-    """Between which neighbouring tags a span starts, goes on and ends.
+    """Between which neighbouring tags a span starts, continues and ends.
 
-    A rule is the letter before, the letter after (``.`` is any) and, where it matters, ``=`` for
-    the same label or ``≠`` for another. A span starts where a rule says so and none is open; an
-    open one goes as far as the rules for going on carry it, and counts if it then may end.
+    A rule is the letter before, the letter after (``.`` is any letter) and, if it matters, ``=``
+    for the same label or ``≠`` for another label. A span starts where a ``start`` rule matches and
+    no span is open. It continues as long as ``inside`` rules match. It counts if an ``end`` rule
+    matches after its last position.
     """
 
     letters: str
@@ -79,7 +80,7 @@ class _Rules(NamedTuple):
     end: str
 
 
-# What conlleval and seqeval do by default: a tag goes on with the span before it, or starts one.
+# The default of conlleval and seqeval: a tag continues the span before it, or starts a new one.
 _LENIENT = _Rules("BIESLU", ".B .I .E .S", "BI= BE= II= IE=", "B. I. E. S.")
 _STRICT = {
     "IOB1": _Rules("BI", "OI BI II≠ IB= BB=", "BI= II=", "BO IO IB BI≠ II≠ BB="),
@@ -90,8 +91,8 @@ _STRICT = {
     "BILOU": _Rules("BILU", ".B .S", "BI= BE= II= IE=", "E. S."),
     "plain": _Rules("", ".I", "II=", "I."),  # every label is an I
 }
-# Letters of the first position of a span, of those between, of the last, and of a lone one.
-_WRITTEN = {
+# Letters of the first position of a span, of inner positions, of the last, and of a single one.
+_SPAN_LETTERS = {
     "IOB1": "IIII",
     "BIO": "BIIB",
     "IOE1": "IIII",
@@ -112,19 +113,19 @@ def _scheme(name: str) -> str:
 
 @cache
 def _steps(rules: _Rules) -> dict[tuple[str, str, bool], int]:
-    """What may happen between two letters with the same label, or not: start, inside, end."""
+    """For (letter before, letter after, same label): the flags _START, _INSIDE and _END."""
     steps = dict.fromkeys(product(_LETTERS, _LETTERS, (True, False)), 0)
-    for what, patterns in ((_START, rules.start), (_INSIDE, rules.inside), (_END, rules.end)):
+    for flag, patterns in ((_START, rules.start), (_INSIDE, rules.inside), (_END, rules.end)):
         for pattern in patterns.split():
             for before, after, same in steps:
                 letters = pattern[0] in (".", before) and pattern[1] in (".", after)
                 if letters and pattern[2:] in ("", "=" if same else "≠"):
-                    steps[before, after, same] |= what
+                    steps[before, after, same] |= flag
     return steps
 
 
 def _split(tag: object, rules: _Rules) -> tuple[str, str] | None:
-    """The letter, as BIOES has it, and the label of a tag; None for what is not a tag."""
+    """The letter (in the notation of BIOES) and the label of a tag; None if it is not a tag."""
     if not isinstance(tag, str) or not tag:
         return None
     if tag == "O":
@@ -141,7 +142,7 @@ def _no_tag(where: str, tag: object, scheme: str, rules: _Rules) -> InputError:
     expected = f"O, or one of {', '.join(rules.letters)} with a hyphen and a label"
     return InputError(
         f"{where}: {tag!r} is not a tag of scheme {scheme}: "
-        + (expected if rules.letters else "a string that is not empty")
+        + (expected if rules.letters else "a non-empty string")
     )
 
 
@@ -151,7 +152,7 @@ def _check_list(name: str, things: object) -> None:
 
 
 class Reader:
-    """``spans()`` for many sequences, as plain tuples: what it learns about tags, it keeps.
+    """``spans()`` for many sequences, as plain tuples, with a cache of pairs of tags.
 
     >>> read = Reader("BIO")
     >>> [read(tags) for tags in (["B-PER", "I-PER"], ["O", "B-LOC"])]
@@ -163,47 +164,47 @@ class Reader:
         exact = strict or self._scheme == "plain"
         self._rules = _STRICT[self._scheme] if exact else _LENIENT
         self._parts = {"O": ("O", "")}
-        self._known: dict[tuple[str, str], int] = {}
+        self._flags: dict[tuple[str, str], int] = {}  # (tag before, tag) -> flags
 
     def __call__(self, tags: Sequence[str]) -> list[tuple[str, int, int]]:
         """(label, start, end) of the spans that the tags of one sequence mark, in order."""
         _check_list("tags", tags)
-        known, found = self._known, []
+        cache, spans = self._flags, []
         begin, label, before = -1, "", "O"
         for position, tag in enumerate(chain(tags, ("O",))):
             try:
-                step = known[before, tag]
-            except (KeyError, TypeError):  # TypeError: it cannot be hashed
+                step = cache[before, tag]
+            except (KeyError, TypeError):  # TypeError: not hashable
                 step = self._learn(before, tag, position)
             before = tag
             if begin >= 0:
                 if step & _INSIDE:
                     continue
                 if step & _END:
-                    found.append((label, begin, position))
+                    spans.append((label, begin, position))
                 begin = -1
             if step & _START:
                 begin, label = position, self._parts[tag][1]
-        return found
+        return spans
 
     def _learn(self, before: str, tag: str, position: int) -> int:
-        """What may happen between two tags, of which only the second may be a new one."""
+        """Compute and cache the flags of two tags; the first one is known already."""
         parts = _split(tag, self._rules)
         if parts is None:
             raise _no_tag(f"position {position}", tag, self._scheme, self._rules)
         self._parts[tag] = parts
         letter_before, label_before = self._parts[before]
         step = _steps(self._rules)[letter_before, parts[0], label_before == parts[1]]
-        self._known[before, tag] = step
+        self._flags[before, tag] = step
         return step
 
 
 def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> list[Span]:
     """The spans that the tags of one sequence mark, in order.
 
-    With ``strict=False`` all schemes but plain are read by one rule, conlleval's: I, E or L goes on
-    with the span before it if the tag before it is B or I with the same label; any other tag but O
-    starts a span.
+    With ``strict=False`` all schemes except plain are read by the rule of conlleval: I, E or L
+    continues the span before it if the previous tag is B or I with the same label; any other tag
+    except O starts a span.
 
     >>> for span in spans(["I-PER", "I-PER", "I-LOC", "O", "B-LOC"]):
     ...     print(span)
@@ -211,8 +212,8 @@ def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> lis
     Span(label='LOC', start=2, end=3)
     Span(label='LOC', start=4, end=5)
 
-    With ``strict=True`` only spans that are written as the scheme writes them count, as in
-    seqeval's strict mode, and a letter that the scheme does not have is an error.
+    With ``strict=True`` only well-formed spans of the scheme count, as in seqeval's strict mode,
+    and a letter that the scheme does not have is an error.
 
     >>> spans(["I-PER", "I-PER", "I-LOC", "O", "B-LOC"], strict=True)
     [Span(label='LOC', start=4, end=5)]
@@ -223,7 +224,7 @@ def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> lis
 def from_spans(
     spans: Iterable[tuple[str, int, int]], length: int, scheme: str = "BIO"
 ) -> list[str]:
-    """The tags of a sequence of ``length`` positions with these spans, given in any order.
+    """The tags of a sequence of ``length`` positions with these spans, in any order.
 
     >>> from_spans([Span("creative-work", 1, 4)], 5, "BIOES")
     ['O', 'B-creative-work', 'I-creative-work', 'E-creative-work', 'O']
@@ -232,10 +233,10 @@ def from_spans(
     _check_list("spans", spans)
     if not isinstance(length, int | np.integer) or length < 0:
         raise InputError(f"length must be an integer of at least 0, not {length!r}")
-    ordered = sorted((_checked(span, length, scheme) for span in spans), key=lambda s: s[1:])
+    ordered = sorted((_validate(span, length, scheme) for span in spans), key=lambda s: s[1:])
     tags = ["O"] * length
     for span in ordered:
-        tags[span.start : span.end] = _written(span, scheme)
+        tags[span.start : span.end] = _tags_of(span, scheme)
     for before, after in pairwise(ordered):
         if after.start < before.end:
             raise InputError(f"{before} and {after} overlap")
@@ -249,7 +250,7 @@ def from_spans(
     return tags
 
 
-def _checked(span: tuple[str, int, int], length: int, scheme: str) -> Span:
+def _validate(span: tuple[str, int, int], length: int, scheme: str) -> Span:
     try:
         label, start, end = span
         span = Span(label, index(start), index(end))
@@ -262,12 +263,12 @@ def _checked(span: tuple[str, int, int], length: int, scheme: str) -> Span:
     return span
 
 
-def _written(span: Span, scheme: str) -> list[str]:
+def _tags_of(span: Span, scheme: str) -> list[str]:
     length = span.end - span.start
     if scheme == "plain":
         return [span.label] * length
-    first, middle, last, lone = (_tag(letter, span.label) for letter in _WRITTEN[scheme])
-    return [lone] if length == 1 else [first, *[middle] * (length - 2), last]
+    first, middle, last, single = (_tag(letter, span.label) for letter in _SPAN_LETTERS[scheme])
+    return [single] if length == 1 else [first, *[middle] * (length - 2), last]
 
 
 def _tag(letter: str, label: str) -> str:
@@ -280,7 +281,7 @@ def convert(tags: Sequence[str], source: str, target: str) -> list[str]:
     >>> convert(["I-NP", "I-NP", "B-NP", "O"], "IOB1", "BILOU")
     ['B-NP', 'L-NP', 'U-NP', 'O']
 
-    With the same scheme twice it mends what is ill-formed.
+    With the same scheme twice, it repairs tags that are not well-formed.
 
     >>> convert(["O", "I-NP", "I-VP"], "BIO", "BIO")
     ['O', 'B-NP', 'B-VP']
@@ -289,7 +290,7 @@ def convert(tags: Sequence[str], source: str, target: str) -> list[str]:
 
 
 def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
-    """Which tags may start a sequence, follow one another and end it, if it is well-formed.
+    """Which tags may start a well-formed sequence, follow each other, and end it.
 
     >>> start, matrix, end = allowed_transitions(["O", "B-X", "I-X", "B-Y", "I-Y"], "BIO")
     >>> start.astype(int)  # all but I-X and I-Y
@@ -326,24 +327,27 @@ def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
 
 
 def _allowed(rules: _Rules) -> NDArray[np.bool_]:
-    """``[before, after, same label]``: the span goes on, or all that is open ends and starts."""
+    """``[before, after, same label]``: True if the pair occurs in well-formed tags.
+
+    Either the span continues, or an open span may end and a new one may start.
+    """
     size = len(_LETTERS)
     allowed = np.zeros((size, size, 2), dtype=np.bool_)
     for (before, after, same), step in _steps(rules).items():
         ends = before == "O" or step & _END
         starts = after == "O" or step & _START
-        at = _LETTERS.index(before), _LETTERS.index(after), int(same)
-        allowed[at] = bool(step & _INSIDE or (ends and starts))
+        index = _LETTERS.index(before), _LETTERS.index(after), int(same)
+        allowed[index] = bool(step & _INSIDE or (ends and starts))
     return allowed
 
 
 def detect(labels: Iterable[str], otherwise: str | None = None) -> str:
-    """The scheme that a set of tags is most likely from.
+    """The most likely scheme of a set of tags.
 
-    If no tag is a letter with a hyphen, and not all are letters alone: plain. Letters among B, I:
-    BIO, or IOB1 if some label has an I but no B, for BIO starts every span with B. Among I, E:
-    IOE2, or IOE1 if some label has an I but no E. Else, among B, I, E, S: BIOES; among B, I, L, U:
-    BILOU. Anything else is an error, or ``otherwise`` if that is given.
+    Plain if no tag is a letter with a hyphen, and not all are single letters. With the letters B,
+    I: BIO; but IOB1 if a label has an I and no B, because BIO starts every span with B. With I, E:
+    IOE2; but IOE1 if a label has an I and no E. With B, I, E, S: BIOES. With B, I, L, U: BILOU.
+    Anything else is an error, or returns ``otherwise`` if that is not None.
 
     >>> detect(["O", "B-NP", "I-NP", "B-VP"]), detect(["O", "I-NP", "B-NP", "I-VP"])
     ('BIO', 'IOB1')
@@ -354,22 +358,24 @@ def detect(labels: Iterable[str], otherwise: str | None = None) -> str:
     listed = list(labels)
     for position, tag in enumerate(listed):
         if not isinstance(tag, str) or not tag:
-            raise InputError(f"label {position}: {tag!r} is not a string, or empty")
+            raise InputError(f"label {position}: {tag!r} is not a non-empty string")
     if not listed:
         raise InputError("no labels to detect a scheme from")
     try:
-        return _detected(set(listed) - {"O"})
+        return _detect(set(listed) - {"O"})
     except InputError:
         if otherwise is None:
             raise
         return otherwise
 
 
-def _detected(tags: set[str]) -> str:
+def _detect(tags: set[str]) -> str:
     lettered = {tag for tag in tags if _split(tag, _LENIENT)}
     if lettered != tags and any("-" in tag for tag in lettered):
-        one, other = min(tag for tag in lettered if "-" in tag), min(tags - lettered)
-        raise InputError(f"label {one!r} has a prefix and {other!r} has none: no scheme has both")
+        prefixed, bare = min(tag for tag in lettered if "-" in tag), min(tags - lettered)
+        raise InputError(
+            f"label {prefixed!r} has a prefix and {bare!r} has none: no scheme has both"
+        )
     if lettered != tags or not tags:
         return "plain"
     return _detect_by_letters(tags)
@@ -377,7 +383,7 @@ def _detected(tags: set[str]) -> str:
 
 def _detect_by_letters(tags: set[str]) -> str:
     labels = {letter: {tag[1:] for tag in tags if tag[0] == letter} for letter in "BIESLU"}
-    letters = {letter for letter, with_it in labels.items() if with_it}
+    letters = {letter for letter, names in labels.items() if names}
     if letters <= set("BI"):
         return "IOB1" if labels["I"] - labels["B"] else "BIO"
     if letters <= set("IE"):

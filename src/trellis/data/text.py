@@ -1,4 +1,4 @@
-r"""Plain text: one sequence a line; and the rule that cuts raw text into tokens.
+r"""Plain text: one sequence per line; and the rule that splits raw text into tokens.
 
 A token is a word, ``\w+`` with apostrophes inside, or one other character that is not white space.
 """
@@ -24,7 +24,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def offsets(text: str) -> list[tuple[int, int]]:
-    """Where the tokens of a raw text start and end: ``text[start:end]`` is the token.
+    """The (start, end) of each token of a raw text: ``text[start:end]`` is the token.
 
     >>> offsets("It's  me.")
     [(0, 4), (6, 8), (8, 9)]
@@ -33,9 +33,9 @@ def offsets(text: str) -> list[tuple[int, int]]:
 
 
 def read(source: Source, *, encoding: str = "utf-8", errors: str = "strict") -> list[list[str]]:
-    """The sequences of a tokenised text: one a line, cut at white space as by ``str.split``.
+    """The sequences of a tokenised text: one per line, split at white space as by ``str.split``.
 
-    Lines without a token are left out. `source` is a path (also of a ``gzip`` or ``xz`` file), an
+    Lines without a token are skipped. `source` is a path (also of a ``gzip`` or ``xz`` file), an
     open file, or lines.
 
     >>> read(["Ann sings .", "", "Hush !"])
@@ -47,7 +47,7 @@ def read(source: Source, *, encoding: str = "utf-8", errors: str = "strict") -> 
 def iterate(
     source: Source, *, encoding: str = "utf-8", errors: str = "strict"
 ) -> Iterator[list[str]]:
-    """One sequence after the other, in constant memory; else as `read`.
+    """Yield the sequences, in constant memory; arguments as in `read`.
 
     >>> next(iterate(["Ann sings .", "Hush !"]))
     ['Ann', 'sings', '.']

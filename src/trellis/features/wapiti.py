@@ -10,8 +10,8 @@ position: ``@1`` is the first, ``@-1`` the last.
 
 The same command in upper case converts A-Z of the result to lower case. The expressions have
 Wapiti's syntax: ``.``, the classes of `CLASSES` (in upper case: all other characters), ``*`` (as
-few as possible), ``?`` (one if possible), ``^`` at the start and ``$`` at the end. Wapiti counts bytes,
-trellis counts code points: results differ where ``.`` matches a letter that is not ASCII.
+few as possible), ``?`` (one if possible), ``^`` at the start and ``$`` at the end. Wapiti counts
+bytes, trellis counts code points: results differ where ``.`` matches a letter that is not ASCII.
 
 >>> spec = parse('*:%X[0,0]\nu:caps=%t[@1,0,"^\\u*$"]')
 >>> [(t.literals, t.edge) for t in spec.templates]

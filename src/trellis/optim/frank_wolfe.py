@@ -3,9 +3,9 @@
     min_w l2/2 ‖w‖² + Σᵢ max_y (Δᵢ(y) - w · ψᵢ(y)),   ψᵢ(y) = φ(xᵢ, yᵢ) - φ(xᵢ, y)
 
 w is stored as a sum of blocks, one per sample. Each block is a weighted mean of ψᵢ(y) / l2, so it
-is a point of the dual. A step finds the worst y of one sample and moves its block towards ψᵢ(y) / l2,
-as far as the dual rises most: there is no step size to choose. The duality gap bounds the distance
-to the optimum.
+is a point of the dual. A step finds the worst y of one sample and moves its block towards
+ψᵢ(y) / l2, as far as the dual rises most: there is no step size to choose. The duality gap bounds
+the distance to the optimum.
 """
 
 from __future__ import annotations

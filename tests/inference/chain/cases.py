@@ -125,7 +125,7 @@ class Batch:
         }
 
     def padded(self, extra: int = 2) -> dict[str, Any]:
-        """Poison in the padding: whoever reads it gets NaN or a label that does not exist."""
+        """The padding has NaN and labels that do not exist, so that reading it is noticed."""
         length = int(self.lengths.max()) + extra
         transition = self.transition
         if isinstance(transition, list):

@@ -46,10 +46,10 @@ def check_labels(what: str, labels: np.ndarray, shape: tuple[int, ...], case: Ca
 
 def check_marginals(engine: Any, case: Case, truth: Enumeration) -> None:
     unary, pairwise = truth.unary_marginals(), truth.pairwise_marginals()
-    found = engine.marginals(*case.scores, mask=case.mask)
-    require_close("marginals.unary", found.unary, unary, case)
-    require_close("marginals.pairwise", found.pairwise, pairwise, case)
-    require_close("marginals.log_partition", found.log_partition, truth.log_partition, case)
+    p = engine.marginals(*case.scores, mask=case.mask)
+    require_close("marginals.unary", p.unary, unary, case)
+    require_close("marginals.pairwise", p.pairwise, pairwise, case)
+    require_close("marginals.log_partition", p.log_partition, truth.log_partition, case)
 
     counts = engine.expected_counts(*case.scores, mask=case.mask)
     per_transition = pairwise.sum(0) if case.transition.ndim == 2 else pairwise
@@ -68,12 +68,12 @@ def check_best_paths(engine: Any, case: Case, truth: Enumeration) -> None:
     require_close("score of viterbi.labels", truth.score(best.labels), truth.best_score, case)
 
     want = truth.kbest_scores(case.k)
-    found = engine.kbest(*case.scores, mask=case.mask, k=case.k)
-    check_labels("kbest.labels", found.labels, (len(want), length), case)
-    require_close("kbest.score", found.score, want, case)
-    require_close("scores of kbest.labels", truth.score(found.labels), want, case)
-    n_distinct = len(set(truth.index(found.labels).tolist()))
-    assert n_distinct == len(want), f"kbest of {case.name} repeats a path: {found.labels}"
+    paths = engine.kbest(*case.scores, mask=case.mask, k=case.k)
+    check_labels("kbest.labels", paths.labels, (len(want), length), case)
+    require_close("kbest.score", paths.score, want, case)
+    require_close("scores of kbest.labels", truth.score(paths.labels), want, case)
+    n_distinct = len(set(truth.index(paths.labels).tolist()))
+    assert n_distinct == len(want), f"kbest of {case.name} repeats a path: {paths.labels}"
 
     through = engine.max_marginals(*case.scores, mask=case.mask)
     require_close("max_marginals", through, truth.max_marginals(), case)
@@ -81,8 +81,8 @@ def check_best_paths(engine: Any, case: Case, truth: Enumeration) -> None:
 
 def check_probabilities(engine: Any, case: Case, truth: Enumeration) -> None:
     for labels in (case.labels, all_labels(*case.unary.shape)[truth.scores.argmax()]):
-        found = engine.log_prob(*case.scores, mask=case.mask, labels=labels)
-        require_close("log_prob", found, truth.log_prob(labels), case)
+        log_probs = engine.log_prob(*case.scores, mask=case.mask, labels=labels)
+        require_close("log_prob", log_probs, truth.log_prob(labels), case)
     entropy = engine.entropy(*case.scores, mask=case.mask)
     require_close("entropy", entropy, truth.entropy, case)
     paths = engine.sample(*case.scores, mask=case.mask, n=3, random_state=case.k)
@@ -115,9 +115,9 @@ def require_infeasible(case: Case) -> None:
         "entropy": {},
         "max_marginals": {},
     }
-    for routine, own in calls.items():
+    for routine, options in calls.items():
         try:
-            result = getattr(chain, routine)(*case.scores, mask=case.mask, **own)
+            result = getattr(chain, routine)(*case.scores, mask=case.mask, **options)
         except InfeasibleError:
             continue
         pytest.fail(f"{routine} of {case.name} has no allowed path, yet gave {result}")
@@ -140,12 +140,12 @@ def test_reference(chunk: int) -> None:
     for case in generate_cases(chunk, 500):
         truth = enumerate_chain(*case.scores, case.mask)
         check_sums(reference, case, truth)
-        if truth.feasible:  # what the reference does without an allowed path is its own affair
+        if truth.feasible:  # the reference has no errors for chains without an allowed path
             check_feasible(reference, case, truth)
 
 
 def test_cases_cover_what_they_should() -> None:
-    """A generator gone wrong would make every other test here pass for nothing."""
+    """If the generator made only easy cases, all other tests here would be useless."""
     cases = [case for chunk in range(3) for case in generate_cases(chunk, CASES_PER_CHUNK)]
     infeasible = sum(not enumerate_chain(*c.scores, c.mask).feasible for c in cases)
     assert 0.02 * len(cases) < infeasible < 0.3 * len(cases)
@@ -173,10 +173,10 @@ def test_kbest_lists_every_allowed_path() -> None:
         truth = enumerate_chain(*case.scores, case.mask)
         if not truth.feasible or len(truth.scores) > 300:
             continue
-        found = chain.kbest(*case.scores, mask=case.mask, k=1000)
+        paths = chain.kbest(*case.scores, mask=case.mask, k=1000)
         allowed = np.flatnonzero(truth.scores > -np.inf)
-        assert sorted(truth.index(found.labels)) == allowed.tolist(), case.name
-        require_close("kbest.score", found.score, truth.kbest_scores(1000), case)
+        assert sorted(truth.index(paths.labels)) == allowed.tolist(), case.name
+        require_close("kbest.score", paths.score, truth.kbest_scores(1000), case)
 
 
 def sampling_cases(n_cases: int) -> list[Case]:

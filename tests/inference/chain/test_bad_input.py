@@ -47,21 +47,21 @@ def listed(*lengths: int) -> dict[str, Any]:
 
 
 def labels_for(unary: Any) -> Any:
-    """All zeros in the layout of unary; None where unary is too broken to have one."""
+    """Labels 0 in the layout of unary."""
     if isinstance(unary, (list, tuple)):
         return [np.zeros(len(u), dtype=int) if np.ndim(u) else 0 for u in unary]
     return np.zeros(np.shape(unary)[:-1], dtype=int)
 
 
 def call(routine: str, scores: dict[str, Any]) -> Any:
-    own = dict(ROUTINES[routine])
-    if "labels" in own:
-        own["labels"] = labels_for(scores["unary"])
-    return getattr(chain, routine)(**(own | scores))
+    options = dict(ROUTINES[routine])
+    if "labels" in options:
+        options["labels"] = labels_for(scores["unary"])
+    return getattr(chain, routine)(**(options | scores))
 
 
 def says(*tokens: str | int) -> str:
-    """A regex that wants every token in the message, as whole words and numbers, in any order."""
+    """A regex that requires every token in the message, as complete words and numbers."""
     wanted = [
         rf"(?=.*(?<![\d.]){t}(?!\d))" if isinstance(t, int) else rf"(?=.*(?:{t}))" for t in tokens
     ]
@@ -75,7 +75,7 @@ def rejects(routine: str, scores: dict[str, Any], *tokens: str | int) -> None:
 
 @every_routine
 def test_good_input_is_accepted(routine: str) -> None:
-    """The inputs that the tests below break are whole to begin with."""
+    """The inputs that the tests below damage are valid."""
     for scores in (one(), padded(), listed()):
         call(routine, scores)
 
@@ -155,7 +155,7 @@ def test_wrong_dtype_inside_a_batch(routine: str) -> None:
 
 
 @every_routine
-def test_nothing_to_work_on(routine: str) -> None:
+def test_empty_input(routine: str) -> None:
     rejects(routine, one() | {"unary": np.zeros((0, L))}, "unary", "empty|0")
     empty = {"unary": np.zeros((T, 0)), "transition": np.zeros((0, 0)), "start": None, "end": None}
     rejects(routine, empty, "unary", "empty|0")
@@ -171,7 +171,7 @@ def test_unary_with_the_wrong_number_of_dimensions(routine: str, shape: tuple[in
 
 
 @every_routine
-def test_list_of_what_are_not_matrices(routine: str) -> None:
+def test_list_items_must_be_matrices(routine: str) -> None:
     rejects(routine, one() | {"unary": [np.zeros((4, L)), np.zeros(L)]}, "sequence 1")
     rejects(routine, one() | {"unary": [np.zeros((4, L)), np.zeros((2, 4, L))]}, "sequence 1")
     rejects(routine, one() | {"unary": [[0.0, 1.0], [0.0, 1.0]]})
@@ -186,14 +186,14 @@ def test_sequences_with_different_label_counts(routine: str) -> None:
 
 @every_routine
 @pytest.mark.parametrize("make", [one, padded, listed])
-def test_transition_of_another_size(routine: str, make: Callable[[], dict[str, Any]]) -> None:
+def test_transition_of_wrong_size(routine: str, make: Callable[[], dict[str, Any]]) -> None:
     for shape in [(7, 7), (L, 7), (7, L)]:
         rejects(routine, make() | {"transition": np.zeros(shape)}, "transition", 7, L)
     rejects(routine, make() | {"transition": np.zeros(L)}, "transition")
 
 
 @every_routine
-def test_positional_transitions_of_another_length(routine: str) -> None:
+def test_positional_transitions_of_wrong_length(routine: str) -> None:
     # 9 steps where the 6 positions need 5.
     rejects(routine, one() | {"transition": np.zeros((9, L, L))}, "transition", 9, T - 1)
     rejects(routine, padded() | {"transition": np.zeros((9, L, L))}, "transition", 9, T - 1)
@@ -208,7 +208,9 @@ def test_positional_transitions_of_another_length(routine: str) -> None:
 @every_routine
 @pytest.mark.parametrize("name", ["start", "end"])
 @pytest.mark.parametrize("make", [one, padded, listed])
-def test_ends_of_another_size(routine: str, name: str, make: Callable[[], dict[str, Any]]) -> None:
+def test_start_and_end_of_wrong_size(
+    routine: str, name: str, make: Callable[[], dict[str, Any]]
+) -> None:
     rejects(routine, make() | {name: np.zeros(7)}, name, 7, L)
     rejects(routine, make() | {name: np.zeros((2, L))}, name)
 
@@ -237,7 +239,7 @@ def test_length_out_of_range(routine: str, bad: int) -> None:
 
 
 @every_routine
-def test_lengths_of_the_wrong_kind(routine: str) -> None:
+def test_lengths_of_wrong_type(routine: str) -> None:
     rejects(routine, padded() | {"lengths": np.array([4.0, 6.0, 2.0])}, "lengths", "float64")
     rejects(routine, padded() | {"lengths": np.array([4, 6])}, "lengths", 2, 3)
     rejects(routine, padded() | {"lengths": np.array([[4, 6, 2]])}, "lengths")
@@ -262,7 +264,7 @@ def test_label_out_of_range(routine: str, bad: int) -> None:
 
 
 @pytest.mark.parametrize("routine", WITH_LABELS)
-def test_labels_of_the_wrong_kind_or_length(routine: str) -> None:
+def test_labels_of_wrong_type_or_length(routine: str) -> None:
     rejects(routine, one() | {"labels": np.zeros(T)}, "labels", "float64")
     rejects(routine, one() | {"labels": np.full(T, "B-PER")}, "labels")
     rejects(routine, one() | {"labels": np.zeros(9, dtype=int)}, "labels", 9, T)

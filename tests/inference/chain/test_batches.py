@@ -1,4 +1,4 @@
-"""Layouts, threads, dtypes and sizes: the same chain gives the same answer however it comes."""
+"""Layouts, threads, dtypes and sizes: the same chain gives the same result in every form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trellis.inference import chain
 from trellis.inference.chain import reference
 
 LENGTHS = [4, 1, 9, 2, 9, 6, 3]
-# What a padded result holds where a sequence has ended, or has no further path.
+# Values of a padded result after the end of a sequence, or for missing paths.
 FILL = {"viterbi.labels": -1, "kbest.labels": -1, "sample": -1}
 FILL |= {"max_marginals": -np.inf, "kbest.score": -np.inf}
 TOTALS = ("expected_counts.start", "expected_counts.end")
@@ -49,7 +49,7 @@ def is_total(name: str, batch: Batch) -> bool:
 
 
 def grow(one: Any, shape: tuple[int, ...], fill: float) -> np.ndarray:
-    """Put a sequence's own result into the corner of a padded one."""
+    """Pad the result of one sequence to the shape of the batch."""
     one = np.asarray(one)
     padded = np.full(shape, fill, dtype=one.dtype)
     padded[tuple(slice(n) for n in one.shape)] = one
@@ -110,7 +110,7 @@ def test_result_layouts() -> None:
         assert isinstance(listed[name], list), name
 
 
-def test_lengths_default_to_all_and_tuples_are_lists() -> None:
+def test_default_lengths_and_tuples() -> None:
     batch = make_batch(3, [6, 6, 6], n_labels=4)
     listed = run_all(chain, batch.as_list(), rng())
     padded = batch.padded(extra=0)
@@ -209,8 +209,8 @@ def test_inputs_are_neither_changed_nor_aliased(layout: str) -> None:
     results = run_all(chain, scores, rng())
     again = run_all(chain, scores, rng())
     for array in arrays_in(results):
-        assert not any(np.shares_memory(array, given) for given in arrays_in(scores))
-        array[...] = 99  # a result is the caller's own: scribbling on it harms nobody
+        assert not any(np.shares_memory(array, argument) for argument in arrays_in(scores))
+        array[...] = 99  # changing a result must not change anything else
     assert same_bits(arrays_in(scores), before)
     require_same(run_all(chain, scores, rng()), again)
 
@@ -271,12 +271,12 @@ def test_many_labels_against_the_reference(n_labels: int, isa: str) -> None:
         if name in ("viterbi.labels", "kbest.labels", "sample"):
             continue  # ties and random streams may differ; the scores of these paths may not
         np.testing.assert_allclose(got[name], value, rtol=1e-10, atol=1e-10, err_msg=name)
-    own = {k: v for k, v in scores.items() if k != "labels"}
+    unlabelled = {k: v for k, v in scores.items() if k != "labels"}
     path = got["viterbi.labels"]
-    assert chain.score(**own, labels=path) == pytest.approx(got["viterbi.score"], rel=1e-12)
+    assert chain.score(**unlabelled, labels=path) == pytest.approx(got["viterbi.score"], rel=1e-12)
     for path, score in zip(got["kbest.labels"], got["kbest.score"], strict=True):
-        assert chain.score(**own, labels=path) == pytest.approx(score, rel=1e-10)
-    assert all(np.isfinite(chain.score(**own, labels=path)) for path in got["sample"])
+        assert chain.score(**unlabelled, labels=path) == pytest.approx(score, rel=1e-10)
+    assert all(np.isfinite(chain.score(**unlabelled, labels=path)) for path in got["sample"])
 
 
 def test_long_sequence_against_the_reference(isa: str) -> None:
@@ -302,12 +302,12 @@ def test_long_sequence_whose_only_paths_underflow(isa: str) -> None:
     start, end = np.array([0.0, 0.0, never]), np.array([never, never, 0.0])
     scores = (unary, transition, start, end)
     n_paths = length - 1
-    found = chain.marginals(*scores)
-    assert found.log_partition == pytest.approx(-10.0 * length + np.log(n_paths), rel=1e-13)
+    p = chain.marginals(*scores)
+    assert p.log_partition == pytest.approx(-10.0 * length + np.log(n_paths), rel=1e-13)
     before_switch = (n_paths - np.arange(length)) / n_paths
     want = np.stack([np.zeros(length), before_switch, 1.0 - before_switch], axis=1)
-    np.testing.assert_allclose(found.unary, want, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(found.pairwise[:, 1, 2], 1.0 / n_paths, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(p.unary, want, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(p.pairwise[:, 1, 2], 1.0 / n_paths, rtol=0, atol=1e-8)
     assert chain.entropy(*scores) == pytest.approx(np.log(n_paths), rel=1e-8)
     assert chain.viterbi(*scores).score == -10.0 * length
     np.testing.assert_array_equal(chain.kbest(*scores, k=3).score, np.full(3, -10.0 * length))
@@ -334,7 +334,7 @@ def send_result(connection: Connection, scores: dict[str, Any]) -> None:
 def test_forked_child() -> None:
     """The threads of the parent's pool do not exist in the child: it must not wait for them."""
     scores = make_batch(30, [40] * 200, n_labels=12).as_list() | {"n_jobs": 3}
-    alone = run_all(chain, scores, rng())  # makes sure that the parent's pool is awake
+    alone = run_all(chain, scores, rng())  # start the parent's thread pool
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=send_result, args=(sender, scores))

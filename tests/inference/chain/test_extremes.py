@@ -144,7 +144,7 @@ def test_numpy_integers_as_counts() -> None:
             chain.sample(unary, transition, n=count)
 
 
-def test_words_for_empty_things() -> None:
+def test_messages_for_empty_input() -> None:
     with pytest.raises(InputError, match="batch is empty"):
         chain.log_partition(np.zeros((0, 3, 2)), np.zeros((2, 2)))
     with pytest.raises(InputError, match=r"labels of sequence 0 .*\(0,\).* 2 positions"):

@@ -77,8 +77,8 @@ def test_marginals_are_the_gradient() -> None:
         length, n_labels = case.unary.shape
         steps = np.broadcast_to(case.transition, (length - 1, n_labels, n_labels)).copy()
         scores["transition"] = steps
-        found = chain.marginals(**scores)
-        for name, got in (("unary", found.unary), ("transition", found.pairwise)):
+        p = chain.marginals(**scores)
+        for name, got in (("unary", p.unary), ("transition", p.pairwise)):
             want = gradient_of_sum(scores, name)
             np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE, err_msg=case.name)
 
@@ -103,7 +103,7 @@ def test_list_batch_shares_its_transitions() -> None:
     require_gradients(scores, ("transition", "start", "end"))
 
 
-def test_list_batch_with_its_own_transitions() -> None:
+def test_list_batch_with_transitions_per_sequence() -> None:
     batch = ragged(positional=True)
     counts = chain.expected_counts(**without_labels(batch.as_list()))
     for b in range(len(batch.unary)):
@@ -124,15 +124,15 @@ def test_positional_transitions_shared_by_a_padded_batch() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 400.0], ids=["scaled", "log space"])
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (3, 4, 4, 4)], ids=str)
-def test_weights_multiply_what_comes_from_a_sequence(shape: tuple[int, ...], scale: float) -> None:
+def test_weights_multiply_the_counts_of_a_sequence(shape: tuple[int, ...], scale: float) -> None:
     rng = np.random.default_rng(3)
     unary, transition = scale * rng.normal(size=(3, 5, 4)), rng.normal(size=shape)
     lengths, weights = [5, 3, 1], np.array([0.5, 2.0, 3.0])
-    found = chain.expected_counts(unary, transition, lengths=lengths, weights=weights)
-    right = [np.zeros_like(np.asarray(part)) for part in found[:4]]
+    counts = chain.expected_counts(unary, transition, lengths=lengths, weights=weights)
+    right = [np.zeros_like(np.asarray(part)) for part in counts[:4]]
     for b, w in enumerate(weights):  # a batch of one row, the others left out
-        own = transition[b : b + 1] if transition.ndim == 4 else transition
-        part = chain.expected_counts(unary[b : b + 1], own, lengths=lengths[b : b + 1])
+        matrices = transition[b : b + 1] if transition.ndim == 4 else transition
+        part = chain.expected_counts(unary[b : b + 1], matrices, lengths=lengths[b : b + 1])
         right[0][b] = w * np.asarray(part.unary)[0]
         if transition.ndim == 4:
             right[1][b] = w * np.asarray(part.transition)[0]
@@ -140,7 +140,7 @@ def test_weights_multiply_what_comes_from_a_sequence(shape: tuple[int, ...], sca
             right[1] += w * np.asarray(part.transition)
         right[2] += w * part.start
         right[3] += w * part.end
-    for ours, theirs in zip(found[:4], right, strict=True):
+    for ours, theirs in zip(counts[:4], right, strict=True):
         np.testing.assert_allclose(np.asarray(ours), theirs, atol=1e-12)
 
 
@@ -151,7 +151,7 @@ def test_bad_weights(weights: Any) -> None:
 
 
 @pytest.mark.parametrize("positional", [False, True])
-def test_with_labels_it_is_the_gradient_of_their_probability(positional: bool) -> None:
+def test_labels_give_the_gradient_of_log_prob(positional: bool) -> None:
     rng = np.random.default_rng(positional)
     shape = (3, 4, 3, 3) if positional else (3, 3)
     scores = {
@@ -162,21 +162,21 @@ def test_with_labels_it_is_the_gradient_of_their_probability(positional: bool) -
     }
     rest = {"lengths": [5, 3, 1], "labels": rng.integers(3, size=(3, 5))}
     weights = np.array([0.5, 2.0, 1.0])
-    found = chain.expected_counts(**scores, **rest, weights=weights)
-    np.testing.assert_allclose(found.log_partition, -chain.log_prob(**scores, **rest), atol=1e-12)
+    counts = chain.expected_counts(**scores, **rest, weights=weights)
+    np.testing.assert_allclose(counts.log_partition, -chain.log_prob(**scores, **rest), atol=1e-12)
     for name, value in scores.items():
 
         def loss(x: np.ndarray, name: str = name) -> float:
             return float(-weights @ chain.log_prob(**(scores | {name: x}), **rest))
 
         want = central_difference(loss, value)
-        np.testing.assert_allclose(getattr(found, name), want, rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(getattr(counts, name), want, rtol=0, atol=TOLERANCE)
 
 
 def test_labels_that_are_forbidden_or_wrong() -> None:
     never = np.array([[0.0, -np.inf], [0.0, 0.0]])
-    found = chain.expected_counts(np.zeros((2, 2)), never, labels=[0, 1])
-    assert found.log_partition == np.inf
-    np.testing.assert_allclose(found.unary, [[1 / 3 - 1, 2 / 3], [2 / 3, 1 / 3 - 1]])
+    counts = chain.expected_counts(np.zeros((2, 2)), never, labels=[0, 1])
+    assert counts.log_partition == np.inf
+    np.testing.assert_allclose(counts.unary, [[1 / 3 - 1, 2 / 3], [2 / 3, 1 / 3 - 1]])
     with pytest.raises(InputError, match="label of sequence 1, position 0 is 2"):
         chain.expected_counts(np.zeros((2, 1, 2)), np.zeros((2, 2)), labels=[[0], [2]])

@@ -53,9 +53,9 @@ def any_chains(draw: st.DrawFn, forbid: bool = True) -> Chain:
 @st.composite
 def chains(draw: st.DrawFn) -> Chain:
     """Chains with at least one allowed path."""
-    found = draw(any_chains())
-    assume(found.log_partition > -np.inf)
-    return found
+    drawn = draw(any_chains())
+    assume(drawn.log_partition > -np.inf)
+    return drawn
 
 
 def near(got: Any, want: Any, tolerance: float = 1e-10) -> None:
@@ -80,12 +80,12 @@ def test_a_constant_in_a_row_moves_log_z_and_nothing_else(c: Chain, data: st.Dat
 @checked
 @given(chains())
 def test_marginals_are_consistent_distributions(c: Chain) -> None:
-    found = chain.marginals(*c.scores)
-    assert (found.unary >= 0).all()
-    assert (found.pairwise >= 0).all()
-    near(found.unary.sum(1), 1.0)
-    near(found.pairwise.sum(2), found.unary[:-1])
-    near(found.pairwise.sum(1), found.unary[1:])
+    p = chain.marginals(*c.scores)
+    assert (p.unary >= 0).all()
+    assert (p.pairwise >= 0).all()
+    near(p.unary.sum(1), 1.0)
+    near(p.pairwise.sum(2), p.unary[:-1])
+    near(p.pairwise.sum(1), p.unary[1:])
 
 
 @checked
@@ -154,7 +154,7 @@ def _reachable(c: Chain) -> np.ndarray:
 
 @checked
 @given(chains())
-def test_read_backwards(c: Chain) -> None:
+def test_reversed_chain_has_the_same_log_z(c: Chain) -> None:
     """Reversed positions, transposed transitions, start and end swapped: the same chain."""
     transition = np.swapaxes(c.transition, -1, -2)
     transition = transition[::-1] if transition.ndim == 3 else transition
@@ -163,9 +163,9 @@ def test_read_backwards(c: Chain) -> None:
     near(chain.entropy(*back.scores), chain.entropy(*c.scores))
     near(chain.viterbi(*back.scores).score, chain.viterbi(*c.scores).score)
     near(chain.max_marginals(*back.scores)[::-1], chain.max_marginals(*c.scores))
-    there, here = chain.marginals(*back.scores), chain.marginals(*c.scores)
-    near(there.unary[::-1], here.unary)
-    near(np.swapaxes(there.pairwise[::-1], 1, 2), here.pairwise)
+    reversed_p, here = chain.marginals(*back.scores), chain.marginals(*c.scores)
+    near(reversed_p.unary[::-1], here.unary)
+    near(np.swapaxes(reversed_p.pairwise[::-1], 1, 2), here.pairwise)
 
 
 @checked
@@ -190,8 +190,8 @@ def test_entropy_has_bounds(c: Chain) -> None:
     length, n_labels = c.unary.shape
     entropy = chain.entropy(*c.scores)
     assert 0.0 <= entropy <= length * np.log(n_labels) + 1e-10
-    found = chain.marginals(*c.scores).unary
-    each = -np.sum(found * np.log(np.where(found > 0, found, 1.0)))
+    unary = chain.marginals(*c.scores).unary
+    each = -np.sum(unary * np.log(np.where(unary > 0, unary, 1.0)))
     assert entropy <= each + 1e-10 * (1 + each)  # the joint never exceeds the sum of its parts
 
 

@@ -1,4 +1,4 @@
-"""What decoding must find, by brute force and by the plainest search: nothing here is shared."""
+"""Oracles of decoding: brute force, and the simplest search. They import nothing of trellis."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def enumerate_labellings(log_probs: np.ndarray, blank: int) -> dict[Labelling, f
     frames, vocabulary = log_probs.shape
     paths, labellings = _paths(frames, vocabulary, blank)
     scores = log_probs[np.arange(frames), paths].sum(axis=1)
-    found: dict[Labelling, list[float]] = defaultdict(list)
+    path_scores: dict[Labelling, list[float]] = defaultdict(list)
     for labelling, score in zip(labellings, scores, strict=True):
-        found[labelling].append(score)
-    return {labelling: np.logaddexp.reduce(own) for labelling, own in found.items()}
+        path_scores[labelling].append(score)
+    return {labelling: np.logaddexp.reduce(terms) for labelling, terms in path_scores.items()}
 
 
 def enumerate_alignments(
@@ -40,15 +40,15 @@ def enumerate_alignments(
     """The score of the best path of a target, and all paths that have it."""
     frames, vocabulary = log_probs.shape
     paths, labellings = _paths(frames, vocabulary, blank)
-    own = paths[[labelling == target for labelling in labellings]]
-    if not len(own):
+    matching = paths[[labelling == target for labelling in labellings]]
+    if not len(matching):
         return -np.inf, []
-    scores = log_probs[np.arange(frames), own].sum(axis=1)
+    scores = log_probs[np.arange(frames), matching].sum(axis=1)
     best = scores.max()
     if best == -np.inf:
         return best, []
     close = scores >= best - 1e-12 * max(1.0, abs(best))
-    return float(best), [tuple(path) for path in own[close].tolist()]
+    return float(best), [tuple(path) for path in matching[close].tolist()]
 
 
 def prefix_search(
@@ -79,7 +79,7 @@ def prefix_search(
         ranked = sorted(grown.items(), key=lambda item: -sum(item[1]))
         beam = {prefix: (a, b) for prefix, (a, b) in ranked[:beam_width] if a + b > 0}
     with np.errstate(divide="ignore"):
-        return [(prefix, float(np.log(sum(own)))) for prefix, own in beam.items()]
+        return [(prefix, float(np.log(sum(terms)))) for prefix, terms in beam.items()]
 
 
 def generate_emissions(

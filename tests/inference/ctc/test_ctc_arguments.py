@@ -100,7 +100,7 @@ def test_engine_refuses(place: int, value: Any, message: str) -> None:
         cpu.forward(*rows)
 
 
-def test_engine_checks_what_backward_is_given() -> None:
+def test_engine_validates_arguments_of_backward() -> None:
     rows = good_rows()
     loss, log_norm, kept = cpu.forward(*rows)
     good = [log_norm, kept, loss, np.ones(B)]

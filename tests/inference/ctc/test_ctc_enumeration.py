@@ -33,7 +33,7 @@ def test_random_cases(isa: str, scale: float) -> None:
 @pytest.mark.parametrize("impossible", [0.1, 0.5])
 def test_probability_zero(isa: str, impossible: float) -> None:
     cases = generate_cases(seed=2, count=150, scale=1.0, impossible=impossible)
-    # a frame of logits with nothing possible is no distribution: it has a test of its own
+    # a frame of logits that are all -inf is not a distribution: a separate test
     for case in cases:
         if not np.isnan(case.log_probs).any():
             require_equal(case)

@@ -25,7 +25,7 @@ def both(batch: Batch, logits: bool, **options: Any) -> tuple[np.ndarray, np.nda
 
 
 def expected(case: Case, frames: int) -> tuple[float, np.ndarray]:
-    """The reference in float64; the gradient has zeros behind the length."""
+    """The reference in float64; the gradient is 0 in the padding."""
     scores = case.scores.astype(np.float64)
     log_probs = reference.log_softmax(scores) if case.logits else scores
     gradient = reference.gradient(scores, case.target, case.blank, case.logits)
@@ -106,7 +106,7 @@ def test_same_bits_for_every_number_of_threads(logits: bool) -> None:
                 assert a.tobytes() == b.tobytes()
 
 
-def test_nothing_behind_the_lengths_is_read() -> None:
+def test_padding_is_not_read() -> None:
     for logits in (False, True):
         for shape in SHAPES[:3]:
             batch = make_batch(10, shape)

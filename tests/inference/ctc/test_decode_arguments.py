@@ -90,7 +90,7 @@ def test_options_of_the_search_refused(change: dict[str, Any], what: str) -> Non
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_lengths_go_with_a_batch(function: Any) -> None:
+def test_lengths_need_a_batch(function: Any) -> None:
     change = {"log_probs": np.zeros((T, V)), "lengths": [3]}
     if function is ctc.align:
         change["targets"] = [1]
@@ -100,8 +100,10 @@ def test_lengths_go_with_a_batch(function: Any) -> None:
 
 def test_a_huge_beam_takes_no_memory_in_advance() -> None:
     x = np.log(np.full((4, 3), 1 / 3))
-    found = ctc.beam_search(x, beam_width=2**40, k=2**40)
-    assert np.logaddexp.reduce([own.log_prob for own in found]) == pytest.approx(0.0, abs=1e-12)
+    hypotheses = ctc.beam_search(x, beam_width=2**40, k=2**40)
+    assert np.logaddexp.reduce([hypothesis.log_prob for hypothesis in hypotheses]) == pytest.approx(
+        0.0, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)

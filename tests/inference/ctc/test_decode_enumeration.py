@@ -24,13 +24,13 @@ UNLIMITED = 10_000  # more labellings than the largest case has
 def require_every_labelling(log_probs: np.ndarray, blank: int) -> None:
     want = enumerate_labellings(log_probs, blank)
     possible = {labelling for labelling, score in want.items() if score > -np.inf}
-    found = ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=UNLIMITED)
-    got = {tuple(own.labels.tolist()): own.log_prob for own in found}
-    assert len(got) == len(found), "a labelling is given twice"
+    hypotheses = ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=UNLIMITED)
+    got = {tuple(hypothesis.labels.tolist()): hypothesis.log_prob for hypothesis in hypotheses}
+    assert len(got) == len(hypotheses), "a labelling is given twice"
     assert {labelling for labelling, score in got.items() if score > -np.inf} == possible
     for labelling in possible:
         assert got[labelling] == pytest.approx(want[labelling], rel=TOLERANCE, abs=TOLERANCE)
-    scores = [own.log_prob for own in found]
+    scores = [hypothesis.log_prob for hypothesis in hypotheses]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -50,24 +50,26 @@ def test_beam_search_with_probability_zero(isa: str) -> None:
 
 def test_all_masses_sum_to_one(isa: str) -> None:
     log_probs = draw_emissions(np.random.default_rng(4), (6, 4))
-    found = ctc.beam_search(log_probs, beam_width=UNLIMITED, k=UNLIMITED)
-    assert np.logaddexp.reduce([own.log_prob for own in found]) == pytest.approx(0.0, abs=1e-12)
+    hypotheses = ctc.beam_search(log_probs, beam_width=UNLIMITED, k=UNLIMITED)
+    assert np.logaddexp.reduce([hypothesis.log_prob for hypothesis in hypotheses]) == pytest.approx(
+        0.0, abs=1e-12
+    )
 
 
 def test_the_largest_case() -> None:
     """T = 6, V = 4: 4096 paths of 469 labellings, for every place of the blank."""
     for blank in range(4):
         log_probs = draw_emissions(np.random.default_rng(blank), (6, 4))
-        found = ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=UNLIMITED)
-        assert len(found) == len(enumerate_labellings(log_probs, blank))
+        hypotheses = ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=UNLIMITED)
+        assert len(hypotheses) == len(enumerate_labellings(log_probs, blank))
         require_every_labelling(log_probs, blank)
 
 
-def test_loss_of_what_was_found(isa: str) -> None:
+def test_loss_of_beam_search_results(isa: str) -> None:
     for log_probs, blank in generate_emissions(5, 30):
-        for own in ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=20):
-            loss = ctc.loss(log_probs, own.labels, blank=blank)
-            assert own.log_prob == pytest.approx(-loss, rel=TOLERANCE, abs=TOLERANCE)
+        for hypothesis in ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=20):
+            loss = ctc.loss(log_probs, hypothesis.labels, blank=blank)
+            assert hypothesis.log_prob == pytest.approx(-loss, rel=TOLERANCE, abs=TOLERANCE)
 
 
 def require_best_alignment(log_probs: np.ndarray, target: tuple[int, ...], blank: int) -> None:
@@ -76,19 +78,21 @@ def require_best_alignment(log_probs: np.ndarray, target: tuple[int, ...], blank
         with pytest.raises(InfeasibleError, match="batch row 0"):
             ctc.align(log_probs, list(target), blank=blank)
         return
-    found = ctc.align(log_probs, list(target), blank=blank)
-    assert found.score == pytest.approx(score, rel=TOLERANCE, abs=TOLERANCE)
-    path = tuple(found.labels.tolist())
+    alignment = ctc.align(log_probs, list(target), blank=blank)
+    assert alignment.score == pytest.approx(score, rel=TOLERANCE, abs=TOLERANCE)
+    path = tuple(alignment.labels.tolist())
     assert path in paths
-    assert found.labels.dtype == np.int64
-    assert len(found.starts) == len(found.ends) == len(found.confidence) == len(target)
+    assert alignment.labels.dtype == np.int64
+    assert len(alignment.starts) == len(alignment.ends) == len(alignment.confidence) == len(target)
     end = 0
-    for s, (label, start, stop) in enumerate(zip(target, found.starts, found.ends, strict=True)):
+    for s, (label, start, stop) in enumerate(
+        zip(target, alignment.starts, alignment.ends, strict=True)
+    ):
         assert end <= start < stop <= len(log_probs)
         assert set(path[start:stop]) == {label}
         assert set(path[end:start]) <= {blank}
-        own = np.exp(log_probs[start:stop, label].mean())
-        assert found.confidence[s] == pytest.approx(own, rel=1e-9)
+        confidence = np.exp(log_probs[start:stop, label].mean())
+        assert alignment.confidence[s] == pytest.approx(confidence, rel=1e-9)
         end = stop
     assert set(path[end:]) <= {blank}
 
@@ -114,7 +118,7 @@ def test_align_with_probability_zero(isa: str) -> None:
     assert 20 < refused < 130, "the cases must be of both kinds"
 
 
-def test_align_scores_that_are_no_probabilities(isa: str) -> None:
+def test_align_unnormalised_scores(isa: str) -> None:
     """Any finite scores will do: the path is the best sum."""
     rng = np.random.default_rng(10)
     for scale in (1.0, 100.0, 1e4):
@@ -134,12 +138,12 @@ def test_align_with_as_many_labels_as_frames() -> None:
 def test_greedy_is_the_best_path(isa: str) -> None:
     for log_probs, blank in generate_emissions(12, 100):
         path = log_probs.argmax(axis=1).tolist()
-        found = ctc.greedy(log_probs, blank=blank)
-        assert found.labels.dtype == found.frames.dtype == np.int64
-        assert tuple(found.labels.tolist()) == collapse(path, blank)
-        assert found.log_prob == pytest.approx(log_probs.max(axis=1).sum(), rel=1e-12)
+        hypothesis = ctc.greedy(log_probs, blank=blank)
+        assert hypothesis.labels.dtype == hypothesis.frames.dtype == np.int64
+        assert tuple(hypothesis.labels.tolist()) == collapse(path, blank)
+        assert hypothesis.log_prob == pytest.approx(log_probs.max(axis=1).sum(), rel=1e-12)
         at = 0
-        for label, frame in zip(found.labels, found.frames, strict=True):
+        for label, frame in zip(hypothesis.labels, hypothesis.frames, strict=True):
             while path[at] == blank or path[at] != label:
                 at += 1
             end = at

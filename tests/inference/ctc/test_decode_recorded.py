@@ -45,9 +45,9 @@ def target(entry: dict[str, Any], text: str) -> list[int]:
 
 
 def test_greedy(entry: dict[str, Any]) -> None:
-    found = ctc.greedy(emissions(entry), blank=entry["blank_index"])
+    hypothesis = ctc.greedy(emissions(entry), blank=entry["blank_index"])
     # the recorded text is stripped of what the recogniser said before the first letter
-    assert spell(entry, found.labels).strip() == entry["greedy"].strip()
+    assert spell(entry, hypothesis.labels).strip() == entry["greedy"].strip()
 
 
 def test_losses(entry: dict[str, Any]) -> None:
@@ -67,35 +67,37 @@ def test_beam_search_is_at_least_as_probable(entry: dict[str, Any]) -> None:
 
 def test_beam_search_is_the_plain_one(entry: dict[str, Any]) -> None:
     x, blank = emissions(entry), entry["blank_index"]
-    found = ctc.beam_search(x, blank=blank, beam_width=10, k=10)
+    hypotheses = ctc.beam_search(x, blank=blank, beam_width=10, k=10)
     want = prefix_search(x, blank, 10)
-    assert [tuple(own.labels.tolist()) for own in found] == [labels for labels, _ in want]
+    assert [tuple(hypothesis.labels.tolist()) for hypothesis in hypotheses] == [
+        labels for labels, _ in want
+    ]
     np.testing.assert_allclose(
-        [own.log_prob for own in found], [score for _, score in want], rtol=1e-9
+        [hypothesis.log_prob for hypothesis in hypotheses], [score for _, score in want], rtol=1e-9
     )
 
 
 def test_alignment_of_the_truth(entry: dict[str, Any]) -> None:
     x, blank = emissions(entry), entry["blank_index"]
     wanted = target(entry, entry["ground_truth"])
-    found = ctc.align(x, wanted, blank=blank)
-    assert found.score <= -entry["ctc_loss_of_ground_truth"] + 1e-9
-    assert found.score == pytest.approx(x[np.arange(len(x)), found.labels].sum())
-    for label, start, end in zip(wanted, found.starts, found.ends, strict=True):
-        assert (found.labels[start:end] == label).all()
-    taken = sum(found.ends - found.starts)
-    assert taken == (found.labels != blank).sum()
+    alignment = ctc.align(x, wanted, blank=blank)
+    assert alignment.score <= -entry["ctc_loss_of_ground_truth"] + 1e-9
+    assert alignment.score == pytest.approx(x[np.arange(len(x)), alignment.labels].sum())
+    for label, start, end in zip(wanted, alignment.starts, alignment.ends, strict=True):
+        assert (alignment.labels[start:end] == label).all()
+    taken = sum(alignment.ends - alignment.starts)
+    assert taken == (alignment.labels != blank).sum()
     shares = ctc.posterior(x, wanted, blank=blank)
-    path_share = shares[np.arange(len(x)), found.labels]
+    path_share = shares[np.arange(len(x)), alignment.labels]
     assert np.median(path_share) > 0.5, "the best path goes where the mass is"
 
 
-def test_alignment_of_what_was_read(entry: dict[str, Any]) -> None:
+def test_alignment_of_the_greedy_labels(entry: dict[str, Any]) -> None:
     """The best path of the greedy labels is the greedy path itself."""
     x, blank = emissions(entry), entry["blank_index"]
     path = ctc.greedy(x, blank=blank)
-    found = ctc.align(x, path.labels, blank=blank)
-    along = x[np.arange(len(x)), found.labels]
+    alignment = ctc.align(x, path.labels, blank=blank)
+    along = x[np.arange(len(x)), alignment.labels]
     assert along.tolist() == x.max(axis=1).tolist()  # some frames have two best labels
-    assert found.score == pytest.approx(path.log_prob, rel=1e-12)
-    assert ((found.starts <= path.frames) & (path.frames < found.ends)).all()
+    assert alignment.score == pytest.approx(path.log_prob, rel=1e-12)
+    assert ((alignment.starts <= path.frames) & (path.frames < alignment.ends)).all()

@@ -19,10 +19,10 @@ from trellis.inference.ctc import reference
 def test_beam_search_finds_every_labelling() -> None:
     for log_probs, blank in generate_emissions(31, 25, frames=5):
         want = enumerate_labellings(log_probs, blank)
-        found = reference.beam_search(log_probs, blank, beam_width=10_000)
-        assert {tuple(labels) for labels, _ in found} == set(want)
-        assert len(found) == len(want)
-        for labels, score in found:
+        hypotheses = reference.beam_search(log_probs, blank, beam_width=10_000)
+        assert {tuple(labels) for labels, _ in hypotheses} == set(want)
+        assert len(hypotheses) == len(want)
+        for labels, score in hypotheses:
             assert score == pytest.approx(want[tuple(labels)], rel=1e-10, abs=1e-10)
 
 
@@ -33,8 +33,8 @@ def test_align_is_the_best_of_all_paths() -> None:
         labels = [v for v in range(log_probs.shape[1]) if v != blank]
         target = tuple(rng.choice(labels, int(rng.integers(0, 4))).tolist())
         score, paths = enumerate_alignments(log_probs, target, blank)
-        path, found = reference.align(log_probs, target, blank)
-        assert found == pytest.approx(score, rel=1e-12)
+        path, best_score = reference.align(log_probs, target, blank)
+        assert best_score == pytest.approx(score, rel=1e-12)
         if paths:
             feasible += 1
             assert tuple(path.tolist()) in paths
@@ -56,10 +56,16 @@ def test_native_beam_search(isa: str, beam_width: int, cut: float | None) -> Non
         x = draw_emissions(rng, (frames, vocabulary), scale=3.0)
         limit = -np.inf if cut is None else cut
         want = reference.beam_search(x, 1, beam_width=beam_width, min_log_prob=limit)
-        found = ctc.beam_search(x, blank=1, beam_width=beam_width, k=beam_width, min_log_prob=cut)
-        assert [own.labels.tolist() for own in found] == [list(labels) for labels, _ in want]
+        hypotheses = ctc.beam_search(
+            x, blank=1, beam_width=beam_width, k=beam_width, min_log_prob=cut
+        )
+        assert [hypothesis.labels.tolist() for hypothesis in hypotheses] == [
+            list(labels) for labels, _ in want
+        ]
         scores = [score for _, score in want]
-        np.testing.assert_allclose([own.log_prob for own in found], scores, rtol=1e-10)
+        np.testing.assert_allclose(
+            [hypothesis.log_prob for hypothesis in hypotheses], scores, rtol=1e-10
+        )
 
 
 def test_native_align(isa: str) -> None:
@@ -70,9 +76,9 @@ def test_native_align(isa: str) -> None:
         x = draw_emissions(rng, (frames, vocabulary), scale=2.0)
         target = rng.integers(1, vocabulary, length)
         path, score = reference.align(x, target, 0)
-        found = ctc.align(x, target)
-        assert found.score == pytest.approx(score, rel=1e-10)
-        assert found.labels.tolist() == path.tolist()
+        alignment = ctc.align(x, target)
+        assert alignment.score == pytest.approx(score, rel=1e-10)
+        assert alignment.labels.tolist() == path.tolist()
         assert collapse(path.tolist(), 0) == tuple(target.tolist())
 
 
@@ -81,7 +87,7 @@ def test_native_align_without_a_frame_to_spare(isa: str) -> None:
     for length in (1, 2, 15, 16, 17, 33, 255, 256, 257):
         target = 1 + np.arange(length) % 5
         x = draw_emissions(rng, (length, 6))
-        found = ctc.align(x, target)
-        assert found.labels.tolist() == target.tolist()
-        assert found.starts.tolist() == list(range(length))
-        assert found.score == pytest.approx(x[np.arange(length), target].sum(), rel=1e-12)
+        alignment = ctc.align(x, target)
+        assert alignment.labels.tolist() == target.tolist()
+        assert alignment.starts.tolist() == list(range(length))
+        assert alignment.score == pytest.approx(x[np.arange(length), target].sum(), rel=1e-12)

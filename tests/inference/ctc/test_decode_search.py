@@ -14,10 +14,15 @@ from trellis.errors import InfeasibleError
 from trellis.inference import ctc
 
 
-def require_same_beam(found: list[Any], want: list[tuple[tuple[int, ...], float]]) -> None:
-    assert [tuple(own.labels.tolist()) for own in found] == [labels for labels, _ in want]
+def require_same_beam(hypotheses: list[Any], want: list[tuple[tuple[int, ...], float]]) -> None:
+    assert [tuple(hypothesis.labels.tolist()) for hypothesis in hypotheses] == [
+        labels for labels, _ in want
+    ]
     np.testing.assert_allclose(
-        [own.log_prob for own in found], [score for _, score in want], rtol=1e-9, atol=1e-9
+        [hypothesis.log_prob for hypothesis in hypotheses],
+        [score for _, score in want],
+        rtol=1e-9,
+        atol=1e-9,
     )
 
 
@@ -25,23 +30,23 @@ def require_same_beam(found: list[Any], want: list[tuple[tuple[int, ...], float]
 def test_narrow_beams(isa: str, beam_width: int) -> None:
     for log_probs, blank in generate_emissions(21, 25, frames=12, vocabulary=6, scale=1.5):
         want = prefix_search(log_probs, blank, beam_width)
-        found = ctc.beam_search(log_probs, blank=blank, beam_width=beam_width, k=beam_width)
-        require_same_beam(found, want)
+        hypotheses = ctc.beam_search(log_probs, blank=blank, beam_width=beam_width, k=beam_width)
+        require_same_beam(hypotheses, want)
 
 
 @pytest.mark.parametrize("cut", [-0.5, -1.5, -3.0])
 def test_labels_below_the_cut_are_not_tried(isa: str, cut: float) -> None:
     for log_probs, blank in generate_emissions(22, 25, frames=12, vocabulary=8, scale=1.5):
         want = prefix_search(log_probs, blank, 10, cut)
-        found = ctc.beam_search(log_probs, blank=blank, beam_width=10, k=10, min_log_prob=cut)
-        require_same_beam(found, want)
+        hypotheses = ctc.beam_search(log_probs, blank=blank, beam_width=10, k=10, min_log_prob=cut)
+        require_same_beam(hypotheses, want)
 
 
-def test_the_best_label_is_always_tried() -> None:
+def test_the_best_label_is_never_pruned() -> None:
     x = np.log([[0.4, 0.6], [0.4, 0.6]])
-    found = ctc.beam_search(x, beam_width=5, k=5, min_log_prob=0.0)
-    assert [own.labels.tolist() for own in found] == [[1]]
-    assert found[0].log_prob == pytest.approx(2 * np.log(0.6))
+    hypotheses = ctc.beam_search(x, beam_width=5, k=5, min_log_prob=0.0)
+    assert [hypothesis.labels.tolist() for hypothesis in hypotheses] == [[1]]
+    assert hypotheses[0].log_prob == pytest.approx(2 * np.log(0.6))
 
 
 def test_long_and_wide(isa: str) -> None:
@@ -80,17 +85,17 @@ def test_frames_are_where_the_peaks_are(isa: str) -> None:
         p = np.full((41, 9), 0.002)
         p[:, 0] = 0.984
         p[frames, 0], p[frames, labels] = 0.002, 0.984
-        for own in (ctc.beam_search(np.log(p), beam_width=10)[0], ctc.greedy(np.log(p))):
-            assert own.labels.tolist() == labels.tolist()
-            assert own.frames.tolist() == frames.tolist()
+        for hypothesis in (ctc.beam_search(np.log(p), beam_width=10)[0], ctc.greedy(np.log(p))):
+            assert hypothesis.labels.tolist() == labels.tolist()
+            assert hypothesis.frames.tolist() == frames.tolist()
 
 
-def test_frames_go_up() -> None:
+def test_frames_increase() -> None:
     for log_probs, blank in generate_emissions(26, 40, frames=12, vocabulary=5):
-        for own in ctc.beam_search(log_probs, blank=blank, beam_width=20, k=20):
-            assert len(own.frames) == len(own.labels)
-            assert (np.diff(own.frames) > 0).all()
-            assert all(0 <= frame < len(log_probs) for frame in own.frames)
+        for hypothesis in ctc.beam_search(log_probs, blank=blank, beam_width=20, k=20):
+            assert len(hypothesis.frames) == len(hypothesis.labels)
+            assert (np.diff(hypothesis.frames) > 0).all()
+            assert all(0 <= frame < len(log_probs) for frame in hypothesis.frames)
 
 
 # ---- batches
@@ -119,7 +124,7 @@ def drawn_batch(dtype: type = np.float64) -> tuple[np.ndarray, list[list[int]], 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_rows_of_a_batch_are_the_rows_alone(isa: str, name: str, dtype: type) -> None:
+def test_batch_rows_equal_single_sequences(isa: str, name: str, dtype: type) -> None:
     x, targets, lengths = drawn_batch(dtype)
     alone = [
         CALLS[name](row[:n], target) for row, target, n in zip(x, targets, lengths, strict=True)
@@ -138,7 +143,7 @@ def test_the_same_bits_for_every_number_of_threads(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_stands_behind_a_row_does_not_matter(name: str) -> None:
+def test_padding_does_not_matter(name: str) -> None:
     x, targets, lengths = drawn_batch()
     dirty = x.copy()
     for row, length in zip(dirty, lengths, strict=True):
@@ -193,18 +198,20 @@ def test_infeasible_rows_are_named() -> None:
 def test_one_frame() -> None:
     x = np.log([[0.2, 0.5, 0.3]])
     assert ctc.greedy(x).labels.tolist() == [1]
-    found = ctc.beam_search(x, beam_width=5, k=5)
-    assert [own.labels.tolist() for own in found] == [[1], [2], []]
-    assert found[2].log_prob == pytest.approx(np.log(0.2))
-    assert found[2].frames.shape == found[2].labels.shape == (0,)
+    hypotheses = ctc.beam_search(x, beam_width=5, k=5)
+    assert [hypothesis.labels.tolist() for hypothesis in hypotheses] == [[1], [2], []]
+    assert hypotheses[2].log_prob == pytest.approx(np.log(0.2))
+    assert hypotheses[2].frames.shape == hypotheses[2].labels.shape == (0,)
     assert ctc.align(x, [2])[:3][0].tolist() == [2]
 
 
 def test_only_the_blank() -> None:
     x = np.zeros((5, 1))
     assert ctc.greedy(x).labels.tolist() == []
-    found = ctc.beam_search(x, k=4)
-    assert [(own.labels.tolist(), own.log_prob) for own in found] == [([], 0.0)]
+    hypotheses = ctc.beam_search(x, k=4)
+    assert [(hypothesis.labels.tolist(), hypothesis.log_prob) for hypothesis in hypotheses] == [
+        ([], 0.0)
+    ]
     alignment = ctc.align(x, [])
     assert alignment.labels.tolist() == [0] * 5
     assert alignment.starts.shape == alignment.confidence.shape == (0,)
@@ -212,7 +219,7 @@ def test_only_the_blank() -> None:
         ctc.align(np.full((1, 1), -np.inf), [])
 
 
-def test_a_frame_that_nothing_can_take() -> None:
+def test_a_frame_without_a_possible_label() -> None:
     """Every labelling has probability zero."""
     x = np.log(np.full((2, 3, 3), 1 / 3))
     x[1, 2] = -np.inf
@@ -222,7 +229,7 @@ def test_a_frame_that_nothing_can_take() -> None:
         call(x, [[1], [1]], lengths=[3, 2])
 
 
-def test_k_is_bounded_by_what_there_is() -> None:
+def test_k_larger_than_the_number_of_labellings() -> None:
     x = np.log(np.full((2, 2), 0.5))
     assert len(ctc.beam_search(x, beam_width=100, k=100)) == 2  # (), (1): (1, 1) has no path
     assert len(ctc.beam_search(x, beam_width=1, k=1)) == 1
@@ -241,16 +248,16 @@ def test_properties(seed: int, frames: int, vocabulary: int, scale: float, beam_
     rng = np.random.default_rng(seed)
     x = draw_emissions(rng, (frames, vocabulary), scale)
     blank = int(rng.integers(vocabulary))
-    found = ctc.beam_search(x, blank=blank, beam_width=beam_width, k=beam_width)
-    assert 1 <= len(found) <= beam_width
-    scores = np.array([own.log_prob for own in found])
+    hypotheses = ctc.beam_search(x, blank=blank, beam_width=beam_width, k=beam_width)
+    assert 1 <= len(hypotheses) <= beam_width
+    scores = np.array([hypothesis.log_prob for hypothesis in hypotheses])
     assert (np.diff(scores) <= 0).all()
-    assert len({tuple(own.labels.tolist()) for own in found}) == len(found)
-    for own in found:
-        assert blank not in own.labels.tolist()
-        exact = -ctc.loss(x, own.labels, blank=blank)
-        assert own.log_prob <= exact + 1e-9 * max(1.0, abs(exact))
-    best = found[0]
+    assert len({tuple(hypothesis.labels.tolist()) for hypothesis in hypotheses}) == len(hypotheses)
+    for hypothesis in hypotheses:
+        assert blank not in hypothesis.labels.tolist()
+        exact = -ctc.loss(x, hypothesis.labels, blank=blank)
+        assert hypothesis.log_prob <= exact + 1e-9 * max(1.0, abs(exact))
+    best = hypotheses[0]
     path = ctc.align(x, best.labels, blank=blank)
     assert path.score <= -ctc.loss(x, best.labels, blank=blank) + 1e-9 * max(1.0, abs(path.score))
     assert path.score == pytest.approx(x[np.arange(frames), path.labels].sum(), rel=1e-9)

@@ -1,4 +1,4 @@
-"""Random factor graphs, and what enumeration of all their labellings says."""
+"""Random factor graphs, and the results of enumerating all their labellings."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def enumerate_all(cards: list[int], factors: Factors) -> Truth:
     for y, weight in zip(labellings, p, strict=True):
         for v, label in enumerate(y):
             variables[v, label] += weight
-        for own, out in zip(entries, tables, strict=True):
-            for (vs, _), table in zip(own, out, strict=True):
+        for entry, out in zip(entries, tables, strict=True):
+            for (vs, _), table in zip(entry, out, strict=True):
                 table[tuple(y[v] for v in vs)] += weight
-    given = [np.ndim(v) == 1 for v, _ in factors]
-    shaped = [t[0] if one else np.array(t) for t, one in zip(tables, given, strict=True)]
+    single = [np.ndim(v) == 1 for v, _ in factors]
+    shaped = [t[0] if one else np.array(t) for t, one in zip(tables, single, strict=True)]
     best = int(scores.argmax())
     return Truth(log_z, variables, shaped, np.array(labellings[best]), float(top))
 
@@ -83,7 +83,7 @@ def random_factors(
 
 
 def random_tree(rng: np.random.Generator, cards: list[int], parts: int = 1) -> Factors:
-    """A forest of so many trees."""
+    """A random forest."""
     factors: Factors = [((v,), rng.normal(size=c)) for v, c in enumerate(cards)]
     for v in range(parts, len(cards)):
         u = int(rng.integers(v))
@@ -97,10 +97,10 @@ def chain_graph(unary: np.ndarray, transition: np.ndarray) -> FactorGraph:
     return FactorGraph.pairwise(unary, np.stack([steps[:-1], steps[1:]], axis=1), transition)
 
 
-def assert_truth(found: Any, truth: Truth, tolerance: float = 1e-10) -> None:
+def assert_truth(p: Any, truth: Truth, tolerance: float = 1e-10) -> None:
     """Marginals and log Z are those of the enumeration."""
-    assert abs(found.log_partition - truth.log_z) <= tolerance * max(1.0, abs(truth.log_z))
-    np.testing.assert_allclose(found.variables, truth.variables, rtol=0, atol=tolerance)
-    assert len(found.factors) == len(truth.factors)
-    for ours, theirs in zip(found.factors, truth.factors, strict=True):
+    assert abs(p.log_partition - truth.log_z) <= tolerance * max(1.0, abs(truth.log_z))
+    np.testing.assert_allclose(p.variables, truth.variables, rtol=0, atol=tolerance)
+    assert len(p.factors) == len(truth.factors)
+    for ours, theirs in zip(p.factors, truth.factors, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=tolerance)

@@ -1,4 +1,4 @@
-"""Malformed graphs and wrong arguments get an error that says what is wrong and where."""
+"""Malformed graphs and wrong arguments raise an error that names the place and the value."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_malformed_pairwise_graphs(unary: Any, edges: Any, tables: Any, message:
         FactorGraph.pairwise(unary, edges, tables)
 
 
-def test_graphs_that_are_odd_but_right() -> None:
+def test_unusual_graphs_are_accepted() -> None:
     no_edges = FactorGraph.pairwise(np.zeros((3, 2)), [], TWO)
     assert graph.log_partition(no_edges) == pytest.approx(3 * np.log(2))
     none = FactorGraph.pairwise(np.zeros((0, 2)), np.zeros((0, 2), dtype=int), TWO)
@@ -123,7 +123,7 @@ def test_bad_labels(labels: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("call", [graph.marginals, graph.best, graph.log_partition])
-def test_methods_and_graphs_that_are_none(call: Any) -> None:
+def test_unknown_methods_and_wrong_graphs(call: Any) -> None:
     g = FactorGraph([2], [])
     with pytest.raises(InputError, match="method must be one of exact"):
         call(g, "magic")
@@ -154,7 +154,7 @@ def test_bad_options(method: str, options: dict[str, Any], message: str) -> None
         graph.marginals(FactorGraph([2, 2], [((0, 1), TWO)]), method, **options)
 
 
-def test_bounds_of_trees_are_for_pairs() -> None:
+def test_tree_reweighted_needs_pairs() -> None:
     with pytest.raises(InputError, match="3 variables"):
         graph.marginals(FactorGraph([2] * 3, [((0, 1, 2), np.zeros((2, 2, 2)))]), "trw")
 
@@ -178,8 +178,8 @@ def ints(*values: int) -> Any:
     return np.array(values, dtype=np.int64)
 
 
-def test_the_core_trusts_nobody() -> None:
-    """Whatever Python passes, no call reads or writes outside an array."""
+def test_the_core_validates_its_arguments() -> None:
+    """No arguments from Python make the core read or write outside of an array."""
     for arrays in (
         (ints(2), ints(0, 2), ints(0, 1), ints(0)),
         (ints(2), ints(0, 1), ints(-1), ints(0)),

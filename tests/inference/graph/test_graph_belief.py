@@ -24,12 +24,12 @@ def test_trees_are_exact(
 ) -> None:
     cards = [2, 3, 2, 4, 2, 3, 2, 2]
     factors = random_tree(rng, cards, parts)
-    found = graph.marginals(
+    p = graph.marginals(
         FactorGraph(cards, factors), "bp", schedule=schedule, damping=damping, tolerance=1e-13
     )
-    assert found.converged
-    assert found.kind == "Bethe"
-    assert_truth(found, enumerate_all(cards, factors))
+    assert p.converged
+    assert p.kind == "Bethe"
+    assert_truth(p, enumerate_all(cards, factors))
 
 
 def test_a_tree_of_triples_is_exact(rng: np.random.Generator) -> None:
@@ -50,10 +50,10 @@ def test_max_product_on_trees_is_the_best(schedule: str, rng: np.random.Generato
     for _ in range(5):
         factors = random_tree(rng, cards)
         truth = enumerate_all(cards, factors)
-        found = graph.best(FactorGraph(cards, factors), "max-product", schedule=schedule)
-        np.testing.assert_array_equal(found.labels, truth.best)
-        assert found.score == pytest.approx(truth.best_score)
-        assert not found.optimal  # it does not know that it is a tree
+        best = graph.best(FactorGraph(cards, factors), "max-product", schedule=schedule)
+        np.testing.assert_array_equal(best.labels, truth.best)
+        assert best.score == pytest.approx(truth.best_score)
+        assert not best.optimal  # max-product does not prove optimality, even on a tree
 
 
 def test_forbidden_labels_on_trees(rng: np.random.Generator) -> None:
@@ -65,51 +65,51 @@ def test_forbidden_labels_on_trees(rng: np.random.Generator) -> None:
     truth = enumerate_all(cards, factors)
     for schedule in ("parallel", "residual"):
         for damping in (0.0, 0.5):
-            found = graph.marginals(
+            p = graph.marginals(
                 FactorGraph(cards, factors),
                 "bp",
                 schedule=schedule,
                 damping=damping,
                 tolerance=1e-13,
             )
-            assert_truth(found, truth)
+            assert_truth(p, truth)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 7])
 @pytest.mark.parametrize("add", ["sum", "max"])
-def test_loops_do_as_the_equations(iterations: int, add: str, rng: np.random.Generator) -> None:
+def test_loops_against_the_reference(iterations: int, add: str, rng: np.random.Generator) -> None:
     cards = [2, 3, 2, 2, 3]
     g = FactorGraph(cards, random_factors(rng, cards, edges=0.8, triples=1))
-    found = propagate(g, maximise=add == "max", max_iter=iterations, tolerance=0.0)
+    beliefs = propagate(g, maximise=add == "max", max_iter=iterations, tolerance=0.0)
     option = {"add": np.max} if add == "max" else {}
     want = np.concatenate(
         [np.exp(b - np.logaddexp.reduce(b)) for b in reference.propagate(g, iterations, **option)]
     )
-    np.testing.assert_allclose(found.variables, want, atol=1e-12)
+    np.testing.assert_allclose(beliefs.variables, want, atol=1e-12)
 
 
 def test_schedules_and_damping_reach_the_same_fixed_point(rng: np.random.Generator) -> None:
     cards = [2] * 8
     g = FactorGraph(cards, random_factors(rng, cards, edges=0.5, scale=0.4))
-    found = [
+    results = [
         graph.marginals(g, "bp", schedule=s, damping=d, tolerance=1e-12, max_iter=2000)
         for s in ("parallel", "residual")
         for d in (0.0, 0.5)
     ]
-    for other in found[1:]:
+    for other in results[1:]:
         assert other.converged
-        np.testing.assert_allclose(other.variables, found[0].variables, atol=1e-9)
-        assert other.log_partition == pytest.approx(found[0].log_partition, abs=1e-9)
+        np.testing.assert_allclose(other.variables, results[0].variables, atol=1e-9)
+        assert other.log_partition == pytest.approx(results[0].log_partition, abs=1e-9)
 
 
-def test_the_bethe_estimate_has_the_beliefs_for_a_gradient(rng: np.random.Generator) -> None:
+def test_the_gradient_of_the_bethe_estimate_is_the_beliefs(rng: np.random.Generator) -> None:
     cards = [2, 3, 2, 3]
     factors = random_factors(rng, cards, edges=1.0, triples=1, scale=0.3)
 
-    def run(own: Factors) -> Any:
-        return graph.marginals(FactorGraph(cards, own), "bp", tolerance=1e-14, max_iter=5000)
+    def run(factors_: Factors) -> Any:
+        return graph.marginals(FactorGraph(cards, factors_), "bp", tolerance=1e-14, max_iter=5000)
 
-    found, h = run(factors), 1e-5
+    p, h = run(factors), 1e-5
     for f, (_, table) in enumerate(factors):
         for at in np.ndindex(*np.shape(table)):
             values = []
@@ -118,7 +118,7 @@ def test_the_bethe_estimate_has_the_beliefs_for_a_gradient(rng: np.random.Genera
                 moved[f][1][at] += sign * h
                 values.append(run(moved).log_partition)
             slope = (values[0] - values[1]) / (2 * h)
-            assert slope == pytest.approx(found.factors[f][at], abs=1e-7)
+            assert slope == pytest.approx(p.factors[f][at], abs=1e-7)
 
 
 @settings(max_examples=40, deadline=None)
@@ -147,7 +147,7 @@ def test_bounds_are_on_the_right_side(
     assert upper.log_partition >= log_z - slack
 
 
-def test_bounds_are_tight_where_they_can_be(rng: np.random.Generator) -> None:
+def test_bounds_are_tight_on_trees(rng: np.random.Generator) -> None:
     cards = [2, 3, 2, 2, 3]
     tree = FactorGraph(cards, random_tree(rng, cards))
     exact = graph.marginals(tree)
@@ -160,7 +160,7 @@ def test_bounds_are_tight_where_they_can_be(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(lower.variables, graph.marginals(alone).variables, atol=1e-12)
 
 
-def test_bounds_where_labellings_are_forbidden(rng: np.random.Generator) -> None:
+def test_bounds_with_forbidden_labellings(rng: np.random.Generator) -> None:
     ring = [[i, (i + 1) % 5] for i in range(5)]
     table = np.array([[0.3, -np.inf, 0.2], [0.1, 0.0, 0.4], [-np.inf, 0.5, 0.0]])
     factors: Factors = [(ring, table), (np.arange(5)[:, None], rng.normal(size=(5, 3)))]
@@ -197,7 +197,7 @@ def test_scores_of_any_size(rng: np.random.Generator) -> None:
     assert_truth(graph.marginals(FactorGraph(cards, factors), "bp"), enumerate_all(cards, factors))
 
 
-def test_nothing_allowed_is_found_out() -> None:
+def test_no_allowed_labelling_is_an_error() -> None:
     never = FactorGraph([2, 2], [((0, 1), [[0.0, -np.inf]] * 2), ((1,), [-np.inf, 0.0])])
     for schedule in ("parallel", "residual"):
         with pytest.raises(InfeasibleError, match="no labelling"):

@@ -1,4 +1,4 @@
-"""Minimum cuts are the best labelling; α-expansion and ICM never lose."""
+"""Minimum cuts are the best labelling; α-expansion and ICM never lower the score."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_min_cut_is_the_best(seed: int, n: int, edges: float, scale: float) -> N
     rng = np.random.default_rng(seed)
     factors = submodular(rng, n, edges, scale)
     truth = enumerate_all([2] * n, factors)
-    found = graph.best(FactorGraph([2] * n, factors), "cut")
-    assert found.score == pytest.approx(truth.best_score, rel=1e-12, abs=1e-12 * scale)
-    assert found.optimal
+    best = graph.best(FactorGraph([2] * n, factors), "cut")
+    assert best.score == pytest.approx(truth.best_score, rel=1e-12, abs=1e-12 * scale)
+    assert best.optimal
 
 
 def test_min_cut_with_shared_tables_and_parallel_edges(rng: np.random.Generator) -> None:
@@ -74,13 +74,13 @@ def test_min_cut_with_forbidden_labels(rng: np.random.Generator) -> None:
                 graph.best(g, "cut")
             continue
         try:
-            found = graph.best(g, "cut")
+            best = graph.best(g, "cut")
         except InputError as error:  # equal labels forbidden, different ones not
             assert "not submodular" in str(error)  # noqa: PT017
             assert np.diag(blocked).any()
             continue
         truth = enumerate_all([2] * 3, factors)
-        np.testing.assert_array_equal(found.labels, truth.best)
+        np.testing.assert_array_equal(best.labels, truth.best)
         tried += 1
     assert tried >= 9
 
@@ -93,7 +93,7 @@ def test_min_cut_of_a_grid_is_that_of_elimination(rng: np.random.Generator) -> N
     np.testing.assert_array_equal(cut.labels, exact.labels)
 
 
-def test_what_min_cut_cannot_do() -> None:
+def test_problems_that_min_cut_rejects() -> None:
     with pytest.raises(InputError, match=r"pair \(0, 1\) is not submodular"):
         graph.best(FactorGraph([2, 2], [((0, 1), [[0.0, 1.0], [1.0, 0.0]])]), "cut")
     with pytest.raises(InputError, match="variable 1 has 3 labels"):
@@ -110,7 +110,7 @@ def test_capacities_of_very_different_sizes() -> None:
     """One round of 32-bit integers would not see the small ones."""
     cost = np.array([1e9, -1e9, 1e-3, -2e-3])
     edges = np.array([[2, 3], [3, 2], [0, 2]])
-    found = minimum_cut(cost, edges, np.array([1.5e-3, 1.5e-3, 1.0]))
+    labels = minimum_cut(cost, edges, np.array([1.5e-3, 1.5e-3, 1.0]))
     options = []
     for x in itertools.product([0, 1], repeat=4):
         cut = sum(
@@ -120,16 +120,16 @@ def test_capacities_of_very_different_sizes() -> None:
         )
         options.append((float(np.dot(cost[2:], x[2:])) + cut, x))
     best = min(o for o in options if o[1][:2] == (0, 1))
-    assert tuple(found) == best[1]
+    assert tuple(labels) == best[1]
 
 
 def test_expansion_of_potts_is_near_the_best(rng: np.random.Generator) -> None:
     unary = rng.normal(size=(5, 6, 4))
     g = graph.grid_graph(unary, 0.7 * np.eye(4), 0.7 * np.eye(4))
     exact = graph.best(g)
-    found = graph.best(g, "expansion")
-    assert found.converged
-    assert exact.score - found.score <= 0.02 * abs(exact.score)
+    best = graph.best(g, "expansion")
+    assert best.converged
+    assert exact.score - best.score <= 0.02 * abs(exact.score)
     start = graph.best(g, "icm")
     assert graph.best(g, "expansion", initial=start.labels).score >= start.score
 
@@ -137,32 +137,32 @@ def test_expansion_of_potts_is_near_the_best(rng: np.random.Generator) -> None:
 def test_expansion_with_two_labels_is_the_best(rng: np.random.Generator) -> None:
     factors = submodular(rng, 9, 0.4, 1.0)
     g = FactorGraph([2] * 9, factors)
-    found = graph.best(g, "expansion", initial=np.zeros(9, dtype=int))
-    assert found.score == pytest.approx(graph.best(g).score)
+    best = graph.best(g, "expansion", initial=np.zeros(9, dtype=int))
+    assert best.score == pytest.approx(graph.best(g).score)
 
 
 @pytest.mark.parametrize("method", ["expansion", "icm"])
-def test_moves_never_lose(method: str, rng: np.random.Generator) -> None:
+def test_moves_never_lower_the_score(method: str, rng: np.random.Generator) -> None:
     """Also where pairs are no metric, and with forbidden pairs."""
     for forbidden in (0.0, 0.15):
         for _ in range(5):
             cards = [3] * 8
             g = FactorGraph(cards, random_factors(rng, cards, forbidden=forbidden))
             start = graph.exact_sample(g, random_state=0)[0]
-            found = graph.best(g, method, initial=start)
-            assert found.score >= g.score(start)
-            assert found.score == pytest.approx(g.score(found.labels))
-            assert found.score <= graph.best(g).score + 1e-9
+            best = graph.best(g, method, initial=start)
+            assert best.score >= g.score(start)
+            assert best.score == pytest.approx(g.score(best.labels))
+            assert best.score <= graph.best(g).score + 1e-9
 
 
-def test_icm_ends_where_no_label_is_better(rng: np.random.Generator) -> None:
+def test_icm_ends_in_a_local_optimum(rng: np.random.Generator) -> None:
     cards = [3, 2, 4, 3, 2]
     g = FactorGraph(cards, random_factors(rng, cards, edges=0.8, triples=2))
-    found = graph.best(g, "icm")
-    assert found.converged
+    best = graph.best(g, "icm")
+    assert best.converged
     for v, count in enumerate(cards):
         for y in range(count):
-            other = found.labels.copy()
+            other = best.labels.copy()
             other[v] = y
-            assert g.score(other) <= found.score + 1e-12
+            assert g.score(other) <= best.score + 1e-12
     assert not graph.best(g, "icm", max_iter=0).converged

@@ -1,4 +1,4 @@
-"""Exact inference is what enumeration says, and on chains what the chain engine says."""
+"""Exact inference against enumeration, and on chains against the chain engine."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def test_marginals_and_best_against_enumeration(name: str, rng: np.random.Genera
         truth = enumerate_all(cards, factors)
         g = FactorGraph(cards, factors)
         assert_truth(graph.marginals(g), truth)
-        found = graph.best(g)
-        np.testing.assert_array_equal(found.labels, truth.best)
-        assert found.score == pytest.approx(truth.best_score, rel=1e-12)
-        assert found.energy == -found.score
-        assert found.optimal
+        best = graph.best(g)
+        np.testing.assert_array_equal(best.labels, truth.best)
+        assert best.score == pytest.approx(truth.best_score, rel=1e-12)
+        assert best.energy == -best.score
+        assert best.optimal
         assert log_partition_terms(g).sum() == pytest.approx(truth.log_z, rel=1e-12)
 
 
@@ -74,13 +74,13 @@ def test_random_graphs_against_the_reference(seed: int, n: int, edges: float, tr
         np.testing.assert_allclose(a, b, atol=1e-10)
 
 
-def test_all_zero_counts_the_labellings() -> None:
+def test_zero_scores_count_the_labellings() -> None:
     cards = [2, 3, 4, 5]
     assert graph.log_partition(FactorGraph(cards, [])) == pytest.approx(np.log(120))
 
 
 @pytest.mark.parametrize(("length", "labels"), [(1, 3), (2, 2), (30, 5), (200, 26)])
-def test_chains_are_those_of_the_chain_engine(
+def test_chains_agree_with_the_chain_engine(
     length: int, labels: int, rng: np.random.Generator
 ) -> None:
     unary, transition = rng.normal(size=(length, labels)), rng.normal(size=(labels, labels))
@@ -110,12 +110,14 @@ def test_long_chains_and_stars_are_linear(rng: np.random.Generator) -> None:
     assert graph.log_partition(star) == pytest.approx(np.logaddexp(*hub), rel=1e-12)
 
 
-def test_shared_tables_are_as_if_given_one_by_one(rng: np.random.Generator) -> None:
+def test_shared_tables_equal_separate_factors(rng: np.random.Generator) -> None:
     edges = np.array([[0, 1], [1, 2], [3, 2], [0, 3]])
-    table, own = rng.normal(size=(3, 3)), rng.normal(size=(4, 3))
-    shared = graph.marginals(FactorGraph.pairwise(own, edges, table))
+    table, tables = rng.normal(size=(3, 3)), rng.normal(size=(4, 3))
+    shared = graph.marginals(FactorGraph.pairwise(tables, edges, table))
     apart = graph.marginals(
-        FactorGraph([3] * 4, [((v,), t) for v, t in enumerate(own)] + [(e, table) for e in edges])
+        FactorGraph(
+            [3] * 4, [((v,), t) for v, t in enumerate(tables)] + [(e, table) for e in edges]
+        )
     )
     assert shared.log_partition == pytest.approx(apart.log_partition)
     np.testing.assert_allclose(shared.factors[1], np.array(apart.factors[4:]), atol=1e-14)
@@ -130,7 +132,7 @@ def test_disconnected_parts_are_independent(rng: np.random.Generator) -> None:
     assert np.count_nonzero(log_partition_terms(both)) == 3
 
 
-def test_no_variables_at_all() -> None:
+def test_no_variables() -> None:
     empty = FactorGraph([], [])
     assert graph.marginals(empty).log_partition == 0.0
     assert graph.best(empty).labels.shape == (0,)
@@ -145,13 +147,13 @@ def test_the_induced_width(rng: np.random.Generator) -> None:
     assert graph.induced_width(FactorGraph([2] * 9, random_tree(rng, [2] * 9))) == 1
     ring = [[i, (i + 1) % 10] for i in range(10)]
     assert graph.induced_width(FactorGraph([2] * 10, [(ring, np.eye(2))])) == 2
-    whole = [list(p) for p in itertools.combinations(range(7), 2)]
-    assert graph.induced_width(FactorGraph([2] * 7, [(whole, np.eye(2))])) == 6
+    edges = [list(p) for p in itertools.combinations(range(7), 2)]
+    assert graph.induced_width(FactorGraph([2] * 7, [(edges, np.eye(2))])) == 6
     grid = graph.grid_graph(np.zeros((5, 12, 2)), np.eye(2), np.eye(2))
     assert graph.induced_width(grid) <= 7
 
 
-def test_too_wide_a_graph_is_refused_with_its_width() -> None:
+def test_error_for_a_wide_graph_names_the_width() -> None:
     wide = graph.grid_graph(np.zeros((40, 40, 2)), np.eye(2), np.eye(2))
     with pytest.raises(InputError, match=r"induced width .* at least \d+.*max_entries is 1000"):
         graph.marginals(wide, max_entries=1000)
@@ -159,7 +161,7 @@ def test_too_wide_a_graph_is_refused_with_its_width() -> None:
         graph.best(graph.grid_graph(np.zeros((64, 64, 3)), np.eye(3), np.eye(3)))
 
 
-def test_nothing_is_allowed() -> None:
+def test_no_allowed_labelling() -> None:
     never = FactorGraph([2, 2], [((0, 1), np.full((2, 2), -np.inf))])
     for call in (graph.marginals, graph.best, graph.exact_sample):
         with pytest.raises(InfeasibleError, match="no labelling is allowed"):
@@ -171,12 +173,12 @@ def test_samples_have_the_probabilities(rng: np.random.Generator) -> None:
     factors = random_factors(rng, cards, edges=0.8)
     truth = enumerate_all(cards, factors)
     g = FactorGraph(cards, factors)
-    found = graph.exact_sample(g, n=20_000, random_state=1)
-    assert found.shape == (20_000, 4)
+    samples = graph.exact_sample(g, n=20_000, random_state=1)
+    assert samples.shape == (20_000, 4)
     for v, c in enumerate(cards):
-        share = np.bincount(found[:, v], minlength=c) / len(found)
+        share = np.bincount(samples[:, v], minlength=c) / len(samples)
         np.testing.assert_allclose(share, truth.variables[v, :c], atol=0.02)
-    np.testing.assert_array_equal(found, graph.exact_sample(g, n=20_000, random_state=1))
+    np.testing.assert_array_equal(samples, graph.exact_sample(g, n=20_000, random_state=1))
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])

@@ -1,4 +1,4 @@
-"""Gibbs sampling visits labellings as often as they are probable, and its diagnostics tell."""
+"""Frequencies of Gibbs samples equal probabilities, and the diagnostics detect problems."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def test_frequencies_are_marginals(rng: np.random.Generator) -> None:
     factors = random_factors(rng, cards, edges=0.7, triples=1)
     truth = enumerate_all(cards, factors)
     g = FactorGraph(cards, factors)
-    found = graph.gibbs(g, n=5000, random_state=3)
-    np.testing.assert_allclose(found.variables, truth.variables, atol=0.02)
-    assert found.labels.shape == (4, 5000, 4)
-    assert (found.r_hat < 1.01).all()
-    assert (found.effective_size > 1000).all()
-    assert (found.effective_size <= 40_000).all()
-    assert found.score[1, 17] == pytest.approx(g.score(found.labels[1, 17]))
+    samples = graph.gibbs(g, n=5000, random_state=3)
+    np.testing.assert_allclose(samples.variables, truth.variables, atol=0.02)
+    assert samples.labels.shape == (4, 5000, 4)
+    assert (samples.r_hat < 1.01).all()
+    assert (samples.effective_size > 1000).all()
+    assert (samples.effective_size <= 40_000).all()
+    assert samples.score[1, 17] == pytest.approx(g.score(samples.labels[1, 17]))
 
 
-def test_the_seed_decides_and_nothing_else(rng: np.random.Generator) -> None:
+def test_the_result_depends_only_on_the_seed(rng: np.random.Generator) -> None:
     g = FactorGraph([3] * 5, random_factors(rng, [3] * 5))
     one = graph.gibbs(g, n=50, random_state=1, n_jobs=1)
     many = graph.gibbs(g, n=50, random_state=1, n_jobs=4)
@@ -38,30 +38,30 @@ def test_thinning_and_burn_in_leave_sweeps_out() -> None:
     g = FactorGraph([2] * 3, [([[0, 1], [1, 2]], np.eye(2))])
     every = graph.gibbs(g, n=12, burn_in=0, chains=1, random_state=0).labels
     third = graph.gibbs(g, n=4, burn_in=0, thin=3, chains=1, random_state=0).labels
-    late = graph.gibbs(g, n=7, burn_in=5, chains=1, random_state=0).labels
+    burnt_in = graph.gibbs(g, n=7, burn_in=5, chains=1, random_state=0).labels
     np.testing.assert_array_equal(every[:, 2::3], third)
-    np.testing.assert_array_equal(every[:, 5:], late)
+    np.testing.assert_array_equal(every[:, 5:], burnt_in)
 
 
 def test_a_start_and_forbidden_labels() -> None:
-    """Labels that must agree, in one sweep each: the chain cannot leave, and says so."""
+    """Labels must agree, but a sweep changes one at a time: diagnostics show that it is stuck."""
     stuck = FactorGraph([2, 2], [((0, 1), [[0.0, -np.inf], [-np.inf, 0.0]])])
-    found = graph.gibbs(stuck, n=100, initial=[1, 1], random_state=0)
-    assert (found.labels == 1).all()
-    assert np.isnan(found.r_hat).all()
-    assert np.isnan(found.effective_size).all()
+    samples = graph.gibbs(stuck, n=100, initial=[1, 1], random_state=0)
+    assert (samples.labels == 1).all()
+    assert np.isnan(samples.r_hat).all()
+    assert np.isnan(samples.effective_size).all()
     loose = FactorGraph([3, 3], [((0, 1), [[0, 0, -np.inf], [0, 0, 0], [-np.inf, 0, 0]])])
-    found = graph.gibbs(loose, n=3000, initial=[1, 1], random_state=0)
-    pairs = {(a, b) for a, b in found.labels.reshape(-1, 2).tolist()}
+    samples = graph.gibbs(loose, n=3000, initial=[1, 1], random_state=0)
+    pairs = {(a, b) for a, b in samples.labels.reshape(-1, 2).tolist()}
     assert pairs == {(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2)}
 
 
-def test_chains_that_disagree_are_seen() -> None:
+def test_r_hat_detects_chains_that_disagree() -> None:
     """Two strong magnets: each chain stays with the labels that it found first."""
     table = np.array([[9.0, 0.0], [0.0, 9.0]])
     edges = [[i, (i + 1) % 6] for i in range(6)]
-    found = graph.gibbs(FactorGraph([2] * 6, [(edges, table)]), n=300, chains=8, random_state=0)
-    assert (found.r_hat > 1.5).all()
+    samples = graph.gibbs(FactorGraph([2] * 6, [(edges, table)]), n=300, chains=8, random_state=0)
+    assert (samples.r_hat > 1.5).all()
 
 
 def test_diagnostics_of_known_series() -> None:

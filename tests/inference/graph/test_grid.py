@@ -14,24 +14,24 @@ from trellis.inference.graph.grid import tree_weights
 
 
 def grid(
-    rng: np.random.Generator, height: int, width: int, labels: int, scale: float, own: bool
+    rng: np.random.Generator, height: int, width: int, labels: int, scale: float, per_edge: bool
 ) -> tuple[Any, Any, Any]:
-    """Unary scores and tables, one an edge or shared."""
+    """Unary scores and tables, one per edge or shared."""
     square = (labels, labels)
-    across = (height, width - 1, *square) if own else square
-    down = (height - 1, width, *square) if own else square
+    across = (height, width - 1, *square) if per_edge else square
+    down = (height - 1, width, *square) if per_edge else square
     tables = [scale * rng.normal(size=shape) for shape in (across, down)]
     return rng.normal(size=(height, width, labels)), *tables
 
 
 @pytest.mark.usefixtures("isa")
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("per_edge", [False, True])
 @pytest.mark.parametrize("labels", [1, 2, 3, 7])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (10, 1), (5, 7), (9, 17)])
 def test_fixed_points_are_those_of_the_general_engine(
-    shape: tuple[int, int], labels: int, own: bool, rng: np.random.Generator
+    shape: tuple[int, int], labels: int, per_edge: bool, rng: np.random.Generator
 ) -> None:
-    scores = grid(rng, *shape, labels, 0.3, own)
+    scores = grid(rng, *shape, labels, 0.3, per_edge)
     ours = graph.grid_marginals(*scores, tolerance=1e-13, max_iter=500)
     theirs = graph.marginals(graph.grid_graph(*scores), "bp", tolerance=1e-13, max_iter=2000)
     assert ours.converged
@@ -59,18 +59,18 @@ def test_lines_are_exact_chains(
         u = unary[:, None] if column else unary[None]
         other = np.zeros((labels, labels))
         scores = (u, other, table) if column else (u, table, other)
-        found = graph.grid_marginals(*scores, max_iter=3)
-        np.testing.assert_allclose(found.unary.reshape(want.unary.shape), want.unary, atol=1e-9)
-        assert found.log_partition == pytest.approx(want.log_partition, rel=1e-12)
+        p = graph.grid_marginals(*scores, max_iter=3)
+        np.testing.assert_allclose(p.unary.reshape(want.unary.shape), want.unary, atol=1e-9)
+        assert p.log_partition == pytest.approx(want.log_partition, rel=1e-12)
         top = graph.grid_best(*scores, max_iter=3)
         np.testing.assert_array_equal(top.labels.ravel(), best.labels)
         assert top.score == pytest.approx(best.score, rel=1e-12)
 
 
 @pytest.mark.usefixtures("isa")
-@pytest.mark.parametrize("own", [False, True])
-def test_forbidden_pairs_and_large_scores(own: bool, rng: np.random.Generator) -> None:
-    unary, across, down = grid(rng, 4, 5, 3, 1.0, own)
+@pytest.mark.parametrize("per_edge", [False, True])
+def test_forbidden_pairs_and_large_scores(per_edge: bool, rng: np.random.Generator) -> None:
+    unary, across, down = grid(rng, 4, 5, 3, 1.0, per_edge)
     for table in (across, down):
         table[..., 0, 2] = -np.inf
     unary[1, 1, 1] = -np.inf
@@ -88,53 +88,53 @@ def test_forbidden_pairs_and_large_scores(own: bool, rng: np.random.Generator) -
 def test_a_small_grid_is_near_the_truth(rng: np.random.Generator) -> None:
     scores = grid(rng, 4, 6, 2, 0.2, True)
     exact = graph.marginals(graph.grid_graph(*scores))
-    found = graph.grid_marginals(*scores)
-    np.testing.assert_allclose(found.unary.reshape(-1, 2), exact.variables, atol=0.01)
-    assert found.log_partition == pytest.approx(exact.log_partition, abs=0.05)
+    p = graph.grid_marginals(*scores)
+    np.testing.assert_allclose(p.unary.reshape(-1, 2), exact.variables, atol=0.01)
+    assert p.log_partition == pytest.approx(exact.log_partition, abs=0.05)
 
 
 @pytest.mark.usefixtures("isa")
 @pytest.mark.parametrize("labels", [2, 4])
-def test_max_product_finds_what_cuts_find(labels: int, rng: np.random.Generator) -> None:
+def test_max_product_agrees_with_cuts(labels: int, rng: np.random.Generator) -> None:
     unary = rng.normal(size=(12, 15, labels))
     scores = (unary, 0.4 * np.eye(labels), 0.4 * np.eye(labels))
-    found = graph.grid_best(*scores, max_iter=300, damping=0.2)
+    best = graph.grid_best(*scores, max_iter=300, damping=0.2)
     rival = graph.best(graph.grid_graph(*scores), "cut" if labels == 2 else "expansion")
-    assert found.score >= rival.score - 0.02 * abs(rival.score)
-    assert found.score == pytest.approx(graph.grid_score(*scores, found.labels))
-    assert found.score == pytest.approx(graph.grid_graph(*scores).score(found.labels.ravel()))
+    assert best.score >= rival.score - 0.02 * abs(rival.score)
+    assert best.score == pytest.approx(graph.grid_score(*scores, best.labels))
+    assert best.score == pytest.approx(graph.grid_graph(*scores).score(best.labels.ravel()))
 
 
 @pytest.mark.usefixtures("isa")
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("per_edge", [False, True])
 @pytest.mark.parametrize("labels", [2, 3])
 def test_the_same_bits_for_every_number_of_threads(
-    labels: int, own: bool, rng: np.random.Generator
+    labels: int, per_edge: bool, rng: np.random.Generator
 ) -> None:
-    scores = grid(rng, 70, 130, labels, 0.5, own)
-    found = [graph.grid_marginals(*scores, max_iter=6, n_jobs=jobs) for jobs in (1, 2, 5)]
-    for other in found[1:]:
-        assert (other.unary == found[0].unary).all()
-        assert other.log_partition == found[0].log_partition
-        assert other.residual == found[0].residual
+    scores = grid(rng, 70, 130, labels, 0.5, per_edge)
+    results = [graph.grid_marginals(*scores, max_iter=6, n_jobs=jobs) for jobs in (1, 2, 5)]
+    for other in results[1:]:
+        assert (other.unary == results[0].unary).all()
+        assert other.log_partition == results[0].log_partition
+        assert other.residual == results[0].residual
 
 
 def test_instruction_sets_agree(rng: np.random.Generator) -> None:
     from trellis import native
 
     scores = grid(rng, 33, 18, 2, 0.8, False)
-    before, found = native.isa(), []
+    before, results = native.isa(), []
     try:
         for name in native.available_isas():
             native.use_isa(name)
-            found.append(graph.grid_marginals(*scores, max_iter=20).unary)
+            results.append(graph.grid_marginals(*scores, max_iter=20).unary)
     finally:
         native.use_isa(before)
-    for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], atol=1e-11)
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], atol=1e-11)
 
 
-def test_the_report(rng: np.random.Generator) -> None:
+def test_convergence_report(rng: np.random.Generator) -> None:
     scores = grid(rng, 6, 6, 2, 0.3, False)
     none = graph.grid_marginals(*scores, max_iter=0)
     assert (none.iterations, none.converged) == (0, False)
@@ -146,7 +146,7 @@ def test_the_report(rng: np.random.Generator) -> None:
     assert many.residual <= 1e-6
 
 
-def test_nothing_is_allowed() -> None:
+def test_no_allowed_labelling() -> None:
     never = np.full((2, 2), -np.inf)
     with pytest.raises(InfeasibleError, match="no label left"):
         graph.grid_marginals(np.zeros((3, 3, 2)), never, np.zeros((2, 2)))
@@ -211,21 +211,21 @@ def reweighted(scores: Any) -> tuple[Any, np.ndarray, float]:
     sides = [len(e.variables) for e in g.entries[1:]]
     shares = [across, down] if len(sides) == 2 else [across if scores[0].shape[1] > 1 else down]
     weights = np.concatenate([np.ones(len(g)), *map(np.full, sides, shares)])
-    found = propagate(
+    beliefs = propagate(
         g, maximise=False, weights=weights, damping=0.3, tolerance=1e-13, max_iter=5000
     )
-    assert found.converged
-    return g, found.variables, float(bethe_terms(g, found, weights).sum())
+    assert beliefs.converged
+    return g, beliefs.variables, float(bethe_terms(g, beliefs, weights).sum())
 
 
 @pytest.mark.usefixtures("isa")
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("per_edge", [False, True])
 @pytest.mark.parametrize("labels", [2, 3, 7])
 @pytest.mark.parametrize("shape", [(1, 9), (10, 1), (3, 4), (5, 7), (9, 17)])
 def test_reweighted_fixed_points_are_those_of_the_general_engine(
-    shape: tuple[int, int], labels: int, own: bool, rng: np.random.Generator
+    shape: tuple[int, int], labels: int, per_edge: bool, rng: np.random.Generator
 ) -> None:
-    scores = grid(rng, *shape, labels, 0.6, own)
+    scores = grid(rng, *shape, labels, 0.6, per_edge)
     ours = graph.grid_marginals(*scores, method="trw", tolerance=1e-13, max_iter=2000)
     assert ours.converged
     assert ours.kind == "upper bound"
@@ -243,9 +243,11 @@ def test_reweighted_fixed_points_are_those_of_the_general_engine(
 
 
 @pytest.mark.usefixtures("isa")
-@pytest.mark.parametrize("own", [False, True])
-def test_reweighted_with_forbidden_labels_and_pairs(own: bool, rng: np.random.Generator) -> None:
-    unary, across, down = grid(rng, 4, 5, 3, 1.0, own)
+@pytest.mark.parametrize("per_edge", [False, True])
+def test_reweighted_with_forbidden_labels_and_pairs(
+    per_edge: bool, rng: np.random.Generator
+) -> None:
+    unary, across, down = grid(rng, 4, 5, 3, 1.0, per_edge)
     for table in (across, down):
         table[..., 0, 2] = -np.inf
     unary[1, 1, 1] = -np.inf
@@ -261,12 +263,12 @@ def test_reweighted_with_forbidden_labels_and_pairs(own: bool, rng: np.random.Ge
 def test_strong_pairs_have_one_reweighted_fixed_point(rng: np.random.Generator) -> None:
     """Where belief propagation has a state of all 0 and one of all 1."""
     unary, table = 0.01 * rng.normal(size=(12, 12, 2)), 2.0 * np.eye(2)
-    found = graph.grid_marginals(unary, table, table, method="trw", max_iter=5000)
+    p = graph.grid_marginals(unary, table, table, method="trw", max_iter=5000)
     turned = graph.grid_marginals(unary[:, ::-1], table, table, method="trw", max_iter=5000)
-    assert found.converged
-    np.testing.assert_allclose(found.unary, turned.unary[:, ::-1], atol=1e-3)
+    assert p.converged
+    np.testing.assert_allclose(p.unary, turned.unary[:, ::-1], atol=1e-3)
     exact = graph.log_partition(graph.grid_graph(unary, table, table))
-    assert found.log_partition >= exact
+    assert p.log_partition >= exact
 
 
 def test_weights_are_those_of_spanning_trees() -> None:
@@ -276,6 +278,6 @@ def test_weights_are_those_of_spanning_trees() -> None:
         assert edges == pytest.approx(height * width - 1)
 
 
-def test_methods_of_grids_have_names() -> None:
+def test_unknown_method_of_a_grid() -> None:
     with pytest.raises(InputError, match="method must be one of bp, trw, not 'best'"):
         graph.grid_marginals(np.zeros((2, 2, 2)), np.eye(2), np.eye(2), method="best")

@@ -63,10 +63,10 @@ def paragraphs(domain: str) -> list[list[str]]:
     if domain not in DOMAINS:
         raise InputError(f"domain {domain!r} is not one of {', '.join(DOMAINS)}")
     file = resources.files(__name__) / f"{domain}.txt"
-    found: list[list[str]] = [[]]
+    blocks: list[list[str]] = [[]]
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line:
-            found.append([])
+            blocks.append([])
         elif not line.startswith("# "):
-            found[-1].append(line)
-    return [paragraph for paragraph in found if paragraph]
+            blocks[-1].append(line)
+    return [paragraph for paragraph in blocks if paragraph]
