@@ -18,8 +18,10 @@ __all__ = [
     "as_integer",
     "as_positive",
     "check_not_empty",
+    "integer_in_range",
     "is_text",
     "number_at_least",
+    "number_in_range",
     "one_of",
     "sample_weights",
     "sequences",
@@ -124,3 +126,36 @@ def unchanged_on_error(model: Any) -> Iterator[None]:
     except BaseException:
         model.__dict__ = attributes
         raise
+
+
+def integer_in_range(value: Any, minimum: int, maximum: float, name: str) -> int:
+    """An integer from ``minimum`` to ``maximum``, which may be infinite.
+
+    >>> integer_in_range(5, 1, 10, "window")
+    5
+    >>> integer_in_range(0, 1, np.inf, "window")
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: window is 0: must be at least 1
+    """
+    number = as_integer(value, name)
+    _check_range(number, minimum, maximum, name)
+    return number
+
+
+def number_in_range(value: Any, minimum: float, maximum: float, name: str) -> float:
+    """A finite number from ``minimum`` to ``maximum``, which may be infinite.
+
+    Strings that contain a number are refused; `number_at_least` accepts them.
+    """
+    if not isinstance(value, int | float | np.number) or isinstance(value, bool):
+        raise InputError(f"{name} must be a number, not {value!r}")
+    _check_range(value, minimum, maximum, name)
+    return float(value)
+
+
+def _check_range(value: Any, minimum: float, maximum: float, name: str) -> None:
+    """Raise unless ``minimum <= value <= maximum`` and ``value`` is finite; NaN fails too."""
+    if not minimum <= value <= maximum or value == np.inf:
+        bound = f"at least {minimum}" if maximum == np.inf else f"in {minimum}..{maximum}"
+        raise InputError(f"{name} is {value}: must be {bound}")

@@ -4,13 +4,21 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from trellis.embeddings import files as vector_files
-from trellis.embeddings import model_files
+from trellis.embeddings.classifier import TextClassifier
+from trellis.embeddings.fasttext import FastText
+from trellis.embeddings.fasttext_files import read_model
+from trellis.embeddings.vector_files import is_fasttext
 from trellis.embeddings.vectors import Vectors
+from trellis.embeddings.word2vec import Word2Vec
 from trellis.formats import native
+from trellis.formats.parts import errors_name_file
 from trellis.models import files as sequence_files
 
 __all__ = ["load"]
+
+_EMBEDDINGS: dict[str, Any] = {
+    cls.kind: cls for cls in (Vectors, Word2Vec, FastText, TextClassifier)
+}
 
 
 def load(
@@ -30,17 +38,15 @@ def load(
     """
     if not os.path.isfile(path):
         native.read(path)  # says what is wrong
-    if model_files.is_fasttext(path):
-        return model_files.load_model(path)
+    if is_fasttext(path):
+        return read_model(path)
     foreign = sequence_files.foreign(path, encoding)
     if foreign is not None:
         return foreign
     contents = native.read(path)
-    if contents.kind == vector_files.KIND:
-        words, matrix, unseen = vector_files.from_contents(contents)
-        return Vectors(words, matrix, unseen=unseen)
-    if contents.kind in model_files.KINDS:
-        return model_files.from_contents(contents)
+    if contents.kind in _EMBEDDINGS:
+        with errors_name_file(contents.tensors.path):
+            return _EMBEDDINGS[contents.kind].from_parts(contents.meta, contents.tensors)
     if contents.kind == "neural-tagger":
         from trellis.nn.tagger import files as tagger_files
 
