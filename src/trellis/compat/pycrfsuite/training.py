@@ -1,6 +1,7 @@
 """CRFsuite's five algorithms, by the optimisers of trellis, with its constants and messages."""
 
 import time
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +61,7 @@ def _train_lbfgs(task: Task) -> Vector:
     return result.w
 
 
-def _ending(result: Result, relative_gradient: float, task: Task) -> str:
+def _ending(result: Result[Any], relative_gradient: float, task: Task) -> str:
     """Return CRFsuite's words for the reason why L-BFGS stopped."""
     values = task.parameters
     if result.converged:
