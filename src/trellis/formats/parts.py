@@ -66,7 +66,16 @@ class Saved:
     """Name of the class in a file. It never changes, because old files contain it."""
 
     def save(self, path: FilePath) -> None:
-        """Write the fitted model to a file. A failure leaves an earlier file unchanged."""
+        """Write the fitted model to a ``.trellis`` file, which `trellis.load` reads.
+
+        The file is complete or absent: a failure leaves an earlier file unchanged.
+        """
+        if "kind" not in type(self).__dict__:
+            # The file would load as the base class, without what the subclass adds.
+            raise InputError(
+                f"cannot save a {type(self).__name__}: a subclass has no file format unless it "
+                "sets kind"
+            )
         native.write(path, self.kind, *self.to_parts())
 
     def to_parts(self) -> Parts:
