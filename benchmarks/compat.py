@@ -5,8 +5,8 @@
     python benchmarks/compat.py --only usaddress
 
 Each source package is downloaded from the package index. Its tests are copied to another folder, so
-that none of its modules is imported by accident, and run unchanged under `compat_alias`, which first
-puts the face into ``sys.modules``. A test must pass, or `CANNOT` must contain the reason.
+that none of its modules is imported by accident. They run unchanged under `compat_alias`, which
+puts the face into ``sys.modules`` first. A test must pass, or `CANNOT` must contain the reason.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import trellis
@@ -95,6 +96,21 @@ def test_texts_without_known_words() -> None:
     model = TextClassifier(8, **ONE).fit(X, y)
     assert model.predict([]) == []
     assert len(model.predict(["unheard of"])[0]) == 1  # the line end is a known word
+
+
+def test_fit_again_after_loading(tmp_path: Path) -> None:
+    X, y = examples(60)
+    model = TextClassifier(4, **ONE).fit(X, y)
+    model.save_fasttext(tmp_path / "m.bin")
+    loaded = TextClassifier.load(tmp_path / "m.bin").set_params(epochs=20, **ONE)
+    loaded.fit([["new"], ["text"]] * 20, ["p", "n"] * 20)
+    assert [p[0].label for p in loaded.predict(["new", "text"])] == ["p", "n"]
+
+
+def test_parameters_are_those_of_the_constructor() -> None:
+    model = TextClassifier(7, loss="ova", random_state=3)
+    assert clone(model).get_params() == model.get_params()
+    assert model.get_params()["loss"] == "ova"
 
 
 @pytest.mark.parametrize("options", [{}, {"cutoff": 280}, {"norms": True}])

@@ -239,14 +239,14 @@ class Vectors(Saved):
     ) -> list[list[Neighbor]]:
         """Return the k nearest words of each query, without the words excluded for it."""
         k = check_k(k)
-        banned_rows = [{self.index[w] for w in words if w in self.index} for words in excluded]
+        banned_rows = [{self.index[w] for w in query if w in self.index} for query in excluded]
         # All banned rows can be among the best, so search for as many more.
         max_banned = max(map(len, banned_rows), default=0)
         scores, ids = self.search(unit_rows(queries), k + max_banned)
-        results = zip(ids.tolist(), scores.tolist(), banned_rows, strict=True)
+        words, results = self.words, zip(ids.tolist(), scores.tolist(), banned_rows, strict=True)
         return [
             [
-                Neighbor(self.words[row], score)
+                Neighbor(words[row], score)
                 for row, score in zip(query_ids, query_scores, strict=True)
                 if row >= 0 and row not in banned
             ][:k]
