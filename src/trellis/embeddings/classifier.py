@@ -1,5 +1,7 @@
 """Text classification: p(label | text) = softmax(W h), h the mean of the rows of its words."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -165,10 +167,11 @@ class TextClassifier(EmbeddingModel):
         """
         self._check_parameters()
         seed, threads = seed_of(self.random_state), resolve_jobs(self.n_jobs)
+        # </s> at each line end is a word of its own, as in fastText: it acts as a bias.
         texts = source if y is None else self._labelled_texts(source, y)
         corpus = sources.read(texts, threads, end_words=True)
         names = self._learn_words(corpus, pretrained)
-        self._source = self._predictor = None
+        self._source = self._predictor = None  # both belong to an earlier fit or file
         self._start_tables(self._rows().total, len(self.labels_), pretrained, seed)
         tables = self._input, self._output
         self.n_tokens_ = corpus.words
@@ -189,8 +192,9 @@ class TextClassifier(EmbeddingModel):
         for i, (text, labels) in enumerate(zip(texts, label_lists, strict=True)):
             yield [*(self.label_prefix + label for label in labels), *_words_of(text, i)]
 
-    def _learn_words(self, corpus: "_core.Corpus", pretrained: Vectors | None) -> list[str]:
+    def _learn_words(self, corpus: _core.Corpus, pretrained: Vectors | None) -> list[str]:
         """Set words and labels with their counts; return the names of the corpus, by type."""
+        # The corpus does not distinguish words and labels: the prefix of a name does.
         names, counts, names_by_type = number_types(corpus)
         prefix = self.label_prefix
         pairs = list(zip(names, counts.tolist(), strict=True))
@@ -245,6 +249,7 @@ class TextClassifier(EmbeddingModel):
             for text_predictions, (_, labels) in zip(predictions, pairs, strict=True)
         )
         predicted, expected = sum(map(len, predictions)), sum(len(labels) for _, labels in pairs)
+        # max: without predictions or labels the score is 0, not an error.
         return Scores(len(pairs), correct / max(predicted, 1), correct / max(expected, 1))
 
     def _read_examples(self, source: Any) -> Iterator[tuple[list[str], list[str]]]:
@@ -277,7 +282,7 @@ class TextClassifier(EmbeddingModel):
         norms: bool = False,
         output: bool = False,
         retrain: Any = None,
-    ) -> "TextClassifier":
+    ) -> TextClassifier:
         """Return a smaller model whose rows are product codes.
 
         ``cutoff=n`` keeps only the n rows of largest length (0: all rows). ``dsub`` is the number

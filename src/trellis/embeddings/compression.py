@@ -1,5 +1,7 @@
 """A smaller fastText classifier: fewer rows, and product codes instead of floats."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -58,8 +60,9 @@ def _prune(file: FastTextFile, cutoff: int) -> FastTextFile:
     """Keep the ``cutoff`` rows of largest length, always including that of the end of a line."""
     assert not isinstance(file.input, QuantizedMatrix)
     lengths = np.linalg.norm(file.input, axis=1)
-    if _END in file.words:
+    if _END in file.words:  # every text ends with it, so it is never removed
         lengths[file.words.index(_END)] = np.inf
+    # Rows keep their order, words before buckets. The sort is stable, so results are reproducible.
     kept_rows = np.sort(np.argsort(-lengths, kind="stable")[:cutoff])
     words = kept_rows[kept_rows < len(file.words)]
     buckets = kept_rows[kept_rows >= len(file.words)] - len(file.words)

@@ -1,5 +1,7 @@
 """Evaluation of word vectors: correlation with human similarity scores, and analogies."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -164,12 +166,14 @@ def row_by_word(vectors: WordVectors, restrict: int | None, ignore_case: bool) -
     If words differ only in case and case is ignored, the first one counts.
     """
     words = vectors.words[:restrict]
+    # Backwards: a later entry of a dict replaces an earlier one, and the first word must win.
     last_first = zip(reversed(words), range(len(words) - 1, -1, -1), strict=True)
     return {fold_case(word, ignore_case): row for word, row in last_first}
 
 
 def fold_case(word: str, ignore_case: bool) -> str:
     """Return the word in the form in which words are compared."""
+    # upper, not casefold: word2vec's and gensim's evaluations use it, and results must agree.
     return word.upper() if ignore_case else word
 
 

@@ -1,5 +1,7 @@
 """fastText: the vector of a word is the mean of its own row and the rows of its n-grams."""
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,8 +36,8 @@ SUBWORD_RANGES: dict[str, tuple[int, float]] = {
 _NO_COUNTS = np.zeros(0, np.int64)
 # Lookup tables of each model, with the array they were computed from. They are not attributes of
 # the model, so that copies and pickles of it stay small.
-_LOOKUPS: "WeakKeyDictionary[FastText, tuple[Any, SubwordRows]]" = WeakKeyDictionary()
-_INDEXES: "WeakKeyDictionary[FastText, tuple[Any, dict[str, int]]]" = WeakKeyDictionary()
+_LOOKUPS: WeakKeyDictionary[FastText, tuple[Any, SubwordRows]] = WeakKeyDictionary()
+_INDEXES: WeakKeyDictionary[FastText, tuple[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
 class FastText(Word2Vec):
@@ -120,7 +122,7 @@ class FastText(Word2Vec):
     def fit(self, source: Any, **options: Any) -> Self:
         """See `Word2Vec.fit`."""
         if hasattr(self, "ngrams_"):
-            del self.ngrams_
+            del self.ngrams_  # `_dictionary_rows` then learns them from the new text
         return super().fit(source, **options)
 
     def partial_fit(self, source: Any, **options: Any) -> Self:
@@ -149,6 +151,7 @@ class FastText(Word2Vec):
             for word_ngrams, count in zip(ngrams_of_words, self.counts_.tolist(), strict=True):
                 for ngram in word_ngrams:
                     counts[ngram] += count
+            # Ties by name: the order in a Counter depends on the order of the words.
             frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             self.ngrams_ = [g for g, n in frequent[: self.bucket] if n >= self.min_count]
         index = self._ngram_index()
@@ -220,6 +223,7 @@ class FastText(Word2Vec):
         if args.model == "supervised":
             raise InputError("the file contains a text classifier: use TextClassifier.load")
         losses = {file_name: name for name, file_name in FILE_LOSSES.items() if name != "ova"}
+        # max: a file may contain 0 for an argument that its training did not use.
         model = cls(
             args.dim,
             window=max(1, args.ws),
@@ -233,6 +237,7 @@ class FastText(Word2Vec):
             maxn=args.maxn,
             bucket=args.bucket,
         )
+        # fastText's words are bytes; those that are not UTF-8 survive a round trip this way.
         model.words_ = [word.decode("utf-8", "surrogateescape") for word in file.words]
         model.counts_, model.n_tokens_ = np.array(file.counts), file.n_tokens
         model.losses_, model.words_per_second_ = [], 0.0

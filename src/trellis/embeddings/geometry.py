@@ -1,5 +1,7 @@
 """Operations on the rows of a matrix: scale to length one, project to two dimensions."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

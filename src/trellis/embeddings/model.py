@@ -1,5 +1,7 @@
 """The common base of Word2Vec, FastText and TextClassifier: parameters, tables and files."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -109,7 +111,7 @@ class EmbeddingModel(Saved, BaseEstimator):  # type: ignore[misc]
         for name, choices in self._CHOICES.items():
             one_of(getattr(self, name), choices, name)
         for name in self._FLAGS:
-            if getattr(self, name) not in (True, False):
+            if getattr(self, name) not in (True, False):  # also accepts 0, 1 and numpy.bool_
                 raise InputError(f"{name} must be True or False, not {getattr(self, name)!r}")
 
     def _is_unset(self, name: str) -> bool:
@@ -128,6 +130,7 @@ class EmbeddingModel(Saved, BaseEstimator):  # type: ignore[misc]
         self._input = table(total, self.vector_size)
         self._fill(self._input, 0, total, seed)
         Vocabulary(self.words_, self.counts_).copy_pretrained(pretrained, self._input)
+        # Zero, as in word2vec and fastText: all outputs start with the same probability.
         self._output = table(outputs, self.vector_size)
         self._output.fill(0.0)
 
@@ -196,6 +199,7 @@ class EmbeddingModel(Saved, BaseEstimator):  # type: ignore[misc]
         model._check_parameters()
         model.words_ = read_strings(tensors, "words")
         model.counts_ = expect(tensors, "counts", np.int64, (len(model.words_),))
+        # The core builds a Huffman tree from the counts and relies on this order.
         if (model.counts_ < 0).any() or (np.diff(model.counts_) > 0).any():
             raise InputError("counts must be in descending order and not negative")
         model.n_tokens_ = int(meta["tokens"])

@@ -4,6 +4,8 @@ score(a, b) = (count(a b) − discount) · N / (count(a) · count(b))       N wo
 npmi(a, b)  = ln(p(a b) / (p(a) p(b))) / −ln p(a b)                     in −1..1
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,7 +74,7 @@ class Phrases:
         number_in_range(threshold, -math.inf, math.inf, "threshold")
         one_of(scoring, ("default", "npmi"), "scoring")
 
-    def fit(self, sentences: Iterable[Sequence[str]]) -> "Phrases":
+    def fit(self, sentences: Iterable[Sequence[str]]) -> Phrases:
         """Count words and pairs, and keep the pairs whose score reaches the threshold."""
         if isinstance(sentences, str) or not isinstance(sentences, Iterable):
             raise InputError(
@@ -117,6 +119,7 @@ class Phrases:
     def _score(self, count: int, first: int, last: int, total: int) -> float:
         if self.scoring == "npmi":
             p = count / total
+            # p = 1 would divide by log 1 = 0; its limit is 1.
             return math.log(p * total * total / (first * last)) / -math.log(p) if p < 1 else 1.0
         discount = self.min_count if self.discount is None else self.discount
         return (count - discount) * total / (first * last)

@@ -7,6 +7,8 @@ trellis; a threshold applies to the probability without it. Labels of equal prob
 are in the order of the file.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -55,6 +57,7 @@ class Predictor:
             maxn=args.maxn,
             word_ngrams=args.word_ngrams,
             bucket=args.bucket,
+            # Buckets that a pruned file has kept, in the order of their rows.
             kept=None if file.prune is None else file.prune[np.argsort(file.prune[:, 1]), 0],
             output=_aligned(output),
             loss=args.loss,

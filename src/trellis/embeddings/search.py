@@ -6,6 +6,8 @@ query on, a copy of the rows in bytes (a quarter of the matrix) excludes most ro
 of row x, q·x ≤ q·y + ‖q‖ ‖x − y‖. Only the other rows are read. So the results are the same bits.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,7 +50,7 @@ class RowSearch:
         self._matrix, self._words = matrix, words
         self._scaled: tuple[Floats, Floats] | None = None
         self._coarse: CoarseRows | None = None
-        self._single_queries = 0
+        self._single_queries = 0  # searches with fewer than `_FEW_QUERIES` queries so far
 
     def scaled_rows(self) -> tuple[Floats, Floats]:
         """Return rows (N, D) and factors (N,), so that ``rows * factors`` have length one.

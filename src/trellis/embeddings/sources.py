@@ -4,6 +4,8 @@ In a text file white space separates words, and each line is a sentence. The cor
 text as word numbers: in memory if the text is small, otherwise in a temporary file.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -27,7 +29,7 @@ _TABLES = (".parquet", ".arrow", ".feather")
 
 def read(
     source: Source, threads: int, *, column: str | None = None, end_words: bool = False
-) -> "_core.Corpus":
+) -> _core.Corpus:
     """Read a source and return its corpus.
 
     ``column`` is the column of Parquet and Arrow files or tables; it contains texts or lists of
@@ -63,12 +65,13 @@ def _is_arrow(source: Any) -> bool:
     return type(source).__module__.partition(".")[0] == "pyarrow"
 
 
-def _add_file(corpus: "_core.Corpus", path: Any, column: str | None) -> None:
+def _add_file(corpus: _core.Corpus, path: Any, column: str | None) -> None:
     if Path(path).suffix.lower() in _TABLES:
         _add_arrow(corpus, _open_arrow_file(path), column)
         return
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file (a sentence must be a list of words, not a str)")
+    # Decompressors return small blocks; joined ones keep the threads of the core busy.
     parts: list[bytes] = []
     size = 0
     for block in files.blocks(path):
@@ -78,10 +81,10 @@ def _add_file(corpus: "_core.Corpus", path: Any, column: str | None) -> None:
             corpus.add_text(b"".join(parts))
             parts, size = [], 0
     corpus.add_text(b"".join(parts))
-    corpus.end_text()
+    corpus.end_text()  # the last line of a file ends here, even without a line feed
 
 
-def _add_sentences(corpus: "_core.Corpus", sentences: Iterable[Any]) -> None:
+def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
     remaining, first = iter(sentences), 0
     while batch := list(islice(remaining, _SENTENCES)):
         try:
@@ -103,7 +106,7 @@ def _open_arrow_file(path: Any) -> Any:
     return dataset.dataset(path, format="feather")
 
 
-def _add_arrow(corpus: "_core.Corpus", table: Any, column: str | None) -> None:
+def _add_arrow(corpus: _core.Corpus, table: Any, column: str | None) -> None:
     """Add a column of a table or of an Arrow file, or a single column."""
     for values in _column_chunks(table, column):
         rows = values.to_pylist()

@@ -4,6 +4,8 @@ The rows of words come first, then those of the buckets to which n-grams are has
 has only some of the buckets. A word outside the vocabulary has only the rows of its n-grams.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -109,6 +111,7 @@ class SubwordRows:
         begin = begin[:-1][counts > 0]
         sums = np.zeros((len(begin), self.file.args.dim), np.float32)
         step = max(1, _NUMBERS // self.file.args.dim)
+        # The rows of a word can be in two steps, so the sums of its parts are added.
         for start in range(0, len(ids), step):
             rows = self.rows(ids[start : start + step])
             first = int(np.searchsorted(begin, start, "right")) - 1

@@ -1,5 +1,7 @@
 """Training on labelled texts: −log p(label | text), p from the mean of the rows of the text."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -36,7 +38,7 @@ class CorpusNames(NamedTuple):
     """The names again, in the order of their numbers in the corpus."""
 
 
-def number_types(corpus: "_core.Corpus") -> CorpusNames:
+def number_types(corpus: _core.Corpus) -> CorpusNames:
     """Number each distinct word of a corpus by its type; return their names and counts."""
     data, ends, counts, types = corpus.common_words(0, 0)
     names = unpack_strings(data.view(np.uint8), ends, "the text")
@@ -60,6 +62,7 @@ def text_step(
     """
     args, rows, encoded = file.args, SubwordRows(file), as_bytes(names)
     begin, ids = rows.ids(encoded)
+    # A file names the loss in fastText's terms.
     loss = next(name for name, file_name in FILE_LOSSES.items() if file_name == args.loss)
     counts = np.asarray(file.label_counts, np.int64)
     trainer = _core.EmbeddingTrainer(
@@ -69,6 +72,7 @@ def text_step(
         rows_begin=None,
         row=None,
         keep=None,
+        # The trainer has one constructor for texts and sentences; texts do not use these.
         cbow=False,
         shared=False,
         window=1,

@@ -1,5 +1,7 @@
 """Runs the epochs of training: the core trains on slices of the corpus, each with a report."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Callable
@@ -74,7 +76,7 @@ class History(NamedTuple):
 
 def train(
     step: Callable[..., tuple[float, float]],
-    corpus: "_core.Corpus",
+    corpus: _core.Corpus,
     schedule: Schedule,
     seed: int,
     threads: int,
@@ -83,8 +85,7 @@ def train(
     """Run all epochs. ``step`` is a method of the native trainer; it returns (Σ loss, terms)."""
     words_before = corpus.chunk_words()  # (chunks + 1,): words before each chunk, then all words
     corpus_words = float(words_before[-1])
-    cuts = np.searchsorted(words_before, np.arange(0, words_before[-1], _SLICE)).tolist()
-    slices = list(zip(cuts, [*cuts[1:], len(words_before) - 1], strict=True))
+    slices = _slices(words_before)
     total = corpus_words * schedule.epochs
     options = {
         "corpus": corpus,
@@ -101,8 +102,6 @@ def train(
         epoch_seed = _epoch_seed(seed, epoch)
         loss = terms = 0.0
         for first, last in slices:
-            if first == last:  # a chunk can be longer than a slice
-                continue
             sums = step(first=first, last=last, seen=seen, seed=epoch_seed, **options)
             loss, terms = loss + sums[0], terms + sums[1]
             if callback is not None:
@@ -114,6 +113,14 @@ def train(
         speed = clock.words_per_second(seen + corpus_words)
         _log.info("epoch %d: loss %.4f, %.0f words/s", epoch + 1, losses[-1], speed)
     return History(losses, clock.words_per_second(total))
+
+
+def _slices(words_before: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return (first, last) of runs of chunks with about `_SLICE` words each."""
+    cuts = np.searchsorted(words_before, np.arange(0, words_before[-1], _SLICE)).tolist()
+    pairs = zip(cuts, [*cuts[1:], len(words_before) - 1], strict=True)
+    # A chunk can be longer than a slice: two cuts are then the same.
+    return [(first, last) for first, last in pairs if first < last]
 
 
 class _Clock:
@@ -137,6 +144,7 @@ def loss_arguments(
     noise = None
     path: tuple[Any, ...] = (None, None, None)
     if loss == "negative":
+        # Alias method: a draw takes the same time for every size of the vocabulary.
         noise = _core.alias_cells(counts.astype(np.float64) ** exponent)
     if loss == "hierarchical":
         path = _core.huffman(counts)[:3]
@@ -162,7 +170,7 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
+        return int(random_state.randint(2**31 - 1))  # its default integers have 32 bits on Windows
     seed = as_integer(random_state, "random_state")
     if not 0 <= seed < 2**63:
         raise InputError(f"random_state is {seed}: must be in 0..2^63-1")
@@ -171,4 +179,5 @@ def seed_of(random_state: Any) -> int:
 
 def _epoch_seed(seed: int, epoch: int) -> int:
     """Return the seed of one epoch; seeds of different epochs are independent."""
+    # Not seed + epoch: models with the seeds 0 and 1 would share all but one of their epochs.
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])

@@ -1,5 +1,7 @@
 """Word vectors in files of several formats; the first bytes of a file decide which one it is."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -56,7 +58,7 @@ def write(path: FilePath, words: Sequence[str], matrix: Floats, format: str | No
 def read(path: FilePath, errors: str = "strict", limit: int | None = None) -> Loaded:
     """Read the first ``limit`` words and their vectors from a file of any format."""
     with open(path, "rb") as file:
-        head = file.read(16)
+        head = file.read(16)  # enough for the first bytes of every format
     if head.startswith(fasttext.MAGIC):
         return _read_fasttext(path, errors, limit)
     if head[8:9] == b"{":  # the JSON header after its length in 8 bytes

@@ -7,6 +7,8 @@
 'queen'
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
@@ -143,7 +145,7 @@ class Vectors(Saved):
         return import_module("trellis.compat.gensim.deprecated").attribute(self, name)
 
     @classmethod
-    def load_word2vec_format(cls, *args: Any, **options: Any) -> "Vectors":
+    def load_word2vec_format(cls, *args: Any, **options: Any) -> Vectors:
         """Deprecated: use `Vectors.load` (`__getattr__` does not work for class methods)."""
         deprecated = import_module("trellis.compat.gensim.deprecated")
         vectors: Vectors = deprecated.load_word2vec_format(*args, **options)
@@ -162,6 +164,7 @@ class Vectors(Saved):
         >>> Vectors(["a", "b"], [[1, 0], [3, 4]]).similarity("a", "b")
         0.6
         """
+        # float64: the norm of a float32 vector of large entries would overflow.
         u, v = self[a].astype(np.float64), self[b].astype(np.float64)
         norms = float(np.linalg.norm(u) * np.linalg.norm(v))
         return float(u @ v) / norms if norms else 0.0

@@ -1,5 +1,7 @@
 """The words of a corpus that occur often enough, most frequent first."""
 
+from __future__ import annotations
+
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,7 +27,7 @@ class Vocabulary(NamedTuple):
     """(words,)"""
 
     @classmethod
-    def of(cls, corpus: "_core.Corpus", min_count: int, max_words: int | None) -> "Vocabulary":
+    def of(cls, corpus: _core.Corpus, min_count: int, max_words: int | None) -> Vocabulary:
         """Return the ``max_words`` most frequent words that occur at least ``min_count`` times.
 
         >>> from trellis.embeddings import sources
@@ -34,12 +36,12 @@ class Vocabulary(NamedTuple):
         >>> words, counts.tolist()
         (['a', 'rose', 'dog'], [3, 2, 1])
         """
-        data, ends, counts, _ = corpus.common_words(min_count, max_words or 0)
+        data, ends, counts, _ = corpus.common_words(min_count, max_words or 0)  # 0: no limit
         if not len(counts):
             raise InputError(f"no word occurs {min_count} times: min_count is too large")
         return cls(unpack_strings(data.view(np.uint8), ends, "the text"), counts)
 
-    def joined(self, new: "Vocabulary", min_count: int) -> "Vocabulary":
+    def joined(self, new: Vocabulary, min_count: int) -> Vocabulary:
         """Return the union with added counts; words that are only in ``new`` need ``min_count``."""
         index = {word: i for i, word in enumerate(self.words)}
         words, counts = list(self.words), self.counts.tolist()
@@ -49,10 +51,11 @@ class Vocabulary(NamedTuple):
             elif count >= min_count:
                 words.append(word)
                 counts.append(count)
+        # The order of `_core.Corpus.common_words`: the core needs counts in descending order.
         order = sorted(range(len(words)), key=lambda i: (-counts[i], words[i].encode()))
         return Vocabulary([words[i] for i in order], np.array([counts[i] for i in order], np.int64))
 
-    def with_pretrained(self, vectors: Vectors | None, dim: int) -> "Vocabulary":
+    def with_pretrained(self, vectors: Vectors | None, dim: int) -> Vocabulary:
         """Return the union with the words of pretrained vectors.
 
         Each of them counts as one more occurrence, as in fastText.
@@ -70,7 +73,7 @@ class Vocabulary(NamedTuple):
             known = np.flatnonzero(source >= 0)
             rows[known, : vectors.dim] = vectors.matrix[source[known]]
 
-    def number(self, corpus: "_core.Corpus") -> None:
+    def number(self, corpus: _core.Corpus) -> None:
         """Number the words of a corpus as in this vocabulary; -1 for unknown words."""
         data, ends, _, types = corpus.common_words(0, 0)
         index = {word: i for i, word in enumerate(self.words)}

@@ -5,6 +5,8 @@ softmax over the vocabulary is exact or approximated: by the path to the word in
 (hierarchical softmax), or by separating the word from a few random words (negative sampling).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
@@ -170,14 +172,14 @@ class Word2Vec(EmbeddingModel):
         self._train(corpus, self._rows(), seed + self.n_tokens_, callback)
         return self
 
-    def _read(self, source: sources.Source, column: str | None) -> "_core.Corpus":
+    def _read(self, source: sources.Source, column: str | None) -> _core.Corpus:
         return sources.read(source, resolve_jobs(self.n_jobs), column=column)
 
-    def _learn_words(self, corpus: "_core.Corpus") -> Vocabulary:
+    def _learn_words(self, corpus: _core.Corpus) -> Vocabulary:
         return Vocabulary.of(corpus, self.min_count, self.max_vocabulary)
 
     def _train(
-        self, corpus: "_core.Corpus", rows: RowTable, seed: int, callback: Callback | None
+        self, corpus: _core.Corpus, rows: RowTable, seed: int, callback: Callback | None
     ) -> None:
         Vocabulary(self.words_, self.counts_).number(corpus)
         threads = resolve_jobs(self.n_jobs)
@@ -193,15 +195,16 @@ class Word2Vec(EmbeddingModel):
         last = self.min_alpha
         if last is None:
             last = 0.1 * first if self.loss == "negative" else 1e-4
-        return Schedule(first, min(last, first), self.epochs)
+        return Schedule(first, min(last, first), self.epochs)  # the rate never grows
 
-    def _trainer(self, rows: RowTable) -> "_core.EmbeddingTrainer":
+    def _trainer(self, rows: RowTable) -> _core.EmbeddingTrainer:
         return _core.EmbeddingTrainer(
             input=self._input,
             output=self._output,
             vocabulary=len(self.words_),
             rows_begin=rows.begin,
             row=rows.row,
+            # As integers, which the core compares with 32 random bits.
             keep=(self._keep_probabilities() * 0xFFFFFFFF).astype(np.uint32),
             cbow=self.architecture == "cbow",
             shared=self.shared_negatives,

@@ -1,5 +1,7 @@
 """fastText's functions to train and load models; arguments are converted to those of trellis."""  # noqa: N999
 
+from __future__ import annotations
+
 import os
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -131,7 +133,7 @@ def _wrap(file: FastTextFile, options: Any) -> _FastText:
     # Arguments that fastText writes to its files although the models of trellis do not use them.
     unused = {"ws": options.ws, "lr_update_rate": options.lrUpdateRate, "t": options.t}
     file = replace(file, args=file.args._replace(**unused, word_ngrams=options.wordNgrams))
-    options.loss = loss_name[options.loss]
+    options.loss = loss_name[options.loss]  # a model of fastText has the enum, not its name
     return _FastText._from_file(file, options)
 
 
@@ -141,10 +143,10 @@ class _FastTextOfLines(FastText):
     label_prefix: str
     labels: list[str]
 
-    def _read(self, source: Any, column: str | None) -> "_core.Corpus":
+    def _read(self, source: Any, column: str | None) -> _core.Corpus:
         return sources.read(source, resolve_jobs(self.n_jobs), column=column, end_words=True)
 
-    def _learn_words(self, corpus: "_core.Corpus") -> Vocabulary:
+    def _learn_words(self, corpus: _core.Corpus) -> Vocabulary:
         words, counts = Vocabulary.of(corpus, 1, None)
         is_label = np.array([word.startswith(self.label_prefix) for word in words])
         self.labels = [words[i] for i in np.flatnonzero(is_label).tolist()]

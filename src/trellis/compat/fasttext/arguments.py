@@ -24,7 +24,7 @@ __all__ = [
 loss_name = Enum("loss_name", ["hs", "ns", "softmax", "ova"])
 model_name = Enum("model_name", ["cbow", "skipgram", "supervised"])
 
-_THREADS = max(1, (os.cpu_count() or 2) - 1)
+_THREADS = max(1, (os.cpu_count() or 2) - 1)  # fastText's default
 UNSUPERVISED: dict[str, Any] = {
     "model": "skipgram",
     "lr": 0.05,

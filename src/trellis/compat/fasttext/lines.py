@@ -7,6 +7,7 @@ from trellis.errors import InputError
 __all__ = ["END", "encoded", "one_line", "tokens"]
 
 END = b"</s>"
+# Not str.split: fastText splits at ASCII white space and NUL only, and keeps the line feed.
 _TOKEN = re.compile(rb"[^ \n\r\t\v\f\0]+|\n")
 
 

@@ -1,5 +1,7 @@
 """fastText's model object, implemented on the content of a fastText file."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -54,7 +56,7 @@ class _FastText:
         self.set_args(args)
 
     @classmethod
-    def _from_file(cls, file: files.FastTextFile, args: SimpleNamespace) -> "_FastText":
+    def _from_file(cls, file: files.FastTextFile, args: SimpleNamespace) -> _FastText:
         model = cls(args=args)
         model._set_file(file)
         return model
@@ -121,7 +123,7 @@ class _FastText:
         if self._file.args.model == "supervised":
             return self._predictor.mean(line, encoded(self.label, "label"))[0]
         units = unit_rows(self._rows.vectors(line.split()))
-        units = units[units.any(axis=1)]
+        units = units[units.any(axis=1)]  # fastText ignores words without a vector
         return units.mean(axis=0) if len(units) else np.zeros(self.get_dimension(), np.float32)
 
     def get_word_id(self, word: str) -> int:
@@ -139,6 +141,7 @@ class _FastText:
         bucket = self._file.args.bucket
         if not bucket:
             raise InputError("the model has no n-grams")
+        # No check that the n-gram occurs in a word: fastText hashes any text.
         (hashed,) = _core.word_hashes([encoded(subword, "subword")]).tolist()
         return len(self._file.words) + int(hashed) % bucket
 
@@ -167,7 +170,7 @@ class _FastText:
 
     def _dense(self, matrix: files.Matrix) -> Floats:
         if self.is_quantized() or isinstance(matrix, QuantizedMatrix):
-            raise InputError("Can't get quantized Matrix")
+            raise InputError("Can't get quantized Matrix")  # fastText's message
         return np.array(matrix, np.float32, order="C")
 
     def set_matrices(self, input_matrix: ArrayLike, output_matrix: ArrayLike) -> None:
@@ -233,6 +236,7 @@ class _FastText:
         banned = {self._rows.index.get(encoded(word)) for word in excluded}
         if not self._file.words:
             return []
+        # Excluded words can be among the nearest, so search for as many more.
         scores, ids = self._vectors.search(
             unit_rows(query)[None], as_integer(k, "k") + len(banned) if k > 0 else k
         )
@@ -257,7 +261,7 @@ class _FastText:
         if isinstance(text, str):
             (answer,) = self._predict_lines([one_line(text, "predict")], k, threshold)
             labels = tuple([_decode(names[i], on_unicode_error) for i, _ in answer])
-            return labels, np.array([p for _, p in answer])
+            return labels, np.array([p for _, p in answer])  # float64 here, float32 for lists
         if not isinstance(text, list):
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of str")
         lines = [one_line(line, "predict") for line in text]
@@ -269,6 +273,7 @@ class _FastText:
     def _predict_lines(self, lines: list[bytes], k: int, threshold: float) -> Answers:
         if self._file.args.model != "supervised":
             raise InputError("Model needs to be supervised for prediction!")
+        # The usual case is tested first: the checks would take longer than a short prediction.
         if type(k) is not int or k == -1:
             k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:

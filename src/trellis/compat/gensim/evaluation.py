@@ -37,7 +37,7 @@ def word_pairs(
         fields = line.rstrip("\r\n").split(delimiter)
         try:
             (a, b), score = fields[:-1], float(fields[-1])
-        except ValueError:
+        except ValueError:  # gensim skips such lines; trellis.Vectors raises
             continue
         rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (a, b)]
         is_known = min(rows) >= 0

@@ -11,6 +11,8 @@ Neighbours are (word, cosine) pairs. A key is a word or a row number.
 (3, ['man', 'woman'])
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -158,9 +160,10 @@ class Keyed:
         [('b', 0.6000000238418579)]
         """
         if topn is not None and as_integer(topn, "topn") < 1:
-            return []
+            return []  # as in gensim, not an error
         keys, weights = _weighted(positive, negative)
         mean = self.get_mean_vector(keys, weights, True, True, False)
+        # gensim's rules: restrict_vocab overrides the clips, and clip_end=0 means the end.
         clip = slice(0, restrict_vocab) if restrict_vocab else slice(clip_start, clip_end or None)
         rows = range(len(self.words))[clip]
         if indexer is not None and topn is not None:
@@ -219,7 +222,7 @@ class Keyed:
             np.prod([(1 + self._cosines(self._as_vector(key))) / 2 for key in keys], axis=0)
             for keys in (positive_keys, negative_keys)
         )
-        scores = (numerator / (denominator + 1e-6))[:restrict_vocab]
+        scores = (numerator / (denominator + 1e-6))[:restrict_vocab]  # 1e-6 avoids division by 0
         if topn is None:
             return scores
         excluded = self._rows_of((*positive_keys, *negative_keys))
@@ -240,6 +243,7 @@ class Keyed:
 
     def n_similarity(self, ws1: Sequence[str], ws2: Sequence[str]) -> float:
         """Return the cosine of the means of two lists of words."""
+        # pre_normalize=False: gensim takes the mean of the vectors as they are.
         a, b = (unit_rows(self.get_mean_vector(ws, None, False)) for ws in (ws1, ws2))
         return float(a.astype(np.float64) @ b)
 
@@ -335,6 +339,7 @@ class Keyed:
             raise InputError(f"encoding={encoding!r} is unknown") from None
         if encoding in _UTF8:
             return cls._from_rows(*word2vec.read(fname, errors=unicode_errors, limit=limit))
+        # The reader decodes UTF-8 only: recover the bytes, then decode them as asked.
         words, matrix = word2vec.read(fname, errors="surrogateescape", limit=limit)
         raw = [word.encode("utf-8", "surrogateescape") for word in words]
         return cls._from_rows([word.decode(encoding, unicode_errors) for word in raw], matrix)

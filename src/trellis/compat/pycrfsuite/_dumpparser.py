@@ -55,7 +55,7 @@ def dump_lines(model: Model) -> Iterator[str]:
 def _header(model: Model) -> Iterator[tuple[str, str]]:
     yield "magic", "lCRF"
     for key, value in model.header.items():
-        if key == "version":
+        if key == "version":  # CRFsuite prints the type, which the header lacks, before it
             yield "type", "FOMC"
         yield key, f"0x{value:X}" if key.startswith("off_") else str(value)
 

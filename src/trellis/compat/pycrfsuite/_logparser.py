@@ -51,7 +51,7 @@ class TrainLogParser:
 
     def __init__(self) -> None:
         self.state: str | None = None
-        self.featgen_percent = -2
+        self.featgen_percent = -2  # the first message, "0", adds 2
         self.featgen_num_features: int | None = None
         self.featgen_seconds: float | None = None
         self.training_seconds: float | None = None

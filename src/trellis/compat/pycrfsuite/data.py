@@ -41,7 +41,7 @@ class Dataset:
         self._group: list[int] = []
 
     def append(self, xseq: Any, yseq: Iterable[Any], group: int) -> None:
-        """Add a sequence; one without positions is ignored, except for its names."""
+        """Add a sequence; one without positions is ignored."""
         items = xseq if isinstance(xseq, ItemSequence) else ItemSequence(xseq)
         names = [_text(label) for label in yseq]
         if len(items) != len(names):
@@ -60,7 +60,7 @@ class Dataset:
         selected = [i for i, g in enumerate(self._group) if (g == holdout) == inside]
         rows = [self._rows[i] for i in selected]
         counts = [np.diff(begin) for begin, _, _ in rows]
-        value = None
+        value = None  # all values are 1: the core then reads no array of values
         if any(v is not None for _, _, v in rows):
             value = _joined([np.ones(len(i)) if v is None else v for _, i, v in rows], np.float64)
         return Part(

@@ -25,6 +25,7 @@ def train_perceptron(task: Task) -> Vector:
     """Return the weights of the averaged perceptron."""
     task.send_parameters("Averaged perceptron", "max_iterations", "epsilon")
     learner, order, w, total = _start(task)
+    # ``total`` is Σ t Δw_t, so the average of the weights is w − total / steps.
     wrong, steps = np.empty(len(task.train.lengths), np.int64), 1
 
     def run_epoch() -> _Epoch:
@@ -43,6 +44,7 @@ def train_passive_aggressive(task: Task) -> Vector:
     names = ("type", "c", "error_sensitive", "averaging", "max_iterations", "epsilon")
     task.send_parameters("Passive Aggressive", *names)
     learner, order, w, total = _start(task)
+    # CRFsuite treats every other type as 0.
     variant = values["type"] if values["type"] in (1, 2) else 0
     steps = 1
 
@@ -84,7 +86,7 @@ def _run_epochs(task: Task, run_epoch: Callable[[], _Epoch], *, strict: bool) ->
     epoch = _Epoch(0.0, np.zeros(task.layout.size), np.zeros(task.layout.size))
     for number in range(1, values["max_iterations"] + 1):
         clock = time.process_time()
-        if task.layout.size and len(task.train.lengths):
+        if task.layout.size and len(task.train.lengths):  # without data CRFsuite only logs
             epoch = run_epoch()
         task.send(f"***** Iteration #{number} *****\n")
         task.send(f"Loss: {epoch.loss:f}\n")

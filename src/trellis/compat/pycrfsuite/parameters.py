@@ -18,6 +18,7 @@ def _as_bool(value: Any) -> bool:
     return bool(int(value))
 
 
+# The texts are ours; names, order, types and defaults are CRFsuite's.
 _SHARED = (
     Parameter("feature.minfreq", 0.0, "Features with a smaller sum of values are ignored."),
     Parameter("feature.possible_states", 0, "Weights for all pairs of attribute and label."),

@@ -31,10 +31,11 @@ def train_sgd(task: Task) -> Vector:
             clock = time.process_time()
             task.send(f"***** Epoch #{len(losses) + 1} *****\n")
             done = len(losses) * count
+            # The core scales w by a factor instead of decaying every weight at each step.
             loss, scale = learner.sgd(order.shuffled(), lam, t0, done, w, 1.0)
             w *= scale
             loss += 0.5 * lam * float(w @ w) * count
-            if not math.isfinite(loss):
+            if not math.isfinite(loss):  # CRFsuite stops here too and keeps the best weights
                 task.send("ERROR: overflow loss\n")
                 break
             losses.append(loss)
@@ -117,6 +118,7 @@ class _Calibration:
             elif is_better and candidates > 0:
                 eta *= rate
             else:
+                # The rate is too large, or enough candidates were tried: search below the first.
                 falling, candidates = True, self._options["candidates"]
                 eta = first_eta / rate
             trials += 1

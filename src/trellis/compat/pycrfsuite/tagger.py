@@ -1,5 +1,7 @@
 """python-crfsuite's tagger: labels, probabilities and marginals of one sequence at a time."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
 from collections.abc import Iterable
@@ -34,12 +36,12 @@ class Tagger:
     def __init__(self) -> None:
         self.close()
 
-    def open(self, name: str) -> "contextlib.closing[Tagger]":
+    def open(self, name: str) -> contextlib.closing[Tagger]:
         """Open a model file; a ``with`` statement closes the tagger at its end."""
         self._set_model(crfsuite.read(name))
         return contextlib.closing(self)
 
-    def open_inmemory(self, value: bytes) -> "contextlib.closing[Tagger]":
+    def open_inmemory(self, value: bytes) -> contextlib.closing[Tagger]:
         """Open the bytes of a model file."""
         if not isinstance(value, bytes):
             raise TypeError(f"expected bytes, {type(value).__name__} found")
@@ -48,6 +50,7 @@ class Tagger:
 
     def _set_model(self, model: crfsuite.Model) -> None:
         self.close()
+        # A model without labels can be opened and inspected; only tagging is impossible.
         self._crf = from_crfsuite(model) if model.labels else None
         self._model = model
 
@@ -82,7 +85,7 @@ class Tagger:
     def set(self, xseq: Any) -> None:
         """Set the sequence of items, or the `ItemSequence`, for the next calls."""
         self._get_core().set(xseq)
-        self._marginals = self._log_z = None
+        self._marginals = self._log_z = None  # computed at first use for this sequence
 
     def tag(self, xseq: Any = None) -> list[str]:
         """Return the best labels of a sequence; by default of the one that was set last."""
@@ -94,7 +97,7 @@ class Tagger:
         """Return p(labels | sequence) for the sequence that was set last."""
         core, yseq = self._get_core(), list(yseq)
         if not len(core):
-            return 0.0
+            return 0.0  # as in CRFsuite, although the empty labelling has probability 1
         if len(yseq) != len(core):
             raise ValueError(
                 f"The numbers of items and labels differ: |x| = {len(core)}, |y| = {len(yseq)}"
@@ -104,6 +107,7 @@ class Tagger:
         if self._log_z is None:
             self._log_z = float(np.asarray(chain.log_partition(unary, transition)))
         score = float(np.asarray(chain.score(unary, transition, labels=path)))
+        # By rounding the score can exceed log Z; a probability must not exceed 1.
         return float(np.exp(min(score - self._log_z, 0.0)))
 
     def marginal(self, y: str, pos: int) -> float:

@@ -1,5 +1,7 @@
 """python-crfsuite's trainers: collect sequences, train, and write a model file."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -43,7 +45,7 @@ class BaseTrainer:
     _parameters: dict[str, Parameter]
     _values: dict[str, Any]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "BaseTrainer":
+    def __new__(cls, *args: Any, **kwargs: Any) -> BaseTrainer:
         """Create a trainer without data for L-BFGS."""
         # Not in __init__: some subclasses in users' programs do not call it.
         self = super().__new__(cls)
@@ -94,6 +96,7 @@ class BaseTrainer:
 
     def set(self, name: str, value: Any) -> None:
         """Set one parameter to a number, or to a string that contains one."""
+        # The type of the default decides: CRFsuite parses strings as numbers too.
         default = self._known(name, f" = {value}").default
         try:
             if isinstance(default, str):

@@ -6,6 +6,8 @@
 ['▁B', 'ugs', '']
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import re
@@ -46,7 +48,7 @@ class Alphabet:
         return self._labels[:]
 
     @classmethod
-    def build_alphabet(cls, labels: list[str]) -> "Alphabet":
+    def build_alphabet(cls, labels: list[str]) -> Alphabet:
         """Convert the labels of a network; a blank is added at the end if there is none."""
         names = _check_labels(labels)
         is_bpe = any(label.startswith((_CONTINUATION, BPE_TOKEN)) for label in names)
@@ -61,7 +63,7 @@ class Alphabet:
         return json.dumps({"labels": self.labels, "is_bpe": self.is_bpe})
 
     @classmethod
-    def loads(cls, s: str) -> "Alphabet":
+    def loads(cls, s: str) -> Alphabet:
         """Return the alphabet of a JSON string.
 
         >>> Alphabet.loads(Alphabet(["", "a"], False).dumps()).labels
@@ -133,6 +135,7 @@ def _with_blank(labels: list[str]) -> list[str]:
 
 def verify_alphabet_coverage(alphabet: Alphabet, unigrams: Collection[str]) -> None:
     """Warn if more than a fifth of the letters of the unigrams are not labels."""
+    # pyctcdecode's limit: a few rare letters are normal, more suggest labels in another case.
     letters = set("".join(unigrams))
     if len(letters - set(alphabet.labels)) > 0.2 * len(letters):
         logger.warning("many letters of the unigrams are not labels")

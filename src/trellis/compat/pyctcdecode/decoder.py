@@ -1,5 +1,7 @@
 """pyctcdecode's decoder: a `trellis.CTCDecoder` whose options are arguments of each call."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -71,7 +73,7 @@ class BeamSearchDecoderCTC:
         self._alphabet = alphabet
         self._is_bpe = alphabet.is_bpe
         self._idx2vocab = dict(enumerate(alphabet.labels))
-        self._model_key = os.urandom(16)
+        self._model_key = os.urandom(16)  # key of the language model in the class
         self._decoders: dict[Any, CTCDecoder] = {}  # cache, by options
         self._cached_lm: Any = None  # the language model of the cached decoders
         BeamSearchDecoderCTC.model_container[self._model_key] = language_model
@@ -280,7 +282,7 @@ class BeamSearchDecoderCTC:
     @classmethod
     def load_from_dir(
         cls, filepath: str, unigram_encoding: str | None = None
-    ) -> "BeamSearchDecoderCTC":
+    ) -> BeamSearchDecoderCTC:
         """Load a decoder that trellis or pyctcdecode saved."""
         files = cls.parse_directory_contents(filepath)
         path, language = files["alphabet"], files["language_model"]
@@ -296,7 +298,7 @@ class BeamSearchDecoderCTC:
     @classmethod
     def load_from_hf_hub(
         cls, model_id: str, cache_dir: str | None = None, **kwargs: Any
-    ) -> "BeamSearchDecoderCTC":
+    ) -> BeamSearchDecoderCTC:
         """Load a decoder from the Hugging Face hub; needs the package ``huggingface_hub``."""
         try:
             from huggingface_hub import snapshot_download

@@ -4,6 +4,8 @@ A `LanguageModel` contains an ARPA file, read by trellis, or a ``kenlm.Model``. 
 objects of the model: a caller only passes them back.
 """
 
+from __future__ import annotations
+
 import abc
 import json
 import logging
@@ -52,7 +54,7 @@ def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
             inside = True
         elif inside and text.startswith("\\"):
             break
-        elif inside and len(parts := text.split("\t")) == 3:
+        elif inside and len(parts := text.split("\t")) == 3:  # probability, word, back-off
             words.add(parts[1])
     if not words:
         raise FormatError(f"{arpa_path}: no word has a back-off weight: pass the words as unigrams")
@@ -68,7 +70,7 @@ class PrefixIndex:
     """
 
     def __init__(self, words: Iterable[str]) -> None:
-        self._words = sorted(set(words))
+        self._words = sorted(set(words))  # words with the same prefix are adjacent
 
     def has_node(self, text: str) -> bool:
         """Return whether a word starts with the text; named as in pygtrie."""
@@ -115,9 +117,10 @@ class HotwordScorer:
     @classmethod
     def build_scorer(
         cls, hotwords: Iterable[str] | None = None, weight: float = DEFAULT_HOTWORD_WEIGHT
-    ) -> "HotwordScorer":
+    ) -> HotwordScorer:
         """Return a scorer for words; phrases are split into words."""
         words = read_hot_words(hotwords)
+        # Longest first, as in pyctcdecode: the first alternative that matches is taken.
         longest_first = sorted(map(re.escape, words), key=len, reverse=True)
         pattern = rf"(?<!\S)(?:{'|'.join(longest_first)})(?!\S)" if words else r"(?!)"
         return cls(re.compile(pattern), PrefixIndex(words), weight)
@@ -148,7 +151,7 @@ class AbstractLanguageModel(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} has no save_to_dir")
 
     @classmethod
-    def load_from_dir(cls, filepath: str) -> "AbstractLanguageModel":
+    def load_from_dir(cls, filepath: str) -> AbstractLanguageModel:
         """Load the model from a folder."""
         raise NotImplementedError(f"{cls.__name__} has no load_from_dir")
 
@@ -232,6 +235,7 @@ class LanguageModel(AbstractLanguageModel):
     def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
         """Return the score of a word (and of the end, after the last word) and the next state."""
         log10, after = self._step(prev_state, word)
+        # Without unigrams, the words of the model itself are the known words.
         known = word in self._unigram_set or (not self._unigram_set and word in self._kenlm_model)
         if not known:
             log10 += self.unk_score_offset
@@ -276,7 +280,7 @@ class LanguageModel(AbstractLanguageModel):
         return {role: os.path.join(filepath, name) for role, name in files.items()}
 
     @classmethod
-    def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> "LanguageModel":
+    def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> LanguageModel:
         """Load the model from a folder."""
         files = cls.parse_directory_contents(filepath)
         try:
@@ -286,7 +290,7 @@ class LanguageModel(AbstractLanguageModel):
         if not isinstance(attrs, dict) or set(attrs) != set(cls.JSON_ATTRS):
             raise FormatError(f"{files['json_attrs']}: must have the keys {cls.JSON_ATTRS}")
         for name, value in attrs.items():
-            boolean = name == "score_boundary"
+            boolean = name == "score_boundary"  # True is an int for isinstance, so test both
             if isinstance(value, bool) != boolean or not isinstance(value, int | float):
                 raise FormatError(f"{files['json_attrs']}: {name} is {value!r:.80}")
         words = list(lines(files["unigrams"], unigram_encoding or "utf-8"))
@@ -332,6 +336,6 @@ def _open(path: str | os.PathLike[str]) -> Any:
 
 
 def _new_state() -> Any:
-    import kenlm
+    import kenlm  # optional: only for a model that kenlm has loaded
 
     return kenlm.State()

@@ -134,6 +134,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
     def _fitted_tagger(self) -> Tagger:
         tagger = self.tagger_
         if tagger is None:
+            # AttributeError, as in sklearn-crfsuite, not scikit-learn's NotFittedError
             raise AttributeError("this CRF is not fitted yet: call fit first")
         return tagger
 
@@ -187,6 +188,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self._info_cached
 
     def __getstate__(self) -> dict[str, Any]:
+        # A tagger cannot be pickled; the file with the model is part of ``modelfile``.
         return {**self.__dict__, "_tagger": None, "_info_cached": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -55,6 +55,6 @@ def sequence_accuracy_score(y_true: Any, y_pred: Any) -> float:
     """Return the fraction of sequences whose labels are all correct."""
     total = len(y_true)
     if not total:
-        return 0
+        return 0  # as in sklearn-crfsuite
     is_equal = (list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
     return sum(is_equal) / total

@@ -1,5 +1,7 @@
 """gensim's `KeyedVectors`: vectors that start empty, and to which words can be added."""
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -72,7 +74,7 @@ class KeyedVectors(Keyed, Vectors):
         return f"{type(self).__name__}<vector_size={self.vector_size}, {len(self)} keys>"
 
     def __contains__(self, key: object) -> bool:
-        if isinstance(key, str):
+        if isinstance(key, str):  # gensim's fastText vectors contain every string
             return key in self.index or self.unseen is not None
         return isinstance(key, int | np.integer) and 0 <= int(key) < len(self)
 
