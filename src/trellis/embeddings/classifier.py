@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 
 from trellis import _core
 from trellis.checks import integer_in_range, number_in_range
@@ -267,10 +266,6 @@ class TextClassifier(EmbeddingModel):
         if self._predictor is None:
             self._predictor = Predictor(self.to_file())
         return self._predictor
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "labels_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit first")
 
     # ---- files
 

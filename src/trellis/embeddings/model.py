@@ -8,8 +8,6 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from trellis import _core
 from trellis.checks import integer_in_range, number_in_range, one_of
@@ -18,6 +16,7 @@ from trellis.embeddings.vector_files import is_fasttext
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.vocabulary import Vocabulary
 from trellis.errors import InputError
+from trellis.estimator import Estimator, check_fitted
 from trellis.formats import fasttext
 from trellis.formats.native import Tensors, expect, finite
 from trellis.formats.parts import (
@@ -51,7 +50,7 @@ class RowTable(NamedTuple):
     """Number of rows in the input table."""
 
 
-class EmbeddingModel(Saved, BaseEstimator):  # type: ignore[misc]
+class EmbeddingModel(Saved, Estimator):
     """A model of two tables: V, input rows (words, then n-grams), and W, output rows.
 
     scikit-learn reads the parameters from the signature of ``__init__``, so each class spells out
@@ -159,8 +158,7 @@ class EmbeddingModel(Saved, BaseEstimator):  # type: ignore[misc]
         return rows
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "words_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit first")
+        check_fitted(self, "words_")
 
     # ---- files
 

@@ -93,7 +93,7 @@ def text_step(
 
 
 def _label_numbers(names: list[bytes], labels: list[bytes], prefix: bytes) -> NDArray[np.int32]:
-    """Return the number of the label that each name is, or why it is none, (names,)."""
+    """Return the label number of each name; -1 for a word, -2 for an unknown label, (names,)."""
     number = {label: i for i, label in enumerate(labels)}
     otherwise = (_UNKNOWN_LABEL if name.startswith(prefix) else _WORD for name in names)
     pairs = zip(names, otherwise, strict=True)
