@@ -1,12 +1,12 @@
-"""Other libraries' own tests, and programs built on them, with a face of trellis in their place.
+"""Run the tests of other libraries, and programs that use them, with the faces of trellis.
 
-    python benchmarks/compat.py                     an environment of its own, built once: minutes
-    python benchmarks/compat.py --python PYTHON     one that has trellis already
+    python benchmarks/compat.py                     in a new environment, built once (minutes)
+    python benchmarks/compat.py --python PYTHON     in an environment that has trellis
     python benchmarks/compat.py --only usaddress
 
-Each source package is fetched from the package index; its tests are copied out of it, so that none
-of its modules can be imported by accident, and run as they are under `compat_alias`, which puts the
-face into ``sys.modules`` first. A test passes, or `CANNOT` has the reason; all else is an error.
+Each source package is downloaded from the package index. Its tests are copied to another folder, so
+that none of its modules is imported by accident. They run unchanged under `compat_alias`, which
+puts the face into ``sys.modules`` first. A test must pass, or `CANNOT` must contain the reason.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Suite(NamedTuple):
     version: str
     faces: tuple[str, ...]
     needs: tuple[str, ...] = ()
-    """What else its tests import."""
+    """Other packages that its tests import."""
     options: tuple[str, ...] = ()
     tests: str = "tests"
-    """Where they are in the package."""
+    """Folder of the tests in the package."""
     driver: str = ""
-    """A test file of ours, where the package's own have to be called."""
+    """Content of a test file that calls the tests of the package, if pytest does not find them."""
 
 
 FASTTEXT = """import fasttext
 
-fasttext.__path__.append("{place}")  # has its folder of tests
+fasttext.__path__.append("{place}")  # the folder of its tests
 from fasttext.tests import gen_tests, gen_unit_tests
 
 TestFastTextUnitPy, TestFastTextPy = gen_unit_tests(), gen_tests("data")
@@ -67,41 +67,41 @@ SUITES = (
 PROGRAMS = ("usaddress", "probablepeople")
 
 NO_TESTS = {
-    "pytorch-crf": "its source package has no tests",
-    "pyctcdecode": "its source package, and its wheel, have the data of its tests and no tests",
+    "pytorch-crf": "its source package contains no tests",
+    "pyctcdecode": "its source package and its wheel contain data for tests, but no tests",
 }
 CANNOT = {
-    "fasttext": {"test_sup_": "needs a data set that its source package leaves out"},
+    "fasttext": {"test_sup_": "needs a data set that is not in its source package"},
     "usaddress": {
-        "test_labeling": "reads measure_performance/test_data, which its source package leaves out",
+        "test_labeling": "reads measure_performance/test_data, which is not in its source package",
     },
     "probablepeople": {
-        "test_tagging": "reads tests/test_data_labeled.xml, which its source package leaves out",
+        "test_tagging": "reads tests/test_data_labeled.xml, which is not in its source package",
     },
 }
-"""Tests that cannot pass, by package and by how their names begin, and why."""
+"""Reasons why tests cannot pass, by package and start of the test name."""
 
 
 def main() -> None:
-    """Run what was asked for; the exit status is 1 if a test failed that is not in `CANNOT`."""
+    """Run the selected suites; exit with 1 if a test fails that is not in `CANNOT`."""
     options = _arguments()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     python = options.python or environment(folder)
-    wrong = 0
+    failures = 0
     for suite in SUITES:
         if options.only and suite.package not in options.only:
             continue
-        wrong += run_suite(suite, python, folder)
+        failures += run_suite(suite, python, folder)
         if suite.package in PROGRAMS:
-            source = unpacked(suite, python, folder)
+            source = unpack(suite, python, folder)
             command = [python, HERE / "compat_programs.py", suite.package, source]
-            wrong += subprocess.run(command, check=False).returncode != 0
-    sys.exit(bool(wrong))
+            failures += subprocess.run(command, check=False).returncode != 0
+    sys.exit(bool(failures))
 
 
 def environment(folder: Path) -> str:
-    """A virtual environment with trellis; made when it is not there."""
+    """Return the Python of a virtual environment with trellis; create it if necessary."""
     python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
@@ -110,24 +110,24 @@ def environment(folder: Path) -> str:
 
 
 def pip(python: str, *arguments: str) -> None:
-    """Run pip, and stop if it fails."""
+    """Run pip; raise if it fails."""
     command = [python, "-m", "pip", "--disable-pip-version-check", *arguments]
     subprocess.run(command, check=True)
 
 
-def unpacked(suite: Suite, python: str, folder: Path) -> Path:
-    """The source package, fetched once."""
+def unpack(suite: Suite, python: str, folder: Path) -> Path:
+    """Return the folder of the source package; download it if necessary."""
     name = suite.package
-    found = [p for p in folder.glob("*.tar.gz") if _same(p.name, suite)]
-    if not found:
+    archives = [p for p in folder.glob("*.tar.gz") if _same(p.name, suite)]
+    if not archives:
         pin = f"{name}=={suite.version}"
         pip(python, "download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder), pin)
-        found = [p for p in folder.glob("*.tar.gz") if _same(p.name, suite)]
+        archives = [p for p in folder.glob("*.tar.gz") if _same(p.name, suite)]
     target = folder / f"{name}-{suite.version}"
     if not target.exists():
-        with tarfile.open(found[0]) as archive:
+        with tarfile.open(archives[0]) as archive:
             archive.extractall(folder / "unpacked", filter="data")
-        (folder / "unpacked" / found[0].name.removesuffix(".tar.gz")).rename(target)
+        (folder / "unpacked" / archives[0].name.removesuffix(".tar.gz")).rename(target)
     return target
 
 
@@ -136,8 +136,8 @@ def _same(file: str, suite: Suite) -> bool:
 
 
 def run_suite(suite: Suite, python: str, folder: Path) -> int:
-    """How many tests failed that should not."""
-    source = unpacked(suite, python, folder)
+    """Run the tests of a package; return the number of unexpected failures."""
+    source = unpack(suite, python, folder)
     if not any((source / suite.tests).rglob("test*.py")):
         print(f"{suite.package} {suite.version}: {NO_TESTS[suite.package]}", flush=True)
         return 0
@@ -147,47 +147,49 @@ def run_suite(suite: Suite, python: str, folder: Path) -> int:
     shutil.copytree(source / suite.tests, place / "tests")
     if suite.driver:
         (place / "test_driver.py").write_text(suite.driver.format(place=place))
-    (place / "pytest.ini").write_text("[pytest]\n")  # or the settings of this repository would hold
+    (place / "pytest.ini").write_text(
+        "[pytest]\n"
+    )  # otherwise the settings of this repository apply
     report = place / "report.xml"
     plugin = ["-p", "compat_alias", "-p", "no:cacheprovider", f"--junit-xml={report}"]
-    # tests that the original is known to fail, or to crash in, must pass as well
-    how = ["-q", "--runxfail", "--continue-on-collection-errors", *plugin, *suite.options]
-    command = [python, "-m", "pytest", *how, "test_driver.py" if suite.driver else "tests"]
-    own = {"PYTHONPATH": str(HERE), "TRELLIS_FACES": ",".join(suite.faces)}
+    # --runxfail: tests that the original is known to fail must pass too.
+    flags = ["-q", "--runxfail", "--continue-on-collection-errors", *plugin, *suite.options]
+    command = [python, "-m", "pytest", *flags, "test_driver.py" if suite.driver else "tests"]
+    variables = {"PYTHONPATH": str(HERE), "TRELLIS_FACES": ",".join(suite.faces)}
     done = subprocess.run(
-        command, cwd=place, env=os.environ | own, capture_output=True, text=True, check=False
+        command, cwd=place, env=os.environ | variables, capture_output=True, text=True, check=False
     )
     if not report.exists():
         print(done.stdout[-3000:], done.stderr[-3000:])
         return 1
-    return _said(suite, report)
+    return _print_results(suite, report)
 
 
-def _said(suite: Suite, report: Path) -> int:
-    """Print how the tests went."""
+def _print_results(suite: Suite, report: Path) -> int:
+    """Print the results of the tests; return the number of unexpected failures."""
     counts: Counter[str] = Counter()
-    lines, wrong = [], 0
+    lines, failures = [], 0
     for case in ET.parse(report).iter("testcase"):
         name = f"{case.get('classname')}::{case.get('name')}"
-        found = next((c for c in case if c.tag in ("failure", "error", "skipped")), None)
-        if found is None:
+        problem = next((c for c in case if c.tag in ("failure", "error", "skipped")), None)
+        if problem is None:
             counts["passed"] += 1
             continue
         reasons = CANNOT.get(suite.package, {})
-        reason = next((why for begin, why in reasons.items() if begin in name), None)
-        if found.tag == "skipped":
+        reason = next((text for start, text in reasons.items() if start in name), None)
+        if problem.tag == "skipped":
             counts["skipped by the suite itself"] += 1
-            lines.append(f"  {name}: {found.get('message')}")
+            lines.append(f"  {name}: {problem.get('message')}")
         elif reason:
             counts["cannot pass"] += 1
             lines.append(f"  {name}: {reason}")
         else:
             counts["FAILED"] += 1
-            wrong += 1
-            lines.append(f"  {name}: FAILED: {found.get('message')}")
-    shown = ", ".join(f"{n} {what}" for what, n in counts.items())
+            failures += 1
+            lines.append(f"  {name}: FAILED: {problem.get('message')}")
+    shown = ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
     print(f"{suite.package} {suite.version}: {shown}", *lines, sep="\n", flush=True)
-    return wrong
+    return failures
 
 
 def _arguments() -> argparse.Namespace:
@@ -195,9 +197,11 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     names = [suite.package for suite in SUITES]
-    parser.add_argument("--only", nargs="+", choices=names, help="these packages")
-    parser.add_argument("--python", help="an interpreter that can import trellis")
-    parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "compat", help="for files")
+    parser.add_argument("--only", nargs="+", choices=names, help="run only these packages")
+    parser.add_argument("--python", help="Python interpreter that can import trellis")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / ".venv" / "compat", help="folder for downloads"
+    )
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: the faces that TRELLIS_FACES names stand in for the originals."""
+"""pytest plugin: replaces the libraries in TRELLIS_FACES by their faces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ stand_in(*os.environ["TRELLIS_FACES"].split(","))
 
 
 def pytest_sessionfinish() -> None:
-    """The originals must not have come back."""
+    """Check that no test has imported an original again."""
     for name in os.environ["TRELLIS_FACES"].split(","):
-        found = getattr(sys.modules[name], "__file__", "")
-        assert f"compat{os.sep}{name}" in str(found), f"{name} is {found}"
+        path = getattr(sys.modules[name], "__file__", "")
+        assert f"compat{os.sep}{name}" in str(path), f"{name} is {path}"

@@ -1,10 +1,10 @@
-"""python-crfsuite's Trainer and the face of it in one process: CoNLL-2000, CRFsuite's features.
+"""python-crfsuite's Trainer and its face in one process: CoNLL-2000, CRFsuite's features.
 
     python benchmarks/compat_train.py           1,500 sentences, five algorithms, about a minute
 
-Both read the same lists of names, train with the same parameters and write a model file. L-BFGS
-must end at the same loss, and the others must be as good on what they learned from, before a time
-counts.
+Both read the same lists of names, train with the same parameters and write a model file. Before
+the times are printed, L-BFGS must end at the same loss, and the models of the other algorithms must
+have the same accuracy on the training data.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALGORITHMS = {
 
 
 def train(library: Any, algorithm: str, X: Any, y: Any, path: Path) -> Any:
-    """A trained model, from lists of names to the file."""
+    """Train on lists of names and write the model file; return the parsed log."""
     trainer = library.Trainer(algorithm, ALGORITHMS[algorithm], verbose=False)
     for x, labels in zip(X, y, strict=True):
         trainer.append(x, labels)
@@ -39,26 +39,22 @@ def train(library: Any, algorithm: str, X: Any, y: Any, path: Path) -> Any:
 
 
 def check(algorithm: str, logs: list[Any], paths: list[Path], X: Any, y: Any) -> None:
-    """Both must have learned the same."""
+    """Raise unless both models are equivalent."""
     losses = [log.last_iteration["loss"] for log in logs]
     if algorithm == "lbfgs" and abs(losses[0] - losses[1]) > 1e-4 * losses[1]:
         raise WrongResultError(f"{algorithm}: losses {losses}")
-    right = []
+    correct = []
     for path in paths:
         tagger = ours.Tagger()
         tagger.open(str(path))
-        found = [tagger.tag(x) for x in X]
-        right.append(
-            sum(
-                a == b for f, own in zip(found, y, strict=True) for a, b in zip(f, own, strict=True)
-            )
-        )
-    if abs(right[0] - right[1]) > 0.01 * sum(map(len, y)):
-        raise WrongResultError(f"{algorithm}: {right} labels are right")
+        pairs = zip((tagger.tag(x) for x in X), y, strict=True)
+        correct.append(sum(a == b for p in pairs for a, b in zip(*p, strict=True)))
+    if abs(correct[0] - correct[1]) > 0.01 * sum(map(len, y)):
+        raise WrongResultError(f"{algorithm}: {correct} labels are correct")
 
 
 def main() -> None:
-    """One row for each algorithm."""
+    """Print a row for each algorithm."""
     print(describe_machine(("trellis", "python-crfsuite")))
     corpus = read(CHUNKING, SENTENCES)
     X, y = made(chunking_names, corpus), corpus.y
@@ -66,12 +62,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("ours", "theirs")]
         for algorithm in ALGORITHMS:
-            both = list(zip((ours, pycrfsuite), paths, strict=True))
-            logs = [train(own, algorithm, X, y, path) for own, path in both]
+            libraries = list(zip((ours, pycrfsuite), paths, strict=True))
+            logs = [train(library, algorithm, X, y, path) for library, path in libraries]
             check(algorithm, logs, paths, X, y)
             calls = [
-                lambda own=own, name=algorithm, path=path: train(own, name, X, y, path)
-                for own, path in both
+                lambda lib=library, name=algorithm, path=path: train(lib, name, X, y, path)
+                for library, path in libraries
             ]
             cases = [Case("ours", calls[0], REPEATS), Case("theirs", calls[1], REPEATS)]
             times = time_alternating(cases, REPEATS)

@@ -1,4 +1,4 @@
-"""One training by a peer, in the peers' own environment: a task as JSON in, figures out.
+"""Run one training of a peer, in the environment of the peers. Reads and prints JSON.
 
 peers/bin/python benchmarks/embeddings_peer.py '{"tool": "gensim", "kind": "skipgram", …}'
 """
@@ -20,7 +20,7 @@ RATES = {"skipgram": 0.025, "cbow": 0.05, "skipgram-hs": 0.025, "subwords": 0.02
 
 
 def run_gensim(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Words a second of the epochs alone, and the model."""
+    """Return words per second of each epoch, and the words with their vectors."""
     from gensim.models import FastText, Word2Vec
     from gensim.models.callbacks import CallbackAny2Vec
 
@@ -53,12 +53,12 @@ def run_gensim(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         **options,
     )
     words = model.corpus_total_words
-    speeds = [words / each for each in seconds]
+    speeds = [words / epoch_seconds for epoch_seconds in seconds]
     return {"words_per_second": speeds}, (model.wv.index_to_key, model.wv.vectors)
 
 
 def run_fasttext(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Seconds of all, the dictionary with it: the caller takes differences."""
+    """Return the seconds of a training, including the dictionary; the caller subtracts that."""
     import fasttext
 
     kind = task["kind"]
@@ -96,7 +96,7 @@ def run_fasttext(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def run_word2vec(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Seconds of the original program, which the package word2vec compiles and installs."""
+    """Return the seconds of the original C program, which the package word2vec installs."""
     kind = task["kind"]
     tree = kind == "skipgram-hs"
     with tempfile.TemporaryDirectory() as folder:
@@ -116,21 +116,21 @@ def run_word2vec(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
             "iter": task["epochs"],
             "debug": 0,
         }
-        words = [f"{each}" for name, value in options.items() for each in (f"-{name}", value)]
+        arguments = [str(part) for item in options.items() for part in (f"-{item[0]}", item[1])]
         begin = time.perf_counter()
-        subprocess.run([str(Path(sys.executable).with_name("word2vec")), *words], check=True)
+        subprocess.run([str(Path(sys.executable).with_name("word2vec")), *arguments], check=True)
         return {"seconds": time.perf_counter() - begin}, None
 
 
 def predict_fasttext(task: dict[str, Any]) -> dict[str, Any]:
-    """Seconds a text, one at a time and in a list, the least of some turns; and the answers."""
+    """Return minimum seconds per text, one at a time and in a list, and the predictions."""
     import fasttext
 
     fasttext.FastText.eprint = lambda *_: None
     model, texts = fasttext.load_model(task["model"]), task["texts"]
 
     def alone() -> list[Any]:
-        # what predict() does before it makes arrays, which fails with NumPy 2
+        # Not model.predict: it makes an array in a way that fails with NumPy 2.
         return [model.f.predict(text + "\n", 1, 0.0, "strict") for text in texts]
 
     seconds: dict[str, float] = {}
@@ -141,14 +141,14 @@ def predict_fasttext(task: dict[str, Any]) -> dict[str, Any]:
             call()
             turns.append((time.perf_counter() - begin) / len(texts))
         seconds[name] = min(turns)
-    return {**seconds, "answers": [own[0] for own in alone()]}
+    return {**seconds, "answers": [predictions[0] for predictions in alone()]}
 
 
 TOOLS = {"gensim": run_gensim, "fasttext": run_fasttext, "word2vec.c": run_word2vec}
 
 
 def main() -> None:
-    """Do the task and print what it gave."""
+    """Run the task and print its figures."""
     task = json.loads(sys.argv[1])
     if task["kind"] == "prediction":
         print(json.dumps(predict_fasttext(task)))

@@ -1,9 +1,9 @@
-"""Nearest neighbours among 1,000,000 vectors of 300 numbers, and files of vectors: ours and gensim.
+"""Nearest neighbours among 1,000,000 × 300 vectors, and files of vectors: trellis and gensim.
 
     python benchmarks/nearest.py
     python benchmarks/nearest.py --only search --quick
 
-Both search the same matrix, exactly, with two threads; answers are compared before they are timed.
+Both search the same matrix exactly, with two threads. The results are compared before timing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ROWS, COLUMNS, K = 1_000_000, 300, 10
 BATCHES = (64, 1000)
 
 
-def both(rows: int) -> tuple[Vectors, KeyedVectors]:
-    """The same matrix for both."""
+def make_vectors(rows: int) -> tuple[Vectors, KeyedVectors]:
+    """Return vectors of trellis and of gensim with the same matrix."""
     matrix = np.random.default_rng(0).standard_normal((rows, COLUMNS), dtype=np.float32)
     ours = Vectors([f"w{i}" for i in range(rows)], matrix, n_jobs=2)
     peer = KeyedVectors(COLUMNS)
@@ -33,20 +33,21 @@ def both(rows: int) -> tuple[Vectors, KeyedVectors]:
 
 
 def check(ours: Vectors, peer: KeyedVectors) -> None:
-    """Raise unless the answers agree, one by one and in a batch."""
+    """Raise unless the results agree, for single queries and for a batch."""
     words = ours.words[7:4000:400]
     for word, batch in zip(words, ours.nearest_each(words, K), strict=True):
         theirs = peer.most_similar(word, topn=K)
-        for found in (ours.nearest(word, K), batch):
-            away = [abs(near.score - score) for near, (_, score) in zip(found, theirs, strict=True)]
-            if max(away) > 1e-6 or {n.word for n in found} != {w for w, _ in theirs}:
-                raise WrongResultError(f"{word}: {found}, gensim {theirs}")
+        for neighbors in (ours.nearest(word, K), batch):
+            pairs = zip(neighbors, theirs, strict=True)
+            errors = [abs(neighbor.score - score) for neighbor, (_, score) in pairs]
+            if max(errors) > 1e-6 or {n.word for n in neighbors} != {w for w, _ in theirs}:
+                raise WrongResultError(f"{word}: {neighbors}, gensim {theirs}")
 
 
 def search_section(quick: bool) -> list[Table]:
-    """One query, and batches."""
+    """Time single queries and batches."""
     rows = ROWS // 10 if quick else ROWS
-    ours, peer = both(rows)
+    ours, peer = make_vectors(rows)
     check(ours, peer)
     cases = [
         Case("gensim, one", lambda: peer.most_similar("w5", topn=K)),
@@ -59,28 +60,26 @@ def search_section(quick: bool) -> list[Table]:
         cases.append(Case(name, lambda n=size: ours.nearest_each(ours.words[:n], K), max_repeats=3))
     times = time_alternating(cases, 5 if quick else 9, pause=0.02)
     table = Table(
-        f"The {K} nearest of {rows:,} x {COLUMNS}, two threads, ms a query",
+        f"The {K} nearest of {rows:,} x {COLUMNS}, two threads, ms per query",
         ("", "ms", "gensim / this", "at minima"),
     )
     table.keep("search", times)
-    each = {
+    per_query = {
         name: Timing(t.median / sizes[name], t.minimum / sizes[name], t.repeats)
         for name, t in times.items()
     }
-    for name, own in each.items():
+    gensim = per_query["gensim, one"]
+    for name, timing in per_query.items():
         table.add(
-            name,
-            milliseconds(own),
-            ratio(each["gensim, one"], own),
-            ratio(each["gensim, one"], own, "minimum"),
+            name, milliseconds(timing), ratio(gensim, timing), ratio(gensim, timing, "minimum")
         )
     return [table]
 
 
 def files_section(quick: bool) -> list[Table]:
-    """Loading word2vec's two formats."""
+    """Time the loading of word2vec's two formats."""
     rows = 2_000 if quick else 20_000
-    ours, _ = both(rows)
+    ours, _ = make_vectors(rows)
     table = Table(f"Reading {rows:,} x {COLUMNS}, ms", ("", "gensim", "ours", "ratio", "at minima"))
     with tempfile.TemporaryDirectory() as folder:
         for name in ("v.txt", "v.bin"):

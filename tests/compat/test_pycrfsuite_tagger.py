@@ -1,4 +1,4 @@
-"""The face of pycrfsuite: taggers and item sequences, beside the original."""
+"""The pycrfsuite face: taggers and item sequences, compared with python-crfsuite."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def items(tokens: Any) -> Any:
     return ItemSequence(tokens).items()
 
 
-def test_items_are_read_as_the_original_reads_them() -> None:
+def test_items_are_read_as_in_the_original() -> None:
     original = pytest.importorskip("pycrfsuite")
     for tokens in (
         *X,
@@ -52,17 +52,17 @@ def test_items_are_read_as_the_original_reads_them() -> None:
 
 
 @pytest.mark.parametrize("bad", ["foo", ["foo"], [[{"a": 1}]], [5], [{"a": object()}], [{1: 2}]])
-def test_bad_items(bad: Any, tagger: Tagger) -> None:
-    for use in (ItemSequence, tagger.tag):
+def test_invalid_items(bad: Any, tagger: Tagger) -> None:
+    for call in (ItemSequence, tagger.tag):
         with pytest.raises(ValueError, match="position 0"):
-            use(bad)
-    for nothing in (5, None):
-        for use in (ItemSequence, tagger.set):
+            call(bad)
+    for not_a_sequence in (5, None):
+        for call in (ItemSequence, tagger.set):
             with pytest.raises(TypeError):
-                use(nothing)
+                call(not_a_sequence)
 
 
-def test_everything_is_as_in_the_original(path: str, tagger: Tagger, tmp_path: Path) -> None:
+def test_same_results_as_the_original(path: str, tagger: Tagger, tmp_path: Path) -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")
     assert not pycrfsuite.__name__.startswith("trellis")
     original = pycrfsuite.Tagger()
@@ -74,8 +74,8 @@ def test_everything_is_as_in_the_original(path: str, tagger: Tagger, tmp_path: P
             assert tagger.probability(y) == pytest.approx(original.probability(y), rel=1e-12)
         for t in range(3):
             for label in tagger.labels():
-                due = original.marginal(label, t)
-                assert tagger.marginal(label, t) == pytest.approx(due, abs=1e-12)
+                expected = original.marginal(label, t)
+                assert tagger.marginal(label, t) == pytest.approx(expected, abs=1e-12)
     ours, theirs = tagger.info(), original.info()
     assert vars(ours) == vars(theirs)
     tagger.dump(str(tmp_path / "ours"))
@@ -83,23 +83,23 @@ def test_everything_is_as_in_the_original(path: str, tagger: Tagger, tmp_path: P
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 
 
-def test_dump_goes_to_standard_output(tagger: Tagger, capsys: Any) -> None:
+def test_dump_prints_to_standard_output(tagger: Tagger, capsys: Any) -> None:
     tagger.dump()
     assert "LABELS = {\n      0: PER\n" in capsys.readouterr().out
 
 
-def test_inmemory(path: str, tagger: Tagger) -> None:
-    other = Tagger()
-    with other.open_inmemory(Path(path).read_bytes()) as opened:
+def test_open_inmemory(path: str, tagger: Tagger) -> None:
+    from_bytes = Tagger()
+    with from_bytes.open_inmemory(Path(path).read_bytes()) as opened:
         assert opened.tag(X[0]) == tagger.tag(X[0])
     with pytest.raises(TypeError, match="expected bytes"):
-        other.open_inmemory("text")  # type: ignore[arg-type]
+        from_bytes.open_inmemory("text")  # type: ignore[arg-type]
 
 
-def test_a_closed_tagger(path: str) -> None:
+def test_closed_tagger(path: str) -> None:
     tagger = Tagger()
     for _ in range(2):
-        for use in (
+        for call in (
             tagger.labels,
             tagger.tag,
             lambda: tagger.set(X[0]),
@@ -108,15 +108,15 @@ def test_a_closed_tagger(path: str) -> None:
             lambda: tagger.marginal("O", 0),
         ):
             with pytest.raises(ValueError, match="not opened"):
-                use()
-        for use in (tagger.dump, tagger.info):
+                call()
+        for call in (tagger.dump, tagger.info):
             with pytest.raises(RuntimeError, match="closed"):
-                use()
+                call()
         with tagger.open(path):
             pass
 
 
-def test_wrong_questions(tagger: Tagger) -> None:
+def test_invalid_calls(tagger: Tagger) -> None:
     assert tagger.tag() == []
     assert tagger.tag([]) == []
     assert tagger.marginal("O", 0) == tagger.probability([]) == 0.0
@@ -132,7 +132,7 @@ def test_wrong_questions(tagger: Tagger) -> None:
         tagger.probability(["O", "NONE", "O"])
 
 
-def test_a_model_of_nothing(tmp_path: Path) -> None:
+def test_model_without_data(tmp_path: Path) -> None:
     trainer = Trainer(verbose=False)
     trainer.train(str(tmp_path / "m"))
     tagger = Tagger()

@@ -1,6 +1,7 @@
-"""The face of pycrfsuite: training, beside the original in a process of its own.
+"""The pycrfsuite face: training, compared with python-crfsuite in a new process.
 
-The original shuffles with C's rand(), so its online algorithms repeat only in a new process.
+The original shuffles with C's rand(), so its online algorithms are reproducible only in a new
+process.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ json.dump(trainer.logparser.log, sys.stdout)
 
 
 def data(seed: int = 0, sequences: int = 30, values: bool = False) -> list[Any]:
-    """Sequences with a pattern and noise, in five groups."""
-    rng, found = np.random.default_rng(seed), []
+    """Return (items, labels, group) of sequences with a pattern and noise, in five groups."""
+    rng, examples = np.random.default_rng(seed), []
     for i in range(sequences):
         labels = [str("BIO"[int(rng.integers(3))]) for _ in range(int(rng.integers(1, 9)))]
         x: list[Any] = []
@@ -43,20 +44,20 @@ def data(seed: int = 0, sequences: int = 30, values: bool = False) -> list[Any]:
             if values:
                 item |= {"size": float(rng.normal()), "none": 0.0}
             x.append(item)
-        found.append((x, labels, i % 5))
-    return found
+        examples.append((x, labels, i % 5))
+    return examples
 
 
-def trained(
-    tmp_path: Path, algorithm: str, params: Any, own: list[Any], holdout: int
+def train_both(
+    tmp_path: Path, algorithm: str, params: Any, examples: list[Any], holdout: int
 ) -> tuple[Any, Any]:
-    """(messages, model) of both."""
+    """Train with trellis and with the original; return both logs and both models."""
     pytest.importorskip("pycrfsuite")
     trainer = Trainer(algorithm, params, verbose=False)
-    for x, y, group in own:
+    for x, y, group in examples:
         trainer.append(x, y, group)
     trainer.train(str(tmp_path / "ours"), holdout=holdout)
-    settings = {"algorithm": algorithm, "params": params, "data": own, "holdout": holdout}
+    settings = {"algorithm": algorithm, "params": params, "data": examples, "holdout": holdout}
     settings["path"] = str(tmp_path / "theirs")
     done = subprocess.run(
         [sys.executable, "-c", THEIRS],
@@ -78,7 +79,7 @@ def without_times(log: list[str]) -> list[str]:
     return [re.sub(r"(econds required.*: )[0-9.]+", r"\1", line) for line in log]
 
 
-def assert_alike(models: Any, tolerance: float) -> None:
+def assert_similar(models: Any, tolerance: float) -> None:
     ours, theirs = models
     assert list(ours.labels) == list(theirs.labels)
     assert list(ours.attributes) == list(theirs.attributes)
@@ -102,12 +103,12 @@ def assert_alike(models: Any, tolerance: float) -> None:
         ("l2sgd", {"max_iterations": 14, "c2": 0.5, "calibration.samples": 7}),
     ],
 )
-def test_the_same_messages_and_weights(
+def test_same_messages_and_weights(
     tmp_path: Path, algorithm: str, params: Any, holdout: int
 ) -> None:
-    logs, models = trained(tmp_path, algorithm, params, data(), holdout)
+    logs, models = train_both(tmp_path, algorithm, params, data(), holdout)
     assert without_times(logs[0]) == without_times(logs[1])
-    assert_alike(models, 1.5e-6)
+    assert_similar(models, 1.5e-6)
 
 
 @pytest.mark.parametrize(
@@ -122,21 +123,21 @@ def test_the_same_messages_and_weights(
         {"feature.minfreq": -1.0},
     ],
 )
-def test_the_same_features_and_optimum(tmp_path: Path, params: Any) -> None:
-    logs, models = trained(tmp_path, "lbfgs", params, data(1, values=True), -1)
+def test_same_features_and_optimum(tmp_path: Path, params: Any) -> None:
+    logs, models = train_both(tmp_path, "lbfgs", params, data(1, values=True), -1)
     counts = [[line for line in log if "Number of features" in line] for log in logs]
     assert counts[0] == counts[1]
-    assert_alike(models, 2e-3 if "c1" in params else 2e-4)
+    assert_similar(models, 2e-3 if "c1" in params else 2e-4)
 
 
-def test_nothing_to_learn(tmp_path: Path) -> None:
-    logs, models = trained(tmp_path, "lbfgs", {}, [], -1)
+def test_training_without_data(tmp_path: Path) -> None:
+    logs, models = train_both(tmp_path, "lbfgs", {}, [], -1)
     assert without_times(logs[0]) == without_times(logs[1])
-    assert_alike(models, 0)
+    assert_similar(models, 0)
 
 
 def test_rand() -> None:
-    """The first numbers that glibc gives without a seed."""
+    """Compare with the first numbers of glibc's rand() without a seed."""
     random = CRand()
     assert [next(random) for _ in range(5)] == [
         1804289383,
@@ -147,7 +148,7 @@ def test_rand() -> None:
     ]
 
 
-def test_parameters_are_those_of_the_original() -> None:
+def test_same_parameters_as_the_original() -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")
     for name in ("lbfgs", "l2sgd", "ap", "pa", "arow"):
         ours, theirs = Trainer(name).get_params(), pycrfsuite.Trainer(name).get_params()
@@ -157,7 +158,7 @@ def test_parameters_are_those_of_the_original() -> None:
         assert Trainer("lbfgs").help(parameter)
 
 
-def test_wrong_settings() -> None:
+def test_invalid_parameters() -> None:
     trainer = Trainer(verbose=False)
     with pytest.raises(ValueError, match="algorithm='foo'"):
         trainer.select("foo")
@@ -173,7 +174,7 @@ def test_wrong_settings() -> None:
     assert trainer.get("max_iterations") == 10
 
 
-def test_wrong_data(tmp_path: Path) -> None:
+def test_invalid_data(tmp_path: Path) -> None:
     trainer = Trainer(verbose=False)
     with pytest.raises(ValueError, match=r"\|x\| = 1, \|y\| = 2"):
         trainer.append([["a"]], ["x", "y"])
@@ -194,7 +195,7 @@ def test_wrong_data(tmp_path: Path) -> None:
         assert tagger.tag([["a"], ["b"]]) == ["x", "y"]
 
 
-def test_printing(tmp_path: Path, capsys: Any) -> None:
+def test_messages_are_printed(tmp_path: Path, capsys: Any) -> None:
     trainer = Trainer("ap", {"max_iterations": 2})
     trainer.append([["a"], ["b"]], ["x", "y"], 0)
     trainer.append([["a"]], ["x"], 1)

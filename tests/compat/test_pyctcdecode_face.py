@@ -1,4 +1,4 @@
-"""pyctcdecode's calls: what they give is what pyctcdecode gives, where it is installed."""
+"""The pyctcdecode face; compared with pyctcdecode where it is installed."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ ngram 2=4
 """
 
 
-def said(*spellings: tuple[float, str]) -> np.ndarray:
-    """Probabilities of spellings of one length, weighted; _ is the blank."""
+def spell(*spellings: tuple[float, str]) -> np.ndarray:
+    """Return probabilities (time, labels) of weighted spellings; _ is the blank."""
     p = np.zeros((len(spellings[0][1]), len(LABELS)))
     for weight, spelling in spellings:
         for t, letter in enumerate(spelling):
@@ -62,10 +62,16 @@ def said(*spellings: tuple[float, str]) -> np.ndarray:
     return p
 
 
-DOUBTFUL = said((0.52, "dogs sat"), (0.48, "doga sat"))
-DOUBTFUL[3] = 0.0
-DOUBTFUL[3, LABELS.index("s")], DOUBTFUL[3, LABELS.index("")] = 0.55, 0.45
-LOGITS = np.log(np.clip(DOUBTFUL, 1e-15, 1.0))
+AMBIGUOUS = spell((0.52, "dogs sat"), (0.48, "doga sat"))
+AMBIGUOUS[3] = 0.0
+AMBIGUOUS[3, LABELS.index("s")], AMBIGUOUS[3, LABELS.index("")] = 0.55, 0.45
+LOGITS = np.log(np.clip(AMBIGUOUS, 1e-15, 1.0))
+
+
+def same_texts_and_scores(beams: Any, expected: Any) -> None:
+    assert [beam[0] for beam in beams] == [beam[0] for beam in expected]
+    scores = [beam[4] for beam in expected]
+    np.testing.assert_allclose([beam[4] for beam in beams], scores, atol=1e-9)
 
 
 @pytest.fixture(name="lm")
@@ -82,14 +88,14 @@ def _quiet() -> Any:
     logging.disable(logging.NOTSET)
 
 
-# ---- what it gives
+# ---- decoding
 
 
-def test_a_language_model_changes_the_text(lm: str) -> None:
-    plain, helped = build_ctcdecoder(LABELS), build_ctcdecoder(LABELS, lm)
+def test_language_model_changes_the_text(lm: str) -> None:
+    plain, with_lm = build_ctcdecoder(LABELS), build_ctcdecoder(LABELS, lm)
     assert plain.decode(LOGITS) == "dogs sat"
-    assert helped.decode(LOGITS) == "dog sat"
-    text, state, frames, acoustic, score = helped.decode_beams(LOGITS)[0]
+    assert with_lm.decode(LOGITS) == "dog sat"
+    text, state, frames, acoustic, score = with_lm.decode_beams(LOGITS)[0]
     assert (text, frames) == ("dog sat", [("dog", (0, 3)), ("sat", (5, 8))])
     assert acoustic == pytest.approx(np.log(0.45))
     lm_log10 = arpa.read(lm).score("dog sat")
@@ -98,42 +104,40 @@ def test_a_language_model_changes_the_text(lm: str) -> None:
     assert plain.decode_beams(LOGITS)[0][1] is None
 
 
-def test_probabilities_logarithms_and_logits_are_one() -> None:
+def test_probabilities_log_probabilities_and_logits_agree() -> None:
     decoder = build_ctcdecoder(LABELS)
     x = np.random.default_rng(0).normal(size=(9, len(LABELS)))
     p = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
-    best = decoder.decode_beams(x)
-    for same in (np.log(p), p, x + 3.0, x.tolist()):
-        found = decoder.decode_beams(same)
-        assert [own[0] for own in found] == [own[0] for own in best]
-        np.testing.assert_allclose([own[4] for own in found], [own[4] for own in best], atol=1e-9)
+    expected = decoder.decode_beams(x)
+    for equivalent in (np.log(p), p, x + 3.0, x.tolist()):
+        same_texts_and_scores(decoder.decode_beams(equivalent), expected)
 
 
-def test_batches_are_the_same_with_and_without_a_pool(lm: str) -> None:
+def test_batches_ignore_the_pool(lm: str) -> None:
     decoder = build_ctcdecoder(LABELS, lm)
     rows = [LOGITS, LOGITS[:3], LOGITS[:5]]
-    want = [decoder.decode(row) for row in rows]
-    assert want == ["dog sat", "dog", "dog"]
+    texts = [decoder.decode(row) for row in rows]
+    assert texts == ["dog sat", "dog", "dog"]
     for pool in (None, object()):
-        assert decoder.decode_batch(pool, rows) == want
+        assert decoder.decode_batch(pool, rows) == texts
         beams = decoder.decode_beams_batch(pool, rows)
-        assert [row[0][0] for row in beams] == want
+        assert [row[0][0] for row in beams] == texts
         assert beams[0][0] == tuple(np.array(decoder.decode_beams(LOGITS)[0], object)[[0, 2, 3, 4]])
 
 
-def test_states_go_on_where_a_text_ended(lm: str) -> None:
+def test_decoding_continues_from_a_state(lm: str) -> None:
     decoder = build_ctcdecoder(LABELS, lm)
-    whole = decoder.decode_beams(LOGITS)[0]
-    _, state, _, acoustic, score = decoder.decode_beams(said((1.0, "dog")))[0]
-    after = decoder.decode_beams(said((1.0, "sat")), lm_start_state=state)[0]
+    complete = decoder.decode_beams(LOGITS)[0]
+    _, state, _, acoustic, score = decoder.decode_beams(spell((1.0, "dog")))[0]
+    after = decoder.decode_beams(spell((1.0, "sat")), lm_start_state=state)[0]
     end = 0.5 * np.log(10) * arpa.read(lm).full_scores("dog")[-1].log10
-    assert score - acoustic - end + after[4] - after[3] == pytest.approx(whole[4] - whole[3])
-    alone = decoder.decode_beams(said((1.0, "sat")))[0]
-    assert alone[4] < after[4]
-    assert decoder.decode(said((1.0, "sat")), lm_start_state=state) == "sat"
+    assert score - acoustic - end + after[4] - after[3] == pytest.approx(complete[4] - complete[3])
+    without_state = decoder.decode_beams(spell((1.0, "sat")))[0]
+    assert without_state[4] < after[4]
+    assert decoder.decode(spell((1.0, "sat")), lm_start_state=state) == "sat"
 
 
-def test_hot_words_and_cuts(lm: str) -> None:
+def test_hot_words_and_pruning(lm: str) -> None:
     decoder = build_ctcdecoder(LABELS, lm)
     assert decoder.decode(LOGITS, hotwords=["dogs"]) == "dogs sat"
     assert decoder.decode(LOGITS, token_min_logp=0.0) == "dogs sat"
@@ -147,15 +151,15 @@ def test_parameters_can_be_reset(lm: str) -> None:
     decoder.reset_params(alpha=0.0, beta=0.0)
     assert decoder.decode(LOGITS) == "dogs sat"
     decoder.reset_params(alpha=0.5, lm_score_boundary=False)
-    beams = {own[0]: own[4] - own[3] for own in decoder.decode_beams(LOGITS)}
+    beams = {beam[0]: beam[4] - beam[3] for beam in decoder.decode_beams(LOGITS)}
     log10 = arpa.read(lm).score("dog sat", bos=False, eos=False)
     assert beams["dog sat"] == pytest.approx(0.5 * np.log(10) * log10)
     with pytest.raises(InputError, match="alpha must be a float"):
         decoder.reset_params(alpha=1)  # type: ignore[arg-type]
-    build_ctcdecoder(LABELS).reset_params(alpha=1.0)  # nothing to reset
+    build_ctcdecoder(LABELS).reset_params(alpha=1.0)  # without a language model, this does nothing
 
 
-def test_models_are_kept_in_the_class(lm: str) -> None:
+def test_class_stores_the_language_models(lm: str) -> None:
     decoder = build_ctcdecoder(LABELS, lm)
     count = len(BeamSearchDecoderCTC.model_container)
     again = pickle.loads(pickle.dumps(decoder))
@@ -176,7 +180,7 @@ def test_no_frames(lm: str) -> None:
 
 
 class Foreign(AbstractLanguageModel):
-    """A model of the caller's own: the face must ask it, and nothing else."""
+    """A language model of another class: the decoder can only use its methods."""
 
     def __init__(self, inner: LanguageModel) -> None:
         self.inner = inner
@@ -197,15 +201,16 @@ class Foreign(AbstractLanguageModel):
 
 @pytest.mark.parametrize("unigrams", [None, [], WORDS, ["dogs"]])
 @pytest.mark.parametrize("boundary", [True, False])
-def test_any_language_model_will_do(lm: str, unigrams: list[str] | None, boundary: bool) -> None:
+def test_language_models_of_other_classes(
+    lm: str, unigrams: list[str] | None, boundary: bool
+) -> None:
     inner = LanguageModel(lm, unigrams, alpha=0.7, beta=0.3, score_boundary=boundary)
     alphabet = Alphabet.build_alphabet(LABELS)
     fast = BeamSearchDecoderCTC(alphabet, inner).decode_beams(LOGITS, beam_prune_logp=-60.0)
-    for other in (Foreign(inner), MultiLanguageModel([inner, inner])):
-        slow = BeamSearchDecoderCTC(alphabet, other).decode_beams(LOGITS, beam_prune_logp=-60.0)
-        assert [own[0] for own in slow] == [own[0] for own in fast]
-        np.testing.assert_allclose([own[4] for own in slow], [own[4] for own in fast], atol=1e-9)
-        assert [own[2] for own in slow] == [own[2] for own in fast]
+    for model in (Foreign(inner), MultiLanguageModel([inner, inner])):
+        slow = BeamSearchDecoderCTC(alphabet, model).decode_beams(LOGITS, beam_prune_logp=-60.0)
+        same_texts_and_scores(slow, fast)
+        assert [beam[2] for beam in slow] == [beam[2] for beam in fast]
 
 
 def test_scores_of_words(lm: str) -> None:
@@ -223,7 +228,7 @@ def test_scores_of_words(lm: str) -> None:
     assert load_unigram_set_from_arpa(lm) == {"<unk>", "<s>", "dog", "dogs", "sat"}
 
 
-def test_hot_words_by_themselves() -> None:
+def test_hotword_scorer() -> None:
     scorer = HotwordScorer.build_scorer(["tyrion lannister", "hodor,", "ho"], weight=2.0)
     assert scorer.score("hodor, said tyrion hodor") == 4.0
     assert "lann" in scorer
@@ -237,32 +242,32 @@ def test_hot_words_by_themselves() -> None:
 
 
 @pytest.mark.parametrize("with_lm", [True, False])
-def test_folders(tmp_path: Path, lm: str, with_lm: bool) -> None:
+def test_saved_folders(tmp_path: Path, lm: str, with_lm: bool) -> None:
     decoder = build_ctcdecoder(LABELS, lm if with_lm else None, alpha=0.9)
     folder = tmp_path / "decoder"
     folder.mkdir()
     decoder.save_to_dir(str(folder))
     again = BeamSearchDecoderCTC.load_from_dir(str(folder))
-    want, found = decoder.decode_beams(LOGITS), again.decode_beams(LOGITS)
-    assert [own[2:] for own in found] == [own[2:] for own in want]
+    expected = [beam[2:] for beam in decoder.decode_beams(LOGITS)]
+    assert [beam[2:] for beam in again.decode_beams(LOGITS)] == expected
 
 
-def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_from_hf_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build_ctcdecoder(LABELS).save_to_dir(str(tmp_path))
-    asked: list[Any] = []
+    calls: list[Any] = []
     hub = types.ModuleType("huggingface_hub")
-    hub.snapshot_download = lambda *a, **k: asked.append((a, k)) or str(tmp_path)  # type: ignore
+    hub.snapshot_download = lambda *a, **k: calls.append((a, k)) or str(tmp_path)  # type: ignore
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    found = BeamSearchDecoderCTC.load_from_hf_hub("me/decoder", cache_dir="here", revision="x")
-    assert found.decode(LOGITS) == "dogs sat"
-    assert asked == [(("me/decoder",), {"cache_dir": "here", "revision": "x"})]
+    decoder = BeamSearchDecoderCTC.load_from_hf_hub("me/decoder", cache_dir="here", revision="x")
+    assert decoder.decode(LOGITS) == "dogs sat"
+    assert calls == [(("me/decoder",), {"cache_dir": "here", "revision": "x"})]
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match="huggingface_hub"):
         BeamSearchDecoderCTC.load_from_hf_hub("me/decoder")
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "what"),
+    ("file", "text", "match"),
     [
         ("alphabet.json", "{", "must be JSON"),
         ("alphabet.json", '{"labels": []}', "keys"),
@@ -276,8 +281,8 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("more.txt", "", None),
     ],
 )
-def test_folders_that_are_wrong(
-    tmp_path: Path, lm: str, file: str, text: str | None, what: str | None
+def test_invalid_folders(
+    tmp_path: Path, lm: str, file: str, text: str | None, match: str | None
 ) -> None:
     folder = tmp_path / "decoder"
     folder.mkdir()
@@ -286,10 +291,10 @@ def test_folders_that_are_wrong(
         (folder / file).unlink()
     else:
         (folder / file).write_text(text)
-    if what is None:
+    if match is None:
         BeamSearchDecoderCTC.load_from_dir(str(folder))
         return
-    with pytest.raises(FormatError, match=what):
+    with pytest.raises(FormatError, match=match):
         BeamSearchDecoderCTC.load_from_dir(str(folder))
 
 
@@ -297,7 +302,7 @@ def test_folders_that_are_wrong(
 
 
 @pytest.mark.parametrize(
-    ("labels", "bpe", "want"),
+    ("labels", "bpe", "expected"),
     [
         ([" ", "a", ""], False, [" ", "a", ""]),
         ([" ", "a"], False, [" ", "a", ""]),
@@ -308,31 +313,31 @@ def test_folders_that_are_wrong(
         (["B", "##ugs", "▁", "[PAD]", "<s>"], True, ["▁B", "ugs", "▁", "", "<s>"]),
     ],
 )
-def test_alphabets(labels: list[str], bpe: bool, want: list[str]) -> None:
-    found = Alphabet.build_alphabet(labels)
-    assert (found.labels, found.is_bpe) == (want, bpe)
-    again = Alphabet.loads(found.dumps())
-    assert (again.labels, again.is_bpe) == (want, bpe)
+def test_alphabets(labels: list[str], bpe: bool, expected: list[str]) -> None:
+    alphabet = Alphabet.build_alphabet(labels)
+    assert (alphabet.labels, alphabet.is_bpe) == (expected, bpe)
+    again = Alphabet.loads(alphabet.dumps())
+    assert (again.labels, again.is_bpe) == (expected, bpe)
 
 
-def test_pieces_of_words() -> None:
+def test_subwords() -> None:
     decoder = build_ctcdecoder(["<unk>", "▁dog", "s", "▁sat"])
     p = np.full((4, 5), 0.01)
     p[range(4), [1, 2, 4, 3]] = 0.96
     assert decoder.decode_beams(p)[0][2] == [("dogs", (0, 2)), ("sat", (3, 4))]
 
 
-# ---- mistakes
+# ---- invalid input
 
 
 @pytest.mark.parametrize(
-    ("call", "what"),
+    ("call", "match"),
     [
         (lambda d: d.decode(LOGITS[0]), "shape"),
         (lambda d: d.decode(LOGITS[:, 1:]), r"must be \(time, 8\)"),
         (lambda d: d.decode_batch(None, [LOGITS, LOGITS[:, 1:]]), "sequence 1"),
         (lambda d: d.decode(np.full((2, 8), np.nan)), "NaN"),
-        (lambda d: d.decode(np.full((2, 8), -np.inf)), "nothing finite"),
+        (lambda d: d.decode(np.full((2, 8), -np.inf)), "without a finite value"),
         (lambda d: d.decode(np.full((2, 8), "a")), "numbers"),
         (lambda d: d.decode(LOGITS, beam_width=0), "beam_width"),
         (lambda d: d.decode(LOGITS, beam_width=[1]), "beam_width"),
@@ -349,21 +354,22 @@ def test_pieces_of_words() -> None:
         (lambda d: build_ctcdecoder(["a", "a"]), "twice"),
         (lambda d: build_ctcdecoder(["▁a", " "]), "space"),
         (lambda d: build_ctcdecoder([1]), "label 0"),
-        (lambda d: MultiLanguageModel([]), "two or more"),
+        (lambda d: MultiLanguageModel([]), "at least 2"),
         (lambda d: LanguageModel(d._language_model._kenlm_model, "words"), "vocabulary"),
     ],
 )
-def test_mistakes(lm: str, call: Any, what: str) -> None:
-    with pytest.raises(InputError, match=what):
+def test_invalid_input(lm: str, call: Any, match: str) -> None:
+    with pytest.raises(InputError, match=match):
         call(build_ctcdecoder(LABELS, lm))
 
 
-# ---- beside the original
+# ---- compared with pyctcdecode
 
 
-def same_beams(found: Any, want: Any) -> None:
-    assert len(found) == len(want)
-    for a, b in zip(sorted(found), sorted(want), strict=True):
+def same_beams(beams: Any, expected: Any) -> None:
+    """Compare beams of the face with beams of pyctcdecode."""
+    assert len(beams) == len(expected)
+    for a, b in zip(sorted(beams), sorted(expected), strict=True):
         assert a[0] == b[0]
         assert a[2] == [(word, (int(s), int(e))) for word, (s, e) in b[2]]
         assert a[3] == pytest.approx(b[3], abs=1e-6)
@@ -371,21 +377,21 @@ def same_beams(found: Any, want: Any) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-def test_pieces_of_words_as_pyctcdecode() -> None:
+def test_subwords_as_in_pyctcdecode() -> None:
     theirs = pytest.importorskip("pyctcdecode")
     if theirs is ours:
-        pytest.skip("a face has taken its place")
+        pytest.skip("pyctcdecode is the face itself")
     rng = np.random.default_rng(0)
     labels = ["▁dog", "▁do", "gs", "▁dogs", "s", "▁"]
-    every = {"beam_prune_logp": -60.0, "token_min_logp": -60.0, "beam_width": 100_000}
+    no_pruning = {"beam_prune_logp": -60.0, "token_min_logp": -60.0, "beam_width": 100_000}
     for _ in range(5):
         x = 3 * rng.normal(size=(4, len(labels) + 1))
-        found = build_ctcdecoder(labels).decode_beams(x, **every)
-        want = theirs.build_ctcdecoder(labels).decode_beams(x, **every)
-        assert len(found) == len(want)
-        scores = {own[0]: own[4] for own in want}
-        for own in found:
-            assert own[4] == pytest.approx(scores[own[0]], abs=1e-6)
+        beams = build_ctcdecoder(labels).decode_beams(x, **no_pruning)
+        expected = theirs.build_ctcdecoder(labels).decode_beams(x, **no_pruning)
+        assert len(beams) == len(expected)
+        scores = {beam[0]: beam[4] for beam in expected}
+        for beam in beams:
+            assert beam[4] == pytest.approx(scores[beam[0]], abs=1e-6)
 
 
 CALLS: list[dict[str, Any]] = [
@@ -410,36 +416,39 @@ MODELS: list[dict[str, Any] | None] = [
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.filterwarnings("default")
-def test_as_pyctcdecode(lm: str, call: dict[str, Any], model: dict[str, Any] | None) -> None:
+def test_same_results_as_pyctcdecode(
+    lm: str, call: dict[str, Any], model: dict[str, Any] | None
+) -> None:
     theirs, kenlm = pytest.importorskip("pyctcdecode"), pytest.importorskip("kenlm")
     if theirs is ours:
-        pytest.skip("a face has taken its place")
-    own = kenlm.Model(lm)
-    want = theirs.BeamSearchDecoderCTC(
+        pytest.skip("pyctcdecode is the face itself")
+    kenlm_model = kenlm.Model(lm)
+    peer = theirs.BeamSearchDecoderCTC(
         theirs.Alphabet.build_alphabet(LABELS),
-        None if model is None else theirs.LanguageModel(own, **model),
+        None if model is None else theirs.LanguageModel(kenlm_model, **model),
     )
-    for given in (lm, own):  # a file that trellis reads, and a model that kenlm has read
-        found = BeamSearchDecoderCTC(
+    for source in (lm, kenlm_model):  # a file that trellis reads, and a model that kenlm has read
+        decoder = BeamSearchDecoderCTC(
             Alphabet.build_alphabet(LABELS),
-            None if model is None else LanguageModel(given, **model),
+            None if model is None else LanguageModel(source, **model),
         )
-        for x in (LOGITS, DOUBTFUL):
-            same_beams(found.decode_beams(x, **call), want.decode_beams(x, **call))
-            assert found.decode(x, **call) == want.decode(x, **call)
+        for x in (LOGITS, AMBIGUOUS):
+            same_beams(decoder.decode_beams(x, **call), peer.decode_beams(x, **call))
+            assert decoder.decode(x, **call) == peer.decode(x, **call)
 
 
 @pytest.mark.filterwarnings("default")
-def test_folders_of_pyctcdecode(lm: str, tmp_path: Path) -> None:
+def test_folders_are_exchanged_with_pyctcdecode(lm: str, tmp_path: Path) -> None:
     theirs, kenlm = pytest.importorskip("pyctcdecode"), pytest.importorskip("kenlm")
     if theirs is ours:
-        pytest.skip("a face has taken its place")
+        pytest.skip("pyctcdecode is the face itself")
     assert kenlm.Model(lm).order == 2
     folders = [tmp_path / "ours", tmp_path / "theirs"]
-    for library, other, folder in zip((ours, theirs), (theirs, ours), folders, strict=True):
+    for writer, folder in zip((ours, theirs), folders, strict=True):
         folder.mkdir()
-        library.build_ctcdecoder(LABELS, lm, WORDS, alpha=0.8).save_to_dir(str(folder))
-        found = other.BeamSearchDecoderCTC.load_from_dir(str(folder)).decode_beams(LOGITS)
-        want = library.BeamSearchDecoderCTC.load_from_dir(str(folder)).decode_beams(LOGITS)
-        pair = (want, found) if library is ours else (found, want)
-        same_beams(*pair)
+        writer.build_ctcdecoder(LABELS, lm, WORDS, alpha=0.8).save_to_dir(str(folder))
+        beams, expected = (
+            reader.BeamSearchDecoderCTC.load_from_dir(str(folder)).decode_beams(LOGITS)
+            for reader in (ours, theirs)
+        )
+        same_beams(beams, expected)

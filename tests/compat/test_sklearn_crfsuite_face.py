@@ -1,4 +1,4 @@
-"""The face of sklearn-crfsuite: an estimator, its attributes, its pickles."""
+"""The sklearn-crfsuite face: the estimator, its attributes and its pickles."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def original() -> Any:
     pytest.importorskip("pycrfsuite")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = pytest.importorskip("sklearn_crfsuite")
-    assert not found.CRF.__module__.startswith("trellis")
-    return found
+        module = pytest.importorskip("sklearn_crfsuite")
+    assert not module.CRF.__module__.startswith("trellis")
+    return module
 
 
-def test_arguments_are_those_of_the_original() -> None:
+def test_same_arguments_as_the_original() -> None:
     theirs = inspect.signature(original().CRF.__init__).parameters
     ours = inspect.signature(CRF.__init__).parameters
     assert [(p.name, p.default) for p in ours.values()] == [
@@ -40,24 +40,24 @@ def test_arguments_are_those_of_the_original() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["lbfgs", "l2sgd", "ap", "pa", "arow"])
-def test_the_same_model(algorithm: str) -> None:
-    settings = {"algorithm": algorithm, "max_iterations": 20, "all_possible_transitions": True}
-    ours, theirs = CRF(**settings).fit(X, Y), original().CRF(**settings).fit(X, Y)
+def test_same_model_as_the_original(algorithm: str) -> None:
+    options = {"algorithm": algorithm, "max_iterations": 20, "all_possible_transitions": True}
+    ours, theirs = CRF(**options).fit(X, Y), original().CRF(**options).fit(X, Y)
     assert ours.classes_ == theirs.classes_
     assert ours.predict(X).tolist() == theirs.predict(X).tolist()
     assert ours.score(X, Y) == theirs.score(X, Y)
-    if algorithm == "lbfgs":  # the others shuffle, and C's rand() has been used before
+    if algorithm == "lbfgs":  # the others shuffle by C's rand(), which may have been used
         assert ours.attributes_ == theirs.attributes_
         assert ours.size_ == theirs.size_
         assert ours.num_attributes_ == theirs.num_attributes_
         assert ours.transition_features_ == pytest.approx(theirs.transition_features_, abs=1e-4)
         assert ours.state_features_ == pytest.approx(theirs.state_features_, abs=1e-4)
         table = ours.predict_marginals(X)[0]
-        for own, due in zip(table, theirs.predict_marginals(X)[0], strict=True):
-            assert own == pytest.approx(due, abs=1e-4)
+        for marginals, expected in zip(table, theirs.predict_marginals(X)[0], strict=True):
+            assert marginals == pytest.approx(expected, abs=1e-4)
 
 
-def test_before_fit() -> None:
+def test_attributes_before_fit() -> None:
     crf = CRF()
     for name in ("tagger_", "classes_", "size_", "num_attributes_", "attributes_"):
         assert getattr(crf, name) is None
@@ -68,7 +68,7 @@ def test_before_fit() -> None:
         crf.fit(X, Y, X)
 
 
-def test_holdout_and_printing(capsys: Any) -> None:
+def test_holdout_scores_are_printed(capsys: Any) -> None:
     crf = CRF(max_iterations=3, verbose=True).fit(X, Y, X, Y)
     printed = capsys.readouterr().out
     assert "Iter 3 " in printed
@@ -92,13 +92,13 @@ def test_pickles_and_files(tmp_path: Path) -> None:
     assert again.predict(X).tolist() == crf.predict(X).tolist()
     name = crf.modelfile.name
     crf.fit(X, Y)
-    assert not Path(name).exists()  # the temporary file of the first model
+    assert not Path(name).exists()  # fit deletes the temporary file of the first model
     path = str(tmp_path / "m.crfsuite")
     CRF(model_filename=path, c2=0.1).fit(X, Y)
     assert CRF(model_filename=path).predict(X).tolist() == again.predict(X).tolist()
 
 
-def test_pickles_of_the_original_load(tmp_path: Path) -> None:
+def test_load_pickles_of_the_original(tmp_path: Path) -> None:
     theirs = original().CRF(c2=0.1).fit(X, Y, X, Y)
     (tmp_path / "p").write_bytes(pickle.dumps(theirs))
     code = f"""

@@ -1,4 +1,4 @@
-"""A face takes the place of the original for the rest of the process."""
+"""`stand_in` replaces a library by its face for the rest of the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run(code: str) -> str:
 
 
 @pytest.mark.parametrize("before", ["", "import pycrfsuite"])
-def test_imports_find_the_face(before: str) -> None:
+def test_imports_return_the_face(before: str) -> None:
     pytest.importorskip("pycrfsuite")
     code = f"""
 {before}
@@ -36,7 +36,7 @@ assert issubclass(LinePerIterationTrainer, pycrfsuite.Trainer)
     )
 
 
-def test_the_modules_of_pyctcdecode() -> None:
+def test_submodules_of_pyctcdecode() -> None:
     code = """
 from trellis.compat import stand_in
 stand_in("pyctcdecode")
@@ -51,6 +51,6 @@ print(DEFAULT_ALPHA, LanguageModel.__module__)
     assert run(code) == "0.5 trellis.compat.pyctcdecode.language_model"
 
 
-def test_there_is_no_such_face() -> None:
-    with pytest.raises(InputError, match="no face of 'numpy'"):
+def test_library_without_a_face() -> None:
+    with pytest.raises(InputError, match="no face for 'numpy'"):
         stand_in("numpy")

@@ -1,4 +1,4 @@
-"""What is under the embeddings: corpus, subwords, tree, draws; each against plain Python."""
+"""The native parts of embeddings: corpus, subwords, tree, random draws; compared with Python."""
 
 import heapq
 import json
@@ -17,8 +17,8 @@ from trellis.embeddings import sources
 EXPECTED = find_corpus("models/fasttext/expected.json")
 
 
-def words_of(corpus: _core.Corpus, min_count: int = 1, most: int = 0) -> dict[str, int]:
-    data, ends, counts, _ = corpus.common_words(min_count, most)
+def words_of(corpus: _core.Corpus, min_count: int = 1, max_words: int = 0) -> dict[str, int]:
+    data, ends, counts, _ = corpus.common_words(min_count, max_words)
     raw = data.tobytes()
     return {
         raw[ends[i] : ends[i + 1]].decode(): int(count) for i, count in enumerate(counts.tolist())
@@ -30,7 +30,7 @@ TEXT = st.lists(st.sampled_from(["a", "b", "ü", "word", " ", "  ", "\t", "\n", 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXT, st.lists(st.integers(0, 60), max_size=5), st.integers(1, 3))
-def test_text_in_pieces(parts: list[str], cuts: list[int], threads: int) -> None:
+def test_text_added_in_pieces(parts: list[str], cuts: list[int], threads: int) -> None:
     text = "".join(parts).encode()
     corpus = _core.Corpus(threads)
     bounds = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
@@ -58,7 +58,7 @@ def test_lines_and_chunks() -> None:
         sizes = np.diff(before)
         assert sizes.max() <= 8192 + 1024
         assert (sizes[:-1].min() >= 8192) or threads > 1
-        assert (sizes % 3 == 0).all()  # no line is cut
+        assert (sizes % 3 == 0).all()  # chunks end at line ends
 
 
 def test_one_long_line() -> None:
@@ -77,8 +77,8 @@ def test_end_words() -> None:
     assert words_of(corpus) == {"</s>": 3, "a": 1, "b": 1, "c": 1, "d": 1}
 
 
-def test_what_memory_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A corpus in a temporary file trains the same bits as one in memory."""
+def test_large_corpus_in_a_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corpus in a temporary file gives the same bits as one in memory."""
     rng = np.random.default_rng(0)
     text = [rng.choice(list("abcdefgh"), 20).tolist() for _ in range(3000)]
     options = {"min_count": 1, "epochs": 2, "n_jobs": 1, "random_state": 0}
@@ -87,7 +87,7 @@ def test_what_memory_does_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(Word2Vec(8, **options).fit(text).input_, expected)
 
 
-def test_corpus_bad_input() -> None:
+def test_invalid_corpus_input() -> None:
     with pytest.raises(ValueError, match="threads"):
         _core.Corpus(0)
     corpus = _core.Corpus(1)
@@ -122,14 +122,14 @@ def test_subwords(word: str, minn: int, maxn: int, bucket: int) -> None:
     ]
     assert _core.subwords(word, minn, maxn) == expected
     begin, ids = _core.subword_ids([word, "</s>", word.encode()], minn, maxn, bucket)
-    want = [fnv(gram.encode()) % bucket for gram in expected]
-    assert ids.tolist() == want * 2
-    assert begin.tolist() == [0, len(want), len(want), 2 * len(want)]
+    buckets = [fnv(gram.encode()) % bucket for gram in expected]
+    assert ids.tolist() == buckets * 2
+    assert begin.tolist() == [0, len(buckets), len(buckets), 2 * len(buckets)]
     assert _core.word_hashes([word]).tolist() == [fnv(word.encode())]
 
 
 @needs_corpus("models/fasttext")
-def test_subwords_are_fasttexts() -> None:
+def test_same_subwords_as_fasttext() -> None:
     for name, model in json.loads(EXPECTED.read_text()).items():
         args = model["args"]
         if args["maxn"] == 0 or name.endswith(".ftz"):
@@ -142,7 +142,7 @@ def test_subwords_are_fasttexts() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
-def test_tree_is_huffmans(counts: list[int]) -> None:
+def test_tree_is_optimal(counts: list[int]) -> None:
     counts.sort(reverse=True)
     begin, node, right, child = _core.huffman(np.array(counts, np.int64))
     lengths = np.diff(begin)
@@ -153,28 +153,28 @@ def test_tree_is_huffmans(counts: list[int]) -> None:
         joined = heapq.heappop(heap) + heapq.heappop(heap)
         cost += joined
         heapq.heappush(heap, joined)
-    assert int(lengths @ np.array(counts)) == cost  # no tree is shorter
+    assert int(lengths @ np.array(counts)) == cost  # no binary tree has a lower cost
     words = len(counts)
-    for word in range(words):  # down from the root along the path
-        at = 2 * words - 2
+    for word in range(words):  # follow the path from the root
+        position = 2 * words - 2
         for i in reversed(range(begin[word], begin[word + 1])):
-            assert at - words == node[i]
-            at = child[2 * node[i] + right[i]]
-        assert at == word
+            assert position - words == node[i]
+            position = child[2 * node[i] + right[i]]
+        assert position == word
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50).filter(lambda w: sum(w) > 1e-3))
 def test_alias_cells(weights: list[float]) -> None:
     cells = _core.alias_cells(np.array(weights)).reshape(-1, 2)
-    own = (cells[:, 0].astype(np.float64) + 1) / 2**32
-    p = own.copy()
-    np.add.at(p, cells[:, 1], 1 - own)
+    stays = (cells[:, 0].astype(np.float64) + 1) / 2**32
+    p = stays.copy()
+    np.add.at(p, cells[:, 1], 1 - stays)
     expected = np.array(weights) / sum(weights)
     np.testing.assert_allclose(p / len(p), expected, atol=1e-8)
 
 
-def test_tables_bad_input() -> None:
+def test_invalid_table_input() -> None:
     with pytest.raises(ValueError, match="descend"):
         _core.huffman(np.array([1, 2]))
     with pytest.raises(ValueError, match="finite"):
@@ -196,11 +196,11 @@ def test_tables_bad_input() -> None:
         )
 
 
-def test_trainer_bad_input() -> None:
+def test_invalid_trainer_arguments() -> None:
     table = _core.embedding_table(3, 5)
     _core.fill_table(table, 0, 3, 5, 1.0, 0, 1)
     noise = _core.alias_cells(np.ones(3))
-    good = {
+    valid = {
         "input": table,
         "output": table,
         "vocabulary": 3,
@@ -218,9 +218,9 @@ def test_trainer_bad_input() -> None:
         "negatives": 5,
         "shrink": True,
     }
-    _core.EmbeddingTrainer(**good)
+    _core.EmbeddingTrainer(**valid)
     begin, row = np.array([0, 1, 2, 3]), np.array([0, 1, 3], np.int32)
-    for wrong in (
+    for change in (
         {"vocabulary": 4},
         {"window": 0},
         {"negatives": -1},
@@ -236,4 +236,4 @@ def test_trainer_bad_input() -> None:
         {"hot_nodes": -1},
     ):
         with pytest.raises(ValueError):  # noqa: PT011
-            _core.EmbeddingTrainer(**{**good, **wrong})
+            _core.EmbeddingTrainer(**{**valid, **change})

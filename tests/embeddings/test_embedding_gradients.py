@@ -1,4 +1,4 @@
-"""Steps of training: losses, and gradients against central differences, on every kernel."""
+"""Training steps: losses, and gradients compared with central differences, for every kernel."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,14 +14,14 @@ LOSSES = ("negative", "hierarchical", "ova", "softmax")
 
 @pytest.fixture(params=native.available_isas(), autouse=True)
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = native.isa()
+    best_isa = native.isa()
     native.use_isa(request.param)
     yield request.param
-    native.use_isa(before)
+    native.use_isa(best_isa)
 
 
 def problem(shape: tuple[int, int, int], loss: str) -> tuple[NDArray[np.float32], ...]:
-    """Hidden vectors and rows, padded, and the labels that the loss has."""
+    """Return hidden vectors and rows, both padded, and labels that fit the loss."""
     hidden, targets, dim = shape
     rng = np.random.default_rng(targets)
     tables = []
@@ -44,8 +44,8 @@ def step(
     loss: str,
     rate: float,
 ) -> float:
-    own = len(rows) // 2 if loss == "softmax" else -1
-    return _core.embedding_step(hidden, rows, label, np.ones_like(label), own, rate)
+    target = len(rows) // 2 if loss == "softmax" else -1
+    return _core.embedding_step(hidden, rows, label, np.ones_like(label), target, rate)
 
 
 def expected_loss(
@@ -53,18 +53,18 @@ def expected_loss(
 ) -> float:
     scores = hidden @ rows.T
     if loss == "softmax":
-        own = scores[:, len(rows) // 2]
-        return float((np.logaddexp.reduce(scores, axis=1) - own).sum())
+        target_scores = scores[:, len(rows) // 2]
+        return float((np.logaddexp.reduce(scores, axis=1) - target_scores).sum())
     return float(np.logaddexp(0, np.where(label > 0, -scores, scores)).sum())
 
 
 def central_differences(
     f: Callable[[NDArray[np.float64]], float], x: NDArray[np.float32]
 ) -> NDArray[np.float64]:
-    at = x.astype(np.float64)
-    gradient = np.zeros_like(at)
-    for i in np.ndindex(*at.shape):
-        high, low = at.copy(), at.copy()
+    point = x.astype(np.float64)
+    gradient = np.zeros_like(point)
+    for i in np.ndindex(*point.shape):
+        high, low = point.copy(), point.copy()
         high[i] += 1e-4
         low[i] -= 1e-4
         gradient[i] = (f(high) - f(low)) / 2e-4
@@ -76,19 +76,19 @@ def central_differences(
 def test_step_descends_the_gradient(shape: tuple[int, int, int], loss: str) -> None:
     hidden, rows, label = problem(shape, loss)
     h, w = hidden.astype(np.float64), rows.astype(np.float64)
-    got = step(hidden, rows, label, loss, 1.0)
-    assert got == pytest.approx(expected_loss(h, w, label, loss), rel=1e-5, abs=1e-6)
+    step_loss = step(hidden, rows, label, loss, 1.0)
+    assert step_loss == pytest.approx(expected_loss(h, w, label, loss), rel=1e-5, abs=1e-6)
     by_hidden = central_differences(lambda x: expected_loss(x, w, label, loss), hidden * 0 + h)
     by_rows = central_differences(lambda x: expected_loss(h, x, label, loss), rows * 0 + w)
     np.testing.assert_allclose(hidden - h, -by_hidden, atol=2e-5)
     np.testing.assert_allclose(rows - w, -by_rows, atol=2e-5)
-    assert (hidden[:, shape[2] :] == 0).all()  # what pads a row stays zero
+    assert (hidden[:, shape[2] :] == 0).all()  # padding stays zero
     assert (rows[:, shape[2] :] == 0).all()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_loss_of_the_kernel_has_this_gradient(loss: str) -> None:
-    """The same, with differences of the loss that the kernel itself computes."""
+def test_step_descends_the_loss_of_the_kernel(loss: str) -> None:
+    """Compare with central differences of the loss that the kernel returns."""
     hidden, rows, label = problem((2, 5, 6), loss)
 
     def kernel_loss(x: NDArray[np.float32]) -> float:
@@ -109,23 +109,23 @@ def test_large_scores(loss: str) -> None:
     hidden, rows, label = problem((2, 5, 6), loss)
     hidden *= 1e3
     before = hidden.astype(np.float64), rows.astype(np.float64)
-    got = step(hidden, rows, label, loss, 1e-3)
-    assert got == pytest.approx(expected_loss(*before, label, loss), rel=1e-5)
+    step_loss = step(hidden, rows, label, loss, 1e-3)
+    assert step_loss == pytest.approx(expected_loss(*before, label, loss), rel=1e-5)
     assert np.isfinite(hidden).all()
     assert np.isfinite(rows).all()
 
 
 def test_repeated_rows_add_up() -> None:
-    """A negative that was drawn twice is changed twice."""
-    trainer_words = [["a", "b"]] * 200
+    """A negative sample that is drawn twice is updated twice."""
+    sentences = [["a", "b"]] * 200
     from trellis import Word2Vec
 
-    model = Word2Vec(4, min_count=1, negatives=7, n_jobs=1, random_state=0).fit(trainer_words)
+    model = Word2Vec(4, min_count=1, negatives=7, n_jobs=1, random_state=0).fit(sentences)
     assert np.isfinite(model.input_).all()
     assert np.isfinite(model.output_).all()
 
 
-def test_step_bad_input() -> None:
+def test_invalid_step_input() -> None:
     hidden, rows, label = problem((2, 5, 6), "negative")
     with pytest.raises(ValueError, match="one width"):
         _core.embedding_step(hidden, np.zeros((5, 32), np.float32), label, label, -1, 1.0)

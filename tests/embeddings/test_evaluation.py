@@ -1,4 +1,4 @@
-"""Scores against gensim's, and by hand."""
+"""Evaluation scores, compared with gensim and with scores computed by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 @needs_data
 @pytest.mark.parametrize("name", ["wiki3mb.skipgram25.bin", "gensim-euclidean.bin"])
-def test_scores_of_gensim(name: str) -> None:
+def test_same_scores_as_gensim(name: str) -> None:
     source = MODELS / "word2vec" / name
     v, peer = Vectors.load(source), read_by_gensim(source)
     for file in ("wordsim353", "simlex999", "men", "rw"):
@@ -35,30 +35,30 @@ def test_scores_of_gensim(name: str) -> None:
         assert ours.pearson == pytest.approx(pearson.statistic, abs=1e-6)
         assert 100 * ours.skipped / (ours.pairs + ours.skipped) == pytest.approx(unknown)
     for restrict in (1000, 300_000):
-        found = v.evaluate_analogies(WORDSIM / "questions-words.txt", restrict=restrict)
+        scores = v.evaluate_analogies(WORDSIM / "questions-words.txt", restrict=restrict)
         accuracy, sections = peer.evaluate_word_analogies(
             WORDSIM / "questions-words.txt", restrict_vocab=restrict
         )
-        assert found.accuracy == pytest.approx(accuracy)
-        for own in sections[:-1]:
-            score = found.sections[own["section"]]
-            assert score.right == len(own["correct"])
-            assert score.asked == len(own["correct"]) + len(own["incorrect"])
+        assert scores.accuracy == pytest.approx(accuracy)
+        for section in sections[:-1]:
+            score = scores.sections[section["section"]]
+            assert score.right == len(section["correct"])
+            assert score.asked == len(section["correct"]) + len(section["incorrect"])
 
 
 def test_similarity_by_hand(path: Path) -> None:
     path.write_text("# comment\nMan\tKing\t9\nwoman king 2.5\n\nman queen 1\nman none 5\n")
-    found = PLANE.evaluate_similarity(path)
+    scores = PLANE.evaluate_similarity(path)
     cosines = [PLANE.similarity(*pair.split()) for pair in ("man king", "woman king", "man queen")]
-    assert (found.pairs, found.skipped) == (3, 1)
-    assert found.spearman == pytest.approx(scipy.stats.spearmanr([9, 2.5, 1], cosines).statistic)
-    assert found.pearson == pytest.approx(scipy.stats.pearsonr([9, 2.5, 1], cosines).statistic)
+    assert (scores.pairs, scores.skipped) == (3, 1)
+    assert scores.spearman == pytest.approx(scipy.stats.spearmanr([9, 2.5, 1], cosines).statistic)
+    assert scores.pearson == pytest.approx(scipy.stats.pearsonr([9, 2.5, 1], cosines).statistic)
     assert PLANE.evaluate_similarity(path, ignore_case=False).skipped == 2
     assert PLANE.evaluate_similarity(path, restrict=3).skipped == 2
     assert np.isnan(PLANE.evaluate_similarity(path, restrict=2).spearman)
 
 
-def test_unseen_words_if_asked(path: Path) -> None:
+def test_unseen_words_are_optional(path: Path) -> None:
     path.write_text("man king 9\nman none 5\nnone nothing 1\n")
     v = Vectors(PLANE.words, PLANE.matrix, unseen=lambda word: some_rows(1, 3, len(word))[0])
     assert v.evaluate_similarity(path).skipped == 2
@@ -68,11 +68,11 @@ def test_unseen_words_if_asked(path: Path) -> None:
 
 def test_analogies_by_hand(path: Path) -> None:
     path.write_text(": family\nman king woman queen\nMan King Woman Queen\n: none\nman a b c\n")
-    found = PLANE.evaluate_analogies(path)
-    assert (found.accuracy, found.right, found.asked, found.skipped) == (1.0, 2, 2, 1)
-    assert found.sections == {"family": (2, 2), "none": (0, 0)}
-    found = PLANE.evaluate_analogies(path, ignore_case=False)
-    assert (found.right, found.asked, found.skipped) == (1, 1, 2)
+    scores = PLANE.evaluate_analogies(path)
+    assert (scores.accuracy, scores.right, scores.asked, scores.skipped) == (1.0, 2, 2, 1)
+    assert scores.sections == {"family": (2, 2), "none": (0, 0)}
+    scores = PLANE.evaluate_analogies(path, ignore_case=False)
+    assert (scores.right, scores.asked, scores.skipped) == (1, 1, 2)
     assert np.isnan(PLANE.evaluate_analogies(path, restrict=2).accuracy)
 
 
@@ -84,7 +84,7 @@ def test_analogies_by_hand(path: Path) -> None:
         ("man king nan\n", "line 1: the score is nan"),
     ],
 )
-def test_bad_similarity_files(text: str, match: str, path: Path) -> None:
+def test_invalid_similarity_files(text: str, match: str, path: Path) -> None:
     path.write_text(text)
     with pytest.raises(FormatError, match=match):
         PLANE.evaluate_similarity(path)
@@ -98,13 +98,13 @@ def test_bad_similarity_files(text: str, match: str, path: Path) -> None:
         ("", "no section"),
     ],
 )
-def test_bad_analogy_files(text: str, match: str, path: Path) -> None:
+def test_invalid_analogy_files(text: str, match: str, path: Path) -> None:
     path.write_text(text)
     with pytest.raises(FormatError, match=match):
         PLANE.evaluate_analogies(path)
 
 
-def test_a_file_without_pairs(tmp_path: Path) -> None:
+def test_file_without_pairs(tmp_path: Path) -> None:
     path = tmp_path / "empty.tsv"
     path.write_text("")
     with pytest.raises(FormatError, match=r"empty.tsv: has no pairs"):

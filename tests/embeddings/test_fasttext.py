@@ -1,4 +1,4 @@
-"""FastText: rows of n-grams, training with them, and fastText's files."""
+"""FastText: rows of n-grams, training and files."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def first_rows(model: FastText) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
 def test_against_reference(architecture: str) -> None:
-    """One sentence of words that share no n-gram, with hierarchical softmax: nothing is drawn."""
+    """Train on words that share no n-gram; hierarchical softmax draws no random words."""
     sentence = ["aaa", "bbbb", "ccccc", "ddd", "eeee", "fffff"]
     model = FastText(
         10, architecture=architecture, loss="hierarchical", window=2, epochs=1, minn=3, maxn=4,
@@ -43,8 +43,9 @@ def test_against_reference(architecture: str) -> None:
     alpha = {"skipgram": 0.025, "cbow": 0.05}[architecture]
     for i, word in enumerate(sentence):
         near = [j for j in range(i - 2, i + 3) if 0 <= j < 6 and j != i]
-        own = model.words_.index(word)
-        path, label = node[begin[own] : begin[own + 1]], right[begin[own] : begin[own + 1]]
+        number = model.words_.index(word)
+        steps = slice(begin[number], begin[number + 1])
+        path, label = node[steps], right[steps]
         groups = [rows[j] for j in near]
         if architecture == "cbow":
             groups = [[row for group in groups for row in group]]
@@ -52,8 +53,8 @@ def test_against_reference(architecture: str) -> None:
         g = alpha * (label - expit(hidden @ w[path].T))
         change = g @ w[path]
         w[path] += g.T @ hidden
-        for group, own_change in zip(groups, change, strict=True):
-            np.add.at(v, group, own_change)
+        for group, group_change in zip(groups, change, strict=True):
+            np.add.at(v, group, group_change)
     np.testing.assert_allclose(model.input_, v, atol=1e-6)
     np.testing.assert_allclose(model.output_, w, atol=1e-6)
 
@@ -70,14 +71,16 @@ def test_vectors_are_means_of_rows() -> None:
     assert "a0b0" not in model.vectors_
 
 
-def test_unseen_words_lie_near_their_like() -> None:
+def test_unseen_words_are_near_similar_words() -> None:
     rng = np.random.default_rng(0)
     stems = {"kati": ["kati", "katib", "katim"], "rovo": ["rovo", "rovob", "rovom"]}
     text = [rng.choice(stems[s], 6).tolist() for s in ("kati", "rovo") for _ in range(300)]
     model = FastText(16, minn=3, maxn=4, bucket=2000, epochs=10, alpha=0.1, **PLAIN).fit(text)
     assert model.vectors_.nearest(model.vector("katiz"), 3)[0].word.startswith("kati")
     assert model.vectors_.nearest(model.vector("rovoz"), 3)[0].word.startswith("rovo")
-    assert (model.vector("qq") == 0).all() or model.bucket  # some bucket may be shared
+    assert (
+        model.vector("qq") == 0
+    ).all() or model.bucket  # its n-grams can share a bucket with others
 
 
 def test_no_ngrams_is_word2vec() -> None:
@@ -129,7 +132,7 @@ def test_files(tmp_path: Path, loss: str) -> None:
         Word2Vec.load(tmp_path / "m.bin")
 
 
-def test_goes_on_with_new_words(tmp_path: Path) -> None:
+def test_partial_fit_adds_words(tmp_path: Path) -> None:
     model = FastText(8, **SMALL, **PLAIN).fit(topics(50))
     model.save(tmp_path / "m.trellis")
     before = {word: model.vector(word) for word in [*model.words_, "other"]}
@@ -151,22 +154,22 @@ def test_goes_on_with_new_words(tmp_path: Path) -> None:
         ({"ngrams": "some"}, "ngrams"),
     ],
 )
-def test_bad_settings(options: dict[str, Any], match: str) -> None:
+def test_invalid_parameters(options: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         FastText(**options).fit(topics(5))
 
 
-def test_bad_words() -> None:
+def test_word_must_be_a_str() -> None:
     model = FastText(4, **SMALL, **PLAIN).fit(topics(5))
     with pytest.raises(InputError, match="int"):
         model.vector(5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ngrams", ["hashed", "dictionary"])
-def test_unseen_words_follow_what_is_learnt_later(ngrams: str) -> None:
+def test_partial_fit_changes_vectors_of_unseen_words(ngrams: str) -> None:
     text = [["the", "cat", "purrs"], ["the", "dog", "barks"]] * 50
-    settings = {"min_count": 1, "epochs": 2, "bucket": 500, "n_jobs": 1, "random_state": 0}
-    model = FastText(8, ngrams=ngrams, **settings).fit(text)
+    options = {"min_count": 1, "epochs": 2, "bucket": 500, "n_jobs": 1, "random_state": 0}
+    model = FastText(8, ngrams=ngrams, **options).fit(text)
     before = model.vector("purring")
     model.partial_fit([["the", "purring", "bird"]] * 40)
     assert not np.array_equal(model.vector("purring"), before)

@@ -1,4 +1,4 @@
-"""Phrases: scores by their formulas, and what is joined."""
+"""Phrases: scores compared with their formulas, and which words are joined."""
 
 import math
 from typing import Any
@@ -22,7 +22,7 @@ def test_scores() -> None:
     assert npmi.phrases_["new", "york"].score == pytest.approx(expected)
 
 
-def test_joins_from_the_left() -> None:
+def test_pairs_are_joined_from_left_to_right() -> None:
     phrases = Phrases(min_count=2, threshold=0.1, discount=0.0, delimiter="+").fit(TEXT)
     assert set(phrases.phrases_) == {("new", "york")}
     joined = phrases.transform([["a", "new", "york", "york"], [], ["new"], ["york", "new"]])
@@ -38,14 +38,14 @@ def test_connectors() -> None:
     assert phrases.transform([["the", "bank", "of", "england"]]) == [["the", "bank_of_england"]]
 
 
-def test_twice_over_grows() -> None:
+def test_second_pass_finds_longer_phrases() -> None:
     text = [["new", "york", "city"]] * 9 + [["a", "b"]] * 9
     first = Phrases(min_count=2, threshold=1.0, discount=0.0).fit(text)
     second = Phrases(min_count=2, threshold=1.0, discount=0.0).fit(first.transform(text))
     assert second.transform(first.transform(text[:1])) == [["new_york_city"]]
 
 
-def test_bad_input() -> None:
+def test_invalid_input() -> None:
     with pytest.raises(InputError, match="scoring"):
         Phrases(scoring="best")
     with pytest.raises(InputError, match="min_count"):
@@ -56,7 +56,7 @@ def test_bad_input() -> None:
         Phrases().transform([["a"]])
 
 
-@pytest.mark.parametrize("wrong", [None, 3, "a b", [], [[]]])
-def test_nothing_to_count(wrong: Any) -> None:
+@pytest.mark.parametrize("sentences", [None, 3, "a b", [], [[]]])
+def test_sentences_without_words(sentences: Any) -> None:
     with pytest.raises(InputError, match=r"sentences is|no words"):
-        Phrases().fit(wrong)
+        Phrases().fit(sentences)

@@ -1,4 +1,4 @@
-"""TextClassifier: what it learns, and fastText's answers from fastText's files."""
+"""TextClassifier: training, prediction, quantisation, and fastText's files."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ import pytest
 from corpus_files import find_corpus, needs_corpus
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import trellis
@@ -63,7 +64,7 @@ def test_files_of_texts(tmp_path: Path) -> None:
 
 
 def test_softmax_reaches_the_optimum() -> None:
-    """With one word a text the loss is that of a table of logits, whose optimum scipy finds."""
+    """For texts of one word the model is a table of logits, whose optimum SciPy can find."""
     rng = np.random.default_rng(1)
     X = [[f"w{i}"] for i in rng.integers(0, 3, 400)]
     y = [str(rng.choice(3, p=[0.6, 0.3, 0.1]) if x == ["w0"] else rng.integers(3)) for x in X]
@@ -77,8 +78,8 @@ def test_softmax_reaches_the_optimum() -> None:
 
     best = minimize(loss, np.zeros(9)).fun
     p = [[dict(q)[label] for label in model.labels_] for q in model.predict(["w0", "w1", "w2"], 3)]
-    ours = -float((counts * np.log(p)).sum() / counts.sum())
-    assert ours == pytest.approx(best, abs=2e-3)
+    model_loss = -float((counts * np.log(p)).sum() / counts.sum())
+    assert model_loss == pytest.approx(best, abs=2e-3)
 
 
 def test_several_labels() -> None:
@@ -91,11 +92,26 @@ def test_several_labels() -> None:
     assert scores.precision == scores.recall == 1.0
 
 
-def test_texts_of_which_nothing_is_known() -> None:
+def test_texts_without_known_words() -> None:
     X, y = examples()
     model = TextClassifier(8, **ONE).fit(X, y)
     assert model.predict([]) == []
-    assert len(model.predict(["unheard of"])[0]) == 1  # the end of the line is known
+    assert len(model.predict(["unheard of"])[0]) == 1  # the line end is a known word
+
+
+def test_fit_again_after_loading(tmp_path: Path) -> None:
+    X, y = examples(60)
+    model = TextClassifier(4, **ONE).fit(X, y)
+    model.save_fasttext(tmp_path / "m.bin")
+    loaded = TextClassifier.load(tmp_path / "m.bin").set_params(epochs=20, **ONE)
+    loaded.fit([["new"], ["text"]] * 20, ["p", "n"] * 20)
+    assert [p[0].label for p in loaded.predict(["new", "text"])] == ["p", "n"]
+
+
+def test_parameters_are_those_of_the_constructor() -> None:
+    model = TextClassifier(7, loss="ova", random_state=3)
+    assert clone(model).get_params() == model.get_params()
+    assert model.get_params()["loss"] == "ova"
 
 
 @pytest.mark.parametrize("options", [{}, {"cutoff": 280}, {"norms": True}])
@@ -107,30 +123,30 @@ def test_quantized(tmp_path: Path, options: dict[str, Any]) -> None:
     small.save_fasttext(tmp_path / "m.ftz")
     loaded = TextClassifier.load(tmp_path / "m.ftz")
     assert loaded.predict(X[:50]) == small.predict(X[:50])
-    assert model.test(X, y).precision == 1.0  # the large one stays as it was
+    assert model.test(X, y).precision == 1.0  # quantize returns a new model
     with pytest.raises(InputError, match="quantised"):
         small.save(tmp_path / "m.trellis")
     with pytest.raises(InputError, match="already"):
         small.quantize()
     with pytest.raises(InputError, match="256"):
-        model.quantize(output=True)  # three labels are too few for codes
+        model.quantize(output=True)  # 256 codes need at least 256 labels
     with pytest.raises(InputError, match="cutoff"):
         model.quantize(cutoff=-1)
 
 
 @needs_corpus("models/fasttext")
 @pytest.mark.parametrize("name", ["lid.176.ftz", "pang_lee_polarity_fasttext.bin"])
-def test_answers_are_fasttexts(name: str) -> None:
+def test_same_predictions_as_fasttext(name: str) -> None:
     model = TextClassifier.load(MODELS / name)
     for case in json.loads((MODELS / "expected.json").read_text())[name]["predictions"]:
-        (got,) = model.predict([case["text"]], k=len(case["top"]))
-        assert [f"__label__{p.label}" for p in got] == [label for label, _ in case["top"]]
+        (predictions,) = model.predict([case["text"]], k=len(case["top"]))
+        assert [f"__label__{p.label}" for p in predictions] == [label for label, _ in case["top"]]
         np.testing.assert_allclose(
-            [p.probability for p in got], [p for _, p in case["top"]], atol=1.1e-6
+            [p.probability for p in predictions], [p for _, p in case["top"]], atol=1.1e-6
         )
 
 
-def test_wrong_kinds_of_files(tmp_path: Path) -> None:
+def test_files_of_other_models(tmp_path: Path) -> None:
     vectors = trellis.FastText(4, bucket=50, min_count=1, **ONE).fit([["a", "b"]] * 9)
     vectors.save_fasttext(tmp_path / "v.bin")
     with pytest.raises(InputError, match="FastText"):
@@ -155,15 +171,15 @@ def test_wrong_kinds_of_files(tmp_path: Path) -> None:
         ({"label_prefix": ""}, "label_prefix"),
     ],
 )
-def test_bad_settings(options: dict[str, Any], match: str) -> None:
+def test_invalid_parameters(options: dict[str, Any], match: str) -> None:
     X, y = examples(5)
     with pytest.raises(InputError, match=match):
         TextClassifier(**options).fit(X, y)
 
 
-def test_bad_texts() -> None:
+def test_invalid_texts() -> None:
     X, y = examples(20)
-    with pytest.raises(InputError, match="20 texts have 19"):
+    with pytest.raises(InputError, match="20 texts but 19"):
         TextClassifier().fit(X, y[:-1])
     with pytest.raises(InputError, match="text 0"):
         TextClassifier().fit([5], ["a"])
@@ -178,7 +194,7 @@ def test_bad_texts() -> None:
         model.predict(["a"], k=0)
     with pytest.raises(InputError, match="threshold"):
         model.predict(["a"], threshold=float("nan"))
-    with pytest.raises(InputError, match="predict takes a list"):
+    with pytest.raises(InputError, match="must be a list of texts"):
         model.predict("a")
 
 
@@ -192,7 +208,7 @@ def test_many_labels_are_quantized() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "one text"])
-def test_texts_that_are_no_list(wrong: Any) -> None:
+def test_texts_must_be_a_list(wrong: Any) -> None:
     model = TextClassifier(4, bucket=0, epochs=1).fit(["good", "bad"], ["p", "n"])
-    with pytest.raises(InputError, match="predict takes a list"):
+    with pytest.raises(InputError, match="must be a list of texts"):
         model.predict(wrong)

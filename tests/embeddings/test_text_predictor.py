@@ -1,4 +1,4 @@
-"""Labels of texts from the core, beside the same sums written out in NumPy."""
+"""Label probabilities of the core, compared with the same sums in NumPy."""
 
 import pickle
 from dataclasses import replace
@@ -25,7 +25,7 @@ TEXTS = [
     ["nothing", "of", "it"],
     [],
     [""],
-    [f"{i}w{i % 7}" for i in range(300)],  # more rows than are added at a time
+    [f"{i}w{i % 7}" for i in range(300)],  # more rows than the core adds at a time
     ["</s>"],
     ["w\udcff3"],  # a byte that is not UTF-8
 ]
@@ -63,15 +63,15 @@ def dense(matrix: Any) -> Any:
     return np.float64(matrix.rows() if isinstance(matrix, QuantizedMatrix) else matrix)
 
 
-def ways(counts: Any) -> list[list[tuple[int, bool]]]:
-    """The nodes on the way to each label, and whether it goes right there."""
+def tree_paths(counts: Any) -> list[list[tuple[int, bool]]]:
+    """Return the path from the root to each label: nodes, and whether it turns right there."""
     begin, node, right, _ = _core.huffman(counts)
     pairs = list(zip(node.tolist(), right.tolist(), strict=True))
     return [pairs[a:b] for a, b in pairwise(begin)]
 
 
 def probabilities(file: FastTextFile, words: list[str]) -> Any:
-    """By the definition; None of a text without rows."""
+    """Return the probability of each label by the definition; None for a text without rows."""
     args = file.args
     text = [word.encode("utf-8", "surrogateescape") for word in [*words, "</s>"]]
     rows = SubwordRows(file)
@@ -94,47 +94,48 @@ def probabilities(file: FastTextFile, words: list[str]) -> Any:
         return expit(scores) + 1e-5
     return np.array(
         [
-            np.prod([expit(scores[n] if right else -scores[n]) + 1e-5 for n, right in way])
-            for way in ways(file.label_counts)
+            np.prod([expit(scores[n] if right else -scores[n]) + 1e-5 for n, right in path])
+            for path in tree_paths(file.label_counts)
         ]
     )
 
 
-def check(found: Any, p: Any, k: int, threshold: float) -> None:
+def check(answer: Any, p: Any, k: int, threshold: float) -> None:
+    """Compare (label, probability) pairs with the probabilities of all labels."""
     if p is None:
-        assert found == []
+        assert answer == []
         return
     best = np.sort(p)[::-1][:k]
-    labels, chances = [label for label, _ in found], [q for _, q in found]
-    np.testing.assert_allclose(chances, best[best >= threshold + 1e-5], rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(chances, p[labels], rtol=1e-5, atol=1e-7)
+    labels, probabilities = [label for label, _ in answer], [q for _, q in answer]
+    np.testing.assert_allclose(probabilities, best[best >= threshold + 1e-5], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(probabilities, p[labels], rtol=1e-5, atol=1e-7)
     assert len(set(labels)) == len(labels)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_by_the_definition(loss: str, kind: str) -> None:
+def test_probabilities_follow_the_definition(loss: str, kind: str) -> None:
     file = labelled(loss, kind)
-    wanted = [probabilities(file, words) for words in TEXTS]
+    expected = [probabilities(file, words) for words in TEXTS]
     for isa in native.available_isas():
-        before = native.isa()
+        best_isa = native.isa()
         native.use_isa(isa)
         try:
             for k, threshold in ((1, 0.0), (5, 0.0), (LABELS, 0.0), (10**30, 0.004), (3, 0.9)):
-                found = Predictor(file).best(TEXTS, k, threshold)
-                for own, p in zip(found, wanted, strict=True):
-                    check(own, p, k, threshold)
+                answers = Predictor(file).best(TEXTS, k, threshold)
+                for answer, p in zip(answers, expected, strict=True):
+                    check(answer, p, k, threshold)
         finally:
-            native.use_isa(before)
+            native.use_isa(best_isa)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("args", [{"maxn": 0}, {"word_ngrams": 1}, {"word_ngrams": 4, "minn": 0}])
 @pytest.mark.parametrize("labels", [1, 2, 9])
-def test_settings(loss: str, args: dict[str, int], labels: int) -> None:
+def test_ngrams_and_numbers_of_labels(loss: str, args: dict[str, int], labels: int) -> None:
     file = labelled(loss, labels=labels, **args)
-    for words, own in zip(TEXTS, Predictor(file).best(TEXTS, 4), strict=True):
-        check(own, probabilities(file, words), 4, 0.0)
+    for words, answer in zip(TEXTS, Predictor(file).best(TEXTS, 4), strict=True):
+        check(answer, probabilities(file, words), 4, 0.0)
 
 
 def test_texts_without_rows() -> None:
@@ -145,23 +146,23 @@ def test_texts_without_rows() -> None:
     assert Predictor(file).best([], 1) == []
 
 
-def test_the_first_of_equals() -> None:
+def test_equal_probabilities_are_in_order() -> None:
     for loss in ("softmax", "ova"):
         file = labelled(loss)
         file = replace(file, output=np.zeros((LABELS, DIM), np.float32))
         assert [label for label, _ in Predictor(file).best([["w3"]], 5)[0]] == [0, 1, 2, 3, 4]
 
 
-def test_threads_and_batches_change_no_bit() -> None:
+def test_threads_and_batches_give_the_same_bits() -> None:
     predictor = Predictor(labelled("hs", "norms"))
     texts = TEXTS * 40
-    one = predictor.best(texts, 3, 0.0, 1)
-    assert predictor.best(texts, 3, 0.0, 4) == one
-    assert [predictor.best([text], 3)[0] for text in texts] == one
-    assert pickle.loads(pickle.dumps(predictor)).best(texts, 3) == one
+    expected = predictor.best(texts, 3, 0.0, 1)
+    assert predictor.best(texts, 3, 0.0, 4) == expected
+    assert [predictor.best([text], 3)[0] for text in texts] == expected
+    assert pickle.loads(pickle.dumps(predictor)).best(texts, 3) == expected
 
 
-def test_lines_are_cut_as_fasttext_does() -> None:
+def test_lines_are_split_as_in_fasttext() -> None:
     predictor = Predictor(labelled("softmax"))
     words = [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"\xc2\xa0h", b"</s>"]
     line = b" a b\tc\rd\ve\ff\0g \xc2\xa0h\nnot here"
@@ -169,10 +170,10 @@ def test_lines_are_cut_as_fasttext_does() -> None:
     assert predictor.split(b"a </s> b\n", b"__label__") == ([b"a", b"</s>"], [])
     assert predictor.split(b"a  ", b"__label__") == ([b"a"], [])
     assert predictor.split(b"__label__7 __label__x w3", b"__label__") == ([b"w3"], [7])
-    assert predictor.split(b"w3 a", b"w") == ([b"w3", b"a"], [])  # it is a word all the same
-    (line_found,) = predictor.best_of_lines([b"w3 __label__7 unheard\n"], b"__label__", 2)
-    (found,) = predictor.best([["w3", "unheard"]], 2)
-    assert line_found == [(label, float(np.float32(p))) for label, p in found]
+    assert predictor.split(b"w3 a", b"w") == ([b"w3", b"a"], [])  # a known word is not a label
+    (line_answer,) = predictor.best_of_lines([b"w3 __label__7 unheard\n"], b"__label__", 2)
+    (answer,) = predictor.best([["w3", "unheard"]], 2)
+    assert line_answer == [(label, float(np.float32(p))) for label, p in answer]
 
 
 def test_counts_that_do_not_descend() -> None:
@@ -192,7 +193,7 @@ def test_counts_that_do_not_descend() -> None:
         ({"label_counts": np.ones(2, np.int64)}, "one count"),
     ],
 )
-def test_parts_that_do_not_fit(change: dict[str, Any], match: str) -> None:
+def test_parts_of_wrong_sizes(change: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         Predictor(replace(labelled("softmax"), **change))
 
@@ -207,16 +208,16 @@ def test_parts_that_do_not_fit(change: dict[str, Any], match: str) -> None:
         (["a\ud800"], "text 0 has a str with lone surrogates"),
     ],
 )
-def test_bad_texts(texts: Any, match: str) -> None:
+def test_invalid_texts(texts: Any, match: str) -> None:
     model = TextClassifier(4, n_jobs=1, epochs=1).fit(["good", "bad"], ["p", "n"])
     with pytest.raises(InputError, match=match):
         model.predict(texts)
 
 
-def test_many_ways_to_ask() -> None:
+def test_accepted_types_of_texts() -> None:
     model = TextClassifier(4, n_jobs=1, epochs=1, random_state=0).fit(["good", "bad"], ["p", "n"])
-    want = model.predict(["good", ["bad"]], 2)
-    assert model.predict(("good", ("bad",)), np.int64(5), np.float32(0)) == want
-    assert model.predict((text for text in ["good", "bad"]), 10**30, 0) == want
-    assert model.predict([" good\u00a0"], 2) == want[:1]  # cut at white space of Unicode
-    assert pickle.loads(pickle.dumps(model)).predict(["good", "bad"], 2) == want
+    expected = model.predict(["good", ["bad"]], 2)
+    assert model.predict(("good", ("bad",)), np.int64(5), np.float32(0)) == expected
+    assert model.predict((text for text in ["good", "bad"]), 10**30, 0) == expected
+    assert model.predict([" good\u00a0"], 2) == expected[:1]  # split at Unicode white space
+    assert pickle.loads(pickle.dumps(model)).predict(["good", "bad"], 2) == expected

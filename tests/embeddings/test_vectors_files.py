@@ -1,4 +1,4 @@
-"""Vectors.load knows a file by what is in it; Vectors.save writes what others read."""
+"""Vectors.load detects the format of a file; other programs read what Vectors.save writes."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def test_native_files_are_mapped(v: Vectors, tmp_path: Path) -> None:
     assert not again.matrix.flags.owndata
 
 
-def test_a_word2vec_file_for_gensim(v: Vectors, tmp_path: Path) -> None:
+def test_gensim_reads_word2vec_files(v: Vectors, tmp_path: Path) -> None:
     for name in ("v.bin", "v.txt"):
         v.save(tmp_path / name)
         peer = read_by_gensim(tmp_path / name)
-        found = [word for word, _ in peer.most_similar(v.words[0])]
-        assert found == [near.word for near in v.nearest(v.words[0])]
+        neighbors = [word for word, _ in peer.most_similar(v.words[0])]
+        assert neighbors == [near.word for near in v.nearest(v.words[0])]
 
 
-def test_files_of_gensim(v: Vectors, tmp_path: Path) -> None:
+def test_load_files_of_gensim(v: Vectors, tmp_path: Path) -> None:
     peer = keyed_vectors()(6)
     peer.add_vectors(v.words, v.matrix)
     peer.save(str(tmp_path / "kv"))
@@ -76,7 +76,7 @@ def test_files_of_gensim(v: Vectors, tmp_path: Path) -> None:
     assert np.array_equal(again.matrix, v.matrix[:9])
 
 
-def test_facebook_files_of_gensim(tmp_path: Path) -> None:
+def test_load_fasttext_files_of_gensim(tmp_path: Path) -> None:
     keyed_vectors()
     from gensim.models import FastText
     from gensim.models.fasttext import save_facebook_model
@@ -106,9 +106,9 @@ def test_words_that_are_not_utf8() -> None:
     assert len(Vectors.load(path, errors="replace")) == 1694
 
 
-def test_a_lone_surrogate_has_no_vector(tmp_path: Path) -> None:
+def test_unpaired_surrogate_has_no_vector(tmp_path: Path) -> None:
     fasttext.write(tmp_path / "m.bin", some_file())
-    with pytest.raises(InputError, match="cannot be UTF-8"):
+    with pytest.raises(InputError, match="cannot be encoded as UTF-8"):
         Vectors.load(tmp_path / "m.bin")["\ud800"]
 
 
@@ -119,7 +119,7 @@ def test_a_lone_surrogate_has_no_vector(tmp_path: Path) -> None:
         ({"matrix": some_rows(2, 4).astype(float)}, "dtype float64"),
         ({"matrix": np.full((2, 4), np.inf, np.float32)}, "inf at"),
         ({"words.ends": np.array([0, 2, 1])}, "offsets must lead"),
-        ({"words.bytes": np.frombuffer(b"aa", np.uint8)}, "a word occurs twice"),
+        ({"words.bytes": np.frombuffer(b"aa", np.uint8)}, "a string occurs twice"),
         ({"words.bytes": np.frombuffer(b"\xff\xfe", np.uint8)}, "not UTF-8"),
     ],
 )
@@ -132,7 +132,7 @@ def test_forged_native_files(change: dict[str, Any], match: str, tmp_path: Path)
     assert str(tmp_path) in str(caught.value)
 
 
-def test_other_native_files(tmp_path: Path) -> None:
+def test_native_files_without_vectors(tmp_path: Path) -> None:
     native.write(tmp_path / "m.trellis", "crf", {}, {})
     with pytest.raises(FormatError, match="crf"):
         Vectors.load(tmp_path / "m.trellis")
@@ -141,10 +141,10 @@ def test_other_native_files(tmp_path: Path) -> None:
         Vectors.load(tmp_path / "m.trellis")
 
 
-def test_names_without_a_format(v: Vectors, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="says no format"):
+def test_unknown_formats_and_missing_files(v: Vectors, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not end in a known format"):
         v.save(tmp_path / "v.dat")
-    with pytest.raises(InputError, match="'csv' is none of"):
+    with pytest.raises(InputError, match=r"format must be one of .* not 'csv'"):
         v.save(tmp_path / "v.dat", "csv")
     with pytest.raises(FileNotFoundError):
         Vectors.load(tmp_path / "v.dat")

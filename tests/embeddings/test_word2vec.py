@@ -1,4 +1,4 @@
-"""Word2Vec: against a plain reference, against the optimum, and what it promises."""
+"""Word2Vec: compared with a plain reference and with the optimum; vocabulary, files, errors."""
 
 import gzip
 import lzma
@@ -24,14 +24,14 @@ LOSSES = ("negative", "hierarchical", "softmax")
 
 
 def topics(sentences: int = 400, seed: int = 0) -> list[list[str]]:
-    """Text of two topics that share no word but one."""
+    """Return text of two topics that share only one word, "the"."""
     rng = np.random.default_rng(seed)
     words = [[f"{topic}{i}" for i in range(8)] for topic in "ab"]
     return [["the", *rng.choice(words[n % 2], 8).tolist()] for n in range(sentences)]
 
 
 def first_tables(model: Word2Vec) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The tables as fit fills them."""
+    """Return V and W as `fit` initialises them."""
     rows = _core.embedding_table(len(model.words_), model.vector_size)
     dim = model.vector_size
     _core.fill_table(rows, 0, len(rows), dim, 1.0 / dim, model.random_state, 1)
@@ -42,12 +42,12 @@ def first_tables(model: Word2Vec) -> tuple[NDArray[np.float64], NDArray[np.float
 
 
 def reference(model: Word2Vec, text: list[list[str]]) -> tuple[NDArray[np.float64], ...]:
-    """Hierarchical softmax as in the equations; sentences whose words are all different."""
+    """Train hierarchical softmax by the equations; all words of a sentence are different."""
     v, w = first_tables(model)
     index = {word: i for i, word in enumerate(model.words_)}
     begin, node, right, _ = _core.huffman(model.counts_)
     alpha = {"skipgram": 0.025, "cbow": 0.05}[model.architecture]
-    assert sum(map(len, text)) < 8192  # one chunk has one learning rate
+    assert sum(map(len, text)) < 8192  # the learning rate is constant within a chunk
     for sentence in text:
         ids = [index[word] for word in sentence]
         for i, word in enumerate(ids):
@@ -77,7 +77,7 @@ def test_against_reference(architecture: str, window: int) -> None:
 
 
 def pair_counts(model: Word2Vec, text: list[list[str]]) -> NDArray[np.float64]:
-    """How often word j stands beside word i."""
+    """Return how often word j is next to word i, (words, words)."""
     index = {word: i for i, word in enumerate(model.words_)}
     counts = np.zeros((len(index), len(index)))
     for sentence in text:
@@ -109,10 +109,10 @@ def test_softmax_reaches_the_optimum() -> None:
     best = min(
         minimize(loss, rng.normal(size=20), jac=True, method="L-BFGS-B").fun for _ in range(5)
     )
-    ours = loss(np.stack([model.input_, model.output_]).astype(np.float64).ravel())[0]
+    model_loss = loss(np.stack([model.input_, model.output_]).astype(np.float64).ravel())[0]
     chance = loss(np.zeros(20))[0]
     assert chance - best > 0.05  # there is something to learn
-    assert ours - best < 0.005 * (chance - best)
+    assert model_loss - best < 0.005 * (chance - best)
     assert model.loss_ == pytest.approx(best, abs=0.05)  # an estimate from a part of the steps
 
 
@@ -135,8 +135,8 @@ def test_learns_topics(architecture: str, loss: str, shared: bool) -> None:
         min_count=1, sample=0, n_jobs=1, random_state=0,
     ).fit(topics())  # fmt: skip
     for word in ("a0", "b3"):
-        near = {neighbor.word[0] for neighbor in model.vectors_.nearest(word, 5)}
-        assert near == {word[0]}
+        topics_of_neighbors = {neighbor.word[0] for neighbor in model.vectors_.nearest(word, 5)}
+        assert topics_of_neighbors == {word[0]}
     assert model.losses_[-1] < model.losses_[0]
 
 
@@ -154,7 +154,7 @@ def test_one_thread_gives_the_same_bits(architecture: str, loss: str) -> None:
     assert not np.array_equal(tables(5)[0], tables(6)[0])
 
 
-def test_two_threads_learn_too() -> None:
+def test_training_with_two_threads() -> None:
     model = Word2Vec(16, epochs=4, alpha=0.1, min_count=1, sample=0, n_jobs=2, random_state=0)
     model.fit(topics(8000))
     assert {neighbor.word[0] for neighbor in model.vectors_.nearest("a0", 5)} == {"a"}
@@ -162,7 +162,7 @@ def test_two_threads_learn_too() -> None:
     assert {n.word[0] for n in tree.fit(topics(8000)).vectors_.nearest("a0", 5)} == {"a"}
 
 
-def test_sources_agree(tmp_path: Path) -> None:
+def test_equal_sources_give_equal_vectors(tmp_path: Path) -> None:
     text = topics(50)
     lines = "\n".join(map(" ".join, text)) + "\n"
     files = {"t.txt": lines.encode(), "t.gz": gzip.compress(lines.encode())}
@@ -183,14 +183,14 @@ def test_sources_agree(tmp_path: Path) -> None:
 def test_zstd(tmp_path: Path) -> None:
     zstandard = pytest.importorskip("zstandard")
     text = topics(50)
-    packed = zstandard.compress("".join(" ".join(s) + "\n" for s in text).encode())
-    (tmp_path / "t.zst").write_bytes(packed)
+    compressed = zstandard.compress("".join(" ".join(s) + "\n" for s in text).encode())
+    (tmp_path / "t.zst").write_bytes(compressed)
     options: dict[str, Any] = {**PLAIN, "epochs": 1}
     expected = Word2Vec(8, **options).fit(text).input_
     assert np.array_equal(Word2Vec(8, **options).fit(tmp_path / "t.zst").input_, expected)
-    (tmp_path / "t.zst").write_bytes(packed + packed)  # two frames
+    (tmp_path / "t.zst").write_bytes(compressed + compressed)  # two frames
     assert Word2Vec(8, **options).fit(tmp_path / "t.zst").n_tokens_ == 2 * sum(map(len, text))
-    for damaged in (packed[:-9], packed[:20] + b"x" * 40, packed + b"more"):
+    for damaged in (compressed[:-9], compressed[:20] + b"x" * 40, compressed + b"more"):
         (tmp_path / "t.zst").write_bytes(damaged)
         with pytest.raises(FormatError, match=r"t\.zst"):
             Word2Vec(8, **options).fit(tmp_path / "t.zst")
@@ -206,8 +206,8 @@ def test_arrow_columns(tmp_path: Path) -> None:
     expected = Word2Vec(8, **options).fit(text).input_
     for source in (table, tmp_path / "t.parquet"):
         for column in ("text", "words"):
-            got = Word2Vec(8, **options).fit(source, column=column).input_
-            assert np.array_equal(got, expected)
+            rows = Word2Vec(8, **options).fit(source, column=column).input_
+            assert np.array_equal(rows, expected)
     with pytest.raises(InputError, match="'nothing'"):
         Word2Vec().fit(table, column="nothing")
 
@@ -222,11 +222,11 @@ def test_vocabulary() -> None:
 
 
 def test_progress() -> None:
-    seen: list[Progress] = []
-    Word2Vec(4, epochs=3, **PLAIN).fit(topics(20), callback=seen.append)
-    assert [p.epoch for p in seen] == [0, 1, 2]
-    assert seen[-1].fraction == 1.0
-    assert all(p.words_per_second > 0 for p in seen)
+    reports: list[Progress] = []
+    Word2Vec(4, epochs=3, **PLAIN).fit(topics(20), callback=reports.append)
+    assert [p.epoch for p in reports] == [0, 1, 2]
+    assert reports[-1].fraction == 1.0
+    assert all(p.words_per_second > 0 for p in reports)
 
     def stop(progress: Progress) -> None:
         raise KeyboardInterrupt
@@ -236,12 +236,12 @@ def test_progress() -> None:
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_goes_on_with_new_words(loss: str) -> None:
+def test_partial_fit_adds_words(loss: str) -> None:
     model = Word2Vec(8, loss=loss, epochs=3, **{**PLAIN, "min_count": 3}).fit(topics())
     before = dict(zip(model.words_, model.counts_.tolist(), strict=True))
     vectors = model.vectors_
-    kept = model.set_params(alpha=1e-12, epochs=1)
-    kept.partial_fit([["new", "a0", "rare"], ["new", "b0"], ["new"]])
+    model.set_params(alpha=1e-12, epochs=1)
+    model.partial_fit([["new", "a0", "rare"], ["new", "b0"], ["new"]])
     after = dict(zip(model.words_, model.counts_.tolist(), strict=True))
     assert after == {**before, "new": 3, "a0": before["a0"] + 1, "b0": before["b0"] + 1}
     assert model.counts_.tolist() == sorted(model.counts_.tolist(), reverse=True)
@@ -251,7 +251,7 @@ def test_goes_on_with_new_words(loss: str) -> None:
     assert len(model.losses_) == 4
 
 
-def test_partial_fit_first() -> None:
+def test_partial_fit_without_fit() -> None:
     assert np.array_equal(
         Word2Vec(4, **PLAIN).partial_fit(topics(20)).input_,
         Word2Vec(4, **PLAIN).fit(topics(20)).input_,
@@ -272,19 +272,19 @@ def test_files(tmp_path: Path, loss: str) -> None:
     assert np.array_equal(a, model.partial_fit(topics(20, seed=9)).input_)
 
 
-def test_damaged_files(tmp_path: Path) -> None:
+def test_invalid_files(tmp_path: Path) -> None:
     from trellis.formats import native
 
     model = Word2Vec(8, **PLAIN).fit(topics(50))
-    meta, tensors = model._parts()
+    meta, tensors = model.to_parts()
     path = tmp_path / "m.trellis"
-    for wrong in (
+    for change in (
         {"input": tensors["input"][:-1].copy()},
         {"output": tensors["output"] * np.nan},
         {"counts": tensors["counts"][::-1].copy()},
         {"words.ends": tensors["words.ends"][:-1].copy()},
     ):
-        native.write(path, "word2vec", meta, {**tensors, **wrong})
+        native.write(path, "word2vec", meta, {**tensors, **change})
         with pytest.raises(FormatError, match=r"m\.trellis"):
             Word2Vec.load(path)
     native.write(path, "word2vec", {**meta, "parameters": {"no_such": 1}}, tensors)
@@ -312,7 +312,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         ({"n_jobs": 0}, "n_jobs"),
     ],
 )
-def test_bad_settings(options: dict[str, Any], match: str) -> None:
+def test_invalid_parameters(options: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         Word2Vec(**options).fit(topics(5))
 
@@ -331,7 +331,7 @@ def test_bad_settings(options: dict[str, Any], match: str) -> None:
         ([["a"], ["b"]], "min_count"),
     ],
 )
-def test_bad_sources(source: Any, match: str) -> None:
+def test_invalid_sources(source: Any, match: str) -> None:
     with pytest.raises(InputError, match=match):
         Word2Vec().fit(source)
 
@@ -350,7 +350,7 @@ def test_not_fitted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "last"),
+    ("options", "last"),
     [
         ({}, 0.0025),
         ({"architecture": "cbow"}, 0.005),
@@ -360,16 +360,16 @@ def test_not_fitted(tmp_path: Path) -> None:
         ({"min_alpha": 0.5}, 0.025),
     ],
 )
-def test_the_last_rate(settings: dict[str, Any], last: float, monkeypatch: Any) -> None:
+def test_last_learning_rate(options: dict[str, Any], last: float, monkeypatch: Any) -> None:
     from trellis.embeddings import word2vec as module
 
-    seen = []
+    schedules = []
+    original_train = module.train
 
-    def train(sentences: Any, corpus: Any, schedule: Any, *rest: Any) -> Any:
-        seen.append(schedule)
-        return own(sentences, corpus, schedule, *rest)
+    def train(step: Any, corpus: Any, schedule: Any, *args: Any) -> Any:
+        schedules.append(schedule)
+        return original_train(step, corpus, schedule, *args)
 
-    own = module.train
     monkeypatch.setattr(module, "train", train)
-    Word2Vec(2, min_count=1, epochs=1, n_jobs=1, random_state=0, **settings).fit([["a", "b"]])
-    assert seen[0][1] == pytest.approx(last)
+    Word2Vec(2, min_count=1, epochs=1, n_jobs=1, random_state=0, **options).fit([["a", "b"]])
+    assert schedules[0].last == pytest.approx(last)

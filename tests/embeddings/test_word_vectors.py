@@ -1,4 +1,4 @@
-"""Vectors against NumPy, gensim and fastText."""
+"""Vectors give the same results as NumPy, gensim and fastText."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def cosines(v: Vectors, queries: Any) -> Any:
     return queries / np.linalg.norm(queries, axis=1, keepdims=True) @ unit.T
 
 
-def agree(found: list[Neighbor], expected: list[tuple[str, float]]) -> None:
-    """The same scores, and the same words wherever no other has nearly the same score."""
-    assert len(found) == len(expected)
+def agree(neighbors: list[Neighbor], expected: list[tuple[str, float]]) -> None:
+    """Compare scores, and words unless two have nearly the same score."""
+    assert len(neighbors) == len(expected)
     scores = np.array([score for _, score in expected])
-    np.testing.assert_allclose([own.score for own in found], scores, atol=1e-6)
-    for own, (word, score) in zip(found[:-1], expected[:-1], strict=True):
+    np.testing.assert_allclose([neighbor.score for neighbor in neighbors], scores, atol=1e-6)
+    for neighbor, (word, score) in zip(neighbors[:-1], expected[:-1], strict=True):
         if (np.abs(scores - score) < 1e-6).sum() == 1:
-            assert own.word == word
+            assert neighbor.word == word
 
 
-def test_is_a_public_name() -> None:
+def test_vectors_is_a_public_name() -> None:
     assert trellis.Vectors is Vectors
 
 
@@ -61,34 +61,34 @@ def test_is_a_public_name() -> None:
 def test_search_is_exact(rows: int, columns: int, queries: int, k: int, seed: int) -> None:
     matrix = np.random.default_rng(seed).integers(-3, 4, (rows, columns)).astype(np.float32)
     v = Vectors(some_words(rows), matrix, n_jobs=2)
-    asked = some_rows(queries, columns, seed)
-    scores, ids = v.search(asked, k)
+    query_rows = some_rows(queries, columns, seed)
+    scores, ids = v.search(query_rows, k)
     norms = np.linalg.norm(matrix.astype(float), axis=1)
-    all_scores = asked.astype(float) @ matrix.T / np.where(norms > 0, norms, 1)
+    all_scores = query_rows.astype(float) @ matrix.T / np.where(norms > 0, norms, 1)
     best = -np.sort(-all_scores, axis=1)[:, :k]
     assert scores.shape == ids.shape == (queries, min(k, rows))
     np.testing.assert_allclose(scores, best, atol=1e-5)
     np.testing.assert_allclose(np.take_along_axis(all_scores, ids, 1), best, atol=1e-5)
-    assert all(len(set(own)) == len(own) for own in ids.tolist())
+    assert all(len(set(rows)) == len(rows) for rows in ids.tolist())
 
 
 @pytest.mark.parametrize("isa", native.available_isas())
 @pytest.mark.parametrize("queries", [1, 5, 6, 33])
-def test_every_instruction_set_and_any_threads(isa: str, queries: int) -> None:
+def test_instruction_sets_and_threads_give_the_same_rows(isa: str, queries: int) -> None:
     v = some_vectors(5000, 30)
-    asked = some_rows(queries, 30, 1)
-    best = native.isa()
+    query_rows = some_rows(queries, 30, 1)
+    best_isa = native.isa()
     v.n_jobs = 1
-    scores, ids = v.search(asked, 7)
+    scores, ids = v.search(query_rows, 7)
     try:
         native.use_isa(isa)
         for jobs in (1, 2, 5):
             v.n_jobs = jobs
-            other_scores, other_ids = v.search(asked, 7)
-            np.testing.assert_allclose(other_scores, scores, atol=1e-5)
-            assert np.array_equal(other_ids, ids)
+            isa_scores, isa_ids = v.search(query_rows, 7)
+            np.testing.assert_allclose(isa_scores, scores, atol=1e-5)
+            assert np.array_equal(isa_ids, ids)
     finally:
-        native.use_isa(best)
+        native.use_isa(best_isa)
 
 
 @pytest.mark.parametrize("isa", native.available_isas())
@@ -97,36 +97,37 @@ def test_rows_in_bytes_give_the_same_bits(isa: str, rows: int, columns: int) -> 
     rng = np.random.default_rng(rows)
     matrix = rng.standard_normal((rows, columns)).astype(np.float32)
     matrix *= 10.0 ** rng.integers(-12, 12, (rows, 1)).astype(np.float32)
-    matrix[: rows // 9] = np.round(matrix[: rows // 9])  # some of them nothing but zeros
-    matrix[rows // 2 :: 3] = matrix[rows // 3] * 1.0000002  # as good as equal
-    matrix[::50, 0] *= 1e6  # bytes say little of the others
-    scale = Vectors(some_words(rows), matrix)._searched()[1]
+    matrix[: rows // 9] = np.round(matrix[: rows // 9])  # some rows are all zeros
+    matrix[rows // 2 :: 3] = matrix[rows // 3] * 1.0000002  # nearly equal rows
+    matrix[::50, 0] *= 1e6  # one large entry: the bytes of the others are inaccurate
+    scale = Vectors(some_words(rows), matrix)._search.scaled_rows()[1]
     queries = np.concatenate([matrix[-3:], rng.standard_normal((6, columns))]).astype(np.float32)
     queries *= np.array([1, 1e-30, 1e9, 1, 1e-2, 0, 1e-7, 900, 1e30], np.float32)[
         -len(queries) :, None
     ]
-    best = native.isa()
+    best_isa = native.isa()
     try:
         native.use_isa(isa)
         coarse = coarse_rows(matrix, scale)
         for query, k in itertools.product(queries, (1, 10)):
-            found = [search(matrix, scale, query[None], k, given) for given in (None, coarse)]
-            assert np.array_equal(found[0][0], found[1][0])
-            assert np.array_equal(found[0][1], found[1][1])
+            scores, ids = search(matrix, scale, query[None], k, None)
+            coarse_scores, coarse_ids = search(matrix, scale, query[None], k, coarse)
+            assert np.array_equal(coarse_scores, scores)
+            assert np.array_equal(coarse_ids, ids)
     finally:
-        native.use_isa(best)
+        native.use_isa(best_isa)
 
 
 def coarse_rows(matrix: Any, scale: Any) -> tuple[Any, Any, Any]:
     rows, columns = matrix.shape
     code = np.empty((rows, (columns + 15) // 16 * 16), np.int8)
-    step, off = np.empty(rows, np.float32), np.empty(rows, np.float32)
-    _core.coarse_rows(matrix, scale, 2, code, step, off)
+    step, error = np.empty(rows, np.float32), np.empty(rows, np.float32)
+    _core.coarse_rows(matrix, scale, 2, code, step, error)
     exact = matrix.astype(np.float64) * scale[:, None].astype(np.float64)
-    away = np.linalg.norm(exact - step[:, None].astype(np.float64) * code[:, :columns], axis=1)
-    assert (away <= off).all()
+    distance = np.linalg.norm(exact - step[:, None].astype(np.float64) * code[:, :columns], axis=1)
+    assert (distance <= error).all()
     assert not code[:, columns:].any()
-    return code, step, off
+    return code, step, error
 
 
 def search(matrix: Any, scale: Any, queries: Any, k: int, coarse: Any) -> tuple[Any, Any]:
@@ -136,34 +137,35 @@ def search(matrix: Any, scale: Any, queries: Any, k: int, coarse: Any) -> tuple[
     return scores, ids
 
 
-def test_rows_in_bytes_are_made_for_the_second_query() -> None:
+def test_rows_in_bytes_are_computed_at_the_second_query() -> None:
     v = Vectors(some_words(20_000), some_rows(20_000, 60), n_jobs=2)
     first = v.nearest(v.words[5])
-    assert v._coarse is None
+    assert v._search._coarse is None
     assert v.nearest(v.words[5]) == first
-    assert v._coarse is not None
+    assert v._search._coarse is not None
     assert v.nearest(v.words[5]) == first
-    asked = some_rows(3, 60, 1)
-    few, batch = v.search(asked, 4, restrict=700), v.search(np.tile(asked, (3, 1)), 4, restrict=700)
+    query_rows = some_rows(3, 60, 1)
+    few = v.search(query_rows, 4, restrict=700)
+    batch = v.search(np.tile(query_rows, (3, 1)), 4, restrict=700)
     np.testing.assert_allclose(few[0], batch[0][:3], rtol=1e-5)
     assert np.array_equal(few[1], batch[1][:3])
 
 
 def test_rows_in_bytes_bad_input() -> None:
     matrix, scale = some_rows(5, 20), np.ones(5, np.float32)
-    code, step, off = coarse_rows(matrix, scale)
+    code, step, error = coarse_rows(matrix, scale)
     with pytest.raises(ValueError, match="code must be"):
-        _core.coarse_rows(matrix, scale, 1, code[:, :16].copy(), step, off)
+        _core.coarse_rows(matrix, scale, 1, code[:, :16].copy(), step, error)
     with pytest.raises(ValueError, match="one factor"):
-        _core.coarse_rows(matrix, scale[:4], 1, code, step, off)
+        _core.coarse_rows(matrix, scale[:4], 1, code, step, error)
     with pytest.raises(ValueError, match="coarse must be"):
-        search(matrix, scale, matrix[:1], 2, (code, step[:4], off))
+        search(matrix, scale, matrix[:1], 2, (code, step[:4], error))
     with pytest.raises(ValueError, match="coarse must be"):
-        search(matrix, scale, matrix[:1], 2, (code[:, :16].copy(), step, off))
+        search(matrix, scale, matrix[:1], 2, (code[:, :16].copy(), step, error))
 
 
 @pytest.mark.parametrize("queries", [1, 40])
-def test_of_equal_rows_the_first_wins(queries: int) -> None:
+def test_equal_rows_are_in_order(queries: int) -> None:
     matrix = np.tile(some_rows(3, 5), (2000, 1))
     v = Vectors([str(i) for i in range(6000)], matrix, n_jobs=3)
     _, ids = v.search(np.tile(matrix[1], (queries, 1)), 4)
@@ -181,19 +183,19 @@ def test_nearest_to_words_and_vectors() -> None:
         agree(with_itself[1:], [(v.words[i], scores[i]) for i in order])
     assert len(v.nearest(v.words[0], k=1000)) == 49
     batch = v.nearest_each(v.words[:40], k=3)
-    for word, found in zip(v.words, batch, strict=False):
-        agree(found, [(n.word, n.score) for n in v.nearest(word, k=3)])
+    for word, neighbors in zip(v.words, batch, strict=False):
+        agree(neighbors, [(n.word, n.score) for n in v.nearest(word, k=3)])
     assert len(v.nearest_each(v.matrix[:4], k=2)) == 4
     assert v.nearest_each([]) == []
 
 
 @needs_data
 @pytest.mark.parametrize("name", [n for n in WORD2VEC if "glove" not in n])
-def test_answers_of_gensim(name: str) -> None:
+def test_same_neighbors_as_gensim(name: str) -> None:
     v, peer = Vectors.load(MODELS / name), read_by_gensim(MODELS / name)
     words = v.words[5:45]
-    for word, found in zip(words, v.nearest_each(words), strict=True):
-        agree(found, peer.most_similar(word))
+    for word, neighbors in zip(words, v.nearest_each(words), strict=True):
+        agree(neighbors, peer.most_similar(word))
         agree(v.nearest(word), peer.most_similar(word))
     for a, b, c in zip(words, words[1:], words[2:], strict=False):
         agree(v.analogy(a, b, c, k=5), peer.most_similar([b, c], [a], topn=5))
@@ -204,7 +206,7 @@ def test_answers_of_gensim(name: str) -> None:
 
 @needs_data
 @pytest.mark.parametrize("name", FASTTEXT)
-def test_answers_of_fasttext(name: str) -> None:
+def test_same_vectors_and_neighbors_as_fasttext(name: str) -> None:
     path = MODELS / "fasttext" / name
     v, peer = Vectors.load(path, errors="replace"), fasttext().load_model(str(path))
     assert v.words == peer.get_words(on_unicode_error="replace")
@@ -212,7 +214,7 @@ def test_answers_of_fasttext(name: str) -> None:
     for word in [w for w in v.words if "\ufffd" not in w][:300] + unseen:
         np.testing.assert_allclose(v[word], peer.get_word_vector(word), atol=1e-6)
     for word in ["zzzunseen", *v.words[10:20]]:
-        if peer.get_word_vector(word).any():  # otherwise any words are as near as others
+        if peer.get_word_vector(word).any():  # a zero vector has no nearest words
             near = peer.get_nearest_neighbors(word, 5, on_unicode_error="replace")
             agree(v.nearest(word, k=5), [(w, score) for score, w in near])
 
@@ -245,7 +247,7 @@ def test_unseen_words() -> None:
     assert len(v.nearest("four")) == 3
 
 
-def test_rows_of_zeros_are_like_nothing() -> None:
+def test_zero_vectors_have_cosine_zero() -> None:
     v = Vectors(list("ab"), [[0, 0], [1, 2]])
     assert v.similarity("a", "b") == 0
     assert v.nearest("b") == [Neighbor("a", 0.0)]
@@ -263,44 +265,44 @@ def test_giant_and_tiny_vectors() -> None:
         (["a"], [[1.0], [2.0]], r"1 words cannot have a matrix of shape \(2, 1\)"),
         (["a", "b"], [1.0, 2.0], "2 words cannot"),
         ([], np.zeros((0, 3)), "0 words cannot"),
-        (["a", "a"], [[1.0], [2.0]], "'a' is given twice"),
-        (["a"], [["x"]], "matrix cannot be numbers"),
+        (["a", "a"], [[1.0], [2.0]], "'a' occurs twice"),
+        (["a"], [["x"]], "matrix is not an array of numbers"),
     ],
 )
-def test_bad_vectors(words: Any, matrix: Any, match: str) -> None:
+def test_invalid_vectors(words: Any, matrix: Any, match: str) -> None:
     with pytest.raises(InputError, match=match):
         Vectors(words, matrix)
 
 
-def test_bad_questions() -> None:
+def test_invalid_queries() -> None:
     v = some_vectors(3, 2)
     word = v.words[0]
-    for ask, match in [
+    for query, match in [
         (lambda: v.nearest(word, k=0), "k is 0"),
         (lambda: v.nearest(word, k=1.5), "k must be an integer"),  # type: ignore[arg-type]
-        (lambda: v.nearest([]), "no words"),
-        (lambda: v.nearest(np.zeros(3)), r"shape \(1, 3\) do not have 2 columns"),
+        (lambda: v.nearest([]), "empty list of words"),
+        (lambda: v.nearest(np.zeros(3)), r"shape \(1, 3\): must be \(queries, 2\)"),
         (lambda: v.nearest(np.array([np.nan, 0])), "NaN"),
         (lambda: v.nearest_each(word), "one word"),
-        (lambda: v.nearest_each(np.zeros((2, 3), np.float32)), "2 columns"),
+        (lambda: v.nearest_each(np.zeros((2, 3), np.float32)), r"\(queries, 2\)"),
         (lambda: v.doesnt_match([]), "must be a list"),
         (lambda: v.doesnt_match(word), "must be a list"),
         (lambda: v.search(v.matrix, 1, restrict=0), "restrict is 0"),
-        (lambda: v.project([]), "cannot be drawn"),
+        (lambda: v.project([]), "cannot be projected"),
     ]:
         with pytest.raises(ValueError, match=match):
-            ask()
+            query()
     bad = Vectors(list("ab"), [[1, 0], [np.nan, 0]])
     with pytest.raises(InputError, match="'b' has NaN"):
         bad.nearest("a")
 
 
-def test_the_plane_keeps_what_differs_most() -> None:
+def test_project_returns_the_principal_components() -> None:
     v = some_vectors(30, 6)
-    places = v.project()
+    points = v.project()
     centred = v.matrix - v.matrix.mean(axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    np.testing.assert_allclose(np.abs(places), np.abs(left[:, :2] * sizes[:2]), atol=1e-5)
+    np.testing.assert_allclose(np.abs(points), np.abs(left[:, :2] * sizes[:2]), atol=1e-5)
     np.testing.assert_allclose(v.project(v.words[:7]), v.project(v.words[:7]))
     assert v.project(v.words[:1]).tolist() == [[0, 0]]
     assert Vectors(list("ab"), [[1], [2]]).project().shape == (2, 2)
@@ -310,16 +312,16 @@ def test_the_plane_keeps_what_differs_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("places", "names"),
+    ("points", "names"),
     [([[0, 0]], ["a", "b"]), ([[0, 0, 0]], ["a"]), ([[0, np.nan]], ["a"]), (np.zeros((0, 2)), [])],
 )
-def test_places_that_cannot_be_drawn(places: Any, names: list[str]) -> None:
+def test_points_that_cannot_be_drawn(points: Any, names: list[str]) -> None:
     with pytest.raises(InputError, match="cannot be at places"):
-        scatter(places, names)
+        scatter(points, names)
 
 
 @pytest.mark.parametrize("wrong", [None, 3])
-def test_what_is_neither_word_nor_list(wrong: Any) -> None:
+def test_neither_a_word_nor_a_list(wrong: Any) -> None:
     v = Vectors(["a", "b"], np.eye(2))
     for call in (v.nearest, v.__getitem__, lambda x: v.similarity("a", x)):
         with pytest.raises(InputError, match=f"{wrong} is not a word"):

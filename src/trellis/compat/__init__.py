@@ -1,11 +1,11 @@
-"""The faces of other libraries over the models of trellis: same names, same calls, same answers.
+"""Faces: modules with the API of other libraries, implemented by trellis, with the same results.
 
-One import line is enough, ``from trellis.compat import pycrfsuite``; for programs that import the
-original themselves, `stand_in` puts a face in its place.
+In your program, change one import line: ``from trellis.compat import pycrfsuite``. For a program
+that imports the original library itself, `stand_in` replaces the library by the face.
 
     from trellis.compat import stand_in
     stand_in("pycrfsuite")
-    import usaddress              # and all that imports pycrfsuite from now on
+    import usaddress              # imports the face as "pycrfsuite"
 
 >>> FACES
 ('fasttext', 'gensim', 'pycrfsuite', 'pyctcdecode', 'sklearn_crfsuite', 'torchcrf')
@@ -19,18 +19,19 @@ from trellis.errors import InputError
 __all__ = ["FACES", "stand_in"]
 
 FACES = ("fasttext", "gensim", "pycrfsuite", "pyctcdecode", "sklearn_crfsuite", "torchcrf")
-"""The modules that have a face here."""
+"""The libraries that have a face."""
 
 
 def stand_in(*names: str) -> None:
-    """From now on ``import name`` gives the face of that name; all of `FACES` if none is named."""
+    """Make ``import name`` import the face of that library; by default for all `FACES`."""
     for name in names or FACES:
         if name not in FACES:
-            raise InputError(f"there is no face of {name!r}: there are {', '.join(FACES)}")
-        real = f"{__name__}.{name}"
-        module = import_module(real)
-        for loaded in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
-            del sys.modules[loaded]
+            raise InputError(f"no face for {name!r}: must be one of {', '.join(FACES)}")
+        face = f"{__name__}.{name}"
+        module = import_module(face)
+        # Remove an original that was imported before, with its submodules.
+        for imported in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
+            del sys.modules[imported]
         sys.modules[name] = module
-        for loaded in [n for n in sys.modules if n.startswith(f"{real}.")]:
-            sys.modules[name + loaded.removeprefix(real)] = sys.modules[loaded]
+        for imported in [n for n in sys.modules if n.startswith(f"{face}.")]:
+            sys.modules[name + imported.removeprefix(face)] = sys.modules[imported]

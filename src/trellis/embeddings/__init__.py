@@ -1,1 +1,1 @@
-"""Words as vectors: trained, loaded, searched and measured."""
+"""Word vectors: training (word2vec, fastText), search, evaluation, and text classification."""

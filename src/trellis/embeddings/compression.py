@@ -1,7 +1,10 @@
-"""A smaller fastText classifier: the longest rows alone, and codes instead of numbers."""
+"""A smaller fastText classifier: fewer rows, and product codes instead of floats."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,55 +13,64 @@ from trellis.errors import InputError
 from trellis.formats.fasttext import FastTextFile
 from trellis.formats.quantization import QuantizedMatrix, quantize
 
-__all__ = ["quantized"]
+__all__ = ["Compression", "quantized"]
 
 _END = b"</s>"
+_OUTPUT_DSUB = 2  # dimensions per code of the output matrix; fastText's constant
+
+
+class Compression(NamedTuple):
+    """How a classifier is compressed."""
+
+    cutoff: int
+    """Number of input rows to keep, those of largest length; 0 for all."""
+    dsub: int
+    """Number of dimensions per code of the input rows."""
+    norms: bool
+    """Encode the lengths of rows separately."""
+    output: bool
+    """Encode the output matrix too."""
+    seed: int
 
 
 def quantized(
     file: FastTextFile,
-    cutoff: int,
-    dsub: int,
-    norms: bool,
-    output: bool,
-    seed: int,
+    compression: Compression,
     retrain: Callable[[FastTextFile], FastTextFile] | None = None,
 ) -> FastTextFile:
-    """The file with codes; ``cutoff`` keeps so many rows of the input, the longest (0: all).
-
-    Rows that are fewer than before are trained again by ``retrain``.
-    """
+    """Return the file with product codes. ``retrain`` trains the rows that a cutoff has kept."""
+    cutoff, dsub, norms, output, seed = compression
     if as_integer(cutoff, "cutoff") < 0 or as_integer(dsub, "dsub") < 1:
-        raise InputError(f"cutoff is {cutoff} and dsub {dsub}: at least 0 and 1")
+        raise InputError(f"cutoff is {cutoff} and dsub {dsub}: must be at least 0 and 1")
     if isinstance(file.input, QuantizedMatrix):
         raise InputError("the model is quantised already")
     if 0 < cutoff < file.input.shape[0]:
-        file = _pruned(file, cutoff)
+        file = _prune(file, cutoff)
         file = file if retrain is None else retrain(file)
     assert not isinstance(file.input, QuantizedMatrix)
-    codes = quantize(file.input, dsub=dsub, norms=norms, random_state=seed)
-    coded_output = file.output
-    if output and not isinstance(coded_output, QuantizedMatrix):
-        coded_output = quantize(
-            coded_output, dsub=min(2, file.args.dim), norms=norms, random_state=seed
-        )
-    return replace(file, input=codes, output=coded_output)
+    input_codes = quantize(file.input, dsub=dsub, norms=norms, random_state=seed)
+    new_output = file.output
+    if output and not isinstance(new_output, QuantizedMatrix):
+        output_dsub = min(_OUTPUT_DSUB, file.args.dim)
+        new_output = quantize(new_output, dsub=output_dsub, norms=norms, random_state=seed)
+    return replace(file, input=input_codes, output=new_output)
 
 
-def _pruned(file: FastTextFile, cutoff: int) -> FastTextFile:
-    """The longest rows; the end of a line always stays."""
+def _prune(file: FastTextFile, cutoff: int) -> FastTextFile:
+    """Keep the ``cutoff`` rows of largest length, always including that of the end of a line."""
     assert not isinstance(file.input, QuantizedMatrix)
     lengths = np.linalg.norm(file.input, axis=1)
-    if _END in file.words:
+    if _END in file.words:  # every text ends with it, so it is never removed
         lengths[file.words.index(_END)] = np.inf
-    kept = np.sort(np.argsort(-lengths, kind="stable")[:cutoff])
-    words = kept[kept < len(file.words)]
-    buckets = kept[kept >= len(file.words)] - len(file.words)
+    # Rows keep their order, words before buckets. The sort is stable, so results are reproducible.
+    kept_rows = np.sort(np.argsort(-lengths, kind="stable")[:cutoff])
+    words = kept_rows[kept_rows < len(file.words)]
+    buckets = kept_rows[kept_rows >= len(file.words)] - len(file.words)
     prune = np.stack([buckets, np.arange(len(buckets))], axis=1).astype(np.int32)
     return replace(
         file,
         words=[file.words[i] for i in words.tolist()],
         counts=file.counts[words],
-        input=np.ascontiguousarray(file.input[kept]),
+        input=np.ascontiguousarray(file.input[kept_rows]),
         prune=prune,
     )

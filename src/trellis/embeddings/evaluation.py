@@ -1,151 +1,183 @@
-"""How good vectors are: cosines against people's judgement, differences against analogies."""
+"""Evaluation of word vectors: correlation with human similarity scores, and analogies."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import rankdata
+from numpy.typing import ArrayLike, NDArray
 
 from trellis.data import files
 from trellis.embeddings.geometry import unit_rows
 from trellis.errors import FormatError
 
-if TYPE_CHECKING:
-    from trellis.embeddings.vectors import Vectors
-
 __all__ = [
     "AnalogyScores",
     "SectionScore",
     "SimilarityScores",
+    "WordVectors",
     "analogies",
-    "folded",
-    "right_answers",
-    "rows_of",
+    "correct_answers",
+    "fold_case",
+    "row_by_word",
     "similarity",
 ]
 
-_CANDIDATES = 8  # three are the question's own words, and others may differ from them in case
-_BATCH = 4096
+FilePath: TypeAlias = str | os.PathLike[str]
+
+# Nearest words to search for each analogy: the three words of the question are among them, and
+# words that differ from these three only in case do not count as an answer either.
+_CANDIDATES = 8
+_BATCH = 4096  # questions per search; limits the memory for scores
+
+
+class WordVectors(Protocol):
+    """The part of `trellis.Vectors` that is used here: `Vectors` imports this module."""
+
+    words: list[str]
+    matrix: NDArray[np.float32]
+    unseen: Callable[[str], NDArray[np.float32]] | None
+
+    def similarity(self, a: str, b: str) -> float:
+        """See `trellis.Vectors.similarity`."""
+
+    def search(
+        self, queries: NDArray[np.float32], k: int, restrict: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """See `trellis.Vectors.search`."""
 
 
 class SimilarityScores(NamedTuple):
-    """Agreement of cosines with the scores that people gave."""
+    """Correlation between cosines and the scores that people gave."""
 
     spearman: float
-    """Of the ranks; NaN where fewer than two pairs are known, or all are alike."""
+    """Rank correlation; NaN for fewer than two known pairs, or if all scores are equal."""
     pearson: float
+    """Linear correlation; NaN in the same cases."""
     pairs: int
-    """That were used."""
+    """Number of pairs that were used."""
     skipped: int
-    """Because a word has no vector."""
+    """Number of pairs with a word that has no vector."""
 
 
 class SectionScore(NamedTuple):
-    """Right answers of a section, and questions that were asked."""
+    """Correct answers and questions of one section of an analogy file."""
 
     right: int
     asked: int
 
 
 class AnalogyScores(NamedTuple):
-    """Right answers to "a is to b as c is to …"."""
+    """Result of the questions "a is to b as c is to …"."""
 
     accuracy: float
+    """right / asked; NaN if no question could be asked."""
     right: int
     asked: int
     skipped: int
-    """Because a word has no vector."""
+    """Number of questions with a word that has no vector."""
     sections: dict[str, SectionScore]
 
 
 def similarity(
-    vectors: "Vectors",
-    path: str | os.PathLike[str],
+    vectors: WordVectors,
+    path: FilePath,
     restrict: int | None,
     ignore_case: bool,
     with_unseen: bool,
 ) -> SimilarityScores:
-    """See `Vectors.evaluate_similarity`."""
-    row_of = rows_of(vectors, restrict, ignore_case)
-    given: list[float] = []
-    found: list[float] = []
+    """See `trellis.Vectors.evaluate_similarity`."""
+    rows = row_by_word(vectors, restrict, ignore_case)
+    human_scores: list[float] = []
+    cosines: list[float] = []
     skipped = 0
-    for a, b, score in _pairs(path):
-        known = [row_of.get(folded(word, ignore_case)) for word in (a, b)]
-        if None in known and not (with_unseen and vectors.unseen):
+    for a, b, score in _read_pairs(path):
+        pair_rows = [rows.get(fold_case(word, ignore_case)) for word in (a, b)]
+        if None in pair_rows and not (with_unseen and vectors.unseen):
             skipped += 1
             continue
-        names = [
-            w if row is None else vectors.words[row] for w, row in zip((a, b), known, strict=True)
-        ]
-        given.append(score)
-        found.append(vectors.similarity(*names))
-    if not (given or skipped):
+        first, second = (
+            word if row is None else vectors.words[row]
+            for word, row in zip((a, b), pair_rows, strict=True)
+        )
+        human_scores.append(score)
+        cosines.append(vectors.similarity(first, second))
+    if not (human_scores or skipped):
         raise FormatError(f"{path}: has no pairs of words")
-    ranks = _correlation(rankdata(given), rankdata(found))
-    return SimilarityScores(ranks, _correlation(given, found), len(given), skipped)
+    spearman = _correlation(_ranks(human_scores), _ranks(cosines))
+    pearson = _correlation(human_scores, cosines)
+    return SimilarityScores(spearman, pearson, len(human_scores), skipped)
 
 
 def analogies(
-    vectors: "Vectors", path: str | os.PathLike[str], restrict: int | None, ignore_case: bool
+    vectors: WordVectors, path: FilePath, restrict: int | None, ignore_case: bool
 ) -> AnalogyScores:
-    """See `Vectors.evaluate_analogies`."""
-    row_of = rows_of(vectors, restrict, ignore_case)
-    sections: dict[str, list[int]] = {}
-    rows: list[list[int]] = []
-    owner: list[str] = []
+    """See `trellis.Vectors.evaluate_analogies`."""
+    rows = row_by_word(vectors, restrict, ignore_case)
+    sections: dict[str, list[int]] = {}  # name -> [right, asked]
+    questions: list[list[int]] = []
+    question_sections: list[str] = []
     skipped = 0
-    for section, words in _questions(path):
+    for section, words in _read_questions(path):
         sections.setdefault(section, [0, 0])
-        known = [row_of.get(folded(word, ignore_case), -1) for word in words]
-        if min(known) < 0:
+        question = [rows.get(fold_case(word, ignore_case), -1) for word in words]
+        if min(question) < 0:
             skipped += 1
             continue
-        rows.append(known)
-        owner.append(section)
-    right = right_answers(vectors, np.array(rows, np.int64).reshape(-1, 4), restrict, ignore_case)
-    for section, good in zip(owner, right, strict=True):
-        sections[section][0] += good
+        questions.append(question)
+        question_sections.append(section)
+    table = np.array(questions, np.int64).reshape(-1, 4)
+    correct = correct_answers(vectors, table, restrict, ignore_case)
+    for section, is_correct in zip(question_sections, correct, strict=True):
+        sections[section][0] += is_correct
         sections[section][1] += 1
-    correct = sum(right)
-    scores = {name: SectionScore(*own) for name, own in sections.items()}
-    return AnalogyScores(
-        correct / len(right) if right else float("nan"), correct, len(right), skipped, scores
-    )
+    right, asked = sum(correct), len(correct)
+    accuracy = right / asked if asked else float("nan")
+    scores = {name: SectionScore(*counts) for name, counts in sections.items()}
+    return AnalogyScores(accuracy, right, asked, skipped, scores)
 
 
-def right_answers(
-    vectors: "Vectors", rows: NDArray[np.int64], restrict: int | None, ignore_case: bool
+def correct_answers(
+    vectors: WordVectors, questions: NDArray[np.int64], restrict: int | None, ignore_case: bool
 ) -> list[bool]:
-    """Whether the nearest word that the question does not name is its answer."""
+    """Return whether each question (N, 4) of row numbers a b c d is answered correctly.
+
+    The answer is the nearest word to b − a + c that is not a, b or c. It must be d.
+    """
     words = vectors.words
-    found: list[bool] = []
-    for begin in range(0, len(rows), _BATCH):
-        batch = rows[begin : begin + _BATCH]
+    correct: list[bool] = []
+    for begin in range(0, len(questions), _BATCH):
+        batch = questions[begin : begin + _BATCH]
         a, b, c = (unit_rows(vectors.matrix[batch[:, i]]) for i in range(3))
         _, ids = vectors.search(unit_rows(b - a + c), _CANDIDATES, restrict)
-        for asked, near in zip(batch.tolist(), ids.tolist(), strict=True):
-            *named, answer = (folded(words[row], ignore_case) for row in asked)
-            candidates = (folded(words[row], ignore_case) for row in near)
-            found.append(next((w for w in candidates if w not in named), None) == answer)
-    return found
+        for question, nearest in zip(batch.tolist(), ids.tolist(), strict=True):
+            *question_words, expected = (fold_case(words[row], ignore_case) for row in question)
+            candidates = (fold_case(words[row], ignore_case) for row in nearest)
+            answer = next((word for word in candidates if word not in question_words), None)
+            correct.append(answer == expected)
+    return correct
 
 
-def rows_of(vectors: "Vectors", restrict: int | None, ignore_case: bool) -> dict[str, int]:
-    """The row of each word among the first; of words that differ in case, the first."""
+def row_by_word(vectors: WordVectors, restrict: int | None, ignore_case: bool) -> dict[str, int]:
+    """Return the row of each of the first ``restrict`` words.
+
+    If words differ only in case and case is ignored, the first one counts.
+    """
     words = vectors.words[:restrict]
+    # Backwards: a later entry of a dict replaces an earlier one, and the first word must win.
     last_first = zip(reversed(words), range(len(words) - 1, -1, -1), strict=True)
-    return {folded(word, ignore_case): row for word, row in last_first}
+    return {fold_case(word, ignore_case): row for word, row in last_first}
 
 
-def folded(word: str, ignore_case: bool) -> str:
-    """The word as it is compared."""
+def fold_case(word: str, ignore_case: bool) -> str:
+    """Return the word in the form in which words are compared."""
+    # upper, not casefold: word2vec's and gensim's evaluations use it, and results must agree.
     return word.upper() if ignore_case else word
 
 
-def _pairs(path: str | os.PathLike[str]) -> Iterator[tuple[str, str, float]]:
+def _read_pairs(path: FilePath) -> Iterator[tuple[str, str, float]]:
     name = os.fspath(path)
     for number, line in enumerate(files.lines(path), 1):
         if not line.strip() or line.startswith("#"):
@@ -154,14 +186,14 @@ def _pairs(path: str | os.PathLike[str]) -> Iterator[tuple[str, str, float]]:
         try:
             a, b, score = fields[0].strip(), fields[1].strip(), float(fields[2])
         except (IndexError, ValueError):
-            what = f"not two words and a score: {files.shown(line)}"
-            raise files.wrong(name, number, what) from None
+            problem = f"not two words and a score: {files.shown(line)}"
+            raise files.wrong(name, number, problem) from None
         if not np.isfinite(score):
-            raise files.wrong(name, number, f"the score is {score}")
+            raise files.wrong(name, number, f"the score is {score}: must be finite")
         yield a, b, score
 
 
-def _questions(path: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
+def _read_questions(path: FilePath) -> Iterator[tuple[str, list[str]]]:
     name, section = os.fspath(path), None
     for number, line in enumerate(files.lines(path), 1):
         if line.startswith(":"):
@@ -169,17 +201,24 @@ def _questions(path: str | os.PathLike[str]) -> Iterator[tuple[str, list[str]]]:
         elif line.strip():
             words = line.split()
             if len(words) != 4 or section is None:
-                what = f"not four words in a section: {files.shown(line)}"
-                raise files.wrong(name, number, what)
+                problem = f"not four words in a section: {files.shown(line)}"
+                raise files.wrong(name, number, problem)
             yield section, words
     if section is None:
-        raise FormatError(f"{name}: no section, which a line such as ': capitals' would begin")
+        raise FormatError(f"{name}: has no section; a line such as ': capitals' starts one")
 
 
-def _correlation(
-    a: "NDArray[np.float64] | list[float]", b: "NDArray[np.float64] | list[float]"
-) -> float:
-    x, y = np.asarray(a, float), np.asarray(b, float)
+def _ranks(values: ArrayLike) -> NDArray[np.float64]:
+    """Return the rank of each value, from 1; equal values get the mean of their ranks."""
+    _, inverse, counts = np.unique(
+        np.asarray(values, np.float64), return_inverse=True, return_counts=True
+    )
+    ranks: NDArray[Any] = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    return ranks
+
+
+def _correlation(a: ArrayLike, b: ArrayLike) -> float:
+    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if len(x) < 2:
         return float("nan")
     x, y = x - x.mean(), y - y.mean()

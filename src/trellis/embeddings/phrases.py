@@ -1,8 +1,10 @@
-"""Collocations: pairs of words that stand together more often than chance, joined into one.
+"""Collocations: pairs of words that occur together more often than by chance, joined into one.
 
 score(a, b) = (count(a b) − discount) · N / (count(a) · count(b))       N words of text
 npmi(a, b)  = ln(p(a b) / (p(a) p(b))) / −ln p(a b)                     in −1..1
 """
+
+from __future__ import annotations
 
 import math
 from collections import Counter
@@ -10,14 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from trellis.embeddings.training import check_choice, check_number
+from trellis.checks import integer_in_range, number_in_range, one_of
 from trellis.errors import InputError
 
 __all__ = ["Phrase", "Phrases"]
 
 
 class Phrase(NamedTuple):
-    """Two words that belong together."""
+    """A collocation of two words."""
 
     words: tuple[str, str]
     score: float
@@ -25,7 +27,9 @@ class Phrase(NamedTuple):
 
 
 class Phrases:
-    """Finds collocations in token lists and joins them; twice over, they grow to three and four.
+    """Finds collocations in token lists and joins them into single tokens.
+
+    Fit and transform the result again to find phrases of three and four words.
 
     >>> text = [["new", "york", "is", "big"], ["i", "like", "new", "york"], ["new", "is", "big"]]
     >>> phrases = Phrases(min_count=2, threshold=1.0, discount=1.0).fit(text)
@@ -35,15 +39,18 @@ class Phrases:
     Parameters
     ----------
     min_count
-        Pairs, and words in them, must occur so often.
+        Minimum count of a pair, and of each of its words.
     threshold
-        The score that a pair must reach: 10 is usual for "default", 0.5 for "npmi".
+        Minimum score of a pair; 10 is usual for "default", 0.5 for "npmi".
     scoring
-        "default" is word2vec's, the first formula above; "npmi" the second.
+        "default" is the score of word2vec, the first formula of this module; "npmi" the second.
     discount
-        Taken off counts of pairs, so that rare ones score low; None is ``min_count``.
+        Number that is subtracted from the count of a pair, so that rare pairs get a low score; None
+        for ``min_count``.
+    delimiter
+        String between the words of a phrase.
     connectors
-        Words such as "of" that may stand inside a phrase without being counted.
+        Words such as "of" that may be inside a phrase and are not counted.
 
     """
 
@@ -63,24 +70,28 @@ class Phrases:
         self.discount = discount
         self.delimiter = delimiter
         self.connectors = frozenset(connectors)
-        check_number(self, "min_count", 1)
-        check_number(self, "threshold", -math.inf)
-        check_choice(self, "scoring", ("default", "npmi"))
+        integer_in_range(min_count, 1, math.inf, "min_count")
+        number_in_range(threshold, -math.inf, math.inf, "threshold")
+        one_of(scoring, ("default", "npmi"), "scoring")
 
-    def fit(self, sentences: Iterable[Sequence[str]]) -> "Phrases":
-        """Count words and pairs, and keep the pairs that score high enough."""
+    def fit(self, sentences: Iterable[Sequence[str]]) -> Phrases:
+        """Count words and pairs, and keep the pairs whose score reaches the threshold."""
         if isinstance(sentences, str) or not isinstance(sentences, Iterable):
-            raise InputError(f"sentences is {type(sentences).__name__}: must be lists of words")
+            raise InputError(
+                f"sentences is {type(sentences).__name__}: must be a list of word lists"
+            )
         words: Counter[str] = Counter()
         pairs: Counter[tuple[str, ...]] = Counter()
         for number, sentence in enumerate(sentences):
             if isinstance(sentence, str):
-                raise InputError(f"sequence {number} is a str: must be a list of words")
+                raise InputError(
+                    "sequence {sequence} is a str: must be a list of words", sequence=number
+                )
             words.update(sentence)
             pairs.update(group for _, _, group in self._groups(sentence))
         total = sum(words.values())
         if not total:
-            raise InputError("there are no words to count")
+            raise InputError("the sentences have no words")
         self.phrases_: dict[tuple[str, ...], Phrase] = {}
         for group, count in pairs.items():
             first, last = group[0], group[-1]
@@ -92,31 +103,32 @@ class Phrases:
         return self
 
     def transform(self, sentences: Iterable[Sequence[str]]) -> list[list[str]]:
-        """The sentences with phrases joined by the delimiter."""
-        return [self._joined(sentence) for sentence in sentences]
+        """Return the sentences with the words of each phrase joined by the delimiter."""
+        return [self._join(sentence) for sentence in sentences]
 
     def iterate(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-        """One sentence after the other, in constant memory; else as `transform`."""
-        return map(self._joined, sentences)
+        """Yield what `transform` returns, one sentence at a time, in constant memory."""
+        return map(self._join, sentences)
 
     def _groups(self, sentence: Sequence[str]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-        """Where two words with nothing but connectors between them begin and end."""
-        places = [i for i, word in enumerate(sentence) if word not in self.connectors]
-        for i, j in pairwise(places):
+        """Yield begin, end and words of each pair that has only connectors between its words."""
+        positions = [i for i, word in enumerate(sentence) if word not in self.connectors]
+        for i, j in pairwise(positions):
             yield i, j + 1, tuple(sentence[i : j + 1])
 
     def _score(self, count: int, first: int, last: int, total: int) -> float:
         if self.scoring == "npmi":
             p = count / total
+            # p = 1 would divide by log 1 = 0; its limit is 1.
             return math.log(p * total * total / (first * last)) / -math.log(p) if p < 1 else 1.0
         discount = self.min_count if self.discount is None else self.discount
         return (count - discount) * total / (first * last)
 
-    def _joined(self, sentence: Sequence[str]) -> list[str]:
+    def _join(self, sentence: Sequence[str]) -> list[str]:
         if not hasattr(self, "phrases_"):
             raise InputError("these Phrases are not fitted: call fit first")
         joined: list[str] = []
-        done = 0  # from the left, and no word twice
+        done = 0  # pairs are joined from left to right, and no word belongs to two of them
         for begin, end, group in self._groups(sentence):
             if begin >= done and group in self.phrases_:
                 joined += sentence[done:begin]

@@ -1,10 +1,13 @@
-"""p(label | text) from a fastText model: the mean h of a text's rows, and the loss's own way.
+"""p(label | text) of a fastText model, from the mean h of the rows of a text.
 
 softmax: exp(wᵧ·h) / Σ exp(w·h)      tree: Π σ(±w·h)      negative sampling, ova: σ(wᵧ·h)
 
-The core does it; fastText adds 1e-5 to every probability that it takes the logarithm of, and so do
-we. A threshold is for what they were before. Equal ones, as floats, come in the order of labels.
+The core computes it. fastText adds 1e-5 to a probability before it takes the logarithm, and so does
+trellis; a threshold applies to the probability without it. Labels of equal probability (as float32)
+are in the order of the file.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -20,21 +23,21 @@ from trellis.native import resolve_jobs
 
 __all__ = ["Predictor"]
 
-_FEW = 64  # texts that take less time than other threads need to wake up
+_FEW = 64  # fewer texts take less time than starting other threads
 
 Answers: TypeAlias = list[list[tuple[int, float]]]
-"""(label, probability) of each text, the best first."""
+"""(label number, probability) pairs of each text, best first."""
 
 
 class Predictor:
-    """Labels of texts: lists of words, or lines as bytes, from which labels are left out.
+    """Predicts the labels of texts: lists of words, or lines as bytes (their labels are ignored).
 
     >>> from trellis.formats.fasttext import Args
     >>> rows = np.array([[2.0, 0.0], [0.0, 2.0]], np.float32)
     >>> args = Args(dim=2, minn=0, maxn=0, bucket=0, model="supervised", loss="softmax")
     >>> counts = np.array([2, 1])
     >>> file = FastTextFile(args, [b"a", b"b"], counts, [b"A", b"B"], counts, 3, rows, rows)
-    >>> [[(label, round(p, 3)) for label, p in own] for own in Predictor(file).best([["a"]], 2)]
+    >>> [[(label, round(p, 3)) for label, p in best] for best in Predictor(file).best([["a"]], 2)]
     [[(0, 0.982), (1, 0.018)]]
     """
 
@@ -44,7 +47,7 @@ class Predictor:
         args, output = file.args, file.output
         if isinstance(output, QuantizedMatrix):
             output = output.rows()
-        if args.model != "supervised":  # lines can be cut, but there is nothing to predict
+        if args.model != "supervised":  # `split` and `mean` work, but there are no labels
             args = args._replace(loss="softmax")
             output = np.zeros((len(file.labels), args.dim), np.float32)
         self._core = _core.TextPredictor(
@@ -54,11 +57,12 @@ class Predictor:
             maxn=args.maxn,
             word_ngrams=args.word_ngrams,
             bucket=args.bucket,
+            # Buckets that a pruned file has kept, in the order of their rows.
             kept=None if file.prune is None else file.prune[np.argsort(file.prune[:, 1]), 0],
             output=_aligned(output),
             loss=args.loss,
             label_counts=np.asarray(file.label_counts, np.int64),
-            **_parts(file.input),
+            **_input_arguments(file.input),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -71,7 +75,7 @@ class Predictor:
         threshold: float = 0.0,
         n_jobs: int | None = None,
     ) -> Answers:
-        """The k likeliest labels of texts in words, to each of which ``</s>`` is added."""
+        """Return the k most probable labels of each text; ``</s>`` is added to its words."""
         try:
             threads = _threads(len(texts), n_jobs)
             return self._core.best(texts, min(k, self._labels), threshold, threads)
@@ -81,16 +85,16 @@ class Predictor:
     def best_of_lines(
         self, lines: list[bytes], prefix: bytes, k: int, threshold: float = 0.0
     ) -> Answers:
-        """The k likeliest labels of lines as fastText reads them, to the first that ends."""
+        """Return the k most probable labels of each line; text after a line end is ignored."""
         k, threads = min(k, self._labels), _threads(len(lines), None)
         return self._core.best_of_lines(lines, prefix, k, threshold, threads)
 
     def split(self, line: bytes, prefix: bytes) -> tuple[list[bytes], list[int]]:
-        """Words, the end of the line among them, and numbers of labels."""
+        """Return the words of a line, including the line end, and the numbers of its labels."""
         return self._core.split(line, prefix)
 
     def mean(self, line: bytes, prefix: bytes) -> tuple[NDArray[np.float32], int]:
-        """The mean of a line's rows, and how many they are."""
+        """Return the mean of the rows of a line, (dim,), and the number of rows."""
         return self._core.mean(line, prefix)
 
 
@@ -98,8 +102,11 @@ def _threads(texts: int, n_jobs: int | None) -> int:
     return 1 if texts < _FEW else resolve_jobs(n_jobs)
 
 
-def _parts(matrix: NDArray[np.float32] | QuantizedMatrix) -> dict[str, Any]:
-    """A matrix as the core takes it: codes, or the bytes of floats, which a file may not align."""
+def _input_arguments(matrix: NDArray[np.float32] | QuantizedMatrix) -> dict[str, Any]:
+    """Return the arguments of the core for the input matrix: codes, or floats.
+
+    Floats are passed as bytes, because those of a mapped file can be unaligned.
+    """
     if not isinstance(matrix, QuantizedMatrix):
         floats = matrix if matrix.strides[1] == 4 else np.ascontiguousarray(matrix)
         absent = dict.fromkeys(("centroids", "norm_codes", "norms"))

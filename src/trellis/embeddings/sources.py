@@ -1,8 +1,10 @@
-"""Where text comes from: files, token lists, columns of a table. It is read once, whatever it is.
+"""Reads text from files, token lists or table columns into a native corpus, in one pass.
 
-A text file has white space between words, and a line is a sentence. What was read is a native
-corpus: the text as numbers, in memory while it is small and in a temporary file beyond that.
+In a text file white space separates words, and each line is a sentence. The corpus contains the
+text as word numbers: in memory if the text is small, otherwise in a temporary file.
 """
+
+from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
@@ -19,19 +21,19 @@ __all__ = ["Source", "read"]
 Source: TypeAlias = Any
 """A path, a list of paths, an iterable of token lists, or a column of an Arrow table."""
 
-_BLOCK = 1 << 22  # bytes handed over at a time: enough for all threads
-_IN_MEMORY = 1 << 20  # words of the text; further ones lie in a temporary file
-_SENTENCES = 1 << 12
+_BLOCK = 1 << 22  # bytes per call of the core: large enough to keep all its threads busy
+_IN_MEMORY = 1 << 20  # words of text that are kept in memory; a longer text goes to a file
+_SENTENCES = 1 << 12  # sentences per call of the core
 _TABLES = (".parquet", ".arrow", ".feather")
 
 
 def read(
     source: Source, threads: int, *, column: str | None = None, end_words: bool = False
-) -> "_core.Corpus":
-    """The corpus of a source.
+) -> _core.Corpus:
+    """Read a source and return its corpus.
 
-    ``column`` names the column of Parquet and Arrow files or tables: texts, or lists of words.
-    ``end_words`` lets each line end with the word ``</s>``, as fastText has it.
+    ``column`` is the column of Parquet and Arrow files or tables; it contains texts or lists of
+    words. ``end_words`` appends the word ``</s>`` to each line, as fastText does.
 
     >>> corpus = read([["a", "rose"], ["is", "a", "rose"]], 1)
     >>> corpus.words, corpus.lines, corpus.types
@@ -48,10 +50,10 @@ def read(
     elif isinstance(source, Iterable) and not isinstance(source, bytes):
         _add_sentences(corpus, source)
     else:
-        raise InputError(f"source is {type(source).__name__}, not a path or token lists")
+        raise InputError(f"source is {type(source).__name__}: must be a path or token lists")
     corpus.finish()
     if corpus.words == 0:
-        raise InputError("there is no text")
+        raise InputError("the source has no text")
     return corpus
 
 
@@ -63,12 +65,13 @@ def _is_arrow(source: Any) -> bool:
     return type(source).__module__.partition(".")[0] == "pyarrow"
 
 
-def _add_file(corpus: "_core.Corpus", path: Any, column: str | None) -> None:
+def _add_file(corpus: _core.Corpus, path: Any, column: str | None) -> None:
     if Path(path).suffix.lower() in _TABLES:
-        _add_arrow(corpus, _arrow_file(path), column)
+        _add_arrow(corpus, _open_arrow_file(path), column)
         return
     if not os.path.exists(path):
-        raise InputError(f"{path}: no such file; a sentence is a list of words, not a str")
+        raise InputError(f"{path}: no such file (a sentence must be a list of words, not a str)")
+    # Decompressors return small blocks; joined ones keep the threads of the core busy.
     parts: list[bytes] = []
     size = 0
     for block in files.blocks(path):
@@ -78,12 +81,12 @@ def _add_file(corpus: "_core.Corpus", path: Any, column: str | None) -> None:
             corpus.add_text(b"".join(parts))
             parts, size = [], 0
     corpus.add_text(b"".join(parts))
-    corpus.end_text()
+    corpus.end_text()  # the last line of a file ends here, even without a line feed
 
 
-def _add_sentences(corpus: "_core.Corpus", sentences: Iterable[Any]) -> None:
-    rest, first = iter(sentences), 0
-    while batch := list(islice(rest, _SENTENCES)):
+def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
+    remaining, first = iter(sentences), 0
+    while batch := list(islice(remaining, _SENTENCES)):
         try:
             corpus.add_sentences(batch, first)
         except ValueError as error:
@@ -91,7 +94,7 @@ def _add_sentences(corpus: "_core.Corpus", sentences: Iterable[Any]) -> None:
         first += len(batch)
 
 
-def _arrow_file(path: Any) -> Any:
+def _open_arrow_file(path: Any) -> Any:
     try:
         if Path(path).suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -103,18 +106,19 @@ def _arrow_file(path: Any) -> Any:
     return dataset.dataset(path, format="feather")
 
 
-def _add_arrow(corpus: "_core.Corpus", table: Any, column: str | None) -> None:
-    """A table, a file of one, or a column by itself."""
-    for values in _columns(table, column):
+def _add_arrow(corpus: _core.Corpus, table: Any, column: str | None) -> None:
+    """Add a column of a table or of an Arrow file, or a single column."""
+    for values in _column_chunks(table, column):
         rows = values.to_pylist()
         if any(isinstance(row, str) for row in rows):
-            corpus.add_text("\n".join(_line(row) for row in rows).encode() + b"\n")
+            corpus.add_text("\n".join(map(_as_line, rows)).encode() + b"\n")
         else:
             _add_sentences(corpus, (row for row in rows if row is not None))
     corpus.end_text()
 
 
-def _columns(table: Any, column: str | None) -> Iterator[Any]:
+def _column_chunks(table: Any, column: str | None) -> Iterator[Any]:
+    # Recognised by their methods: pyarrow is optional, so its types cannot be named here.
     if hasattr(table, "chunks"):
         yield from table.chunks
         return
@@ -126,10 +130,11 @@ def _columns(table: Any, column: str | None) -> Iterator[Any]:
     else:
         names, batches = table.schema.names, table.to_batches
     if column not in names:
-        raise InputError(f"column is {column!r}: there are {', '.join(names)}")
+        raise InputError(f"column is {column!r}: must be one of {', '.join(names)}")
     for batch in batches(columns=[column]) if hasattr(table, "iter_batches") else batches():
         yield batch.column(column)
 
 
-def _line(row: str | None) -> str:
+def _as_line(row: str | None) -> str:
+    """Return a text as one line; a missing value is an empty line."""
     return "" if row is None else row.replace("\n", " ")

@@ -1,8 +1,10 @@
-"""Training on labelled texts: −log p(label | text), p from the mean of the rows of a text."""
+"""Training on labelled texts: −log p(label | text), p from the mean of the rows of the text."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,92 +13,111 @@ from trellis import _core
 from trellis.embeddings import sources
 from trellis.embeddings.fasttext import as_bytes
 from trellis.embeddings.subword_rows import SubwordRows
-from trellis.embeddings.training import Schedule, table, train
+from trellis.embeddings.training import FILE_LOSSES, Schedule, loss_arguments, table, train
 from trellis.formats.fasttext import FastTextFile
 from trellis.formats.quantization import QuantizedMatrix
 from trellis.formats.strings import unpack_strings
 
-__all__ = ["LOSSES", "numbered", "retrained", "step"]
+__all__ = ["CorpusNames", "number_types", "retrain", "text_step"]
 
-LOSSES = {"ns": 0, "hs": 1, "softmax": 2, "ova": 3}
-"""What the native trainer calls the losses of fastText's files."""
-_WORD, _NOTHING = -1, -2  # instead of the number of a label
+_EXPONENT = 0.5  # of counts, for negative samples of labels; fastText's constant
+# Numbers of a type of word that is not a label of the model:
+_WORD, _UNKNOWN_LABEL = -1, -2
 
 Table: TypeAlias = NDArray[np.float32]
 
 
-def step(
-    file: FastTextFile, input: Table, output: Table, names: list[str], prefix: str, exponent: float
+class CorpusNames(NamedTuple):
+    """The distinct words and labels of a corpus."""
+
+    names: list[str]
+    """Most frequent first."""
+    counts: NDArray[np.int64]
+    """The count of each name."""
+    by_type: list[str]
+    """The names again, in the order of their numbers in the corpus."""
+
+
+def number_types(corpus: _core.Corpus) -> CorpusNames:
+    """Number each distinct word of a corpus by its type; return their names and counts."""
+    data, ends, counts, types = corpus.common_words(0, 0)
+    names = unpack_strings(data.view(np.uint8), ends, "the text")
+    corpus.number(np.arange(corpus.types, dtype=np.int32))
+    by_type = [""] * len(names)
+    for name, number in zip(names, types.tolist(), strict=True):
+        by_type[number] = name
+    return CorpusNames(names, counts, by_type)
+
+
+def text_step(
+    file: FastTextFile,
+    tables: tuple[Table, Table],
+    names: list[str],
+    prefix: str,
+    exponent: float = _EXPONENT,
 ) -> Callable[..., tuple[float, float]]:
-    """The native trainer's step; ``names`` are all words and labels of the corpus, by type."""
+    """Return the step of the native trainer for `trellis.embeddings.training.train`.
+
+    ``tables`` are V and W, padded. ``names`` are all words and labels of the corpus, by type.
+    """
     args, rows, encoded = file.args, SubwordRows(file), as_bytes(names)
     begin, ids = rows.ids(encoded)
-    place = {label: i for i, label in enumerate(file.labels)}
-    start = as_bytes([prefix])[0]
-    kinds = [_NOTHING if name.startswith(start) else _WORD for name in encoded]
-    labels = [place.get(name, kind) for name, kind in zip(encoded, kinds, strict=True)]
-    noise: Any = None
-    path: Any = (None, None, None)
+    # A file names the loss in fastText's terms.
+    loss = next(name for name, file_name in FILE_LOSSES.items() if file_name == args.loss)
     counts = np.asarray(file.label_counts, np.int64)
-    if args.loss == "ns":
-        noise = _core.alias_cells(counts.astype(np.float64) ** exponent)
-    if args.loss == "hs":
-        path = _core.huffman(counts)[:3]
     trainer = _core.EmbeddingTrainer(
-        input=input,
-        output=output,
+        input=tables[0],
+        output=tables[1],
         vocabulary=len(file.words),
         rows_begin=None,
         row=None,
         keep=None,
-        noise=noise,
-        path_begin=path[0],
-        path_node=path[1],
-        path_right=path[2],
-        loss=LOSSES[args.loss],
+        # The trainer has one constructor for texts and sentences; texts do not use these.
         cbow=False,
         shared=False,
         window=1,
-        negatives=args.neg if args.loss == "ns" else 0,
         shrink=False,
+        **loss_arguments(loss, counts, exponent, args.neg),
     )
-    known = {
+    corpus_options = {
         "begin": begin,
         "row": ids.astype(np.int32),
-        "label": np.array(labels, np.int32),
+        "label": _label_numbers(encoded, file.labels, as_bytes([prefix])[0]),
         "hash": _core.word_hashes(encoded),
         "word_ngrams": max(1, args.word_ngrams),
         "buckets": args.bucket,
         "first_bucket": len(file.words),
         "bucket_row": rows.bucket_table(),
     }
-    return lambda **options: trainer.texts(**known, **options)
+    return lambda **options: trainer.texts(**corpus_options, **options)
 
 
-def numbered(corpus: "_core.Corpus") -> tuple[list[str], NDArray[np.int64], list[str]]:
-    """Words and labels of a corpus, the commonest first, their counts, and all of them by type."""
-    data, ends, counts, types = corpus.common_words(0, 0)
-    names = unpack_strings(data.view(np.uint8), ends, "the text")
-    corpus.number(np.arange(corpus.types, dtype=np.int32))
-    by_type = [""] * len(names)
-    for name, type_ in zip(names, types.tolist(), strict=True):
-        by_type[type_] = name
-    return names, counts, by_type
+def _label_numbers(names: list[bytes], labels: list[bytes], prefix: bytes) -> NDArray[np.int32]:
+    """Return the label number of each name; -1 for a word, -2 for an unknown label, (names,)."""
+    number = {label: i for i, label in enumerate(labels)}
+    otherwise = (_UNKNOWN_LABEL if name.startswith(prefix) else _WORD for name in names)
+    pairs = zip(names, otherwise, strict=True)
+    return np.array([number.get(name, default) for name, default in pairs], np.int32)
 
 
-def retrained(
+def retrain(
     file: FastTextFile, source: Any, prefix: str, schedule: Schedule, seed: int, threads: int
 ) -> FastTextFile:
-    """The file after some more epochs; words and labels stay those that it has."""
+    """Return the file after more epochs on a source, with the same words and labels."""
     assert not isinstance(file.input, QuantizedMatrix)
     assert not isinstance(file.output, QuantizedMatrix)
     corpus = sources.read(source, threads, end_words=True)
-    tables = []
-    for matrix in (file.input, file.output):
-        tables.append(table(len(matrix), file.args.dim))
-        tables[-1].fill(0.0)
-        tables[-1][:, : file.args.dim] = matrix
-    run = step(file, tables[0], tables[1], numbered(corpus)[2], prefix, 0.5)
-    train(run, corpus, schedule, seed, threads, None)
+    tables = _padded(file.input), _padded(file.output)
+    step = text_step(file, tables, number_types(corpus).by_type, prefix)
+    train(step, corpus, schedule, seed, threads, None)
     input, output = (rows[:, : file.args.dim] for rows in tables)
     return replace(file, input=input, output=output)
+
+
+def _padded(matrix: NDArray[np.float32]) -> Table:
+    """Copy a matrix into a table of the trainer."""
+    rows, dim = matrix.shape
+    copy = table(rows, dim)
+    copy.fill(0.0)
+    copy[:, :dim] = matrix
+    return copy

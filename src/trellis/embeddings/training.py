@@ -1,4 +1,6 @@
-"""Epochs over a corpus: slices of it go to the native threads, and progress is told between."""
+"""Runs the epochs of training: the core trains on slices of the corpus, each with a report."""
+
+from __future__ import annotations
 
 import logging
 import time
@@ -13,12 +15,13 @@ from trellis.checks import as_integer
 from trellis.errors import InputError
 
 __all__ = [
+    "FILE_LOSSES",
+    "LOSSES",
     "Callback",
     "History",
     "Progress",
     "Schedule",
-    "check_choice",
-    "check_number",
+    "loss_arguments",
     "seed_of",
     "table",
     "train",
@@ -26,31 +29,37 @@ __all__ = [
 
 _log = logging.getLogger("trellis")
 
-_SLICE = 1 << 20  # words between two reports: large, since threads wait for each other there
-_LOSS_EVERY = 64  # steps: in long texts the loss is an estimate from so few that it costs nothing
+_SLICE = 1 << 20  # words between two reports; large, because all threads wait for the last one
+_LOSS_EVERY = 64  # in long texts the loss is estimated from every 64th step, which costs no time
 
 Table: TypeAlias = NDArray[np.float32]
 
+LOSSES = {"negative": 0, "hierarchical": 1, "softmax": 2, "ova": 3}
+"""The losses, with their numbers in the native trainer."""
+FILE_LOSSES = {"negative": "ns", "hierarchical": "hs", "softmax": "softmax", "ova": "ova"}
+"""The names of the losses in fastText's files."""
+
 
 class Progress(NamedTuple):
-    """How far training has come."""
+    """State of the training at a report."""
 
     epoch: int
-    """From 0."""
+    """Number of the current epoch, from 0."""
     epochs: int
+    """Number of epochs in total."""
     fraction: float
-    """Of all words of all epochs."""
+    """Fraction of the words of all epochs that are done."""
     words_per_second: float
-    """Since training began."""
+    """Mean speed since training started."""
     loss: float
-    """The mean since the last report, for each word that was predicted."""
+    """Mean loss per predicted word since the last report."""
 
 
 Callback: TypeAlias = Callable[[Progress], object]
 
 
 class Schedule(NamedTuple):
-    """The learning rate falls linearly with the words seen, from the first to the last."""
+    """Learning rate: falls linearly from ``first`` to ``last`` with the number of words seen."""
 
     first: float
     last: float
@@ -58,97 +67,117 @@ class Schedule(NamedTuple):
 
 
 class History(NamedTuple):
-    """What training was like."""
+    """Record of a finished training."""
 
     losses: list[float]
-    """The mean of each epoch."""
+    """Mean loss of each epoch."""
     words_per_second: float
 
 
 def train(
     step: Callable[..., tuple[float, float]],
-    corpus: "_core.Corpus",
+    corpus: _core.Corpus,
     schedule: Schedule,
     seed: int,
     threads: int,
     callback: Callback | None,
 ) -> History:
-    """Run all epochs; ``step`` is a method of the native trainer."""
-    before = corpus.chunk_words()  # words before each chunk, and at the end
-    cuts = np.searchsorted(before, np.arange(0, before[-1], _SLICE)).tolist()
-    total = float(before[-1]) * schedule.epochs
-    every = int(min(max(before[-1] // 10_000, 1), _LOSS_EVERY))
+    """Run all epochs. ``step`` is a method of the native trainer; it returns (Σ loss, terms)."""
+    words_before = corpus.chunk_words()  # (chunks + 1,): words before each chunk, then all words
+    corpus_words = float(words_before[-1])
+    slices = _slices(words_before)
+    total = corpus_words * schedule.epochs
+    options = {
+        "corpus": corpus,
+        "first_rate": schedule.first,
+        "last_rate": schedule.last,
+        "total": total,
+        "loss_every": int(min(max(words_before[-1] // 10_000, 1), _LOSS_EVERY)),
+        "threads": threads,
+    }
     losses: list[float] = []
-    begin = time.perf_counter()
+    clock = _Clock()
     for epoch in range(schedule.epochs):
-        seen = float(before[-1]) * epoch
+        seen = corpus_words * epoch
+        epoch_seed = _epoch_seed(seed, epoch)
         loss = terms = 0.0
-        for first, last in zip(cuts, [*cuts[1:], len(before) - 1], strict=True):
-            if first == last:
-                continue
-            part = step(
-                corpus=corpus,
-                first=first,
-                last=last,
-                first_rate=schedule.first,
-                last_rate=schedule.last,
-                seen=seen,
-                total=total,
-                seed=_mixed(seed, epoch),
-                loss_every=every,
-                threads=threads,
-            )
-            loss, terms = loss + part[0], terms + part[1]
+        for first, last in slices:
+            sums = step(first=first, last=last, seen=seen, seed=epoch_seed, **options)
+            loss, terms = loss + sums[0], terms + sums[1]
             if callback is not None:
-                done = seen + float(before[last])
-                speed = done / max(time.perf_counter() - begin, 1e-9)
-                mean = part[0] / part[1] if part[1] else np.nan
+                done = seen + float(words_before[last])
+                mean = sums[0] / sums[1] if sums[1] else np.nan
+                speed = clock.words_per_second(done)
                 callback(Progress(epoch, schedule.epochs, done / total, speed, mean))
         losses.append(loss / terms if terms else np.nan)
-        speed = (seen + float(before[-1])) / max(time.perf_counter() - begin, 1e-9)
+        speed = clock.words_per_second(seen + corpus_words)
         _log.info("epoch %d: loss %.4f, %.0f words/s", epoch + 1, losses[-1], speed)
-    return History(losses, total / max(time.perf_counter() - begin, 1e-9))
+    return History(losses, clock.words_per_second(total))
+
+
+def _slices(words_before: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return (first, last) of runs of chunks with about `_SLICE` words each."""
+    cuts = np.searchsorted(words_before, np.arange(0, words_before[-1], _SLICE)).tolist()
+    pairs = zip(cuts, [*cuts[1:], len(words_before) - 1], strict=True)
+    # A chunk can be longer than a slice: two cuts are then the same.
+    return [(first, last) for first, last in pairs if first < last]
+
+
+class _Clock:
+    """Measures the speed since it was created."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    def words_per_second(self, words: float) -> float:
+        return words / max(time.perf_counter() - self._start, 1e-9)
+
+
+def loss_arguments(
+    loss: str, counts: NDArray[np.int64], exponent: float, negatives: int
+) -> dict[str, Any]:
+    """Return the arguments of the native trainer that depend on the loss.
+
+    ``counts`` are those of the words or labels that are predicted. Negative sampling draws from
+    counts^exponent; hierarchical softmax needs the path of each output in a Huffman tree.
+    """
+    noise = None
+    path: tuple[Any, ...] = (None, None, None)
+    if loss == "negative":
+        # Alias method: a draw takes the same time for every size of the vocabulary.
+        noise = _core.alias_cells(counts.astype(np.float64) ** exponent)
+    if loss == "hierarchical":
+        path = _core.huffman(counts)[:3]
+    return {
+        "loss": LOSSES[loss],
+        "negatives": negatives if loss == "negative" else 0,
+        "noise": noise,
+        "path_begin": path[0],
+        "path_node": path[1],
+        "path_right": path[2],
+    }
 
 
 def table(rows: int, dim: int) -> Table:
-    """Memory for rows of a table, padded to cache lines; the first ``dim`` columns count."""
+    """Return an uninitialised table (rows, dim rounded up to a cache line), aligned for SIMD."""
     return _core.embedding_table(rows, dim)
 
 
 def seed_of(random_state: Any) -> int:
-    """A seed from None, an integer or a generator of NumPy."""
+    """Return a seed from None, an integer or a random generator of NumPy."""
     if random_state is None:
         random_state = np.random.default_rng()
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
     if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
+        return int(random_state.randint(2**31 - 1))  # its default integers have 32 bits on Windows
     seed = as_integer(random_state, "random_state")
     if not 0 <= seed < 2**63:
         raise InputError(f"random_state is {seed}: must be in 0..2^63-1")
     return seed
 
 
-def _mixed(seed: int, epoch: int) -> int:
-    """Seeds of epochs that have nothing in common."""
+def _epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of one epoch; seeds of different epochs are independent."""
+    # Not seed + epoch: models with the seeds 0 and 1 would share all but one of their epochs.
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
-
-
-def check_number(owner: Any, name: str, least: float, most: float = np.inf) -> None:
-    """Raise unless an attribute is a number within the bounds; integers if `least` is one."""
-    value = getattr(owner, name)
-    if isinstance(least, int):
-        value = as_integer(value, name)
-    elif not isinstance(value, int | float | np.number) or isinstance(value, bool):
-        raise InputError(f"{name} must be a number, not {value!r}")
-    if not least <= value <= most or value == np.inf:
-        bound = f"at least {least}" if most == np.inf else f"in {least}..{most}"
-        raise InputError(f"{name} is {value}: must be {bound}")
-
-
-def check_choice(owner: Any, name: str, choices: Any) -> None:
-    """Raise unless an attribute is one of these."""
-    if getattr(owner, name) not in tuple(choices):
-        raise InputError(
-            f"{name} is {getattr(owner, name)!r}: must be one of {', '.join(map(str, choices))}"
-        )

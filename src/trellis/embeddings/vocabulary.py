@@ -1,33 +1,34 @@
-"""The words of a corpus that occur often enough, the commonest first."""
+"""The words of a corpus that occur often enough, most frequent first."""
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.embeddings.vectors import Vectors
 from trellis.errors import InputError
 from trellis.formats.strings import unpack_strings
-
-if TYPE_CHECKING:
-    from trellis.embeddings.vectors import Vectors
 
 __all__ = ["Vocabulary"]
 
 Counts: TypeAlias = NDArray[np.int64]
 
-_SOME = 1 << 14  # words that are strings of Python at a time
+_STRINGS = 1 << 14  # words converted to Python strings at a time; all at once would need memory
 
 
 class Vocabulary(NamedTuple):
-    """Words and how often each occurs; of equal counts the lesser UTF-8 bytes come first."""
+    """Words and their counts in descending order; equal counts are in the order of UTF-8 bytes."""
 
     words: list[str]
     counts: Counts
+    """(words,)"""
 
     @classmethod
-    def of(cls, corpus: "_core.Corpus", min_count: int, most: int | None) -> "Vocabulary":
-        """The words of a corpus that occur ``min_count`` times or more, at most so many.
+    def of(cls, corpus: _core.Corpus, min_count: int, max_words: int | None) -> Vocabulary:
+        """Return the ``max_words`` most frequent words that occur at least ``min_count`` times.
 
         >>> from trellis.embeddings import sources
         >>> corpus = sources.read([["a", "rose", "is", "a", "rose"], ["a", "dog"]], 1)
@@ -35,13 +36,13 @@ class Vocabulary(NamedTuple):
         >>> words, counts.tolist()
         (['a', 'rose', 'dog'], [3, 2, 1])
         """
-        data, ends, counts, _ = corpus.common_words(min_count, most or 0)
+        data, ends, counts, _ = corpus.common_words(min_count, max_words or 0)  # 0: no limit
         if not len(counts):
             raise InputError(f"no word occurs {min_count} times: min_count is too large")
         return cls(unpack_strings(data.view(np.uint8), ends, "the text"), counts)
 
-    def joined(self, new: "Vocabulary", min_count: int) -> "Vocabulary":
-        """Both together: counts are added, and new words come in if they occur often enough."""
+    def joined(self, new: Vocabulary, min_count: int) -> Vocabulary:
+        """Return the union with added counts; words that are only in ``new`` need ``min_count``."""
         index = {word: i for i, word in enumerate(self.words)}
         words, counts = list(self.words), self.counts.tolist()
         for word, count in zip(new.words, new.counts.tolist(), strict=True):
@@ -50,32 +51,36 @@ class Vocabulary(NamedTuple):
             elif count >= min_count:
                 words.append(word)
                 counts.append(count)
+        # The order of `_core.Corpus.common_words`: the core needs counts in descending order.
         order = sorted(range(len(words)), key=lambda i: (-counts[i], words[i].encode()))
         return Vocabulary([words[i] for i in order], np.array([counts[i] for i in order], np.int64))
 
-    def with_pretrained(self, vectors: "Vectors | None", dim: int) -> "Vocabulary":
-        """With the words of some vectors, each of which counts once more, as in fastText."""
+    def with_pretrained(self, vectors: Vectors | None, dim: int) -> Vocabulary:
+        """Return the union with the words of pretrained vectors.
+
+        Each of them counts as one more occurrence, as in fastText.
+        """
         if vectors is None:
             return self
         if vectors.dim != dim:
             raise InputError(f"pretrained vectors have {vectors.dim} dimensions, the model {dim}")
         return self.joined(Vocabulary(vectors.words, np.ones(len(vectors), np.int64)), 1)
 
-    def start_from(self, vectors: "Vectors | None", rows: NDArray[np.float32]) -> None:
-        """Let the rows of words that have a vector be that vector."""
+    def copy_pretrained(self, vectors: Vectors | None, rows: NDArray[np.float32]) -> None:
+        """Copy the pretrained vectors of known words into their rows of a table."""
         if vectors is not None:
-            known = [vectors.index.get(word, -1) for word in self.words]
-            found = np.flatnonzero(np.array(known) >= 0)
-            rows[found, : vectors.dim] = vectors.matrix[np.array(known)[found]]
+            source = np.array([vectors.index.get(word, -1) for word in self.words])
+            known = np.flatnonzero(source >= 0)
+            rows[known, : vectors.dim] = vectors.matrix[source[known]]
 
-    def number(self, corpus: "_core.Corpus") -> None:
-        """Tell a corpus which number each of its words has here."""
+    def number(self, corpus: _core.Corpus) -> None:
+        """Number the words of a corpus as in this vocabulary; -1 for unknown words."""
         data, ends, _, types = corpus.common_words(0, 0)
         index = {word: i for i, word in enumerate(self.words)}
         numbers = np.empty(corpus.types, np.int32)
-        for begin in range(0, len(types), _SOME):
-            part = ends[begin : begin + _SOME + 1]
+        for begin in range(0, len(types), _STRINGS):
+            part = ends[begin : begin + _STRINGS + 1]
             letters = data[part[0] : part[-1]].view(np.uint8)
             names = unpack_strings(letters, part - part[0], "the text")
-            numbers[types[begin : begin + _SOME]] = [index.get(name, -1) for name in names]
+            numbers[types[begin : begin + _STRINGS]] = [index.get(name, -1) for name in names]
         corpus.number(numbers)

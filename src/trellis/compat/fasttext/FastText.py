@@ -1,4 +1,6 @@
-"""Training and loading under fastText's names; constants that mean something else are converted."""  # noqa: N999
+"""fastText's functions to train and load models; arguments are converted to those of trellis."""  # noqa: N999
+
+from __future__ import annotations
 
 import os
 from dataclasses import replace
@@ -12,13 +14,14 @@ from trellis.compat.fasttext.arguments import (
     UNSUPERVISED,
     loss_name,
     model_name,
-    read,
+    read_arguments,
 )
 from trellis.compat.fasttext.lines import encoded, tokens
 from trellis.compat.fasttext.model import _FastText
 from trellis.embeddings import sources
 from trellis.embeddings.classifier import TextClassifier
 from trellis.embeddings.fasttext import FastText, as_bytes
+from trellis.embeddings.training import FILE_LOSSES
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.vocabulary import Vocabulary
 from trellis.errors import InputError
@@ -42,125 +45,130 @@ __all__ = [
 ]
 
 EOS, BOW, EOW = "</s>", "<", ">"
-_LOSSES = {"ns": "negative", "hs": "hierarchical", "softmax": "softmax", "ova": "ova"}
-_EXPONENT = 0.5  # of counts, for negative samples
+_LOSSES = {file_name: name for name, file_name in FILE_LOSSES.items()}
+_EXPONENT = 0.5  # fastText draws negative samples by count^0.5, word2vec by count^0.75
 
 
 def load_model(path: str | os.PathLike[str]) -> _FastText:
-    """The model of a ``.bin`` or ``.ftz`` file."""
+    """Load the model of a ``.bin`` or ``.ftz`` file."""
     return _FastText(path)
 
 
 def tokenize(text: str) -> list[str]:
-    """Words between white space; ``</s>`` for the end of a line."""
+    """Split text at white space; the end of a line becomes ``</s>``."""
     return [token.decode() for token in tokens(encoded(text))]
 
 
-def train_unsupervised(*given: Any, **named: Any) -> _FastText:
-    """Word vectors of a file of text: ``train_unsupervised(input, model="skipgram", …)``.
+def train_unsupervised(*args: Any, **kwargs: Any) -> _FastText:
+    """Train word vectors on a text file: ``train_unsupervised(input, model="skipgram", …)``.
 
-    Negatives are shared over a window, which is several times quicker and measured no worse.
+    All words of a window share their negative samples, unlike in fastText: this is several times
+    faster and not less accurate in our benchmarks.
     """
-    path, args = read(UNSUPERVISED, given, named)
-    if args.loss == "ova" or args.model == "supervised":
-        raise InputError(f"model={args.model!r} with loss={args.loss!r} are no word vectors")
-    model = _Lines(
-        args.dim,
-        window=args.ws,
-        architecture=args.model,
-        loss=_LOSSES[args.loss],
-        negatives=args.neg,
+    path, options = read_arguments(UNSUPERVISED, args, kwargs)
+    if options.loss == "ova" or options.model == "supervised":
+        raise InputError(
+            f"model={options.model!r} with loss={options.loss!r} cannot train word vectors"
+        )
+    model = _FastTextOfLines(
+        options.dim,
+        window=options.ws,
+        architecture=options.model,
+        loss=_LOSSES[options.loss],
+        negatives=options.neg,
         exponent=_EXPONENT,
-        sample=args.t,
-        min_count=max(1, args.minCount),
-        alpha=args.lr,
+        sample=options.t,
+        min_count=max(1, options.minCount),
+        alpha=options.lr,
         min_alpha=0.0,
-        epochs=args.epoch,
-        minn=args.minn if args.maxn else 0,
-        maxn=args.maxn,
-        bucket=args.bucket,
-        n_jobs=max(1, args.thread),
+        epochs=options.epoch,
+        minn=options.minn if options.maxn else 0,
+        maxn=options.maxn,
+        bucket=options.bucket,
+        n_jobs=max(1, options.thread),
         random_state=0,
     )
-    model.label_prefix = args.label
-    model.fit(_existing(path), pretrained=_pretrained(args))
-    file = replace(model._file(), labels=as_bytes(model.labels), label_counts=model.label_counts)
-    return _made(file, args)
+    model.label_prefix = options.label
+    model.fit(_check_exists(path), pretrained=_load_pretrained(options))
+    file = replace(model.to_file(), labels=as_bytes(model.labels), label_counts=model.label_counts)
+    return _wrap(file, options)
 
 
-def train_supervised(*given: Any, **named: Any) -> _FastText:
-    """A text classifier from a file of labelled lines: ``train_supervised(input, lr=0.1, …)``."""
-    path, args = read(SUPERVISED, given, named)
+def train_supervised(*args: Any, **kwargs: Any) -> _FastText:
+    """Train a classifier on a file of labelled lines: ``train_supervised(input, lr=0.1, …)``."""
+    path, options = read_arguments(SUPERVISED, args, kwargs)
     model = TextClassifier(
-        args.dim,
-        loss=_LOSSES[args.loss],
-        word_ngrams=max(1, args.wordNgrams),
-        minn=args.minn,
-        maxn=args.maxn,
-        bucket=args.bucket,
-        negatives=args.neg,
+        options.dim,
+        loss=_LOSSES[options.loss],
+        word_ngrams=max(1, options.wordNgrams),
+        minn=options.minn,
+        maxn=options.maxn,
+        bucket=options.bucket,
+        negatives=options.neg,
         exponent=_EXPONENT,
-        min_count=max(1, args.minCount),
-        min_label_count=max(1, args.minCountLabel),
-        alpha=args.lr,
-        epochs=args.epoch,
-        label_prefix=args.label,
-        n_jobs=max(1, args.thread),
-        random_state=args.seed,
+        min_count=max(1, options.minCount),
+        min_label_count=max(1, options.minCountLabel),
+        alpha=options.lr,
+        epochs=options.epoch,
+        label_prefix=options.label,
+        n_jobs=max(1, options.thread),
+        random_state=options.seed,
     )
-    model.fit(_existing(path), pretrained=_pretrained(args))
-    return _made(model._file(), args)
+    model.fit(_check_exists(path), pretrained=_load_pretrained(options))
+    return _wrap(model.to_file(), options)
 
 
-def _existing(path: Any) -> Any:
+def _check_exists(path: Any) -> Any:
     if not isinstance(path, str | os.PathLike) or not os.path.isfile(path):
         raise InputError(f"{path} cannot be opened for training")
     return path
 
 
-def _pretrained(args: Any) -> Vectors | None:
-    if not args.pretrainedVectors:
-        return None
-    return Vectors.load(args.pretrainedVectors)
+def _load_pretrained(options: Any) -> Vectors | None:
+    return Vectors.load(options.pretrainedVectors) if options.pretrainedVectors else None
 
 
-def _made(file: FastTextFile, args: Any) -> _FastText:
-    known = {"ws": args.ws, "lr_update_rate": args.lrUpdateRate, "t": args.t}
-    file = replace(file, args=file.args._replace(**known, word_ngrams=args.wordNgrams))
-    args.loss = loss_name[args.loss]
-    return _FastText._of(file, args)
+def _wrap(file: FastTextFile, options: Any) -> _FastText:
+    """Return fastText's model object for a trained model."""
+    # Arguments that fastText writes to its files although the models of trellis do not use them.
+    unused = {"ws": options.ws, "lr_update_rate": options.lrUpdateRate, "t": options.t}
+    file = replace(file, args=file.args._replace(**unused, word_ngrams=options.wordNgrams))
+    options.loss = loss_name[options.loss]  # a model of fastText has the enum, not its name
+    return _FastText._from_file(file, options)
 
 
-class _Lines(FastText):
-    """`FastText` on text whose lines end with a word, and whose labels are no words."""
+class _FastTextOfLines(FastText):
+    """`FastText` that reads text as fastText does: lines end with ``</s>``, labels are no words."""
 
     label_prefix: str
     labels: list[str]
 
-    def _read(self, source: Any, column: str | None) -> "_core.Corpus":
+    def _read(self, source: Any, column: str | None) -> _core.Corpus:
         return sources.read(source, resolve_jobs(self.n_jobs), column=column, end_words=True)
 
-    def _learn_words(self, corpus: "_core.Corpus") -> Vocabulary:
-        found = Vocabulary.of(corpus, 1, None)
-        is_label = np.array([word.startswith(self.label_prefix) for word in found.words])
-        self.labels = [word for word, is_one in zip(found.words, is_label, strict=True) if is_one]
-        self.label_counts = found.counts[is_label]
-        kept = np.flatnonzero(~is_label & (found.counts >= self.min_count))
-        if not len(kept):
-            raise InputError(f"no word occurs {self.min_count} times: try a smaller minCount")
-        return Vocabulary([found.words[i] for i in kept.tolist()], found.counts[kept])
+    def _learn_words(self, corpus: _core.Corpus) -> Vocabulary:
+        words, counts = Vocabulary.of(corpus, 1, None)
+        is_label = np.array([word.startswith(self.label_prefix) for word in words])
+        self.labels = [words[i] for i in np.flatnonzero(is_label).tolist()]
+        self.label_counts = counts[is_label]
+        frequent = np.flatnonzero(~is_label & (counts >= self.min_count))
+        if not len(frequent):
+            raise InputError(f"no word occurs {self.min_count} times: minCount is too large")
+        return Vocabulary([words[i] for i in frequent.tolist()], counts[frequent])
 
 
-def cbow(*given: Any, **named: Any) -> NoReturn:
-    """Gone from fastText itself: ``train_unsupervised(…, model="cbow")``."""
-    raise InputError("cbow is not there any more: use train_unsupervised with model='cbow'")
+def cbow(*args: Any, **kwargs: Any) -> NoReturn:
+    """Removed from fastText: use ``train_unsupervised(…, model="cbow")``."""
+    raise InputError("cbow was removed from fastText: use train_unsupervised with model='cbow'")
 
 
-def skipgram(*given: Any, **named: Any) -> NoReturn:
-    """Gone from fastText itself: ``train_unsupervised(…, model="skipgram")``."""
-    raise InputError("skipgram is not there any more: use train_unsupervised with model='skipgram'")
+def skipgram(*args: Any, **kwargs: Any) -> NoReturn:
+    """Removed from fastText: use ``train_unsupervised(…, model="skipgram")``."""
+    raise InputError(
+        "skipgram was removed from fastText: use train_unsupervised with model='skipgram'"
+    )
 
 
-def supervised(*given: Any, **named: Any) -> NoReturn:
-    """Gone from fastText itself: ``train_supervised(…)``."""
-    raise InputError("supervised is not there any more: use train_supervised")
+def supervised(*args: Any, **kwargs: Any) -> NoReturn:
+    """Removed from fastText: use ``train_supervised(…)``."""
+    raise InputError("supervised was removed from fastText: use train_supervised")

@@ -1,4 +1,4 @@
-"""fastText's module over the models and files of trellis: the same calls, the same answers.
+"""fastText's Python module, implemented by trellis: the same calls, the same results.
 
 >>> import pathlib, tempfile
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.txt"

@@ -1,21 +1,30 @@
-"""fastText's arguments: names, other names, defaults, and what they are here."""
+"""fastText's arguments: names, aliases, defaults and valid ranges."""
 
+import math
 import os
 from collections.abc import Sequence
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
-from trellis.embeddings.training import check_number
+from trellis.checks import integer_in_range, number_in_range
 from trellis.errors import InputError
 from trellis.formats.fasttext import Args
 
-__all__ = ["NAMES", "SUPERVISED", "UNSUPERVISED", "loss_name", "model_name", "of_file", "read"]
+__all__ = [
+    "NAMES",
+    "SUPERVISED",
+    "UNSUPERVISED",
+    "loss_name",
+    "model_name",
+    "of_file",
+    "read_arguments",
+]
 
 loss_name = Enum("loss_name", ["hs", "ns", "softmax", "ova"])
 model_name = Enum("model_name", ["cbow", "skipgram", "supervised"])
 
-_THREADS = max(1, (os.cpu_count() or 2) - 1)
+_THREADS = max(1, (os.cpu_count() or 2) - 1)  # fastText's default
 UNSUPERVISED: dict[str, Any] = {
     "model": "skipgram",
     "lr": 0.05,
@@ -55,16 +64,15 @@ SUPERVISED: dict[str, Any] = {
     **AUTOTUNE,
 }
 NAMES = tuple(name for name in UNSUPERVISED if name != "model")
-"""What a model has as attributes."""
-_ALSO = {
+"""The arguments that a model has as attributes."""
+_ALIASES = {
     "min_count": "minCount",
     "word_ngrams": "wordNgrams",
     "lr_update_rate": "lrUpdateRate",
     "label_prefix": "label",
     "pretrained_vectors": "pretrainedVectors",
 }
-_LEAST: dict[str, float] = {
-    "lr": 0.0,
+_MIN_INTEGERS = {
     "dim": 1,
     "ws": 1,
     "epoch": 1,
@@ -76,57 +84,57 @@ _LEAST: dict[str, float] = {
     "wordNgrams": 0,
     "bucket": 0,
     "thread": 0,
-    "t": 0.0,
 }
+_NOT_NEGATIVE = ("lr", "t")
 
 
-def read(
-    defaults: dict[str, Any], given: Sequence[Any], named: dict[str, Any]
+def read_arguments(
+    defaults: dict[str, Any], positional: Sequence[Any], named: dict[str, Any]
 ) -> tuple[Any, SimpleNamespace]:
-    """The input, and all other arguments; positions are fastText's.
+    """Return the input, and all other arguments of a call; positions are those of fastText.
 
-    >>> path, args = read(SUPERVISED, ("train.txt", 0.5), {"word_ngrams": 2, "dim": 16})
+    >>> path, args = read_arguments(SUPERVISED, ("train.txt", 0.5), {"word_ngrams": 2, "dim": 16})
     >>> path, args.lr, args.wordNgrams, args.dim, args.epoch
     ('train.txt', 0.5, 2, 16, 5)
     """
-    places = ("input", *defaults)
-    if len(given) > len(places):
-        raise TypeError(f"{len(given)} arguments: there are {len(places)}")
-    found = dict(zip(places, given, strict=False))
-    for name, value in named.items():
-        own = _ALSO.get(name, name)
-        if own not in places:
-            raise TypeError(f"unexpected keyword argument '{name}'")
-        if own in found:
-            raise TypeError(f"multiple values for argument '{own}'")
-        found[own] = value
-    if "input" not in found:
+    names = ("input", *defaults)
+    if len(positional) > len(names):
+        raise TypeError(f"{len(positional)} positional arguments: at most {len(names)} are allowed")
+    arguments = dict(zip(names, positional, strict=False))
+    for alias, value in named.items():
+        name = _ALIASES.get(alias, alias)
+        if name not in names:
+            raise TypeError(f"unexpected keyword argument '{alias}'")
+        if name in arguments:
+            raise TypeError(f"multiple values for argument '{name}'")
+        arguments[name] = value
+    if "input" not in arguments:
         raise TypeError("missing argument 'input', the path of a file of texts")
-    args = SimpleNamespace(**{**defaults, **found})
+    args = SimpleNamespace(**{**defaults, **arguments})
     for name, value in AUTOTUNE.items():
         if getattr(args, name, value) != value:
-            raise InputError(
-                f"{name}={getattr(args, name)!r}: autotune is not there; search by hand"
-            )
+            raise InputError(f"{name}={getattr(args, name)!r}: autotune is not supported")
     _check(args)
     return args.__dict__.pop("input"), args
 
 
 def _check(args: SimpleNamespace) -> None:
-    for name, least in _LEAST.items():
-        check_number(args, name, least)
+    for name, minimum in _MIN_INTEGERS.items():
+        integer_in_range(getattr(args, name), minimum, math.inf, name)
+    for name in _NOT_NEGATIVE:
+        number_in_range(getattr(args, name), 0.0, math.inf, name)
     try:
         loss_name[args.loss]
         model_name[getattr(args, "model", "supervised")]
     except KeyError as error:
-        raise InputError(f"{error} is no name of a loss or of a model") from None
+        raise InputError(f"{error} is not the name of a loss or of a model") from None
     if args.maxn == 0 and args.wordNgrams <= 1:
-        args.bucket = 0  # as in fastText: nothing would be in them
+        args.bucket = 0  # as in fastText: there are no n-grams to put into buckets
 
 
 def of_file(args: Args) -> SimpleNamespace:
-    """What a file tells of the arguments; the others are the defaults."""
-    known = {
+    """Return the arguments stored in a file, and defaults for the others."""
+    stored = {
         "dim": args.dim,
         "ws": args.ws,
         "epoch": args.epoch,
@@ -141,5 +149,5 @@ def of_file(args: Args) -> SimpleNamespace:
         "t": args.t,
     }
     return SimpleNamespace(
-        **{**(SUPERVISED if args.model == "supervised" else UNSUPERVISED), **known}
+        **{**(SUPERVISED if args.model == "supervised" else UNSUPERVISED), **stored}
     )

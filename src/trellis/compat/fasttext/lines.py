@@ -1,4 +1,4 @@
-"""Text as fastText cuts it: six kinds of white space and the zero byte; a line ends with a word."""
+"""fastText's tokens: split at six white-space characters and NUL; a line end is a token too."""
 
 import re
 
@@ -7,11 +7,12 @@ from trellis.errors import InputError
 __all__ = ["END", "encoded", "one_line", "tokens"]
 
 END = b"</s>"
+# Not str.split: fastText splits at ASCII white space and NUL only, and keeps the line feed.
 _TOKEN = re.compile(rb"[^ \n\r\t\v\f\0]+|\n")
 
 
 def tokens(text: bytes) -> list[bytes]:
-    r"""Words of a text, and ``</s>`` where a line ends.
+    r"""Return the words of a text, with ``</s>`` at the end of each line.
 
     >>> tokens(b"a b\n")
     [b'a', b'b', b'</s>']
@@ -19,19 +20,19 @@ def tokens(text: bytes) -> list[bytes]:
     return [END if token == b"\n" else token for token in _TOKEN.findall(text)]
 
 
-def encoded(text: str, what: str = "text") -> bytes:
-    """UTF-8, or an error that says why not."""
+def encoded(text: str, name: str = "text") -> bytes:
+    """Return a text as UTF-8; ``name`` is that of the argument, for the error message."""
     if not isinstance(text, str):
-        raise InputError(f"{what} is {type(text).__name__}: must be a str")
+        raise InputError(f"{name} is {type(text).__name__}: must be a str")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{what} cannot be UTF-8: {error}") from None
+        raise InputError(f"{name} cannot be encoded as UTF-8: {error}") from None
 
 
-def one_line(text: str, asked: str) -> bytes:
-    """The bytes of a text that is to be one line, with its end."""
+def one_line(text: str, function: str) -> bytes:
+    """Return a text without line ends as UTF-8, with a line end added."""
     line = encoded(text)
     if b"\n" in line:
-        raise InputError(f"{asked} processes one line at a time (remove '\\n')")
+        raise InputError(f"{function} processes one line at a time (remove '\\n')")
     return line + b"\n"

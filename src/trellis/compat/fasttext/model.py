@@ -1,4 +1,6 @@
-"""fastText's model object, over what a fastText file holds."""
+"""fastText's model object, implemented on the content of a fastText file."""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Sequence
@@ -15,11 +17,11 @@ from trellis.checks import as_integer
 from trellis.compat.fasttext.arguments import NAMES, of_file
 from trellis.compat.fasttext.lines import encoded, one_line
 from trellis.compat.fasttext.meter import Counts, Meter
-from trellis.embeddings.compression import quantized
+from trellis.embeddings.compression import Compression, quantized
 from trellis.embeddings.geometry import unit_rows
 from trellis.embeddings.prediction import Answers, Predictor
 from trellis.embeddings.subword_rows import SubwordRows
-from trellis.embeddings.text_training import retrained
+from trellis.embeddings.text_training import retrain as train_again
 from trellis.embeddings.training import Schedule
 from trellis.embeddings.vectors import Vectors
 from trellis.errors import InputError
@@ -31,11 +33,11 @@ __all__ = ["_FastText"]
 Path: TypeAlias = str | os.PathLike[str]
 Floats: TypeAlias = NDArray[np.float32]
 _NUMBERS = (int, float, np.number)
-_MADE = ("_rows", "_predictor", "_vectors", "_label_index", "words", "labels")
+_CACHED = ("_rows", "_predictor", "_vectors", "_label_index", "words", "labels")
 
 
 class _FastText:
-    """What `load_model` and the two trainers give; its arguments are attributes: ``model.dim``."""
+    """The result of `load_model` and of training. Its arguments are attributes: ``model.dim``."""
 
     _file: files.FastTextFile
     label: str
@@ -49,28 +51,29 @@ class _FastText:
                 file = files.read(model_path)
             except OSError as error:
                 raise InputError(f"{model_path} cannot be opened for loading: {error}") from None
-            self._use(file)
+            self._set_file(file)
             self.set_args(of_file(file.args))
         self.set_args(args)
 
     @classmethod
-    def _of(cls, file: files.FastTextFile, args: SimpleNamespace) -> "_FastText":
+    def _from_file(cls, file: files.FastTextFile, args: SimpleNamespace) -> _FastText:
         model = cls(args=args)
-        model._use(file)
+        model._set_file(file)
         return model
 
-    def _use(self, file: files.FastTextFile) -> None:
+    def _set_file(self, file: files.FastTextFile) -> None:
+        """Set the content, and drop what was computed from the old content."""
         self._file = file
-        for name in _MADE:
+        for name in _CACHED:
             self.__dict__.pop(name, None)
 
     def set_args(self, args: Any = None) -> None:
-        """Take the attributes of fastText's names from an object."""
+        """Copy fastText's arguments from the attributes of an object."""
         if args:
             for name in NAMES:
                 setattr(self, name, getattr(args, name))
 
-    # ---- what is made of the file, when first needed
+    # ---- computed from the file at first use
 
     @cached_property
     def _predictor(self) -> Predictor:
@@ -91,110 +94,114 @@ class _FastText:
 
     @cached_property
     def words(self) -> list[str]:
-        """All words, the commonest first."""
+        """All words, most frequent first."""
         return list(self.get_words())
 
     @cached_property
     def labels(self) -> list[str]:
-        """All labels, the commonest first; the words of a model of word vectors."""
+        """All labels, most frequent first; for a model of word vectors, its words."""
         return list(self.get_labels())
 
     # ---- words and their rows
 
     def is_quantized(self) -> bool:
-        """Whether rows are codes."""
+        """Return whether the rows are quantised."""
         return isinstance(self._file.input, QuantizedMatrix)
 
     def get_dimension(self) -> int:
-        """Numbers in a vector."""
+        """Return the number of dimensions of a vector."""
         return self._file.args.dim
 
     def get_word_vector(self, word: str) -> Floats:
-        """The mean of the rows of a word and of its n-grams; zero if it has none."""
+        """Return the mean of the rows of a word and its n-grams, (dim,); zero if it has none."""
         vector: Floats = self._rows.vectors([encoded(word, "word")])[0]
         return vector
 
     def get_sentence_vector(self, text: str) -> Floats:
-        """The mean of a line's rows, or of its words' directions if the model has no labels."""
+        """Return the mean of the rows of a line; without labels, of the unit vectors of words."""
         line = one_line(text, "get_sentence_vector")
         if self._file.args.model == "supervised":
             return self._predictor.mean(line, encoded(self.label, "label"))[0]
         units = unit_rows(self._rows.vectors(line.split()))
-        units = units[units.any(axis=1)]
+        units = units[units.any(axis=1)]  # fastText ignores words without a vector
         return units.mean(axis=0) if len(units) else np.zeros(self.get_dimension(), np.float32)
 
     def get_word_id(self, word: str) -> int:
-        """The place of a word in the dictionary, where labels come after all words; −1 if none."""
+        """Return the index of a word or label (labels follow the words), or −1."""
         entry = encoded(word, "word")
         label = self._label_index.get(entry)
         return self._rows.index.get(entry, -1 if label is None else len(self._file.words) + label)
 
     def get_label_id(self, label: str) -> int:
-        """The place of a label among the labels; −1 if there is none."""
+        """Return the index of a label among the labels, or −1."""
         return self._label_index.get(encoded(label, "label"), -1)
 
     def get_subword_id(self, subword: str) -> int:
-        """The row of the input matrix that an n-gram hashes to."""
+        """Return the row of the input matrix that an n-gram is hashed to."""
         bucket = self._file.args.bucket
         if not bucket:
             raise InputError("the model has no n-grams")
+        # No check that the n-gram occurs in a word: fastText hashes any text.
         (hashed,) = _core.word_hashes([encoded(subword, "subword")]).tolist()
         return len(self._file.words) + int(hashed) % bucket
 
     def get_subwords(
         self, word: str, on_unicode_error: str = "strict"
     ) -> tuple[list[str], NDArray[np.int64]]:
-        """The word, if it is known, and its n-grams; and the rows of those that have one."""
+        """Return the word, if it is known, and its n-grams; and the rows of these."""
         args, entry = self._file.args, encoded(word, "word")
-        own = [_decoded(entry, on_unicode_error)] if entry in self._rows.index else []
-        return own + _core.subwords(entry, args.minn, args.maxn), self._rows.ids([entry])[1]
+        known = [_decode(entry, on_unicode_error)] if entry in self._rows.index else []
+        return known + _core.subwords(entry, args.minn, args.maxn), self._rows.ids([entry])[1]
 
     def get_input_vector(self, ind: int) -> Floats:
-        """A row of the input matrix."""
+        """Return a row of the input matrix, (dim,)."""
         row, count = as_integer(ind, "ind"), self._file.input.shape[0]
         if not 0 <= row < count:
             raise InputError(f"ind is {ind}: the input matrix has {count} rows")
         return np.array(self._rows.rows(np.array([row]))[0])
 
     def get_input_matrix(self) -> Floats:
-        """A copy of the rows of words and n-grams."""
+        """Return a copy of the rows of words and n-grams, (rows, dim)."""
         return self._dense(self._file.input)
 
     def get_output_matrix(self) -> Floats:
-        """A copy of the rows of labels, or of words that are predicted."""
+        """Return a copy of the rows of labels or predicted words, (rows, dim)."""
         return self._dense(self._file.output)
 
     def _dense(self, matrix: files.Matrix) -> Floats:
         if self.is_quantized() or isinstance(matrix, QuantizedMatrix):
-            raise InputError("Can't get quantized Matrix")
+            raise InputError("Can't get quantized Matrix")  # fastText's message
         return np.array(matrix, np.float32, order="C")
 
     def set_matrices(self, input_matrix: ArrayLike, output_matrix: ArrayLike) -> None:
-        """Put others in the place of both matrices; the dimension may be another."""
-        given = [np.array(matrix, np.float32) for matrix in (input_matrix, output_matrix)]
-        for matrix, old in zip(given, (self._file.input, self._file.output), strict=True):
+        """Replace both matrices; their number of dimensions may change."""
+        matrices = [np.array(matrix, np.float32) for matrix in (input_matrix, output_matrix)]
+        for matrix, old in zip(matrices, (self._file.input, self._file.output), strict=True):
             if matrix.ndim != 2 or len(matrix) != old.shape[0] or matrix.shape[1] < 1:
                 raise InputError(
-                    f"a matrix of shape {matrix.shape} cannot have {old.shape[0]} rows"
+                    f"a matrix has shape {matrix.shape}: must have {old.shape[0]} rows"
                 )
-        if given[0].shape[1] != given[1].shape[1]:
+        new_input, new_output = matrices
+        dim = int(new_input.shape[1])
+        if new_output.shape[1] != dim:
             raise InputError(
-                f"{given[0].shape[1]} and {given[1].shape[1]} columns are not the same"
+                f"the matrices have {dim} and {new_output.shape[1]} columns: must be the same"
             )
-        dim = int(given[0].shape[1])
         args = self._file.args._replace(dim=dim)
-        self._use(replace(self._file, args=args, input=given[0], output=given[1]))
+        self._set_file(replace(self._file, args=args, input=new_input, output=new_output))
         self.dim = dim
 
     def get_words(self, include_freq: bool = False, on_unicode_error: str = "strict") -> Any:
-        """All words, and how often each occurred if asked for."""
-        return _listed(self._file.words, self._file.counts, include_freq, on_unicode_error)
+        """Return all words; with ``include_freq``, also their counts."""
+        return _token_list(self._file.words, self._file.counts, include_freq, on_unicode_error)
 
     def get_labels(self, include_freq: bool = False, on_unicode_error: str = "strict") -> Any:
-        """All labels; the words of a model of word vectors."""
+        """Return all labels; for a model of word vectors, its words."""
         if self._file.args.model != "supervised":
             return self.get_words(include_freq, on_unicode_error)
-        return _listed(self._file.labels, self._file.label_counts, include_freq, on_unicode_error)
+        return _token_list(
+            self._file.labels, self._file.label_counts, include_freq, on_unicode_error
+        )
 
     def __getitem__(self, word: str) -> Floats:
         return self.get_word_vector(word)
@@ -207,8 +214,8 @@ class _FastText:
     def get_nearest_neighbors(
         self, word: str, k: int = 10, on_unicode_error: str = "strict"
     ) -> list[tuple[float, str]]:
-        """(cosine, word) of the k words nearest to a word, which may be any."""
-        return self._nearest(self.get_word_vector(word), [word], k, on_unicode_error)
+        """Return (cosine, word) of the k words nearest to any word."""
+        return self._search(self.get_word_vector(word), [word], k, on_unicode_error)
 
     def get_analogies(
         self,
@@ -218,23 +225,24 @@ class _FastText:
         k: int = 10,
         on_unicode_error: str = "strict",
     ) -> list[tuple[float, str]]:
-        """(cosine, word) of the k words nearest to A − B + C, each of length one."""
-        asked = [wordA, wordB, wordC]
-        a, b, c = unit_rows(np.array([self.get_word_vector(word) for word in asked]))
-        return self._nearest(a - b + c, asked, k, on_unicode_error)
+        """Return (cosine, word) of the k words nearest to A − B + C, as unit vectors."""
+        words = [wordA, wordB, wordC]
+        a, b, c = unit_rows(np.array([self.get_word_vector(word) for word in words]))
+        return self._search(a - b + c, words, k, on_unicode_error)
 
-    def _nearest(
-        self, query: Floats, without: Sequence[str], k: int, errors: str
+    def _search(
+        self, query: Floats, excluded: Sequence[str], k: int, errors: str
     ) -> list[tuple[float, str]]:
-        banned = {self._rows.index.get(encoded(word)) for word in without}
+        banned = {self._rows.index.get(encoded(word)) for word in excluded}
         if not self._file.words:
             return []
+        # Excluded words can be among the nearest, so search for as many more.
         scores, ids = self._vectors.search(
             unit_rows(query)[None], as_integer(k, "k") + len(banned) if k > 0 else k
         )
         pairs = zip(scores[0].tolist(), ids[0].tolist(), strict=True)
         names = self._file.words
-        return [(score, _decoded(names[i], errors)) for score, i in pairs if i not in banned][:k]
+        return [(score, _decode(names[i], errors)) for score, i in pairs if i not in banned][:k]
 
     # ---- labels of texts
 
@@ -245,22 +253,27 @@ class _FastText:
         threshold: float = 0.0,
         on_unicode_error: str = "strict",
     ) -> tuple[Any, Any]:
-        """The k likeliest labels of a line and their probabilities; lists of both for a list."""
+        """Return the k most probable labels of a line and their probabilities.
+
+        For a list of lines, return a list of label lists and a list of probability arrays.
+        """
         names = self._file.labels
         if isinstance(text, str):
-            (own,) = self._best([one_line(text, "predict")], k, threshold)
-            labels = tuple([_decoded(names[i], on_unicode_error) for i, _ in own])
-            return labels, np.array([p for _, p in own])
+            (answer,) = self._predict_lines([one_line(text, "predict")], k, threshold)
+            labels = tuple([_decode(names[i], on_unicode_error) for i, _ in answer])
+            return labels, np.array([p for _, p in answer])  # float64 here, float32 for lists
         if not isinstance(text, list):
-            raise InputError(f"text is {type(text).__name__}: must be a str or a list of them")
-        found = self._best([one_line(line, "predict") for line in text], k, threshold)
-        lists = [[_decoded(names[i], on_unicode_error) for i, _ in own] for own in found]
-        chances = [np.array([p for _, p in own], np.float32) for own in found]
-        return lists, chances
+            raise InputError(f"text is {type(text).__name__}: must be a str or a list of str")
+        lines = [one_line(line, "predict") for line in text]
+        answers = self._predict_lines(lines, k, threshold)
+        label_lists = [[_decode(names[i], on_unicode_error) for i, _ in a] for a in answers]
+        probabilities = [np.array([p for _, p in a], np.float32) for a in answers]
+        return label_lists, probabilities
 
-    def _best(self, lines: list[bytes], k: int, threshold: float) -> Answers:
+    def _predict_lines(self, lines: list[bytes], k: int, threshold: float) -> Answers:
         if self._file.args.model != "supervised":
             raise InputError("Model needs to be supervised for prediction!")
+        # The usual case is tested first: the checks would take longer than a short prediction.
         if type(k) is not int or k == -1:
             k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:
@@ -271,31 +284,31 @@ class _FastText:
         return self._predictor.best_of_lines(lines, prefix, k, float(threshold))
 
     def get_line(self, text: str | list[str], on_unicode_error: str = "strict") -> Any:
-        """Words and known labels of a line, or lists of both for a list of lines."""
+        """Return the words and the known labels of a line; lists of both for a list of lines."""
         if isinstance(text, list):
             pairs = [self.get_line(line, on_unicode_error) for line in text]
             return [words for words, _ in pairs], [labels for _, labels in pairs]
         words, labels = self._split(one_line(text, "get_line"))
         names = [self._file.labels[i] for i in labels]
-        return tuple([_decoded(t, on_unicode_error) for t in own] for own in (words, names))
+        return tuple([_decode(t, on_unicode_error) for t in tokens] for tokens in (words, names))
 
     def _split(self, line: bytes) -> tuple[list[bytes], list[int]]:
         return self._predictor.split(line, encoded(self.label, "label"))
 
     def test(self, path: Path, k: int = 1, threshold: float = 0.0) -> tuple[int, float, float]:
-        """How many lines of a file have labels, precision and recall."""
+        """Return the number of labelled lines in a file, precision and recall."""
         counts = self._count(path, k, threshold)
         return counts.examples, counts.precision(), counts.recall()
 
     def test_label(
         self, path: Path, k: int = 1, threshold: float = 0.0
     ) -> dict[str, dict[str, float]]:
-        """Precision, recall and F1 of each label."""
+        """Return precision, recall and F1 of each label."""
         counts = self._count(path, k, threshold)
         return {label: counts.of_label(i) for i, label in enumerate(self.labels)}
 
     def get_meter(self, path: Path, k: int = -1) -> Meter:
-        """Precision against recall on the lines of a file."""
+        """Return a meter for the precision-recall curves on the lines of a file."""
         names = {label: i for i, label in enumerate(self.labels)}
         return Meter(self._count(path, k, 0.0), names)
 
@@ -308,18 +321,21 @@ class _FastText:
             raise InputError(f"test file {path} cannot be opened: {error}") from None
         prefix = encoded(self.label, "label")
         gold = [self._predictor.split(line, prefix)[1] for line in lines]
-        kept = [
-            i for i, own in enumerate(gold) if own and self._predictor.mean(lines[i], prefix)[1]
+        # fastText skips lines without labels, and lines without known words or n-grams.
+        tested = [
+            i
+            for i, labels in enumerate(gold)
+            if labels and self._predictor.mean(lines[i], prefix)[1]
         ]
-        answers = self._best([lines[i] for i in kept], k, threshold)
-        for i, own in zip(kept, answers, strict=True):
-            counts.add(gold[i], own)
+        answers = self._predict_lines([lines[i] for i in tested], k, threshold)
+        for i, answer in zip(tested, answers, strict=True):
+            counts.add(gold[i], answer)
         return counts
 
-    # ---- files and codes
+    # ---- files and quantisation
 
     def save_model(self, path: Path) -> None:
-        """Write fastText's file; it appears whole or not at all."""
+        """Write fastText's file; a failure leaves an earlier file unchanged."""
         files.write(path, self._file)
 
     def quantize(
@@ -335,26 +351,25 @@ class _FastText:
         dsub: int = 2,
         qnorm: bool = False,
     ) -> None:
-        """Turn rows into codes, of the ``cutoff`` longest alone if that is not 0."""
+        """Replace rows by product codes; ``cutoff=n`` keeps only the n rows of largest length."""
         if self._file.args.model != "supervised":
-            raise InputError("only supervised models are quantised")
+            raise InputError("only supervised models can be quantised")
         if retrain and not input:
             raise InputError("Need input file path if retraining")
         schedule = Schedule(lr or self.lr, 0.0, epoch or self.epoch)
         threads = max(1, thread or self.thread)
 
         def learn(file: files.FastTextFile) -> files.FastTextFile:
-            return retrained(file, input, self.label, schedule, 0, threads)
+            return train_again(file, input, self.label, schedule, 0, threads)
 
-        dsub = min(dsub, self.get_dimension())
-        coded = quantized(self._file, cutoff, dsub, qnorm, qout, 0, learn if retrain else None)
-        self._use(coded)
+        compression = Compression(cutoff, min(dsub, self.get_dimension()), qnorm, qout, 0)
+        self._set_file(quantized(self._file, compression, learn if retrain else None))
 
 
-def _decoded(token: bytes, errors: str) -> str:
+def _decode(token: bytes, errors: str) -> str:
     return token.decode("utf-8", errors)
 
 
-def _listed(tokens: list[bytes], counts: NDArray[np.int64], freq: bool, errors: str) -> Any:
-    names = [_decoded(token, errors) for token in tokens]
+def _token_list(tokens: list[bytes], counts: NDArray[np.int64], freq: bool, errors: str) -> Any:
+    names = [_decode(token, errors) for token in tokens]
     return (names, np.array(counts)) if freq else names

@@ -1,4 +1,4 @@
-"""fastText's ``util``: scores of predictions, a neighbour by hand, fewer dimensions."""
+"""fastText's ``util`` module: test predictions, search one neighbour, reduce dimensions."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from trellis.errors import InputError
 
 __all__ = ["download_model", "find_nearest_neighbor", "reduce_model", "test"]
 
-_ROWS = 100_000  # whose directions are looked at, as in fastText
+_ROWS = 100_000  # the principal components are computed from these first rows, as in fastText
 
 
 def test(
@@ -18,47 +18,47 @@ def test(
     labels: Iterable[Collection[str]],
     k: int = 1,  # noqa: PT028
 ) -> tuple[float, float]:
-    """Precision and recall of predictions with k answers each.
+    """Return precision and recall of predictions with k labels each.
 
     >>> test([["a"], ["b"]], [["a"], ["a", "b"]])
     (1.0, 0.6666666666666666)
     """
     pairs = list(zip(predictions, labels, strict=False))
-    wanted = sum(len(own) for _, own in pairs)
-    if not wanted or k < 1:
+    expected = sum(len(gold) for _, gold in pairs)
+    if not expected or k < 1:
         raise InputError(
-            f"{len(pairs)} predictions with {wanted} labels and k={k}: nothing to count"
+            f"{len(pairs)} predictions, {expected} labels and k={k}: all must be at least 1"
         )
-    right = sum(answer in own for answers, own in pairs for answer in answers)
-    return right / (k * len(pairs)), right / wanted
+    correct = sum(label in gold for predicted, gold in pairs for label in predicted)
+    return correct / (k * len(pairs)), correct / expected
 
 
 def find_nearest_neighbor(
     query: NDArray[Any], vectors: NDArray[Any], ban_set: Collection[int], cossims: Any = None
 ) -> int:
-    """The row with the largest product with a vector, of those that are not banned."""
+    """Return the row of largest product with the query that is not in ``ban_set``."""
     scores = np.matmul(vectors, query, out=cossims)
     order = np.argsort(-scores, kind="stable")
-    found = next((int(row) for row in order if int(row) not in ban_set), None)
-    if found is None:
-        raise InputError(f"all of the {len(scores)} vectors are banned")
-    return found
+    nearest = next((int(row) for row in order if int(row) not in ban_set), None)
+    if nearest is None:
+        raise InputError(f"all {len(scores)} vectors are in ban_set")
+    return nearest
 
 
 def reduce_model(ft_model: Any, target_dim: int) -> Any:
-    """The model with its rows along the ``target_dim`` directions of largest variance."""
+    """Project the model's rows to their ``target_dim`` principal components; return the model."""
     rows, output = ft_model.get_input_matrix(), ft_model.get_output_matrix()
     if not 1 <= target_dim <= rows.shape[1]:
         raise InputError(f"target_dim is {target_dim}: must be in 1..{rows.shape[1]}")
-    some = rows[:_ROWS] - rows[:_ROWS].mean(axis=0)
-    _, directions = np.linalg.eigh(some.T @ some)  # ascending
-    kept = np.ascontiguousarray(directions[:, ::-1][:, :target_dim])
-    ft_model.set_matrices(rows @ kept, output @ kept)
+    centred = rows[:_ROWS] - rows[:_ROWS].mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)  # columns, by ascending variance
+    components = np.ascontiguousarray(directions[:, ::-1][:, :target_dim])
+    ft_model.set_matrices(rows @ components, output @ components)
     return ft_model
 
 
 def download_model(lang_id: str, if_exists: str = "strict", dimension: int | None = None) -> str:
-    """Nothing is downloaded here: the error says where fastText has its vectors."""
+    """Raise an error that says where to get fastText's vectors: trellis downloads nothing."""
     raise InputError(
         f"trellis downloads nothing: fetch cc.{lang_id}.300.bin.gz from fasttext.cc and unpack it"
     )

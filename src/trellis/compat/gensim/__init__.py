@@ -1,4 +1,4 @@
-"""gensim's word vectors over those of trellis; its topic models and corpora are not here.
+"""gensim's API for word vectors, implemented by trellis; without its topic models and corpora.
 
 >>> from trellis.compat.gensim.models import KeyedVectors
 >>> wv = KeyedVectors(2)

@@ -1,30 +1,35 @@
-"""gensim's evaluations: pairs of words with people's scores, and analogies with what was right."""
+"""gensim's evaluations: correlation with human scores of word pairs, and analogies by section."""
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from trellis.data import files
-from trellis.embeddings.evaluation import folded, right_answers, rows_of
+from trellis.embeddings.evaluation import WordVectors, correct_answers, fold_case, row_by_word
 from trellis.errors import InputError
 
-__all__ = ["word_analogies", "word_pairs"]
+__all__ = ["Options", "word_analogies", "word_pairs"]
+
+
+class Options(NamedTuple):
+    """Arguments that both evaluations have."""
+
+    restrict: int | None
+    """Number of words to use, from the first row; None for all."""
+    ignore_case: bool
+    count_unknown: bool
+    """Unknown words count: as cosine 0 for pairs, as wrong answers for analogies."""
 
 
 def word_pairs(
-    vectors: Any,
-    path: str | os.PathLike[str],
-    delimiter: str,
-    restrict: int | None,
-    ignore_case: bool,
-    zero_unknown: bool,
+    vectors: WordVectors, path: str | os.PathLike[str], delimiter: str, options: Options
 ) -> tuple[Any, Any, float]:
-    """See `Keyed.evaluate_word_pairs`; lines that are no pairs are passed over."""
-    row_of = rows_of(vectors, restrict, ignore_case)
-    given: list[float] = []
-    found: list[float] = []
+    """See `Keyed.evaluate_word_pairs`; lines that are not a pair and a score are ignored."""
+    row_of = row_by_word(vectors, options.restrict, options.ignore_case)
+    human_scores: list[float] = []
+    cosines: list[float] = []
     unknown = 0
     for line in files.lines(path):
         if line.startswith("#"):
@@ -32,57 +37,68 @@ def word_pairs(
         fields = line.rstrip("\r\n").split(delimiter)
         try:
             (a, b), score = fields[:-1], float(fields[-1])
-        except ValueError:
+        except ValueError:  # gensim skips such lines; trellis.Vectors raises
             continue
-        rows = [row_of.get(folded(word, ignore_case), -1) for word in (a, b)]
+        rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (a, b)]
         is_known = min(rows) >= 0
         unknown += not is_known
-        if is_known or zero_unknown:
-            given.append(score)
-            words = [vectors.words[row] for row in rows]
-            found.append(vectors.similarity(*words) if is_known else 0.0)
-    if not given:
+        if is_known or options.count_unknown:
+            first, second = (vectors.words[row] for row in rows)
+            human_scores.append(score)
+            cosines.append(vectors.similarity(first, second) if is_known else 0.0)
+    if not human_scores:
         raise InputError(f"{path}: has no pairs of words that have vectors")
-    total = len(given) + (0 if zero_unknown else unknown)
-    pearson, spearman = stats.pearsonr(given, found), stats.spearmanr(given, found)
+    total = len(human_scores) + (0 if options.count_unknown else unknown)
+    pearson = stats.pearsonr(human_scores, cosines)
+    spearman = stats.spearmanr(human_scores, cosines)
     return pearson, spearman, 100.0 * unknown / total
 
 
 def word_analogies(
-    vectors: Any,
-    path: str | os.PathLike[str],
-    restrict: int | None,
-    ignore_case: bool,
-    wrong_unknown: bool,
+    vectors: WordVectors, path: str | os.PathLike[str], options: Options
 ) -> tuple[float, list[dict[str, Any]]]:
-    """See `Keyed.evaluate_word_analogies`; lines that are no questions are passed over."""
-    row_of = rows_of(vectors, restrict, ignore_case)
+    """See `Keyed.evaluate_word_analogies`; lines that do not have four words are ignored."""
+    sections, questions = _read_questions(vectors, path, options)
+    known = [question.rows for question in questions if question.is_known]
+    table = np.array(known, np.int64).reshape(-1, 4)
+    correct = iter(correct_answers(vectors, table, options.restrict, options.ignore_case))
+    for question in questions:
+        is_correct = question.is_known and next(correct)
+        question.section["correct" if is_correct else "incorrect"].append(question.words)
+    totals = {
+        result: [words for section in sections for words in section[result]]
+        for result in ("correct", "incorrect")
+    }
+    sections.append({"section": "Total accuracy", **totals})
+    right, wrong = len(totals["correct"]), len(totals["incorrect"])
+    return right / max(right + wrong, 1), sections
+
+
+class _Question(NamedTuple):
+    section: dict[str, Any]
+    words: tuple[str, ...]
+    rows: list[int]
+    """-1 for an unknown word."""
+
+    @property
+    def is_known(self) -> bool:
+        return min(self.rows) >= 0
+
+
+def _read_questions(
+    vectors: WordVectors, path: str | os.PathLike[str], options: Options
+) -> tuple[list[dict[str, Any]], list[_Question]]:
+    row_of = row_by_word(vectors, options.restrict, options.ignore_case)
     sections: list[dict[str, Any]] = []
-    asked: list[tuple[dict[str, Any], tuple[str, ...], list[int]]] = []
+    questions: list[_Question] = []
     for number, line in enumerate(files.lines(path), 1):
-        words = tuple(folded(word, ignore_case) for word in line.split())
+        words = tuple(fold_case(word, options.ignore_case) for word in line.split())
         if line.startswith(": "):
             sections.append({"section": line[2:].strip(), "correct": [], "incorrect": []})
         elif not sections:
             raise files.wrong(os.fspath(path), number, "a section such as ': capitals' is missing")
         elif len(words) == 4:
-            rows = [row_of.get(word, -1) for word in words]
-            if min(rows) >= 0 or wrong_unknown:
-                asked.append((sections[-1], words, rows))
-    known = [rows for _, _, rows in asked if min(rows) >= 0]
-    table = np.array(known, np.int64).reshape(-1, 4)
-    right = iter(right_answers(vectors, table, restrict, ignore_case))
-    for section, words, rows in asked:
-        good = min(rows) >= 0 and next(right)
-        section["correct" if good else "incorrect"].append(words)
-    sections.append(
-        {
-            "section": "Total accuracy",
-            **{
-                kind: [words for section in sections for words in section[kind]]
-                for kind in ("correct", "incorrect")
-            },
-        }
-    )
-    correct = len(sections[-1]["correct"])
-    return correct / max(correct + len(sections[-1]["incorrect"]), 1), sections
+            question = _Question(sections[-1], words, [row_of.get(word, -1) for word in words])
+            if question.is_known or options.count_unknown:
+                questions.append(question)
+    return sections, questions

@@ -1,14 +1,17 @@
-"""The names that gensim's ``KeyedVectors`` has, on `Vectors`: the same questions, the same answers.
+"""The read-only methods of gensim's ``KeyedVectors``, with the same results.
 
-Answers are pairs (word, cosine); a key is a word, or the number of a row.
+Neighbours are (word, cosine) pairs. A key is a word or a row number.
 
->>> from trellis import Vectors
->>> v = Vectors(["king", "queen", "man", "woman"], [[3, 1], [1, 3.1], [3, 0], [1, 2]])
+>>> from trellis.compat.gensim.models import KeyedVectors
+>>> v = KeyedVectors(2)
+>>> v.add_vectors(["king", "queen", "man", "woman"], [[3, 1], [1, 3.1], [3, 0], [1, 2]])
 >>> v.most_similar(positive=["king", "woman"], negative=["man"], topn=1)[0][0]
 'queen'
 >>> v.rank("king", "queen"), v.closer_than("king", "queen")
 (3, ['man', 'woman'])
 """
+
+from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
@@ -18,41 +21,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import as_integer
-from trellis.compat.gensim import evaluation as keyed_evaluation
+from trellis.compat.gensim import evaluation
 from trellis.embeddings.geometry import unit_rows
+from trellis.embeddings.search import RowSearch
 from trellis.errors import InputError, UnknownWordError
 from trellis.formats import word2vec
+from trellis.native import resolve_jobs
 
 __all__ = ["Keyed"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Key: TypeAlias = str | int | np.integer[Any]
-Answers: TypeAlias = list[tuple[str, float]]
 _KEYS = (str, int, np.integer)
 _UTF8 = ("utf8", "utf-8", "UTF-8", "UTF8")
 
 
 class Keyed:
-    """What `Vectors` takes from gensim."""
+    """gensim's names, for a subclass of `trellis.Vectors`."""
 
     words: list[str]
     index: dict[str, int]
     matrix: Floats
 
-    if TYPE_CHECKING:
+    n_jobs: int | None
+    _search: RowSearch
+
+    if TYPE_CHECKING:  # what the subclass has from `trellis.Vectors`
 
         @classmethod
-        def _of(cls, words: list[str], matrix: Floats, unseen: Any = None) -> Self: ...
+        def _from_rows(cls, words: list[str], matrix: Floats, unseen: Any = None) -> Self: ...
         def __getitem__(self, word: Any) -> Floats: ...
         def similarity(self, a: str, b: str) -> float: ...  # noqa: D102
-        def _searched(self) -> tuple[Floats, Floats]: ...
-        def _best(self, queries: Any, k: int, first: int, last: int) -> tuple[Any, Any]: ...
 
     # ---- words and rows
 
     @property
     def index_to_key(self) -> list[str]:
-        """The words, by row."""
+        """The words, in the order of their rows."""
         return self.words
 
     @property
@@ -62,41 +67,36 @@ class Keyed:
 
     @property
     def vectors(self) -> Floats:
-        """The matrix."""
+        """The matrix, (words, dimensions)."""
         return self.matrix
 
     @property
     def vector_size(self) -> int:
-        """Numbers in a vector."""
+        """Number of dimensions of a vector."""
         return int(self.matrix.shape[1])
 
     def get_index(self, key: Key, default: int | None = None) -> int:
-        """The row of a word, or of a row's number; the default if there is none."""
-        row = self.index.get(key) if isinstance(key, str) else None
-        if (
-            row is None
-            and not isinstance(key, str)
-            and 0 <= as_integer(key, "key") < len(self.words)
-        ):
+        """Return the row of a word or row number; ``default`` if there is no such row."""
+        row = default
+        if isinstance(key, str):
+            row = self.index.get(key, default)
+        elif 0 <= as_integer(key, "key") < len(self.words):
             row = int(key)
-        if row is None:
-            row = default
         if row is None:
             raise UnknownWordError(f"{key!r} has no vector")
         return row
 
     def has_index_for(self, key: Key) -> bool:
-        """Whether there is a row for it."""
+        """Return whether a key has a row."""
         return self.get_index(key, -1) >= 0
 
     def get_vector(self, key: Key, norm: bool = False) -> Floats:
-        """The vector of a word, of length one with ``norm``."""
-        is_row = not isinstance(key, str)
-        vector: Floats = self.matrix[self.get_index(key)] if is_row else self[key]
+        """Return the vector of a key, (dimensions,); scaled to length one with ``norm``."""
+        vector: Floats = self[key] if isinstance(key, str) else self.matrix[self.get_index(key)]
         return unit_rows(vector) if norm else vector
 
     def get_normed_vectors(self) -> Floats:
-        """All rows, each of length one."""
+        """Return all vectors scaled to length one, (words, dimensions)."""
         return unit_rows(self.matrix)
 
     def get_mean_vector(
@@ -107,12 +107,13 @@ class Keyed:
         post_normalize: bool = False,
         ignore_missing: bool = True,
     ) -> Floats:
-        """Σ wᵢ vᵢ / Σ |wᵢ|, of words of length one unless ``pre_normalize=False``.
+        """Σ wᵢ vᵢ / Σ |wᵢ|, with the vᵢ of words scaled to length one by ``pre_normalize``.
 
-        Vectors among the keys are taken as they are. Unknown words are left out, or an error.
+        Vectors among the keys are not scaled. Unknown words are ignored, or an error without
+        ``ignore_missing``.
         """
         if not len(keys):
-            raise InputError("there are no keys to have a mean")
+            raise InputError("keys is empty: a mean needs at least one key")
         shares = np.ones(len(keys)) if weights is None else np.asarray(weights, np.float64)
         if shares.shape != (len(keys),):
             raise InputError(f"{len(keys)} keys have weights of shape {shares.shape}")
@@ -125,7 +126,9 @@ class Keyed:
                     continue
                 raise
             if vector.shape != mean.shape:
-                raise InputError(f"a vector of shape {vector.shape}, of {self.vector_size} numbers")
+                raise InputError(
+                    f"a vector has shape {vector.shape}: must be ({self.vector_size},)"
+                )
             mean += weight * vector
             total += abs(weight)
         mean = mean / total if total else mean
@@ -143,50 +146,58 @@ class Keyed:
         restrict_vocab: int | None = None,
         indexer: Any = None,
     ) -> Any:
-        """(word, cosine) of the words nearest to the mean of some, less others, of length one.
+        """Return (word, cosine) of the words nearest to the mean of positive minus negative keys.
 
-        A key is a word, a vector, or a pair of one and its weight; words that were asked for are no
-        answers. ``clip_start`` and ``clip_end``, or ``restrict_vocab``, search these rows alone;
-        ``topn=None`` gives the cosine of each of them. `nearest_each` asks for many words at once.
+        A key is a word, a vector, or a (key, weight) pair. Words of the query are excluded.
+        ``clip_start`` and ``clip_end``, or ``restrict_vocab``, limit the search to these rows.
+        ``topn=None`` returns the cosines of all these rows. `trellis.Vectors.nearest_each` searches
+        for many words at once.
 
-        >>> from trellis import Vectors
-        >>> v = Vectors(["a", "b", "c"], [[1, 0], [3, 4], [0, 1]])
+        >>> from trellis.compat.gensim.models import KeyedVectors
+        >>> v = KeyedVectors(2)
+        >>> v.add_vectors(["a", "b", "c"], [[1, 0], [3, 4], [0, 1]])
         >>> v.most_similar("a", topn=1)
         [('b', 0.6000000238418579)]
         """
         if topn is not None and as_integer(topn, "topn") < 1:
-            return []
+            return []  # as in gensim, not an error
         keys, weights = _weighted(positive, negative)
         mean = self.get_mean_vector(keys, weights, True, True, False)
+        # gensim's rules: restrict_vocab overrides the clips, and clip_end=0 means the end.
         clip = slice(0, restrict_vocab) if restrict_vocab else slice(clip_start, clip_end or None)
         rows = range(len(self.words))[clip]
         if indexer is not None and topn is not None:
             return indexer.most_similar(mean, topn)
         if topn is None:
             return self._cosines(mean)[clip]
-        asked = {self.get_index(key, -1) for key in keys if not isinstance(key, np.ndarray)}
+        excluded = self._rows_of(keys)
         if not len(rows):
-            raise InputError(f"rows {clip.start} to {clip.stop}: there must be words left")
-        scores, ids = self._best(mean[None], topn + len(asked), rows[0], rows[-1] + 1)
+            raise InputError(f"rows {clip.start} to {clip.stop} contain no words")
+        threads = resolve_jobs(self.n_jobs)
+        scores, ids = self._search.best(mean[None], topn + len(excluded), rows, threads)
         pairs = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
-        return [(self.words[i], score) for i, score in pairs if i not in asked][:topn]
+        return [(self.words[i], score) for i, score in pairs if i not in excluded][:topn]
+
+    def _rows_of(self, keys: Iterable[Any]) -> set[int]:
+        """Return the rows of the keys that are not vectors; -1 for unknown words."""
+        return {self.get_index(key, -1) for key in keys if not isinstance(key, np.ndarray)}
 
     def similar_by_key(self, key: Key, topn: int | None = 10, restrict_vocab: Any = None) -> Any:
-        """`most_similar` for one word."""
+        """Return the words nearest to one key."""
         return self.most_similar([key], topn=topn, restrict_vocab=restrict_vocab)
 
     def similar_by_word(self, word: Key, topn: int | None = 10, restrict_vocab: Any = None) -> Any:
-        """`most_similar` for one word."""
+        """Return the words nearest to one word."""
         return self.similar_by_key(word, topn, restrict_vocab)
 
     def similar_by_vector(
         self, vector: NDArray[Any], topn: int | None = 10, restrict_vocab: Any = None
     ) -> Any:
-        """`most_similar` for a vector."""
+        """Return the words nearest to a vector, (dimensions,)."""
         return self.most_similar([np.asarray(vector)], topn=topn, restrict_vocab=restrict_vocab)
 
     def most_similar_to_given(self, key1: str, keys_list: Sequence[str]) -> str:
-        """The one of these words that is nearest to a word."""
+        """Return the word of ``keys_list`` that is nearest to ``key1``."""
         if not len(keys_list):
             raise InputError("keys_list is empty")
         return keys_list[int(np.argmax([self.similarity(key1, key) for key in keys_list]))]
@@ -198,54 +209,58 @@ class Keyed:
         topn: int | None = 10,
         restrict_vocab: int | None = None,
     ) -> Any:
-        """Π cos⁺(w, p) / (Π cos⁺(w, n) + 10⁻⁶), cos⁺ = (1 + cos) / 2: 3CosMul."""
+        """Return the words w of largest Π cos⁺(w, p) / (Π cos⁺(w, n) + 10⁻⁶), "3CosMul".
+
+        cos⁺ = (1 + cos) / 2; p are the positive keys and n the negative ones.
+        """
         if topn is not None and as_integer(topn, "topn") < 1:
             return []
-        liked, disliked = _listed(positive), _listed(negative)
-        if not liked:
-            raise InputError("there is nothing to be similar to")
-        above, below = (
+        positive_keys, negative_keys = _as_list(positive), _as_list(negative)
+        if not positive_keys:
+            raise InputError("positive is empty: at least one key is needed")
+        numerator, denominator = (
             np.prod([(1 + self._cosines(self._as_vector(key))) / 2 for key in keys], axis=0)
-            for keys in (liked, disliked)
+            for keys in (positive_keys, negative_keys)
         )
-        scores = (above / (below + 1e-6))[:restrict_vocab]
+        scores = (numerator / (denominator + 1e-6))[:restrict_vocab]  # 1e-6 avoids division by 0
         if topn is None:
             return scores
-        named = [key for key in (*liked, *disliked) if not isinstance(key, np.ndarray)]
-        asked = {self.get_index(key, -1) for key in named}
+        excluded = self._rows_of((*positive_keys, *negative_keys))
         order = np.argsort(-scores, kind="stable").tolist()
-        return [(self.words[i], float(scores[i])) for i in order if i not in asked][:topn]
+        return [(self.words[i], float(scores[i])) for i in order if i not in excluded][:topn]
 
     # ---- cosines and distances
 
     def distance(self, w1: str, w2: str) -> float:
-        """1 − the cosine of two words."""
+        """Return 1 − cosine of two words."""
         return 1.0 - self.similarity(w1, w2)
 
     def distances(self, word_or_vector: Any, other_words: Sequence[Key] = ()) -> Floats:
-        """1 − the cosine of a word, or a vector, and each word, or each of some words."""
-        found: Floats = 1 - self._cosines(self._as_vector(word_or_vector))
-        return found[[self.get_index(key) for key in other_words]] if len(other_words) else found
+        """Return 1 − cosine of a key or vector with each of ``other_words``, or with all words."""
+        distances: Floats = 1 - self._cosines(self._as_vector(word_or_vector))
+        rows = [self.get_index(key) for key in other_words]
+        return distances[rows] if rows else distances
 
     def n_similarity(self, ws1: Sequence[str], ws2: Sequence[str]) -> float:
-        """The cosine of the means of two lists of words."""
+        """Return the cosine of the means of two lists of words."""
+        # pre_normalize=False: gensim takes the mean of the vectors as they are.
         a, b = (unit_rows(self.get_mean_vector(ws, None, False)) for ws in (ws1, ws2))
         return float(a.astype(np.float64) @ b)
 
     def closer_than(self, key1: Key, key2: Key) -> list[str]:
-        """The words that are nearer to the first than the second is, by row."""
-        far, own = self.distances(key1), self.get_index(key1, -1)
-        near = np.flatnonzero(far < far[self.get_index(key2)]).tolist()
-        return [self.words[i] for i in near if i != own]
+        """Return the words that are nearer to ``key1`` than ``key2`` is, in the order of rows."""
+        distances, first_row = self.distances(key1), self.get_index(key1, -1)
+        nearer = np.flatnonzero(distances < distances[self.get_index(key2)]).tolist()
+        return [self.words[i] for i in nearer if i != first_row]
 
     def rank(self, key1: Key, key2: Key) -> int:
-        """The place of the second among the neighbours of the first, from 1."""
+        """Return the rank of ``key2`` among the neighbours of ``key1``, from 1."""
         return len(self.closer_than(key1, key2)) + 1
 
     def rank_by_centrality(self, words: Sequence[str], use_norm: bool = True) -> list[Any]:
-        """(product with the mean direction, word) of each word, the most central first."""
+        """Return (product with the unit vector of the mean, word) of each word, largest first."""
         if isinstance(words, str) or not len(words):
-            raise InputError(f"words is {words!r}: must be a list of some")
+            raise InputError(f"words is {words!r}: must be a list of at least one word")
         rows = np.array([self.get_vector(word, use_norm) for word in words])
         scores = rows @ unit_rows(rows.mean(axis=0))
         return sorted(zip(scores.tolist(), words, strict=True), reverse=True)
@@ -255,15 +270,16 @@ class Keyed:
             return self.get_vector(key)
         vector: Floats = np.asarray(key, np.float32)
         if vector.shape != (self.vector_size,):
-            raise InputError(f"a vector of shape {vector.shape}, of {self.vector_size} numbers")
+            raise InputError(f"a vector has shape {vector.shape}: must be ({self.vector_size},)")
         return vector
 
     def _cosines(self, vector: Floats) -> Floats:
-        table, inverse = self._searched()
-        scores: Floats = (table @ unit_rows(vector)) * inverse
-        return scores
+        """Return the cosine of a vector with each word, (words,)."""
+        rows, factors = self._search.scaled_rows()
+        cosines: Floats = (rows @ unit_rows(vector)) * factors
+        return cosines
 
-    # ---- files
+    # ---- evaluation
 
     def evaluate_word_pairs(
         self,
@@ -274,14 +290,14 @@ class Keyed:
         case_insensitive: bool = True,
         dummy4unknown: bool = False,
     ) -> tuple[Any, Any, float]:
-        """Pearson and Spearman with their p-values, as scipy has them, and per cent unknown.
+        """Return SciPy's Pearson and Spearman results, and the percentage of unknown pairs.
 
-        `evaluate_similarity` is the same in other words.
+        `trellis.Vectors.evaluate_similarity` computes the same correlations.
         """
-        _check_encoding(encoding)
-        return keyed_evaluation.word_pairs(
-            self, pairs, delimiter, restrict_vocab, case_insensitive, dummy4unknown
-        )
+        if encoding not in _UTF8:
+            raise InputError(f"encoding={encoding!r}: files of pairs must be UTF-8")
+        options = evaluation.Options(restrict_vocab, case_insensitive, dummy4unknown)
+        return evaluation.word_pairs(self._as_vectors(), pairs, delimiter, options)
 
     def evaluate_word_analogies(
         self,
@@ -290,10 +306,15 @@ class Keyed:
         case_insensitive: bool = True,
         dummy4unknown: bool = False,
     ) -> tuple[float, list[dict[str, Any]]]:
-        """The share of right answers, and the questions of each section by whether they were."""
-        return keyed_evaluation.word_analogies(
-            self, analogies, restrict_vocab, case_insensitive, dummy4unknown
-        )
+        """Return the accuracy, and the correct and incorrect questions of each section."""
+        options = evaluation.Options(restrict_vocab, case_insensitive, dummy4unknown)
+        return evaluation.word_analogies(self._as_vectors(), analogies, options)
+
+    def _as_vectors(self) -> Any:
+        """Return self; the type checker does not know that a subclass is also `Vectors`."""
+        return self
+
+    # ---- files
 
     @classmethod
     def load_word2vec_format(
@@ -307,20 +328,21 @@ class Keyed:
         datatype: Any = np.float32,
         no_header: bool = False,
     ) -> Self:
-        """Vectors of a word2vec or GloVe file; what kind it is, the file says itself."""
+        """Load a word2vec or GloVe file; its content decides the format, not the arguments."""
         if fvocab is not None:
-            raise InputError("fvocab: vectors have no counts here; compat.gensim's have")
+            raise InputError("fvocab: only KeyedVectors of compat.gensim have counts of words")
         if np.dtype(datatype) != np.float32:
-            raise InputError(f"datatype is {datatype}: vectors are float32")
+            raise InputError(f"datatype is {datatype}: must be float32")
         try:
             "".encode(encoding)
         except LookupError:
             raise InputError(f"encoding={encoding!r} is unknown") from None
         if encoding in _UTF8:
-            return cls._of(*word2vec.read(fname, errors=unicode_errors, limit=limit))
+            return cls._from_rows(*word2vec.read(fname, errors=unicode_errors, limit=limit))
+        # The reader decodes UTF-8 only: recover the bytes, then decode them as asked.
         words, matrix = word2vec.read(fname, errors="surrogateescape", limit=limit)
         raw = [word.encode("utf-8", "surrogateescape") for word in words]
-        return cls._of([word.decode(encoding, unicode_errors) for word in raw], matrix)
+        return cls._from_rows([word.decode(encoding, unicode_errors) for word in raw], matrix)
 
     def save_word2vec_format(
         self,
@@ -333,46 +355,43 @@ class Keyed:
         append: bool = False,
         sort_attr: str = "count",
     ) -> None:
-        """Write a word2vec file, text or binary, by row; it appears whole or not at all."""
+        """Write a word2vec file, text or binary; a failure leaves an earlier file unchanged."""
         if fvocab is not None or append or total_vec not in (None, len(self.words)):
-            raise InputError("fvocab, append and total_vec are not there: a file is written whole")
+            raise InputError(
+                "fvocab, append and total_vec are not supported: files are not extended"
+            )
         words = [prefix + word for word in self.words]
         if not binary:
             return word2vec.write_text(fname, words, self.matrix, header=write_header)
         if not write_header:
-            raise InputError("a binary file has a header: nothing could read it without")
+            raise InputError("a binary file must have a header: no program reads it without one")
         return word2vec.write_binary(fname, words, self.matrix)
 
     def vectors_for_all(self, keys: Iterable[str], allow_inference: bool = True) -> Self:
-        """The vectors of these words alone; also of unseen ones, where those can have one."""
-        unseen = getattr(self, "unseen", None) is not None and allow_inference
-        words = [word for word in dict.fromkeys(keys) if unseen or word in self.index]
+        """Return new vectors of these words only; ``allow_inference`` includes unseen words."""
+        infers = getattr(self, "unseen", None) is not None and allow_inference
+        words = [word for word in dict.fromkeys(keys) if infers or word in self.index]
         if not words:
             raise InputError("none of the words has a vector")
-        return self._of(words, np.array([self[word] for word in words], np.float32))
+        return self._from_rows(words, np.array([self[word] for word in words], np.float32))
 
 
-def _listed(keys: Any) -> list[Any]:
-    """One key or many, as a list."""
+def _as_list(keys: Any) -> list[Any]:
+    """Return one key or several as a list."""
     if keys is None:
         return []
-    one = isinstance(keys, _KEYS) or (isinstance(keys, np.ndarray) and keys.ndim == 1)
-    return [keys] if one else list(keys)
+    is_single = isinstance(keys, _KEYS) or (isinstance(keys, np.ndarray) and keys.ndim == 1)
+    return [keys] if is_single else list(keys)
 
 
 def _weighted(positive: Any, negative: Any) -> tuple[list[Any], list[float]]:
-    """Keys and their weights: 1 and −1 where none is given."""
+    """Return the keys and their weights; the default weights are 1 and −1."""
     keys, weights = [], []
-    for sign, items in ((1.0, _listed(positive)), (-1.0, _listed(negative))):
+    for sign, items in ((1.0, _as_list(positive)), (-1.0, _as_list(negative))):
         for item in items:
-            plain = isinstance(item, (*_KEYS, np.ndarray))
-            if not plain and not (isinstance(item, tuple | list) and len(item) == 2):
-                raise InputError(f"{item!r:.60} is not a word, a vector, or one with a weight")
-            keys.append(item if plain else item[0])
-            weights.append(sign if plain else float(item[1]))
+            is_key = isinstance(item, (*_KEYS, np.ndarray))
+            if not is_key and not (isinstance(item, tuple | list) and len(item) == 2):
+                raise InputError(f"{item!r:.60} is not a word, a vector, or a (key, weight) pair")
+            keys.append(item if is_key else item[0])
+            weights.append(sign if is_key else float(item[1]))
     return keys, weights
-
-
-def _check_encoding(encoding: str) -> None:
-    if encoding not in _UTF8:
-        raise InputError(f"encoding={encoding!r}: files of pairs must be UTF-8")

@@ -1,4 +1,4 @@
-"""python-crfsuite's `Trainer`, `Tagger` and `ItemSequence`, over the models and files of trellis.
+"""python-crfsuite's `Trainer`, `Tagger` and `ItemSequence`, implemented by trellis.
 
 >>> import tempfile
 >>> path = tempfile.mkdtemp() + "/names.crfsuite"
@@ -24,4 +24,4 @@ __all__ = [
 ]
 
 CRFSUITE_VERSION = "0.12.2"
-"""The version of CRFsuite whose behaviour this is."""
+"""The version of CRFsuite that this module imitates."""

@@ -1,42 +1,42 @@
-"""What `Tagger.info` returns, and the text of `Tagger.dump`."""
+"""The result of `Tagger.info`, and the text of `Tagger.dump`."""
 
 from collections.abc import Iterator
 
 from trellis.formats.crfsuite import Model
 
-__all__ = ["ParsedDump", "dumped", "parsed"]
+__all__ = ["ParsedDump", "dump_lines", "parse_model"]
 
 
 class ParsedDump:
-    """The inside of a model: names, and weights rounded to six digits as in a dump."""
+    """Names and weights of a model; weights are rounded to six digits, as in a dump."""
 
     def __init__(self) -> None:
         self.header: dict[str, str] = {}
         self.labels: dict[str, str] = {}
-        """Number of each label, as a str."""
+        """The number of each label, as a str."""
         self.attributes: dict[str, str] = {}
         self.transitions: dict[tuple[str, str], float] = {}
-        """Weight of (label, next label)."""
+        """The weight of each (label, next label)."""
         self.state_features: dict[tuple[str, str], float] = {}
-        """Weight of (attribute, label)."""
+        """The weight of each (attribute, label)."""
 
 
-def parsed(model: Model) -> ParsedDump:
-    """All of a model."""
-    found = ParsedDump()
-    found.header = dict(_header(model))
+def parse_model(model: Model) -> ParsedDump:
+    """Return the names and weights of a model."""
+    dump = ParsedDump()
+    dump.header = dict(_header(model))
     attributes = model.attributes.decoded("attribute")
-    found.labels = {name: str(n) for n, name in enumerate(model.labels)}
-    found.attributes = {name: str(n) for n, name in enumerate(attributes)}
+    dump.labels = {name: str(n) for n, name in enumerate(model.labels)}
+    dump.attributes = {name: str(n) for n, name in enumerate(attributes)}
     for before, after, weight in _transitions(model):
-        found.transitions[before, after] = float(weight)
+        dump.transitions[before, after] = float(weight)
     for attribute, label, weight in _states(model, attributes):
-        found.state_features[attribute, label] = float(weight)
-    return found
+        dump.state_features[attribute, label] = float(weight)
+    return dump
 
 
-def dumped(model: Model) -> Iterator[str]:
-    """The lines that CRFsuite's dump has."""
+def dump_lines(model: Model) -> Iterator[str]:
+    """Yield the lines of CRFsuite's dump of a model."""
     attributes = model.attributes.decoded("attribute")
     sections = {
         "FILEHEADER": (f"  {key}: {value}" for key, value in _header(model)),
@@ -55,7 +55,7 @@ def dumped(model: Model) -> Iterator[str]:
 def _header(model: Model) -> Iterator[tuple[str, str]]:
     yield "magic", "lCRF"
     for key, value in model.header.items():
-        if key == "version":
+        if key == "version":  # CRFsuite prints the type, which the header lacks, before it
             yield "type", "FOMC"
         yield key, f"0x{value:X}" if key.startswith("off_") else str(value)
 

@@ -1,4 +1,4 @@
-r"""Reads the messages of a training as they come: which event each one ends, and what it says.
+r"""Parser of training messages: detects events, and collects the logged values.
 
 >>> parser = TrainLogParser()
 >>> for line in ("Feature generation\n", "Number of features: 7\n", "Seconds required: 0.1\n"):
@@ -15,7 +15,7 @@ __all__ = ["LabelScore", "TrainLogParser"]
 
 
 class LabelScore(NamedTuple):
-    """How well one label was found in the holdout data."""
+    """Scores of one label in the holdout data."""
 
     match: int
     model: int
@@ -34,7 +34,7 @@ _NUMBERS = (
     ("linesearch_step", float, re.compile(r"Line search step: (\d+\.\d+)")),
     ("time", float, re.compile(r"Seconds required for this iteration: (\d+\.\d+)")),
 )
-_SHARES = (
+_ACCURACIES = (
     ("item_accuracy", re.compile(r"Item accuracy: (\d+) / (\d+)")),
     ("instance_accuracy", re.compile(r"Instance accuracy: (\d+) / (\d+)")),
 )
@@ -47,11 +47,11 @@ _TOTAL = re.compile(r"Total seconds required for training: (\d+\.\d+)")
 
 
 class TrainLogParser:
-    """The log of one training: `iterations` and `last_iteration` are dicts of what was logged."""
+    """The log of one training. Each of `iterations` is a dict of the values of one iteration."""
 
     def __init__(self) -> None:
         self.state: str | None = None
-        self.featgen_percent = -2
+        self.featgen_percent = -2  # the first message, "0", adds 2
         self.featgen_num_features: int | None = None
         self.featgen_seconds: float | None = None
         self.training_seconds: float | None = None
@@ -60,16 +60,16 @@ class TrainLogParser:
         self.last_iteration: dict[str, Any] | None = None
         self.log: list[str] = []
         self.events: list[tuple[str, int, int]] = []
-        """What happened, and from which line to which it was logged."""
+        """Each event, with the first and the last (exclusive) line of its log."""
 
     @property
     def last_log(self) -> str:
-        """The lines of the last event."""
+        """The log of the last event."""
         _, begin, end = self.events[-1]
         return "".join(self.log[begin:end])
 
     def feed(self, line: str) -> str | None:
-        """One message; the event that it ends, if any."""
+        """Parse one message; return the event that it ends, or None."""
         self.log.append(line)
         if self.state is None:
             self.state = "STARTING"
@@ -78,7 +78,7 @@ class TrainLogParser:
             return "start"
         event = self._STATES[self.state](self, line)
         if event is not None:
-            # these two are known by the first line of what follows
+            # The end of these two is detected by the first line that follows them.
             end = len(self.log) - (event in ("prepared", "optimization_end"))
             self.events.append((event, self.events[-1][2], end))
         return event
@@ -92,10 +92,10 @@ class TrainLogParser:
         if line.isdigit() or line == ".":
             self.featgen_percent += 2
             return "featgen_progress"
-        if found := _FEATURES.match(line):
-            self.featgen_num_features = int(found[1])
-        if found := _SECONDS.match(line):
-            self.featgen_seconds = float(found[1])
+        if match := _FEATURES.match(line):
+            self.featgen_num_features = int(match[1])
+        if match := _SECONDS.match(line):
+            self.featgen_seconds = float(match[1])
             self.state = "AFTER_FEATGEN"
             return "featgen_end"
         return None
@@ -111,44 +111,45 @@ class TrainLogParser:
         return None
 
     def _iteration(self, line: str) -> str | None:
-        if found := _HEAD.match(line):
-            self.last_iteration = {"num": int(found[1]), "scores": {}}
+        if match := _HEAD.match(line):
+            self.last_iteration = {"num": int(match[1]), "scores": {}}
             self.iterations.append(self.last_iteration)
         elif line == "\n":
             self.state = "AFTER_ITERATION"
             return "iteration"
         assert self.last_iteration is not None
         self.last_iteration |= {
-            key: kind(found[1]) for key, kind, rule in _NUMBERS if (found := rule.match(line))
+            key: convert(match[1])
+            for key, convert, pattern in _NUMBERS
+            if (match := pattern.match(line))
         }
-        for key, rule in _SHARES:
-            if found := rule.match(line):
-                share = fractions.Fraction(int(found[1]), int(found[2])) if int(found[2]) else 0
+        for key, pattern in _ACCURACIES:
+            if match := pattern.match(line):
+                share = fractions.Fraction(int(match[1]), int(match[2])) if int(match[2]) else 0
                 self.last_iteration |= {key: share, f"{key}_float": float(share)}
-        if found := _AVERAGES.match(line):
+        if match := _AVERAGES.match(line):
             names = ("avg_precision", "avg_recall", "avg_f1")
-            self.last_iteration |= zip(names, map(float, found.groups()), strict=True)
-        if found := _LABEL.match(line):
-            label, *counts = found.groups()
+            self.last_iteration |= zip(names, map(float, match.groups()), strict=True)
+        if match := _LABEL.match(line):
+            label, *counts = match.groups()
             scores = [None if s.startswith("*") else float(s) for s in counts[3:]]
-            own = LabelScore(*map(int, counts[:3]), *scores)
-            self.last_iteration["scores"][label] = own
+            self.last_iteration["scores"][label] = LabelScore(*map(int, counts[:3]), *scores)
         return None
 
     def _between(self, line: str) -> str | None:
         if _HEAD.match(line):
             self.state = "ITERATION"
             return self._iteration(line)
-        if found := _TOTAL.match(line):
-            self.training_seconds = float(found[1])
+        if match := _TOTAL.match(line):
+            self.training_seconds = float(match[1])
         if line.startswith("Storing the model"):
             self.state = "STORING"
             return "optimization_end"
         return None
 
     def _storing(self, line: str) -> str | None:
-        if found := _SECONDS.match(line):
-            self.storing_seconds = float(found[1])
+        if match := _SECONDS.match(line):
+            self.storing_seconds = float(match[1])
         return "end" if line == "\n" else None
 
     _STATES: ClassVar = {

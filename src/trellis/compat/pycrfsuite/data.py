@@ -1,4 +1,4 @@
-"""What a trainer has been given, and the features that CRFsuite makes of it."""
+"""The sequences of a trainer, and the features that CRFsuite selects from them."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,24 +11,27 @@ from trellis.compat.pycrfsuite.items import ItemSequence
 from trellis.features.rows import SparseRows
 from trellis.models.chain.weights import WeightLayout
 
-__all__ = ["Dataset", "Part", "features_of"]
+__all__ = ["Dataset", "FeatureOptions", "Part", "select_features"]
 
 
 class Part(NamedTuple):
-    """Some of the sequences: rows of attributes, and a label for each row."""
+    """A subset of the sequences."""
 
     lengths: NDArray[np.int64]
+    """(sequences,): positions of each one."""
     rows: SparseRows
+    """Attributes of each position of all sequences."""
     label: NDArray[np.int32]
+    """(rows,): the label of each position."""
 
     @property
     def row_begin(self) -> NDArray[np.int64]:
-        """The first row of each sequence, and the number of rows."""
+        """The first row of each sequence, then the number of rows, (sequences + 1,)."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
 class Dataset:
-    """Sequences in the order they came; names are numbered in that order, too."""
+    """Sequences in the order of `append`; attributes and labels are numbered in that order."""
 
     def __init__(self) -> None:
         self.attributes = _core.Vocabulary()
@@ -38,7 +41,7 @@ class Dataset:
         self._group: list[int] = []
 
     def append(self, xseq: Any, yseq: Iterable[Any], group: int) -> None:
-        """One more; one without positions is not kept."""
+        """Add a sequence; one without positions is ignored."""
         items = xseq if isinstance(xseq, ItemSequence) else ItemSequence(xseq)
         names = [_text(label) for label in yseq]
         if len(items) != len(names):
@@ -53,21 +56,21 @@ class Dataset:
             self._group.append(group)
 
     def part(self, holdout: int, *, inside: bool) -> Part:
-        """The sequences of the holdout group, or all others."""
-        own = [i for i, g in enumerate(self._group) if (g == holdout) == inside]
-        rows = [self._rows[i] for i in own]
+        """Return the sequences of the holdout group, or all others if not ``inside``."""
+        selected = [i for i, g in enumerate(self._group) if (g == holdout) == inside]
+        rows = [self._rows[i] for i in selected]
         counts = [np.diff(begin) for begin, _, _ in rows]
-        value = None
+        value = None  # all values are 1: the core then reads no array of values
         if any(v is not None for _, _, v in rows):
             value = _joined([np.ones(len(i)) if v is None else v for _, i, v in rows], np.float64)
         return Part(
-            np.array([len(self._label[i]) for i in own], np.int64),
+            np.array([len(self._label[i]) for i in selected], np.int64),
             SparseRows(
                 np.concatenate([[0], np.cumsum(_joined(counts, np.int64))]),
                 _joined([ids for _, ids, _ in rows], np.int32),
                 value,
             ),
-            _joined([np.array(self._label[i], np.int32) for i in own], np.int32),
+            _joined([np.array(self._label[i], np.int32) for i in selected], np.int32),
         )
 
 
@@ -83,42 +86,55 @@ def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 
-def features_of(
-    part: Part, attributes: int, labels: int, minfreq: float, all_states: bool, all_bigrams: bool
-) -> WeightLayout:
-    """The weights that CRFsuite has: of what was seen, where Σ value ≥ minfreq.
+class FeatureOptions(NamedTuple):
+    """CRFsuite's parameters ``feature.*``."""
 
-    Pairs that were not seen have a sum of 0. So a minfreq above 0 leaves none of them, and one of 0
-    drops a pair whose values sum to less.
+    minfreq: float
+    possible_states: bool
+    possible_transitions: bool
+
+
+def select_features(
+    part: Part, attributes: int, labels: int, options: FeatureOptions
+) -> WeightLayout:
+    """Return the weights of CRFsuite's model: those of seen pairs with Σ value ≥ minfreq.
+
+    Pairs that were not seen have the sum 0. So a minfreq above 0 removes all of them, and a minfreq
+    of 0 removes seen pairs with a negative sum.
     """
+    minfreq = options.minfreq
     rows = part.rows.native()
 
-    def seen(least: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        return _core.seen(rows, attributes, labels, part.label, None, None, least)
+    def seen(minimum: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        return _core.seen(rows, attributes, labels, part.label, None, None, minimum)
 
     begin, cell = seen(minfreq)
-    if all_states and minfreq <= 0:
+    if options.possible_states and minfreq <= 0:
         begin, cell = _all_states(seen(-np.inf), (begin, cell), labels)
-    inner = np.ones(len(part.label), np.bool_)
-    inner[part.row_begin[:-1]] = False
-    pairs = part.label[np.flatnonzero(inner) - 1].astype(np.int64) * labels + part.label[inner]
+    # Transitions end at every position except the first one of a sequence.
+    has_previous = np.ones(len(part.label), np.bool_)
+    has_previous[part.row_begin[:-1]] = False
+    previous = part.label[np.flatnonzero(has_previous) - 1].astype(np.int64)
+    pairs = previous * labels + part.label[has_previous]
     counts = np.bincount(pairs, minlength=labels * labels)
-    bigram = (counts >= minfreq) & ((counts > 0) | all_bigrams)
+    bigram = (counts >= minfreq) & ((counts > 0) | options.possible_transitions)
     return WeightLayout(
         labels, begin, cell.astype(np.uint16), np.flatnonzero(bigram).astype(np.int32)
     )
 
 
 def _all_states(
-    all_seen: tuple[Any, Any], kept: tuple[Any, Any], labels: int
+    all_seen: tuple[Any, Any], frequent: tuple[Any, Any], labels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Every label for each attribute that occurs, but for the pairs that were dropped."""
+    """Return every label for each attribute that occurs, without the seen pairs that are rare."""
 
     def keys(begin: NDArray[np.int64], cell: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.repeat(np.arange(len(begin) - 1), np.diff(begin)) * labels + cell
 
     occurs = np.flatnonzero(np.diff(all_seen[0]))
-    wanted = (occurs[:, None] * labels + np.arange(labels)).reshape(-1)
-    wanted = np.setdiff1d(wanted, np.setdiff1d(keys(*all_seen), keys(*kept)), assume_unique=True)
-    counts = np.bincount(wanted // max(labels, 1), minlength=len(all_seen[0]) - 1)
-    return np.concatenate([[0], np.cumsum(counts)]), (wanted % max(labels, 1)).astype(np.int32)
+    selected = (occurs[:, None] * labels + np.arange(labels)).reshape(-1)
+    selected = np.setdiff1d(
+        selected, np.setdiff1d(keys(*all_seen), keys(*frequent)), assume_unique=True
+    )
+    counts = np.bincount(selected // max(labels, 1), minlength=len(all_seen[0]) - 1)
+    return np.concatenate([[0], np.cumsum(counts)]), (selected % max(labels, 1)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""The features of a sequence, read once."""
+"""python-crfsuite's `ItemSequence`: the features of a sequence, converted once."""
 
 from typing import Any
 
@@ -10,8 +10,9 @@ __all__ = ["ItemSequence"]
 class ItemSequence(_core.ItemSequence):
     """Features of all positions of one sequence, in the form that trainers and taggers use.
 
-    An item is a list or set of names, or a dict: ``{"word": "Rome"}`` is ``word:Rome``, numbers and
-    booleans are values, and what a dict, list or set holds gets the name before it.
+    An item is a list or set of names, or a dict. In a dict, ``{"word": "Rome"}`` becomes
+    ``word:Rome``, numbers and booleans are values, and the names inside a nested dict, list or set
+    get the key as a prefix.
 
     >>> ItemSequence([["foo"], {"bar": {"baz": 1, "on": True}}]).items()
     [{'foo': 1.0}, {'bar:baz': 1.0, 'bar:on': 1.0}]
@@ -23,7 +24,7 @@ class ItemSequence(_core.ItemSequence):
         super().__init__(pyseq)
 
     def items(self) -> list[dict[str, float]]:
-        """One dict for each position: full names and values."""
+        """Return a dict of full names and values for each position."""
         return super().items()
 
     def __repr__(self) -> str:

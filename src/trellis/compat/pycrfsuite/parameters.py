@@ -1,4 +1,4 @@
-"""The parameters of CRFsuite's algorithms: names, types, defaults and what they mean."""
+"""The parameters of CRFsuite's algorithms: names, types, defaults and descriptions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ __all__ = ["ALGORITHMS", "ALIASES", "TYPES", "Parameter", "parameters_of"]
 
 
 class Parameter(NamedTuple):
-    """One of an algorithm's parameters, whose type is that of its default."""
+    """A parameter of an algorithm; its type is that of its default."""
 
     name: str
     default: float | int | str
@@ -18,59 +18,72 @@ def _as_bool(value: Any) -> bool:
     return bool(int(value))
 
 
+# The texts are ours; names, order, types and defaults are CRFsuite's.
 _SHARED = (
-    Parameter("feature.minfreq", 0.0, "Features whose values sum to less are dropped."),
+    Parameter("feature.minfreq", 0.0, "Features with a smaller sum of values are ignored."),
     Parameter("feature.possible_states", 0, "Weights for all pairs of attribute and label."),
     Parameter("feature.possible_transitions", 0, "Weights for all pairs of labels."),
 )
 _C2 = Parameter("c2", 1.0, "Strength of the L2 penalty: c2 times the sum of the squared weights.")
-_PERIOD = Parameter("period", 10, "Iterations over which the loss is compared.")
-_EPOCHS = Parameter("max_iterations", 100, "Passes over the data at most.")
-_MEAN_LOSS = Parameter("epsilon", 0.0, "Training ends when the mean loss is below this.")
+_PERIOD = Parameter(
+    "period", 10, "Number of iterations over which the decrease of the loss is measured."
+)
+_EPOCHS = Parameter("max_iterations", 100, "Maximum number of passes over the data.")
+_MEAN_LOSS = Parameter("epsilon", 0.0, "Training stops when the mean loss is below this value.")
 
 ALGORITHMS: dict[str, tuple[Parameter, ...]] = {
     "lbfgs": (
         Parameter("c1", 0.0, "Strength of the L1 penalty: c1 times the sum of absolute weights."),
         _C2,
-        Parameter("max_iterations", 2**31 - 1, "Iterations of L-BFGS at most."),
-        Parameter("num_memories", 6, "Steps that L-BFGS remembers."),
-        Parameter("epsilon", 1e-5, "Converged when the gradient is this small beside the weights."),
+        Parameter("max_iterations", 2**31 - 1, "Maximum number of iterations of L-BFGS."),
+        Parameter("num_memories", 6, "Number of past steps that L-BFGS uses."),
+        Parameter(
+            "epsilon", 1e-5, "Training stops when gradient norm / weight norm is below this."
+        ),
         _PERIOD,
-        Parameter("delta", 1e-5, "Training ends when the loss falls by less than this share."),
+        Parameter(
+            "delta", 1e-5, "Training stops when the relative decrease of the loss is smaller."
+        ),
         Parameter("linesearch", "MoreThuente", "MoreThuente, Backtracking or StrongBacktracking."),
-        Parameter("max_linesearch", 20, "Steps that a line search tries at most."),
+        Parameter("max_linesearch", 20, "Maximum number of steps of a line search."),
     ),
     "l2sgd": (
         _C2,
-        Parameter("max_iterations", 1000, "Passes over the data at most."),
+        Parameter("max_iterations", 1000, "Maximum number of passes over the data."),
         _PERIOD,
-        Parameter("delta", 1e-6, "Training ends when the loss falls by less than this share."),
-        Parameter("calibration.eta", 0.1, "The first learning rate that is tried."),
-        Parameter("calibration.rate", 2.0, "The factor between learning rates that are tried."),
-        Parameter("calibration.samples", 1000, "Sequences that a trial goes over."),
-        Parameter("calibration.candidates", 10, "Learning rates that must lower the loss."),
-        Parameter("calibration.max_trials", 20, "Learning rates that are tried at most."),
+        Parameter(
+            "delta", 1e-6, "Training stops when the relative decrease of the loss is smaller."
+        ),
+        Parameter("calibration.eta", 0.1, "Learning rate of the first trial."),
+        Parameter("calibration.rate", 2.0, "Factor between the learning rates of two trials."),
+        Parameter("calibration.samples", 1000, "Number of sequences in a trial."),
+        Parameter(
+            "calibration.candidates", 10, "Number of learning rates that must lower the loss."
+        ),
+        Parameter("calibration.max_trials", 20, "Maximum number of trials."),
     ),
     "averaged-perceptron": (
         _EPOCHS,
-        Parameter("epsilon", 0.0, "Training ends when the share of wrong labels is below this."),
+        Parameter(
+            "epsilon", 0.0, "Training stops when the fraction of wrong labels is below this."
+        ),
     ),
     "passive-aggressive": (
-        Parameter("type", 1, "0: no slack; 1: steps have a limit; 2: steps are softened."),
-        Parameter("c", 1.0, "How far a step may go."),
-        Parameter("error_sensitive", 1, "Whether the margin grows with the wrong labels."),
-        Parameter("averaging", 1, "Whether the result is the average of all weights."),
+        Parameter("type", 1, "0: PA without slack; 1: PA-I; 2: PA-II."),
+        Parameter("c", 1.0, "Aggressiveness: limits the size of a step."),
+        Parameter("error_sensitive", 1, "1: the margin grows with the number of wrong labels."),
+        Parameter("averaging", 1, "1: return the average of the weights of all steps."),
         _EPOCHS,
         _MEAN_LOSS,
     ),
     "arow": (
-        Parameter("variance", 1.0, "The first variance of each weight."),
-        Parameter("gamma", 1.0, "How much the past counts against a new mistake."),
+        Parameter("variance", 1.0, "Initial variance of each weight."),
+        Parameter("gamma", 1.0, "Trade-off between old weights and a new mistake."),
         _EPOCHS,
         _MEAN_LOSS,
     ),
 }
-"""What each algorithm takes, after the parameters of the features."""
+"""The parameters of each algorithm, without those of the features."""
 
 ALIASES = {"ap": "averaged-perceptron", "pa": "passive-aggressive"}
 
@@ -81,9 +94,9 @@ TYPES: dict[str, Callable[[Any], Any]] = {
     "averaging": _as_bool,
     "calibration.samples": float,
 }
-"""How a parameter is given back, where that is not its own type."""
+"""Types that `Trainer.get` returns, where they differ from that of the default."""
 
 
 def parameters_of(algorithm: str) -> dict[str, Parameter]:
-    """By name, those of the features first."""
+    """Return the parameters of an algorithm by name, those of the features first."""
     return {p.name: p for p in (*_SHARED, *ALGORITHMS[algorithm])}

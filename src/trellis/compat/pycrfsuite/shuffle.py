@@ -1,8 +1,8 @@
-"""The order in which CRFsuite's online algorithms see the sequences.
+"""The order in which CRFsuite's online algorithms read the sequences.
 
-It shuffles with C's ``rand()``, never seeded. Here are the numbers that Linux's C library gives
-then (a lagged Fibonacci generator, xₙ = xₙ₋₃ + xₙ₋₃₁), from their beginning in every training: the
-same call gives the same model, and in a new process CRFsuite's own.
+CRFsuite shuffles with C's ``rand()`` and never sets a seed. This module computes the numbers of
+glibc's ``rand()`` (a lagged Fibonacci generator, xₙ = xₙ₋₃ + xₙ₋₃₁) and restarts them in every
+training. So the same call gives the same model: the one of CRFsuite in a new process.
 
 >>> random = CRand()
 >>> [next(random), next(random)]
@@ -28,7 +28,7 @@ class CRand(Iterator[int]):
         self._last = deque(state, maxlen=31)
         for _ in range(3):
             self._last.append(self._last[0])
-        for _ in range(310):
+        for _ in range(310):  # glibc discards the first 310 numbers too
             next(self)
 
     def __next__(self) -> int:
@@ -38,14 +38,14 @@ class CRand(Iterator[int]):
 
 
 class Order:
-    """A permutation that is shuffled further each time."""
+    """A permutation that every call shuffles further, as CRFsuite does."""
 
     def __init__(self, count: int) -> None:
         self._random = CRand()
         self._order = list(range(count))
 
     def shuffled(self) -> NDArray[np.int64]:
-        """Every element changes places with one drawn from all."""
+        """Swap every element with a random one; return the permutation, (count,)."""
         order, count = self._order, len(self._order)
         for i in range(count):
             j = next(self._random) % count

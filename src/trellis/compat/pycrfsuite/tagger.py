@@ -1,4 +1,6 @@
-"""One sequence at a time through a model: labels, probabilities, marginals."""
+"""python-crfsuite's tagger: labels, probabilities and marginals of one sequence at a time."""
+
+from __future__ import annotations
 
 import contextlib
 import sys
@@ -9,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis._core import Tagger as NativeTagger
-from trellis.compat.pycrfsuite._dumpparser import ParsedDump, dumped, parsed
+from trellis.compat.pycrfsuite._dumpparser import ParsedDump, dump_lines, parse_model
 from trellis.formats import crfsuite
 from trellis.inference import chain
 from trellis.models.chain.foreign import from_crfsuite
@@ -22,7 +24,7 @@ _CLOSED = "The tagger is not opened"
 class Tagger:
     """Labels sequences with a CRFsuite model.
 
-    A file that is not a whole, consistent model is refused with a ValueError that says why.
+    Opening a truncated or inconsistent model file raises a ValueError that names the problem.
     """
 
     _model: crfsuite.Model | None
@@ -34,34 +36,35 @@ class Tagger:
     def __init__(self) -> None:
         self.close()
 
-    def open(self, name: str) -> "contextlib.closing[Tagger]":
-        """Read a model file; in a ``with`` statement the tagger is closed at its end."""
-        self._use(crfsuite.read(name))
+    def open(self, name: str) -> contextlib.closing[Tagger]:
+        """Open a model file; a ``with`` statement closes the tagger at its end."""
+        self._set_model(crfsuite.read(name))
         return contextlib.closing(self)
 
-    def open_inmemory(self, value: bytes) -> "contextlib.closing[Tagger]":
-        """The same for the bytes of a model file."""
+    def open_inmemory(self, value: bytes) -> contextlib.closing[Tagger]:
+        """Open the bytes of a model file."""
         if not isinstance(value, bytes):
             raise TypeError(f"expected bytes, {type(value).__name__} found")
-        self._use(crfsuite.parse(value))
+        self._set_model(crfsuite.parse(value))
         return contextlib.closing(self)
 
-    def _use(self, model: crfsuite.Model) -> None:
+    def _set_model(self, model: crfsuite.Model) -> None:
         self.close()
+        # A model without labels can be opened and inspected; only tagging is impossible.
         self._crf = from_crfsuite(model) if model.labels else None
         self._model = model
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Close the model."""
         self._model = self._crf = self._core = self._marginals = self._log_z = None
 
-    def _ready(self) -> NativeTagger:
-        """What tags; made when first needed, as it takes a matrix of all pairs of labels."""
+    def _get_core(self) -> NativeTagger:
+        """Return the native tagger, created at first use: it needs a (labels, labels) matrix."""
         if self._core is None:
             if self._model is None:
                 raise ValueError(_CLOSED)
             if self._crf is None:
-                raise RuntimeError("The model has no labels: it was trained on nothing")
+                raise RuntimeError("The model has no labels: it was trained without data")
             self._crf._fitted()
             self._core = NativeTagger(
                 self._crf.features_.vocabulary, self._crf._scorer, tuple(self._model.labels)
@@ -74,27 +77,27 @@ class Tagger:
         return matrix
 
     def labels(self) -> list[str]:
-        """The labels of the model, in its order."""
+        """Return the labels of the model, in its order."""
         if self._model is None:
             raise ValueError(_CLOSED)
         return list(self._model.labels)
 
     def set(self, xseq: Any) -> None:
-        """Take a sequence of items, or an `ItemSequence`, for the calls that follow."""
-        self._ready().set(xseq)
-        self._marginals = self._log_z = None
+        """Set the sequence of items, or the `ItemSequence`, for the next calls."""
+        self._get_core().set(xseq)
+        self._marginals = self._log_z = None  # computed at first use for this sequence
 
     def tag(self, xseq: Any = None) -> list[str]:
-        """The best labels of a sequence, or of the one that was set last."""
+        """Return the best labels of a sequence; by default of the one that was set last."""
         if xseq is not None:
             self.set(xseq)
-        return self._ready().best()
+        return self._get_core().best()
 
     def probability(self, yseq: Iterable[str]) -> float:
-        """p(labels | sequence) for the sequence that was set last."""
-        core, yseq = self._ready(), list(yseq)
+        """Return p(labels | sequence) for the sequence that was set last."""
+        core, yseq = self._get_core(), list(yseq)
         if not len(core):
-            return 0.0
+            return 0.0  # as in CRFsuite, although the empty labelling has probability 1
         if len(yseq) != len(core):
             raise ValueError(
                 f"The numbers of items and labels differ: |x| = {len(core)}, |y| = {len(yseq)}"
@@ -104,19 +107,20 @@ class Tagger:
         if self._log_z is None:
             self._log_z = float(np.asarray(chain.log_partition(unary, transition)))
         score = float(np.asarray(chain.score(unary, transition, labels=path)))
+        # By rounding the score can exceed log Z; a probability must not exceed 1.
         return float(np.exp(min(score - self._log_z, 0.0)))
 
     def marginal(self, y: str, pos: int) -> float:
-        """p(label at a position | sequence) for the sequence that was set last."""
-        core = self._ready()
+        """Return p(label at a position | sequence) for the sequence that was set last."""
+        core = self._get_core()
         if not len(core):
             return 0.0
         if not 0 <= pos < len(core):
             raise ValueError(f"The position, {pos} is out of range of {len(core)}")
         number = self._number(y)
         if self._marginals is None:
-            found = chain.marginals(core.scores(), self._transition)
-            self._marginals = np.asarray(found.unary)
+            marginals = chain.marginals(core.scores(), self._transition)
+            self._marginals = np.asarray(marginals.unary)
         return float(self._marginals[pos, number])
 
     def _number(self, label: str) -> int:
@@ -131,13 +135,13 @@ class Tagger:
         if self._model is None:
             raise RuntimeError("Tagger is closed")
         if filename is None:
-            sys.stdout.writelines(dumped(self._model))
+            sys.stdout.writelines(dump_lines(self._model))
             return
         with open(filename, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(dumped(self._model))
+            file.writelines(dump_lines(self._model))
 
     def info(self) -> ParsedDump:
-        """Labels, attributes and weights as dicts."""
+        """Return labels, attributes and weights as dicts."""
         if self._model is None:
             raise RuntimeError("Tagger is closed")
-        return parsed(self._model)
+        return parse_model(self._model)

@@ -1,4 +1,6 @@
-"""CRFsuite's training, from sequences to a model file."""
+"""python-crfsuite's trainers: collect sequences, train, and write a model file."""
+
+from __future__ import annotations
 
 import time
 from collections.abc import Iterable
@@ -7,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trellis.compat.pycrfsuite._logparser import TrainLogParser
-from trellis.compat.pycrfsuite.data import Dataset, features_of
+from trellis.compat.pycrfsuite.data import Dataset, FeatureOptions, Part, select_features
 from trellis.compat.pycrfsuite.parameters import (
     ALGORITHMS,
     ALIASES,
@@ -23,7 +25,7 @@ __all__ = ["BaseTrainer", "CRFSuiteError", "Trainer"]
 
 
 class CRFSuiteError(Exception):
-    """CRFsuite's own error, by its code; kept so that ``except`` clauses go on to work."""
+    """CRFsuite's error with its code; it exists for ``except`` clauses and is never raised."""
 
     def __init__(self, code: Any) -> None:
         self.code = code
@@ -31,10 +33,10 @@ class CRFSuiteError(Exception):
 
 
 class BaseTrainer:
-    """Collects sequences with their labels, and trains a CRFsuite model of them.
+    """Collects sequences with their labels, and trains a CRFsuite model on them.
 
-    ``algorithm`` is "lbfgs", "l2sgd", "ap", "pa" or "arow". Messages of the training go to
-    `message`, which prints them if ``verbose``.
+    ``algorithm`` is "lbfgs", "l2sgd", "ap", "pa" or "arow". The training calls `message` with its
+    messages, which are printed if ``verbose``.
     """
 
     verbose: Any
@@ -43,9 +45,9 @@ class BaseTrainer:
     _parameters: dict[str, Parameter]
     _values: dict[str, Any]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "BaseTrainer":
-        """A trainer without data, of L-BFGS."""
-        # here, for subclasses that do not call __init__
+    def __new__(cls, *args: Any, **kwargs: Any) -> BaseTrainer:
+        """Create a trainer without data for L-BFGS."""
+        # Not in __init__: some subclasses in users' programs do not call it.
         self = super().__new__(cls)
         self.verbose = None
         self._data = Dataset()
@@ -65,14 +67,14 @@ class BaseTrainer:
         self.verbose = verbose
 
     def message(self, message: str) -> None:
-        """Called with each message; to be overridden."""
+        """Print a message if ``verbose``; subclasses may override this."""
         if self.verbose:
             print(message, end="")
 
     # ---- settings
 
     def select(self, algorithm: str, type: str = "crf1d") -> None:
-        """Choose the algorithm; its parameters get their defaults."""
+        """Select the algorithm, and set its parameters to their defaults."""
         name = ALIASES.get(algorithm.lower(), algorithm.lower())
         if name not in ALGORITHMS or type != "crf1d":
             raise ValueError(f"Bad arguments: algorithm={name!r}, type={type!r}")
@@ -80,7 +82,7 @@ class BaseTrainer:
         self._values = {p.name: p.default for p in self._parameters.values()}
 
     def params(self) -> list[str]:
-        """The names of the parameters of the algorithm."""
+        """Return the names of the parameters of the algorithm."""
         return list(self._parameters)
 
     def set_params(self, params: dict[str, Any]) -> None:
@@ -89,11 +91,12 @@ class BaseTrainer:
             self.set(name, value)
 
     def get_params(self) -> dict[str, Any]:
-        """All parameters with their values."""
+        """Return the values of all parameters by name."""
         return {name: self.get(name) for name in self.params()}
 
     def set(self, name: str, value: Any) -> None:
-        """Set one parameter: a number, or what can be read as one."""
+        """Set one parameter to a number, or to a string that contains one."""
+        # The type of the default decides: CRFsuite parses strings as numbers too.
         default = self._known(name, f" = {value}").default
         try:
             if isinstance(default, str):
@@ -105,13 +108,13 @@ class BaseTrainer:
             raise ValueError(f"{name} must be a number, not {value!r}") from None
 
     def get(self, name: str) -> Any:
-        """The value of one parameter."""
+        """Return the value of one parameter."""
         self._known(name, " = ")
         value = self._values[name]
         return TYPES[name](value) if name in TYPES else value
 
     def help(self, name: str) -> str:
-        """What a parameter means."""
+        """Return the description of a parameter."""
         return self._known(name).help
 
     def _known(self, name: str, more: str = "") -> Parameter:
@@ -126,90 +129,91 @@ class BaseTrainer:
         self._data.append(xseq, yseq, int(group))
 
     def clear(self) -> None:
-        """Forget all sequences."""
+        """Remove all sequences."""
         self._data = Dataset()
 
     # ---- training
 
     def train(self, model: str, holdout: int = -1) -> None:
-        """Train on all groups but ``holdout``, and write the model file, if its name is not empty.
+        """Train on all groups except ``holdout``, and write the model file unless its name is "".
 
-        The holdout group is labelled after each iteration, and the messages say how well.
+        The holdout group is evaluated after each iteration; the messages contain the scores.
         """
         self._before_train()
         if holdout >= 0:
             self.message(f"Holdout group: {holdout + 1}\n")
             self.message("\n")
-        data, own = self._data, self._values
+        data = self._data
         names, ends = data.attributes.strings()
         if np.any(names.view(np.uint8) == 0) or any("\0" in label for label in data.labels):
-            raise ValueError("a name has a NUL in it, which CRFsuite cannot hold")
+            raise ValueError("a name contains NUL, which CRFsuite's files cannot store")
         part = data.part(holdout, inside=False)
-        layout = self._features(part)
+        layout = self._select_features(part)
         task = Task(
             layout,
             part,
             data.part(holdout, inside=True) if holdout >= 0 else None,
             list(data.labels),
-            own,
+            self._values,
             self.message,
         )
         weights = train(self._algorithm, task)
         if model:
-            self._store(model, layout, weights, names.view(np.uint8), ends)
+            self._write(model, layout, weights, names.view(np.uint8), ends)
 
     def _before_train(self) -> None:
-        pass
+        """Prepare a training; a subclass may override this."""
 
-    def _features(self, part: Any) -> WeightLayout:
-        own, began = self._values, time.process_time()
+    def _select_features(self, part: Part) -> WeightLayout:
+        values, started = self._values, time.process_time()
         self.message("Feature generation\n")
         self.message("type: CRF1d\n")
-        self.message(f"feature.minfreq: {own['feature.minfreq']:f}\n")
+        self.message(f"feature.minfreq: {values['feature.minfreq']:f}\n")
         for name in ("feature.possible_states", "feature.possible_transitions"):
-            self.message(f"{name}: {own[name]}\n")
+            self.message(f"{name}: {values[name]}\n")
         self.message("0")
-        layout = features_of(
-            part,
-            len(self._data.attributes),
-            len(self._data.labels),
-            own["feature.minfreq"],
-            bool(own["feature.possible_states"]),
-            bool(own["feature.possible_transitions"]),
+        options = FeatureOptions(
+            values["feature.minfreq"],
+            bool(values["feature.possible_states"]),
+            bool(values["feature.possible_transitions"]),
         )
+        sizes = len(self._data.attributes), len(self._data.labels)
+        layout = select_features(part, *sizes, options)
+        # The log parser of python-crfsuite counts these characters as progress.
         for percent in range(2, 101, 2):
             self.message("." if percent % 10 else str(percent // 10))
         self.message("\n")
         self.message(f"Number of features: {layout.size}\n")
-        self.message(f"Seconds required: {time.process_time() - began:.3f}\n")
+        self.message(f"Seconds required: {time.process_time() - started:.3f}\n")
         self.message("\n")
         return layout
 
-    def _store(self, path: str, layout: WeightLayout, weights: Any, names: Any, ends: Any) -> None:
-        began = time.process_time()
+    def _write(self, path: str, layout: WeightLayout, weights: Any, names: Any, ends: Any) -> None:
+        """Write the model file; ``names`` and ``ends`` are the packed names of attributes."""
+        started = time.process_time()
         self.message("Storing the model\n")
         states, bigrams, _ = layout.split(weights)
         before, after = np.divmod(layout.bigram, max(layout.labels, 1))
         attribute, labels = layout.state_attribute, list(self._data.labels)
-        alive = len(np.unique(attribute[states != 0]))
+        active_attributes = len(np.unique(attribute[states != 0]))
         active = int(np.count_nonzero(weights))
         self.message(f"Number of active features: {active} ({layout.size})\n")
-        self.message(f"Number of active attributes: {alive} ({len(ends) - 1})\n")
+        self.message(f"Number of active attributes: {active_attributes} ({len(ends) - 1})\n")
         self.message(f"Number of active labels: {len(labels)} ({len(labels)})\n")
         self.message("Writing labels\n")
         self.message("Writing attributes\n")
         self.message("Writing feature references for transitions\n")
         self.message("Writing feature references for attributes\n")
-        own = (attribute, layout.state_label, states, before, after, bigrams)
-        crfsuite.write(path, crfsuite.Parts(labels, names, ends, *own))
-        self.message(f"Seconds required: {time.process_time() - began:.3f}\n")
+        columns = (attribute, layout.state_label, states, before, after, bigrams)
+        crfsuite.write(path, crfsuite.Parts(labels, names, ends, *columns))
+        self.message(f"Seconds required: {time.process_time() - started:.3f}\n")
         self.message("\n")
 
 
 class Trainer(BaseTrainer):
-    """The same, with a log parser: ``on_iteration`` and its like are called when something ends.
+    """A trainer that parses its messages and calls a method at each event: ``on_iteration``, ….
 
-    ``trainer.logparser`` has ``last_iteration``, ``iterations`` and more after the training.
+    After the training, ``trainer.logparser`` has ``last_iteration``, ``iterations`` and more.
     """
 
     logparser: TrainLogParser | None = None
@@ -218,7 +222,7 @@ class Trainer(BaseTrainer):
         self.logparser = TrainLogParser()
 
     def message(self, message: str) -> None:
-        """Feeds the log parser; if ``verbose``, calls the method of each event."""
+        """Feed the log parser; if ``verbose``, call the method of the event."""
         assert self.logparser is not None
         event = self.logparser.feed(message)
         if not self.verbose or event is None:
@@ -232,33 +236,33 @@ class Trainer(BaseTrainer):
             getattr(self, f"on_{event}")(log)
 
     def on_start(self, log: str) -> None:
-        """The first message."""
+        """Handle the first message."""
         print(log, end="")
 
     def on_featgen_progress(self, log: str, percent: int) -> None:
-        """Features are being counted."""
+        """Handle progress of the feature generation."""
         print(log, end="")
 
     def on_featgen_end(self, log: str) -> None:
-        """The features are known."""
+        """Handle the end of the feature generation."""
         print(log, end="")
 
     def on_prepared(self, log: str) -> None:
-        """The algorithm begins."""
+        """Handle the start of the algorithm."""
         print(log, end="")
 
     def on_prepare_error(self, log: str) -> None:
-        """The algorithm could not begin."""
+        """Handle an algorithm that could not start."""
         print(log, end="")
 
     def on_iteration(self, log: str, info: dict[str, Any] | None) -> None:
-        """An iteration has ended."""
+        """Handle the end of an iteration."""
         print(log, end="")
 
     def on_optimization_end(self, log: str) -> None:
-        """The weights are known."""
+        """Handle the end of the optimisation."""
         print(log, end="")
 
     def on_end(self, log: str) -> None:
-        """The model has been written."""
+        """Handle the end of the training, after the model is written."""
         print(log, end="")

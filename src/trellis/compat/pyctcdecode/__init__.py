@@ -1,4 +1,4 @@
-"""pyctcdecode's decoder, over `trellis.CTCDecoder`; ARPA files need no KenLM.
+"""pyctcdecode's decoder, implemented by `trellis.CTCDecoder`; ARPA files do not need KenLM.
 
 >>> import numpy as np
 >>> decoder = build_ctcdecoder(["", " ", "a", "b"])

@@ -1,10 +1,12 @@
-"""pyctcdecode's `Alphabet`: labels in its own notation, whoever trained the network.
+"""pyctcdecode's `Alphabet`: the labels of a network, converted to one notation.
 
 >>> Alphabet.build_alphabet(["<pad>", "|", "a", "[UNK]"]).labels
 ['', ' ', 'a', '⁇']
 >>> Alphabet.build_alphabet(["B", "##ugs", "[PAD]"]).labels
 ['▁B', 'ugs', '']
 """
+
+from __future__ import annotations
 
 import json
 import logging
@@ -23,13 +25,13 @@ UNK_BPE_TOKEN = "▁⁇▁"
 SPECIAL_TOKEN_PTN = re.compile(r"^[<\[].+[>\]]$")
 BLANK_TOKEN_PTN = re.compile(r"^[<\[]pad[>\]]$", re.IGNORECASE)
 UNK_TOKEN_PTN = re.compile(r"^[<\[]unk[>\]]$", re.IGNORECASE)
-_REST = "##"
+_CONTINUATION = "##"  # BERT's prefix of pieces that do not start a word
 
 logger = logging.getLogger(__name__)
 
 
 class Alphabet:
-    """Labels: ``""`` is the blank, ``" "`` parts words, ``▁`` begins one in pieces of words."""
+    """Labels: ``""`` is the blank, ``" "`` separates words, ``▁`` starts a word in subwords."""
 
     def __init__(self, labels: list[str], is_bpe: bool) -> None:
         self._labels = labels
@@ -37,7 +39,7 @@ class Alphabet:
 
     @property
     def is_bpe(self) -> bool:
-        """Whether the labels are pieces of words."""
+        """True if the labels are subwords."""
         return self._is_bpe
 
     @property
@@ -46,83 +48,85 @@ class Alphabet:
         return self._labels[:]
 
     @classmethod
-    def build_alphabet(cls, labels: list[str]) -> "Alphabet":
-        """From labels as a network has them. Where none is the blank, there is one more behind."""
-        own = _checked(labels)
-        is_bpe = any(label.startswith((_REST, BPE_TOKEN)) for label in own)
-        if len(set(own)) != len(own):
-            raise InputError("the alphabet has a label twice")
-        if is_bpe and any(" " in label for label in own):
-            raise InputError("an alphabet of pieces of words has no label with a space in it")
-        return cls(_normalize_bpe_alphabet(own) if is_bpe else _normalize_regular(own), is_bpe)
+    def build_alphabet(cls, labels: list[str]) -> Alphabet:
+        """Convert the labels of a network; a blank is added at the end if there is none."""
+        names = _check_labels(labels)
+        is_bpe = any(label.startswith((_CONTINUATION, BPE_TOKEN)) for label in names)
+        if len(set(names)) != len(names):
+            raise InputError("the alphabet contains a label twice")
+        if is_bpe and any(" " in label for label in names):
+            raise InputError("a label of an alphabet of subwords must not contain a space")
+        return cls(_normalize_bpe_alphabet(names) if is_bpe else _normalize_regular(names), is_bpe)
 
     def dumps(self) -> str:
-        """As JSON."""
+        """Return the alphabet as JSON."""
         return json.dumps({"labels": self.labels, "is_bpe": self.is_bpe})
 
     @classmethod
-    def loads(cls, s: str) -> "Alphabet":
-        """From JSON.
+    def loads(cls, s: str) -> Alphabet:
+        """Return the alphabet of a JSON string.
 
         >>> Alphabet.loads(Alphabet(["", "a"], False).dumps()).labels
         ['', 'a']
         """
         try:
-            found = json.loads(s)
+            content = json.loads(s)
         except (TypeError, ValueError, RecursionError) as error:
             raise FormatError(f"an alphabet must be JSON: {error}") from None
-        if not isinstance(found, dict) or set(found) != {"is_bpe", "labels"}:
+        if not isinstance(content, dict) or set(content) != {"is_bpe", "labels"}:
             raise FormatError("an alphabet must have the keys is_bpe and labels, and no others")
-        if not isinstance(found["is_bpe"], bool):
-            raise FormatError(f"is_bpe is {found['is_bpe']!r:.80}: must be true or false")
+        if not isinstance(content["is_bpe"], bool):
+            raise FormatError(f"is_bpe is {content['is_bpe']!r:.80}: must be true or false")
         try:
-            return cls(_checked(found["labels"]), found["is_bpe"])
+            return cls(_check_labels(content["labels"]), content["is_bpe"])
         except InputError as error:
             raise FormatError(str(error)) from None
 
 
-def _checked(labels: Any) -> list[str]:
+def _check_labels(labels: Any) -> list[str]:
     if isinstance(labels, str) or not isinstance(labels, list | tuple):
-        raise InputError(f"labels must be a list of strs, not {type(labels).__name__}")
+        raise InputError(f"labels must be a list of str, not {type(labels).__name__}")
     for i, label in enumerate(labels):
         if not is_text(label):
-            raise InputError(f"label {i} is {label!r:.80}: must be text")
+            raise InputError(
+                f"label {i} is {label!r:.80}: must be a str without unpaired surrogates"
+            )
     return list(labels)
 
 
 def _normalize_regular(labels: list[str]) -> list[str]:
-    """Letters: ``|`` parts words if no ``" "`` does, ``_`` is the blank if nothing else is."""
-    own = labels[:]
-    if "|" in own and " " not in own:
-        own[own.index("|")] = " "
-    own = ["" if BLANK_TOKEN_PTN.match(label) else label for label in own]
-    if "_" in own and "" not in own:
-        own[own.index("_")] = ""
-    own = _with_blank(own)
-    if any(len(label) > 1 and not UNK_TOKEN_PTN.match(label) for label in own):
-        logger.warning("some labels have several letters, but none begins with ▁ or ##")
-    if " " not in own:
-        logger.warning("no label parts words")
-    return [UNK_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in own]
+    """Convert letters: without ``" "``, ``|`` separates words; without a blank, ``_`` is one."""
+    names = labels[:]
+    if "|" in names and " " not in names:
+        names[names.index("|")] = " "
+    names = ["" if BLANK_TOKEN_PTN.match(label) else label for label in names]
+    if "_" in names and "" not in names:
+        names[names.index("_")] = ""
+    names = _with_blank(names)
+    if any(len(label) > 1 and not UNK_TOKEN_PTN.match(label) for label in names):
+        logger.warning("some labels have several letters, but none starts with ▁ or ##")
+    if " " not in names:
+        logger.warning("no label separates words")
+    return [UNK_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in names]
 
 
 def _normalize_bpe_alphabet(labels: list[str]) -> list[str]:
-    """Pieces of words, with ``▁`` before those that begin one."""
-    own = labels[:]
-    if any(label.startswith(_REST) for label in own):
-        own = [_with_mark(label) for label in own]
-    own = _with_blank(["" if BLANK_TOKEN_PTN.match(label) else label for label in own])
-    own = [UNK_BPE_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in own]
-    if UNK_BPE_TOKEN not in own:
-        logger.warning("no label is %s, for what is unknown", UNK_BPE_TOKEN)
-    return own
+    """Convert subwords: ``▁`` marks those that start a word."""
+    names = labels[:]
+    if any(label.startswith(_CONTINUATION) for label in names):
+        names = [_mark_start(label) for label in names]
+    names = _with_blank(["" if BLANK_TOKEN_PTN.match(label) else label for label in names])
+    names = [UNK_BPE_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in names]
+    if UNK_BPE_TOKEN not in names:
+        logger.warning("the labels have no %s for unknown tokens", UNK_BPE_TOKEN)
+    return names
 
 
-def _with_mark(label: str) -> str:
-    if label.startswith(_REST):
-        return label.removeprefix(_REST)
-    plain = SPECIAL_TOKEN_PTN.match(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN)
-    return label if plain else BPE_TOKEN + label
+def _mark_start(label: str) -> str:
+    if label.startswith(_CONTINUATION):
+        return label.removeprefix(_CONTINUATION)
+    is_special = SPECIAL_TOKEN_PTN.match(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN)
+    return label if is_special else BPE_TOKEN + label
 
 
 def _with_blank(labels: list[str]) -> list[str]:
@@ -130,7 +134,8 @@ def _with_blank(labels: list[str]) -> list[str]:
 
 
 def verify_alphabet_coverage(alphabet: Alphabet, unigrams: Collection[str]) -> None:
-    """Warn where more than a fifth of the letters of the words are no labels."""
+    """Warn if more than a fifth of the letters of the unigrams are not labels."""
+    # pyctcdecode's limit: a few rare letters are normal, more suggest labels in another case.
     letters = set("".join(unigrams))
     if len(letters - set(alphabet.labels)) > 0.2 * len(letters):
-        logger.warning("many letters of the words are no labels")
+        logger.warning("many letters of the unigrams are not labels")

@@ -1,10 +1,12 @@
-"""pyctcdecode's decoder: a `trellis.CTCDecoder` whose options come with each call."""
+"""pyctcdecode's decoder: a `trellis.CTCDecoder` whose options are arguments of each call."""
+
+from __future__ import annotations
 
 import math
 import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +42,21 @@ OutputBeam: TypeAlias = tuple[str, Any, list[WordFrames], float, float]
 """Text, the language model's state, words with their frames, log p of the frames, score."""
 OutputBeamMPSafe: TypeAlias = tuple[str, list[WordFrames], float, float]
 
-_KEPT = 8  # decoders of different options that are kept for the next call
+_MAX_DECODERS = 8  # decoders with different options in the cache; the oldest one is removed
+
+
+class _SearchOptions(NamedTuple):
+    """The options that every decoding method has."""
+
+    beam_width: int
+    beam_prune_logp: float
+    token_min_logp: float
+    hotwords: Iterable[str] | None
+    hotword_weight: float
 
 
 class BeamSearchDecoderCTC:
-    """Beam search over texts. Language models are kept in the class, as pyctcdecode does."""
+    """Beam search over texts. The class stores the language models, as in pyctcdecode."""
 
     model_container: ClassVar[dict[bytes, AbstractLanguageModel | None]] = {}
 
@@ -57,13 +69,13 @@ class BeamSearchDecoderCTC:
         if not isinstance(alphabet, Alphabet):
             raise InputError(f"alphabet is {type(alphabet).__name__}: must be an Alphabet")
         if "" not in alphabet.labels:
-            raise InputError('no label of the alphabet is "", the blank')
+            raise InputError('the alphabet has no blank, the label ""')
         self._alphabet = alphabet
         self._is_bpe = alphabet.is_bpe
         self._idx2vocab = dict(enumerate(alphabet.labels))
-        self._model_key = os.urandom(16)
-        self._decoders: dict[Any, CTCDecoder] = {}  # by their options
-        self._decoders_of: Any = None  # the language model that they have
+        self._model_key = os.urandom(16)  # key of the language model in the class
+        self._decoders: dict[Any, CTCDecoder] = {}  # cache, by options
+        self._cached_lm: Any = None  # the language model of the cached decoders
         BeamSearchDecoderCTC.model_container[self._model_key] = language_model
 
     # ---- the language model
@@ -75,7 +87,7 @@ class BeamSearchDecoderCTC:
         unk_score_offset: float | None = None,
         lm_score_boundary: bool | None = None,
     ) -> None:
-        """Change parameters of the language model; those that are None stay."""
+        """Change parameters of the language model; None leaves a parameter unchanged."""
         if self._language_model is not None:
             self._language_model.reset_params(
                 alpha=alpha,
@@ -86,12 +98,12 @@ class BeamSearchDecoderCTC:
 
     @classmethod
     def clear_class_models(cls) -> None:
-        """Forget the language models of all decoders."""
+        """Remove the language models of all decoders."""
         cls.model_container = {}
 
     def cleanup(self) -> None:
-        """Forget the language model of this decoder."""
-        self._decoders, self._decoders_of = {}, None
+        """Remove the language model of this decoder."""
+        self._decoders, self._cached_lm = {}, None
         BeamSearchDecoderCTC.model_container.pop(self._model_key, None)
 
     @property
@@ -102,8 +114,8 @@ class BeamSearchDecoderCTC:
             raise InputError("the language model of this decoder was cleaned up") from None
 
     def __getstate__(self) -> dict[str, Any]:
-        # the core cannot be pickled, and is made again
-        return {**self.__dict__, "_decoders": {}, "_decoders_of": None}
+        # Native decoders cannot be pickled; they are created again at the next call.
+        return {**self.__dict__, "_decoders": {}, "_cached_lm": None}
 
     # ---- decoding
 
@@ -117,9 +129,9 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
         lm_start_state: Any = None,
     ) -> str:
-        """The best text of (time, vocabulary) probabilities, or logarithms of them, or logits."""
+        """Return the best text for probabilities, log probabilities or logits (time, labels)."""
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(*cuts, hotwords, hotword_weight)
+        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
         return decoder.decode(self._log_probs(logits), start=lm_start_state)
 
     def decode_beams(
@@ -133,16 +145,16 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
         lm_start_state: Any = None,
     ) -> list[OutputBeam]:
-        """All texts of the last beam, best first."""
+        """Return all texts of the last beam, best first."""
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(*cuts, hotwords, hotword_weight)
-        found = decoder.decode_beams(
+        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        beams = decoder.decode_beams(
             self._log_probs(logits),
             k=beam_width,
             start=lm_start_state,
             prune_history=prune_history,
         )
-        return [(own.text, own.state, _frames(own), own.acoustic, own.score) for own in found]
+        return [(b.text, b.state, _word_frames(b), b.acoustic, b.score) for b in beams]
 
     def decode_batch(
         self,
@@ -154,9 +166,9 @@ class BeamSearchDecoderCTC:
         hotwords: Iterable[str] | None = None,
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
     ) -> list[str]:
-        """The best text of each, by threads: the pool of processes is not needed, and not used."""
+        """Return the best text of each sequence. Threads do the work; ``pool`` is ignored."""
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(*cuts, hotwords, hotword_weight)
+        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
         return decoder.decode_batch(self._batch(logits_list))
 
     def decode_beams_batch(
@@ -170,81 +182,73 @@ class BeamSearchDecoderCTC:
         hotwords: Iterable[str] | None = None,
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
     ) -> list[list[OutputBeamMPSafe]]:
-        """All texts of the last beam of each, without states; the pool is not used."""
+        """Return all texts of the last beam of each sequence, without states.
+
+        Threads do the work; ``pool`` is ignored.
+        """
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(*cuts, hotwords, hotword_weight)
+        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
         batch = self._batch(logits_list)
         rows = decoder.decode_beams_batch(batch, k=beam_width, prune_history=prune_history)
-        return [[(own.text, _frames(own), own.acoustic, own.score) for own in row] for row in rows]
+        return [[(b.text, _word_frames(b), b.acoustic, b.score) for b in beams] for beams in rows]
 
-    def _decoder(
-        self,
-        beam_width: int,
-        beam_prune_logp: float,
-        token_min_logp: float,
-        hotwords: Iterable[str] | None,
-        hotword_weight: float,
-    ) -> CTCDecoder:
-        """The decoder of these options, and of the language model as it is now."""
+    def _decoder(self, search: _SearchOptions) -> CTCDecoder:
+        """Return the cached decoder for these options and the present language model."""
         lm = self._language_model
-        if lm is not self._decoders_of:
-            self._decoders, self._decoders_of = {}, lm
-        model = _options(lm)
-        hot = read_hot_words(hotwords)
-        weights = [v for name, v in model.items() if name not in ("lm", "vocabulary")]
-        options = (beam_width, beam_prune_logp, token_min_logp, hotword_weight, *weights)
-        key = (*hot, *map(repr, options))
+        if lm is not self._cached_lm:
+            self._decoders, self._cached_lm = {}, lm
+        lm_options = _lm_options(lm)
+        hotwords = read_hot_words(search.hotwords)
+        # reset_params changes the weights of a model in place, so they are part of the key. repr:
+        # an option of a wrong type, which CTCDecoder reports, may not be hashable.
+        weights = [v for name, v in lm_options.items() if name not in ("lm", "vocabulary")]
+        key = (*hotwords, repr(search._replace(hotwords=None)), repr(weights))
         if key not in self._decoders:
-            made = self._make(options[:3], hot, hotword_weight, model)
-            if len(self._decoders) >= _KEPT:
+            if len(self._decoders) >= _MAX_DECODERS:
                 self._decoders.pop(next(iter(self._decoders)))
-            self._decoders[key] = made
+            labels = self._alphabet.labels
+            self._decoders[key] = CTCDecoder(
+                labels,
+                units="bpe" if self._is_bpe else "characters",
+                blank=labels.index(""),
+                **search._replace(hotwords=hotwords)._asdict(),
+                **lm_options,
+            )
         return self._decoders[key]
 
-    def _make(
-        self, cuts: Any, hotwords: list[str], hotword_weight: float, model: dict[str, Any]
-    ) -> CTCDecoder:
-        labels = self._alphabet.labels
-        return CTCDecoder(
-            labels,
-            units="bpe" if self._is_bpe else "characters",
-            blank=labels.index(""),
-            beam_width=cuts[0],
-            beam_prune_logp=cuts[1],
-            token_min_logp=cuts[2],
-            hotwords=hotwords,
-            hotword_weight=hotword_weight,
-            **model,
-        )
-
     def _batch(self, logits_list: Any) -> list[NDArray[Any]]:
-        found = []
+        """Return the log probabilities of each sequence; errors name the sequence."""
+        batch = []
         for i, logits in enumerate(logits_list):
             try:
-                found.append(self._log_probs(logits))
+                batch.append(self._log_probs(logits))
             except InputError as error:
-                raise InputError(f"sequence {i}: {error}") from None
-        return found
+                raise InputError(f"sequence {{sequence}}: {error}", sequence=i) from None
+        return batch
 
     def _log_probs(self, logits: Any) -> NDArray[Any]:
-        """Rows that sum to 1 are probabilities; all others become so by a softmax."""
+        """Return log probabilities (time, labels), in float64.
+
+        The input contains probabilities if its rows sum to 1; otherwise a softmax is applied.
+        """
         x = np.asarray(logits)
         if x.ndim != 2 or x.shape[1] != len(self._idx2vocab):
             raise InputError(
-                f"logits have shape {x.shape}: must be (time, {len(self._idx2vocab)}), as many "
-                "columns as labels"
+                f"logits have shape {x.shape}: must be (time, {len(self._idx2vocab)}), with one "
+                "column for each label"
             )
         if x.dtype.kind not in "fiu":
             raise InputError(f"logits are {x.dtype}: must be numbers")
-        if len(x) == 0:  # no frame says as much as one that is a blank for certain
+        if len(x) == 0:  # the result is the same as for one frame that is surely blank
             x = np.array([[float(label == "") for label in self._idx2vocab.values()]])
-        looks_like_p = math.isclose(x.sum(axis=1).mean(), 1)  # in its own precision, as they do
+        # Before the conversion to float64: pyctcdecode sums in the precision of the input.
+        are_probabilities = math.isclose(x.sum(axis=1).mean(), 1)
         x = x.astype(np.float64)
         if np.isnan(x).any() or not np.isfinite(x.max(axis=1)).all():
-            raise InputError("logits hold NaN, or a frame of them nothing finite")
-        if looks_like_p:
-            found: NDArray[Any] = np.log(np.clip(x, MIN_TOKEN_CLIP_P, 1.0))
-            return found
+            raise InputError("logits contain NaN, or a frame without a finite value")
+        if are_probabilities:
+            log_p: NDArray[Any] = np.log(np.clip(x, MIN_TOKEN_CLIP_P, 1.0))
+            return log_p
         x -= x.max(axis=1, keepdims=True)
         x -= np.log(np.exp(x).sum(axis=1, keepdims=True))
         return x.clip(math.log(MIN_TOKEN_CLIP_P), 0.0)
@@ -252,34 +256,34 @@ class BeamSearchDecoderCTC:
     # ---- files
 
     def save_to_dir(self, filepath: str) -> None:
-        """Save the alphabet, and in a folder of its own the language model."""
+        """Save the alphabet, and the language model in a subfolder."""
         folder = Path(filepath)
         (folder / self._ALPHABET_SERIALIZED_FILENAME).write_text(self._alphabet.dumps())
         if self._language_model is not None:
-            own = folder / self._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
-            own.mkdir(parents=True)
-            self._language_model.save_to_dir(str(own))
+            subfolder = folder / self._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
+            subfolder.mkdir(parents=True)
+            self._language_model.save_to_dir(str(subfolder))
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str | None]:
-        """Where alphabet and language model are in a folder; hidden files do not count."""
-        found = sorted(f for f in os.listdir(filepath) if not f.startswith((".", "__")))
+        """Return the paths of the alphabet and the language model; ignore hidden files."""
+        names = sorted(f for f in os.listdir(filepath) if not f.startswith((".", "__")))
         alphabet = BeamSearchDecoderCTC._ALPHABET_SERIALIZED_FILENAME
         language = BeamSearchDecoderCTC._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
-        if alphabet not in found:
-            raise FormatError(f"{filepath}: there is no {alphabet}, but {found}")
-        if len(found) > 1 and language not in found:
-            raise FormatError(f"{filepath}: there is no folder {language}, but {found}")
+        if alphabet not in names:
+            raise FormatError(f"{filepath}: expected the file {alphabet}, found {names}")
+        if len(names) > 1 and language not in names:
+            raise FormatError(f"{filepath}: expected the folder {language}, found {names}")
         return {
             "alphabet": os.path.join(filepath, alphabet),
-            "language_model": os.path.join(filepath, language) if len(found) > 1 else None,
+            "language_model": os.path.join(filepath, language) if len(names) > 1 else None,
         }
 
     @classmethod
     def load_from_dir(
         cls, filepath: str, unigram_encoding: str | None = None
-    ) -> "BeamSearchDecoderCTC":
-        """Load a decoder that either library saved."""
+    ) -> BeamSearchDecoderCTC:
+        """Load a decoder that trellis or pyctcdecode saved."""
         files = cls.parse_directory_contents(filepath)
         path, language = files["alphabet"], files["language_model"]
         assert path is not None
@@ -294,7 +298,7 @@ class BeamSearchDecoderCTC:
     @classmethod
     def load_from_hf_hub(
         cls, model_id: str, cache_dir: str | None = None, **kwargs: Any
-    ) -> "BeamSearchDecoderCTC":
+    ) -> BeamSearchDecoderCTC:
         """Load a decoder from the Hugging Face hub; needs the package ``huggingface_hub``."""
         try:
             from huggingface_hub import snapshot_download
@@ -304,12 +308,12 @@ class BeamSearchDecoderCTC:
         return cls.load_from_dir(snapshot_download(model_id, cache_dir=cache, **kwargs))
 
 
-def _frames(own: Transcript) -> list[WordFrames]:
-    return [(word.text, (word.start, word.end)) for word in own.words]
+def _word_frames(transcript: Transcript) -> list[WordFrames]:
+    return [(word.text, (word.start, word.end)) for word in transcript.words]
 
 
-def _options(lm: Any) -> dict[str, Any]:
-    """A language model as `CTCDecoder` takes it."""
+def _lm_options(lm: Any) -> dict[str, Any]:
+    """Return the arguments of `CTCDecoder` for a language model."""
     if lm is None:
         return {}
     if type(lm) is LanguageModel:
@@ -323,18 +327,23 @@ def _options(lm: Any) -> dict[str, Any]:
         }
     if not isinstance(lm, AbstractLanguageModel):
         raise InputError(f"language_model is {type(lm).__name__}: must be a LanguageModel")
-    own = Language(foreign=lambda start: _Session(lm, start))
-    return {"lm": own, "alpha": 1.0, "beta": 0.0, "unk_score_offset": 0.0}
+    language = Language(foreign=lambda start: _Session(lm, start))
+    # The scores of any other class are weighted already: alpha 1 and beta 0 leave them unchanged.
+    return {"lm": language, "alpha": 1.0, "beta": 0.0, "unk_score_offset": 0.0}
 
 
 class _Session:
-    """Any language model for one sequence: its states by number, and how each was reached."""
+    """A language model of any class during the decoding of one sequence.
+
+    The core refers to states by number, so the states are stored in a list.
+    """
 
     def __init__(self, lm: AbstractLanguageModel, start: Any) -> None:
         first = lm.get_start_state() if start is None else start
         self._lm = lm
         self._states = [first]
-        self._reached: list[tuple[Any, str, float]] = [(first, "", 0.0)]
+        # How each state was reached: the state before, the word and its score.
+        self._steps: list[tuple[Any, str, float]] = [(first, "", 0.0)]
 
     def begin(self) -> int:
         return 0
@@ -346,11 +355,11 @@ class _Session:
         before = self._states[state]
         score, after = self._lm.score(before, word)
         self._states.append(after)
-        self._reached.append((before, word, score))
+        self._steps.append((before, word, score))
         return score / LOG_BASE_CHANGE_FACTOR, len(self._states) - 1, True
 
     def end(self, state: int) -> float:
-        before, word, score = self._reached[state]
+        before, word, score = self._steps[state]
         last, _ = self._lm.score(before, word, is_last_word=True)
         return (last - score) / LOG_BASE_CHANGE_FACTOR
 
@@ -367,10 +376,10 @@ def build_ctcdecoder(
     unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
     lm_score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
 ) -> BeamSearchDecoderCTC:
-    """A decoder of these labels, with a language model if there is a file of one.
+    """Return a decoder for these labels, with the language model of a file if there is one.
 
-    Of an ARPA file that has words without a back-off weight, pass all its words as ``unigrams``:
-    pyctcdecode takes only the others by itself, and so does this.
+    For an ARPA file with words that have no back-off weight, pass all its words as ``unigrams``: by
+    default only words with a back-off weight are known, as in pyctcdecode.
     """
     alphabet = Alphabet.build_alphabet(labels)
     if kenlm_model_path is None:

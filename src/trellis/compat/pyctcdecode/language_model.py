@@ -1,8 +1,10 @@
 """pyctcdecode's language models: ``score(state, word) = alpha ln p(word | state) + beta``.
 
-A `LanguageModel` holds an ARPA file, read by trellis, or a ``kenlm.Model``. States are whatever
-the model has for them: pass them back as they came.
+A `LanguageModel` contains an ARPA file, read by trellis, or a ``kenlm.Model``. States are opaque
+objects of the model: a caller only passes them back.
 """
+
+from __future__ import annotations
 
 import abc
 import json
@@ -41,38 +43,41 @@ logger = logging.getLogger(__name__)
 
 
 def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
-    """The words of an ARPA file that have a back-off weight: words that others can follow."""
-    found, inside = set(), False
+    """Return the words of an ARPA file that have a back-off weight.
+
+    pyctcdecode takes only these: other words cannot be followed by another word.
+    """
+    words, inside = set(), False
     for line in lines(arpa_path):
         text = line.strip()
         if text == "\\1-grams:":
             inside = True
         elif inside and text.startswith("\\"):
             break
-        elif inside and len(parts := text.split("\t")) == 3:
-            found.add(parts[1])
-    if not found:
+        elif inside and len(parts := text.split("\t")) == 3:  # probability, word, back-off
+            words.add(parts[1])
+    if not words:
         raise FormatError(f"{arpa_path}: no word has a back-off weight: pass the words as unigrams")
-    return found
+    return words
 
 
-class Beginnings:
-    """Words, by how they begin.
+class PrefixIndex:
+    """A set of words that can be searched by prefix.
 
-    >>> known = Beginnings(["hodor", "tyrion"])
+    >>> known = PrefixIndex(["hodor", "tyrion"])
     >>> known.has_node("hod"), known.has_node("dor")
     (True, False)
     """
 
     def __init__(self, words: Iterable[str]) -> None:
-        self._words = sorted(set(words))
+        self._words = sorted(set(words))  # words with the same prefix are adjacent
 
     def has_node(self, text: str) -> bool:
-        """Whether some word begins so."""
+        """Return whether a word starts with the text; named as in pygtrie."""
         return next(self.words(text), None) is not None
 
     def words(self, text: str) -> Any:
-        """The words that begin so."""
+        """Yield the words that start with the text."""
         for i in range(bisect_left(self._words, text), len(self._words)):
             if not self._words[i].startswith(text):
                 return
@@ -80,7 +85,7 @@ class Beginnings:
 
 
 class HotwordScorer:
-    """What words that are likely here add to a score.
+    """Score bonus of hot words, words that are likely in these texts.
 
     >>> scorer = HotwordScorer.build_scorer(["hodor"], weight=10.0)
     >>> scorer.score("hodor said hodor"), scorer.score_partial_token("ho"), "x" in scorer
@@ -90,7 +95,7 @@ class HotwordScorer:
     def __init__(
         self,
         match_ptn: re.Pattern[str],
-        char_trie: Beginnings,
+        char_trie: PrefixIndex,
         weight: float = DEFAULT_HOTWORD_WEIGHT,
     ) -> None:
         self._match_ptn = match_ptn
@@ -101,69 +106,70 @@ class HotwordScorer:
         return self._char_trie.has_node(item)
 
     def score(self, text: str) -> float:
-        """Of whole words."""
+        """Return the bonus of all hot words in a text."""
         return self._weight * len(self._match_ptn.findall(text))
 
     def score_partial_token(self, token: str) -> float:
-        """Of a word that has begun: as much of the shortest hot word as is there already."""
+        """Return the bonus of a partial word: its share of the shortest hot word that it starts."""
         shortest = min(map(len, self._char_trie.words(token)), default=0)
         return self._weight * len(token) / shortest if shortest else 0.0
 
     @classmethod
     def build_scorer(
         cls, hotwords: Iterable[str] | None = None, weight: float = DEFAULT_HOTWORD_WEIGHT
-    ) -> "HotwordScorer":
-        """For words, and the words of phrases."""
+    ) -> HotwordScorer:
+        """Return a scorer for words; phrases are split into words."""
         words = read_hot_words(hotwords)
+        # Longest first, as in pyctcdecode: the first alternative that matches is taken.
         longest_first = sorted(map(re.escape, words), key=len, reverse=True)
         pattern = rf"(?<!\S)(?:{'|'.join(longest_first)})(?!\S)" if words else r"(?!)"
-        return cls(re.compile(pattern), Beginnings(words), weight)
+        return cls(re.compile(pattern), PrefixIndex(words), weight)
 
 
 class AbstractLanguageModel(abc.ABC):
-    """What a decoder asks of a language model; scores are weighted natural logarithms."""
+    """Interface of a language model; scores are weighted natural logarithms."""
 
     @property
     @abc.abstractmethod
     def order(self) -> int:
-        """The length of the longest n-grams."""
+        """Length of the longest n-grams."""
 
     @abc.abstractmethod
     def get_start_state(self) -> Any:
-        """The state before the first word."""
+        """Return the state before the first word."""
 
     @abc.abstractmethod
     def score_partial_token(self, partial_token: str) -> float:
-        """Of a word that has begun."""
+        """Return the score of a partial word."""
 
     @abc.abstractmethod
     def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
-        """Of a word behind a state, and the state behind it."""
+        """Return the score of a word after a state, and the next state."""
 
     def save_to_dir(self, filepath: str) -> None:
-        """Save the model into a folder."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it is saved")
+        """Save the model to a folder."""
+        raise NotImplementedError(f"{type(self).__name__} has no save_to_dir")
 
     @classmethod
-    def load_from_dir(cls, filepath: str) -> "AbstractLanguageModel":
-        """Load the model of a folder."""
-        raise NotImplementedError(f"{cls.__name__} does not say how it is loaded")
+    def load_from_dir(cls, filepath: str) -> AbstractLanguageModel:
+        """Load the model from a folder."""
+        raise NotImplementedError(f"{cls.__name__} has no load_from_dir")
 
-    def reset_params(self, **params: Any) -> None:  # noqa: B027  a model may have none
-        """Change parameters."""
+    def reset_params(self, **params: Any) -> None:  # noqa: B027  not every model has parameters
+        """Change parameters of the model."""
 
 
 class LanguageModel(AbstractLanguageModel):
     """A word n-gram model: a ``kenlm.Model``, an `NGramModel`, or the path of a file of either.
 
-    ``unigrams`` are the words that count as known. Without them, every beginning of a word is
-    punished as unknown, as pyctcdecode does.
+    ``unigrams`` are the known words. Without them, every partial word gets the penalty of an
+    unknown word, as in pyctcdecode.
     """
 
     JSON_ATTRS = ("alpha", "beta", "unk_score_offset", "score_boundary")
     _ATTRS_SERIALIZED_FILENAME = "attrs.json"
     _UNIGRAMS_SERIALIZED_FILENAME = "unigrams.txt"
-    _ENDINGS: ClassVar[set[str]] = {".arpa", ".bin", ".binary"}
+    _SUFFIXES: ClassVar[set[str]] = {".arpa", ".bin", ".binary"}
 
     def __init__(
         self,
@@ -175,15 +181,15 @@ class LanguageModel(AbstractLanguageModel):
         score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
     ) -> None:
         if isinstance(kenlm_model, str | os.PathLike):
-            kenlm_model = _opened(kenlm_model)
+            kenlm_model = _open(kenlm_model)
         self._kenlm_model = kenlm_model
         words = read_vocabulary(unigrams)
         if words is None:
-            logger.warning("no unigrams are given: every word counts as unknown until it is whole")
+            logger.warning("without unigrams, every partial word is scored as an unknown word")
         self._unigram_set = {word for word in words or () if word in kenlm_model}
         if words and len(self._unigram_set) < 0.1 * len(words):
-            logger.warning("fewer than a tenth of the unigrams are words of the language model")
-        self._char_trie = Beginnings(self._unigram_set)
+            logger.warning("less than a tenth of the unigrams are words of the language model")
+        self._char_trie = PrefixIndex(self._unigram_set)
         self.alpha, self.beta = alpha, beta
         self.unk_score_offset, self.score_boundary = unk_score_offset, score_boundary
 
@@ -191,20 +197,20 @@ class LanguageModel(AbstractLanguageModel):
         """Set alpha, beta, unk_score_offset or score_boundary."""
         for name in self.JSON_ATTRS:
             value = params.get(name)
-            kind = bool if name == "score_boundary" else float
+            type_ = bool if name == "score_boundary" else float
             if value is None:
                 continue
-            if not isinstance(value, kind):
-                raise InputError(f"{name} must be a {kind.__name__}, not {value!r:.80}")
+            if not isinstance(value, type_):
+                raise InputError(f"{name} must be a {type_.__name__}, not {value!r:.80}")
             setattr(self, name, value)
 
     @property
     def order(self) -> int:
-        """The length of the longest n-grams."""
+        """Length of the longest n-grams."""
         return int(self._kenlm_model.order)
 
     def get_start_state(self) -> Any:
-        """The state behind ``<s>``, or without a word before it."""
+        """Return the state after ``<s>``; without ``score_boundary``, an empty context."""
         model = self._kenlm_model
         if isinstance(model, arpa.NGramModel):
             return model.start(self.score_boundary)
@@ -213,7 +219,7 @@ class LanguageModel(AbstractLanguageModel):
         return state
 
     def _step(self, state: Any, word: str) -> tuple[float, Any]:
-        """log10 p(word | state), and the state behind it."""
+        """Return log10 p(word | state) and the next state."""
         model = self._kenlm_model
         if isinstance(model, arpa.NGramModel):
             return model.step(state, word)
@@ -221,14 +227,15 @@ class LanguageModel(AbstractLanguageModel):
         return float(model.BaseScore(state, word, after)), after
 
     def score_partial_token(self, partial_token: str) -> float:
-        """What a word that has begun loses if no known word begins so."""
+        """Return 0 if a known word starts with the text, otherwise a penalty."""
         if self._char_trie.has_node(partial_token):
             return 0.0
         return self.unk_score_offset * max(1.0, len(partial_token) / AVG_TOKEN_LEN)
 
     def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
-        """Of a word, and of the end if it is the last one."""
+        """Return the score of a word (and of the end, after the last word) and the next state."""
         log10, after = self._step(prev_state, word)
+        # Without unigrams, the words of the model itself are the known words.
         known = word in self._unigram_set or (not self._unigram_set and word in self._kenlm_model)
         if not known:
             log10 += self.unk_score_offset
@@ -240,14 +247,16 @@ class LanguageModel(AbstractLanguageModel):
 
     @property
     def serializable_attrs(self) -> dict[str, Any]:
-        """What attrs.json holds."""
+        """The content of attrs.json."""
         return {name: getattr(self, name) for name in self.JSON_ATTRS}
 
     def save_to_dir(self, filepath: str, unigram_encoding: str | None = None) -> None:
-        """Save the model into a folder: its file is copied."""
+        """Save the model to a folder; the file of the language model is copied."""
         path = self._kenlm_model.path
         if path is None:
-            raise InputError("the language model has no file that could be copied")
+            raise InputError(
+                "the language model was not loaded from a file, so there is nothing to copy"
+            )
         source = Path(os.fsdecode(path))
         folder = Path(filepath)
         (folder / self._ATTRS_SERIALIZED_FILENAME).write_text(json.dumps(self.serializable_attrs))
@@ -258,21 +267,21 @@ class LanguageModel(AbstractLanguageModel):
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str]:
-        """The three files of a folder; hidden ones do not count."""
-        found = sorted(f for f in os.listdir(filepath) if not f.startswith((".", "__")))
-        own = LanguageModel
-        due = (own._ATTRS_SERIALIZED_FILENAME, own._UNIGRAMS_SERIALIZED_FILENAME)
-        rest = [f for f in found if f not in due]
-        if len(found) != 3 or len(rest) != 1:
-            raise FormatError(f"{filepath}: expected {', '.join(due)} and a model, found {found}")
-        if os.path.splitext(rest[0])[1] not in LanguageModel._ENDINGS:
-            raise FormatError(f"{filepath}: {rest[0]} does not end in .arpa, .bin or .binary")
-        names = dict(zip(("json_attrs", "unigrams", "kenlm"), (*due, *rest), strict=True))
-        return {what: os.path.join(filepath, name) for what, name in names.items()}
+        """Return the paths of the three files in a folder; ignore hidden files."""
+        names = sorted(f for f in os.listdir(filepath) if not f.startswith((".", "__")))
+        attrs = LanguageModel._ATTRS_SERIALIZED_FILENAME
+        unigrams = LanguageModel._UNIGRAMS_SERIALIZED_FILENAME
+        models = [name for name in names if name not in (attrs, unigrams)]
+        if len(names) != 3 or len(models) != 1:
+            raise FormatError(f"{filepath}: expected {attrs}, {unigrams}, a model; found {names}")
+        if os.path.splitext(models[0])[1] not in LanguageModel._SUFFIXES:
+            raise FormatError(f"{filepath}: {models[0]} does not end in .arpa, .bin or .binary")
+        files = {"json_attrs": attrs, "unigrams": unigrams, "kenlm": models[0]}
+        return {role: os.path.join(filepath, name) for role, name in files.items()}
 
     @classmethod
-    def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> "LanguageModel":
-        """Load the model of a folder."""
+    def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> LanguageModel:
+        """Load the model from a folder."""
         files = cls.parse_directory_contents(filepath)
         try:
             attrs = json.loads(Path(files["json_attrs"]).read_bytes())
@@ -281,7 +290,7 @@ class LanguageModel(AbstractLanguageModel):
         if not isinstance(attrs, dict) or set(attrs) != set(cls.JSON_ATTRS):
             raise FormatError(f"{files['json_attrs']}: must have the keys {cls.JSON_ATTRS}")
         for name, value in attrs.items():
-            boolean = name == "score_boundary"
+            boolean = name == "score_boundary"  # True is an int for isinstance, so test both
             if isinstance(value, bool) != boolean or not isinstance(value, int | float):
                 raise FormatError(f"{files['json_attrs']}: {name} is {value!r:.80}")
         words = list(lines(files["unigrams"], unigram_encoding or "utf-8"))
@@ -293,39 +302,40 @@ class MultiLanguageModel(AbstractLanguageModel):
 
     def __init__(self, language_models: list[LanguageModel]) -> None:
         if len(language_models) < 2:
-            raise InputError(f"{len(language_models)} language models: two or more make a mean")
+            raise InputError(f"{len(language_models)} language models: at least 2 are needed")
         self._language_models = language_models
 
     @property
     def order(self) -> int:
-        """The largest of all."""
+        """The largest order of all models."""
         return max(lm.order for lm in self._language_models)
 
     def get_start_state(self) -> list[Any]:
-        """One state for each."""
+        """Return the list of the start states of all models."""
         return [lm.get_start_state() for lm in self._language_models]
 
     def score_partial_token(self, partial_token: str) -> float:
-        """The mean of all."""
+        """Return the mean score of a partial word."""
         scores = [lm.score_partial_token(partial_token) for lm in self._language_models]
         return sum(scores) / len(scores)
 
     def score(
         self, prev_state: list[Any], word: str, is_last_word: bool = False
     ) -> tuple[float, list[Any]]:
-        """The mean of all."""
-        found = [
+        """Return the mean score of a word, and the list of the next states."""
+        results = [
             lm.score(state, word, is_last_word=is_last_word)
             for state, lm in zip(prev_state, self._language_models, strict=True)
         ]
-        return sum(score for score, _ in found) / len(found), [after for _, after in found]
+        states = [state for _, state in results]
+        return sum(score for score, _ in results) / len(results), states
 
 
-def _opened(path: str | os.PathLike[str]) -> Any:
+def _open(path: str | os.PathLike[str]) -> Any:
     return open_kenlm(path) if is_kenlm(path) else arpa.read(path)
 
 
 def _new_state() -> Any:
-    import kenlm
+    import kenlm  # optional: only for a model that kenlm has loaded
 
     return kenlm.State()

@@ -1,4 +1,4 @@
-"""sklearn-crfsuite's `CRF`, metrics and scorers, over the models and files of trellis.
+"""sklearn-crfsuite's `CRF`, metrics and scorers, implemented by trellis.
 
 >>> X = [[{"word": "Ann", "cap": True}, {"word": "left"}], [{"word": "Bob", "cap": True}]]
 >>> crf = CRF(algorithm="lbfgs", c1=0.0, c2=0.1, all_possible_transitions=True)

@@ -1,4 +1,4 @@
-"""The file of a model: the user's own, or a temporary one whose contents are pickled."""
+"""The file of a model: a file of the user, or a temporary file whose content is pickled."""
 
 import contextlib
 import os
@@ -7,11 +7,11 @@ from typing import Any
 
 __all__ = ["FileResource"]
 
-_DATA = "__FILE_RESOURCE_DATA__"  # as in the pickles of sklearn-crfsuite
+_DATA = "__FILE_RESOURCE_DATA__"  # the key in pickles of sklearn-crfsuite
 
 
 class FileResource:
-    """A file with a name; one without gets a temporary file, which goes when the object goes."""
+    """A named file, or a temporary file that is deleted together with the object."""
 
     def __init__(
         self,
@@ -26,25 +26,25 @@ class FileResource:
         self.suffix, self.prefix = suffix, prefix
 
     def ensure_name(self) -> None:
-        """Make a temporary file if there is none yet."""
+        """Create a temporary file if there is no file yet."""
         if self.name is None:
             handle, self.name = tempfile.mkstemp(self.suffix, self.prefix)
             os.close(handle)
 
     def cleanup(self) -> None:
-        """Remove a temporary file."""
+        """Delete the temporary file."""
         if self.auto and not self.keep_tempfiles and self.name is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self.name)
             self.name = None
 
     def refresh(self) -> None:
-        """A new temporary file for a new model."""
+        """Replace the temporary file by a new one, for a new model."""
         self.cleanup()
         self.ensure_name()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # the interpreter may be gone
+        with contextlib.suppress(Exception):  # at exit, modules may be unloaded
             self.cleanup()
 
     def __getstate__(self) -> dict[str, Any]:

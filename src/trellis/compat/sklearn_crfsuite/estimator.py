@@ -1,4 +1,4 @@
-"""CRFsuite's models as a scikit-learn estimator."""
+"""sklearn-crfsuite's `CRF`: CRFsuite's models as a scikit-learn estimator."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from trellis.compat.sklearn_crfsuite.trainer import LinePerIterationTrainer
 
 __all__ = ["CRF"]
 
-# CRFsuite's names for the arguments, where they differ
+# Parameters that have another name in CRFsuite
 _NAMES = {
     "min_freq": "feature.minfreq",
     "all_possible_states": "feature.possible_states",
@@ -28,16 +28,16 @@ _NOT_CRFSUITE = {"algorithm", "verbose", "model_filename", "keep_tempfiles", "tr
 
 
 class CRF(BaseEstimator):  # type: ignore[misc]
-    """A CRF trained as CRFsuite trains it; arguments that are None have CRFsuite's defaults.
+    """A CRF that is trained as by CRFsuite; None stands for CRFsuite's default.
 
     ``algorithm`` is "lbfgs" (with ``c1``, ``c2``, ``num_memories``, ``epsilon``, ``period``,
     ``delta``, ``linesearch``, ``max_linesearch``), "l2sgd" (``c2``, ``period``, ``delta``,
     ``calibration_*``), "ap" (``epsilon``), "pa" (``pa_type``, ``c``, ``error_sensitive``,
     ``averaging``, ``epsilon``) or "arow" (``variance``, ``gamma``, ``epsilon``). ``min_freq``,
-    ``all_possible_states`` and ``all_possible_transitions`` say which features have a weight.
+    ``all_possible_states`` and ``all_possible_transitions`` select the features that have a weight.
 
-    The model is a CRFsuite file: ``model_filename``, or a temporary one, whose contents are part of
-    a pickle. With a name of a file that exists, the estimator is fitted from the start.
+    The model is a CRFsuite file: ``model_filename``, or a temporary file whose content is part of a
+    pickle. If ``model_filename`` exists already, the estimator is fitted from the start.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         keep_tempfiles: bool = False,
         trainer_cls: Any = None,
     ) -> None:
-        given = dict(locals())
+        arguments = dict(locals())
         for name in self._get_param_names():
-            setattr(self, name, given[name])
+            setattr(self, name, arguments[name])
         self.modelfile = FileResource(model_filename, keep_tempfiles, ".crfsuite", "model")
         self.training_log_: Any = None
         self._tagger: Tagger | None = None
         self._info_cached: ParsedDump | None = None
 
     def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> "CRF":  # noqa: N803
-        """Train; with X_dev and y_dev, the log says how well these are labelled as it goes."""
+        """Train the model; the log contains the scores on X_dev and y_dev after each iteration."""
         if (X_dev is None) != (y_dev is None):
             raise ValueError("Pass both X_dev and y_dev to use the holdout data")
         if self._tagger is not None:
@@ -88,56 +88,57 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self._tagger = self._info_cached = None
         self.modelfile.refresh()
         trainer = self._get_trainer()
-        for group, (own, labels) in enumerate(((X, y), (X_dev, y_dev))):
-            if own is not None:
-                for xseq, yseq in zip(own, labels, strict=True):
+        for group, (sequences, labels) in enumerate(((X, y), (X_dev, y_dev))):
+            if sequences is not None:
+                for xseq, yseq in zip(sequences, labels, strict=True):
                     trainer.append(xseq, yseq, group)
         trainer.train(self.modelfile.name, holdout=-1 if X_dev is None else 1)
         self.training_log_ = trainer.logparser
         return self
 
     def _get_trainer(self) -> Any:
-        given = self.get_params(deep=False)
+        arguments = self.get_params(deep=False)
         params = {
             _NAMES.get(name, name): value
-            for name, value in given.items()
+            for name, value in arguments.items()
             if name not in _NOT_CRFSUITE and value is not None
         }
-        make = given["trainer_cls"] or LinePerIterationTrainer
-        return make(algorithm=given["algorithm"], params=params, verbose=given["verbose"])
+        trainer_cls = self.trainer_cls or LinePerIterationTrainer
+        return trainer_cls(algorithm=self.algorithm, params=params, verbose=self.verbose)
 
     # ---- prediction
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The best labels of each sequence."""
+        """Return the best labels of each sequence, as an array of lists."""
         return np.array(list(map(self.predict_single, X)), dtype=object)
 
     def predict_single(self, xseq: Any) -> list[str]:
-        """The best labels of one sequence."""
+        """Return the best labels of one sequence."""
         return self._fitted_tagger().tag(xseq)
 
     def predict_marginals(self, X: Any) -> list[list[dict[str, float]]]:
-        """p(label | sequence) at each position of each sequence."""
+        """Return p(label | sequence) at each position of each sequence."""
         return list(map(self.predict_marginals_single, X))
 
     def predict_marginals_single(self, xseq: Any) -> list[dict[str, float]]:
-        """p(label | sequence) at each position, for all labels."""
+        """Return p(label | sequence) of all labels at each position."""
         tagger = self._fitted_tagger()
         tagger.set(xseq)
         labels = tagger.labels()
         return [{y: tagger.marginal(y, t) for y in labels} for t in range(len(xseq))]
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of labels that are right."""
+        """Return the fraction of correct labels."""
         return flat_accuracy_score(y, self.predict(X))
 
     def _fitted_tagger(self) -> Tagger:
         tagger = self.tagger_
         if tagger is None:
+            # AttributeError, as in sklearn-crfsuite, not scikit-learn's NotFittedError
             raise AttributeError("this CRF is not fitted yet: call fit first")
         return tagger
 
-    # ---- what it has learned: None before that
+    # ---- the fitted model; all of these are None before `fit`
 
     @property
     def tagger_(self) -> Tagger | None:
@@ -157,17 +158,17 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     @property
     def size_(self) -> int | None:
-        """Bytes of the model file."""
+        """Size of the model file in bytes."""
         return None if self._info is None else int(self._info.header["size"])
 
     @property
     def num_attributes_(self) -> int | None:
-        """How many attributes have a weight."""
+        """Number of attributes that have a weight."""
         return None if self._info is None else int(self._info.header["num_attrs"])
 
     @property
     def attributes_(self) -> list[str] | None:
-        """Their names."""
+        """Names of the attributes."""
         return None if self._info is None else list(self._info.attributes)
 
     @property
@@ -187,6 +188,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self._info_cached
 
     def __getstate__(self) -> dict[str, Any]:
+        # A tagger cannot be pickled; the file with the model is part of ``modelfile``.
         return {**self.__dict__, "_tagger": None, "_info_cached": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""scikit-learn's scores of single labels, for lists of label lists; and whole sequences.
+"""scikit-learn's scores for lists of label lists, and the accuracy of sequences.
 
 >>> flat_accuracy_score([["x", "z", "y"], ["x", "x"]], [["y", "z", "y"], ["x", "y"]])
 0.6
@@ -22,39 +22,39 @@ __all__ = [
 
 
 def flat_accuracy_score(y_true: Any, y_pred: Any) -> float:
-    """The share of labels that are right."""
+    """Return the fraction of correct labels."""
     return float(metrics.accuracy_score(flatten(y_true), flatten(y_pred)))
 
 
 def flat_precision_score(y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
-    """`sklearn.metrics.precision_score` of all labels."""
+    """Return `sklearn.metrics.precision_score` of all labels."""
     return metrics.precision_score(flatten(y_true), flatten(y_pred), **kwargs)
 
 
 def flat_recall_score(y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
-    """`sklearn.metrics.recall_score` of all labels."""
+    """Return `sklearn.metrics.recall_score` of all labels."""
     return metrics.recall_score(flatten(y_true), flatten(y_pred), **kwargs)
 
 
 def flat_f1_score(y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
-    """`sklearn.metrics.f1_score` of all labels."""
+    """Return `sklearn.metrics.f1_score` of all labels."""
     return metrics.f1_score(flatten(y_true), flatten(y_pred), **kwargs)
 
 
 def flat_fbeta_score(y_true: Any, y_pred: Any, beta: float, **kwargs: Any) -> Any:
-    """`sklearn.metrics.fbeta_score` of all labels."""
+    """Return `sklearn.metrics.fbeta_score` of all labels."""
     return metrics.fbeta_score(flatten(y_true), flatten(y_pred), beta=beta, **kwargs)
 
 
 def flat_classification_report(y_true: Any, y_pred: Any, labels: Any = None, **kwargs: Any) -> Any:
-    """`sklearn.metrics.classification_report` of all labels."""
+    """Return `sklearn.metrics.classification_report` of all labels."""
     return metrics.classification_report(flatten(y_true), flatten(y_pred), labels=labels, **kwargs)
 
 
 def sequence_accuracy_score(y_true: Any, y_pred: Any) -> float:
-    """The share of sequences whose labels are all right."""
+    """Return the fraction of sequences whose labels are all correct."""
     total = len(y_true)
     if not total:
-        return 0
-    same = (list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
-    return sum(same) / total
+        return 0  # as in sklearn-crfsuite
+    is_equal = (list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
+    return sum(is_equal) / total

@@ -1,4 +1,4 @@
-"""Scorers for ``cross_val_score``, ``GridSearchCV`` and their like."""
+"""Scorers for ``cross_val_score``, ``GridSearchCV`` and similar functions."""
 
 from sklearn.metrics import make_scorer
 

@@ -8,10 +8,10 @@ __all__ = ["LinePerIterationTrainer"]
 
 
 class LinePerIterationTrainer(Trainer):
-    """`pycrfsuite.Trainer` with short messages, and a table of the holdout scores at the end."""
+    """`pycrfsuite.Trainer` with short messages and a table of the holdout scores at the end."""
 
     def on_iteration(self, log: str, info: dict[str, Any] | None) -> None:
-        """Loss, and how well the holdout data were labelled."""
+        """Print the loss and the holdout scores of an iteration."""
         assert info is not None
         parts = [f"Iter {info['num']:<3} ", f"time={info['time']:<5.2f} "]
         parts.append(f"loss={info.get('loss', float('nan')):<8.2f} ")
@@ -27,7 +27,7 @@ class LinePerIterationTrainer(Trainer):
         print("".join(parts).strip())
 
     def on_optimization_end(self, log: str) -> None:
-        """The scores of each label."""
+        """Print the scores of each label."""
         assert self.logparser is not None
         last = self.logparser.last_iteration or {}
         if last.get("scores"):
@@ -38,8 +38,8 @@ class LinePerIterationTrainer(Trainer):
 def _table(scores: dict[str, Any]) -> str:
     width = max(map(len, ("Label", *scores)))
     lines = [f"{'Label':<{width}}  Precision    Recall        F1    Support"]
-    for label, own in sorted(scores.items()):
-        shown = (f"{s or 0.0:>9.3f}" for s in (own.precision, own.recall, own.f1))
-        lines.append(f"{label:<{width}}  {' '.join(shown)}  {own.ref:>9}")
+    for label, score in sorted(scores.items()):
+        columns = (f"{s or 0.0:>9.3f}" for s in (score.precision, score.recall, score.f1))
+        lines.append(f"{label:<{width}}  {' '.join(columns)}  {score.ref:>9}")
     rule = "=" * len(lines[0])
     return "\n".join([rule, *lines, rule.replace("=", "-")])

@@ -1,4 +1,4 @@
-"""A list of lists as one list."""
+"""sklearn-crfsuite's helper to flatten lists."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -8,7 +8,7 @@ __all__ = ["flatten"]
 
 
 def flatten(y: Iterable[Iterable[Any]]) -> list[Any]:
-    """All items, one after the other.
+    """Return the items of all lists as one list.
 
     >>> flatten([[1, 2], [3, 4]])
     [1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""gensim's ``models``, as far as they are word vectors."""
+"""gensim's ``models``: the part that is about word vectors."""
 
 from trellis.compat.gensim.models import fasttext, keyedvectors
 from trellis.compat.gensim.models.keyedvectors import KeyedVectors

@@ -1,4 +1,4 @@
-"""fastText's files under gensim's names."""
+"""gensim's functions to load fastText's files."""
 
 import os
 
@@ -11,7 +11,7 @@ FastTextKeyedVectors = KeyedVectors
 
 
 def load_facebook_vectors(path: str | os.PathLike[str], encoding: str = "utf-8") -> KeyedVectors:
-    """The vectors of a ``.bin`` or ``.ftz`` file; its n-grams give vectors to unseen words."""
+    """Load a ``.bin`` or ``.ftz`` file; unseen words get a vector from their n-grams."""
     if encoding.lower().replace("-", "") != "utf8":
-        raise InputError(f"encoding={encoding!r}: words of fastText's files are UTF-8")
+        raise InputError(f"encoding={encoding!r}: the words in fastText's files are UTF-8")
     return KeyedVectors.load(path)

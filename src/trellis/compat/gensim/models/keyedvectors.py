@@ -1,4 +1,6 @@
-"""gensim's `KeyedVectors`: `Vectors` that begin empty and can be added to."""
+"""gensim's `KeyedVectors`: vectors that start empty, and to which words can be added."""
+
+from __future__ import annotations
 
 import logging
 import os
@@ -23,7 +25,7 @@ _log = logging.getLogger("trellis")
 
 
 class KeyedVectors(Keyed, Vectors):
-    """Words and vectors, and attributes of words such as their counts.
+    """gensim's class of word vectors, with attributes of words such as their counts.
 
     >>> wv = KeyedVectors(2)
     >>> wv["king"] = np.array([3, 1])
@@ -38,73 +40,82 @@ class KeyedVectors(Keyed, Vectors):
         self, vector_size: int, count: int = 0, dtype: Any = np.float32, mapfile_path: Any = None
     ) -> None:
         if isinstance(vector_size, bool) or not isinstance(vector_size, int | np.integer):
-            raise InputError(f"vector_size is {vector_size!r}: must be a whole number")
+            raise InputError(f"vector_size must be an integer, not {vector_size!r}")
         if vector_size < 1 or np.dtype(dtype) != np.float32:
-            raise InputError(f"vectors of {vector_size} numbers of {dtype}: at least 1, of float32")
-        self._start([], np.empty((0, int(vector_size)), np.float32), None)
+            raise InputError(
+                f"vector_size is {vector_size} and dtype {dtype}: must be at least 1 and float32"
+            )
+        self._set_rows([], np.empty((0, int(vector_size)), np.float32), None)
 
     @classmethod
-    def _of(
+    def _from_rows(
         cls, words: list[str], matrix: Floats, unseen: Callable[[str], Floats] | None = None
     ) -> Self:
-        made = cls.__new__(cls)
-        first = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
-        kept = sorted(first.values())  # of equal words the first
-        if len(kept) < len(words):
-            words, matrix = [words[i] for i in kept], matrix[kept]
-        made._start(words, np.require(matrix, np.float32, ["C", "A"]), unseen)
-        made.expandos["count"] = np.arange(len(words), 0, -1)  # as gensim makes them up
-        return made
+        vectors = cls.__new__(cls)
+        # If a word occurs twice, its first row counts, as in gensim.
+        first_row = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
+        kept_rows = sorted(first_row.values())
+        if len(kept_rows) < len(words):
+            words, matrix = [words[i] for i in kept_rows], matrix[kept_rows]
+        vectors._set_rows(words, np.require(matrix, np.float32, ["C", "A"]), unseen)
+        # gensim invents these counts too: it expects frequent words first.
+        vectors.expandos["count"] = np.arange(len(words), 0, -1)
+        return vectors
 
-    def _start(self, words: list[str], matrix: Floats, unseen: Any) -> None:
+    def _set_rows(self, words: list[str], matrix: Floats, unseen: Any) -> None:
         self.words, self.index = list(words), {word: row for row, word in enumerate(words)}
-        self.matrix, self._store = matrix, matrix
+        self.matrix = matrix
+        self._buffer = matrix  # (capacity, dimensions): the matrix is its first rows
         self.unseen, self.n_jobs = unseen, None
-        self._forget()
-        self.expandos: dict[str, NDArray[Any]] = {}
+        self._reset_search()
+        self.expandos: dict[str, NDArray[Any]] = {}  # attribute -> value of each word
 
     def __str__(self) -> str:
         return f"{type(self).__name__}<vector_size={self.vector_size}, {len(self)} keys>"
 
     def __contains__(self, key: object) -> bool:
-        if isinstance(key, str):
+        if isinstance(key, str):  # gensim's fastText vectors contain every string
             return key in self.index or self.unseen is not None
         return isinstance(key, int | np.integer) and 0 <= int(key) < len(self)
 
     def __getitem__(self, key: Any) -> Floats:
-        """The vector of a word, or of a row's number; the matrix of a list of them."""
-        return (
-            self.get_vector(key) if isinstance(key, int | np.integer) else super().__getitem__(key)
-        )
+        """The vector of a word or row number, (dimensions,); a matrix for a list of keys."""
+        if isinstance(key, int | np.integer):
+            return self.get_vector(key)
+        return super().__getitem__(key)
 
     # ---- new vectors
 
     def add_vector(self, key: str, vector: ArrayLike) -> int:
-        """One more; its row."""
+        """Add or replace the vector of a word; return its row."""
         self.add_vectors([key], np.asarray(vector)[None], replace=True)
         return self.index[key]
 
     def add_vectors(
         self, keys: Any, weights: ArrayLike, extras: Any = None, replace: bool = False
     ) -> None:
-        """Some more; of words that have one already the vectors change only with ``replace``."""
+        """Add words with their vectors (words, dimensions) and attributes ``extras``.
+
+        Words that have a vector already keep it, unless ``replace``.
+        """
         names = [keys] if isinstance(keys, str) else list(keys)
         try:
             rows = np.asarray(weights, np.float32).reshape(len(names), -1)
         except (TypeError, ValueError):
-            raise InputError(f"{len(names)} words cannot have these weights") from None
+            raise InputError(f"weights is not a matrix of {len(names)} rows") from None
         if len(names) and rows.shape[1] != self.vector_size:
-            raise InputError(f"vectors of {rows.shape[1]} numbers, of {self.vector_size}")
+            raise InputError(f"weights has {rows.shape[1]} columns: must have {self.vector_size}")
         if not all(isinstance(name, str) for name in names):
-            raise InputError("keys must be words")
-        new = {name: i for i, name in reversed(list(enumerate(names))) if name not in self.index}
-        places = sorted(new.values())
+            raise InputError("keys must be a list of str")
+        # The first position of each new word: gensim ignores later ones in the same call.
+        first = {name: i for i, name in reversed(list(enumerate(names))) if name not in self.index}
+        new = sorted(first.values())
         old = [i for i, name in enumerate(names) if name in self.index]
-        self._append([names[i] for i in places], rows[places])
+        self._append([names[i] for i in new], rows[new])
         if replace and old:
-            self._writable()[[self.index[names[i]] for i in old]] = rows[old]
+            self._writable_matrix()[[self.index[names[i]] for i in old]] = rows[old]
         for attr, values in (extras or {}).items():
-            for i in places + (old if replace else []):
+            for i in new + (old if replace else []):
                 self.set_vecattr(names[i], attr, np.asarray(values)[i].item())
 
     def __setitem__(self, keys: str | list[str], weights: ArrayLike) -> None:
@@ -112,25 +123,27 @@ class KeyedVectors(Keyed, Vectors):
 
     def _append(self, names: list[str], rows: Floats) -> None:
         count = len(self.words)
-        if count + len(rows) > len(self._store) or not self._store.flags.writeable:
-            room = max(count + len(rows), 3 * count // 2)
-            self._store = np.empty((room, self.vector_size), np.float32)
-            self._store[:count] = self.matrix
-        self._store[count : count + len(rows)] = rows
-        self.matrix = self._store[: count + len(rows)]
-        self._forget()
+        if count + len(rows) > len(self._buffer) or not self._buffer.flags.writeable:
+            # Half as much again: adding words one by one then takes linear time in total.
+            capacity = max(count + len(rows), 3 * count // 2)
+            self._buffer = np.empty((capacity, self.vector_size), np.float32)
+            self._buffer[:count] = self.matrix
+        self._buffer[count : count + len(rows)] = rows
+        self.matrix = self._buffer[: count + len(rows)]
+        self._reset_search()
         self.words.extend(names)
         self.index.update(zip(names, range(count, count + len(names)), strict=True))
 
-    def _writable(self) -> Floats:
+    def _writable_matrix(self) -> Floats:
+        """Return the matrix for changes; a mapped file is copied first."""
         if not self.matrix.flags.writeable:
-            self._store = self.matrix = np.array(self.matrix)
-        self._forget()
+            self._buffer = self.matrix = np.array(self.matrix)
+        self._reset_search()
         return self.matrix
 
     def unit_normalize_all(self) -> None:
-        """Let all vectors have length one."""
-        self._writable()[:] = self.get_normed_vectors()
+        """Scale all vectors to length one."""
+        self._writable_matrix()[:] = self.get_normed_vectors()
 
     def intersect_word2vec_format(
         self,
@@ -140,61 +153,62 @@ class KeyedVectors(Keyed, Vectors):
         encoding: str = "utf8",
         unicode_errors: str = "strict",
     ) -> None:
-        """Take the vectors of a word2vec file for those words that are here already."""
+        """Replace the vectors of known words by those of a word2vec file; ignore other words."""
         words, matrix = word2vec.read(fname, errors=unicode_errors)
         if matrix.shape[1] != self.vector_size:
             raise InputError(
-                f"{fname}: vectors of {matrix.shape[1]} numbers, of {self.vector_size}"
+                f"{fname}: vectors have {matrix.shape[1]} dimensions: must have {self.vector_size}"
             )
         common = [i for i, word in enumerate(words) if word in self.index]
-        self._writable()[[self.index[words[i]] for i in common]] = matrix[common]
+        self._writable_matrix()[[self.index[words[i]] for i in common]] = matrix[common]
 
     # ---- attributes of words
 
     @property
     def norms(self) -> Floats:
-        """The length of each vector."""
+        """The length of each vector, (words,)."""
         lengths: Floats = np.linalg.norm(self.matrix, axis=1)
         return lengths
 
     def fill_norms(self, force: bool = False) -> None:
-        """Make lengths anew; needed where ``vectors`` was written to."""
+        """With ``force``, recompute the lengths: needed after a change of ``vectors``."""
         if force:
-            self._forget()
+            self._reset_search()
 
     def get_vecattr(self, key: Key, attr: str) -> Any:
-        """An attribute of a word."""
+        """Return the value of an attribute of a word."""
         if attr not in self.expandos:
             raise UnknownWordError(f"no word has the attribute {attr!r}")
         row, values = self.get_index(key), self.expandos[attr]
         return values[row] if row < len(values) else values.dtype.type()
 
     def set_vecattr(self, key: Key, attr: str, val: Any) -> None:
-        """Give a word an attribute; the first value says of which type all are."""
-        row, old = self.get_index(key), self.expandos.get(attr)
-        dtype = (
-            np.dtype(object if isinstance(val, str) else type(val)) if old is None else old.dtype
-        )
-        values = np.zeros(len(self), dtype)
-        if old is not None:
-            values[: len(old)] = old
+        """Set an attribute of a word; the first value decides the type of all values."""
+        row, old_values = self.get_index(key), self.expandos.get(attr)
+        if old_values is None:
+            values = np.zeros(len(self), object if isinstance(val, str) else type(val))
+        else:
+            values = np.zeros(len(self), old_values.dtype)
+            values[: len(old_values)] = old_values
         try:
             values[row] = val
         except (TypeError, ValueError):
-            raise InputError(f"{attr} is {val!r}: the others are of type {dtype}") from None
+            raise InputError(
+                f"{attr} is {val!r}: the other values have type {values.dtype}"
+            ) from None
         self.expandos[attr] = values
 
-    # ---- answers that gensim gives where trellis has an error
+    # ---- gensim ignores unknown words here, where trellis.Vectors raises
 
     def rank_by_centrality(self, words: Sequence[str], use_norm: bool = True) -> list[Any]:
-        """(product with the mean direction, word), the most central first; unknown words aside."""
+        """Return (product with the unit vector of the mean, word) of each known word, sorted."""
         known = [word for word in words if word in self]
         if len(known) < len(words):
-            _log.warning("words without vectors are left out: %s", sorted(set(words) - set(known)))
+            _log.warning("words without vectors are ignored: %s", sorted(set(words) - set(known)))
         return super().rank_by_centrality(known, use_norm)
 
     def doesnt_match(self, words: Sequence[str]) -> str:
-        """The word that is furthest from the mean direction of all; unknown words aside."""
+        """Return the known word that is furthest from the mean of the unit vectors."""
         return str(self.rank_by_centrality(words)[-1][1])
 
     def evaluate_word_analogies(
@@ -205,9 +219,11 @@ class KeyedVectors(Keyed, Vectors):
         dummy4unknown: bool = False,
         similarity_function: str = "most_similar",
     ) -> tuple[float, list[dict[str, Any]]]:
-        """As `Vectors` has it."""
+        """Return the accuracy, and the correct and incorrect questions of each section."""
         if similarity_function != "most_similar":
-            raise InputError(f"similarity_function={similarity_function!r}: only 'most_similar'")
+            raise InputError(
+                f"similarity_function must be 'most_similar', not {similarity_function!r}"
+            )
         return super().evaluate_word_analogies(
             analogies, restrict_vocab, case_insensitive, dummy4unknown
         )
@@ -218,17 +234,17 @@ class KeyedVectors(Keyed, Vectors):
     def load_word2vec_format(
         cls, fname: Path, fvocab: Path | None = None, *a: Any, **k: Any
     ) -> Self:
-        """Vectors of a word2vec or GloVe file, and counts from a file of "word count" lines."""
-        made = super().load_word2vec_format(fname, None, *a, **k)
+        """Load a word2vec or GloVe file, and counts from a file of "word count" lines."""
+        vectors = super().load_word2vec_format(fname, None, *a, **k)
         if fvocab is not None:
-            counts = _counts(fvocab)
-            made.expandos["count"] = np.array([counts.get(word, 0) for word in made.words])
-        return made
+            counts = _read_counts(fvocab)
+            vectors.expandos["count"] = np.array([counts.get(word, 0) for word in vectors.words])
+        return vectors
 
     def save_word2vec_format(
         self, fname: Path, fvocab: Path | None = None, *a: Any, **k: Any
     ) -> None:
-        """Write a word2vec file, and with ``fvocab`` one of "word count" lines."""
+        """Write a word2vec file, and to ``fvocab`` a file of "word count" lines."""
         super().save_word2vec_format(fname, None, *a, **k)
         if fvocab is not None:
             with open(fvocab, "w", encoding="utf-8", newline="\n") as file:
@@ -237,16 +253,16 @@ class KeyedVectors(Keyed, Vectors):
                 )
 
     def save(self, fname_or_handle: Path, *args: Any, **options: Any) -> None:  # type: ignore[override]
-        """Write words and vectors as a ``.trellis`` file, by any name; attributes are lost."""
+        """Write words and vectors to a ``.trellis`` file of any name; attributes are not saved."""
         super().save(fname_or_handle, "trellis")
 
     @classmethod
     def load(cls, fname_or_handle: Path, mmap: str | None = None, **options: Any) -> Self:  # type: ignore[override]
-        """From what `save` wrote, and what gensim did; nothing is unpickled."""
+        """Load a file that `save` or gensim's ``save`` wrote; nothing is unpickled."""
         return super().load(fname_or_handle, **options)
 
 
-def _counts(path: Path) -> dict[str, int]:
+def _read_counts(path: Path) -> dict[str, int]:
     counts = {}
     for number, line in enumerate(text_files.lines(path), 1):
         try:

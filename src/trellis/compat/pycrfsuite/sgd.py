@@ -1,0 +1,132 @@
+"""CRFsuite's ``l2sgd``: stochastic gradient descent with a calibrated learning rate.
+
+η_t = 1 / (λ (t₀ + t)), λ = 2 c₂ / N; t₀ comes from trials on a sample of the sequences.
+"""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from trellis import _core
+from trellis.compat.pycrfsuite.shuffle import Order
+from trellis.compat.pycrfsuite.task import Task, Vector
+
+__all__ = ["train_sgd"]
+
+
+def train_sgd(task: Task) -> Vector:
+    """Return the weights of the epoch with the lowest loss."""
+    values, count, started = task.parameters, len(task.train.lengths), time.process_time()
+    names = ("c2", "max_iterations", "period", "delta")
+    task.send_parameters("Stochastic Gradient Descent (SGD)", *names)
+    w, best, lowest = np.zeros(task.layout.size), np.zeros(task.layout.size), math.inf
+    if count and task.layout.size:
+        learner, order = _core.Online(task.data()), Order(count)
+        lam = 2.0 * values["c2"] / count
+        t0 = _Calibration(task, learner, order, lam).run()
+        losses: list[float] = []
+        while len(losses) < values["max_iterations"]:
+            clock = time.process_time()
+            task.send(f"***** Epoch #{len(losses) + 1} *****\n")
+            done = len(losses) * count
+            # The core scales w by a factor instead of decaying every weight at each step.
+            loss, scale = learner.sgd(order.shuffled(), lam, t0, done, w, 1.0)
+            w *= scale
+            loss += 0.5 * lam * float(w @ w) * count
+            if not math.isfinite(loss):  # CRFsuite stops here too and keeps the best weights
+                task.send("ERROR: overflow loss\n")
+                break
+            losses.append(loss)
+            if loss < lowest:
+                best, lowest = w.copy(), loss
+            gain = _send_epoch(task, losses, w, 1.0 / (lam * (t0 + done + count - 1)), clock)
+            if gain < values["delta"]:
+                break
+        reached_limit = len(losses) >= values["max_iterations"]
+        end = "maximum number of iterations" if reached_limit else "stopping criteria"
+        task.send(f"SGD terminated with the {end}\n")
+    task.send(f"Loss: {lowest if math.isfinite(lowest) else 0.0:f}\n")
+    task.send_end(started)
+    return best
+
+
+def _send_epoch(task: Task, losses: list[float], w: Vector, eta: float, clock: float) -> float:
+    """Send the messages of an epoch; return the relative decrease of the loss over the period.
+
+    In the first epochs, before a period is over, the result is ``delta``: training continues.
+    """
+    period, loss = task.parameters["period"], losses[-1]
+    has_period = len(losses) > period
+    gain: float = (losses[-1 - period] - loss) / loss if has_period else task.parameters["delta"]
+    task.send(f"Loss: {loss:f}\n")
+    if has_period:
+        task.send(f"Improvement ratio: {gain:f}\n")
+    task.send(f"Feature L2-norm: {np.linalg.norm(w):f}\n")
+    task.send(f"Learning rate (eta): {eta:f}\n")
+    task.send(f"Total number of feature updates: {len(losses) * len(task.train.lengths)}\n")
+    task.send(f"Seconds required for this iteration: {time.process_time() - clock:.3f}\n")
+    task.evaluate(w)
+    task.send("\n")
+    return gain
+
+
+class _Calibration:
+    """Search for the learning rate η whose single pass over a sample gives the lowest loss.
+
+    Rates grow by a factor until one does not lower the loss, then they fall from the first one.
+    """
+
+    def __init__(self, task: Task, learner: _core.Online, order: Order, lam: float) -> None:
+        self._task, self._learner, self._lam = task, learner, lam
+        self._options: dict[str, Any] = {
+            name: task.parameters[f"calibration.{name}"]
+            for name in ("eta", "rate", "samples", "candidates", "max_trials")
+        }
+        self._sample = order.shuffled()[: self._options["samples"]]
+
+    def run(self) -> float:
+        """Return t₀ = 1 / (λ η)."""
+        task, clock = self._task, time.process_time()
+        task.send("Calibrating the learning rate (eta)\n")
+        for name, value in {**self._options, "samples": len(self._sample)}.items():
+            shown = f"{value:f}" if isinstance(value, float) else value
+            task.send(f"calibration.{name}: {shown}\n")
+        best = self._search(self._pass(math.inf, np.zeros(task.layout.size)))
+        task.send(f"Best learning rate (eta): {best:f}\n")
+        task.send(f"Seconds required: {time.process_time() - clock:.3f}\n")
+        task.send("\n")
+        return float(1.0 / (self._lam * best))
+
+    def _search(self, first_loss: float) -> float:
+        """Return the best learning rate of all trials."""
+        task, first_eta, rate = self._task, self._options["eta"], self._options["rate"]
+        task.send(f"Initial loss: {first_loss:f}\n")
+        eta, best, lowest = first_eta, first_eta, math.inf
+        candidates, falling, trials = self._options["candidates"], False, 1
+        while candidates > 0 or not falling:
+            task.send(f"Trial #{trials} (eta = {eta:f}): ")
+            loss = self._pass(1.0 / (self._lam * eta), np.zeros(task.layout.size))
+            is_better = math.isfinite(loss) and loss < first_loss
+            task.send(f"{loss:f}\n" if is_better else f"{loss:f} (worse)\n")
+            candidates -= is_better
+            if math.isfinite(loss) and loss < lowest:
+                best, lowest = eta, loss
+            if falling:
+                eta /= rate
+            elif is_better and candidates > 0:
+                eta *= rate
+            else:
+                # The rate is too large, or enough candidates were tried: search below the first.
+                falling, candidates = True, self._options["candidates"]
+                eta = first_eta / rate
+            trials += 1
+            if self._options["max_trials"] <= trials:
+                break
+        return float(best)
+
+    def _pass(self, t0: float, w: Vector) -> float:
+        """Return the loss of one pass over the sample from the weights w; t₀ = ∞ changes none."""
+        loss, scale = self._learner.sgd(self._sample, self._lam, t0, 0, w, 1.0)
+        return float(loss + 0.5 * self._lam * scale * scale * float(w @ w) * len(self._sample))

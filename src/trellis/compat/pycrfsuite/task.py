@@ -1,0 +1,103 @@
+"""What CRFsuite's algorithms work on, and the messages that all of them send."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis import _core
+from trellis.compat.pycrfsuite.data import Part
+from trellis.inference import chain
+from trellis.models.chain.weights import WeightLayout
+from trellis.native import resolve_jobs
+
+__all__ = ["Task", "Vector"]
+
+Vector: TypeAlias = NDArray[np.float64]
+
+
+class Task(NamedTuple):
+    """One training: data, parameters, and the function that receives the messages."""
+
+    layout: WeightLayout
+    train: Part
+    holdout: Part | None
+    labels: list[str]
+    parameters: dict[str, Any]
+    send: Callable[[str], None]
+
+    def data(self) -> _core.TrainingData:
+        """Return the training data for the objectives and online learners of the core."""
+        rows, nothing = self.train.rows.native(), [None] * 6
+        return _core.TrainingData(
+            self.layout.native, rows, None, self.train.row_begin, self.train.label, *nothing
+        )
+
+    def evaluate(self, w: Vector) -> None:
+        """Send the scores of the holdout sequences, if there are any."""
+        if self.holdout is not None:
+            predicted = self.tag(w)
+            for line in _report(self.labels, self.holdout, predicted):
+                self.send(line)
+
+    def tag(self, w: Vector) -> NDArray[np.int64]:
+        """Return the best labels of all holdout sequences, concatenated."""
+        part, threads = self.holdout, resolve_jobs(None)
+        if part is None or not len(part.lengths):
+            return np.zeros(0, np.int64)
+        unary = np.empty((len(part.rows), self.layout.labels))
+        _core.Scorer(self.layout.native, w).scores(part.rows.native(), threads, unary)
+        pieces = _core.split_rows(unary, part.lengths)
+        paths = chain.viterbi(pieces, self.layout.transition_matrix(w))
+        return np.concatenate(paths.labels)
+
+    def send_parameters(self, title: str, *names: str) -> None:
+        """Send a title and the values of parameters; ``shown=name`` renames one."""
+        self.send(f"{title}\n")
+        for name in names:
+            shown, _, key = name.partition("=")
+            value = self.parameters[key or shown]
+            self.send(
+                f"{shown}: {value:f}\n" if isinstance(value, float) else f"{shown}: {value}\n"
+            )
+        self.send("\n")
+
+    def send_end(self, started: float) -> None:
+        """Send the time that the training took."""
+        seconds = time.process_time() - started
+        self.send(f"Total seconds required for training: {seconds:.3f}\n")
+        self.send("\n")
+
+
+def _report(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]:
+    """Return lines with precision, recall and F1 of each label that occurs, and averages."""
+    count, expected = len(labels), part.label
+    is_correct = expected == predicted
+    match, model, ref = (
+        np.bincount(numbers, minlength=count)
+        for numbers in (expected[is_correct], predicted, expected)
+    )
+    lines = ["Performance by label (#match, #model, #ref) (precision, recall, F1):\n"]
+    sums = np.zeros(3)
+    for name, n_match, n_model, n_ref in zip(labels, match, model, ref, strict=True):
+        shown = "******, ******, ******"
+        if n_ref:
+            p, r = n_match / n_model if n_model else 0.0, n_match / n_ref
+            scores = np.array([p, r, 2 * p * r / (p + r) if p + r else 0.0])
+            sums += scores
+            shown = ", ".join(f"{s:1.4f}" for s in scores)
+        lines.append(f"    {name}: ({n_match}, {n_model}, {n_ref}) ({shown})\n")
+    # CRFsuite divides by the number of all labels, also of those that do not occur.
+    averages = ", ".join(f"{s:f}" for s in sums / max(count, 1))
+    lines.append(f"Macro-average precision, recall, F1: ({averages})\n")
+    ends = np.cumsum(part.lengths)
+    sequences = sum(is_correct[e - n : e].all() for e, n in zip(ends, part.lengths, strict=True))
+    for unit, correct, total in (
+        ("Item", int(match[ref > 0].sum()), len(expected)),
+        ("Instance", int(sequences), len(part.lengths)),
+    ):
+        accuracy = correct / total if total else 0.0
+        lines.append(f"{unit} accuracy: {correct} / {total} ({accuracy:1.4f})\n")
+    return lines

@@ -1,0 +1,214 @@
+"""The common base of Word2Vec, FastText and TextClassifier: parameters, tables and files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis import _core
+from trellis.checks import integer_in_range, number_in_range, one_of
+from trellis.embeddings.training import table
+from trellis.embeddings.vector_files import is_fasttext
+from trellis.embeddings.vectors import Vectors
+from trellis.embeddings.vocabulary import Vocabulary
+from trellis.errors import InputError
+from trellis.estimator import Estimator, check_fitted
+from trellis.formats import fasttext
+from trellis.formats.native import Tensors, expect, finite
+from trellis.formats.parts import (
+    Parts,
+    Saved,
+    load_class,
+    read_parameters,
+    read_strings,
+    store_strings,
+    stored_parameters,
+)
+from trellis.formats.quantization import QuantizedMatrix
+from trellis.native import resolve_jobs
+
+__all__ = ["EmbeddingModel", "RowTable", "Table"]
+
+Table: TypeAlias = NDArray[np.float32]
+
+# Settings of one run, not properties of the model: a file written on another machine would
+# otherwise differ.
+_NOT_STORED = ("n_jobs", "random_state")
+
+
+class RowTable(NamedTuple):
+    """The input rows of each word: those of word i are ``row[begin[i] : begin[i + 1]]``."""
+
+    begin: NDArray[np.int64] | None
+    """(words + 1,); None if word i has row i only."""
+    row: NDArray[np.int32] | None
+    total: int
+    """Number of rows in the input table."""
+
+
+class EmbeddingModel(Saved, Estimator):
+    """A model of two tables: V, input rows (words, then n-grams), and W, output rows.
+
+    scikit-learn reads the parameters from the signature of ``__init__``, so each class spells out
+    its own. What can be shared is here: storing and validating them.
+    """
+
+    vector_size: int
+    loss: str
+    negatives: int
+    exponent: float
+    min_count: int
+    epochs: int
+    n_jobs: int | None
+    random_state: Any
+
+    words_: list[str]
+    """The vocabulary, most frequent first."""
+    counts_: NDArray[np.int64]
+    """(words,): occurrences of each word."""
+    n_tokens_: int
+    """Number of words in the training text, including those outside the vocabulary."""
+    losses_: list[float]
+    """Mean loss of each epoch, estimated from a part of the steps."""
+    words_per_second_: float
+    _input: Any  # V: (rows, at least vector_size) or a QuantizedMatrix
+    _output: Any  # W: likewise
+
+    _INTEGERS: ClassVar[dict[str, tuple[int, float]]] = {
+        "vector_size": (1, 1 << 16),
+        "negatives": (1, 10_000),
+        "min_count": (1, np.inf),
+        "epochs": (1, 1 << 20),
+    }
+    """Smallest and largest value of each integer parameter."""
+    _NUMBERS: ClassVar[dict[str, tuple[float, float]]] = {"exponent": (-10.0, 10.0)}
+    """The same for real numbers."""
+    _CHOICES: ClassVar[dict[str, Iterable[str]]] = {}
+    _FLAGS: ClassVar[tuple[str, ...]] = ()
+    _OPTIONAL: ClassVar[tuple[str, ...]] = ()
+    """Parameters that may be None."""
+
+    # ---- parameters
+
+    def _store_parameters(self, arguments: dict[str, Any]) -> None:
+        """Set an attribute for each argument of ``__init__``: call it with ``locals()``."""
+        for name, value in arguments.items():
+            if name != "self":
+                setattr(self, name, value)
+
+    def _check_parameters(self) -> None:
+        for name, (minimum, maximum) in self._INTEGERS.items():
+            if not self._is_unset(name):
+                integer_in_range(getattr(self, name), minimum, maximum, name)
+        for name, bounds in self._NUMBERS.items():
+            if not self._is_unset(name):
+                number_in_range(getattr(self, name), *bounds, name)
+        for name, choices in self._CHOICES.items():
+            one_of(getattr(self, name), choices, name)
+        for name in self._FLAGS:
+            if getattr(self, name) not in (True, False):  # also accepts 0, 1 and numpy.bool_
+                raise InputError(f"{name} must be True or False, not {getattr(self, name)!r}")
+
+    def _is_unset(self, name: str) -> bool:
+        return name in self._OPTIONAL and getattr(self, name) is None
+
+    # ---- tables
+
+    def _rows(self) -> RowTable:
+        """Return the input rows of each word of the vocabulary."""
+        raise NotImplementedError
+
+    def _start_tables(
+        self, total: int, outputs: int, pretrained: Vectors | None, seed: int
+    ) -> None:
+        """Create V with ``total`` random rows, or pretrained vectors, and W with zeros."""
+        self._input = table(total, self.vector_size)
+        self._fill(self._input, 0, total, seed)
+        Vocabulary(self.words_, self.counts_).copy_pretrained(pretrained, self._input)
+        # Zero, as in word2vec and fastText: all outputs start with the same probability.
+        self._output = table(outputs, self.vector_size)
+        self._output.fill(0.0)
+
+    def _fill(self, rows: Table, begin: int, end: int, seed: int) -> None:
+        """Fill rows with random numbers, uniform in ±1/vector_size."""
+        dim, threads = self.vector_size, resolve_jobs(self.n_jobs)
+        _core.fill_table(rows, begin, end, dim, 1.0 / dim, seed, threads)
+
+    @property
+    def input_(self) -> Table:
+        """V, (rows, vector_size): words, then n-grams. A quantised table is decoded each time."""
+        self._check_fitted()
+        return self._floats(self._input)
+
+    @property
+    def output_(self) -> Table:
+        """W, (words or labels, vector_size); inner nodes of the tree for hierarchical softmax."""
+        self._check_fitted()
+        return self._floats(self._output)
+
+    def _floats(self, matrix: Any) -> Table:
+        """Return a table without its padding."""
+        if isinstance(matrix, QuantizedMatrix):
+            return matrix.rows(np.arange(matrix.shape[0]))
+        rows: Table = matrix[:, : self.vector_size]
+        return rows
+
+    def _check_fitted(self) -> None:
+        check_fitted(self, "words_")
+
+    # ---- files
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a ``.trellis`` file. `FastText` and `TextClassifier` also load fastText's files."""
+        return cls.from_file(fasttext.read(path)) if is_fasttext(path) else load_class(cls, path)
+
+    @classmethod
+    def from_file(cls, file: fasttext.FastTextFile) -> Self:
+        """Return the model of a fastText file."""
+        raise InputError("the file was written by fastText: use FastText.load")
+
+    def to_parts(self) -> Parts:
+        """Return the metadata and the tensors of a ``.trellis`` file."""
+        self._check_fitted()
+        meta = {
+            "parameters": stored_parameters(self, _NOT_STORED),
+            "tokens": self.n_tokens_,
+            # JSON has no NaN, the loss of an epoch in which no word was predicted.
+            "losses": [loss if np.isfinite(loss) else None for loss in self.losses_],
+            "words_per_second": self.words_per_second_,
+        }
+        tensors: dict[str, NDArray[Any]] = {
+            "counts": self.counts_,
+            "input": self.input_,
+            "output": self.output_,
+        }
+        store_strings(tensors, "words", self.words_)
+        return meta, tensors
+
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
+        """Return the model that `to_parts` stored; raise InputError if a part is invalid."""
+        model = cls(**read_parameters(cls, meta, _NOT_STORED))
+        model._check_parameters()
+        model.words_ = read_strings(tensors, "words")
+        model.counts_ = expect(tensors, "counts", np.int64, (len(model.words_),))
+        # The core builds a Huffman tree from the counts and relies on this order.
+        if (model.counts_ < 0).any() or (np.diff(model.counts_) > 0).any():
+            raise InputError("counts must be in descending order and not negative")
+        model.n_tokens_ = int(meta["tokens"])
+        model.losses_ = [np.nan if loss is None else float(loss) for loss in meta["losses"]]
+        model.words_per_second_ = float(meta["words_per_second"])
+        outputs = model._read_outputs(tensors)
+        expect(tensors, "input", np.float32, (model._rows().total, model.vector_size))
+        expect(tensors, "output", np.float32, (outputs, model.vector_size))
+        model._input, model._output = finite(tensors, "input"), finite(tensors, "output")
+        return model
+
+    def _read_outputs(self, tensors: Tensors) -> int:
+        """Read the tensors that only this class has; return the number of output rows."""
+        return len(self.words_)

@@ -1,0 +1,131 @@
+"""Exact search for the rows of largest cosine: argmax_i q · xᵢ / ‖xᵢ‖, on all cores.
+
+The matrix may be a mapped file, so its rows are not normalised in a copy: 1 / ‖xᵢ‖ is stored beside
+it. A single query reads the whole matrix and is limited by memory bandwidth. From the second single
+query on, a copy of the rows in bytes (a quarter of the matrix) excludes most rows: with y the bytes
+of row x, q·x ≤ q·y + ‖q‖ ‖x − y‖. Only the other rows are read. So the results are the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis import _core
+from trellis.checks import as_integer
+from trellis.embeddings.geometry import unit_rows
+from trellis.errors import InputError
+
+__all__ = ["RowSearch", "check_k", "query_rows"]
+
+Floats: TypeAlias = NDArray[np.float32]
+
+_CHUNK = 1 << 14  # rows whose lengths are computed at a time, to limit temporary memory
+_EXTREME = 1e30  # row lengths above this, or below its inverse, overflow float32 products
+_FEW_QUERIES = 6  # with fewer queries memory bandwidth is the limit, with more arithmetic
+_LARGE = 1 << 22  # bytes; a smaller matrix stays in the cache, where bytes gain nothing
+
+
+class CoarseRows(NamedTuple):
+    """Rows in bytes, with a bound on their error."""
+
+    codes: NDArray[np.int8]
+    """(N, D rounded up to 16): the size of a SIMD register."""
+    step: Floats
+    """(N,): row i is about ``codes[i] * step[i]``."""
+    error: Floats
+    """(N,): upper bound of ‖x − y‖."""
+
+
+class RowSearch:
+    """Searches the rows of a matrix (N, D) and caches what the searches need.
+
+    ``words`` name the rows in error messages. Create a new object when the matrix changes.
+    """
+
+    def __init__(self, matrix: Floats, words: Sequence[str]) -> None:
+        self._matrix, self._words = matrix, words
+        self._scaled: tuple[Floats, Floats] | None = None
+        self._coarse: CoarseRows | None = None
+        self._single_queries = 0  # searches with fewer than `_FEW_QUERIES` queries so far
+
+    def scaled_rows(self) -> tuple[Floats, Floats]:
+        """Return rows (N, D) and factors (N,), so that ``rows * factors`` have length one.
+
+        The rows are the matrix itself, except where its products would overflow float32.
+        """
+        if self._scaled is None:
+            norms = self._norms()
+            factors = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+            if max(norms.max(), factors.max()) < _EXTREME:
+                self._scaled = self._matrix, factors.astype(np.float32)
+            else:
+                self._scaled = unit_rows(self._matrix), np.ones(len(norms), np.float32)
+        return self._scaled
+
+    def best(
+        self, queries: Floats, k: int, rows: range, threads: int
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Return scores and row numbers of the best k of ``rows``, each of shape (queries, k).
+
+        Scores are cosines if the queries have length one.
+        """
+        first, last = rows.start, rows.stop
+        k = min(check_k(k), last - first)
+        queries = query_rows(queries, self._matrix.shape[1])
+        scores = np.empty((len(queries), k), np.float32)
+        ids = np.empty((len(queries), k), np.int64)
+        table, factors = (part[first:last] for part in self.scaled_rows())
+        coarse = self._coarse_rows(threads) if len(queries) < _FEW_QUERIES else None
+        if coarse is not None:
+            codes, step, error = coarse
+            coarse = CoarseRows(codes[first:last], step[first:last], error[first:last])
+        _core.nearest(table, factors, queries, threads, scores, ids, coarse)
+        return scores, np.where(ids < 0, ids, ids + first)  # -1: no row is left
+
+    def _norms(self) -> NDArray[np.float64]:
+        """The length of each row, (N,)."""
+        norms = np.empty(len(self._matrix))
+        for begin in range(0, len(norms), _CHUNK):
+            part = self._matrix[begin : begin + _CHUNK]
+            squares = norms[begin : begin + len(part)]
+            np.einsum("ij,ij->i", part, part, dtype=np.float64, out=squares)
+        if not np.isfinite(norms).all():
+            word = self._words[int(np.argmin(np.isfinite(norms)))]
+            raise InputError(f"the vector of {word!r} has NaN or infinities")
+        return np.sqrt(norms, out=norms)
+
+    def _coarse_rows(self, threads: int) -> CoarseRows | None:
+        """Return the rows in bytes; None for the first query, which would not repay the copy."""
+        self._single_queries += 1
+        if self._coarse is None and self._single_queries > 1 and self._matrix.nbytes >= _LARGE:
+            rows, factors = self.scaled_rows()
+            width = (rows.shape[1] + 15) // 16 * 16
+            codes = np.empty((len(rows), width), np.int8)
+            coarse = CoarseRows(codes, np.empty_like(factors), np.empty_like(factors))
+            _core.coarse_rows(rows, factors, threads, *coarse)
+            self._coarse = coarse
+        return self._coarse
+
+
+def query_rows(queries: NDArray[Any], dim: int) -> Floats:
+    """Validate query vectors; return them as float32 rows, (queries, dim)."""
+    try:
+        rows = np.require(queries, np.float32, ["C", "A"])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"queries are not numbers: {error}") from None
+    if rows.ndim != 2 or rows.shape[1] != dim:
+        raise InputError(f"queries have shape {rows.shape}: must be (queries, {dim})")
+    if not np.isfinite(rows).all():
+        raise InputError("queries have NaN or infinities")
+    return rows
+
+
+def check_k(k: int) -> int:
+    """Return k; raise InputError unless it is a positive integer."""
+    if as_integer(k, "k") < 1:
+        raise InputError(f"k is {k}: must be at least 1")
+    return k
