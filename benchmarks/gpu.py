@@ -1,9 +1,9 @@
-"""The neural layers on a card: checks, then times beside the peers, then tables.
+"""The neural layers on a GPU: checks, then times beside the peers, then tables.
 
     python benchmarks/gpu.py                  everything, about ten minutes
-    python benchmarks/gpu.py checks crf       some of it: checks, crf, ctc
+    python benchmarks/gpu.py checks crf       only these parts: checks, crf, ctc
 
-A check that fails ends it, so that nothing wrong is timed.
+It stops at the first failed check, so that nothing wrong is timed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PARTS = {"checks": gpu_checks.main, "crf": gpu_crf.main, "ctc": gpu_ctc.main}
 
 
 def main() -> None:
-    """Run the parts asked for."""
+    """Run the parts named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--json", type=Path, metavar="PATH", help="save the tables for page.py")
@@ -31,7 +31,7 @@ def main() -> None:
     if unknown := [part for part in parts if part not in PARTS]:
         sys.exit(f"no such part: {unknown[0]}; there are {', '.join(PARTS)}")
     if not torch.cuda.is_available():
-        sys.exit("no CUDA card here")
+        sys.exit("no CUDA GPU here")
     tables: list[Table] = []
     for part in parts:
         tables += PARTS[part]() or []

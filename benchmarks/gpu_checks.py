@@ -1,4 +1,4 @@
-"""What the layers promise on a card: equal to the CPU and to peers, half precision, wrong input."""
+"""Checks of the layers on a GPU: equal to the CPU and to peers, half precision, wrong input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trellis.errors import InputError
 from trellis.nn import CRF, ctc_loss
 
-CARD = "cuda"
+GPU = "cuda"
 CTC_SIZES = ((1, 1, 2, 0), (9, 3, 5, 4), (40, 33, 33, 17), (150, 5, 1030, 70), (300, 2, 20, 140))
 SIZES = (
     (1, 1, 2), (3, 2, 5), (5, 17, 9), (4, 33, 33), (3, 64, 64), (2, 65, 127), (2, 40, 128),
@@ -31,7 +31,7 @@ class Case(NamedTuple):
 
 
 def cases() -> Iterator[Case]:
-    """Odd sizes; whole rows, lengths, and masks of any pattern; forbidden transitions."""
+    """Odd sizes; prefix masks and masks of any pattern; forbidden transitions."""
     for rows, steps, labels in SIZES:
         for kind in ("lengths", "any"):
             torch.manual_seed(rows * steps + labels)
@@ -65,8 +65,8 @@ def results(case: Case, device: str, dtype: torch.dtype) -> list[Tensor]:
     best = layer.decode(emissions, mask, padded=0)
     reached = layer(emissions, best, mask, reduction="none").detach()
     likely = layer.marginals(emissions, mask)
-    found = [value.detach(), total.detach(), *gradients, *sums, reached, likely]
-    return [part.double().cpu() for part in found]
+    parts = [value.detach(), total.detach(), *gradients, *sums, reached, likely]
+    return [part.double().cpu() for part in parts]
 
 
 def distance(got: Tensor, want: Tensor) -> float:
@@ -83,7 +83,7 @@ def equal_to_the_cpu() -> str:
     for case in cases():
         right = results(case, "cpu", torch.float64)
         for dtype in worst:
-            for got, want in zip(results(case, CARD, dtype), right, strict=True):
+            for got, want in zip(results(case, GPU, dtype), right, strict=True):
                 worst[dtype] = max(worst[dtype], distance(got, want))
         count += 1
     if worst[torch.float32] > 1e-5 or worst[torch.float64] > 1e-9:
@@ -100,18 +100,22 @@ def ctc_equal_to_torch() -> str:
         targets = torch.randint(1, classes, (rows, labels))
         ends = torch.randint(2 * labels, frames + 1, (rows,))
         sizes = torch.randint(0, labels + 1, (rows,))
-        batch = [part.to(CARD) for part in (targets, ends, sizes)]
+        batch = [part.to(GPU) for part in (targets, ends, sizes)]
         for reduction in ("none", "sum", "mean"):
             log_probs = x.log_softmax(-1)
-            due = nn.functional.ctc_loss(log_probs, targets, ends, sizes, reduction=reduction)
-            right = torch.autograd.grad(due.sum(), x)[0]
-            for zero in (False, True, False):  # which is done by operators; the last is known
-                there = x.detach().to(CARD).requires_grad_()
+            expected = nn.functional.ctc_loss(log_probs, targets, ends, sizes, reduction=reduction)
+            right = torch.autograd.grad(expected.sum(), x)[0]
+            for zero in (
+                False,
+                True,
+                False,
+            ):  # zero_infinity is applied after the kernels; the last signature is known
+                on_gpu = x.detach().to(GPU).requires_grad_()
                 options = {"reduction": reduction, "zero_infinity": zero, "from_logits": True}
-                loss = ctc_loss(there, *batch, **options)
-                gradient = torch.autograd.grad(loss.sum(), there)[0].cpu()
-                found = ((loss.detach().cpu(), due.detach()), (gradient, right))
-                worst = max(worst, *(distance(got, want) for got, want in found))
+                loss = ctc_loss(on_gpu, *batch, **options)
+                gradient = torch.autograd.grad(loss.sum(), on_gpu)[0].cpu()
+                compared = ((loss.detach().cpu(), expected.detach()), (gradient, right))
+                worst = max(worst, *(distance(got, want) for got, want in compared))
                 count += 1
     if not worst < 1e-9:
         raise AssertionError(f"off by {worst}")
@@ -119,18 +123,18 @@ def ctc_equal_to_torch() -> str:
 
 
 def captured() -> str:
-    """The layers in CUDA graphs, which do not wait for checks; then with other numbers."""
+    """The layers in CUDA graphs, which never validate; replayed with other values."""
     torch.manual_seed(3)
-    layer = CRF(5, batch_first=True).to(CARD)
-    e = torch.randn(3, 7, 5, device=CARD, requires_grad=True)
-    x = torch.randn(9, 3, 6, device=CARD, requires_grad=True)
-    tags = torch.randint(5, (3, 7), device=CARD)
-    front = torch.arange(7, device=CARD) < torch.tensor([[7], [4], [6]], device=CARD)
-    holes = front & (torch.arange(7, device=CARD) != 2)
+    layer = CRF(5, batch_first=True).to(GPU)
+    e = torch.randn(3, 7, 5, device=GPU, requires_grad=True)
+    x = torch.randn(9, 3, 6, device=GPU, requires_grad=True)
+    tags = torch.randint(5, (3, 7), device=GPU)
+    front = torch.arange(7, device=GPU) < torch.tensor([[7], [4], [6]], device=GPU)
+    holes = front & (torch.arange(7, device=GPU) != 2)
     masks = {"no mask": None, "lengths": front, "holes": holes}
     rows = (
-        torch.randint(1, 6, (3, 3), device=CARD),
-        *torch.tensor([[9, 8, 9], [3, 2, 0]]).to(CARD),
+        torch.randint(1, 6, (3, 3), device=GPU),
+        *torch.tensor([[9, 8, 9], [3, 2, 0]]).to(GPU),
     )
     steps: dict[str, Callable[[], Any]] = {
         name: lambda mask=mask: torch.autograd.grad(layer(e, tags, mask), (e, layer.transitions))
@@ -142,8 +146,8 @@ def captured() -> str:
         with torch.no_grad():
             e.normal_()
             x.normal_()
-        for got, due in zip(replay(), step(), strict=True):
-            if not torch.allclose(got, due, rtol=1e-5, atol=1e-5):
+        for got, want in zip(replay(), step(), strict=True):
+            if not torch.allclose(got, want, rtol=1e-5, atol=1e-5):
                 raise AssertionError(f"{name}: a graph gave other numbers")
     return ", ".join(steps)
 
@@ -151,14 +155,14 @@ def captured() -> str:
 def half_precision() -> str:
     """Errors of the log-likelihood at (4, 512, 20), and scores of size 1e4."""
     torch.manual_seed(0)
-    layer = CRF(20, batch_first=True).to(CARD)
-    emissions = torch.randn(4, 512, 20, device=CARD)
-    tags = torch.randint(20, (4, 512), device=CARD)
+    layer = CRF(20, batch_first=True).to(GPU)
+    emissions = torch.randn(4, 512, 20, device=GPU)
+    tags = torch.randint(20, (4, 512), device=GPU)
     exact = layer.double()(emissions.double(), tags).item()
     layer.float()
     errors = {}
     for dtype in (torch.float16, torch.bfloat16):
-        # what rounding the emissions alone does is not the layer's: it is given the rounded ones
+        # both get the rounded emissions: rounding them is not an error of the layer
         rounded = emissions.to(dtype)
         want = layer.double()(rounded.double(), tags).item()
         got = layer.float()(rounded, tags).item()
@@ -175,17 +179,17 @@ def half_precision() -> str:
 
 
 def trained_loss(dtype: torch.dtype | None) -> float:
-    """Loss after 60 steps of a small network, under autocast if there is a dtype."""
+    """Loss after 60 steps of a small network, with autocast if a dtype is given."""
     torch.manual_seed(1)
-    words = torch.randint(200, (64, 30), device=CARD)
+    words = torch.randint(200, (64, 30), device=GPU)
     tags = (words * 7 + words.roll(1, 1) * 3) % 9
-    network = nn.Sequential(nn.Embedding(200, 64), nn.Linear(64, 9)).to(CARD)
-    layer = CRF(9, batch_first=True).to(CARD)
+    network = nn.Sequential(nn.Embedding(200, 64), nn.Linear(64, 9)).to(GPU)
+    layer = CRF(9, batch_first=True).to(GPU)
     optimiser = torch.optim.Adam([*network.parameters(), *layer.parameters()], lr=0.02)
     value = torch.zeros(())
     for _ in range(60):
         optimiser.zero_grad()
-        with torch.autocast(CARD, dtype or torch.float32, enabled=dtype is not None):
+        with torch.autocast(GPU, dtype or torch.float32, enabled=dtype is not None):
             value = -layer(network(words), tags, reduction="token_mean")
         value.backward()
         optimiser.step()
@@ -195,34 +199,34 @@ def trained_loss(dtype: torch.dtype | None) -> float:
 def autocast() -> str:
     """Half precision trains to the same loss within 1e-2."""
     right = trained_loss(None)
-    found = {str(d)[6:]: trained_loss(d) for d in (torch.float16, torch.bfloat16)}
-    for name, value in found.items():
+    losses = {str(d)[6:]: trained_loss(d) for d in (torch.float16, torch.bfloat16)}
+    for name, value in losses.items():
         if not abs(value - right) < 1e-2 * abs(right):
             raise AssertionError(f"{name} trains to {value}, float32 to {right}")
-    return f"float32 {right:.4f}, " + ", ".join(f"{n} {v:.4f}" for n, v in found.items())
+    return f"float32 {right:.4f}, " + ", ".join(f"{n} {v:.4f}" for n, v in losses.items())
 
 
 def wrong_input() -> str:
     """Each mistake is an error that names the row of the batch."""
-    layer = CRF(3, batch_first=True).to(CARD)
-    e = torch.zeros(2, 4, 3, device=CARD)
-    tags = torch.zeros(2, 4, dtype=torch.long, device=CARD)
-    empty = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0]], device=CARD).bool()
+    layer = CRF(3, batch_first=True).to(GPU)
+    e = torch.zeros(2, 4, 3, device=GPU)
+    tags = torch.zeros(2, 4, dtype=torch.long, device=GPU)
+    empty = torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0]], device=GPU).bool()
     bad = tags.clone()
     bad[1, 2] = 3
-    x, ends = torch.zeros(5, 2, 4, device=CARD), torch.tensor([5, 5], device=CARD)
-    targets, sizes = torch.ones(2, 3, dtype=torch.long, device=CARD), torch.tensor([3, 3]).to(CARD)
+    x, ends = torch.zeros(5, 2, 4, device=GPU), torch.tensor([5, 5], device=GPU)
+    targets, sizes = torch.ones(2, 3, dtype=torch.long, device=GPU), torch.tensor([3, 3]).to(GPU)
     leaf, y = e.clone().requires_grad_(), x.clone().requires_grad_()
-    for _ in range(2):  # these kinds of tensors are known afterwards
+    for _ in range(2):  # these signatures are in the cache afterwards
         layer(leaf, tags, torch.ones_like(empty))
         layer(leaf, tags, lengths=sizes + 1)
         ctc_loss(y, targets, ends, sizes)
     blank, wide = targets.clone(), targets.clone()
     blank[1, 1], wide[1, 0] = 0, 4
     mistakes: dict[str, tuple[Callable[[], Any], str]] = {
-        "no step left": (lambda: layer(e, tags, empty), "row 1 "),
-        "no step left, decoding": (lambda: layer.decode(e, empty), "row 1 "),
-        "no step left, training": (lambda: layer(leaf, tags, empty), "row 1 "),
+        "no steps": (lambda: layer(e, tags, empty), "row 1 "),
+        "no steps, decoding": (lambda: layer.decode(e, empty), "row 1 "),
+        "no steps, training": (lambda: layer(leaf, tags, empty), "row 1 "),
         "tag, training": (lambda: layer(leaf, bad, torch.ones_like(empty)), "row 1 .*step 2"),
         "length, training": (lambda: layer(leaf, tags, lengths=sizes + 2), "row 0 "),
         "CTC blank, training": (lambda: ctc_loss(y, blank, ends, sizes), "row 1, position 1"),
@@ -254,7 +258,7 @@ def wrong_input() -> str:
 
 
 def main() -> None:
-    """Run all; the first that fails ends it."""
+    """Run all checks; stop at the first that fails."""
     checks = (equal_to_the_cpu, ctc_equal_to_torch, captured, half_precision, autocast, wrong_input)
     for check in checks:
         print(f"{check.__name__.replace('_', ' ')}: {check()}", flush=True)

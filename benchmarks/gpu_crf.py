@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_crf.py
 
-Checks, then times, then prints; about five minutes. Times are medians between CUDA events, taken in
-turns. "ours" is the layer as it comes, with a mask that it looks through as pytorch-crf does;
-"kernels" are our functions alone, "graph" the same without what Python takes to launch them.
+Checks, then times, then prints; about six minutes. Times are medians between CUDA events, taken in
+turns. "ours" is the layer with a mask that it validates, as pytorch-crf does; "kernels" are our
+kernels alone, "graph" the same without the time that Python takes to launch them. A last table
+times the arguments of the layer: all of them should take the time of a prefix mask.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ SHAPES = (
 
 
 class Batch(NamedTuple):
-    """Scores on the card, lengths T/2..T, and gold labels."""
+    """Scores on the GPU, lengths T/2 … T, and gold labels."""
 
     emissions: Tensor
     transitions: Tensor
@@ -66,7 +67,7 @@ class Batch(NamedTuple):
 
     @property
     def scores(self) -> tuple[Tensor, ...]:
-        """What all functions of the engine take."""
+        """Emissions, transitions, start, end and lengths."""
         return self[:5]
 
     def inside(self) -> Tensor:
@@ -75,12 +76,12 @@ class Batch(NamedTuple):
         return steps < self.lengths[:, None]
 
     def leaves(self, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """Copies of the scores that want gradients."""
+        """Copies of the scores that require gradients."""
         return [part.detach().to(dtype).clone().requires_grad_() for part in self[:4]]
 
 
 def make(shape: Shape, scale: float = 1.0, positional: bool = False) -> Batch:
-    """Normal scores; the first row is whole."""
+    """Normal scores; the first row has full length."""
     torch.manual_seed(sum(shape[:3]))
     rows, steps, labels = shape[:3]
     new = {"device": DEVICE}
@@ -102,7 +103,7 @@ def make(shape: Shape, scale: float = 1.0, positional: bool = False) -> Batch:
 
 
 def load_ours() -> tuple[ModuleType, ModuleType | None]:
-    """The engine of the card, and that of the CPU where the native core is built."""
+    """The GPU engine, and the CPU engine where the native core is built."""
     try:
         from trellis.inference import chain
 
@@ -113,20 +114,32 @@ def load_ours() -> tuple[ModuleType, ModuleType | None]:
         lone = ModuleType("trellis.inference.chain")
         lone.__path__ = [str(Path(trellis.__file__).parent / "inference" / "chain")]
         sys.modules[lone.__name__], cpu = lone, None
-        print("the native core is not built: the checks are against float64 on the card")
+        print("the native core is not built: the checks are against float64 on the GPU")
     from trellis.inference.chain import triton
 
     return triton, cpu
 
 
-def train(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, ...]]:
-    """Log p(tags) of each row, and the gradients of their sum."""
+def train(engine: ModuleType, x: Batch, tagged: bool = True) -> Callable[[], tuple[Tensor, ...]]:
+    """Log p(tags) or log Z of each row, and the gradients of their weighted sum."""
+    batch = (*x.scores, x.tags if tagged else None, None)
 
     def step() -> tuple[Tensor, ...]:
-        value, alpha = engine.forward(*x.scores, x.tags)
-        return (value, *engine.backward(*x.scores, x.tags, alpha, x.weight))
+        plan, _ = engine.find_plan(engine.ChainPlan, batch, (False, True), lambda batch: batch)
+        value, saved = plan.run(batch)
+        return (value, *plan.gradients(saved, x.weight))
 
     return step
+
+
+def scaled_share(engine: ModuleType, x: Batch) -> float:
+    """The share of rows that were computed with scaled probabilities, not in log space."""
+    batch = (*x.scores, None, None)
+    plan = engine.ChainPlan(batch)
+    inputs = [x.emissions if tensor is None else tensor for tensor in batch]
+    memory = plan.launch([*inputs, *plan._allocate(x.emissions)[2]])
+    alpha = plan.views(memory)[0].view(x.emissions.shape)
+    return float((alpha[:, 0].amax(1) > 0).double().mean())
 
 
 def decode(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, Tensor]]:
@@ -138,7 +151,7 @@ def decode(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, Tensor]]:
 
 
 def loop_partition(x: Batch) -> Tensor:
-    """Log Z of each row, with pytorch-crf's operations but none that waits for the card."""
+    """Log Z of each row, with pytorch-crf's operations but none that waits for the GPU."""
     inside = x.inside()
     alpha = x.start + x.emissions[:, 0]
     for t in range(1, x.emissions.shape[1]):
@@ -159,10 +172,10 @@ def loop_score(x: Batch) -> Tensor:
 def loop_train(x: Batch) -> Callable[[], tuple[Tensor, ...]]:
     """-log p(tags) and its gradients by the loop."""
     leaves = x.leaves()
-    own = Batch(*leaves, *x[4:])
+    batch = Batch(*leaves, *x[4:])
 
     def step() -> tuple[Tensor, ...]:
-        value = (loop_partition(own) - loop_score(own)).sum()
+        value = (loop_partition(batch) - loop_score(batch)).sum()
         return (value, *torch.autograd.grad(value, leaves))
 
     return step
@@ -190,7 +203,7 @@ def loop_decode(x: Batch, dtype: torch.dtype = torch.float32) -> Callable[[], tu
 
 
 def layer_steps(layer: Any, x: Batch) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Training and decoding of a layer with pytorch-crf's face."""
+    """Training and decoding of a layer with pytorch-crf's interface."""
     emissions, *scores = x.leaves()
     layer.transitions, layer.start_transitions, layer.end_transitions = (
         torch.nn.Parameter(part.detach()) for part in scores
@@ -216,7 +229,7 @@ def pytorch_crf(x: Batch) -> tuple[Callable[[], Any], Callable[[], Any]]:
 
 
 def ours(x: Batch) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The same of ours."""
+    """The same for our layer."""
     from trellis.nn import CRF
 
     return layer_steps(CRF(len(x.start), batch_first=True).cuda(), x)
@@ -255,8 +268,8 @@ def exact(cpu: ModuleType | None, x: Batch) -> tuple[Tensor, ...]:
     lengths = x.lengths.cpu().numpy()
     counts = cpu.expected_counts(*scores, lengths=lengths)
     best = cpu.viterbi(*scores, lengths=lengths).score
-    found = (counts.log_partition.sum(), *counts[:4], best)
-    return tuple(torch.from_numpy(np.asarray(part, np.float64)).to(DEVICE) for part in found)
+    parts = (counts.log_partition.sum(), *counts[:4], best)
+    return tuple(torch.from_numpy(np.asarray(part, np.float64)).to(DEVICE) for part in parts)
 
 
 def path_scores(x: Batch, labels: Tensor) -> Tensor:
@@ -271,9 +284,8 @@ def path_scores(x: Batch, labels: Tensor) -> Tensor:
 
 def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float = 1e-5) -> str:
     """The errors of log Z, marginals, counts and best score, in one line; or an error."""
-    value, alpha = engine.forward(*x.scores)
-    gradients = engine.backward(*x.scores, None, alpha, x.weight)
-    again = engine.backward(*x.scores, None, engine.forward(*x.scores).alpha, x.weight)
+    value, *gradients = train(engine, x, tagged=False)()
+    _, *again = train(engine, x, tagged=False)()
     want, *counts, best = exact(cpu, x)
     labels, score = engine.viterbi(*x.scores)
     errors = {"log Z": float((value.double().sum() - want).abs() / want.abs())}
@@ -283,7 +295,7 @@ def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float
     if x.transitions.dim() == 2:
         errors["best"] = float(((score - best) / best).abs().max())
         errors["path"] = float(((path_scores(x, labels) - best) / best).abs().max())
-    form = f"{float((alpha[:, 0].amax(1) > 0).double().mean()):.0%} scaled"
+    form = f"{scaled_share(engine, x):.0%} scaled"
     text = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
     if not (errors["log Z"] < 1e-6 and max(errors.values()) < tolerance):
         raise AssertionError(f"wrong: {text} ({form})")
@@ -293,6 +305,80 @@ def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float
 
 
 # ---- times
+
+
+def routes(x: Batch) -> dict[str, Callable[[], Callable[[], Any]]]:
+    """Training steps of the layer with all ways to say which steps count."""
+    from trellis.nn import CRF
+
+    emissions = x.emissions.detach().clone().requires_grad_()
+    layers = [
+        CRF(len(x.start), batch_first=True, validate=validate).cuda() for validate in (True, False)
+    ]
+    prefix = x.inside()
+    hole = prefix.clone()
+    hole[:, 1] = False
+
+    def build(layer: Any, **options: Any) -> Callable[[], Callable[[], Any]]:
+        wanted = (emissions, *layer.parameters())
+
+        def step() -> Any:
+            return torch.autograd.grad(-layer(emissions, x.tags, **options), wanted)
+
+        return lambda: step
+
+    return {
+        "prefix mask": build(layers[0], mask=prefix),
+        "mask with a hole": build(layers[0], mask=hole),
+        "lengths": build(layers[0], lengths=x.lengths),
+        "no mask": build(layers[0]),
+        "validate=False": build(layers[1], mask=prefix),
+        "per row": build_rows(layers[0], emissions, x.tags, prefix),
+        "empty step": lambda: empty_step(emissions),
+    }
+
+
+def build_rows(layer: Any, emissions: Tensor, tags: Tensor, mask: Tensor) -> Any:
+    """The same without a reduction in the layer."""
+    wanted = (emissions, *layer.parameters())
+
+    def step() -> Any:
+        value = layer(emissions, tags, mask, reduction="none")
+        return torch.autograd.grad(-value.sum(), wanted)
+
+    return lambda: step
+
+
+def empty_step(emissions: Tensor) -> Callable[[], Any]:
+    """An autograd function without kernels: what PyTorch itself takes."""
+
+    class Empty(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x.new_empty(())
+
+        @staticmethod
+        def backward(ctx: Any, weight: Tensor) -> Tensor:
+            return torch.empty_like(ctx.saved_tensors[0])
+
+    return lambda: torch.autograd.grad(Empty.apply(emissions), emissions)
+
+
+def measure_routes(shapes: tuple[Shape, ...]) -> Table:
+    """Times of all routes in turns, and the slowest of them beside a prefix mask."""
+    table = None
+    for shape in shapes:
+        times = in_turns(routes(make(shape)))
+        if table is None:
+            title = "CRF layer, forward + backward, ms, by arguments (last: slowest / prefix mask)"
+            table = Table(title, ("B, T, L", *times, "x"))
+        compared = [times[name] for name in list(times)[1:5]]
+        slowest = max((t for t in compared if t is not None), default=None)
+        table.add(str(shape), *times.values(), ratio(slowest, times["prefix mask"]))
+        torch.cuda.empty_cache()
+    assert table is not None
+    return table
 
 
 class Clock:
@@ -305,11 +391,11 @@ class Clock:
         self, ours: dict[str, Callable[[], Any]], peers: dict[str, Callable[[], Any]]
     ) -> dict[str, float | None]:
         """Milliseconds of all, None for what was left out."""
-        late = time.perf_counter() - self.begin > LIMIT
-        if late:
+        expired = time.perf_counter() - self.begin > LIMIT
+        if expired:
             print("  no time left for the peers")
         none: dict[str, float | None] = dict.fromkeys([*ours, *peers])
-        return {**none, **in_turns(ours if late else {**ours, **peers})}
+        return {**none, **in_turns(ours if expired else {**ours, **peers})}
 
 
 def ratio(peer: float | None, ours: float | None) -> float | None:
@@ -328,7 +414,7 @@ def measure(
         print("  wide scores:", check(engine, cpu, wide, 1e-4))
     training, decoding = ours(x)
     theirs = pytorch_crf(x)
-    found = clock.measure(
+    times = clock.measure(
         {
             "ours": lambda: training,
             "ours 1": lambda: on_one_thread(training),
@@ -344,13 +430,13 @@ def measure(
             "torch-struct": lambda: torch_struct(x),
         },
     )
-    mine, calm, alone, bare, whole, log_space, layer, calm_layer, loop, struct = found.values()
+    mine, calm, alone, bare, captured, log_space, layer, calm_layer, loop, struct = times.values()
     tables[0].add(
-        str(shape), mine, calm, alone, bare, whole, shape.train_expected, log_space,
+        str(shape), mine, calm, alone, bare, captured, shape.train_expected, log_space,
         layer, calm_layer, loop, struct, ratio(layer, mine), ratio(calm_layer, calm),
-        ratio(loop, mine), ratio(loop, whole), ratio(struct, mine),
+        ratio(loop, mine), ratio(loop, captured), ratio(struct, mine),
     )  # fmt: skip
-    found = clock.measure(
+    times = clock.measure(
         {
             "ours": lambda: decoding,
             "kernels": lambda: decode(engine, x),
@@ -358,20 +444,20 @@ def measure(
         },
         {"pytorch-crf": lambda: theirs[1], "loop": lambda: loop_decode(x)},
     )
-    mine, alone, bare, layer, loop = found.values()
+    mine, alone, bare, layer, loop = times.values()
     tables[1].add(
         str(shape), mine, alone, bare, shape.decode_expected, layer, loop, shape.torbi,
         ratio(layer, mine), ratio(loop, alone), ratio(shape.torbi, alone),
     )  # fmt: skip
     for step in (train(engine, x), decode(engine, x)):
-        times = sorted(kernel_times(step).items(), key=lambda pair: -pair[1])
-        print(" ", ", ".join(f"{name[:30]} {us:.0f} us" for name, us in times[:4]))
+        slowest = sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:4]
+        print(" ", ", ".join(f"{name[:30]} {us:.0f} us" for name, us in slowest))
 
 
 def main() -> list[Table]:
     """Check, time, print; return the tables."""
     if not torch.cuda.is_available():
-        sys.exit("no CUDA card here")
+        sys.exit("no CUDA GPU here")
     engine, cpu = load_ours()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     ours = ("B, T, L", "ours", "kernels", "graph", "expected")
@@ -390,7 +476,7 @@ def main() -> list[Table]:
         ),
     ]
     small = Shape(8, 40, 20, 0.0, 0.0)
-    print("transitions of each position:", check(engine, None, make(small, positional=True)))
+    print("position-dependent transitions:", check(engine, None, make(small, positional=True)))
     clock, failed = Clock(), 0
     for shape in SHAPES:
         try:
@@ -399,6 +485,7 @@ def main() -> list[Table]:
             failed += 1
             print(f"({shape}): {type(error).__name__}: {error}")
         torch.cuda.empty_cache()
+    tables.append(measure_routes(SHAPES[:3]))
     for table in tables:
         print(table.text())
     if failed:

@@ -50,7 +50,7 @@ SHAPES = {
 
 
 class Batch(NamedTuple):
-    """Logits and targets on the card, all of full length."""
+    """Logits and targets on the GPU, all of full length."""
 
     logits: Tensor
     targets: Tensor
@@ -159,7 +159,7 @@ def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
 
 
 def peak(step: Step) -> float:
-    """MiB that a step takes beyond what was there before, its result included."""
+    """MiB that a step allocates, its result included."""
     step()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -192,10 +192,10 @@ def print_kernels(shape: Shape, step: Step) -> None:
         print(f"    {spent:9.1f} us  {name[:60]}" + (f"  (expected {limit:.0f})" if limit else ""))
 
 
-def ahead(found: dict[str, float | None], way: str) -> float | None:
-    """How many times ours is faster than the best peer that backward treats alike."""
-    theirs = [t for name in PEERS if (t := found[name + way]) is not None]
-    mine = found["ours" + way]
+def ahead(times: dict[str, float | None], way: str) -> float | None:
+    """How many times ours is faster than the best peer; `way` is the suffix of the columns."""
+    theirs = [t for name in PEERS if (t := times[name + way]) is not None]
+    mine = times["ours" + way]
     return min(theirs) / mine if mine and theirs else None
 
 
@@ -209,15 +209,15 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
         "unchecked": lambda: ours(ctc, x, validate=False),
         "graph": lambda: graph(ours(ctc, x, validate=False)),
     }
-    due = ours(ctc, x)()[1]
+    right = ours(ctc, x)()[1]
     for name, build in zip(PEERS, (native, cudnn, flag_gems), strict=True):
-        wrong = attempt(name, lambda build=build: float((build(x)()[1] - due).abs().max()))  # type: ignore[misc]
+        wrong = attempt(name, lambda build=build: float((build(x)()[1] - right).abs().max()))  # type: ignore[misc]
         if wrong is not None:
             print(f"  {name}: its gradient differs from ours by {wrong:.1e}")
         steps[name] = partial(build, x)
         steps[name + " 1"] = partial(lambda build: on_one_thread(build(x)), build)
-    found = in_turns(steps)
-    times.add(str(shape), *found.values(), ahead(found, ""), ahead(found, " 1"), SHAPES[shape])
+    spent = in_turns(steps)
+    times.add(str(shape), *spent.values(), ahead(spent, ""), ahead(spent, " 1"), SHAPES[shape])
     sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", *PEERS)]  # type: ignore[misc]
     memory.add(str(shape), *sizes)
     try:
@@ -229,7 +229,7 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
 def main() -> list[Table]:
     """Check, time, print; return the tables."""
     if not torch.cuda.is_available():
-        sys.exit("no CUDA card here")
+        sys.exit("no CUDA GPU here")
     ctc = load_ours()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     columns = (

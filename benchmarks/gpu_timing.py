@@ -1,4 +1,4 @@
-"""Times on a card, taken in turns: a machine that is slow for a while is so for all of them."""
+"""Times on a GPU, taken in turns, so that a slow phase of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["attempt", "graph", "in_turns", "kernel_times", "on_one_thread"]
 
 ROUNDS = 5
 REPEATS = 100
-PATIENCE = 2.0  # s for one of several; at least three times are taken
-PAUSE = 0.3  # s: OpenMP's threads wait awake for 0.2 s
-SLOW = 0.05  # s: what takes longer needs no step to get warm again
+PATIENCE = 2.0  # s for one candidate; at least three times are taken
+PAUSE = 0.3  # s: OpenMP's threads spin for 0.2 s
+SLOW = 0.05  # s: slower steps need no warm-up in each round
 
 Step = Callable[[], Any]
 T = TypeVar("T")
@@ -40,17 +40,17 @@ def graph(step: Step) -> Step:
 
 
 def on_one_thread(step: Step) -> Step:
-    """A step whose backward pass runs where it is called, not on PyTorch's thread of the card."""
+    """A step whose backward pass runs where it is called, not on PyTorch's thread for the GPU."""
 
-    def calm() -> Any:
+    def step_on_one_thread() -> Any:
         with torch.autograd.set_multithreading_enabled(False):
             return step()
 
-    return calm
+    return step_on_one_thread
 
 
 def attempt(name: str, call: Callable[[], T]) -> T | None:
-    """What it returns, or None and a line that says why."""
+    """The result of a call, or None after printing why it failed."""
     try:
         return call()
     except Exception as error:
@@ -60,7 +60,7 @@ def attempt(name: str, call: Callable[[], T]) -> T | None:
 
 
 def warm_up(step: Step) -> float:
-    """Seconds of a step that is warm, after the threads of earlier checks have gone to sleep."""
+    """Seconds of a warm step, after the threads of earlier checks have gone to sleep."""
     time.sleep(PAUSE)
     begin = last = time.perf_counter()
     calls = 0
@@ -75,7 +75,7 @@ def warm_up(step: Step) -> float:
 def in_turns(builds: Mapping[str, Callable[[], Step]]) -> dict[str, float | None]:
     """Milliseconds of each step between CUDA events: medians over rounds in which all take turns.
 
-    None for what cannot be built or fails; fewer repeats for what is slow.
+    None for steps that cannot be built or fail; slow steps are repeated less often.
     """
     steps, seconds = {}, {}
     for name, build in builds.items():
@@ -95,16 +95,16 @@ def in_turns(builds: Mapping[str, Callable[[], Step]]) -> dict[str, float | None
 
 
 def between_events(step: Step, count: int) -> list[float]:
-    """Milliseconds of so many steps, one after the other."""
-    marks = []
+    """Milliseconds of each of ``count`` steps."""
+    events = []
     for _ in range(count):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         step()
         end.record()
-        marks.append((start, end))
+        events.append((start, end))
     torch.cuda.synchronize()
-    return [start.elapsed_time(end) for start, end in marks]
+    return [start.elapsed_time(end) for start, end in events]
 
 
 def kernel_times(step: Step) -> dict[str, float]:
@@ -115,5 +115,5 @@ def kernel_times(step: Step) -> dict[str, float]:
         for _ in range(5):
             step()
         torch.cuda.synchronize()
-    found = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
-    return {name: spent for name, spent in found.items() if spent > 0}
+    times = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
+    return {name: spent for name, spent in times.items() if spent > 0}
