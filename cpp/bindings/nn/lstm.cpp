@@ -1,4 +1,4 @@
-// The recurrence of a bidirectional LSTM: shapes and the GIL; the work is in core/nn/lstm.hpp.
+// Binds core/nn/lstm.hpp, the recurrence of a bidirectional LSTM: checks shapes and releases the GIL.
 #include "nn/lstm.hpp"
 
 #include <nanobind/ndarray.h>
@@ -13,7 +13,7 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// The hidden size that U (2, 4 hidden, hidden) has.
+// The hidden size of u, (2, 4 * hidden, hidden).
 std::int64_t hidden_of(const In<float, 3>& u) {
   require(u.shape(0) == 2 && u.shape(2) > 0 && u.shape(1) == 4 * u.shape(2),
           "u must be (2, 4 * hidden, hidden)");

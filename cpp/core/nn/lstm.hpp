@@ -1,4 +1,5 @@
-// A bidirectional LSTM over packed sequences: its steps, U in the order of the walks, and the threads.
+// A bidirectional LSTM over packed sequences: validates the steps, packs U, and runs the kernels on
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +14,10 @@
 
 namespace trellis {
 
-// Sequences that a thread takes at a time. Fixed, so that the tiles do not depend on the threads.
+// Sequences per task. Fixed, so that the tiles (and bits) do not depend on the number of threads.
 inline constexpr std::int64_t kLstmGroup = 16;
 
-// The sizes of the steps of some tokens, copied and checked.
+// The sizes of the steps, copied and validated.
 class LstmSteps {
  public:
   LstmSteps(const std::int64_t* sizes, std::int64_t steps, std::int64_t tokens)
@@ -52,21 +53,24 @@ namespace lstm_detail {
 
 using Floats = std::vector<float, TableAllocator<float>>;
 
-// walk(part, packed U, a function that gives scratch of so many floats) for all parts.
+// Calls walk(part, packed U, scratch) for both directions of all groups of sequences.
 template <class Pack, class Walk>
 void run(const LstmSteps& steps, std::int64_t hidden, const float* u, int threads, const Pack& pack,
          const Walk& walk) {
   const std::int64_t size = lstm_packed(hidden);
   Floats packed(static_cast<std::size_t>(2 * size));
   parallel_for(2, threads, [&] {
-    return [&](std::int64_t way) { pack(u + way * 4 * hidden * hidden, hidden, &packed[way * size]); };
+    return [&](std::int64_t direction) {
+      pack(u + direction * 4 * hidden * hidden, hidden, &packed[direction * size]);
+    };
   });
   const std::int64_t groups = (steps.sequences() + kLstmGroup - 1) / kLstmGroup;
   parallel_for(2 * groups, threads, [&] {
     return [&, carry = Floats()](std::int64_t task) mutable {
       const std::int64_t first = task / 2 * kLstmGroup;
-      const LstmPart part{static_cast<int>(task % 2), first,
-                          std::min(first + kLstmGroup, steps.sequences())};
+      const LstmPart part{.way = static_cast<int>(task % 2),
+                          .first = first,
+                          .last = std::min(first + kLstmGroup, steps.sequences())};
       walk(part, &packed[part.way * size], carry);
     };
   });

@@ -1,4 +1,5 @@
-// Every kernel of every instruction set that this machine runs, against enumeration of all paths.
+// All chain kernels of every instruction set that the CPU supports, compared with enumeration of all
+// paths.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,15 +18,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A ragged batch with its scores; wide ones do not fit scaled probabilities.
+// A ragged batch with random scores; with a large scale they do not fit scaled probabilities.
 struct Case {
   int labels;
   std::vector<std::int64_t> starts, lengths;
   std::vector<double> unary, transition, transitions, start, end;
-  std::vector<const double*> rows, matrices;
+  std::vector<const double*> rows, matrices;  // (sequences): pointers into unary and transitions
 
-  Case(std::mt19937_64& random, bool positional, double scale, double forbidden, int most_labels) {
-    std::uniform_int_distribution<int> label_count(1, most_labels), length(1, 5);
+  Case(std::mt19937_64& random, bool positional, double scale, double forbidden, int max_labels) {
+    std::uniform_int_distribution<int> label_count(1, max_labels), length(1, 5);
     std::normal_distribution<double> normal(0.0, scale);
     std::bernoulli_distribution forbid(forbidden);
     const auto draw = [&] { return forbid(random) ? -kInfinity : normal(random); };
@@ -56,18 +57,19 @@ struct Case {
   }
 
   Batch<double> batch() const {
-    return {static_cast<std::int64_t>(lengths.size()),
-            labels,
-            rows.data(),
-            starts.data(),
-            lengths.data(),
-            transition.empty() ? nullptr : transition.data(),
-            transitions.empty() ? nullptr : matrices.data(),
-            start.data(),
-            end.data()};
+    return {.count = static_cast<std::int64_t>(lengths.size()),
+            .labels = labels,
+            .unary = rows.data(),
+            .starts = starts.data(),
+            .lengths = lengths.data(),
+            .transition = transition.empty() ? nullptr : transition.data(),
+            .transitions = transitions.empty() ? nullptr : matrices.data(),
+            .start = start.data(),
+            .end = end.data()};
   }
 };
 
+// The results by enumeration of all paths of one sequence.
 struct Truth {
   double log_z = -kInfinity, best = -kInfinity, entropy = 0.0;
   std::vector<double> unary, pairwise, max_marginals;
@@ -133,17 +135,21 @@ void check_case(const Case& c, int threads) {
       score_outcomes(n);
   std::vector<double> log_z(n), z_again(n), score(n), entropy(n), path_score(n);
   std::vector<double> unary(total * L), pairwise(total * L * L), counts(L * L), highest(total * L);
-  std::vector<std::int64_t> labels(total), found(n), sampled(3 * total), kbest(4 * total);
+  std::vector<std::int64_t> labels(total), path_counts(n), sampled(3 * total), kbest(4 * total);
   std::vector<double> kbest_scores(4 * n), uniforms(3 * total, 0.5);
 
   chain.log_partition(z_again.data(), outcomes.data());
-  chain.marginals({unary.data(), pairwise.data(), c.starts.data(),
-                   c.transition.empty() ? nullptr : counts.data(), log_z.data(), outcomes.data()});
+  chain.marginals({.unary = unary.data(),
+                   .pairwise = pairwise.data(),
+                   .pairwise_starts = c.starts.data(),
+                   .counts = c.transition.empty() ? nullptr : counts.data(),
+                   .log_z = log_z.data(),
+                   .outcomes = outcomes.data()});
   chain.viterbi(labels.data(), score.data(), max_outcomes.data());
   chain.max_marginals(highest.data(), max_outcomes.data());
   chain.entropy(entropy.data(), entropy_outcomes.data());
   chain.sample(3, c.starts.data(), uniforms.data(), sampled.data(), sample_outcomes.data());
-  chain.kbest(4, c.starts.data(), kbest.data(), kbest_scores.data(), found.data());
+  chain.kbest(4, c.starts.data(), kbest.data(), kbest_scores.data(), path_counts.data());
   chain.score(labels.data(), path_score.data(), score_outcomes.data());
 
   std::vector<double> summed(L * L, 0.0);
@@ -154,8 +160,8 @@ void check_case(const Case& c, int threads) {
     for (const auto& o : {outcomes[i], max_outcomes[i], entropy_outcomes[i], sample_outcomes[i]}) {
       CHECK(o.status == want);
     }
-    CHECK(found[i] == static_cast<std::int64_t>(std::min<std::size_t>(4, truth.sorted.size())));
-    for (std::int64_t r = 0; r < found[i]; ++r) {
+    CHECK(path_counts[i] == static_cast<std::int64_t>(std::min<std::size_t>(4, truth.sorted.size())));
+    for (std::int64_t r = 0; r < path_counts[i]; ++r) {
       CHECK_CLOSE(kbest_scores[i * 4 + r], truth.sorted[r], 1e-10);
     }
     if (want == Status::infeasible) {
@@ -176,7 +182,7 @@ void check_case(const Case& c, int threads) {
   if (!c.transition.empty()) check_rows(counts.data(), summed);
 }
 
-// Longer than a block: the forward rows are made twice, from one row kept for each block.
+// A sequence of several blocks, whose forward rows are computed twice, from one checkpoint per block.
 void check_long() {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
@@ -187,18 +193,30 @@ void check_long() {
   for (double& x : transition) x = normal(random);
   const double* rows = unary.data();
   const std::int64_t start = 0;
-  const Batch<double> whole{1,       labels,  &rows,  &start, &length, transition.data(),
-                            nullptr, nullptr, nullptr};
+  const Batch<double> batch{.count = 1,
+                            .labels = labels,
+                            .unary = &rows,
+                            .starts = &start,
+                            .lengths = &length,
+                            .transition = transition.data(),
+                            .transitions = nullptr,
+                            .start = nullptr,
+                            .end = nullptr};
   std::vector<double> marginals(unary.size()), in_log(unary.size()), counts(9), scratch(64 * 16);
   double log_z = 0.0, log_again = 0.0;
   Outcome outcome;
-  ChainBatch<double>(whole, kernels().chain<double>(), 1, Purpose::probabilities)
-      .marginals({marginals.data(), nullptr, nullptr, counts.data(), &log_z, &outcome});
-  const SharedScores shared(whole, false);
+  ChainBatch<double>(batch, kernels().chain<double>(), 1, Purpose::probabilities)
+      .marginals({.unary = marginals.data(),
+                  .pairwise = nullptr,
+                  .pairwise_starts = nullptr,
+                  .counts = counts.data(),
+                  .log_z = &log_z,
+                  .outcomes = &outcome});
+  const SharedScores shared(batch, false);
   std::vector<double> memory(length * 8);
   const auto& k = kernels().chain<double>();
-  k.log_forward(shared.view(), whole.sequence(0), memory.data(), scratch.data(), &log_again);
-  k.log_backward(shared.view(), whole.sequence(0), memory.data(), scratch.data(), in_log.data(), nullptr,
+  k.log_forward(shared.view(), batch.sequence(0), memory.data(), scratch.data(), &log_again);
+  k.log_backward(shared.view(), batch.sequence(0), memory.data(), scratch.data(), in_log.data(), nullptr,
                  nullptr);
   CHECK_CLOSE(log_z, log_again, 1e-12);
   check_rows(marginals.data(), in_log);
