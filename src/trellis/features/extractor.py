@@ -199,6 +199,8 @@ class TemplateFeatures:
     def _batch(self, X: Any, run: Any) -> Batch:
         try:
             rows, edges = run()
+        except InputError:  # it names the sequence
+            raise
         except ValueError as error:
             raise InputError(str(error)) from None
         return Batch(

@@ -240,7 +240,7 @@ class _Run:
         self.iteration = state.iteration
         for s, y in state.pairs:
             self.memory.append(s, y, self.threads)
-        self.memory.look_from(self.here.slope, self.threads)
+        self.memory.project(self.here.slope, self.threads)
         self._measure()
 
     def _measure(self) -> None:
@@ -274,7 +274,7 @@ class _Run:
         """The remembered curvature misleads: straight downhill, no further than the last step."""
         last, _ = self.memory.pairs()[-1]
         reach = min(1.0, _core.dot(last, last, self.threads) ** 0.5)
-        self.memory.forget()
+        self.memory.clear()
         return self.advance(reach)
 
     def _arrive(self, step: float) -> None:
