@@ -109,7 +109,7 @@ class GraphBinding {
                   .residual = residual,
                   .damping = damping,
                   .tolerance = tolerance,
-                  .most = most,
+                  .max_iterations = most,
                   .threads = threads});
       report = run.run();
       run.finish(variable.data(), data(factor), log_v.data(), log_f.data());

@@ -59,7 +59,7 @@ class GridBinding {
                   GridOptions{.max_product = max_product,
                               .damping = damping,
                               .tolerance = tolerance,
-                              .most = most,
+                              .max_sweeps = most,
                               .threads = threads,
                               .horizontal_weight = horizontal_weight,
                               .vertical_weight = vertical_weight});

@@ -133,7 +133,7 @@ class ObjectiveBinding {
 class Online {
  public:
   explicit Online(const TrainingData& data) : data_(data) {
-    require(data_.complete(), "online learning needs the label of every row");
+    require(data_.complete(), "online learning needs all labels");
     require(data_.labels().cost == nullptr, "online learning does not take label_weight");
     require(data_.edges().begin == nullptr, "online learning does not take edge attributes");
     const nb::gil_scoped_release release;

@@ -33,7 +33,7 @@ void check_begin(const T& begin, std::int64_t end, const char* what) {
   require(begin.data()[size_of(begin) - 1] == end, what);
 }
 
-// Arrays behind a SparseRows, kept alive.
+// The arrays that a SparseRows points to, kept alive.
 struct SparseRowsArrays {
   In<std::int64_t> begin;           // (rows + 1)
   In<std::int32_t> id;              // (entries)
@@ -52,7 +52,7 @@ struct SparseRowsArrays {
   }
 };
 
-// Arrays behind a WeightLayout, validated and kept alive; shapes as in WeightLayout.
+// The arrays that a WeightLayout points to, validated and kept alive; shapes as there.
 struct WeightLayoutArrays {
   int labels;
   In<std::int64_t> state_begin;

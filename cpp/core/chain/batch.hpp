@@ -12,6 +12,7 @@
 
 #include "base/aligned.hpp"
 #include "base/thread_pool.hpp"
+#include "chain/batch_memory.hpp"
 #include "chain/kbest.hpp"
 #include "chain/length_groups.hpp"
 #include "chain/paths.hpp"
@@ -30,21 +31,7 @@ class ChainBatch {
   // forward pass of each block, so that memory stays small and the block stays in the cache.
   static constexpr std::int64_t kBlockRows = 1024;
 
-  // The scratch memory of one thread, for sequences of up to `block` rows or blocks of longer ones.
-  struct Memory {
-    Memory(const SharedView& shared, std::int64_t block)
-        : lane_size((2 * (block + 1) + 1) * shared.stride),
-          scratch(aligned_doubles(scratch_size(shared.labels))) {
-      if (block > 0) lanes = aligned_doubles(kGroup * lane_size);
-    }
-    std::int64_t lane_size;  // doubles per lane: alpha, emission and beta
-    AlignedDoubles scratch;  // (scratch_size(labels))
-    AlignedDoubles lanes;    // (kGroup, lane_size)
-    Scratch rows;            // (length, stride): forward rows in log space
-    Scratch checkpoints;     // (blocks, stride + 1): the last alpha of each block, and its inverse sum
-    std::vector<std::int64_t> needs_log_space;  // sequences to compute again in log space
-  };
-
+  using Memory = BatchMemory;
   using Meanwhile = std::function<void()>;  // run by the caller's thread while the others compute
 
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads, Purpose purpose)
@@ -58,7 +45,7 @@ class ChainBatch {
         kernels_(kernels),
         shared_(std::move(shared)),
         s_(shared_->view()),
-        // A sequence of several blocks, or with its own transition matrices, gets a group of its own.
+        // A sequence of several blocks, or with its own transition matrices, is alone in its group.
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
     // Label pairs. Below this number, waking a thread takes longer than the work that it saves.
     constexpr double kWorthThreads = 1'000'000;

@@ -163,6 +163,19 @@ void log_backward(const SharedView& s, const Sequence<T>& x, const double* rows,
   }
 }
 
+// The entropy of p(y) = softmax(alpha_T), plus the expected entropy h_T of the labels before.
+inline double row_entropy(const SharedView& s, const double* alpha, const double* h) {
+  Vec total{}, weighted{};
+  for (int v = 0; v < vectors(s); ++v) {
+    const Vec score = load(alpha + v * kWidth);
+    const Vec e = exp(score);
+    total += e;
+    weighted += select(e > 0.0, e * (load(h + v * kWidth) - score), Vec{});
+  }
+  const double z = sum_lanes(total)[0];
+  return sum_lanes(weighted)[0] / z + __builtin_log(z);
+}
+
 template <class T>
 Outcome entropy(const SharedView& s, const Sequence<T>& x, double* scratch, double* result) {
   double* buffer = scratch;
@@ -195,15 +208,7 @@ Outcome entropy(const SharedView& s, const Sequence<T>& x, double* scratch, doub
   }
   if (!valid_unary(s, x)) return {Status::bad_unary, 0};
   if (outcome.status != Status::ok) return outcome;
-  Vec total{}, weighted{};
-  for (int v = 0; v < vectors(s); ++v) {
-    const Vec score = load(alpha + v * kWidth);
-    const Vec e = exp(score);
-    total += e;
-    weighted += select(e > 0.0, e * (load(h + v * kWidth) - score), Vec{});
-  }
-  const double z = sum_lanes(total)[0];
-  *result = sum_lanes(weighted)[0] / z + __builtin_log(z);
+  *result = row_entropy(s, alpha, h);
   return outcome;
 }
 

@@ -33,10 +33,10 @@ struct Band {
   int least;  // from positions before this one, the end cannot be reached
 
   TRELLIS_INLINE Band(const CtcTarget& y, const CtcFrames& x, std::int64_t t) {
-    const std::int64_t ahead = x.length - 1 - t, most = t + 1;
+    const std::int64_t ahead = x.length - 1 - t, farthest = t + 1;
     least = ahead < y.labels ? static_cast<int>(y.labels - ahead) : 0;
     first = least / kCtcBlock;
-    last = most < y.labels ? static_cast<int>(most) / kCtcBlock : y.labels / kCtcBlock;
+    last = farthest < y.labels ? static_cast<int>(farthest) / kCtcBlock : y.labels / kCtcBlock;
   }
 };
 

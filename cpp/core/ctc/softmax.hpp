@@ -41,7 +41,7 @@ TRELLIS_INLINE Floats exp(Floats x) {
 TRELLIS_INLINE void add_to(Vec& total, Vec v) { total += v; }
 TRELLIS_INLINE Vec widened(HalfVec v) {
 #if defined(__AVX512F__)
-  return _mm512_maskz_cvtps_pd(0xff, v);  // GCC would go through vectors of two
+  return _mm512_maskz_cvtps_pd(0xff, v);  // GCC would convert two lanes at a time
 #else
   return __builtin_convertvector(v, Vec);
 #endif

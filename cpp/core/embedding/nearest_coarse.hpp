@@ -1,4 +1,4 @@
-// Rows as bytes: a quarter of the memory traffic, and precise enough to rule out most rows.
+// Rows as bytes: a quarter of the memory traffic, and precise enough to rule out sizes rows.
 //
 //     x = scale row      y = step code      |q . x - q . y| <= |q| |x - y|
 //
@@ -45,14 +45,14 @@ TRELLIS_INLINE float dot_bytes(const std::int8_t* a, const float* b, std::int64_
 
 // max |row[d]|
 TRELLIS_INLINE float largest_size(const float* row, std::int64_t dim) {
-  FloatVec most{};
+  FloatVec sizes{};
   std::int64_t d = 0;
   for (; d + kFloatWidth <= dim; d += kFloatWidth) {
     const FloatVec x = float_load(row + d), size = x < 0.0f ? -x : x;
-    most = size > most ? size : most;
+    sizes = size > sizes ? size : sizes;
   }
   float largest = 0.0f;
-  for (int lane = 0; lane < kFloatWidth; ++lane) largest = most[lane] > largest ? most[lane] : largest;
+  for (int lane = 0; lane < kFloatWidth; ++lane) largest = sizes[lane] > largest ? sizes[lane] : largest;
   for (; d < dim; ++d) {
     const float size = row[d] < 0.0f ? -row[d] : row[d];
     largest = size > largest ? size : largest;

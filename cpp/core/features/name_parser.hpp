@@ -92,7 +92,7 @@ class NameParser {
     if (rest.size() <= 1) {
       if (!possible(name, begin, rest)) return;
       if (++ways_ > kMaxReadings) {
-        throw std::invalid_argument(quoted(name) + " can be parsed in more than " +
+        throw std::invalid_argument(quoted(name) + " can be read in more than " +
                                     std::to_string(kMaxReadings) + " ways");
       }
       if (!rest.empty()) values_.push_back(name.substr(begin, name.size() - rest[0].size() - begin));

@@ -21,7 +21,7 @@ struct BeliefOptions {
   bool max_product;
   bool residual;  // update the factor with the largest change first, not all factors at once
   double damping, tolerance;
-  Index most;  // maximal iterations; with residual scheduling, this many updates per factor
+  Index max_iterations;  // with residual scheduling: updates per factor
   int threads;
 };
 
@@ -230,7 +230,7 @@ class Belief {
                         .residual = graph_.factors() > 0 ? kFar : 0.0,
                         .converged = graph_.factors() == 0,
                         .possible = true};
-    while (!report.converged && report.iterations < options_.most) {
+    while (!report.converged && report.iterations < options_.max_iterations) {
       parallel_for(blocks, threads_, [&] {
         return [&, scratch = std::vector<double>(static_cast<std::size_t>(most_entries_))](
                    Index block) mutable {
@@ -260,9 +260,10 @@ class Belief {
     };
     for (Index f = 0; f < graph_.factors(); ++f) schedule(f);
     Index done = 0;
-    const Index max_updates = options_.most > kMaxUpdates / std::max<Index>(1, graph_.factors())
-                                  ? kMaxUpdates
-                                  : options_.most * graph_.factors();
+    const Index max_updates =
+        options_.max_iterations > kMaxUpdates / std::max<Index>(1, graph_.factors())
+            ? kMaxUpdates
+            : options_.max_iterations * graph_.factors();
     while (!queue.empty() && done < max_updates) {
       const auto [change, minus] = queue.top();
       const Index f = -minus;

@@ -29,7 +29,7 @@ struct GridScores {
 struct GridOptions {
   bool max_product;
   double damping, tolerance;
-  std::int64_t most;  // maximal sweeps
+  std::int64_t max_sweeps;
   int threads;
   double horizontal_weight = 1.0, vertical_weight = 1.0;  // below 1: tree-reweighted
 };
@@ -65,7 +65,7 @@ class Grid {
 
   GridReport run() {
     GridReport report{0, std::numeric_limits<double>::max(), false};
-    while (!report.converged && report.sweeps < options_.most) {
+    while (!report.converged && report.sweeps < options_.max_sweeps) {
       report.residual = sweep(columns_, rows_);
       report.residual = std::max(report.residual, sweep(rows_, columns_));
       ++report.sweeps;

@@ -42,12 +42,13 @@ class LocalUpdates {
     }
   }
 
-  // Iterated conditional modes: sweeps until no label changes, at most `most`. Returns their number.
-  Index climb(Index most, std::int64_t* labels, bool* converged) const {
+  // Iterated conditional modes: sweeps until no label changes, at most `max_sweeps`. Returns their
+  // number.
+  Index climb(Index max_sweeps, std::int64_t* labels, bool* converged) const {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     *converged = false;
     Index sweeps = 0;
-    while (!*converged && sweeps < most) {
+    while (!*converged && sweeps < max_sweeps) {
       *converged = true;
       for (Index v = 0; v < graph_.variables(); ++v) {
         conditional(v, labels, x.data());
@@ -88,11 +89,11 @@ class LocalUpdates {
 
   // Mean field: coordinate ascent on E_q[score] + H(q), with q by first_label. Returns the number of
   // sweeps; *change_out is the largest change in the last one.
-  Index mean_field(Index most, double tolerance, double* q, double* change_out) const {
+  Index mean_field(Index max_sweeps, double tolerance, double* q, double* change_out) const {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     Index sweeps = 0;
     double change = 1.0;
-    while (change > tolerance && sweeps < most) {
+    while (change > tolerance && sweeps < max_sweeps) {
       change = 0.0;
       for (Index v = 0; v < graph_.variables(); ++v) {
         expected(v, q, x.data());

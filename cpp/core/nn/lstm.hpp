@@ -25,10 +25,10 @@ class LstmSteps {
     begin_.reserve(sizes_.size());
     std::int64_t seen = 0;
     for (std::size_t t = 0; t < sizes_.size(); ++t) {
-      const std::int64_t most = t == 0 ? tokens : sizes_[t - 1];
+      const std::int64_t max_size = t == 0 ? tokens : sizes_[t - 1];
       const std::string here = "sizes[" + std::to_string(t) + "] is " + std::to_string(sizes_[t]);
-      if (sizes_[t] < 1 || sizes_[t] > most)
-        throw std::invalid_argument(here + ": must be from 1 to " + std::to_string(most));
+      if (sizes_[t] < 1 || sizes_[t] > max_size)
+        throw std::invalid_argument(here + ": must be from 1 to " + std::to_string(max_size));
       if (sizes_[t] > tokens - seen)
         throw std::invalid_argument(here + ": more than the " + std::to_string(tokens) + " tokens");
       begin_.push_back(seen);

@@ -15,6 +15,7 @@ namespace trellis::TRELLIS_ISA::lstm {
 
 inline constexpr int kTileRows = kVectorBytes == 64 ? 6 : 3;  // limited by the number of registers
 inline constexpr int kTileVectors = 4;
+inline constexpr std::int64_t kColumns = kTileVectors * kFloatWidth;  // of a tile in the backward pass
 static_assert(kLstmPadding % kFloatWidth == 0);
 
 // out[r][v] = sum_k x[r][k] u[k][v]; a row of out has kTileVectors vectors.
@@ -88,7 +89,6 @@ inline void pack_forward(const float* u, std::int64_t hidden, float* packed) {
 }
 
 inline void pack_backward(const float* u, std::int64_t hidden, float* packed) {
-  constexpr std::int64_t kColumns = kTileVectors * kFloatWidth;
   for (std::int64_t j = 0; j < hidden; j += kColumns) {
     const std::int64_t end = lesser(j + kColumns, hidden);
     for (std::int64_t k = 0; k < 4 * hidden; ++k) {
@@ -150,7 +150,6 @@ TRELLIS_INLINE GateGradients gate_gradients(FloatVec dh, FloatVec carry, const F
 inline void backward(const LstmBatch& batch, const LstmPart& part, const float* packed,
                      const LstmBackward& a, float* carry) {
   const std::int64_t hidden = batch.hidden, offset = part.way * hidden;
-  constexpr std::int64_t kColumns = kTileVectors * kFloatWidth;
   for (std::int64_t s = 0; s < batch.steps; ++s) {
     const std::int64_t t = part.way == 0 ? batch.steps - 1 - s : s, on = part.way == 0 ? 1 : -1;
     const Step now = step_at(batch, part, t), last = step_at(batch, part, t - on),

@@ -136,7 +136,7 @@ void test_belief_on_trees() {
                    .residual = residual,
                    .damping = 0.0,
                    .tolerance = 1e-13,
-                   .most = 100,
+                   .max_iterations = 100,
                    .threads = 2});
     CHECK(belief.run().converged);
     std::vector<double> p(truth.variable.size()), log_v(5), log_f(weight.size());
@@ -145,107 +145,129 @@ void test_belief_on_trees() {
   }
 }
 
-// A grid as a general graph: both engines must reach the same fixed point. share < 1: tree-reweighted.
-void check_grid(const GridKernels& kernels, Index height, Index width, Index labels, bool shared,
-                double scale, double share = 1.0) {
-  std::mt19937_64 random(static_cast<std::uint64_t>(height * 100 + width * 10 + labels));
-  std::normal_distribution<double> normal(0.0, scale);
-  const Index cells = labels * labels;
-  std::vector<double> unary(static_cast<std::size_t>(height * width * labels));
-  std::vector<double> across(static_cast<std::size_t>(shared ? cells : height * (width - 1) * cells));
-  std::vector<double> down(static_cast<std::size_t>(shared ? cells : (height - 1) * width * cells));
-  for (auto* part : {&unary, &across, &down}) {
-    for (double& x : *part) x = normal(random) * (part == &unary ? 1.0 : 0.3);
-  }
-  std::vector<double> tables = unary;
-  tables.insert(tables.end(), across.begin(), across.end());
-  tables.insert(tables.end(), down.begin(), down.end());
-  Indices begin{0}, scope, table;
-  const auto add = [&](const Indices& variables, Index place) {
-    scope.insert(scope.end(), variables.begin(), variables.end());
-    begin.push_back(static_cast<Index>(scope.size()));
-    table.push_back(place);
-  };
-  const auto size = [](const std::vector<double>& x) { return static_cast<Index>(x.size()); };
-  for (Index v = 0; v < height * width; ++v) add({v}, v * labels);
-  for (Index r = 0; r < height; ++r) {
-    for (Index c = 0; c + 1 < width; ++c) {
-      const Index v = r * width + c, edge = r * (width - 1) + c;
-      add({v, v + 1}, size(unary) + (shared ? 0 : edge * cells));
+// A grid with random scores, and the same grid as a general factor graph.
+struct GridCase {
+  Index height, width, labels;
+  bool shared;  // all edges of a direction have the same table
+  std::vector<double> unary, across, down;
+
+  GridCase(Index height, Index width, Index labels, bool shared, double scale)
+      : height(height), width(width), labels(labels), shared(shared) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(height * 100 + width * 10 + labels));
+    std::normal_distribution<double> normal(0.0, scale);
+    const Index cells = labels * labels;
+    unary.resize(static_cast<std::size_t>(height * width * labels));
+    across.resize(static_cast<std::size_t>(shared ? cells : height * (width - 1) * cells));
+    down.resize(static_cast<std::size_t>(shared ? cells : (height - 1) * width * cells));
+    for (auto* part : {&unary, &across, &down}) {
+      for (double& x : *part) x = normal(random) * (part == &unary ? 1.0 : 0.3);
     }
   }
-  for (Index r = 0; r + 1 < height; ++r) {
-    for (Index c = 0; c < width; ++c) {
-      const Index v = r * width + c;
-      add({v, v + width}, size(unary) + size(across) + (shared ? 0 : v * cells));
+
+  GridScores scores() const {
+    return {.height = height,
+            .width = width,
+            .labels = static_cast<int>(labels),
+            .unary = unary.data(),
+            .horizontal = across.data(),
+            .vertical = down.data(),
+            .horizontal_shared = shared,
+            .vertical_shared = shared};
+  }
+
+  std::vector<double> tables() const {
+    std::vector<double> all = unary;
+    all.insert(all.end(), across.begin(), across.end());
+    all.insert(all.end(), down.begin(), down.end());
+    return all;
+  }
+
+  Graph graph() const {
+    Indices begin{0}, scope, table;
+    const auto add = [&](const Indices& variables, Index place) {
+      scope.insert(scope.end(), variables.begin(), variables.end());
+      begin.push_back(static_cast<Index>(scope.size()));
+      table.push_back(place);
+    };
+    const Index cells = shared ? 0 : labels * labels;  // from the table of an edge to the next
+    const auto first_across = static_cast<Index>(unary.size());
+    const Index first_down = first_across + static_cast<Index>(across.size());
+    for (Index v = 0; v < height * width; ++v) add({v}, v * labels);
+    for (Index r = 0; r < height; ++r) {
+      for (Index c = 0; c + 1 < width; ++c) {
+        const Index v = r * width + c, edge = r * (width - 1) + c;
+        add({v, v + 1}, first_across + edge * cells);
+      }
+    }
+    for (Index v = 0; v < (height - 1) * width; ++v) add({v, v + width}, first_down + v * cells);
+    return Graph(Indices(static_cast<std::size_t>(height * width), labels), begin, scope, table);
+  }
+};
+
+// The beliefs of a grid are those of belief propagation on the graph, up to a constant.
+void check_beliefs(const GridCase& c, const Grid& grid, const Belief& belief, double share) {
+  const std::size_t n = c.unary.size();
+  std::vector<double> p(n, NAN), m(4 * n, NAN);
+  CHECK(grid.beliefs(p.data()));
+  grid.messages(m.data());
+  for (Index v = 0; v < c.height * c.width; ++v) {
+    const auto grid_belief = [&](Index y) {
+      const auto i = static_cast<std::size_t>(v * c.labels + y);
+      return c.unary[i] + share * (m[i] + m[n + i] + m[2 * n + i] + m[3 * n + i]);
+    };
+    for (Index y = 1; y < c.labels; ++y) {
+      const double odds = belief.belief(v, y) - belief.belief(v, 0);
+      CHECK_CLOSE(grid_belief(y) - grid_belief(0), odds, 1e-9);
+      const double ratio = p[v * c.labels + y] / p[v * c.labels];
+      if (std::fabs(odds) < 30.0) CHECK_CLOSE(std::log(ratio), odds, 1e-9);
     }
   }
-  const Graph graph(Indices(static_cast<std::size_t>(height * width), labels), begin, scope, table);
+}
+
+// Both engines must reach the same fixed point. share < 1: tree-reweighted.
+void check_grid(const GridKernels& kernels, const GridCase& c, double share = 1.0) {
+  const Graph graph = c.graph();
+  const std::vector<double> tables = c.tables();
   std::vector<double> weight(graph.table.size(), share);
-  std::fill(weight.begin(), weight.begin() + height * width, 1.0);
+  std::fill(weight.begin(), weight.begin() + c.height * c.width, 1.0);
   Belief belief(graph, tables.data(), weight.data(),
                 {.max_product = false,
                  .residual = false,
                  .damping = 1.0 - share,
                  .tolerance = 1e-13,
-                 .most = 5000,
+                 .max_iterations = 5000,
                  .threads = 1});
   CHECK(belief.run().converged);
-
-  std::vector<double> first;
+  std::vector<double> one_thread(4 * c.unary.size()), messages(one_thread.size());
   for (const int threads : {1, 3}) {
-    Grid grid({.height = height,
-               .width = width,
-               .labels = static_cast<int>(labels),
-               .unary = unary.data(),
-               .horizontal = across.data(),
-               .vertical = down.data(),
-               .horizontal_shared = shared,
-               .vertical_shared = shared},
-              kernels,
+    Grid grid(c.scores(), kernels,
               {.max_product = false,
                .damping = 0.0,
                .tolerance = 1e-13,
-               .most = 2000,
+               .max_sweeps = 2000,
                .threads = threads,
                .horizontal_weight = share,
                .vertical_weight = share});
     CHECK(grid.run().converged);
-    std::vector<double> p(unary.size(), NAN);
-    CHECK(grid.beliefs(p.data()));
-    std::vector<double> m(4 * unary.size(), NAN);
-    grid.messages(m.data());
-    for (Index v = 0; v < height * width; ++v) {
-      // beliefs are equal up to a constant
-      const auto grid_belief = [&](Index y) {
-        const std::size_t i = static_cast<std::size_t>(v * labels + y), n = unary.size();
-        return unary[i] + share * (m[i] + m[n + i] + m[2 * n + i] + m[3 * n + i]);
-      };
-      for (Index y = 1; y < labels; ++y) {
-        const double odds = belief.belief(v, y) - belief.belief(v, 0);
-        CHECK_CLOSE(grid_belief(y) - grid_belief(0), odds, 1e-9);
-        const double ratio = p[v * labels + y] / p[v * labels];
-        if (std::fabs(odds) < 30.0) CHECK_CLOSE(std::log(ratio), odds, 1e-9);
-      }
-    }
-    if (threads == 1) first = m;
-    CHECK(first == m);
+    check_beliefs(c, grid, belief, share);
+    grid.messages(threads == 1 ? one_thread.data() : messages.data());
   }
+  CHECK(messages == one_thread);
 }
 
 void test_grids() {
   for (const Kernels* kernels : available_kernels()) {
     for (const bool shared : {true, false}) {
-      check_grid(kernels->grid, 1, 1, 2, shared, 1.0);
-      check_grid(kernels->grid, 1, 9, 3, shared, 1.0);
-      check_grid(kernels->grid, 5, 1, 2, shared, 1.0);
-      check_grid(kernels->grid, 7, 11, 2, shared, 1.0);
-      check_grid(kernels->grid, 9, 4, 5, shared, 1.0);
-      check_grid(kernels->grid, 7, 11, 2, shared, 1.0, 0.5);
-      check_grid(kernels->grid, 9, 4, 5, shared, 1.0, 0.6);
-      check_grid(kernels->grid, 200, 170, 2, shared, 0.5);  // enough for several threads
+      check_grid(kernels->grid, {1, 1, 2, shared, 1.0});
+      check_grid(kernels->grid, {1, 9, 3, shared, 1.0});
+      check_grid(kernels->grid, {5, 1, 2, shared, 1.0});
+      check_grid(kernels->grid, {7, 11, 2, shared, 1.0});
+      check_grid(kernels->grid, {9, 4, 5, shared, 1.0});
+      check_grid(kernels->grid, {7, 11, 2, shared, 1.0}, 0.5);
+      check_grid(kernels->grid, {9, 4, 5, shared, 1.0}, 0.6);
+      check_grid(kernels->grid, {200, 170, 2, shared, 0.5});  // enough for several threads
     }
-    check_grid(kernels->grid, 1, 20, 2, true, 3000.0);
+    check_grid(kernels->grid, {1, 20, 2, true, 3000.0});
   }
 }
 
