@@ -395,7 +395,7 @@ NONE = 0xFFFFFFFF
     ("change", "message"),
     [
         (lambda f: {"keys": uint32(0)}, "size"),
-        (lambda f: {"keys": uint32(0, 999, NONE)}, "no such value"),
+        (lambda f: {"keys": uint32(0, 999, NONE)}, "a value is out of range"),
         (lambda f: {"keys": uint32(9, 0, NONE)}, "no such template"),
         (lambda f: {"edge_keys": uint32(NONE, 0, NONE)}, "no such template"),
         (lambda f: {"keys": uint32(0, 0, NONE, 0, 0, NONE)}, "repeated"),

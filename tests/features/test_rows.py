@@ -68,5 +68,5 @@ def test_the_core_takes_no_rows_that_do_not_fit(begin: list[int], count: int) ->
 
 def test_the_core_takes_one_value_an_id() -> None:
     rows = SparseRows(np.array([0, 2], np.int64), np.zeros(2, np.int32), np.ones(3))
-    with pytest.raises(ValueError, match="one value an id"):
+    with pytest.raises(ValueError, match="value must have one entry per id"):
         rows.native()

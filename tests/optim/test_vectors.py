@@ -210,5 +210,5 @@ def test_sizes_are_checked() -> None:
         lambda: _core.LbfgsMemory(0, 1),
         lambda: _core.LbfgsMemory(1, 0),
     ):
-        with pytest.raises(ValueError, match=r"one size|positive"):
+        with pytest.raises(ValueError, match=r"same size|positive"):
             call()
