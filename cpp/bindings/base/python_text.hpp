@@ -20,6 +20,7 @@ namespace trellis {
   throw SequenceError(sequence, "sequence {sequence}, " + message);
 }
 
+// ASCII is checked here; Python decides about the rest.
 inline bool valid_utf8(std::string_view bytes) {
   for (const char c : bytes) {
     if (static_cast<unsigned char>(c) < 0x80) continue;

@@ -85,6 +85,7 @@ class ChainBinding {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.subtract_paths(labels.data(), out); });
   }
 
+  // rows has one label per row; score is (count).
   nb::object viterbi(const nb::object& rows, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
     const auto labels = nb::cast<Out<std::int64_t, 1>>(rows);
     check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
@@ -107,6 +108,7 @@ class ChainBinding {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
   }
 
+  // uniforms and labels hold n numbers per row; those of sequence i begin at n * rows_before[i].
   void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
               Out<std::int64_t, 2> outcomes) const {
     const std::int64_t rows = check_packed(rows_before);
@@ -118,6 +120,7 @@ class ChainBinding {
     });
   }
 
+  // labels holds k per row, scores is (count, k), path_counts is (count).
   void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels, Out<double, 2> scores,
              Out<std::int64_t, 1> path_counts) const {
     const std::int64_t rows = check_packed(rows_before);
@@ -197,6 +200,7 @@ class ChainBinding {
     return pieces;
   }
 
+  // One (rows, labels) array: sequences may lie anywhere in it, but not outside.
   void take_array(const In<T, 2>& array) {
     arrays_ = nb::make_tuple(array);
     labels_ = static_cast<std::int64_t>(array.shape(1));
@@ -209,6 +213,7 @@ class ChainBinding {
     }
   }
 
+  // One array per sequence: results are packed, so starts must be the cumulative lengths.
   void take_list(const nb::list& arrays) {
     arrays_ = nb::tuple(arrays);  // the list may change while the GIL is released
     is_list_ = true;

@@ -99,6 +99,7 @@ class Padded {
 
   std::int64_t rows() const { return rows_; }
 
+  // Checks of results against the shape of the batch.
   void require_size(const Out<double, 1>& numbers) const {
     require(static_cast<std::int64_t>(numbers.shape(0)) == rows_,
             "a result must have one number per row");

@@ -71,6 +71,8 @@ class CtcRows {
   CtcBatch<T> batch_{};
 };
 
+// Best paths of targets: labels (B, T), starts, ends and confidence (B, S), score (B). The confidence of
+// a symbol is the geometric mean of its probabilities in its run.
 template <class T>
 void align(const Batch<T>& x, const In<std::int64_t, 2>& targets, const In<std::int64_t, 1>& lengths,
            const In<std::int64_t, 1>& target_lengths, std::int64_t blank, int threads,
@@ -137,6 +139,7 @@ Flat flatten(const std::vector<std::vector<CtcHypothesis>>& rows) {
           to_array(std::move(labels)), to_array(std::move(frames))};
 }
 
+// The best label of each frame, collapsed: one hypothesis per row.
 template <class T>
 Flat greedy(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank, int threads) {
   const CtcRows<T> rows(x, lengths, blank, threads);
@@ -154,6 +157,7 @@ Flat greedy(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t 
   return flatten(hypotheses);
 }
 
+// The k best labellings of each row, by prefix search with a beam of `width`.
 template <class T>
 Flat beam_search(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank,
                  std::int64_t width, std::int64_t k, double min_log_prob, int threads) {

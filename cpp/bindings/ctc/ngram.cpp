@@ -21,6 +21,7 @@ namespace {
 
 using FullScore = std::tuple<double, int, bool>;  // log10 p, length of the n-gram, unknown?
 
+// The score of each word, and of </s> with eos; the text begins with <s> with bos.
 std::vector<FullScore> full_scores(const NgramModel& model, const std::vector<std::string>& words,
                                    bool bos, bool eos) {
   std::vector<FullScore> scores;
@@ -35,6 +36,7 @@ std::vector<FullScore> full_scores(const NgramModel& model, const std::vector<st
   return scores;
 }
 
+// All words except the unknown word.
 std::vector<std::string> words(const NgramModel& model) {
   std::vector<std::string> all;
   for (std::uint32_t w = 0; w < model.vocabulary(); ++w) {

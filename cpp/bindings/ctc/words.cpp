@@ -73,6 +73,7 @@ using Frames = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Transcript = std::tuple<std::vector<std::string>, std::vector<std::int64_t>,
                               std::vector<std::int64_t>, double, double, nb::object>;
 
+// The state after a text, in a form that Python can pass to session() again.
 nb::object state_of(const WordModel* model, WordModel::State state) {
   if (model == nullptr) return nb::none();
   const auto* foreign = dynamic_cast<const PythonWords*>(model);
@@ -204,6 +205,7 @@ class WordsBinding {
     return all;
   }
 
+  // The n-gram state of a Python object, or the state at the beginning of a text.
   NgramModel::State first(const nb::object& start) const {
     if (start.is_none()) return bounded_ ? model_->begin_state() : NgramModel::kNoContext;
     NgramModel::State state = 0;
@@ -265,6 +267,7 @@ class Stream {
     frames_.insert(frames_.end(), x.data(), x.data() + x.size());
     return decoder_.feed(input) ? -1 : decoder_.frames();
   }
+  // The best text so far, and the part of it that all hypotheses share.
   std::tuple<std::string, std::string> partial() const {
     return {decoder_.search().best(), decoder_.search().stable()};
   }

@@ -32,6 +32,7 @@ std::string_view word_of(PyObject* object, Py_ssize_t i) {
   return text;
 }
 
+// The items of a list of words.
 Items words_of(nb::handle words) {
   Items items(words.ptr());
   require(items.valid(), "words must be a list");
@@ -67,6 +68,7 @@ nb::list subwords(nb::handle word, int shortest, int longest) {
   return grams;
 }
 
+// The fastText hash of each word.
 Numpy<std::uint32_t> word_hashes(nb::handle words) {
   const Items items = words_of(words);
   std::vector<std::uint32_t> hash;
@@ -74,6 +76,7 @@ Numpy<std::uint32_t> word_hashes(nb::handle words) {
   return to_array(std::move(hash));
 }
 
+// At most 1024 threads, because each one has its own table.
 void make_corpus(Corpus* self, int threads, bool end_words, std::int64_t memory) {
   require(threads > 0 && threads <= 1024, "threads must be positive");
   new (self) Corpus(threads, end_words, memory);
@@ -122,11 +125,13 @@ std::tuple<Numpy<char>, Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<std::int
           to_array(std::move(types))};
 }
 
+// numbers is (types): what training reads for each type, -1 to omit it.
 void number_types(Corpus& corpus,
                   const nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig>& numbers) {
   corpus.number(std::vector<std::int32_t>(numbers.data(), numbers.data() + numbers.shape(0)));
 }
 
+// (chunks + 1): the number of words before each chunk.
 Numpy<std::int64_t> chunk_words(const Corpus& corpus) {
   std::vector<std::int64_t> before;
   for (const Corpus::Chunk& chunk : corpus.chunks()) before.push_back(chunk.words_before);

@@ -51,6 +51,7 @@ void coarse_rows(const Matrix& rows, const Vector& scale, int threads,
   });
 }
 
+// scores and ids are (queries, k); coarse is the result of coarse_rows(), or None.
 void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries, int threads,
                   const Scores& scores, const Ids& ids, const std::optional<Coarse>& coarse) {
   require(scale.shape(0) == rows.shape(0), "scale must have one entry per row");

@@ -120,6 +120,7 @@ StringTable table_of(nb::handle strings, const char* twice) {
   return table;
 }
 
+// Negative sampling ("ns") predicts like one-vs-all ("ova").
 TextLoss loss_of(std::string_view name) {
   if (name == "softmax") return TextLoss::softmax;
   if (name == "hs") return TextLoss::hierarchical;
@@ -158,6 +159,7 @@ TextMatrix matrix_of(const Bytes& input, std::int64_t dim, const std::optional<F
   return m;
 }
 
+// Checks that words, labels, buckets and rows fit together: the core indexes rows by them.
 void make(Predictor* self, nb::handle words, nb::handle labels, int minn, int maxn, int word_ngrams,
           std::int64_t bucket, const std::optional<std::vector<std::uint32_t>>& kept, const Bytes& input,
           const std::optional<Floats>& centroids, std::int64_t width,

@@ -31,6 +31,7 @@ std::int64_t size(const Vector<T>& v) {
   return static_cast<std::int64_t>(v.shape(0));
 }
 
+// An alias table, (words, 2), flat: thresholds and aliases.
 Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
   require(size(weights) < std::numeric_limits<std::int32_t>::max(), "too many weights");
   const std::vector<AliasCell> cells = alias_table(weights.data(), size(weights));
@@ -42,6 +43,7 @@ Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
   return to_array(std::move(flat));
 }
 
+// The members of HuffmanTree: begin, node, right, child.
 std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<std::int32_t>> huffman(
     const Vector<std::int64_t>& counts) {
   require(size(counts) < (1 << 30), "too many words");
@@ -74,6 +76,7 @@ void check_table(const Table& table) {
           "rows of a table must be padded to cache lines");
 }
 
+// Fills rows [begin, end) uniformly in +-range, and the padding with zeros.
 void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int dim, float range,
                 std::uint64_t seed, int threads) {
   check_table(table);
@@ -188,6 +191,7 @@ class Trainer {
     training_.emplace(model_, longest, std::move(hot));
   }
 
+  // Trains on the sentences of chunks [first, last); returns the loss and its number of terms.
   std::pair<double, double> sentences(Corpus& corpus, std::int64_t first, std::int64_t last,
                                       double first_rate, double last_rate, double seen, double total,
                                       std::uint64_t seed, std::int64_t loss_every, int threads) {
@@ -204,6 +208,8 @@ class Trainer {
     return {report.loss, report.terms};
   }
 
+  // Trains on labelled texts. begin, row, label and hash describe the types of the corpus (see
+  // TypeRows).
   std::pair<double, double> texts(Corpus& corpus, const Vector<std::int64_t>& begin,
                                   const Vector<std::int32_t>& row, const Vector<std::int32_t>& label,
                                   const Vector<std::uint32_t>& hash, int word_ngrams,
@@ -238,6 +244,7 @@ class Trainer {
   }
 
  private:
+  // The pointer of an optional array, or null.
   template <class T>
   static const T* pointer(const std::optional<Vector<T>>& v) {
     return v ? v->data() : nullptr;
@@ -289,6 +296,7 @@ class Trainer {
               "noise: a word is out of range");
   }
 
+  // Checks what sentences() and texts() have in common.
   static void check_run(const Corpus& corpus, std::int64_t first, std::int64_t last,
                         std::int64_t loss_every, int threads) {
     require(0 <= first && first <= last && last <= static_cast<std::int64_t>(corpus.chunks().size()),

@@ -103,13 +103,16 @@ class Extractor {
     return {arrays(std::move(all)), arrays(std::move(all_edges))};
   }
 
+  // Sizes of the tables.
   std::uint32_t attributes() const { return extractor_->attributes().size(); }
   std::uint32_t edge_attributes() const { return extractor_->edges().size(); }
   int key_size() const { return extractor_->attributes().stride(); }
+  // The keys of all attributes, (attributes, key_size), flat: what restore() takes.
   Numpy<std::uint32_t> keys(bool edge) const {
     const auto& keys = (edge ? extractor_->edges() : extractor_->attributes()).keys();
     return to_array(std::vector<std::uint32_t>(keys.begin(), keys.end()));
   }
+  // All column values (raw) or derived values, as bytes and ends.
   std::tuple<Numpy<char>, Numpy<std::int64_t>> strings(bool raw) const {
     const StringTable& table = raw ? raw_ : values_;
     return {to_array(std::vector<char>(table.bytes())),
@@ -214,6 +217,7 @@ class Extractor {
     }
   }
 
+  // Name i. Offsets come from a file, so they are checked here.
   static std::string_view string_at(const In<std::uint8_t>& data, const In<std::int64_t>& begin,
                                     const In<std::int64_t>& size, std::int64_t i) {
     const auto bytes = static_cast<std::int64_t>(data.shape(0));
@@ -227,6 +231,7 @@ class Extractor {
     return {to_array(std::move(rows.begin)), to_array(std::move(rows.id))};
   }
 
+  // Joins the rows of consecutive tasks.
   static RowsOut join(const std::vector<RowsOut>& parts) {
     RowsOut all;
     for (const RowsOut& part : parts) {
@@ -237,6 +242,7 @@ class Extractor {
     return all;
   }
 
+  // Keys come from a file: every value number is checked.
   void add_keys(const In<std::uint32_t>& keys, bool edge) {
     KeyTable& table = edge ? extractor_->edges() : extractor_->attributes();
     const int stride = table.stride();

@@ -36,6 +36,7 @@ struct Result {
     }
   }
 
+  // Gives up the vectors to NumPy; values that are all 1 are omitted.
   Vocabulary::Arrays arrays() {
     std::optional<Numpy<double>> values;
     if (!plain) values = to_array(std::move(value));
@@ -78,6 +79,7 @@ Vocabulary::Arrays read_all(nb::handle sequences, const LookUp& look_up) {
 
 }  // namespace
 
+// PySequence_Tuple accepts any iterable, and keeps its items alive.
 void ItemSequence::read(nb::handle sequence, Reading& r) {
   const nb::object positions = nb::steal(PySequence_Tuple(sequence.ptr()));
   if (!positions.is_valid()) throw nb::python_error();
@@ -88,6 +90,7 @@ void ItemSequence::read(nb::handle sequence, Reading& r) {
   }
 }
 
+// One dict per position, as python-crfsuite returns it.
 nb::list ItemSequence::items() const {
   nb::list all;
   std::size_t k = 0;
@@ -141,6 +144,7 @@ void Vocabulary::restore(const std::vector<std::string>& names) {
     require(names_.intern(names[i]) == i, "names: a name is repeated");
 }
 
+// All or nothing: names_ changes only after every name has been checked.
 void Vocabulary::restore_from(nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig> data,
                               nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig> begin,
                               nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig> size) {

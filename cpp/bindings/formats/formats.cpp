@@ -104,6 +104,7 @@ class WeightReader {
 
 template <class Cell>
 using Cells = std::tuple<Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<Cell>>;  // name, size, cell
+// Gives up the vectors to NumPy.
 template <class Cell>
 Cells<Cell> arrays(NamedCells<Cell>&& cells) {
   return {to_array(std::move(cells.name)), to_array(std::move(cells.size)),

@@ -31,6 +31,7 @@ Indices copied(const In<std::int64_t>& array) { return {array.data(), array.data
 
 double* data(MaybeOut& out) { return out ? out->data() : nullptr; }
 
+// A factor graph without scores: `tables` is passed to each call, so that it can change in training.
 class GraphBinding {
  public:
   GraphBinding(In<std::int64_t> cardinality, In<std::int64_t> begin, In<std::int64_t> scope,
@@ -48,6 +49,7 @@ class GraphBinding {
     return nb::make_tuple(true, plan_->width, static_cast<double>(plan_->table.back()));
   }
 
+  // log_z has the log Z of each connected component at one of its variables, 0 at the others.
   void exact(Doubles tables, Out<double> log_z, MaybeOut variable, MaybeOut factor, int threads) const {
     check(tables, threads);
     require(size(log_z) == graph_.variables(), "log_z must have one entry per variable");
@@ -59,6 +61,7 @@ class GraphBinding {
     if (variable && possible(log_z)) run.distribute(variable->data(), data(factor));
   }
 
+  // The labelling with the highest score; score is laid out like log_z of exact().
   void best(Doubles tables, Out<double> score, Out<std::int64_t> labels, int threads) const {
     check(tables, threads);
     require(size(score) == graph_.variables() && size(labels) == graph_.variables(),
@@ -118,6 +121,7 @@ class GraphBinding {
     return nb::make_tuple(report.iterations, report.residual, report.converged, report.possible);
   }
 
+  // The score of one labelling, (variables).
   double score(Doubles tables, In<std::int64_t> labels) const {
     check(tables, 1);
     check_labels(labels.data(), size(labels), 1);
@@ -150,6 +154,7 @@ class GraphBinding {
     return nb::make_tuple(sweeps, converged);
   }
 
+  // labels (chains, variables) holds the initial labels; kept is (chains, sweeps, variables).
   void gibbs(Doubles tables, Index chains, Index sweeps, Doubles uniforms, Out<std::int64_t> labels,
              Out<std::int64_t> kept, Out<double> score, int threads) const {
     check(tables, threads);
@@ -181,6 +186,7 @@ class GraphBinding {
   }
 
  private:
+  // The core does not check indices into tables.
   void check(const Doubles& tables, int threads) const {
     require(size(tables) >= graph_.tables, "tables has too few scores");
     require(threads > 0, "threads must be positive");

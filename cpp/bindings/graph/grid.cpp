@@ -29,6 +29,7 @@ bool is_shared(const Table& table, std::int64_t height, std::int64_t width, std:
 }
 
 // A grid after belief propagation. Keeps the scores alive; Python must not change them.
+// The constructor runs belief propagation; the other methods read the result.
 class GridBinding {
  public:
   GridBinding(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
@@ -66,16 +67,19 @@ class GridBinding {
     report_ = grid_->run();
   }
 
+  // (sweeps, residual, converged)
   nb::tuple report() const {
     return nb::make_tuple(report_.sweeps, report_.residual, report_.converged);
   }
 
+  // out is (H, W, L); returns False if a pixel has no possible label.
   bool beliefs(nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) const {
     require(has_shape(out, 0), "beliefs must be (H, W, L)");
     const nb::gil_scoped_release release;
     return grid_->beliefs(out.data());
   }
 
+  // out is (4, H, W, L): from above, below, the left and the right.
   void messages(Messages out) const {
     require(out.shape(0) == 4 && has_shape(out, 1), "messages must be (4, H, W, L)");
     const nb::gil_scoped_release release;

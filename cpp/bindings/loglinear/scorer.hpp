@@ -83,6 +83,7 @@ struct WeightLayoutArrays {
     if (edge_bigram) check_bigrams(*edge_bigram);
   }
 
+  // Bigrams are from * labels + to.
   void check_bigrams(const In<std::int32_t>& cells) const {
     for (std::int64_t i = 0; i < size_of(cells); ++i) {
       require(0 <= cells.data()[i] && cells.data()[i] < labels * labels,
@@ -120,6 +121,7 @@ class Scorer {
     }
   }
 
+  // Fills out, (rows, labels).
   void scores(const SparseRowsArrays& rows, int threads, Out<double, 2> out) const {
     const std::int64_t count = rows.view().rows;
     require(size_of(out) == count && std::int64_t(out.shape(1)) == layout_.labels,
@@ -154,6 +156,7 @@ class Scorer {
     return out;
   }
 
+  // Fills out: (1, labels, labels) or, with edge attributes, one matrix per row.
   void transitions(const std::optional<SparseRowsArrays>& edges,
                    const std::optional<In<bool, 2>>& forbidden, Out<double, 3> out) const {
     const std::int64_t count = edges ? edges->view().rows : 1, labels = layout_.labels;
@@ -174,6 +177,7 @@ class Scorer {
   }
 
  private:
+  // A plan without occurrences: score_ids() reads only these three members.
   RowPlan plan() const {
     RowPlan plan{};
     plan.labels = layout_.labels;

@@ -26,23 +26,27 @@ using Memory = TRELLIS_ISA::LbfgsMemory;
 std::int64_t size(const In& a) { return static_cast<std::int64_t>(a.shape(0)); }
 std::int64_t size(const Out& a) { return static_cast<std::int64_t>(a.shape(0)); }
 
+// All vectors must have n entries, and there must be at least one thread.
 void same_size(std::int64_t n, std::initializer_list<std::int64_t> others, int threads) {
   for (const std::int64_t other : others) require(other == n, "vectors must have the same size");
   require(threads > 0, "threads must be positive");
 }
 
+// a · b, with the same bits for any number of threads.
 double dot(const In& a, const In& b, int threads) {
   same_size(size(a), {size(b)}, threads);
   const nb::gil_scoped_release release;
   return TRELLIS_ISA::dot(a.data(), b.data(), size(a), threads);
 }
 
+// out = w + t d
 void step(const In& w, const In& d, double t, const Out& out, int threads) {
   same_size(size(w), {size(d), size(out)}, threads);
   const nb::gil_scoped_release release;
   TRELLIS_ISA::step(w.data(), d.data(), t, size(w), out.data(), threads);
 }
 
+// All arrays are (weights). Fills `out` and returns Σ l1_i |w_i|.
 double pseudo_gradient(const In& w, const In& gradient, const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(gradient), size(l1), size(out)}, threads);
   const nb::gil_scoped_release release;
@@ -50,12 +54,14 @@ double pseudo_gradient(const In& w, const In& gradient, const In& l1, const Out&
                                       threads);
 }
 
+// Changes d in place; returns d · pseudo.
 double project_direction(const In& pseudo, const In& l1, const Out& d, int threads) {
   same_size(size(pseudo), {size(l1), size(d)}, threads);
   const nb::gil_scoped_release release;
   return TRELLIS_ISA::project_direction(pseudo.data(), l1.data(), size(d), d.data(), threads);
 }
 
+// Fills `out`; returns the L1 penalty and the slope (out - w) · pseudo.
 std::pair<double, double> orthant_step(const In& w, const In& d, double t, const In& pseudo,
                                        const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(d), size(pseudo), size(l1), size(out)}, threads);
@@ -65,11 +71,13 @@ std::pair<double, double> orthant_step(const In& w, const In& d, double t, const
   return {result.penalty, result.slope};
 }
 
+// n weights, and room for `capacity` pairs.
 void make_memory(Memory* self, std::int64_t n, int capacity) {
   require(n > 0 && capacity > 0, "size and capacity must be positive");
   new (self) Memory(n, capacity);
 }
 
+// Returns |w|², |q|², and whether the pair was stored.
 std::tuple<double, double, bool> push(Memory& self, const In& w, const In& w_before, const In& g,
                                       const In& g_before, const In& q, int threads) {
   same_size(self.size(), {size(w), size(w_before), size(g), size(g_before), size(q)}, threads);
@@ -78,18 +86,21 @@ std::tuple<double, double, bool> push(Memory& self, const In& w, const In& w_bef
   return {norms.weights, norms.slope, norms.kept};
 }
 
+// Adds a pair from a checkpoint.
 void append(Memory& self, const In& s, const In& y, int threads) {
   same_size(self.size(), {size(s), size(y)}, threads);
   const nb::gil_scoped_release release;
   self.append(s.data(), y.data(), threads);
 }
 
+// Prepares direction() for another q.
 void project(Memory& self, const In& q, int threads) {
   same_size(self.size(), {size(q)}, threads);
   const nb::gil_scoped_release release;
   self.project(q.data(), threads);
 }
 
+// Fills d = -H q and returns d · q.
 double direction(const Memory& self, const In& q, const Out& d, int threads) {
   same_size(self.size(), {size(q), size(d)}, threads);
   const nb::gil_scoped_release release;

@@ -49,6 +49,7 @@ TRELLIS_INLINE Vec log_column(const SharedView& s, const double* transition, con
   return top + log_total;
 }
 
+// Fills rows, (length, stride), with m_t, and log_z.
 template <class T>
 Outcome log_forward(const SharedView& s, const Sequence<T>& x, double* rows, double* scratch,
                     double* log_z) {
@@ -136,6 +137,7 @@ inline double store_pairs(const SharedView& s, const double* row, T* pairwise, d
   return sum_lanes(total)[0];
 }
 
+// Marginals from right to left, from the rows of log_forward().
 template <class T>
 void log_backward(const SharedView& s, const Sequence<T>& x, const double* rows, double* scratch, T* out,
                   T* pairwise, double* counts) {
@@ -176,6 +178,7 @@ inline double row_entropy(const SharedView& s, const double* alpha, const double
   return sum_lanes(weighted)[0] / z + __builtin_log(z);
 }
 
+// The entropy of p(y | x) in one forward pass: see log_column<true>.
 template <class T>
 Outcome entropy(const SharedView& s, const Sequence<T>& x, double* scratch, double* result) {
   double* buffer = scratch;

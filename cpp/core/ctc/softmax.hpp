@@ -80,6 +80,7 @@ TRELLIS_INLINE void for_each_vector(std::int64_t size, const Body& body) {
   if (i < size) body(i, static_cast<int>(size - i));
 }
 
+// The largest of `size` scores.
 template <class T>
 inline T largest(const T* scores, std::int64_t size) {
   Lanes<T> top = T(-__builtin_inf()) - Lanes<T>{};
@@ -91,6 +92,7 @@ inline T largest(const T* scores, std::int64_t size) {
   return best;
 }
 
+// log sum exp(scores): see CtcScores.
 template <class T>
 inline double log_norm(const T* scores, std::int64_t size) {
   const T top = largest(scores, size);
@@ -131,6 +133,7 @@ TRELLIS_INLINE void prefetch_scores(const T* row, std::int64_t size) {
   }
 }
 
+// Fills e, top, low and total of CtcFrames for all frames: see CtcScores.
 template <class T>
 inline void emissions(const CtcTarget& y, const T* scores, std::int64_t stride, bool in_log,
                       const CtcFrames& x) {
@@ -159,6 +162,7 @@ inline void emissions(const CtcTarget& y, const T* scores, std::int64_t stride, 
   }
 }
 
+// The gradient of one frame with respect to its logits: see CtcScores.
 template <class T>
 inline void gradient(const double* e, bool in_log, double total, const double* occupation, int symbols,
                      double weight, T* out, const T* prefetched) {

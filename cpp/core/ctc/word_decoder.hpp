@@ -35,6 +35,7 @@ class CtcWordTimes {
     x_.frame_stride = x.vocabulary;
   }
 
+  // Fills starts and ends of a transcript.
   void find(CtcTimedTranscript* out) {
     const CtcTranscript& text = out->transcript;
     const std::vector<std::int64_t> target(text.labels.begin(), text.labels.end());

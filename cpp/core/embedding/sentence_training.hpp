@@ -148,11 +148,13 @@ TRELLIS_INLINE void leave(const EmbeddingModel& m, EmbeddingWorker& k, const std
   add_to_rows(m.input, m.stride, rows, m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
 }
 
+// Targets of negative sampling: the word itself, then its negatives.
 TRELLIS_INLINE void row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                 const std::int32_t* negative) {
   k.target_row[0] = row_of(m.output, word, m.stride);
   for (int i = 0; i < m.negatives; ++i) k.target_row[1 + i] = row_of(m.output, negative[i], m.stride);
 }
+// Their labels: 1 for the word, 0 for negatives.
 TRELLIS_INLINE void noise_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
   for (int t = 0; t <= m.negatives; ++t) set_target(k, t, t == 0 ? 1.0f : 0.0f, 1.0f);
   end_targets(k, 1 + m.negatives);
@@ -249,6 +251,8 @@ TRELLIS_INLINE void look_ahead(const EmbeddingModel& m, EmbeddingWorker& k, std:
   draw_negatives(m, k, word, negatives);
 }
 
+// Moves the window along the sentence. The targets of word i + 1 are drawn and prefetched while word i
+// is trained.
 inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                      std::int64_t count) {
   if (count < 2) return;

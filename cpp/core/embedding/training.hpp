@@ -193,6 +193,7 @@ class EmbeddingTraining {
     return report;
   }
 
+  // The learning rate after words_before words of this run.
   static float rate(const Schedule& s, double words_before) {
     const double done = s.total > 0.0 ? (s.seen + words_before) / s.total : 0.0;
     return static_cast<float>(s.first_rate + (s.last_rate - s.first_rate) * (done < 1.0 ? done : 1.0));
@@ -206,6 +207,7 @@ class EmbeddingTraining {
     return static_cast<std::uint32_t>(k.random >> 32) <= model_.keep[word];
   }
 
+  // Adds the rows or the label of one token.
   static void add_type(const TypeRows& types, std::int32_t type, std::vector<std::int32_t>& rows,
                        std::vector<std::int32_t>& labels, std::vector<std::uint32_t>& hashes) {
     if (types.label[type] >= 0) return labels.push_back(types.label[type]);
@@ -214,6 +216,7 @@ class EmbeddingTraining {
     if (types.word_ngrams > 1) hashes.push_back(types.hash[type]);
   }
 
+  // Adds the rows of the word n-grams of a line.
   static void add_word_ngrams(const TypeRows& types, const std::vector<std::uint32_t>& hashes,
                               std::vector<std::int32_t>& rows) {
     if (types.word_ngrams <= 1) return;

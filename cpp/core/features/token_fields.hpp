@@ -31,6 +31,7 @@ enum class Kind {
   gazetteer,
 };
 
+// The kind of a field by its name in a feature spec.
 inline Kind kind_of(std::string_view name) {
   constexpr std::string_view names[] = {
       "value",  "lower",        "ascii_lower",  "shape",  "short_shape", "prefix",
@@ -76,6 +77,7 @@ inline void append_shape(std::string_view s, bool runs, std::string& to) {
   }
 }
 
+// "upper", "lower", "title" or "mixed"; empty without letters.
 inline std::string_view letter_case(std::string_view s) {
   std::size_t uppers = 0, lowers = 0;
   bool first_upper = false;
@@ -90,6 +92,7 @@ inline std::string_view letter_case(std::string_view s) {
   return first_upper && uppers == 1 ? "title" : "mixed";
 }
 
+// "alpha", "digit", "alnum", "punct" or "other"; empty for an empty value.
 inline std::string_view alnum(std::string_view s) {
   if (s.empty()) return {};
   std::size_t letters = 0, digits = 0;
@@ -103,6 +106,7 @@ inline std::string_view alnum(std::string_view s) {
   return letters + digits == 0 ? "punct" : "other";
 }
 
+// "all" or "some"; empty without digits.
 inline std::string_view digits(std::string_view s) {
   const auto count = std::count_if(s.begin(), s.end(), digit);
   if (count == 0) return {};

@@ -108,6 +108,7 @@ TRELLIS_INLINE void copy_row(const double* from, double* to, int labels) {
   }
 }
 
+// The order of the sums is that of the plan: dense, then long, then few. It decides the bits.
 inline void score_rows(const RowPlan& plan, const double* dense_weights, const double* weights,
                        std::int64_t begin, std::int64_t end, double* scores) {
   alignas(64) double local[kLocalRow];
@@ -131,6 +132,7 @@ inline void score_rows(const RowPlan& plan, const double* dense_weights, const d
   }
 }
 
+// Looks up each id as it comes: two prefetches, first of its place, then of its weights.
 inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t attributes,
                       const double* dense_weights, const double* weights, const std::int64_t* begin,
                       const std::int32_t* id, const double* value, std::int64_t rows, double* scores) {
@@ -169,6 +171,7 @@ inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t att
   }
 }
 
+// The transpose of score_rows: every weight of a row receives value * residual.
 inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t begin, std::int64_t end,
                      double* dense_gradient_table, double* gradient) {
   alignas(64) double local[kLocalRow] = {};
@@ -199,6 +202,7 @@ inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t b
   }
 }
 
+// Three passes over p, which holds scores + extra, then exponentials, then probabilities.
 inline double softmax(const double* scores, const double* extra, int labels, double* p) {
   Vec top = splat(-kInfinity);
   for (int y = 0; y < labels; y += kWidth) {

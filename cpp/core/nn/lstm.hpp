@@ -41,6 +41,7 @@ class LstmSteps {
 
   std::int64_t sequences() const { return sizes_.empty() ? 0 : sizes_[0]; }
 
+  // A view, valid while this object exists.
   LstmBatch batch(std::int64_t hidden) const {
     return {hidden, static_cast<std::int64_t>(sizes_.size()), sizes_.data(), begin_.data()};
   }
@@ -51,6 +52,7 @@ class LstmSteps {
 
 namespace lstm_detail {
 
+// Aligned to cache lines, and to huge pages if it is large.
 using Floats = std::vector<float, TableAllocator<float>>;
 
 // Calls walk(part, packed U, scratch) for both directions of all groups of sequences.
@@ -88,6 +90,7 @@ inline void lstm_forward(const LstmKernels& kernels, const LstmSteps& steps, std
                    });
 }
 
+// u is (2, 4 hidden, hidden).
 inline void lstm_backward(const LstmKernels& kernels, const LstmSteps& steps, std::int64_t hidden,
                           const float* u, const LstmBackward& arrays, int threads) {
   const LstmBatch batch = steps.batch(hidden);
