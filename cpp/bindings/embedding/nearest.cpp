@@ -71,8 +71,13 @@ void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries
   require(threads > 0, "threads must be positive");
   const nb::gil_scoped_release release;
   nearest({.rows = rows.data(), .scale = scale.data(), .dim = size(rows.shape(1))},
-          coarse ? &bytes : nullptr, size(rows.shape(0)), queries.data(), size(queries.shape(0)),
-          size(scores.shape(1)), threads, scores.data(), ids.data());
+          coarse ? &bytes : nullptr, size(rows.shape(0)),
+          {.queries = queries.data(),
+           .count = size(queries.shape(0)),
+           .k = size(scores.shape(1)),
+           .score = scores.data(),
+           .id = ids.data()},
+          threads);
 }
 
 // Writes codes[:, group] of points[:, begin : begin + width]; centroids are (width, 256).

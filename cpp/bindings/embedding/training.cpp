@@ -202,9 +202,13 @@ class Trainer {
             "output must have one row per word");
     const nb::gil_scoped_release release;
     const Report report = training_->sentences(
-        corpus, first, last,
-        {.first_rate = first_rate, .last_rate = last_rate, .seen = seen, .total = total}, seed,
-        loss_every, threads);
+        corpus,
+        {.first = first,
+         .last = last,
+         .schedule = {.first_rate = first_rate, .last_rate = last_rate, .seen = seen, .total = total},
+         .seed = seed,
+         .loss_every = loss_every,
+         .threads = threads});
     return {report.loss, report.terms};
   }
 
@@ -237,9 +241,13 @@ class Trainer {
                              .bucket_row = pointer(bucket_row)};
     const nb::gil_scoped_release release;
     const Report report = training_->texts(
-        corpus, type_rows, first, last,
-        {.first_rate = first_rate, .last_rate = last_rate, .seen = seen, .total = total}, seed,
-        loss_every, threads);
+        corpus, type_rows,
+        {.first = first,
+         .last = last,
+         .schedule = {.first_rate = first_rate, .last_rate = last_rate, .seen = seen, .total = total},
+         .seed = seed,
+         .loss_every = loss_every,
+         .threads = threads});
     return {report.loss, report.terms};
   }
 

@@ -65,16 +65,16 @@ class Extractor {
   // Rows of attributes and of edge attributes. New attributes are added.
   std::tuple<RowArrays, RowArrays> learn(nb::handle sequences) {
     EncodedTokens x = encode(sequences, nullptr);
-    RowsOut rows, edges;
+    ExtractedRows out;
     TemplateExtractor::Memory memory;
     {
       const nb::gil_scoped_release release;
       for (std::size_t i = 0; i + 1 < x.begin.size(); ++i) {
-        extractor_->learn(x, x.begin[i], x.begin[i + 1], derived_, memory, rows, edges);
+        extractor_->learn({x, x.begin[i], x.begin[i + 1]}, derived_, memory, out);
       }
       extractor_->freeze(values_.size());
     }
-    return {arrays(std::move(rows)), arrays(std::move(edges))};
+    return {arrays(std::move(out.rows)), arrays(std::move(out.edges))};
   }
 
   // The same without learning: unknown attributes are omitted.
@@ -88,17 +88,16 @@ class Extractor {
     const std::int64_t count = static_cast<std::int64_t>(x.begin.size()) - 1;
     constexpr std::int64_t kTaskTokens = 1024;  // smaller tasks would not repay waking a thread
     const std::int64_t tasks = std::clamp<std::int64_t>(x.begin.back() / kTaskTokens, 1, 8 * threads);
-    std::vector<RowsOut> rows(tasks), edges(tasks);
+    std::vector<ExtractedRows> parts(tasks);
     const nb::gil_scoped_release release;
     parallel_for(tasks, threads, [&] {
       return [&, this, memory = TemplateExtractor::Memory()](std::int64_t task) mutable {
         for (std::int64_t i = count * task / tasks; i < count * (task + 1) / tasks; ++i) {
-          extractor_->find(x, x.begin[i], x.begin[i + 1], derived_, derived, memory, rows[task],
-                           edges[task]);
+          extractor_->find({x, x.begin[i], x.begin[i + 1]}, derived_, derived, memory, parts[task]);
         }
       };
     });
-    RowsOut all = join(rows), all_edges = join(edges);
+    RowsOut all = join(parts, &ExtractedRows::rows), all_edges = join(parts, &ExtractedRows::edges);
     const nb::gil_scoped_acquire acquire;
     return {arrays(std::move(all)), arrays(std::move(all_edges))};
   }
@@ -232,9 +231,10 @@ class Extractor {
   }
 
   // Joins the rows of consecutive tasks.
-  static RowsOut join(const std::vector<RowsOut>& parts) {
+  static RowsOut join(const std::vector<ExtractedRows>& parts, RowsOut ExtractedRows::* which) {
     RowsOut all;
-    for (const RowsOut& part : parts) {
+    for (const ExtractedRows& extracted : parts) {
+      const RowsOut& part = extracted.*which;
       const auto before = static_cast<std::int64_t>(all.id.size());
       all.id.insert(all.id.end(), part.id.begin(), part.id.end());
       for (std::size_t i = 1; i < part.begin.size(); ++i) all.begin.push_back(before + part.begin[i]);

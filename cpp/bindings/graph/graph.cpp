@@ -167,7 +167,13 @@ class GraphBinding {
     require(size(score) == chains * sweeps, "score must be (chains, sweeps)");
     const nb::gil_scoped_release release;
     LocalUpdates(graph_, tables.data())
-        .gibbs(chains, sweeps, uniforms.data(), labels.data(), kept.data(), score.data(), threads);
+        .gibbs({.chains = chains,
+                .sweeps = sweeps,
+                .uniforms = uniforms.data(),
+                .labels = labels.data(),
+                .kept = kept.data(),
+                .score = score.data()},
+               threads);
   }
 
   // (sweeps, change, expected score)

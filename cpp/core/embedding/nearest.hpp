@@ -83,11 +83,19 @@ class PaddedQueries {
   std::vector<float> padded_, length_;
 };
 
-// `score` and `id` are (queries, k); with fewer than k rows, the rest is -inf and -1. `coarse` may be
-// null.
+// A search: queries and results.
+struct NearestSearch {
+  const float* queries;  // (count, dim)
+  std::int64_t count, k;
+  float* score;      // (count, k); -inf from the number of rows on
+  std::int64_t* id;  // (count, k); -1 there
+};
+
+// Searches rows [0, rows) of the table; `coarse` has the same rows as bytes, or is null.
 inline void nearest(const NearestRows& table, const CoarseRows* coarse, std::int64_t rows,
-                    const float* queries, std::int64_t count, std::int64_t k, int threads, float* score,
-                    std::int64_t* id) {
+                    const NearestSearch& search, int threads) {
+  const float* queries = search.queries;
+  const std::int64_t count = search.count, k = search.k;
   constexpr std::int64_t kFew = 6;  // below, packed queries would leave most lanes unused
   constexpr std::int64_t kTask =
       1920;  // rows per task: a multiple of kRowBlock of every instruction set
@@ -120,8 +128,8 @@ inline void nearest(const NearestRows& table, const CoarseRows* coarse, std::int
   };
   ThreadPool::shared().run(static_cast<int>(std::clamp<std::int64_t>(tasks, 1, threads)), body);
   const NearestBest result = total.view();
-  std::copy_n(result.score, count * k, score);
-  std::copy_n(result.id, count * k, id);
+  std::copy_n(result.score, count * k, search.score);
+  std::copy_n(result.id, count * k, search.id);
 }
 
 }  // namespace trellis

@@ -90,6 +90,16 @@ struct Schedule {
   double seen, total;
 };
 
+// One run over chunks [first, last) of a corpus.
+struct TrainingRun {
+  std::int64_t first, last;
+  Schedule schedule;
+  std::uint64_t seed;
+  std::int64_t loss_every;  // the loss is computed once in this many steps
+  int threads;
+};
+
+// The sum of the losses, and the number of examples in it.
 struct Report {
   double loss = 0.0, terms = 0.0;
 };
@@ -109,11 +119,10 @@ class EmbeddingTraining {
     }
   }
 
-  // Trains on the sentences of chunks [first, last).
-  Report sentences(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule,
-                   std::uint64_t seed, std::int64_t loss_every, int threads) const {
+  // Trains on sentences.
+  Report sentences(Corpus& corpus, const TrainingRun& run) const {
     const auto& train = kernels().embedding;
-    return chunks(corpus, first, last, schedule, seed, loss_every, threads,
+    return chunks(corpus, run,
                   [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers,
                       std::vector<std::int32_t>& kept, std::vector<std::int32_t>&) {
                     kept.clear();
@@ -129,12 +138,10 @@ class EmbeddingTraining {
                   });
   }
 
-  // Trains on labelled texts, one per line, of chunks [first, last); corpus numbers must be types.
-  Report texts(Corpus& corpus, const TypeRows& types, std::int64_t first, std::int64_t last,
-               const Schedule& schedule, std::uint64_t seed, std::int64_t loss_every,
-               int threads) const {
+  // Trains on labelled texts, one per line; the numbers of the corpus must be types.
+  Report texts(Corpus& corpus, const TypeRows& types, const TrainingRun& run) const {
     const auto& train = kernels().embedding;
-    return chunks(corpus, first, last, schedule, seed, loss_every, threads,
+    return chunks(corpus, run,
                   [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers,
                       std::vector<std::int32_t>& rows, std::vector<std::int32_t>& labels) {
                     std::vector<std::uint32_t> hashes;
@@ -160,11 +167,10 @@ class EmbeddingTraining {
 
   // Calls train(worker, numbers, buffer, buffer) for each chunk.
   template <class Train>
-  Report chunks(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule,
-                std::uint64_t seed, std::int64_t loss_every, int threads, const Train& train) const {
+  Report chunks(Corpus& corpus, const TrainingRun& run, const Train& train) const {
     Report report;
     std::mutex mutex;
-    parallel_for(last - first, threads, [&] {
+    parallel_for(run.last - run.first, run.threads, [&] {
       auto scratch =
           std::make_shared<EmbeddingScratch>(model_.stride, model_.ring_mask + 1, 2 * model_.window + 1,
                                              targets_, model_.negatives, most_rows_);
@@ -173,14 +179,14 @@ class EmbeddingTraining {
         for (std::int64_t t = 0; t < model_.words; ++t)
           scratch->worker.target_row[t] = model_.output + t * model_.stride;
       }
-      scratch->worker.every = loss_every;
+      scratch->worker.every = run.loss_every;
       return
           [&, scratch, numbers = std::vector<std::int32_t>(), first_buffer = std::vector<std::int32_t>(),
            second_buffer = std::vector<std::int32_t>()](std::int64_t i) mutable {
-            const Corpus::Chunk& chunk = corpus.chunks()[static_cast<std::size_t>(first + i)];
+            const Corpus::Chunk& chunk = corpus.chunks()[static_cast<std::size_t>(run.first + i)];
             EmbeddingWorker& k = scratch->worker;
-            k.random = mix(seed + kMixA * static_cast<std::uint64_t>(first + i + 1), kMixB) | 1;
-            k.rate = rate(schedule, static_cast<double>(chunk.words_before));
+            k.random = mix(run.seed + kMixA * static_cast<std::uint64_t>(run.first + i + 1), kMixB) | 1;
+            k.rate = rate(run.schedule, static_cast<double>(chunk.words_before));
             k.loss = k.terms = 0.0;
             numbers.resize(static_cast<std::size_t>(chunk.count));
             corpus.read(chunk, numbers.data());

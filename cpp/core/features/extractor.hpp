@@ -55,6 +55,15 @@ struct RowsOut {
   void close() { begin.push_back(static_cast<std::int64_t>(id.size())); }
 };
 
+// The rows of attributes and of edge attributes.
+struct ExtractedRows {
+  RowsOut rows, edges;
+  void close() {
+    rows.close();
+    edges.close();
+  }
+};
+
 // The values that fields derive from column values: kNone where a field has no value or an unknown one.
 class DerivedValues {
  public:
@@ -76,6 +85,13 @@ class DerivedValues {
 struct EncodedTokens {
   std::vector<std::int64_t> begin{0};               // (sequences + 1): the first token of each sequence
   std::vector<std::vector<std::uint32_t>> columns;  // (columns, tokens)
+};
+
+// Tokens [begin, end): one sequence.
+struct TokenRange {
+  const EncodedTokens& tokens;
+  std::int64_t begin, end;
+  std::int64_t length() const { return end - begin; }
 };
 
 class TemplateExtractor {
@@ -100,23 +116,21 @@ class TemplateExtractor {
     std::vector<std::uint32_t> ids;     // (positions, templates): attribute numbers, kNone if unknown
   };
 
-  // Appends the rows of tokens [begin, end), one sequence. learn() adds unknown attributes to the
+  // Appends the rows of one sequence. learn() adds unknown attributes to the
   // tables, find() omits them. `known` and `fresh` are the derived values of numbers below and from
   // known.size() on.
-  void learn(const EncodedTokens& x, std::int64_t begin, std::int64_t end, const DerivedValues& known,
-             Memory& memory, RowsOut& rows, RowsOut& edge_rows) {
-    const std::int64_t length = end - begin;
-    fill(x, begin, end, known, known, memory);
+  void learn(const TokenRange& x, const DerivedValues& known, Memory& memory, ExtractedRows& out) {
+    const std::int64_t length = x.length();
+    fill(x, known, known, memory);
     memory.keys.resize(attributes_.stride());
     for (std::int64_t t = 0; t < length; ++t) {
       for (const AttributeTemplate& tpl : spec_.templates) {
         if (!make_key(tpl, t, length, memory, memory.keys.data())) continue;
         KeyTable& target = tpl.edge ? edges_ : attributes_;
         const std::uint32_t id = target.intern(memory.keys.data(), target.hash(memory.keys.data()));
-        (tpl.edge ? edge_rows : rows).id.push_back(static_cast<std::int32_t>(id));
+        (tpl.edge ? out.edges : out.rows).id.push_back(static_cast<std::int32_t>(id));
       }
-      rows.close();
-      edge_rows.close();
+      out.close();
     }
   }
 
@@ -138,13 +152,13 @@ class TemplateExtractor {
     }
   }
 
-  void find(const EncodedTokens& x, std::int64_t begin, std::int64_t end, const DerivedValues& known,
-            const DerivedValues& fresh, Memory& memory, RowsOut& rows, RowsOut& edge_rows) const {
-    const std::int64_t length = end - begin;
+  void find(const TokenRange& x, const DerivedValues& known, const DerivedValues& fresh, Memory& memory,
+            ExtractedRows& out) const {
+    const std::int64_t length = x.length();
     const auto templates = static_cast<std::int64_t>(spec_.templates.size());
     const std::int64_t block =
         std::max<std::int64_t>(1, kBlockKeys / std::max<std::int64_t>(1, templates));
-    fill(x, begin, end, known, fresh, memory);
+    fill(x, known, fresh, memory);
     memory.keys.resize(block * templates * attributes_.stride());
     memory.hashes.resize(block * templates);
     memory.ids.resize(block * templates);
@@ -155,19 +169,18 @@ class TemplateExtractor {
       for (std::int64_t t = first; t < last; ++t) {
         for (const AttributeTemplate& tpl : spec_.templates) {
           const std::uint32_t id = *next_id++;
-          if (id != kNone) (tpl.edge ? edge_rows : rows).id.push_back(static_cast<std::int32_t>(id));
+          if (id != kNone) (tpl.edge ? out.edges : out.rows).id.push_back(static_cast<std::int32_t>(id));
         }
-        rows.close();
-        edge_rows.close();
+        out.close();
       }
     }
   }
 
  private:
   // Fills memory.values with the value of every field at every position.
-  void fill(const EncodedTokens& x, std::int64_t begin, std::int64_t end, const DerivedValues& known,
-            const DerivedValues& fresh, Memory& memory) const {
-    const std::int64_t length = end - begin;
+  void fill(const TokenRange& x, const DerivedValues& known, const DerivedValues& fresh,
+            Memory& memory) const {
+    const std::int64_t length = x.length();
     if (length == 0) return;
     memory.values.resize(spec_.fields.size() * static_cast<std::size_t>(length));
     for (std::size_t f = 0; f < spec_.fields.size(); ++f) {
@@ -179,7 +192,7 @@ class TemplateExtractor {
         if (field.kind == Kind::last) to[length - 1] = spec_.yes;
         continue;
       }
-      const std::uint32_t* from = x.columns[field.column].data() + begin;
+      const std::uint32_t* from = x.tokens.columns[field.column].data() + x.begin;
       for (std::int64_t t = 0; t < length; ++t) {
         to[t] = from[t] < known.size() ? known.get(static_cast<int>(f), from[t])
                                        : fresh.get(static_cast<int>(f), from[t] - known.size());

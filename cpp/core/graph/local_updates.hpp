@@ -63,25 +63,29 @@ class LocalUpdates {
     return sweeps;
   }
 
-  // Gibbs sampling. labels (chains, variables) has the initial labels; uniforms is (chains, sweeps,
-  // variables). kept (chains, sweeps, variables) receives the labels after each sweep, and score_out
-  // (chains, sweeps) their scores; both may be null.
-  void gibbs(Index chains, Index sweeps, const double* uniforms, std::int64_t* labels,
-             std::int64_t* kept, double* score_out, int threads) const {
+  // Gibbs sampling: the arrays of several chains.
+  struct GibbsRun {
+    Index chains, sweeps;
+    const double* uniforms;  // (chains, sweeps, variables)
+    std::int64_t* labels;    // (chains, variables): the initial labels; overwritten
+    std::int64_t* kept;      // (chains, sweeps, variables): the labels after each sweep; or null
+    double* score;           // (chains, sweeps): their scores; or null
+  };
+  void gibbs(const GibbsRun& run, int threads) const {
     const Index n = graph_.variables();
-    parallel_for(chains, threads, [&] {
+    parallel_for(run.chains, threads, [&] {
       return [&, x = std::vector<double>(static_cast<std::size_t>(most_labels_))](Index c) mutable {
-        std::int64_t* chain = labels + c * n;
-        for (Index t = c * sweeps; t < (c + 1) * sweeps; ++t) {
+        std::int64_t* chain = run.labels + c * n;
+        for (Index t = c * run.sweeps; t < (c + 1) * run.sweeps; ++t) {
           for (Index v = 0; v < n; ++v) {
             conditional(v, chain, x.data());
             const Index labels_of = graph_.cardinality[v];
             // from a forbidden labelling, all labels may be forbidden: keep the current one
             if (*std::max_element(x.begin(), x.begin() + labels_of) == kNever) continue;
-            chain[v] = draw(x.data(), labels_of, uniforms[t * n + v]);
+            chain[v] = draw(x.data(), labels_of, run.uniforms[t * n + v]);
           }
-          if (kept != nullptr) std::copy(chain, chain + n, kept + t * n);
-          if (score_out != nullptr) score_out[t] = score(chain);
+          if (run.kept != nullptr) std::copy(chain, chain + n, run.kept + t * n);
+          if (run.score != nullptr) run.score[t] = score(chain);
         }
       };
     });

@@ -144,9 +144,13 @@ double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow
   const EmbeddingTraining training(model, longest, nodes);
   Report report;
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-    report = training.sentences(corpus, 0, static_cast<std::int64_t>(corpus.chunks().size()),
-                                {.first_rate = 0.05, .last_rate = 0.01, .seen = 0, .total = 1e9}, epoch,
-                                1, threads);
+    report = training.sentences(
+        corpus, {.first = 0,
+                 .last = static_cast<std::int64_t>(corpus.chunks().size()),
+                 .schedule = {.first_rate = 0.05, .last_rate = 0.01, .seen = 0, .total = 1e9},
+                 .seed = epoch,
+                 .loss_every = 1,
+                 .threads = threads});
   }
   for (const float x : input) CHECK(std::isfinite(x));
   for (std::size_t i = 0; i < input.size(); ++i) {

@@ -36,8 +36,10 @@ void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std:
   kernels().nearest.coarsen(all_rows, 0, rows, stride, code.data(), step.data(), off.data());
   const trellis::CoarseRows bytes{
       .code = code.data(), .step = step.data(), .off = off.data(), .stride = stride};
-  trellis::nearest(all_rows, coarse ? &bytes : nullptr, rows, query.data(), queries, k, threads,
-                   score.data(), id.data());
+  trellis::nearest(
+      all_rows, coarse ? &bytes : nullptr, rows,
+      {.queries = query.data(), .count = queries, .k = k, .score = score.data(), .id = id.data()},
+      threads);
   for (std::int64_t q = 0; q < queries; ++q) {
     std::vector<float> all(static_cast<std::size_t>(rows));
     for (std::int64_t r = 0; r < rows; ++r) {

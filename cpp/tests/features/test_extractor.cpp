@@ -217,21 +217,20 @@ void check_templates(int templates, bool outside) {
                       fresh = derived_values(spec, kKnown, kValues);
   TemplateExtractor::Memory memory;
   const EncodedTokens x = random_tokens({0, 1, 5, 0, 40, 2, 0}, kKnown);
-  RowsOut rows, edges;
+  ExtractedRows learned;
   for (std::size_t i = 0; i + 1 < x.begin.size(); ++i) {
-    extractor.learn(x, x.begin[i], x.begin[i + 1], known, memory, rows, edges);
+    extractor.learn({x, x.begin[i], x.begin[i + 1]}, known, memory, learned);
   }
-  check_rows(rows, extractor.attributes(), naive(spec, x, false), true);
-  check_rows(edges, extractor.edges(), naive(spec, x, true), true);
+  check_rows(learned.rows, extractor.attributes(), naive(spec, x, false), true);
+  check_rows(learned.edges, extractor.edges(), naive(spec, x, true), true);
   const std::uint32_t size = extractor.attributes().size(), edge_size = extractor.edges().size();
   const EncodedTokens others = random_tokens({3, 0, 1, 50}, kValues);
-  RowsOut found_rows, found_edges;
+  ExtractedRows looked_up;
   for (std::size_t i = 0; i + 1 < others.begin.size(); ++i) {
-    extractor.find(others, others.begin[i], others.begin[i + 1], known, fresh, memory, found_rows,
-                   found_edges);
+    extractor.find({others, others.begin[i], others.begin[i + 1]}, known, fresh, memory, looked_up);
   }
-  check_rows(found_rows, extractor.attributes(), naive(spec, others, false), false);
-  check_rows(found_edges, extractor.edges(), naive(spec, others, true), false);
+  check_rows(looked_up.rows, extractor.attributes(), naive(spec, others, false), false);
+  check_rows(looked_up.edges, extractor.edges(), naive(spec, others, true), false);
   CHECK(extractor.attributes().size() == size && extractor.edges().size() == edge_size);
 }
 
