@@ -1,4 +1,4 @@
-// trellis._core: the compiled half of the library. Private: trellis.native and the engines call it.
+// trellis._core: the compiled part of the library. Private: trellis.native and the engines call it.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace {
 
 std::string public_name(const trellis::Kernels& kernels) {
-  const std::string level = std::string(kernels.name).substr(4);
+  const std::string level = std::string(kernels.name).substr(4);  // without "isa_"
   return level == "generic" ? level : "x86-64-" + level;
 }
 
@@ -19,7 +19,7 @@ std::string public_name(const trellis::Kernels& kernels) {
 
 NB_MODULE(_core, m) {
   m.doc() = "Native kernels of trellis.";
-  nb::set_leak_warnings(false);  // nothing prints: not at exit either
+  nb::set_leak_warnings(false);  // the library never prints, not even at exit
   m.def("isa", [] { return public_name(trellis::kernels()); });
   m.def("available_isas", [] {
     std::vector<std::string> names;
@@ -27,6 +27,7 @@ NB_MODULE(_core, m) {
     return names;
   });
   m.def("use_isa", &trellis::use_kernels, nb::arg("name"));
+  bind_errors(m);
   bind_arrays(m);
   bind_chain(m);
   bind_ctc(m);
@@ -44,7 +45,8 @@ NB_MODULE(_core, m) {
   bind_ngram(m);
   bind_ctc_words(m);
   bind_nearest(m);
-  bind_network(m);
+  bind_adam(m);
+  bind_char_windows(m);
   bind_optim(m);
   bind_tagger(m);
   bind_text_predictor(m);

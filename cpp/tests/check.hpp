@@ -1,4 +1,4 @@
-// The least that a test needs: CHECK counts failures and says where; main returns failures().
+// A minimal test framework: CHECK prints and counts failures; main returns failures().
 #pragma once
 
 #include <cmath>

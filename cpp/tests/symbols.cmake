@@ -1,7 +1,7 @@
 # cmake -DNM=... -DOBJECT=... -DISA=... -P symbols.cmake
-# A kernel object may define weak symbols only in its own namespace. A weak symbol of another one, such as an
-# inline function of the standard library, would be kept once for the whole module, perhaps compiled with
-# instructions that the machine lacks.
+# A kernel object may define weak symbols only in its own namespace. The linker keeps one copy of a weak symbol for
+# the whole module. If that were an inline function of the standard library, the copy could have instructions
+# that the CPU lacks.
 execute_process(COMMAND ${NM} -C --defined-only ${OBJECT} OUTPUT_VARIABLE lines RESULT_VARIABLE failed)
 if(failed)
   message(FATAL_ERROR "${NM} could not read ${OBJECT}")

@@ -1,3 +1,4 @@
+# The compiled module: cpp/bindings has one file per part. Arrays named like results are filled in place.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -21,7 +22,7 @@ def look_at_steps(
     tags: _Integers | None,
     width: int,
     labels: int,
-    found: _Integers,
+    row_lengths: _Integers,
 ) -> int: ...
 def layer_counts(
     emissions: NDArray[Any],
@@ -134,13 +135,13 @@ class ChainFloat64:
         self, rows_before: _Integers, uniforms: _Doubles, labels: _Integers, outcomes: _Integers
     ) -> None: ...
     def kbest(
-        self, k: int, rows_before: _Integers, labels: _Integers, scores: _Doubles, found: _Integers
+        self, k: int, rows_before: _Integers, labels: _Integers, scores: _Doubles, path_counts: _Integers
     ) -> None: ...
     def score(self, labels: _Integers, scores: _Doubles, outcomes: _Integers) -> None: ...
 
 class ChainFloat32(ChainFloat64): ...
 
-# ctc
+# ctc/loss.cpp
 class CtcFloat64:
     def __init__(
         self,
@@ -164,7 +165,7 @@ class CtcFloat64:
 
 class CtcFloat32(CtcFloat64): ...
 
-# ctc_decode: log_probs (B, T, V)
+# ctc/decode.cpp: log_probs is (B, T, V)
 _Hypotheses: TypeAlias = tuple[_Integers, _Integers, _Doubles, _Integers, _Integers]
 
 def ctc_align(
@@ -193,7 +194,7 @@ def ctc_beam_search(
     threads: int,
 ) -> _Hypotheses: ...
 
-# ngram
+# ctc/ngram.cpp
 class NgramModel:
     order: int
     counts: list[int]
@@ -210,7 +211,7 @@ class ArpaReader:
     def feed(self, block: bytes) -> None: ...
     def finish(self) -> NgramModel: ...
 
-# ctc_words: words, starts, ends, acoustic, bonus, state
+# ctc/words.cpp. A transcript: words, starts, ends, acoustic score, bonus, state
 _Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float, Any]
 
 class CtcWords:
@@ -324,7 +325,7 @@ class Grid:
     def beliefs(self, out: _Doubles) -> bool: ...
     def messages(self, out: _Doubles) -> None: ...
 
-# features
+# features: sparse rows as (begin, id), with ready features also (value or None)
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]
 _ReadyRows: TypeAlias = tuple[_Integers, NDArray[np.int32], _Doubles | None]
 _Strings: TypeAlias = tuple[NDArray[np.int8], _Integers]
@@ -378,7 +379,7 @@ class Vocabulary:
     def restore_from(self, data: NDArray[np.uint8], begin: _Integers, size: _Integers) -> None: ...
     def __len__(self) -> int: ...
 
-# tagger
+# loglinear/tagger.cpp
 class Tagger:
     def __init__(self, vocabulary: Vocabulary, scorer: Scorer, labels: tuple[Any, ...]) -> None: ...
     def set(self, sequence: Any) -> None: ...
@@ -410,7 +411,7 @@ class WeightReader:
     def __init__(self, indexed: bool, index: _Integers, weight: _Doubles) -> None: ...
     def feed(self, block: bytes) -> tuple[str, bytes]: ...
 
-# loglinear
+# loglinear/loglinear.cpp
 class SparseRows:
     def __init__(self, begin: _Integers, id: NDArray[np.int32], value: _Doubles | None) -> None: ...
 
@@ -458,7 +459,7 @@ class Online:
         w: _Doubles,
         total: _Doubles,
         steps: int,
-        each: _Integers | None = None,
+        sequence_errors: _Integers | None = None,
     ) -> tuple[int, int]: ...
     def passive_aggressive(
         self,
@@ -519,19 +520,19 @@ class LbfgsMemory:
         threads: int,
     ) -> tuple[float, float, bool]: ...
     def append(self, s: _Doubles, y: _Doubles, threads: int) -> None: ...
-    def look_from(self, q: _Doubles, threads: int) -> None: ...
+    def project(self, q: _Doubles, threads: int) -> None: ...
     def direction(self, q: _Doubles, d: _Doubles, threads: int) -> float: ...
-    def forget(self) -> None: ...
+    def clear(self) -> None: ...
     def pairs(self) -> list[tuple[_Doubles, _Doubles]]: ...
 
-# subwords
+# embedding/corpus.cpp
 def subword_ids(
     words: list[str] | list[bytes], minn: int, maxn: int, bucket: int
 ) -> tuple[_Integers, NDArray[np.int32]]: ...
 def subwords(word: str | bytes, minn: int, maxn: int) -> list[str]: ...
 def word_hashes(words: list[str] | list[bytes]) -> NDArray[np.uint32]: ...
 
-# labels of texts
+# embedding/text_predictor.cpp
 class TextPredictor:
     def __init__(
         self,
@@ -560,7 +561,7 @@ class TextPredictor:
     def split(self, line: bytes, prefix: bytes) -> tuple[list[bytes], list[int]]: ...
     def mean(self, line: bytes, prefix: bytes) -> tuple[NDArray[np.float32], int]: ...
 
-# training of embeddings
+# embedding/corpus.cpp and training.cpp
 class Corpus:
     def __init__(self, threads: int, end_words: bool = False, memory: int = ...) -> None: ...
     def add_text(self, text: bytes) -> None: ...
@@ -605,7 +606,7 @@ def embedding_step(
     rows: NDArray[np.float32],
     label: NDArray[np.float32],
     weight: NDArray[np.float32],
-    own: int,
+    softmax_target: int,
     rate: float,
 ) -> float: ...
 
@@ -634,7 +635,7 @@ class EmbeddingTrainer:
     def sentences(self, **options: Any) -> tuple[float, float]: ...
     def texts(self, **options: Any) -> tuple[float, float]: ...
 
-# nearest rows and product quantisation
+# embedding/nearest.cpp: nearest rows and product quantisation
 def nearest(
     rows: NDArray[np.float32],
     scale: NDArray[np.float32],

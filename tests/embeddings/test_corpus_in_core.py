@@ -188,9 +188,9 @@ def test_invalid_table_input() -> None:
     with pytest.raises(ValueError, match="dim"):
         _core.embedding_table(3, 0)
     table = _core.embedding_table(3, 5)
-    with pytest.raises(ValueError, match="no such rows"):
+    with pytest.raises(ValueError, match="begin and end are out of range"):
         _core.fill_table(table, 0, 4, 5, 1.0, 0, 1)
-    with pytest.raises(ValueError, match="no such rows"):
+    with pytest.raises(ValueError, match="begin and row do not fit the table"):
         _core.row_means(
             table, np.array([0, 1]), np.array([3], np.int32), np.zeros((1, 5), np.float32), 1
         )

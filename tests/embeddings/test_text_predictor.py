@@ -187,9 +187,9 @@ def test_counts_that_do_not_descend() -> None:
     [
         ({"words": [b"a", b"a"]}, "word occurs twice"),
         ({"labels": [b"a"] * LABELS}, "label occurs twice"),
-        ({"input": some_rows(WORDS, DIM)}, "without rows"),
+        ({"input": some_rows(WORDS, DIM)}, "fewer rows"),
         ({"input": some_rows(WORDS + BUCKET, DIM + 1)}, "dim floats"),
-        ({"output": some_rows(3, DIM)}, "output for each label"),
+        ({"output": some_rows(3, DIM)}, "one row per label"),
         ({"label_counts": np.ones(2, np.int64)}, "one count"),
     ],
 )

@@ -40,7 +40,7 @@ def test_ambiguous_names_match_once() -> None:
 
 
 def test_a_name_that_matches_no_template() -> None:
-    with pytest.raises(InputError, match="'U9:x' is of none"):
+    with pytest.raises(InputError, match="'U9:x' fits none"):
         from_names(templates.parse("U1:%x[0,0]"), ["U9:x"], [])
 
 

@@ -68,5 +68,5 @@ def test_the_core_rejects_inconsistent_rows(begin: list[int], count: int) -> Non
 
 def test_the_core_needs_one_value_per_id() -> None:
     rows = SparseRows(np.array([0, 2], np.int64), np.zeros(2, np.int32), np.ones(3))
-    with pytest.raises(ValueError, match="one value an id"):
+    with pytest.raises(ValueError, match="value must have one entry per id"):
         rows.native()

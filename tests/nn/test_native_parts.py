@@ -132,8 +132,8 @@ def test_rows_that_are_refused():
     for wrong, why in [
         ((w, m, v, ids + 1, g), "row 3 is not in a table of 3"),
         ((w, m, v, ids - 1, g), "row -1 is not in a table of 3"),
-        ((w, m, v, ids, zeros(1, 2)), "one gradient a row"),
-        ((w, m, v, ids, zeros(2, 3)), "one gradient a row"),
+        ((w, m, v, ids, zeros(1, 2)), "g must have one row per id"),
+        ((w, m, v, ids, zeros(2, 3)), "g must have one row per id"),
         ((w, zeros(2, 2), v, ids, g), "the shape of the weights"),
         ((w, m, zeros(3, 1), ids, g), "the shape of the weights"),
     ]:

@@ -161,7 +161,7 @@ def test_a_restored_memory_gives_the_same_bits(
     other = _core.LbfgsMemory(n, capacity)
     for s, y in memory.pairs():
         other.append(s, y, threads)
-    other.look_from(gradients[-1], threads)
+    other.project(gradients[-1], threads)
     d, d_other = np.empty(n), np.empty(n)
     assert memory.direction(gradients[-1], d, 1) == other.direction(gradients[-1], d_other, threads)
     np.testing.assert_array_equal(d, d_other)
@@ -177,7 +177,7 @@ def test_a_pair_without_positive_curvature_is_skipped() -> None:
     d = np.empty(2)
     memory.direction(one, d, 1)
     np.testing.assert_allclose(d, -one)
-    memory.forget()
+    memory.clear()
     assert len(memory) == 0
     memory.direction(3.0 * one, d, 1)
     np.testing.assert_array_equal(d, [-3.0, -3.0])
@@ -205,10 +205,10 @@ def test_sizes_are_checked() -> None:
         lambda: _core.orthant_step(three, three, 1.0, two, three, three, 1),
         lambda: memory.push(three, three, three, three, two, 1),
         lambda: memory.append(three, two, 1),
-        lambda: memory.look_from(two, 1),
+        lambda: memory.project(two, 1),
         lambda: memory.direction(two, three, 1),
         lambda: _core.LbfgsMemory(0, 1),
         lambda: _core.LbfgsMemory(1, 0),
     ):
-        with pytest.raises(ValueError, match=r"one size|positive"):
+        with pytest.raises(ValueError, match=r"same size|positive"):
             call()

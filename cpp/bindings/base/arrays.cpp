@@ -14,20 +14,23 @@ namespace nb = nanobind;
 
 namespace trellis {
 
-bool look_at(PyObject* object, int dimensions, ArrayView* view) {
+// Compares with NumPy's types through its C API: see arrays.hpp.
+bool view_of(PyObject* object, int dimensions, ArrayView* view) {
   if (!PyArray_CheckExact(object)) return false;
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   const int type = PyArray_TYPE(array);
   if (PyArray_NDIM(array) != dimensions || (type != NPY_FLOAT && type != NPY_DOUBLE)) return false;
   if (!PyArray_ISCARRAY_RO(array)) return false;
-  *view = {PyArray_DATA(array), {}, type == NPY_FLOAT ? sizeof(float) : sizeof(double)};
+  *view = {.data = PyArray_DATA(array),
+           .shape = {},
+           .item_size = type == NPY_FLOAT ? sizeof(float) : sizeof(double)};
   for (int d = 0; d < dimensions; ++d) view->shape[d] = PyArray_DIM(array, d);
   return true;
 }
 
-// The arrays of a list lie all over the memory: without this, reading their shapes waits for each.
-void look_ahead(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count) {
-  constexpr Py_ssize_t kFar = 16, kNear = 8;
+// The arrays of a list are scattered in memory: without prefetching, each one costs a cache miss.
+void prefetch_arrays(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count) {
+  constexpr Py_ssize_t kFar = 16, kNear = 8;  // first the object, then its shape, which it points to
   if (i + kFar < count) {
     const char* object = reinterpret_cast<const char*>(arrays[i + kFar]);
     __builtin_prefetch(object);
@@ -38,6 +41,7 @@ void look_ahead(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count) {
   }
 }
 
+// Built with the C API of NumPy, which is faster than slicing in Python.
 nb::object split_rows(PyObject* flat, const std::int64_t* lengths, std::size_t count) {
   require(PyArray_CheckExact(flat), "flat must be an array");
   auto* array = reinterpret_cast<PyArrayObject*>(flat);
@@ -54,12 +58,12 @@ nb::object split_rows(PyObject* flat, const std::int64_t* lengths, std::size_t c
     require(shape[0] >= 0 && shape[0] <= PyArray_DIM(array, 0) - done, "the pieces exceed the array");
     char* data = PyArray_BYTES(array) + done * row;
     PyArray_Descr* type = PyArray_DESCR(array);
-    Py_INCREF(type);  // taken over by the view
+    Py_INCREF(type);  // PyArray_NewFromDescr steals the reference
     PyObject* view = PyArray_NewFromDescr(&PyArray_Type, type, dimensions, shape, nullptr, data,
                                           NPY_ARRAY_CARRAY, nullptr);
     if (view == nullptr) throw nb::python_error();
     PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), view);
-    Py_INCREF(flat);  // taken over as the base
+    Py_INCREF(flat);  // PyArray_SetBaseObject steals the reference
     if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(view), flat) != 0) {
       throw nb::python_error();
     }
@@ -73,16 +77,16 @@ namespace {
 using Lengths = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using LengthsOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Fills in the lengths of a list of arrays that can be used as they are, and returns their number of
-// labels; 0 if any is empty, or differs from the others, or must be converted first.
+// Writes the lengths of a list of arrays, and returns their number of labels. Returns 0 if an array is
+// empty, differs from the others, or must be converted first: then the caller takes the slow path.
 std::int64_t scan_arrays(const nb::list& arrays, const LengthsOut& lengths) {
-  require(lengths.shape(0) == arrays.size(), "lengths must have one entry an array");
+  require(lengths.shape(0) == arrays.size(), "lengths must have one entry per array");
   PyObject* const* items = PySequence_Fast_ITEMS(arrays.ptr());
   ArrayView first{};
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     ArrayView view;
-    look_ahead(items, static_cast<Py_ssize_t>(i), static_cast<Py_ssize_t>(arrays.size()));
-    if (!look_at(items[i], 2, &view)) return 0;
+    prefetch_arrays(items, static_cast<Py_ssize_t>(i), static_cast<Py_ssize_t>(arrays.size()));
+    if (!view_of(items[i], 2, &view)) return 0;
     if (i == 0) first = view;
     const bool same = view.shape[1] == first.shape[1] && view.item_size == first.item_size;
     if (view.shape[0] == 0 || !same) return 0;
@@ -91,8 +95,8 @@ std::int64_t scan_arrays(const nb::list& arrays, const LengthsOut& lengths) {
   return first.shape[1];
 }
 
-// Sets what lies beyond the end of each sequence. Sequence i has `slot` rows from i * slot on, of
-// which lengths[i] are its own.
+// Fills the rows past the end of each sequence with `value`. Sequence i has `slot` rows from row i *
+// slot on, of which the first lengths[i] are used.
 template <class T>
 void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows,
                   const Lengths& lengths, std::int64_t slot, T value, int threads) {
@@ -115,6 +119,7 @@ void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> row
   });
 }
 
+// import_array1 is a macro that returns from its function, so it needs one of its own.
 int load_numpy() {
   import_array1(-1);
   return 0;

@@ -1,5 +1,5 @@
-// Lists of NumPy arrays. Thousands of short sequences make the cost of looking at one array count, and
-// NumPy's own C functions take nanoseconds where a generic cast takes most of a microsecond.
+// Fast access to lists of NumPy arrays. With thousands of short sequences the cost per array matters:
+// NumPy's C functions take nanoseconds, a generic cast takes most of a microsecond.
 #pragma once
 
 #include <Python.h>
@@ -23,12 +23,12 @@ struct ArrayView {
   std::size_t item_size;  // 4 or 8: float or double
 };
 
-// False if it is anything but a C-contiguous array of floats, in native byte order, of so many
-// dimensions (at most 3).
-bool look_at(PyObject* object, int dimensions, ArrayView* view);
+// Describes an array without copying it. Returns false unless it is a C-contiguous array of floats or
+// doubles, in native byte order, with this number of dimensions (at most 3).
+bool view_of(PyObject* object, int dimensions, ArrayView* view);
 
-// Asks for the memory that look_at() will read of the arrays some places ahead in a list.
-void look_ahead(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count);
+// Prefetches what view_of() will read of the arrays a few places later in a list.
+void prefetch_arrays(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count);
 
 // Views of consecutive pieces of an array along its first axis: [flat[0:n0], flat[n0:n0+n1], ...].
 nanobind::object split_rows(PyObject* flat, const std::int64_t* lengths, std::size_t count);
@@ -36,7 +36,7 @@ nanobind::object split_rows(PyObject* flat, const std::int64_t* lengths, std::si
 template <class T>
 using Numpy = nanobind::ndarray<nanobind::numpy, T, nanobind::c_contig>;
 
-// An array that owns a vector.
+// A NumPy array that owns a vector; no copy.
 template <class T>
 Numpy<T> to_array(std::vector<T>&& values) {
   auto* owned = new std::vector<T>(std::move(values));

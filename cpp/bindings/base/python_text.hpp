@@ -1,4 +1,4 @@
-// Python's lists and strs as the core reads them, and errors that name the sequence and the position.
+// Reading Python lists and strings, and errors that name the sequence and the position.
 #pragma once
 
 #include <Python.h>
@@ -9,14 +9,18 @@
 #include <string>
 #include <string_view>
 
+#include "bindings/base/errors.hpp"
+
 namespace trellis {
 
-// A sequence of -1 is the only one there is.
+// Reports what is wrong at a position. A sequence of -1 means that the caller passed only one sequence.
 [[noreturn]] inline void fail(std::int64_t sequence, std::int64_t position, const std::string& what) {
-  const std::string where = sequence < 0 ? "" : "sequence " + std::to_string(sequence) + ", ";
-  throw std::invalid_argument(where + "position " + std::to_string(position) + ": " + what);
+  const std::string message = "position " + std::to_string(position) + ": " + what;
+  if (sequence < 0) throw std::invalid_argument(message);
+  throw SequenceError(sequence, "sequence {sequence}, " + message);
 }
 
+// ASCII is checked here; Python decides about the rest.
 inline bool valid_utf8(std::string_view bytes) {
   for (const char c : bytes) {
     if (static_cast<unsigned char>(c) < 0x80) continue;
@@ -28,11 +32,12 @@ inline bool valid_utf8(std::string_view bytes) {
   return true;
 }
 
+// The type of an object, for an error message.
 inline std::string type_name(PyObject* object) {
   return PyUnicode_Check(object) ? "a str with lone surrogates" : Py_TYPE(object)->tp_name;
 }
 
-// The text of a str; false if it is none, or has lone surrogates.
+// The UTF-8 text of a str; false if the object is not a str or has lone surrogates.
 inline bool text_of(PyObject* object, std::string_view* text) {
   if (!PyUnicode_Check(object)) return false;
   if (PyUnicode_IS_COMPACT_ASCII(object)) {
@@ -50,12 +55,12 @@ inline bool text_of(PyObject* object, std::string_view* text) {
   return true;
 }
 
-// A list or tuple as an array of objects, kept alive while in use.
+// The items of a list or tuple, kept alive by this object; valid() is false for other types.
 class Items {
  public:
   explicit Items(PyObject* object) {
     if (!PyList_Check(object) && !PyTuple_Check(object)) return;
-    // a list may be changed by code that runs while we read: a tuple of its own cannot
+    // Code that runs while we read may change a list, but not our tuple of its items.
     owner_ = nanobind::steal(PySequence_Tuple(object));
     if (!owner_.is_valid()) throw nanobind::python_error();
     items_ = PySequence_Fast_ITEMS(owner_.ptr());

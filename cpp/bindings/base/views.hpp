@@ -1,4 +1,4 @@
-// NumPy arrays as the calls of a module take them: C-contiguous, in the memory of the processor.
+// Types of NumPy arguments: C-contiguous arrays in CPU memory.
 #pragma once
 
 #include <nanobind/ndarray.h>

@@ -1,7 +1,7 @@
-// Chain inference: shapes, dtypes and the GIL; the work is in core/chain/batch.hpp.
+// Binds core/chain/batch.hpp: checks shapes and dtypes, and releases the GIL.
 //
-// Python allocates all results. Sizes are checked here once more, so that no call can read or write
-// outside an array, whatever Python passes.
+// Python allocates all results. Sizes are checked here again, so that no call can access memory outside
+// an array, whatever Python passes.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
@@ -21,17 +21,17 @@ namespace {
 
 using Integers = In<std::int64_t, 1>;
 
-// The arrays of one batch, kept alive while the calls run.
+// The arrays of one batch, kept alive while the object exists.
 template <class T>
-class Chain {
+class ChainBinding {
  public:
-  // unary is one (rows, labels) array, or a list of (length, labels) arrays; transitions is a list of
-  // arrays of at least length - 1 matrices.
-  Chain(nb::object unary, Integers starts, Integers lengths, std::optional<In<double, 2>> transition,
-        std::optional<nb::list> transitions, std::optional<In<double, 1>> start,
-        std::optional<In<double, 1>> end, int threads)
-      : starts_(starts.data(),
-                starts.data() + starts.shape(0)),  // copies: what is checked must not change
+  // unary is one (rows, labels) array, or a list of (length, labels) arrays. transitions is a list of
+  // arrays with at least length - 1 matrices each.
+  ChainBinding(nb::object unary, Integers starts, Integers lengths,
+               std::optional<In<double, 2>> transition, std::optional<nb::list> transitions,
+               std::optional<In<double, 1>> start, std::optional<In<double, 1>> end, int threads)
+      // copies: the caller could change the originals after they were checked
+      : starts_(starts.data(), starts.data() + starts.shape(0)),
         lengths_(lengths.data(), lengths.data() + lengths.shape(0)),
         transition_(transition),
         start_(start),
@@ -44,12 +44,15 @@ class Chain {
     } else {
       take_array(nb::cast<In<T, 2>>(unary));
     }
-    require(0 < labels_ && labels_ <= kMostLabels, "unary: too few or too many labels");
-    require(transition.has_value() != transitions.has_value(), "one of transition and transitions");
+    require(0 < labels_ && labels_ <= kMaxLabels, "unary: too few or too many labels");
+    require(transition.has_value() != transitions.has_value(),
+            "exactly one of transition and transitions must be set");
     if (transition_) check_square(transition_->shape(0), transition_->shape(1));
     if (transitions) take_transitions(*transitions);
-    require(!start_ || static_cast<std::int64_t>(start_->shape(0)) == labels_, "start size");
-    require(!end_ || static_cast<std::int64_t>(end_->shape(0)) == labels_, "end size");
+    require(!start_ || static_cast<std::int64_t>(start_->shape(0)) == labels_,
+            "start must have one entry per label");
+    require(!end_ || static_cast<std::int64_t>(end_->shape(0)) == labels_,
+            "end must have one entry per label");
   }
 
   void log_partition(Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
@@ -58,8 +61,8 @@ class Chain {
         [&](const ChainBatch<T>& c) { c.log_partition(log_z.data(), outcome(outcomes)); });
   }
 
-  // Those with a row of results a position return them cut into sequences, None where they are one
-  // array.
+  // Methods with one row of results per position return them split into sequences, or None if unary is
+  // one array.
   nb::object marginals(const nb::object& rows, std::optional<Out<T, 3>> pairwise,
                        std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
                        Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
@@ -70,7 +73,8 @@ class Chain {
         rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
   }
 
-  // From what marginals() has made; the outcomes are those of the labels.
+  // Subtracts one path per sequence from the results of marginals(). The outcomes are those of the
+  // labels.
   void subtract_paths(Integers labels, Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
                       std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
@@ -81,6 +85,7 @@ class Chain {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.subtract_paths(labels.data(), out); });
   }
 
+  // rows has one label per row; score is (count).
   nb::object viterbi(const nb::object& rows, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
     const auto labels = nb::cast<Out<std::int64_t, 1>>(rows);
     check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
@@ -103,6 +108,7 @@ class Chain {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
   }
 
+  // uniforms and labels hold n numbers per row; those of sequence i begin at n * rows_before[i].
   void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
               Out<std::int64_t, 2> outcomes) const {
     const std::int64_t rows = check_packed(rows_before);
@@ -114,15 +120,17 @@ class Chain {
     });
   }
 
+  // labels holds k per row, scores is (count, k), path_counts is (count).
   void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels, Out<double, 2> scores,
-             Out<std::int64_t, 1> found) const {
+             Out<std::int64_t, 1> path_counts) const {
     const std::int64_t rows = check_packed(rows_before);
-    require(k > 0 && static_cast<std::int64_t>(labels.shape(0)) == k * rows, "kbest: labels size");
+    require(k > 0 && static_cast<std::int64_t>(labels.shape(0)) == k * rows,
+            "kbest: labels must hold k labels for each row");
     check_size(scores.shape(0));
-    check_size(found.shape(0));
+    check_size(path_counts.shape(0));
     require(static_cast<std::int64_t>(scores.shape(1)) == k, "kbest: scores must be (count, k)");
     run<Purpose::paths>([&](const ChainBatch<T>& c) {
-      c.kbest(k, rows_before.data(), labels.data(), scores.data(), found.data());
+      c.kbest(k, rows_before.data(), labels.data(), scores.data(), path_counts.data());
     });
   }
 
@@ -136,6 +144,7 @@ class Chain {
  private:
   std::int64_t count() const { return static_cast<std::int64_t>(starts_.size()); }
 
+  // Checks the arrays of marginals() and returns their pointers.
   MarginalsOut<T> checked(const Out<T, 2>& unary, const std::optional<Out<T, 3>>& pairwise,
                           const std::optional<Integers>& pairwise_starts,
                           const std::optional<Out<double, 2>>& counts, const Out<double, 1>& log_z,
@@ -149,31 +158,31 @@ class Chain {
       require(pairwise_starts.has_value(), "pairwise needs pairwise_starts");
       check_matrices(*pairwise, *pairwise_starts);
     }
-    return {unary.data(),
-            pairwise ? pairwise->data() : nullptr,
-            pairwise_starts ? pairwise_starts->data() : nullptr,
-            counts ? counts->data() : nullptr,
-            log_z.data(),
-            outcome(outcomes),
-            weights ? weights->data() : nullptr};
+    return {.unary = unary.data(),
+            .pairwise = pairwise ? pairwise->data() : nullptr,
+            .pairwise_starts = pairwise_starts ? pairwise_starts->data() : nullptr,
+            .counts = counts ? counts->data() : nullptr,
+            .log_z = log_z.data(),
+            .outcomes = outcome(outcomes),
+            .weights = weights ? weights->data() : nullptr};
   }
 
   template <Purpose kPurpose, class Call>
   void run(const Call& call) const {
     const nb::gil_scoped_release release;
-    const Batch<T> batch{count(),
-                         static_cast<int>(labels_),
-                         unary_.data(),
-                         starts_.data(),
-                         lengths_.data(),
-                         transition_ ? transition_->data() : nullptr,
-                         transitions_.empty() ? nullptr : transitions_.data(),
-                         start_ ? start_->data() : nullptr,
-                         end_ ? end_->data() : nullptr};
+    const Batch<T> batch{.count = count(),
+                         .labels = static_cast<int>(labels_),
+                         .unary = unary_.data(),
+                         .starts = starts_.data(),
+                         .lengths = lengths_.data(),
+                         .transition = transition_ ? transition_->data() : nullptr,
+                         .transitions = transitions_.empty() ? nullptr : transitions_.data(),
+                         .start = start_ ? start_->data() : nullptr,
+                         .end = end_ ? end_->data() : nullptr};
     call(ChainBatch<T>(batch, kernels().chain<T>(), threads_, kPurpose));
   }
 
-  // One array a sequence takes time to make, so it is done while other threads already compute.
+  // Creating one array per sequence takes time, so this thread does it while the others compute.
   template <Purpose kPurpose, class Call>
   nb::object run_and_cut(const nb::object& rows, const Call& call) const {
     nb::object pieces = nb::none();
@@ -191,8 +200,9 @@ class Chain {
     return pieces;
   }
 
+  // One (rows, labels) array: sequences may lie anywhere in it, but not outside.
   void take_array(const In<T, 2>& array) {
-    kept_ = nb::make_tuple(array);
+    arrays_ = nb::make_tuple(array);
     labels_ = static_cast<std::int64_t>(array.shape(1));
     rows_ = static_cast<std::int64_t>(array.shape(0));
     for (std::int64_t i = 0; i < count(); ++i) {
@@ -203,37 +213,38 @@ class Chain {
     }
   }
 
+  // One array per sequence: results are packed, so starts must be the cumulative lengths.
   void take_list(const nb::list& arrays) {
-    kept_ = nb::tuple(arrays);  // the list may change while the GIL is released
+    arrays_ = nb::tuple(arrays);  // the list may change while the GIL is released
     is_list_ = true;
-    require(kept_.size() == starts_.size(), "one array a sequence");
+    require(arrays_.size() == starts_.size(), "unary must have one array per sequence");
     unary_.reserve(starts_.size());
     for (std::int64_t i = 0; i < count(); ++i) {
-      const ArrayView view = own_view(kept_, i, 2);
+      const ArrayView view = checked_view(arrays_, i, 2);
       if (i == 0) labels_ = view.shape[1];
       require(view.shape[1] == labels_ && view.shape[0] == lengths_[i] && view.shape[0] > 0 &&
                   starts_[i] == rows_,
-              "unary: an array of another size");
+              "unary: an array has the wrong shape");
       rows_ += view.shape[0];
       unary_.push_back(static_cast<const T*>(view.data));
     }
   }
 
   void take_transitions(const nb::list& arrays) {
-    kept_transitions_ = nb::tuple(arrays);
-    require(kept_transitions_.size() == starts_.size(), "one array of matrices a sequence");
+    transition_arrays_ = nb::tuple(arrays);
+    require(transition_arrays_.size() == starts_.size(), "transitions must have one array per sequence");
     for (std::int64_t i = 0; i < count(); ++i) {
-      const ArrayView view = own_view(kept_transitions_, i, 3);
+      const ArrayView view = checked_view(transition_arrays_, i, 3);
       require(view.shape[0] >= lengths_[i] - 1 && view.shape[1] == labels_ && view.shape[2] == labels_,
-              "transitions: an array of another size");
+              "transitions: an array has the wrong shape");
       transitions_.push_back(static_cast<const T*>(view.data));
     }
   }
 
-  static ArrayView own_view(const nb::tuple& arrays, std::int64_t i, int dimensions) {
+  static ArrayView checked_view(const nb::tuple& arrays, std::int64_t i, int dimensions) {
     ArrayView view;
-    require(look_at(PyTuple_GET_ITEM(arrays.ptr(), i), dimensions, &view) && view.item_size == sizeof(T),
-            "an array of another dtype or layout");
+    require(view_of(PyTuple_GET_ITEM(arrays.ptr(), i), dimensions, &view) && view.item_size == sizeof(T),
+            "an array has the wrong dtype or memory layout");
     return view;
   }
 
@@ -242,32 +253,33 @@ class Chain {
             "a transition matrix must be (labels, labels)");
   }
   void check_size(std::size_t size) const {
-    require(static_cast<std::int64_t>(size) == count(), "a result must have one entry a sequence");
+    require(static_cast<std::int64_t>(size) == count(), "a result must have one entry per sequence");
   }
   void check_rows(std::size_t rows, std::size_t columns) const {
     require(static_cast<std::int64_t>(rows) == rows_ && static_cast<std::int64_t>(columns) == labels_,
-            "a result must match unary");
+            "a result must have the shape of unary");
   }
   void check_matrices(const Out<T, 3>& matrices, const Integers& starts) const {
     check_square(matrices.shape(1), matrices.shape(2));
     check_size(starts.shape(0));
     for (std::int64_t i = 0; i < count(); ++i) {
       const std::int64_t start = starts.data()[i], pairs = lengths_[i] - 1;
-      const auto there = static_cast<std::int64_t>(matrices.shape(0));
-      require(start >= 0 && pairs <= there && start <= there - pairs,
-              "the matrices of a sequence lie outside the array");
+      const auto available = static_cast<std::int64_t>(matrices.shape(0));
+      require(start >= 0 && pairs <= available && start <= available - pairs,
+              "the matrices of a sequence are outside the array");
     }
   }
-  // rows_before must be the running sum of the lengths; returns the total.
+  // rows_before must be the cumulative sum of the lengths; returns the total.
   std::int64_t check_packed(const Integers& rows_before) const {
     check_size(rows_before.shape(0));
     std::int64_t rows = 0;
     for (std::int64_t i = 0; i < count(); ++i) {
-      require(rows_before.data()[i] == rows, "rows_before must sum the lengths");
+      require(rows_before.data()[i] == rows, "rows_before must be the cumulative sum of the lengths");
       rows += lengths_[i];
     }
     return rows;
   }
+  // outcomes as the core's struct: the layouts are the same.
   Outcome* outcome(const Out<std::int64_t, 2>& outcomes) const {
     static_assert(sizeof(Outcome) == 2 * sizeof(std::int64_t));
     check_size(outcomes.shape(0));
@@ -275,10 +287,10 @@ class Chain {
     return reinterpret_cast<Outcome*>(outcomes.data());
   }
 
-  nb::tuple kept_, kept_transitions_;  // the arrays that the pointers point into
-  bool is_list_ = false;               // one array a sequence
-  std::vector<const T*> unary_;        // of each sequence
-  std::vector<const T*> transitions_;  // of each sequence, if they depend on the position
+  nb::tuple arrays_, transition_arrays_;  // own the memory that the pointers refer to
+  bool is_list_ = false;                  // unary is one array per sequence
+  std::vector<const T*> unary_;           // (count): the scores of each sequence
+  std::vector<const T*> transitions_;     // (count), if transitions depend on the position
   std::int64_t labels_ = 0, rows_ = 0;
   std::vector<std::int64_t> starts_, lengths_;
   std::optional<In<double, 2>> transition_;
@@ -288,7 +300,7 @@ class Chain {
 
 template <class T>
 void bind(nb::module_& m, const char* name) {
-  using C = Chain<T>;
+  using C = ChainBinding<T>;
   nb::class_<C>(m, name)
       .def(
           nb::init<nb::object, Integers, Integers, std::optional<In<double, 2>>, std::optional<nb::list>,

@@ -1,7 +1,8 @@
-// The chain as a layer of a network: a padded batch in one call, so that a small one costs little.
+// The chain as a layer of a neural network: a padded batch in one call, so that small batches are fast.
 //
-// Nothing is explained here. A batch with anything unusual in it (a mistake, a row without a path,
-// scores that overflow) is refused, and Python takes the longer way, which can say what it is.
+// There are no error messages here. Anything unusual in a batch (a mistake, a row without an allowed
+// path, an overflow) makes a function return false, and Python takes the slow path, which reports the
+// problem.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
@@ -21,45 +22,47 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-enum class Look { plain, scattered, wrong };  // what layer.py knows as 0, 1, 2
+// What inference/chain/layer.py expects as 0, 1, 2: each mask is a prefix; a mask has a hole; an error.
+enum class Steps { prefix, scattered, wrong };
 
-// The lengths of the rows of a mask, or a copy of those given; whether the steps that count come first,
-// and whether all tags of theirs are labels.
+// Writes the number of unmasked steps of each row to `row_lengths`, (rows), from the mask or the
+// lengths. Returns a value of Steps; wrong if a length or an unmasked tag is out of range.
 int look_at_steps(std::optional<In<bool, 2>> mask, std::optional<In<std::int64_t, 1>> lengths,
                   std::optional<In<std::int64_t, 2>> tags, std::int64_t width, std::int64_t labels,
-                  Out<std::int64_t, 1> found) {
-  const std::int64_t rows = static_cast<std::int64_t>(found.shape(0));
+                  Out<std::int64_t, 1> row_lengths) {
+  const std::int64_t rows = static_cast<std::int64_t>(row_lengths.shape(0));
   const auto fits = [&](const auto& grid) {
     return static_cast<std::int64_t>(grid.shape(0)) == rows &&
            static_cast<std::int64_t>(grid.shape(1)) == width;
   };
-  require(mask.has_value() != lengths.has_value(), "a mask or lengths");
-  require(!mask || fits(*mask), "mask size");
-  require(!tags || fits(*tags), "tags size");
-  require(!lengths || static_cast<std::int64_t>(lengths->shape(0)) == rows, "lengths size");
-  Look look = Look::plain;
+  require(mask.has_value() != lengths.has_value(), "exactly one of mask and lengths must be set");
+  require(!mask || fits(*mask), "mask must be (rows, width)");
+  require(!tags || fits(*tags), "tags must be (rows, width)");
+  require(!lengths || static_cast<std::int64_t>(lengths->shape(0)) == rows,
+          "lengths must have one entry per row");
+  Steps steps = Steps::prefix;
   for (std::int64_t i = 0; i < rows; ++i) {
     const bool* counts = mask ? mask->data() + i * width : nullptr;
     std::int64_t length = lengths ? lengths->data()[i] : 0;
     if (counts != nullptr) {
       length = std::count(counts, counts + width, true);
-      if (std::find(counts, counts + length, false) != counts + length) look = Look::scattered;
+      if (std::find(counts, counts + length, false) != counts + length) steps = Steps::scattered;
     }
-    if (length < 1 || length > width) return static_cast<int>(Look::wrong);
-    found.data()[i] = length;
+    if (length < 1 || length > width) return static_cast<int>(Steps::wrong);
+    row_lengths.data()[i] = length;
     if (!tags) continue;
-    const std::int64_t* own = tags->data() + i * width;
+    const std::int64_t* row_tags = tags->data() + i * width;
     std::int64_t bad = 0;
     for (std::int64_t t = 0; t < width; ++t) {
       const bool inside = counts != nullptr ? counts[t] : t < length;
-      bad += inside & ((own[t] < 0) | (own[t] >= labels));
+      bad += inside & ((row_tags[t] < 0) | (row_tags[t] >= labels));
     }
-    if (bad != 0) return static_cast<int>(Look::wrong);
+    if (bad != 0) return static_cast<int>(Steps::wrong);
   }
-  return static_cast<int>(look);
+  return static_cast<int>(steps);
 }
 
-// A padded batch as the core takes it.
+// A padded batch, validated and in the core's form.
 template <class T>
 class Padded {
  public:
@@ -68,45 +71,58 @@ class Padded {
       : rows_(static_cast<std::int64_t>(emissions.shape(0))),
         width_(static_cast<std::int64_t>(emissions.shape(1))),
         labels_(static_cast<std::int64_t>(emissions.shape(2))),
-        // copies: what is checked must not change
+        // a copy: the caller could change the original after it was checked
         lengths_(lengths.data(), lengths.data() + lengths.shape(0)) {
-    require(rows_ > 0 && width_ > 0 && 0 < labels_ && labels_ <= kMostLabels, "emissions size");
-    require(static_cast<std::int64_t>(lengths_.size()) == rows_, "lengths size");
+    require(rows_ > 0 && width_ > 0 && 0 < labels_ && labels_ <= kMaxLabels,
+            "emissions must not be empty");
+    require(static_cast<std::int64_t>(lengths_.size()) == rows_, "lengths must have one entry per row");
     const auto labels = static_cast<std::size_t>(labels_);
-    require(transition.shape(0) == labels && transition.shape(1) == labels, "transition size");
-    require(start.shape(0) == labels && end.shape(0) == labels, "start and end size");
+    require(transition.shape(0) == labels && transition.shape(1) == labels,
+            "transition must be (labels, labels)");
+    require(start.shape(0) == labels && end.shape(0) == labels,
+            "start and end must have one entry per label");
     for (std::int64_t i = 0; i < rows_; ++i) {
-      require(1 <= lengths_[i] && lengths_[i] <= width_, "a length is impossible");
+      require(1 <= lengths_[i] && lengths_[i] <= width_, "a length is out of range");
       starts_.push_back(i * width_);
       unary_.push_back(emissions.data() + i * width_ * labels_);
     }
-    batch_ = {rows_,           static_cast<int>(labels_), unary_.data(), starts_.data(),
-              lengths_.data(), transition.data(),         nullptr,       start.data(),
-              end.data()};
+    batch_ = {.count = rows_,
+              .labels = static_cast<int>(labels_),
+              .unary = unary_.data(),
+              .starts = starts_.data(),
+              .lengths = lengths_.data(),
+              .transition = transition.data(),
+              .transitions = nullptr,
+              .start = start.data(),
+              .end = end.data()};
   }
 
   std::int64_t rows() const { return rows_; }
 
+  // Checks of results against the shape of the batch.
   void require_size(const Out<double, 1>& numbers) const {
-    require(static_cast<std::int64_t>(numbers.shape(0)) == rows_, "one number a row");
+    require(static_cast<std::int64_t>(numbers.shape(0)) == rows_,
+            "a result must have one number per row");
   }
   template <class Array>
   void require_grid(const Array& grid) const {
     require(static_cast<std::int64_t>(grid.shape(0)) == rows_ &&
                 static_cast<std::int64_t>(grid.shape(1)) == width_,
-            "one entry a step");
+            "an array must have one entry per step");
   }
   void require_square(const Out<double, 2>& pairs) const {
     require(static_cast<std::int64_t>(pairs.shape(0)) == labels_ && pairs.shape(0) == pairs.shape(1),
-            "one number a pair of labels");
+            "pairs must be (labels, labels)");
   }
   void require_like(const Out<T, 3>& unary) const {
     require_grid(unary);
-    require(static_cast<std::int64_t>(unary.shape(2)) == labels_, "one number a label");
+    require(static_cast<std::int64_t>(unary.shape(2)) == labels_,
+            "unary must have the shape of emissions");
   }
 
+  // Sets what is past the end of each row to 0; numbers is (rows, width, columns).
   template <class U>
-  void fill_behind(U* numbers, std::int64_t columns) const {
+  void clear_padding(U* numbers, std::int64_t columns) const {
     for (std::int64_t i = 0; i < rows_; ++i) {
       std::fill(numbers + (starts_[i] + lengths_[i]) * columns,
                 numbers + (starts_[i] + width_) * columns, U{0});
@@ -120,11 +136,12 @@ class Padded {
 
  private:
   std::int64_t rows_, width_, labels_;
-  std::vector<std::int64_t> lengths_, starts_;
-  std::vector<const T*> unary_;
+  std::vector<std::int64_t> lengths_, starts_;  // (rows)
+  std::vector<const T*> unary_;                 // (rows)
   Batch<T> batch_{};
 };
 
+// Whether all rows have a finite result.
 bool usual(const std::vector<Outcome>& outcomes, const double* values) {
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     if (outcomes[i].status != Status::ok) return false;
@@ -133,7 +150,7 @@ bool usual(const std::vector<Outcome>& outcomes, const double* values) {
   return true;
 }
 
-// log Z and its gradient, or -log p of the tags and its gradient; false if anything is unusual.
+// log Z, or -log p of the tags, and its gradient; false if anything is unusual.
 template <class T>
 bool layer_counts(In<T, 3> emissions, In<double, 2> transition, In<double, 1> start, In<double, 1> end,
                   In<std::int64_t, 1> lengths, std::optional<In<std::int64_t, 2>> tags,
@@ -146,18 +163,23 @@ bool layer_counts(In<T, 3> emissions, In<double, 2> transition, In<double, 1> st
   if (tags) padded.require_grid(*tags);
   const nb::gil_scoped_release release;
   std::vector<Outcome> outcomes(static_cast<std::size_t>(padded.rows()));
-  const MarginalsOut<T> out{unary.data(), nullptr,         nullptr, pairs.data(),
-                            value.data(), outcomes.data(), nullptr};
+  const MarginalsOut<T> out{.unary = unary.data(),
+                            .pairwise = nullptr,
+                            .pairwise_starts = nullptr,
+                            .counts = pairs.data(),
+                            .log_z = value.data(),
+                            .outcomes = outcomes.data(),
+                            .weights = nullptr};
   const ChainBatch<T> chain = padded.chain(threads, Purpose::probabilities);
   chain.marginals(out);
   if (!usual(outcomes, value.data())) return false;
-  padded.fill_behind(unary.data(), padded.labels());
+  padded.clear_padding(unary.data(), padded.labels());
   if (!tags) return true;
   chain.subtract_paths(tags->data(), out);
   return usual(outcomes, value.data());
 }
 
-// The best labels, 0 behind the length of a row, and their score; false if anything is unusual.
+// The best labels, 0 in the padding, and their score; false if anything is unusual.
 template <class T>
 bool layer_best(In<T, 3> emissions, In<double, 2> transition, In<double, 1> start, In<double, 1> end,
                 In<std::int64_t, 1> lengths, Out<std::int64_t, 2> labels, Out<double, 1> score,
@@ -169,7 +191,7 @@ bool layer_best(In<T, 3> emissions, In<double, 2> transition, In<double, 1> star
   const nb::gil_scoped_release release;
   std::vector<Outcome> outcomes(static_cast<std::size_t>(padded.rows()));
   padded.chain(threads, Purpose::paths).viterbi(labels.data(), score.data(), outcomes.data());
-  padded.fill_behind(labels.data(), 1);
+  padded.clear_padding(labels.data(), 1);
   return usual(outcomes, score.data());
 }
 
@@ -189,7 +211,7 @@ void bind(nb::module_& m) {
 
 void bind_layer(nb::module_& m) {
   m.def("look_at_steps", &trellis::look_at_steps, nb::arg("mask").none(), nb::arg("lengths").none(),
-        nb::arg("tags").none(), nb::arg("width"), nb::arg("labels"), nb::arg("found").noconvert());
+        nb::arg("tags").none(), nb::arg("width"), nb::arg("labels"), nb::arg("row_lengths").noconvert());
   trellis::bind<float>(m);
   trellis::bind<double>(m);
 }

@@ -1,4 +1,4 @@
-// Best paths and prefix search of CTC: shapes, dtypes and the GIL.
+// Binds CTC alignment, greedy decoding and prefix search: checks shapes and dtypes, releases the GIL.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
@@ -10,7 +10,7 @@
 #include "bindings/base/arrays.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
-#include "ctc/prefix.hpp"
+#include "ctc/prefix_search.hpp"
 #include "dispatch.hpp"
 
 namespace nb = nanobind;
@@ -31,17 +31,27 @@ std::vector<std::int64_t> copy_of(const In<T, 1>& array) {
   return {array.data(), array.data() + array.size()};
 }
 
-// A batch whose lengths and targets cannot change while it is in use.
+// A validated batch. Lengths are copied, so that they cannot change after the check.
 template <class T>
-class Rows {
+class CtcRows {
  public:
-  Rows(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank, int threads)
+  CtcRows(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank, int threads)
       : lengths_(copy_of(lengths)), no_targets_(lengths_.size(), 0) {
     require(x.size() == 0 || x.shape(2) == 1 || x.stride(2) == 1, "the last axis must be contiguous");
     require(threads > 0, "threads must be positive");
-    require(size(lengths, 0) == size(x, 0), "lengths must have one entry a row");
-    batch_ = {size(x, 1), size(x, 0), size(x, 2),      x.data(),           x.stride(1), x.stride(0),
-              nullptr,    0,          lengths_.data(), no_targets_.data(), blank,       false};
+    require(size(lengths, 0) == size(x, 0), "lengths must have one entry per row");
+    batch_ = {.frames = size(x, 1),
+              .count = size(x, 0),
+              .vocabulary = size(x, 2),
+              .input = x.data(),
+              .frame_stride = x.stride(1),
+              .row_stride = x.stride(0),
+              .targets = nullptr,
+              .most_labels = 0,
+              .input_lengths = lengths_.data(),
+              .target_lengths = no_targets_.data(),
+              .blank = blank,
+              .logits = false};
     for (const std::int64_t length : lengths_) require(length > 0, "a row is empty");
     check_ctc(batch_);
   }
@@ -49,66 +59,74 @@ class Rows {
   std::int64_t count() const { return batch_.count; }
   const CtcBatch<T>& batch() const { return batch_; }
   CtcInput<T> operator[](std::int64_t b) const {
-    return {batch_.input + b * batch_.row_stride, batch_.frame_stride, lengths_[b], batch_.vocabulary,
-            batch_.blank};
+    return {.scores = batch_.input + b * batch_.row_stride,
+            .frame_stride = batch_.frame_stride,
+            .length = lengths_[b],
+            .vocabulary = batch_.vocabulary,
+            .blank = batch_.blank};
   }
 
  private:
-  std::vector<std::int64_t> lengths_, no_targets_;
+  std::vector<std::int64_t> lengths_, no_targets_;  // (B)
   CtcBatch<T> batch_{};
 };
 
+// Best paths of targets: labels (B, T), starts, ends and confidence (B, S), score (B). The confidence of
+// a symbol is the geometric mean of its probabilities in its run.
 template <class T>
 void align(const Batch<T>& x, const In<std::int64_t, 2>& targets, const In<std::int64_t, 1>& lengths,
            const In<std::int64_t, 1>& target_lengths, std::int64_t blank, int threads,
            const Out<std::int64_t, 2>& labels, const Out<std::int64_t, 2>& starts,
            const Out<std::int64_t, 2>& ends, const Out<double, 2>& confidence,
            const Out<double, 1>& score) {
-  const Rows<T> rows(x, lengths, blank, threads);
-  const std::vector<std::int64_t> own(targets.data(), targets.data() + targets.size());
+  const CtcRows<T> rows(x, lengths, blank, threads);
+  const std::vector<std::int64_t> labels_of_targets(targets.data(), targets.data() + targets.size());
   const std::vector<std::int64_t> counts = copy_of(target_lengths);
-  const std::int64_t most = size(targets, 1), frames = size(x, 1);
+  const std::int64_t max_labels = size(targets, 1), frames = size(x, 1);
   require(size(targets, 0) == rows.count() && size(target_lengths, 0) == rows.count() &&
               size(score, 0) == rows.count(),
-          "targets and score must have one row a row");
-  require(size(labels, 0) == rows.count() && size(labels, 1) == frames, "labels shape");
+          "targets and score must have one entry per row");
+  require(size(labels, 0) == rows.count() && size(labels, 1) == frames, "labels must be (rows, frames)");
   for (const auto& [array_rows, columns] :
        {std::pair(size(starts, 0), size(starts, 1)), std::pair(size(ends, 0), size(ends, 1)),
         std::pair(size(confidence, 0), size(confidence, 1))}) {
-    require(array_rows == rows.count() && columns == most, "starts, ends and confidence shape");
+    require(array_rows == rows.count() && columns == max_labels,
+            "starts, ends and confidence must have the shape of targets");
   }
   CtcBatch<T> batch = rows.batch();
-  batch.targets = own.data();
-  batch.most_labels = most;
+  batch.targets = labels_of_targets.data();
+  batch.most_labels = max_labels;
   batch.target_lengths = counts.data();
   check_ctc(batch);
   const nb::gil_scoped_release release;
   parallel_for(rows.count(), threads, [&] {
     return [&, aligner = CtcAligner<T>(kernels().ctc)](std::int64_t b) mutable {
       const CtcInput<T> row = rows[b];
-      const std::int64_t* target = own.data() + b * most;
-      const CtcRuns out{labels.data() + b * frames, starts.data() + b * most, ends.data() + b * most};
+      const std::int64_t* target = labels_of_targets.data() + b * max_labels;
+      const CtcRuns out{.labels = labels.data() + b * frames,
+                        .starts = starts.data() + b * max_labels,
+                        .ends = ends.data() + b * max_labels};
       score.data()[b] = aligner.align(row, target, counts[b], out);
       if (std::isinf(score.data()[b])) return;
       for (std::int64_t i = 0; i < counts[b]; ++i) {
         double sum = 0.0;
         for (std::int64_t t = out.starts[i]; t < out.ends[i]; ++t) sum += row.frame(t)[target[i]];
-        confidence.data()[b * most + i] =
+        confidence.data()[b * max_labels + i] =
             std::exp(sum / static_cast<double>(out.ends[i] - out.starts[i]));
       }
     };
   });
 }
 
-// Hypotheses of all rows, one after the other: how many a row, symbols of each, log-probability of each,
-// then all symbols and their frames.
+// The hypotheses of all rows as flat arrays: hypotheses per row, symbols per hypothesis, log-probability
+// per hypothesis, then all symbols and their frames.
 using Flat = std::tuple<Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<double>, Numpy<std::int64_t>,
                         Numpy<std::int64_t>>;
 
-Flat flatten(const std::vector<std::vector<CtcHypothesis>>& found) {
+Flat flatten(const std::vector<std::vector<CtcHypothesis>>& rows) {
   std::vector<std::int64_t> counts, lengths, labels, frames;
   std::vector<double> log_probs;
-  for (const auto& row : found) {
+  for (const auto& row : rows) {
     counts.push_back(static_cast<std::int64_t>(row.size()));
     for (const CtcHypothesis& h : row) {
       lengths.push_back(static_cast<std::int64_t>(h.labels.size()));
@@ -121,37 +139,39 @@ Flat flatten(const std::vector<std::vector<CtcHypothesis>>& found) {
           to_array(std::move(labels)), to_array(std::move(frames))};
 }
 
+// The best label of each frame, collapsed: one hypothesis per row.
 template <class T>
 Flat greedy(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank, int threads) {
-  const Rows<T> rows(x, lengths, blank, threads);
-  std::vector<std::vector<CtcHypothesis>> found(static_cast<std::size_t>(rows.count()));
+  const CtcRows<T> rows(x, lengths, blank, threads);
+  std::vector<std::vector<CtcHypothesis>> hypotheses(static_cast<std::size_t>(rows.count()));
   {
     const nb::gil_scoped_release release;
     parallel_for(rows.count(), threads, [&] {
       return [&](std::int64_t b) {
         CtcHypothesis h{};
         h.log_prob = ctc_greedy(rows[b], kernels().ctc.best<T>(), &h.labels, &h.frames);
-        found[b].push_back(std::move(h));
+        hypotheses[b].push_back(std::move(h));
       };
     });
   }
-  return flatten(found);
+  return flatten(hypotheses);
 }
 
+// The k best labellings of each row, by prefix search with a beam of `width`.
 template <class T>
 Flat beam_search(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank,
                  std::int64_t width, std::int64_t k, double min_log_prob, int threads) {
-  const Rows<T> rows(x, lengths, blank, threads);
+  const CtcRows<T> rows(x, lengths, blank, threads);
   require(width > 0 && k > 0, "width and k must be positive");
-  std::vector<std::vector<CtcHypothesis>> found(static_cast<std::size_t>(rows.count()));
+  std::vector<std::vector<CtcHypothesis>> hypotheses(static_cast<std::size_t>(rows.count()));
   {
     const nb::gil_scoped_release release;
     parallel_for(rows.count(), threads, [&] {
       return [&, search = CtcPrefixSearch<T>(kernels().ctc, width, min_log_prob)](
-                 std::int64_t b) mutable { found[b] = search.search(rows[b], k); };
+                 std::int64_t b) mutable { hypotheses[b] = search.search(rows[b], k); };
     });
   }
-  return flatten(found);
+  return flatten(hypotheses);
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// Language models: text in and out, the GIL.
+// Binds n-gram language models and their ARPA reader: text in and out, and the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -21,20 +21,22 @@ namespace {
 
 using FullScore = std::tuple<double, int, bool>;  // log10 p, length of the n-gram, unknown?
 
+// The score of each word, and of </s> with eos; the text begins with <s> with bos.
 std::vector<FullScore> full_scores(const NgramModel& model, const std::vector<std::string>& words,
                                    bool bos, bool eos) {
   std::vector<FullScore> scores;
   NgramModel::State state = bos ? model.begin_state() : NgramModel::kNoContext;
   const auto add = [&](std::uint32_t word) {
-    const NgramModel::Score found = model.score(state, word);
-    scores.emplace_back(found.log10, found.length, model.is_unknown(word));
-    state = found.next;
+    const NgramModel::Score scored = model.score(state, word);
+    scores.emplace_back(scored.log10, scored.length, model.is_unknown(word));
+    state = scored.next;
   };
   for (const std::string& word : words) add(model.find(word));
   if (eos) add(model.end());
   return scores;
 }
 
+// All words except the unknown word.
 std::vector<std::string> words(const NgramModel& model) {
   std::vector<std::string> all;
   for (std::uint32_t w = 0; w < model.vocabulary(); ++w) {
@@ -43,16 +45,16 @@ std::vector<std::string> words(const NgramModel& model) {
   return all;
 }
 
-// log10 p(word | state), the state behind it, and whether the model has the word.
+// log10 p(word | state), the state after the word, and whether the model has the word.
 std::tuple<double, NgramModel::State, bool> step(const NgramModel& model, NgramModel::State state,
                                                  const std::string& word) {
-  require(model.is_state(state), "no state of this language model");
+  require(model.is_state(state), "state does not belong to this language model");
   const std::uint32_t id = model.find(word);
-  const NgramModel::Score found = model.score(state, id);
-  return {found.log10, found.next, !model.is_unknown(id)};
+  const NgramModel::Score scored = model.score(state, id);
+  return {scored.log10, scored.next, !model.is_unknown(id)};
 }
 
-// Once finished, or after an error, there is nothing left to read into.
+// Reads blocks of an ARPA file. After finish(), or after an error, it cannot be used again.
 class Reader {
  public:
   void feed(const nb::bytes& block) {

@@ -1,4 +1,4 @@
-// Decoding of words: text, shapes, dtypes and the GIL; the work is in core/ctc/word_decoder.hpp.
+// Binds core/ctc/word_decoder.hpp: text, shapes, dtypes and the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -25,11 +25,11 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// A language model of some Python package: an object with begin(), score(state, word), end(state) and
-// kept(state), whose states are integers, and maybe beginning(word).
+// A language model written in Python: an object with begin(), score(state, word), end(state) and
+// kept(state), whose states are integers; beginning(word) is optional.
 class PythonWords : public WordModel {
  public:
-  // If it is not `open`, only words of the decoder's vocabulary are known.
+  // Unless `open`, only words of the decoder's vocabulary are known.
   PythonWords(const nb::object& factory, const nb::object& start, bool open) : open_(open) {
     const nb::gil_scoped_acquire acquire;
     session_ = factory(start);
@@ -73,15 +73,17 @@ using Frames = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Transcript = std::tuple<std::vector<std::string>, std::vector<std::int64_t>,
                               std::vector<std::int64_t>, double, double, nb::object>;
 
+// The state after a text, in a form that Python can pass to session() again.
 nb::object state_of(const WordModel* model, WordModel::State state) {
   if (model == nullptr) return nb::none();
   const auto* foreign = dynamic_cast<const PythonWords*>(model);
   return foreign != nullptr ? foreign->kept(state) : nb::cast(state);
 }
 
-std::vector<Transcript> to_python(std::vector<CtcTimedTranscript>& found, const WordModel* model) {
+// Transcripts as Python tuples: words, starts, ends, acoustic score, bonus, state.
+std::vector<Transcript> to_python(std::vector<CtcTimedTranscript>& transcripts, const WordModel* model) {
   std::vector<Transcript> out;
-  for (CtcTimedTranscript& f : found) {
+  for (CtcTimedTranscript& f : transcripts) {
     out.emplace_back(std::move(f.transcript.words), std::move(f.starts), std::move(f.ends),
                      f.transcript.acoustic, f.transcript.bonus, state_of(model, f.transcript.state));
   }
@@ -92,38 +94,51 @@ std::vector<std::string_view> views(const std::vector<std::string>& strings) {
   return {strings.begin(), strings.end()};
 }
 
-class Words {
+class WordsBinding {
  public:
   using Piece = std::tuple<std::string, bool, bool>;
   using Options = std::tuple<double, double, double, double, double, double, std::int64_t, std::int64_t,
                              std::int64_t>;
 
-  // `vocabulary` are the words that count as known; none: those of the model. `bounded` texts begin
+  // `vocabulary`: the words that count as known; None: those of the model. With `bounded`, texts begin
   // with <s> and end with </s>.
-  Words(const std::vector<Piece>& pieces, const Options& options, std::shared_ptr<NgramModel> model,
-        nb::object foreign, const std::optional<std::vector<std::string>>& vocabulary,
-        const std::vector<std::string>& hot_words, bool bounded)
+  WordsBinding(const std::vector<Piece>& pieces, const Options& options,
+               std::shared_ptr<NgramModel> model, nb::object foreign,
+               const std::optional<std::vector<std::string>>& vocabulary,
+               const std::vector<std::string>& hot_words, bool bounded)
       : model_(std::move(model)), foreign_(std::move(foreign)), bounded_(bounded), listed_(vocabulary) {
     const auto [alpha, beta, unknown, hot, least, prune, width, blank, space] = options;
     const auto labels = static_cast<std::int64_t>(pieces.size());
-    require(width > 0 && 0 <= blank && blank < labels && -1 <= space && space < labels, "options");
-    std::vector<CtcPiece> own;
-    for (const auto& [text, starts, ends] : pieces) own.push_back({text, starts, ends, 0});
-    words_ = std::make_unique<CtcWords>(
-        CtcWordOptions{alpha, beta, unknown, hot, least, prune, width, blank, space}, std::move(own),
-        model_ != nullptr || !foreign_.is_none(), known(vocabulary), views(hot_words), listed_);
+    require(width > 0, "width must be positive");
+    require(0 <= blank && blank < labels, "blank must be a label");
+    require(-1 <= space && space < labels, "space must be a label, or -1");
+    std::vector<CtcPiece> core_pieces;
+    for (const auto& [text, starts, ends] : pieces) {
+      core_pieces.push_back({.text = text, .starts = starts, .ends = ends, .letters = 0});
+    }
+    words_ = std::make_unique<CtcWords>(CtcWordOptions{.alpha = alpha,
+                                                       .beta = beta,
+                                                       .unknown = unknown,
+                                                       .hot_weight = hot,
+                                                       .least = least,
+                                                       .prune = prune,
+                                                       .width = width,
+                                                       .blank = blank,
+                                                       .space = space},
+                                        std::move(core_pieces), model_ != nullptr || !foreign_.is_none(),
+                                        known(vocabulary), views(hot_words), listed_);
   }
 
   void allow(const std::vector<std::string>& words,
              const std::optional<std::vector<std::vector<std::int32_t>>>& spellings) {
     if (!spellings) return words_->allow(words);
-    require(spellings->size() == words.size(), "one spelling a word");
+    require(spellings->size() == words.size(), "spellings must have one entry per word");
     words_->allow(words, *spellings);
   }
 
   const CtcWords& core() const { return *words_; }
 
-  // A language model for one text, which begins with the state `start`, or as texts do.
+  // A language model for one text that begins in state `start` (None: at the beginning of a text).
   std::unique_ptr<WordModel> session(const nb::object& start) const {
     if (model_ == nullptr) {
       if (foreign_.is_none()) return nullptr;
@@ -134,11 +149,15 @@ class Words {
 
   template <class T>
   CtcInput<T> input(const T* data, std::int64_t frames, std::int64_t vocabulary) const {
-    require(vocabulary == words_->labels(), "frames must have one entry a label");
-    return {data, vocabulary, frames, vocabulary, words_->options().blank};
+    require(vocabulary == words_->labels(), "frames must have one column per label");
+    return {.scores = data,
+            .frame_stride = vocabulary,
+            .length = frames,
+            .vocabulary = vocabulary,
+            .blank = words_->options().blank};
   }
 
-  // The k best of each sequence; an empty list where a frame leaves no hypothesis.
+  // The k best transcripts of each sequence; an empty list if no hypothesis survives a frame.
   template <class T>
   std::vector<std::vector<Transcript>> decode(const std::vector<Frames<T>>& batch, bool logits,
                                               std::int64_t k, bool only_best, bool timed, int threads,
@@ -149,7 +168,7 @@ class Words {
       rows.push_back(
           input(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1))));
     }
-    std::vector<std::vector<CtcTimedTranscript>> found(rows.size());
+    std::vector<std::vector<CtcTimedTranscript>> transcripts(rows.size());
     std::vector<std::unique_ptr<WordModel>> models;
     for (std::size_t b = 0; b < rows.size(); ++b) models.push_back(session(start));
     {
@@ -159,17 +178,18 @@ class Words {
           const Lease lease(*this);
           lease.search().begin(models[b].get(), only_best);
           CtcWordDecoder<T> decoder(*words_, lease.search(), kernels().ctc, logits);
-          if (decoder.feed(rows[b])) found[b] = decoder.finish(k, timed ? &rows[b] : nullptr);
+          if (decoder.feed(rows[b])) transcripts[b] = decoder.finish(k, timed ? &rows[b] : nullptr);
         };
       });
     }
     std::vector<std::vector<Transcript>> out;
-    for (std::size_t b = 0; b < rows.size(); ++b) out.push_back(to_python(found[b], models[b].get()));
+    for (std::size_t b = 0; b < rows.size(); ++b)
+      out.push_back(to_python(transcripts[b], models[b].get()));
     return out;
   }
 
  private:
-  // The words of the vocabulary, and which words of the model they are.
+  // The words of the vocabulary; numbers_ receives the model's number of each.
   std::vector<std::string_view> known(const std::optional<std::vector<std::string>>& vocabulary) {
     std::vector<std::string_view> all;
     for (std::uint32_t w = 0; !vocabulary && model_ != nullptr && w < model_->vocabulary(); ++w) {
@@ -185,17 +205,19 @@ class Words {
     return all;
   }
 
+  // The n-gram state of a Python object, or the state at the beginning of a text.
   NgramModel::State first(const nb::object& start) const {
     if (start.is_none()) return bounded_ ? model_->begin_state() : NgramModel::kNoContext;
     NgramModel::State state = 0;
-    require(nb::try_cast(start, state) && model_->is_state(state), "no state of this language model");
+    require(nb::try_cast(start, state) && model_->is_state(state),
+            "state does not belong to this language model");
     return state;
   }
 
-  // A search that nobody uses, with the memory that it has had before: a sequence needs megabytes.
+  // Borrows a search object. Searches are reused, because each one needs megabytes of memory.
   class Lease {
    public:
-    explicit Lease(const Words& words) : words_(words) {
+    explicit Lease(const WordsBinding& words) : words_(words) {
       const std::lock_guard lock(words.mutex_);
       if (!words.idle_.empty()) {
         search_ = std::move(words.idle_.back());
@@ -213,24 +235,24 @@ class Words {
     CtcWordSearch& search() const { return *search_; }
 
    private:
-    const Words& words_;
+    const WordsBinding& words_;
     std::unique_ptr<CtcWordSearch> search_;
   };
 
-  std::shared_ptr<NgramModel> model_;
-  nb::object foreign_;
+  std::shared_ptr<NgramModel> model_;  // or null
+  nb::object foreign_;                 // creates a Python language model, or None
   const bool bounded_, listed_;
-  std::vector<std::uint32_t> numbers_;
+  std::vector<std::uint32_t> numbers_;  // (vocabulary): the model's words, if a vocabulary is listed
   std::unique_ptr<CtcWords> words_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards idle_
   mutable std::vector<std::unique_ptr<CtcWordSearch>> idle_;
 };
 
-// The GIL is kept: two threads that feed one stream must not meet.
+// Decodes frames as they arrive. The GIL is held, so that two threads cannot feed one stream at a time.
 template <class T>
 class Stream {
  public:
-  Stream(std::shared_ptr<Words> words, bool logits)
+  Stream(std::shared_ptr<WordsBinding> words, bool logits)
       : words_(std::move(words)),
         model_(words_->session(nb::none())),
         search_(words_->core(), kernels().ctc),
@@ -238,35 +260,36 @@ class Stream {
     search_.begin(model_.get(), false);
   }
 
-  // The frame that leaves no hypothesis, or -1.
+  // The number of the frame that no hypothesis survives, or -1.
   std::int64_t feed(const Frames<T>& x) {
     const CtcInput<T> input = words_->input(x.data(), static_cast<std::int64_t>(x.shape(0)),
                                             static_cast<std::int64_t>(x.shape(1)));
-    kept_.insert(kept_.end(), x.data(), x.data() + x.size());
+    frames_.insert(frames_.end(), x.data(), x.data() + x.size());
     return decoder_.feed(input) ? -1 : decoder_.frames();
   }
+  // The best text so far, and the part of it that all hypotheses share.
   std::tuple<std::string, std::string> partial() const {
     return {decoder_.search().best(), decoder_.search().stable()};
   }
   std::vector<Transcript> finish(std::int64_t k) {
     require(k > 0, "k must be positive");
-    const CtcInput<T> all = words_->input(kept_.data(), decoder_.frames(), words_->core().labels());
-    auto found = decoder_.finish(k, &all);
-    return to_python(found, model_.get());
+    const CtcInput<T> all = words_->input(frames_.data(), decoder_.frames(), words_->core().labels());
+    auto transcripts = decoder_.finish(k, &all);
+    return to_python(transcripts, model_.get());
   }
 
  private:
-  std::shared_ptr<Words> words_;
+  std::shared_ptr<WordsBinding> words_;
   std::unique_ptr<WordModel> model_;
   CtcWordSearch search_;
   CtcWordDecoder<T> decoder_;
-  std::vector<T> kept_;  // for the times
+  std::vector<T> frames_;  // all frames so far, (frames, labels): finish() aligns the words to them
 };
 
 template <class T>
 void bind_stream(nb::module_& m, const char* name) {
   nb::class_<Stream<T>>(m, name)
-      .def(nb::init<std::shared_ptr<Words>, bool>(), nb::arg("words"), nb::arg("logits"))
+      .def(nb::init<std::shared_ptr<WordsBinding>, bool>(), nb::arg("words"), nb::arg("logits"))
       .def("feed", &Stream<T>::feed, nb::arg("frames"))
       .def("partial", &Stream<T>::partial)
       .def("finish", &Stream<T>::finish, nb::arg("k"));
@@ -276,19 +299,21 @@ void bind_stream(nb::module_& m, const char* name) {
 }  // namespace trellis
 
 void bind_ctc_words(nb::module_& m) {
-  using trellis::Words;
-  nb::class_<Words>(m, "CtcWords")
-      .def(nb::init<const std::vector<Words::Piece>&, const Words::Options&,
+  using trellis::WordsBinding;
+  nb::class_<WordsBinding>(m, "CtcWords")
+      .def(nb::init<const std::vector<WordsBinding::Piece>&, const WordsBinding::Options&,
                     std::shared_ptr<trellis::NgramModel>, nb::object,
                     const std::optional<std::vector<std::string>>&, const std::vector<std::string>&,
                     bool>(),
            nb::arg("pieces"), nb::arg("options"), nb::arg("model").none(), nb::arg("foreign").none(),
            nb::arg("vocabulary").none(), nb::arg("hot_words"), nb::arg("bounded"))
-      .def("allow", &Words::allow, nb::arg("words"), nb::arg("spellings").none())
-      .def("decode_float32", &Words::decode<float>, nb::arg("batch"), nb::arg("logits"), nb::arg("k"),
-           nb::arg("only_best"), nb::arg("timed"), nb::arg("threads"), nb::arg("start").none())
-      .def("decode_float64", &Words::decode<double>, nb::arg("batch"), nb::arg("logits"), nb::arg("k"),
-           nb::arg("only_best"), nb::arg("timed"), nb::arg("threads"), nb::arg("start").none());
+      .def("allow", &WordsBinding::allow, nb::arg("words"), nb::arg("spellings").none())
+      .def("decode_float32", &WordsBinding::decode<float>, nb::arg("batch"), nb::arg("logits"),
+           nb::arg("k"), nb::arg("only_best"), nb::arg("timed"), nb::arg("threads"),
+           nb::arg("start").none())
+      .def("decode_float64", &WordsBinding::decode<double>, nb::arg("batch"), nb::arg("logits"),
+           nb::arg("k"), nb::arg("only_best"), nb::arg("timed"), nb::arg("threads"),
+           nb::arg("start").none());
   trellis::bind_stream<float>(m, "CtcStreamFloat32");
   trellis::bind_stream<double>(m, "CtcStreamFloat64");
 }

@@ -1,4 +1,4 @@
-// Text of word embeddings: subwords and the corpus. Shapes, dtypes and the GIL.
+// Binds the text side of embeddings: subwords and the corpus. Shapes, dtypes and the GIL.
 #include "embedding/corpus.hpp"
 
 #include <nanobind/ndarray.h>
@@ -20,7 +20,7 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// A str as UTF-8, or bytes as they are.
+// The UTF-8 bytes of a str, or bytes unchanged.
 std::string_view word_of(PyObject* object, Py_ssize_t i) {
   std::string_view text;
   if (PyBytes_Check(object))
@@ -32,13 +32,14 @@ std::string_view word_of(PyObject* object, Py_ssize_t i) {
   return text;
 }
 
+// The items of a list of words.
 Items words_of(nb::handle words) {
   Items items(words.ptr());
   require(items.valid(), "words must be a list");
   return items;
 }
 
-// Buckets of the character n-grams of words: those of word i are bucket[begin[i] .. begin[i + 1]).
+// Buckets of the character n-grams of all words: those of word i are bucket[begin[i] .. begin[i + 1]).
 std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> subword_ids(nb::handle words, int shortest,
                                                                 int longest, std::int64_t buckets) {
   require(buckets > 0 && buckets <= std::numeric_limits<std::int32_t>::max(), "bucket must be positive");
@@ -67,6 +68,7 @@ nb::list subwords(nb::handle word, int shortest, int longest) {
   return grams;
 }
 
+// The fastText hash of each word.
 Numpy<std::uint32_t> word_hashes(nb::handle words) {
   const Items items = words_of(words);
   std::vector<std::uint32_t> hash;
@@ -74,6 +76,7 @@ Numpy<std::uint32_t> word_hashes(nb::handle words) {
   return to_array(std::move(hash));
 }
 
+// At most 1024 threads, because each one has its own table.
 void make_corpus(Corpus* self, int threads, bool end_words, std::int64_t memory) {
   require(threads > 0 && threads <= 1024, "threads must be positive");
   new (self) Corpus(threads, end_words, memory);
@@ -85,15 +88,15 @@ void add_text(Corpus& corpus, const nb::bytes& text) {
   corpus.add_text(view);
 }
 
-// Lists of str; `first` is the number of the first sentence in errors.
+// Adds lists of str; `first` is the number of the first sentence, for error messages.
 void add_sentences(Corpus& corpus, nb::handle sentences, std::int64_t first) {
   const Items all(sentences.ptr());
   require(all.valid(), "sentences must be a list");
   for (Py_ssize_t i = 0; i < all.size(); ++i) {
     const Items words(all[i]);
     if (!words.valid()) {
-      throw std::invalid_argument("sequence " + std::to_string(first + i) +
-                                  " must be a list of str, not " + Py_TYPE(all[i])->tp_name);
+      throw SequenceError(first + i, std::string("sequence {sequence} must be a list of str, not ") +
+                                         Py_TYPE(all[i])->tp_name);
     }
     for (Py_ssize_t t = 0; t < words.size(); ++t) {
       std::string_view text;
@@ -105,7 +108,7 @@ void add_sentences(Corpus& corpus, nb::handle sentences, std::int64_t first) {
   }
 }
 
-// Bytes end to end, where each begins and the last ends, and counts: the commonest first.
+// The most frequent words: their bytes end to end, where each ends, counts, and types.
 std::tuple<Numpy<char>, Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<std::int32_t>> common_words(
     const Corpus& corpus, std::int64_t min_count, std::int64_t most) {
   std::vector<char> bytes;
@@ -122,11 +125,13 @@ std::tuple<Numpy<char>, Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<std::int
           to_array(std::move(types))};
 }
 
+// numbers is (types): what training reads for each type, -1 to omit it.
 void number_types(Corpus& corpus,
                   const nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig>& numbers) {
   corpus.number(std::vector<std::int32_t>(numbers.data(), numbers.data() + numbers.shape(0)));
 }
 
+// (chunks + 1): the number of words before each chunk.
 Numpy<std::int64_t> chunk_words(const Corpus& corpus) {
   std::vector<std::int64_t> before;
   for (const Corpus::Chunk& chunk : corpus.chunks()) before.push_back(chunk.words_before);

@@ -1,4 +1,4 @@
-// Word vectors, their neighbours, codes and files: shapes, dtypes and the GIL.
+// Binds nearest-neighbour search, product quantisation and files of word vectors.
 #include "embedding/nearest.hpp"
 
 #include <nanobind/ndarray.h>
@@ -11,7 +11,7 @@
 
 #include "bindings/base/arrays.hpp"
 #include "bindings/bindings.hpp"
-#include "formats/vector_rows.hpp"
+#include "formats/word_vector_rows.hpp"
 
 namespace nb = nanobind;
 
@@ -29,39 +29,40 @@ std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
 using Bytes = nb::ndarray<const std::int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Coarse = std::tuple<Bytes, Vector, Vector>;
 
-// Bytes, steps and bounds of all rows, into arrays that are given.
+// Writes the bytes, steps and error bounds of all rows.
 void coarse_rows(const Matrix& rows, const Vector& scale, int threads,
                  const nb::ndarray<std::int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>& code,
                  const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& step,
                  const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& off) {
   const std::int64_t count = size(rows.shape(0)), dim = size(rows.shape(1)), stride = coarse_stride(dim);
-  require(size(scale.shape(0)) == count, "one factor for each row");
+  require(size(scale.shape(0)) == count, "scale must have one entry per row");
   require(size(code.shape(0)) == count && size(code.shape(1)) == stride &&
               size(step.shape(0)) == count && size(off.shape(0)) == count,
-          "code must be (rows, columns up to 16), step and off one for each row");
+          "code must be (rows, dim rounded up to 16); step and off must be (rows)");
   require(threads > 0, "threads must be positive");
-  constexpr std::int64_t kTask = 4096;
+  constexpr std::int64_t kTask = 4096;  // rows
   const nb::gil_scoped_release release;
   parallel_for((count + kTask - 1) / kTask, threads, [&] {
     return [&](std::int64_t t) {
-      kernels().nearest.coarsen({rows.data(), scale.data(), dim}, t * kTask,
+      kernels().nearest.coarsen({.rows = rows.data(), .scale = scale.data(), .dim = dim}, t * kTask,
                                 std::min(count, (t + 1) * kTask), stride, code.data(), step.data(),
                                 off.data());
     };
   });
 }
 
+// scores and ids are (queries, k); coarse is the result of coarse_rows(), or None.
 void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries, int threads,
                   const Scores& scores, const Ids& ids, const std::optional<Coarse>& coarse) {
-  require(scale.shape(0) == rows.shape(0), "one factor for each row");
+  require(scale.shape(0) == rows.shape(0), "scale must have one entry per row");
   CoarseRows bytes{};
   if (coarse) {
     const auto& [code, step, off] = *coarse;
     require(code.shape(0) == rows.shape(0) && step.shape(0) == rows.shape(0) &&
                 off.shape(0) == rows.shape(0) &&
                 size(code.shape(1)) == coarse_stride(size(rows.shape(1))),
-            "coarse must be that of the rows");
-    bytes = {code.data(), step.data(), off.data(), size(code.shape(1))};
+            "coarse must have been computed from the rows");
+    bytes = {.code = code.data(), .step = step.data(), .off = off.data(), .stride = size(code.shape(1))};
   }
   require(queries.shape(1) == rows.shape(1), "queries must have as many columns as the rows");
   require(scores.shape(0) == queries.shape(0) && ids.shape(0) == queries.shape(0) &&
@@ -69,21 +70,26 @@ void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries
           "scores and ids must be (queries, k)");
   require(threads > 0, "threads must be positive");
   const nb::gil_scoped_release release;
-  nearest({rows.data(), scale.data(), size(rows.shape(1))}, coarse ? &bytes : nullptr,
-          size(rows.shape(0)), queries.data(), size(queries.shape(0)), size(scores.shape(1)), threads,
-          scores.data(), ids.data());
+  nearest({.rows = rows.data(), .scale = scale.data(), .dim = size(rows.shape(1))},
+          coarse ? &bytes : nullptr, size(rows.shape(0)),
+          {.queries = queries.data(),
+           .count = size(queries.shape(0)),
+           .k = size(scores.shape(1)),
+           .score = scores.data(),
+           .id = ids.data()},
+          threads);
 }
 
-// codes[:, group] of points[:, begin : begin + width], whose centroids are (width, 256).
+// Writes codes[:, group] of points[:, begin : begin + width]; centroids are (width, 256).
 void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, std::int64_t group,
             const Codes& codes, int threads) {
   const std::int64_t dim = size(points.shape(1)), width = size(centroids.shape(0));
-  require(begin >= 0 && width <= dim && begin <= dim - width, "columns must lie in the points");
+  require(begin >= 0 && width <= dim && begin <= dim - width, "the columns are out of range");
   require(size(centroids.shape(1)) == kCentroids, "there must be 256 centroids");
   require(codes.shape(0) == points.shape(0) && group >= 0 && group < size(codes.shape(1)),
           "codes must be (points, groups)");
   require(threads > 0, "threads must be positive");
-  constexpr std::int64_t kTask = 4096;
+  constexpr std::int64_t kTask = 4096;  // points
   const std::int64_t count = size(points.shape(0)), groups = size(codes.shape(1));
   const nb::gil_scoped_release release;
   parallel_for((count + kTask - 1) / kTask, threads, [&] {
@@ -95,19 +101,21 @@ void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, s
   });
 }
 
-// Ends of words in the block, bytes consumed, and what is wrong with the next row, or "".
+// Reads rows from a block: begin and end of each word, bytes consumed, and what is wrong with the next
+// row
+// ("" if nothing).
 std::tuple<Numpy<std::int64_t>, std::int64_t, const char*> vector_rows(const nb::bytes& block, bool text,
                                                                        const Scores& out) {
   require(out.shape(1) > 0, "rows must have columns");
   const std::string_view bytes(block.c_str(), block.size());
   const std::int64_t room = size(out.shape(0)), dim = size(out.shape(1));
-  VectorRows found;
+  VectorRows parsed;
   {
     const nb::gil_scoped_release release;
-    found = (text ? text_rows : binary_rows)(bytes, dim, room, out.data());
+    parsed = (text ? text_rows : binary_rows)(bytes, dim, room, out.data());
   }
-  const char* wrong = found.wrong == nullptr ? "" : found.wrong;
-  return {to_array(std::move(found.words)), found.consumed, wrong};
+  const char* wrong = parsed.wrong == nullptr ? "" : parsed.wrong;
+  return {to_array(std::move(parsed.words)), parsed.consumed, wrong};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Labels of texts: shapes, dtypes, Python's texts and the GIL.
+// Binds prediction of text labels: shapes, dtypes, Python texts and the GIL.
 #include "embedding/text_predictor.hpp"
 
 #include <nanobind/ndarray.h>
@@ -20,37 +20,37 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::device::cpu>;  // any stride of rows
+using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::device::cpu>;  // rows of any stride
 using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Codes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
 
-// The words of texts, and all that keeps their bytes where they are.
+// The words of texts, and the objects that own their bytes.
 class Texts {
  public:
-  // Lists of str: each text gets its end.
+  // Lists of str; the end of the sentence is added to each.
   static Texts of_words(nb::handle texts) {
     Texts all(texts);
     for (Py_ssize_t i = 0; i < all.items_.size(); ++i) {
       const Items& words = all.owners_.emplace_back(all.items_[i]);
       if (!words.valid()) all.fail(i, all.items_[i]);
-      TextWords& own = all.words_[static_cast<std::size_t>(i)];
-      own.reserve(static_cast<std::size_t>(words.size()) + 1);
-      for (Py_ssize_t t = 0; t < words.size(); ++t) own.push_back(all.word(words[t], i));
-      own.push_back(kEndOfSentence);
+      TextWords& text_words = all.words_[static_cast<std::size_t>(i)];
+      text_words.reserve(static_cast<std::size_t>(words.size()) + 1);
+      for (Py_ssize_t t = 0; t < words.size(); ++t) text_words.push_back(all.word(words[t], i));
+      text_words.push_back(kEndOfSentence);
     }
     return all;
   }
 
-  // Lines as bytes, less their labels.
+  // Lines as bytes, without their labels.
   static Texts of_lines(nb::handle lines, const TextDictionary& dictionary, std::string_view prefix) {
     Texts all(lines);
     for (Py_ssize_t i = 0; i < all.items_.size(); ++i) {
-      TextWords& own = all.words_[static_cast<std::size_t>(i)];
+      TextWords& text_words = all.words_[static_cast<std::size_t>(i)];
       dictionary.split(
-          all.line(i), prefix, [&](std::string_view word) { own.push_back(word); },
+          all.line(i), prefix, [&](std::string_view word) { text_words.push_back(word); },
           [](std::uint32_t) {});
     }
     return all;
@@ -65,8 +65,8 @@ class Texts {
   }
 
   [[noreturn]] static void fail(Py_ssize_t i, PyObject* text) {
-    throw std::invalid_argument("text " + std::to_string(i) + " is " + Py_TYPE(text)->tp_name +
-                                ", not a str or a list of str");
+    throw SequenceError(
+        i, std::string("text {sequence} is ") + Py_TYPE(text)->tp_name + ", not a str or a list of str");
   }
 
   std::string_view line(Py_ssize_t i) const {
@@ -75,31 +75,31 @@ class Texts {
     return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
   }
 
-  // Lone surrogates are bytes that were not UTF-8, as Python's surrogateescape has it.
+  // Lone surrogates are the bytes of invalid UTF-8, as with Python's surrogateescape.
   std::string_view word(PyObject* object, Py_ssize_t i) {
     std::string_view text;
     if (text_of(object, &text)) return text;
     if (!PyUnicode_Check(object)) {
-      throw std::invalid_argument("text " + std::to_string(i) + " has a word that is " +
-                                  Py_TYPE(object)->tp_name + ", not a str");
+      throw SequenceError(i, std::string("text {sequence} has a word that is ") +
+                                 Py_TYPE(object)->tp_name + ", not a str");
     }
     nb::object bytes = nb::steal(PyUnicode_AsEncodedString(object, "utf-8", "surrogateescape"));
     if (!bytes.is_valid()) {
       PyErr_Clear();
-      throw std::invalid_argument("text " + std::to_string(i) + " has " + type_name(object));
+      throw SequenceError(i, "text {sequence} has " + type_name(object));
     }
     text = {PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
     encoded_.push_back(std::move(bytes));
     return text;
   }
 
-  Items items_;
-  std::vector<Items> owners_;
-  std::vector<nb::object> encoded_;
+  Items items_;                      // the texts
+  std::vector<Items> owners_;        // the words of each text
+  std::vector<nb::object> encoded_;  // words that had to be encoded
   std::vector<TextWords> words_;
 };
 
-// A predictor and the arrays that it reads.
+// A predictor and the arrays that it refers to.
 struct Predictor {
   Bytes input;
   std::optional<Floats> centroids, norms;
@@ -107,6 +107,7 @@ struct Predictor {
   TextPredictor core;
 };
 
+// Numbers a list of bytes; the message `twice` reports a repeated entry.
 StringTable table_of(nb::handle strings, const char* twice) {
   const Items items(strings.ptr());
   require(items.valid(), "words and labels must be lists");
@@ -119,6 +120,7 @@ StringTable table_of(nb::handle strings, const char* twice) {
   return table;
 }
 
+// Negative sampling ("ns") predicts like one-vs-all ("ova").
 TextLoss loss_of(std::string_view name) {
   if (name == "softmax") return TextLoss::softmax;
   if (name == "hs") return TextLoss::hierarchical;
@@ -126,7 +128,7 @@ TextLoss loss_of(std::string_view name) {
   return TextLoss::sigmoid;
 }
 
-// `input` are the bytes of floats, or codes if there are centroids, `width` columns each.
+// `input` has the bytes of floats or, with centroids, codes of groups of `width` columns.
 TextMatrix matrix_of(const Bytes& input, std::int64_t dim, const std::optional<Floats>& centroids,
                      std::int64_t width, const std::optional<Codes>& norm_codes,
                      const std::optional<Floats>& norms) {
@@ -136,26 +138,28 @@ TextMatrix matrix_of(const Bytes& input, std::int64_t dim, const std::optional<F
   const std::int64_t columns = size(input.shape(1));
   require(columns <= 1 || input.stride(1) == 1, "the bytes of a row must be contiguous");
   if (!centroids) {
-    require(columns == 4 * dim, "input must have dim floats in a row");
+    require(columns == 4 * dim, "input must have dim floats per row");
     m.dense = input.data();
     m.row_bytes = input.stride(0);
     return m;
   }
-  require(width > 0 && columns == (dim + width - 1) / width, "a code for each group of columns");
+  require(width > 0 && columns == (dim + width - 1) / width,
+          "input must have one code per group of columns");
   require(m.rows <= 1 || input.stride(0) == columns, "codes must be contiguous");
-  require(size(centroids->shape(0)) == dim * kCentroids, "256 centroids for each group");
+  require(size(centroids->shape(0)) == dim * kCentroids, "there must be 256 centroids per group");
   m.codes = input.data();
   m.groups = columns;
   m.width = width;
   m.centroids = centroids->data();
   if (!norm_codes) return m;
   require(norms && size(norm_codes->shape(0)) == m.rows && norms->shape(0) == kCentroids,
-          "a code of its norm for each row");
+          "norm_codes must have one entry per row, norms 256");
   m.norm_codes = norm_codes->data();
   m.norms = norms->data();
   return m;
 }
 
+// Checks that words, labels, buckets and rows fit together: the core indexes rows by them.
 void make(Predictor* self, nb::handle words, nb::handle labels, int minn, int maxn, int word_ngrams,
           std::int64_t bucket, const std::optional<std::vector<std::uint32_t>>& kept, const Bytes& input,
           const std::optional<Floats>& centroids, std::int64_t width,
@@ -164,33 +168,36 @@ void make(Predictor* self, nb::handle words, nb::handle labels, int minn, int ma
   require(bucket >= 0 && bucket < std::numeric_limits<std::int32_t>::max(), "bucket is out of range");
   TextDictionary dictionary(table_of(words, "a word occurs twice"),
                             table_of(labels, "a label occurs twice"),
-                            {minn, maxn, word_ngrams, static_cast<std::uint32_t>(bucket)});
+                            {.minn = minn,
+                             .maxn = maxn,
+                             .word_ngrams = word_ngrams,
+                             .bucket = static_cast<std::uint32_t>(bucket)});
   if (kept) dictionary.prune(*kept);
   const std::int64_t dim = size(output.shape(1));
-  require(dim > 0 && size(output.shape(0)) == dictionary.labels(), "a row of output for each label");
+  require(dim > 0 && size(output.shape(0)) == dictionary.labels(), "output must have one row per label");
   const TextMatrix matrix = matrix_of(input, dim, centroids, width, norm_codes, norms);
   new (self) Predictor{
       input, centroids, norms, norm_codes,
       TextPredictor(std::move(dictionary), matrix, output.data(), loss_of(loss), label_counts)};
 }
 
-// Floats are what fastText answers.
+// The best labels of each text. fastText returns probabilities as floats.
 nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double threshold, int threads,
               bool as_floats) {
   require(threads > 0, "threads must be positive");
-  std::vector<TextPredictor::Answers> found;
+  std::vector<TextPredictor::Answers> predictions;
   {
     const nb::gil_scoped_release release;
-    found = self.core.best(texts.words(), k, threshold, threads);
+    predictions = self.core.best(texts.words(), k, threshold, threads);
   }
   nb::list all;
-  for (const TextPredictor::Answers& answers : found) {
-    nb::list own;
+  for (const TextPredictor::Answers& answers : predictions) {
+    nb::list pairs;
     for (const TextPredictor::Answer& answer : answers) {
       const double p = as_floats ? static_cast<double>(static_cast<float>(answer.p)) : answer.p;
-      own.append(nb::make_tuple(answer.label, p));
+      pairs.append(nb::make_tuple(answer.label, p));
     }
-    all.append(std::move(own));
+    all.append(std::move(pairs));
   }
   return all;
 }
@@ -206,7 +213,7 @@ nb::list best_of_lines(const Predictor& self, nb::handle lines, const nb::bytes&
   return best(self, Texts::of_lines(lines, self.core.dictionary(), start), k, threshold, threads, true);
 }
 
-// The words of a line, its end among them, and the numbers of its labels.
+// The words of a line, including its end, and the numbers of its labels.
 nb::tuple split(const Predictor& self, const nb::bytes& line, const nb::bytes& prefix) {
   nb::list words, labels;
   self.core.dictionary().split(
@@ -216,7 +223,7 @@ nb::tuple split(const Predictor& self, const nb::bytes& line, const nb::bytes& p
   return nb::make_tuple(words, labels);
 }
 
-// The mean of a line's rows, and how many they are.
+// The mean of a line's rows, and the number of rows.
 nb::tuple mean(const Predictor& self, const nb::bytes& line, const nb::bytes& prefix) {
   TextWords words;
   self.core.dictionary().split(

@@ -1,4 +1,5 @@
-// Training of word embeddings: a corpus and the model's tables. Shapes, dtypes, ranges and the GIL.
+// Binds training of word embeddings: a corpus and the model's tables. Shapes, dtypes, ranges and the
+// GIL.
 #include "embedding/training.hpp"
 
 #include <nanobind/ndarray.h>
@@ -13,7 +14,7 @@
 
 #include "bindings/base/arrays.hpp"
 #include "bindings/bindings.hpp"
-#include "embedding/alias.hpp"
+#include "embedding/alias_table.hpp"
 #include "embedding/huffman.hpp"
 
 namespace nb = nanobind;
@@ -30,17 +31,19 @@ std::int64_t size(const Vector<T>& v) {
   return static_cast<std::int64_t>(v.shape(0));
 }
 
+// An alias table, (words, 2), flat: thresholds and aliases.
 Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
   require(size(weights) < std::numeric_limits<std::int32_t>::max(), "too many weights");
   const std::vector<AliasCell> cells = alias_table(weights.data(), size(weights));
   std::vector<std::uint32_t> flat;
   for (const AliasCell& cell : cells) {
-    flat.push_back(cell.own);
-    flat.push_back(static_cast<std::uint32_t>(cell.other));
+    flat.push_back(cell.threshold);
+    flat.push_back(static_cast<std::uint32_t>(cell.alias));
   }
   return to_array(std::move(flat));
 }
 
+// The members of HuffmanTree: begin, node, right, child.
 std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<std::int32_t>> huffman(
     const Vector<std::int64_t>& counts) {
   require(size(counts) < (1 << 30), "too many words");
@@ -49,7 +52,7 @@ std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<
           to_array(std::move(tree.right)), to_array(std::move(tree.child))};
 }
 
-// A table of rows padded to cache lines, on large pages where there are such; not yet filled.
+// A table whose rows are padded to cache lines, on huge pages where available; not initialised.
 nb::ndarray<nb::numpy, float> make_table(std::int64_t rows, int dim) {
   require(dim > 0 && dim <= (1 << 20), "dim must be positive");
   require(rows >= 0 && rows <= (std::int64_t{1} << 40) / dim, "too many rows");
@@ -70,18 +73,19 @@ nb::ndarray<nb::numpy, float> make_table(std::int64_t rows, int dim) {
 
 void check_table(const Table& table) {
   require(table.shape(1) > 0 && table.shape(1) % kRowPadding == 0 && table.shape(1) <= (1 << 20),
-          "rows of a table must be padded");
+          "rows of a table must be padded to cache lines");
 }
 
+// Fills rows [begin, end) uniformly in +-range, and the padding with zeros.
 void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int dim, float range,
                 std::uint64_t seed, int threads) {
   check_table(table);
   require(0 <= begin && begin <= end && end <= static_cast<std::int64_t>(table.shape(0)),
-          "no such rows");
+          "begin and end are out of range");
   const int stride = static_cast<int>(table.shape(1));
   require(dim > 0 && dim <= stride && threads > 0, "dim and threads must be positive");
   const nb::gil_scoped_release release;
-  constexpr std::int64_t kTask = 4096;
+  constexpr std::int64_t kTask = 4096;  // rows
   parallel_for((end - begin + kTask - 1) / kTask, threads, [&] {
     return [&](std::int64_t i) {
       const std::int64_t from = begin + i * kTask;
@@ -91,6 +95,7 @@ void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int di
   });
 }
 
+// Whether all entries are in [low, high).
 template <class T>
 bool within(const Vector<T>& v, std::int64_t low, std::int64_t high) {
   for (std::int64_t i = 0; i < size(v); ++i) {
@@ -100,8 +105,8 @@ bool within(const Vector<T>& v, std::int64_t low, std::int64_t high) {
   return true;
 }
 
-// begin[0] = 0 <= begin[1] <= ... = values
-bool leads(const Vector<std::int64_t>& begin, std::int64_t values) {
+// Whether begin is a valid index array: begin[0] = 0 <= begin[1] <= ... <= begin[n] = values.
+bool is_index(const Vector<std::int64_t>& begin, std::int64_t values) {
   if (size(begin) == 0 || begin.data()[0] != 0 || begin.data()[size(begin) - 1] != values) return false;
   for (std::int64_t i = 1; i < size(begin); ++i) {
     if (begin.data()[i] < begin.data()[i - 1]) return false;
@@ -109,15 +114,15 @@ bool leads(const Vector<std::int64_t>& begin, std::int64_t values) {
   return true;
 }
 
-// out[i] = mean of the rows of word i
+// out[i] = mean of the rows of word i; out is (words, dim).
 void row_means(const Table& table, const Vector<std::int64_t>& begin, const Vector<std::int32_t>& row,
                const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out, int threads) {
   check_table(table);
-  require(leads(begin, size(row)) && within(row, 0, static_cast<std::int64_t>(table.shape(0))),
-          "no such rows");
+  require(is_index(begin, size(row)) && within(row, 0, static_cast<std::int64_t>(table.shape(0))),
+          "begin and row do not fit the table");
   require(static_cast<std::int64_t>(out.shape(0)) == size(begin) - 1 && out.shape(1) <= table.shape(1) &&
               threads > 0,
-          "out must have a row for each word");
+          "out must have one row per word");
   const nb::gil_scoped_release release;
   const std::size_t stride = table.shape(1), dim = out.shape(1);
   parallel_for(size(begin) - 1, threads, [&] {
@@ -131,7 +136,7 @@ void row_means(const Table& table, const Vector<std::int64_t>& begin, const Vect
   });
 }
 
-// The tables of a model, with all that training needs, checked once.
+// The tables of a model and all that training needs, validated once.
 class Trainer {
  public:
   Trainer(const Table& input, const Table& output, std::int64_t vocabulary,
@@ -151,70 +156,64 @@ class Trainer {
         path_node_(std::move(path_node)),
         path_right_(std::move(path_right)) {
     check_table(input);
-    require(output.shape(1) == input.shape(1), "both tables must have one width");
-    require(0 <= loss && loss <= 3, "no such loss");
+    require(output.shape(1) == input.shape(1), "both tables must have the same width");
+    require(0 <= loss && loss <= 3, "unknown loss");
     require(1 <= window && window <= 10'000, "window must be 1 to 10,000");
     require(0 <= negatives && negatives <= 10'000, "negatives must be 0 to 10,000");
-    const auto rows = static_cast<std::int64_t>(input.shape(0)),
-               words = static_cast<std::int64_t>(output.shape(0));
-    require(words > 0 && words < std::numeric_limits<std::int32_t>::max(), "no words");
-    if (rows_begin_) {
-      require(row_ && leads(*rows_begin_, size(*row_)) && size(*rows_begin_) == vocabulary + 1 &&
-                  within(*row_, 0, rows),
-              "rows_begin and row do not fit");
-    } else {
-      require(vocabulary <= rows, "a row for each word");
-    }
-    if (keep_) require(size(*keep_) == vocabulary, "keep must have a number for each word");
-    std::int64_t longest = 0;
-    if (static_cast<EmbeddingLoss>(loss) == EmbeddingLoss::hierarchical) {
-      require(path_begin_ && path_node_ && path_right_, "paths are missing");
-      require(size(*path_begin_) == words + 1 && leads(*path_begin_, size(*path_node_)) &&
-                  size(*path_right_) == size(*path_node_) && within(*path_node_, 0, words),
-              "paths do not fit");
-      for (std::int64_t i = 0; i < words; ++i)
-        longest = std::max(longest, path_begin_->data()[i + 1] - path_begin_->data()[i]);
-    }
-    if (words == 1) negatives = 0;
-    if (static_cast<EmbeddingLoss>(loss) == EmbeddingLoss::negative) check_noise(words);
-    model_ = {input_.data(),
-              output_.data(),
-              static_cast<int>(input.shape(1)),
-              words,
-              pointer(rows_begin_),
-              pointer(row_),
-              pointer(keep_),
-              reinterpret_cast<const AliasCell*>(pointer(noise_)),
-              pointer(path_begin_),
-              pointer(path_node_),
-              pointer(path_right_),
-              static_cast<EmbeddingLoss>(loss),
-              cbow,
-              shared,
-              window,
-              negatives,
-              shrink,
-              hot_for,
-              ring_size(window) - 1};
     require(hot_nodes >= 0 && hot_for > 0, "hot_nodes must be 0 or more, hot_for positive");
-    std::vector<std::int32_t> hot = heat(std::min(hot_nodes, words));
+    const auto words = static_cast<std::int64_t>(output.shape(0));
+    require(words > 0 && words < std::numeric_limits<std::int32_t>::max(), "output must have rows");
+    check_rows();
+    const auto embedding_loss = static_cast<EmbeddingLoss>(loss);
+    const std::int64_t longest = embedding_loss == EmbeddingLoss::hierarchical ? check_paths(words) : 0;
+    if (words == 1) negatives = 0;  // there is no other word to draw
+    if (embedding_loss == EmbeddingLoss::negative) check_noise(words);
+    model_ = {.input = input_.data(),
+              .output = output_.data(),
+              .stride = static_cast<int>(input.shape(1)),
+              .words = words,
+              .rows_begin = pointer(rows_begin_),
+              .row = pointer(row_),
+              .keep = pointer(keep_),
+              .noise = reinterpret_cast<const AliasCell*>(pointer(noise_)),
+              .path_begin = pointer(path_begin_),
+              .path_node = pointer(path_node_),
+              .path_right = pointer(path_right_),
+              .loss = embedding_loss,
+              .cbow = cbow,
+              .shared = shared,
+              .window = window,
+              .negatives = negatives,
+              .shrink = shrink,
+              .hot_for = hot_for,
+              .ring_mask = ring_size(window) - 1};
+    std::vector<std::int32_t> hot = choose_hot_nodes(std::min(hot_nodes, words));
     training_.emplace(model_, longest, std::move(hot));
   }
 
+  // Trains on the sentences of chunks [first, last); returns the loss and its number of terms.
   std::pair<double, double> sentences(Corpus& corpus, std::int64_t first, std::int64_t last,
                                       double first_rate, double last_rate, double seen, double total,
                                       std::uint64_t seed, std::int64_t loss_every, int threads) {
     check_run(corpus, first, last, loss_every, threads);
     require(static_cast<std::int64_t>(corpus.largest_number()) < vocabulary_,
-            "the corpus has other words");
+            "the corpus has word numbers that the model does not have");
     require(model_.words == vocabulary_ || model_.loss == EmbeddingLoss::hierarchical,
-            "an output row for each word");
+            "output must have one row per word");
     const nb::gil_scoped_release release;
-    const Report report = training_->sentences(corpus, first, last, {first_rate, last_rate, seen, total},
-                                               seed, loss_every, threads);
+    const Report report = training_->sentences(
+        corpus,
+        {.first = first,
+         .last = last,
+         .schedule = {.first_rate = first_rate, .last_rate = last_rate, .seen = seen, .total = total},
+         .seed = seed,
+         .loss_every = loss_every,
+         .threads = threads});
     return {report.loss, report.terms};
   }
 
+  // Trains on labelled texts. begin, row, label and hash describe the types of the corpus (see
+  // TypeRows).
   std::pair<double, double> texts(Corpus& corpus, const Vector<std::int64_t>& begin,
                                   const Vector<std::int32_t>& row, const Vector<std::int32_t>& label,
                                   const Vector<std::uint32_t>& hash, int word_ngrams,
@@ -226,28 +225,42 @@ class Trainer {
     const auto rows = static_cast<std::int64_t>(input_.shape(0));
     const auto types = static_cast<std::int64_t>(corpus.types().size());
     require(static_cast<std::int64_t>(corpus.largest_number()) < types && size(begin) == types + 1 &&
-                leads(begin, size(row)) && within(row, 0, rows) && size(label) == types &&
+                is_index(begin, size(row)) && within(row, 0, rows) && size(label) == types &&
                 within(label, -2, model_.words) && size(hash) == types,
             "the types of the corpus do not fit");
     const bool placed = bucket_row ? size(*bucket_row) == buckets && within(*bucket_row, -1, rows)
                                    : first_bucket >= 0 && first_bucket + buckets <= rows;
     require(word_ngrams <= 1 || (buckets > 0 && placed), "the buckets of word n-grams do not fit");
-    const TypeRows knows{begin.data(), row.data(), label.data(), hash.data(),
-                         word_ngrams,  buckets,    first_bucket, pointer(bucket_row)};
+    const TypeRows type_rows{.begin = begin.data(),
+                             .row = row.data(),
+                             .label = label.data(),
+                             .hash = hash.data(),
+                             .word_ngrams = word_ngrams,
+                             .buckets = buckets,
+                             .first_bucket = first_bucket,
+                             .bucket_row = pointer(bucket_row)};
     const nb::gil_scoped_release release;
     const Report report = training_->texts(
-        corpus, knows, first, last, {first_rate, last_rate, seen, total}, seed, loss_every, threads);
+        corpus, type_rows,
+        {.first = first,
+         .last = last,
+         .schedule = {.first_rate = first_rate, .last_rate = last_rate, .seen = seen, .total = total},
+         .seed = seed,
+         .loss_every = loss_every,
+         .threads = threads});
     return {report.loss, report.terms};
   }
 
  private:
+  // The pointer of an optional array, or null.
   template <class T>
   static const T* pointer(const std::optional<Vector<T>>& v) {
     return v ? v->data() : nullptr;
   }
 
-  // The nodes next to the root are the last; paths get their places among the hot.
-  std::vector<std::int32_t> heat(std::int64_t count) {
+  // Hot nodes are those next to the root, which are the last rows. Replaces them in the paths by their
+  // place among the hot nodes (see HotRows).
+  std::vector<std::int32_t> choose_hot_nodes(std::int64_t count) {
     if (model_.loss != EmbeddingLoss::hierarchical || count == 0) return {};
     std::vector<std::int32_t> hot;
     const auto last = static_cast<std::int32_t>(model_.words - 1);
@@ -260,16 +273,42 @@ class Trainer {
     return hot;
   }
 
-  void check_noise(std::int64_t words) const {
-    require(noise_ && size(*noise_) == 2 * words, "noise must have a cell for each word");
-    for (std::int64_t i = 0; i < words; ++i)
-      require(noise_->data()[2 * i + 1] < static_cast<std::uint64_t>(words), "noise: no such word");
+  void check_rows() const {
+    const auto rows = static_cast<std::int64_t>(input_.shape(0));
+    if (rows_begin_) {
+      require(row_ && is_index(*rows_begin_, size(*row_)) && size(*rows_begin_) == vocabulary_ + 1 &&
+                  within(*row_, 0, rows),
+              "rows_begin and row do not fit");
+    } else {
+      require(vocabulary_ <= rows, "input must have one row per word");
+    }
+    if (keep_) require(size(*keep_) == vocabulary_, "keep must have one entry per word");
   }
 
+  // Returns the length of the longest path.
+  std::int64_t check_paths(std::int64_t words) const {
+    require(path_begin_ && path_node_ && path_right_, "paths are missing");
+    require(size(*path_begin_) == words + 1 && is_index(*path_begin_, size(*path_node_)) &&
+                size(*path_right_) == size(*path_node_) && within(*path_node_, 0, words),
+            "paths do not fit");
+    std::int64_t longest = 0;
+    for (std::int64_t i = 0; i < words; ++i)
+      longest = std::max(longest, path_begin_->data()[i + 1] - path_begin_->data()[i]);
+    return longest;
+  }
+
+  void check_noise(std::int64_t words) const {
+    require(noise_ && size(*noise_) == 2 * words, "noise must have one cell per word");
+    for (std::int64_t i = 0; i < words; ++i)
+      require(noise_->data()[2 * i + 1] < static_cast<std::uint64_t>(words),
+              "noise: a word is out of range");
+  }
+
+  // Checks what sentences() and texts() have in common.
   static void check_run(const Corpus& corpus, std::int64_t first, std::int64_t last,
                         std::int64_t loss_every, int threads) {
     require(0 <= first && first <= last && last <= static_cast<std::int64_t>(corpus.chunks().size()),
-            "no such chunks");
+            "first and last are out of range");
     require(loss_every > 0 && threads > 0, "loss_every and threads must be positive");
   }
 
@@ -281,30 +320,29 @@ class Trainer {
   std::optional<Vector<std::int64_t>> path_begin_;
   std::optional<Vector<std::int32_t>> path_node_;
   std::optional<Vector<std::uint8_t>> path_right_;
-  std::vector<std::int32_t> encoded_node_;
+  std::vector<std::int32_t> encoded_node_;  // path_node_ with hot nodes replaced
   EmbeddingModel model_;
   std::optional<EmbeddingTraining> training_;
 };
 
-// One step of descent on hidden vectors and rows, as training does it: for tests. Returns the loss
-// before.
+// For tests: one gradient step on hidden vectors and rows, as in training. Returns the loss before it.
 double embedding_step(const Table& hidden, const Table& rows, const Vector<float>& label,
-                      const Vector<float>& weight, std::int64_t own, float rate) {
+                      const Vector<float>& weight, std::int64_t softmax_target, float rate) {
   check_table(hidden);
   require(rows.shape(1) == hidden.shape(1) && hidden.shape(0) <= 1000,
-          "hidden and rows must have one width");
+          "hidden and rows must have the same width");
   const auto count = static_cast<std::int64_t>(hidden.shape(0)),
              targets = static_cast<std::int64_t>(rows.shape(0));
-  require(size(label) == targets && size(weight) == targets && own < targets,
-          "a label and a weight for each row");
+  require(size(label) == targets && size(weight) == targets && softmax_target < targets,
+          "label and weight must have one entry per row");
   const int stride = static_cast<int>(hidden.shape(1));
   EmbeddingScratch scratch(stride, 4, count, targets, 1);
   EmbeddingWorker& k = scratch.worker;
   k.rate = rate;
   for (std::int64_t c = 0; c < count; ++c) k.hidden_row[c] = hidden.data() + c * stride;
   for (std::int64_t t = 0; t < targets; ++t) k.target_row[t] = rows.data() + t * stride;
-  return kernels().embedding.step(k, k.hidden_row, static_cast<int>(count), k.target_row, targets, own,
-                                  label.data(), weight.data(), stride);
+  return kernels().embedding.step(k, k.hidden_row, static_cast<int>(count), k.target_row, targets,
+                                  softmax_target, label.data(), weight.data(), stride);
 }
 
 }  // namespace
@@ -320,7 +358,7 @@ void bind_embedding_training(nb::module_& m) {
   m.def("row_means", &row_means, nb::arg("table"), nb::arg("begin"), nb::arg("row"), nb::arg("out"),
         nb::arg("threads"));
   m.def("embedding_step", &embedding_step, nb::arg("hidden"), nb::arg("rows"), nb::arg("label"),
-        nb::arg("weight"), nb::arg("own"), nb::arg("rate"));
+        nb::arg("weight"), nb::arg("softmax_target"), nb::arg("rate"));
   using B = std::optional<Vector<std::int64_t>>;
   using I = std::optional<Vector<std::int32_t>>;
   using U = std::optional<Vector<std::uint32_t>>;

@@ -1,4 +1,4 @@
-// Parts of other programs' files that are too slow to make in Python.
+// Binds parts of foreign file formats that would be too slow in Python.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -15,7 +15,7 @@
 #include "bindings/bindings.hpp"
 #include "formats/cqdb.hpp"
 #include "formats/named_weights.hpp"
-#include "formats/weight_lines.hpp"
+#include "formats/text_weights.hpp"
 
 namespace nb = nanobind;
 
@@ -25,14 +25,14 @@ namespace {
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// String i is data[ends[i] : ends[i + 1]].
+// The bytes of a CQDB dictionary; string i is data[ends[i] : ends[i + 1]].
 Numpy<std::uint8_t> make_cqdb(Bytes data, Integers ends) {
   const auto count = static_cast<std::int64_t>(ends.shape(0)) - 1;
   require(count >= 0 && ends.data()[0] == 0, "ends must begin with 0");
   for (std::int64_t i = 0; i < count; ++i)
     require(ends.data()[i] <= ends.data()[i + 1], "ends must ascend");
   require(ends.data()[count] == static_cast<std::int64_t>(data.shape(0)), "ends do not fit the data");
-  std::vector<std::uint8_t> made;
+  std::vector<std::uint8_t> bytes;
   {
     const nb::gil_scoped_release release;
     const char* text = reinterpret_cast<const char*>(data.data());
@@ -40,14 +40,16 @@ Numpy<std::uint8_t> make_cqdb(Bytes data, Integers ends) {
     for (std::int64_t i = 0; i < count; ++i) {
       writer.put({text + ends.data()[i], static_cast<std::size_t>(ends.data()[i + 1] - ends.data()[i])});
     }
-    made = writer.finish();
+    bytes = writer.finish();
   }
-  return to_array(std::move(made));
+  return to_array(std::move(bytes));
 }
 
-// The number of a string that is there before, or -1: string i is data[begin[i] : begin[i] + size[i]].
+// The index of the first string that repeats an earlier one, or -1; string i is data[begin[i] : begin[i]
+// + size[i]].
 std::int64_t repeated(Bytes data, Integers begin, Integers size) {
-  require(begin.shape(0) == size.shape(0) && begin.shape(0) < kNone, "one size a string");
+  require(begin.shape(0) == size.shape(0) && begin.shape(0) < kNone,
+          "begin and size must have the same length");
   const auto bytes = static_cast<std::int64_t>(data.shape(0));
   const auto string = [&](std::size_t i) {
     const char* text = reinterpret_cast<const char*>(data.data());
@@ -57,7 +59,7 @@ std::int64_t repeated(Bytes data, Integers begin, Integers size) {
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     const std::int64_t at = begin.data()[i], length = size.data()[i];
     require(0 <= at && 0 <= length && at <= bytes && length <= bytes - at,
-            "a string ends behind the data");
+            "a string ends past the data");
     hashes[i] = {hash_bytes(string(i).data(), string(i).size()), static_cast<std::uint32_t>(i)};
   }
   const nb::gil_scoped_release release;
@@ -70,7 +72,7 @@ std::int64_t repeated(Bytes data, Integers begin, Integers size) {
   return -1;
 }
 
-// Weights as text, into arrays of Python's.
+// Reads weights as text into arrays that Python owns.
 class WeightReader {
  public:
   using Index = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -80,15 +82,15 @@ class WeightReader {
       : index_(std::move(index)),
         weight_(std::move(weight)),
         lines_(indexed, {index_.data(), index_.shape(0)}, {weight_.data(), weight_.shape(0)}) {
-    require(index_.shape(0) == weight_.shape(0), "one index a weight");
+    require(index_.shape(0) == weight_.shape(0), "index and weight must have the same length");
   }
 
-  // What is wrong with a line, and the line; nothing if all are right.
+  // The kind of fault and the line; ("", b"") if all lines are valid.
   std::pair<const char*, nb::bytes> feed(const nb::bytes& block) {
     std::string_view wrong;
     const auto fault = lines_.feed({block.c_str(), block.size()}, &wrong);
     const char* const names[] = {"", "text", "order", "room"};
-    const bool none = fault == WeightLines::Fault::none;
+    const bool none = fault == TextWeightReader::Fault::none;
     return {names[static_cast<int>(fault)], nb::bytes(wrong.data(), none ? 0 : wrong.size())};
   }
   std::int64_t lines() const { return lines_.lines(); }
@@ -97,42 +99,48 @@ class WeightReader {
  private:
   Index index_;
   Weight weight_;
-  WeightLines lines_;
+  TextWeightReader lines_;
 };
 
 template <class Cell>
 using Cells = std::tuple<Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<Cell>>;  // name, size, cell
+// Gives up the vectors to NumPy.
 template <class Cell>
 Cells<Cell> arrays(NamedCells<Cell>&& cells) {
   return {to_array(std::move(cells.name)), to_array(std::move(cells.size)),
           to_array(std::move(cells.cell))};
 }
 
-// The cells of labels, whose weights come to the front of `weight`; cells of pairs and their weights;
-// pairs without a name and their weights.
+// Returns the cells of labels, whose weights are moved to the front of `weight`; the cells of label
+// pairs and their weights; the pairs without a name and their weights.
 std::tuple<Cells<std::uint16_t>, Cells<std::int32_t>, Numpy<double>, Numpy<std::int64_t>, Numpy<double>>
 split(Integers number, WeightReader::Weight weight, Integers begin, Bytes states, Bytes bare,
       std::int64_t labels) {
   const std::size_t names = states.shape(0), count = number.shape(0);
-  require(begin.shape(0) == names + 1 && bare.shape(0) == names, "names: sizes");
-  require(weight.shape(0) == count, "one number a weight");
-  require(0 < labels && labels < 1 << 15, "labels");
+  require(begin.shape(0) == names + 1 && bare.shape(0) == names,
+          "begin, states and bare must fit together");
+  require(weight.shape(0) == count, "number and weight must have the same length");
+  require(0 < labels && labels < 1 << 15, "labels must be 1 to 32767");
   const std::int64_t *b = begin.data(), *n = number.data();
   for (std::size_t i = 0; i < names; ++i) {
-    const std::int64_t most = labels + labels * labels;
-    require(b[i] <= b[i + 1] && b[i + 1] - b[i] <= most, "names: a beginning");
+    const std::int64_t max_weights = labels + labels * labels;
+    require(b[i] <= b[i + 1] && b[i + 1] - b[i] <= max_weights,
+            "begin must ascend, by at most labels + labels^2");
   }
   for (std::size_t k = 1; k < count; ++k) require(n[k - 1] < n[k], "numbers must ascend");
-  require(count == 0 || (b[0] <= n[0] && n[count - 1] < b[names]), "a number is of no name");
-  SplitWeights found;
+  require(count == 0 || (b[0] <= n[0] && n[count - 1] < b[names]), "a number belongs to no name");
+  SplitWeights parts;
   {
     const nb::gil_scoped_release release;
-    found = split_weights({{b, names + 1}, {states.data(), names}, {bare.data(), names}, labels},
+    parts = split_weights({.begin = {b, names + 1},
+                           .states = {states.data(), names},
+                           .bare = {bare.data(), names},
+                           .labels = labels},
                           {n, count}, {weight.data(), count});
   }
-  return {arrays(std::move(found.states)), arrays(std::move(found.edges)),
-          to_array(std::move(found.edge_weight)), to_array(std::move(found.pair)),
-          to_array(std::move(found.pair_weight))};
+  return {arrays(std::move(parts.states)), arrays(std::move(parts.edges)),
+          to_array(std::move(parts.edge_weight)), to_array(std::move(parts.pair)),
+          to_array(std::move(parts.pair_weight))};
 }
 
 }  // namespace

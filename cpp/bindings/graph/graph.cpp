@@ -1,7 +1,7 @@
-// Factor graphs: shapes, dtypes and the GIL; the work is in core/graph_*.hpp.
+// Binds factor graphs (core/graph/): checks shapes and dtypes, and releases the GIL.
 //
-// Python allocates all results. Sizes are checked here once more, so that no call can read or write
-// outside an array, whatever Python passes.
+// Python allocates all results. Sizes are checked here again, so that no call can access memory outside
+// an array, whatever Python passes.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
@@ -12,7 +12,7 @@
 #include "bindings/bindings.hpp"
 #include "graph/belief.hpp"
 #include "graph/exact.hpp"
-#include "graph/local.hpp"
+#include "graph/local_updates.hpp"
 
 namespace nb = nanobind;
 
@@ -31,13 +31,14 @@ Indices copied(const In<std::int64_t>& array) { return {array.data(), array.data
 
 double* data(MaybeOut& out) { return out ? out->data() : nullptr; }
 
-class GraphCore {
+// A factor graph without scores: `tables` is passed to each call, so that it can change in training.
+class GraphBinding {
  public:
-  GraphCore(In<std::int64_t> cardinality, In<std::int64_t> begin, In<std::int64_t> scope,
-            In<std::int64_t> table)
+  GraphBinding(In<std::int64_t> cardinality, In<std::int64_t> begin, In<std::int64_t> scope,
+               In<std::int64_t> table)
       : graph_(copied(cardinality), copied(begin), copied(scope), copied(table)) {}
 
-  // (fits, width, entries): makes the order of elimination that exact() and sample() need.
+  // (fits, width, entries): computes the elimination order that exact() and sample() need.
   nb::tuple plan(double most_entries) {
     try {
       const nb::gil_scoped_release release;
@@ -48,28 +49,30 @@ class GraphCore {
     return nb::make_tuple(true, plan_->width, static_cast<double>(plan_->table.back()));
   }
 
+  // log_z has the log Z of each connected component at one of its variables, 0 at the others.
   void exact(Doubles tables, Out<double> log_z, MaybeOut variable, MaybeOut factor, int threads) const {
     check(tables, threads);
-    require(size(log_z) == graph_.variables(), "log_z must have one entry a variable");
+    require(size(log_z) == graph_.variables(), "log_z must have one entry per variable");
     check_marginals(variable, factor);
-    require(variable || !factor, "marginals of factors come with those of variables");
+    require(variable || !factor, "factor marginals require variable marginals");
     const nb::gil_scoped_release release;
     Exact run(graph_, planned(), tables.data(), threads);
     run.collect<false>(log_z.data());
     if (variable && possible(log_z)) run.distribute(variable->data(), data(factor));
   }
 
+  // The labelling with the highest score; score is laid out like log_z of exact().
   void best(Doubles tables, Out<double> score, Out<std::int64_t> labels, int threads) const {
     check(tables, threads);
     require(size(score) == graph_.variables() && size(labels) == graph_.variables(),
-            "score and labels must have one entry a variable");
+            "score and labels must have one entry per variable");
     const nb::gil_scoped_release release;
     Exact run(graph_, planned(), tables.data(), threads);
     run.collect<true>(score.data());
     run.best(labels.data());
   }
 
-  // uniforms and labels are (n, variables), flat; False if no labelling is possible.
+  // uniforms and labels are (n, variables), flat; returns False if every labelling is forbidden.
   bool sample(Doubles tables, Doubles uniforms, Out<std::int64_t> labels, int threads) const {
     check(tables, threads);
     require(size(uniforms) == size(labels) && size(labels) % std::max<Index>(1, graph_.variables()) == 0,
@@ -92,19 +95,25 @@ class GraphCore {
                       double tolerance, Index most, int threads, Out<double> variable, MaybeOut factor,
                       Out<double> log_v, Out<double> log_f, Out<double> messages) const {
     check(tables, threads);
-    require(size(weight) == graph_.factors(), "weight must have one entry a factor");
+    require(size(weight) == graph_.factors(), "weight must have one entry per factor");
     for (Index f = 0; f < graph_.factors(); ++f)
       require(weight.data()[f] > 0.0, "weights must be positive");
     require(damping >= 0.0 && damping < 1.0, "damping must be in [0, 1)");
     MaybeOut v = variable;
     check_marginals(v, factor);
-    require(size(log_v) == graph_.variables() && size(log_f) == graph_.factors(), "size of log terms");
-    require(size(messages) == graph_.message.back(), "size of messages");
+    require(size(log_v) == graph_.variables() && size(log_f) == graph_.factors(),
+            "log_v and log_f must have one entry per variable and factor");
+    require(size(messages) == graph_.message.back(), "messages has the wrong size");
     BeliefReport report{};
     {
       const nb::gil_scoped_release release;
       Belief run(graph_, tables.data(), weight.data(),
-                 {max_product, residual, damping, tolerance, most, threads});
+                 {.max_product = max_product,
+                  .residual = residual,
+                  .damping = damping,
+                  .tolerance = tolerance,
+                  .max_iterations = most,
+                  .threads = threads});
       report = run.run();
       run.finish(variable.data(), data(factor), log_v.data(), log_f.data());
       std::copy(run.messages().begin(), run.messages().end(), messages.data());
@@ -112,20 +121,21 @@ class GraphCore {
     return nb::make_tuple(report.iterations, report.residual, report.converged, report.possible);
   }
 
+  // The score of one labelling, (variables).
   double score(Doubles tables, In<std::int64_t> labels) const {
     check(tables, 1);
     check_labels(labels.data(), size(labels), 1);
     const nb::gil_scoped_release release;
-    return Local(graph_, tables.data()).score(labels.data());
+    return LocalUpdates(graph_, tables.data()).score(labels.data());
   }
 
-  // out by first_label: the scores of a variable's labels, the others being what they are
+  // out by first_label: for each variable, the scores of its labels given the labels of all others
   void conditionals(Doubles tables, In<std::int64_t> labels, Out<double> out) const {
     check(tables, 1);
     check_labels(labels.data(), size(labels), 1);
-    require(size(out) == graph_.first_label.back(), "size of conditionals");
+    require(size(out) == graph_.first_label.back(), "out must have one entry per label");
     const nb::gil_scoped_release release;
-    const Local local(graph_, tables.data());
+    const LocalUpdates local(graph_, tables.data());
     for (Index v = 0; v < graph_.variables(); ++v) {
       local.conditional(v, labels.data(), out.data() + graph_.first_label[v]);
     }
@@ -139,34 +149,42 @@ class GraphCore {
     Index sweeps = 0;
     {
       const nb::gil_scoped_release release;
-      sweeps = Local(graph_, tables.data()).climb(most, labels.data(), &converged);
+      sweeps = LocalUpdates(graph_, tables.data()).climb(most, labels.data(), &converged);
     }
     return nb::make_tuple(sweeps, converged);
   }
 
+  // labels (chains, variables) holds the initial labels; kept is (chains, sweeps, variables).
   void gibbs(Doubles tables, Index chains, Index sweeps, Doubles uniforms, Out<std::int64_t> labels,
              Out<std::int64_t> kept, Out<double> score, int threads) const {
     check(tables, threads);
-    require(chains > 0 && sweeps >= 0 && chains < kMostEntries && sweeps < kMostEntries,
-            "chains, sweeps");
+    require(chains > 0 && sweeps >= 0 && chains < kMaxEntries && sweeps < kMaxEntries,
+            "chains and sweeps are out of range");
     check_labels(labels.data(), size(labels), chains);
     const Index n = graph_.variables();
-    require(size(uniforms) == chains * sweeps * n && size(kept) == size(uniforms), "uniforms and kept");
-    require(size(score) == chains * sweeps, "size of score");
+    require(size(uniforms) == chains * sweeps * n && size(kept) == size(uniforms),
+            "uniforms and kept must be (chains, sweeps, variables)");
+    require(size(score) == chains * sweeps, "score must be (chains, sweeps)");
     const nb::gil_scoped_release release;
-    Local(graph_, tables.data())
-        .gibbs(chains, sweeps, uniforms.data(), labels.data(), kept.data(), score.data(), threads);
+    LocalUpdates(graph_, tables.data())
+        .gibbs({.chains = chains,
+                .sweeps = sweeps,
+                .uniforms = uniforms.data(),
+                .labels = labels.data(),
+                .kept = kept.data(),
+                .score = score.data()},
+               threads);
   }
 
   // (sweeps, change, expected score)
   nb::tuple mean_field(Doubles tables, Out<double> q, Index most, double tolerance) const {
     check(tables, 1);
-    require(size(q) == graph_.first_label.back(), "size of q");
+    require(size(q) == graph_.first_label.back(), "q must have one entry per label");
     Index sweeps = 0;
     double change = 0.0, expected = 0.0;
     {
       const nb::gil_scoped_release release;
-      const Local local(graph_, tables.data());
+      const LocalUpdates local(graph_, tables.data());
       sweeps = local.mean_field(most, tolerance, q.data(), &change);
       expected = local.expected_score(q.data());
     }
@@ -174,25 +192,28 @@ class GraphCore {
   }
 
  private:
+  // The core does not check indices into tables.
   void check(const Doubles& tables, int threads) const {
     require(size(tables) >= graph_.tables, "tables has too few scores");
     require(threads > 0, "threads must be positive");
   }
 
   void check_marginals(const MaybeOut& variable, const MaybeOut& factor) const {
-    require(!variable || size(*variable) == graph_.first_label.back(), "size of variable marginals");
-    require(!factor || size(*factor) == graph_.entries.back(), "size of factor marginals");
+    require(!variable || size(*variable) == graph_.first_label.back(),
+            "variable marginals have the wrong size");
+    require(!factor || size(*factor) == graph_.entries.back(), "factor marginals have the wrong size");
   }
 
   void check_labels(const std::int64_t* labels, Index count, Index rows) const {
-    require(count == rows * graph_.variables(), "labels must have one entry a variable");
+    require(count == rows * graph_.variables(), "labels must have one entry per variable");
     for (Index i = 0; i < count; ++i) {
-      require(labels[i] >= 0 && labels[i] < graph_.cardinality[i % graph_.variables()], "label range");
+      require(labels[i] >= 0 && labels[i] < graph_.cardinality[i % graph_.variables()],
+              "a label is out of range");
     }
   }
 
-  const Plan& planned() const {
-    require(plan_.has_value(), "call plan first");
+  const EliminationPlan& planned() const {
+    require(plan_.has_value(), "plan() must be called first");
     return *plan_;
   }
 
@@ -201,35 +222,35 @@ class GraphCore {
   }
 
   Graph graph_;
-  std::optional<Plan> plan_;
+  std::optional<EliminationPlan> plan_;
 };
 
 }  // namespace
 }  // namespace trellis::graph
 
 void bind_graph(nb::module_& m) {
-  using trellis::graph::GraphCore;
-  nb::class_<GraphCore>(m, "Graph")
+  using trellis::graph::GraphBinding;
+  nb::class_<GraphBinding>(m, "Graph")
       .def(nb::init<trellis::In<std::int64_t>, trellis::In<std::int64_t>, trellis::In<std::int64_t>,
                     trellis::In<std::int64_t>>(),
            nb::arg("cardinality"), nb::arg("begin"), nb::arg("scope"), nb::arg("table"))
-      .def("plan", &GraphCore::plan, nb::arg("most_entries"))
-      .def("exact", &GraphCore::exact, nb::arg("tables"), nb::arg("log_z"), nb::arg("variable").none(),
-           nb::arg("factor").none(), nb::arg("threads"))
-      .def("best", &GraphCore::best, nb::arg("tables"), nb::arg("score"), nb::arg("labels"),
+      .def("plan", &GraphBinding::plan, nb::arg("most_entries"))
+      .def("exact", &GraphBinding::exact, nb::arg("tables"), nb::arg("log_z"),
+           nb::arg("variable").none(), nb::arg("factor").none(), nb::arg("threads"))
+      .def("best", &GraphBinding::best, nb::arg("tables"), nb::arg("score"), nb::arg("labels"),
            nb::arg("threads"))
-      .def("sample", &GraphCore::sample, nb::arg("tables"), nb::arg("uniforms"), nb::arg("labels"),
+      .def("sample", &GraphBinding::sample, nb::arg("tables"), nb::arg("uniforms"), nb::arg("labels"),
            nb::arg("threads"))
-      .def("propagate", &GraphCore::propagate, nb::arg("tables"), nb::arg("weight"),
+      .def("propagate", &GraphBinding::propagate, nb::arg("tables"), nb::arg("weight"),
            nb::arg("max_product"), nb::arg("residual"), nb::arg("damping"), nb::arg("tolerance"),
            nb::arg("most"), nb::arg("threads"), nb::arg("variable"), nb::arg("factor").none(),
            nb::arg("log_v"), nb::arg("log_f"), nb::arg("messages"))
-      .def("score", &GraphCore::score, nb::arg("tables"), nb::arg("labels"))
-      .def("conditionals", &GraphCore::conditionals, nb::arg("tables"), nb::arg("labels"),
+      .def("score", &GraphBinding::score, nb::arg("tables"), nb::arg("labels"))
+      .def("conditionals", &GraphBinding::conditionals, nb::arg("tables"), nb::arg("labels"),
            nb::arg("out"))
-      .def("climb", &GraphCore::climb, nb::arg("tables"), nb::arg("labels"), nb::arg("most"))
-      .def("gibbs", &GraphCore::gibbs, nb::arg("tables"), nb::arg("chains"), nb::arg("sweeps"),
+      .def("climb", &GraphBinding::climb, nb::arg("tables"), nb::arg("labels"), nb::arg("most"))
+      .def("gibbs", &GraphBinding::gibbs, nb::arg("tables"), nb::arg("chains"), nb::arg("sweeps"),
            nb::arg("uniforms"), nb::arg("labels"), nb::arg("kept"), nb::arg("score"), nb::arg("threads"))
-      .def("mean_field", &GraphCore::mean_field, nb::arg("tables"), nb::arg("q"), nb::arg("most"),
+      .def("mean_field", &GraphBinding::mean_field, nb::arg("tables"), nb::arg("q"), nb::arg("most"),
            nb::arg("tolerance"));
 }

@@ -1,4 +1,4 @@
-// Grids: shapes, dtypes and the GIL; the work is in core/graph/grid.hpp.
+// Binds core/graph/grid.hpp: checks shapes and dtypes, and releases the GIL.
 #include "graph/grid.hpp"
 
 #include <nanobind/ndarray.h>
@@ -18,22 +18,23 @@ using Image = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::c
 using Table = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 using Messages = nb::ndarray<double, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
-// Whether the table is shared; its shape must be (L, L) or one table an edge.
+// Whether all edges share one table; its shape must be (L, L), or have one table per edge.
 bool is_shared(const Table& table, std::int64_t height, std::int64_t width, std::int64_t labels) {
   const auto size = [&](std::size_t axis) { return static_cast<std::int64_t>(table.shape(axis)); };
   const bool shared = table.ndim() == 2 && size(0) == labels && size(1) == labels;
-  const bool own = table.ndim() == 4 && size(0) == height && size(1) == width && size(2) == labels &&
-                   size(3) == labels;
-  require(shared || own, "tables must be (L, L) or have one for each edge");
+  const bool per_edge = table.ndim() == 4 && size(0) == height && size(1) == width &&
+                        size(2) == labels && size(3) == labels;
+  require(shared || per_edge, "tables must be (L, L), or one such table per edge");
   return shared;
 }
 
-// A grid after its sweeps; the scores are kept alive, and Python must not change them.
-class GridCore {
+// A grid after belief propagation. Keeps the scores alive; Python must not change them.
+// The constructor runs belief propagation; the other methods read the result.
+class GridBinding {
  public:
-  GridCore(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
-           double tolerance, std::int64_t most, int threads, double horizontal_weight,
-           double vertical_weight)
+  GridBinding(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
+              double tolerance, std::int64_t most, int threads, double horizontal_weight,
+              double vertical_weight)
       : unary_(unary) {
     const auto size = [&](std::size_t axis) { return static_cast<std::int64_t>(unary.shape(axis)); };
     height_ = size(0);
@@ -46,31 +47,39 @@ class GridCore {
     for (const double weight : {horizontal_weight, vertical_weight}) {
       require(weight > 0.0 && weight <= 1.0, "weights must be in (0, 1]");
     }
-    const GridScores scores{height_,
-                            width_,
-                            static_cast<int>(labels_),
-                            unary.data(),
-                            horizontal.data(),
-                            vertical.data(),
-                            is_shared(horizontal, height_, width_ - 1, labels_),
-                            is_shared(vertical, height_ - 1, width_, labels_)};
+    const GridScores scores{.height = height_,
+                            .width = width_,
+                            .labels = static_cast<int>(labels_),
+                            .unary = unary.data(),
+                            .horizontal = horizontal.data(),
+                            .vertical = vertical.data(),
+                            .horizontal_shared = is_shared(horizontal, height_, width_ - 1, labels_),
+                            .vertical_shared = is_shared(vertical, height_ - 1, width_, labels_)};
     const nb::gil_scoped_release release;
-    grid_.emplace(
-        scores, kernels().grid,
-        GridOptions{max_product, damping, tolerance, most, threads, horizontal_weight, vertical_weight});
+    grid_.emplace(scores, kernels().grid,
+                  GridOptions{.max_product = max_product,
+                              .damping = damping,
+                              .tolerance = tolerance,
+                              .max_sweeps = most,
+                              .threads = threads,
+                              .horizontal_weight = horizontal_weight,
+                              .vertical_weight = vertical_weight});
     report_ = grid_->run();
   }
 
+  // (sweeps, residual, converged)
   nb::tuple report() const {
     return nb::make_tuple(report_.sweeps, report_.residual, report_.converged);
   }
 
+  // out is (H, W, L); returns False if a pixel has no possible label.
   bool beliefs(nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) const {
     require(has_shape(out, 0), "beliefs must be (H, W, L)");
     const nb::gil_scoped_release release;
     return grid_->beliefs(out.data());
   }
 
+  // out is (4, H, W, L): from above, below, the left and the right.
   void messages(Messages out) const {
     require(out.shape(0) == 4 && has_shape(out, 1), "messages must be (4, H, W, L)");
     const nb::gil_scoped_release release;
@@ -95,14 +104,14 @@ class GridCore {
 }  // namespace trellis
 
 void bind_grid(nb::module_& m) {
-  using trellis::GridCore;
-  nb::class_<GridCore>(m, "Grid")
+  using trellis::GridBinding;
+  nb::class_<GridBinding>(m, "Grid")
       .def(nb::init<trellis::Image, trellis::Table, trellis::Table, bool, double, double, std::int64_t,
                     int, double, double>(),
            nb::arg("unary"), nb::arg("horizontal"), nb::arg("vertical"), nb::arg("max_product"),
            nb::arg("damping"), nb::arg("tolerance"), nb::arg("most"), nb::arg("threads"),
            nb::arg("horizontal_weight") = 1.0, nb::arg("vertical_weight") = 1.0)
-      .def("report", &GridCore::report)
-      .def("beliefs", &GridCore::beliefs, nb::arg("out"))
-      .def("messages", &GridCore::messages, nb::arg("out"));
+      .def("report", &GridBinding::report)
+      .def("beliefs", &GridBinding::beliefs, nb::arg("out"))
+      .def("messages", &GridBinding::messages, nb::arg("out"));
 }

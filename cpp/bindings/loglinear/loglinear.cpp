@@ -1,4 +1,4 @@
-// Log-linear chain models: shapes, dtypes and the GIL; the work is in core/loglinear/objective.hpp.
+// Binds training of log-linear chain models (core/loglinear/): shapes, dtypes and the GIL.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -12,19 +12,21 @@
 #include "bindings/loglinear/scorer.hpp"
 #include "loglinear/objective.hpp"
 #include "loglinear/online.hpp"
+#include "loglinear/seen_cells.hpp"
 
 namespace nb = nanobind;
 
 namespace trellis {
 namespace {
 
-// Rows and what is known of their labels, checked, and all arrays kept alive.
-class Data {
+// Rows, labels and constraints, validated; keeps all arrays alive.
+class TrainingData {
  public:
-  Data(const Weights& weights, const Rows& rows, std::optional<Rows> edges, In<std::int64_t> row_begin,
-       In<std::int32_t> label, std::optional<In<bool, 2>> allowed, std::optional<In<double>> weight,
-       std::optional<In<double>> cost, std::optional<In<bool, 2>> forbidden,
-       std::optional<In<double>> start, std::optional<In<double>> end)
+  TrainingData(const WeightLayoutArrays& weights, const SparseRowsArrays& rows,
+               std::optional<SparseRowsArrays> edges, In<std::int64_t> row_begin, In<std::int32_t> label,
+               std::optional<In<bool, 2>> allowed, std::optional<In<double>> weight,
+               std::optional<In<double>> cost, std::optional<In<bool, 2>> forbidden,
+               std::optional<In<double>> start, std::optional<In<double>> end)
       : weights_(weights),
         rows_(rows),
         edges_(edges),
@@ -41,47 +43,60 @@ class Data {
     for (std::int64_t i = 1; i < size_of(row_begin); ++i) {
       require(row_begin.data()[i - 1] < row_begin.data()[i], "a sequence is empty");
     }
-    require(size_of(label) == count, "one label a row");
+    require(size_of(label) == count, "label must have one entry per row");
     for (std::int64_t i = 0; i < count; ++i) {
       require(-1 <= label.data()[i] && label.data()[i] < labels, "a label is out of range");
     }
     const auto square = [&](const auto& a) {
       return size_of(a) == labels && std::int64_t(a.shape(1)) == labels;
     };
-    require(weights.edge_begin.has_value() == edges.has_value(), "edge rows go with edge weights");
-    require(!edges || edges->view().rows == count, "one row of edge attributes a row");
+    require(weights.edge_begin.has_value() == edges.has_value(),
+            "edge rows require edge weights, and vice versa");
+    require(!edges || edges->view().rows == count, "edges must have one row per row");
     require(!allowed || (size_of(*allowed) == count && std::int64_t(allowed->shape(1)) == labels),
-            "allowed: shape");
-    require(!weight || size_of(*weight) == size_of(row_begin) - 1, "one weight a sequence");
-    require(!cost || size_of(*cost) == labels, "one cost a label");
-    require(!forbidden || square(*forbidden), "forbidden: shape");
-    require(!start || size_of(*start) == labels, "start: shape");
-    require(!end || size_of(*end) == labels, "end: shape");
+            "allowed must be (rows, labels)");
+    require(!weight || size_of(*weight) == size_of(row_begin) - 1,
+            "weight must have one entry per sequence");
+    require(!cost || size_of(*cost) == labels, "cost must have one entry per label");
+    require(!forbidden || square(*forbidden), "forbidden must be (labels, labels)");
+    require(!start || size_of(*start) == labels, "start must have one entry per label");
+    require(!end || size_of(*end) == labels, "end must have one entry per label");
   }
 
+  // Views of the arrays, valid while this object exists.
   WeightLayout layout() const { return weights_.view(); }
-  SparseRows attributes() const { return rows_->view(); }
-  void forget_rows() { rows_.reset(); }
+  SparseRows rows() const { return rows_->view(); }
+  // Drops the rows, which are often most of the memory.
+  void release_rows() { rows_.reset(); }
   SparseRows edges() const { return edges_ ? edges_->view() : SparseRows{}; }
   std::int64_t sequences() const { return size_of(row_begin_) - 1; }
+  // Whether the label of every row is known.
   bool complete() const {
     return std::find(label_.data(), label_.data() + size_of(label_), -1) ==
            label_.data() + size_of(label_);
   }
-  Supervision supervision() const {
-    return {sequences(), row_begin_.data(), label_.data(), data(allowed_), data(weight_),
-            data(cost_), data(forbidden_),  data(start_),  data(end_)};
+  TrainingLabels labels() const {
+    return {.sequences = sequences(),
+            .row_begin = row_begin_.data(),
+            .label = label_.data(),
+            .allowed = data(allowed_),
+            .weight = data(weight_),
+            .cost = data(cost_),
+            .forbidden = data(forbidden_),
+            .start = data(start_),
+            .end = data(end_)};
   }
 
  private:
+  // The pointer of an optional array, or null.
   template <class A>
   static auto data(const std::optional<A>& array) -> decltype(array->data()) {
     return array ? array->data() : nullptr;
   }
 
-  Weights weights_;
-  std::optional<Rows> rows_;
-  std::optional<Rows> edges_;
+  WeightLayoutArrays weights_;
+  std::optional<SparseRowsArrays> rows_;
+  std::optional<SparseRowsArrays> edges_;
   In<std::int64_t> row_begin_;
   In<std::int32_t> label_;
   std::optional<In<bool, 2>> allowed_;
@@ -90,65 +105,74 @@ class Data {
   std::optional<In<double>> start_, end_;
 };
 
-class Loss {
+// The objective of CRFs, and with by_step of MEMMs; see core/loglinear/objective.hpp.
+class ObjectiveBinding {
  public:
-  Loss(const Data& data, bool by_step) : data_(data) {
+  ObjectiveBinding(const TrainingData& data, bool by_step) : data_(data) {
     {
       const nb::gil_scoped_release release;
-      objective_.emplace(data_.layout(), data_.attributes(), data_.edges(), data_.supervision(),
+      objective_.emplace(data_.layout(), data_.rows(), data_.edges(), data_.labels(),
                          by_step ? Normaliser::step : Normaliser::sequence);
     }
-    data_.forget_rows();  // the objective has them in a form of its own
+    data_.release_rows();  // the objective has its own copy, prepared for the kernels
   }
 
+  // w and gradient are (weights); fills the gradient and returns the loss.
   double evaluate(In<double> w, double l2, int threads, Out<double> gradient) {
     require(size_of(w) == objective_->size() && size_of(gradient) == objective_->size(),
-            "weights: size");
+            "w and gradient must have one entry per weight");
     require(threads > 0, "threads must be positive");
     const nb::gil_scoped_release release;
     return objective_->evaluate(w.data(), l2, threads, gradient.data());
   }
 
+  // After evaluate(): the first sequence without an allowed labelling, or -1.
   std::int64_t infeasible() const { return objective_->infeasible(); }
   std::vector<double> log_likelihood() const { return objective_->log_likelihood(); }
 
  private:
-  Data data_;
+  TrainingData data_;
   std::optional<Objective> objective_;
 };
 
-// One pass over sequences in a given order; see core/loglinear/online.hpp for the rules.
+// Online learning: each method is one pass over sequences in a given order; see
+// core/loglinear/online.hpp.
 class Online {
  public:
-  explicit Online(const Data& data) : data_(data) {
+  explicit Online(const TrainingData& data) : data_(data) {
     require(data_.complete(), "online learning needs all labels");
-    require(data_.supervision().cost == nullptr, "online learning does not take label_weight");
+    require(data_.labels().cost == nullptr, "online learning does not take label_weight");
     require(data_.edges().begin == nullptr, "online learning does not take edge attributes");
     const nb::gil_scoped_release release;
-    learner_.emplace(data_.layout(), data_.attributes(), data_.supervision());
+    learner_.emplace(data_.layout(), data_.rows(), data_.labels());
   }
 
+  // Returns the loss, and the scale of v after the pass.
   std::pair<double, double> sgd(In<std::int64_t> order, double lambda, double t0, std::int64_t done,
                                 Out<double> v, double scale) {
     check(order, v);
     const nb::gil_scoped_release release;
-    const double loss =
-        sgd_epoch(*learner_, order.data(), size_of(order), lambda, t0, done, v.data(), &scale);
+    const double loss = sgd_epoch(*learner_, order_of(order), {.lambda = lambda, .t0 = t0, .done = done},
+                                  v.data(), &scale);
     return {loss, scale};
   }
 
+  // Returns the number of wrong labels, and the steps so far.
   std::pair<std::int64_t, std::int64_t> perceptron(In<std::int64_t> order, Out<double> w,
                                                    Out<double> total, std::int64_t steps,
-                                                   std::optional<Out<std::int64_t>> each) {
+                                                   std::optional<Out<std::int64_t>> sequence_errors) {
     check(order, w);
     check(order, total);
-    require(!each || size_of(*each) == size_of(order), "one number for each sequence of the order");
+    require(!sequence_errors || size_of(*sequence_errors) == size_of(order),
+            "sequence_errors must have one entry per sequence of the order");
     const nb::gil_scoped_release release;
-    const std::int64_t errors = perceptron_epoch(*learner_, order.data(), size_of(order), w.data(),
-                                                 total.data(), &steps, each ? each->data() : nullptr);
+    const std::int64_t errors = perceptron_epoch(*learner_, order_of(order),
+                                                 {.w = w.data(), .total = total.data(), .steps = &steps},
+                                                 sequence_errors ? sequence_errors->data() : nullptr);
     return {errors, steps};
   }
 
+  // Returns the hinge loss, and the steps so far.
   std::pair<double, std::int64_t> passive_aggressive(In<std::int64_t> order, int variant,
                                                      double aggressiveness, bool count_errors,
                                                      Out<double> w, Out<double> total,
@@ -156,54 +180,65 @@ class Online {
     check(order, w);
     check(order, total);
     const nb::gil_scoped_release release;
-    const double loss = passive_aggressive_epoch(*learner_, order.data(), size_of(order),
-                                                 {variant, aggressiveness, count_errors}, w.data(),
-                                                 total.data(), &steps);
+    const double loss = passive_aggressive_epoch(
+        *learner_, order_of(order),
+        {.variant = variant, .aggressiveness = aggressiveness, .count_errors = count_errors},
+        {.w = w.data(), .total = total.data(), .steps = &steps});
     return {loss, steps};
   }
 
+  // w and variance are (weights); returns the hinge loss.
   double arow(In<std::int64_t> order, double gamma, Out<double> w, Out<double> variance) {
     check(order, w);
     check(order, variance);
     const nb::gil_scoped_release release;
-    return arow_epoch(*learner_, order.data(), size_of(order), gamma, w.data(), variance.data());
+    return arow_epoch(*learner_, order_of(order), gamma, w.data(), variance.data());
   }
 
  private:
+  static Order order_of(const In<std::int64_t>& order) {
+    return {.sequence = order.data(), .count = size_of(order)};
+  }
+
   void check(const In<std::int64_t>& order, const Out<double>& w) const {
-    require(size_of(w) == learner_->size(), "weights: size");
+    require(size_of(w) == learner_->size(), "arrays of weights must have one entry per weight");
     for (std::int64_t k = 0; k < size_of(order); ++k) {
-      require(0 <= order.data()[k] && order.data()[k] < data_.sequences(), "order: no such sequence");
+      require(0 <= order.data()[k] && order.data()[k] < data_.sequences(),
+              "order: a sequence is out of range");
     }
   }
 
-  Data data_;
+  TrainingData data_;
   std::optional<OnlineLearner> learner_;
 };
 
-std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(const Rows& rows, std::int64_t attributes,
-                                                         int cells, In<std::int32_t> cell,
-                                                         std::optional<In<bool, 2>> allowed,
-                                                         std::optional<In<double>> weight,
-                                                         double min_sum) {
+// The cells (labels or bigrams) of each attribute, as (begin, cell); see core/loglinear/seen_cells.hpp.
+// Everything is checked here, because the core indexes arrays by ids and cells.
+std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(
+    const SparseRowsArrays& rows, std::int64_t attributes, int cells, In<std::int32_t> cell,
+    std::optional<In<bool, 2>> allowed, std::optional<In<double>> weight, double min_sum) {
   const SparseRows x = rows.view();
   require(x.rows < (std::int64_t{1} << 31), "too many rows");
-  require(size_of(cell) == x.rows, "one cell a row");
+  require(size_of(cell) == x.rows, "cell must have one entry per row");
   require(!allowed || (size_of(*allowed) == x.rows && std::int64_t(allowed->shape(1)) == cells),
-          "allowed: shape");
-  require(!weight || size_of(*weight) == x.rows, "one weight a row");
+          "allowed must be (rows, cells)");
+  require(!weight || size_of(*weight) == x.rows, "weight must have one entry per row");
   for (std::int64_t i = 0; i < x.rows; ++i)
-    require(-1 <= cell.data()[i] && cell.data()[i] < cells, "no such cell");
+    require(-1 <= cell.data()[i] && cell.data()[i] < cells, "a cell is out of range");
   for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) {
-    require(0 <= x.id[i] && x.id[i] < attributes, "no such attribute");
+    require(0 <= x.id[i] && x.id[i] < attributes, "an attribute is out of range");
   }
-  std::optional<SeenCells> found;
+  std::optional<SeenCells> pairs;
   {
     const nb::gil_scoped_release release;
-    found = seen_cells(x, attributes, cells, cell.data(), allowed ? allowed->data() : nullptr,
-                       weight ? weight->data() : nullptr, min_sum);
+    pairs = seen_cells(x, attributes,
+                       {.cells = cells,
+                        .cell = cell.data(),
+                        .allowed = allowed ? allowed->data() : nullptr,
+                        .weight = weight ? weight->data() : nullptr},
+                       min_sum);
   }
-  return {to_array(std::move(found->begin)), to_array(std::move(found->cell))};
+  return {to_array(std::move(pairs->begin)), to_array(std::move(pairs->cell))};
 }
 
 }  // namespace
@@ -211,36 +246,37 @@ std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(const Rows& rows, std::
 
 void bind_loglinear(nb::module_& m) {
   using namespace trellis;
-  nb::class_<Rows>(m, "SparseRows").def(
-      nb::init<In<std::int64_t>, In<std::int32_t>, std::optional<In<double>>>(), nb::arg("begin"),
-      nb::arg("id"), nb::arg("value").none());
-  nb::class_<Weights>(m, "WeightLayout")
+  nb::class_<SparseRowsArrays>(m, "SparseRows")
+      .def(nb::init<In<std::int64_t>, In<std::int32_t>, std::optional<In<double>>>(), nb::arg("begin"),
+           nb::arg("id"), nb::arg("value").none());
+  nb::class_<WeightLayoutArrays>(m, "WeightLayout")
       .def(nb::init<int, In<std::int64_t>, In<std::uint16_t>, In<std::int32_t>,
                     std::optional<In<std::int64_t>>, std::optional<In<std::int32_t>>>(),
            nb::arg("labels"), nb::arg("state_begin"), nb::arg("state_label"), nb::arg("bigram"),
            nb::arg("edge_begin").none(), nb::arg("edge_bigram").none());
-  nb::class_<Data>(m, "TrainingData").def(
-      nb::init<const Weights&, const Rows&, std::optional<Rows>, In<std::int64_t>, In<std::int32_t>,
-               std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>,
-               std::optional<In<bool, 2>>, std::optional<In<double>>, std::optional<In<double>>>(),
-      nb::arg("weights"), nb::arg("rows"), nb::arg("edges").none(), nb::arg("row_begin"),
-      nb::arg("label"), nb::arg("allowed").none(), nb::arg("weight").none(), nb::arg("cost").none(),
-      nb::arg("forbidden").none(), nb::arg("start").none(), nb::arg("end").none());
-  nb::class_<Loss>(m, "Objective")
-      .def(nb::init<const Data&, bool>(), nb::arg("data"), nb::arg("by_step"))
-      .def("evaluate", &Loss::evaluate, nb::arg("w"), nb::arg("l2"), nb::arg("threads"),
+  nb::class_<TrainingData>(m, "TrainingData")
+      .def(nb::init<const WeightLayoutArrays&, const SparseRowsArrays&, std::optional<SparseRowsArrays>,
+                    In<std::int64_t>, In<std::int32_t>, std::optional<In<bool, 2>>,
+                    std::optional<In<double>>, std::optional<In<double>>, std::optional<In<bool, 2>>,
+                    std::optional<In<double>>, std::optional<In<double>>>(),
+           nb::arg("weights"), nb::arg("rows"), nb::arg("edges").none(), nb::arg("row_begin"),
+           nb::arg("label"), nb::arg("allowed").none(), nb::arg("weight").none(), nb::arg("cost").none(),
+           nb::arg("forbidden").none(), nb::arg("start").none(), nb::arg("end").none());
+  nb::class_<ObjectiveBinding>(m, "Objective")
+      .def(nb::init<const TrainingData&, bool>(), nb::arg("data"), nb::arg("by_step"))
+      .def("evaluate", &ObjectiveBinding::evaluate, nb::arg("w"), nb::arg("l2"), nb::arg("threads"),
            nb::arg("gradient"))
-      .def_prop_ro("infeasible", &Loss::infeasible)
-      .def_prop_ro("log_likelihood", &Loss::log_likelihood);
+      .def_prop_ro("infeasible", &ObjectiveBinding::infeasible)
+      .def_prop_ro("log_likelihood", &ObjectiveBinding::log_likelihood);
   nb::class_<Online>(m, "Online")
-      .def(nb::init<const Data&>(), nb::arg("data"))
+      .def(nb::init<const TrainingData&>(), nb::arg("data"))
       .def("sgd", &Online::sgd)
       .def("perceptron", &Online::perceptron, nb::arg("order"), nb::arg("w"), nb::arg("total"),
-           nb::arg("steps"), nb::arg("each").none() = nb::none())
+           nb::arg("steps"), nb::arg("sequence_errors").none() = nb::none())
       .def("passive_aggressive", &Online::passive_aggressive)
       .def("arow", &Online::arow);
   nb::class_<Scorer>(m, "Scorer")
-      .def(nb::init<const Weights&, In<double>>(), nb::arg("weights"), nb::arg("w"))
+      .def(nb::init<const WeightLayoutArrays&, In<double>>(), nb::arg("weights"), nb::arg("w"))
       .def("scores", &Scorer::scores, nb::arg("rows"), nb::arg("threads"), nb::arg("out"))
       .def("transitions", &Scorer::transitions, nb::arg("edges").none(), nb::arg("forbidden").none(),
            nb::arg("out"));

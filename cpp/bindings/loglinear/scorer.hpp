@@ -1,4 +1,4 @@
-// Which weights a log-linear chain model has, and the scores that they give to rows of attributes.
+// The arrays of a weight layout and of sparse rows, and the scores of rows under given weights.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -9,11 +9,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/aligned.hpp"
 #include "base/thread_pool.hpp"
 #include "bindings/base/arrays.hpp"
 #include "bindings/base/views.hpp"
 #include "dispatch.hpp"
-#include "loglinear/loglinear.hpp"
+#include "loglinear/row_plan.hpp"
+#include "loglinear/weight_layout.hpp"
 
 namespace trellis {
 
@@ -22,7 +24,7 @@ std::int64_t size_of(const T& array) {
   return static_cast<std::int64_t>(array.shape(0));
 }
 
-// begin must ascend from 0 to `end`.
+// Checks that begin ascends from 0 to `end`.
 template <class T>
 void check_begin(const T& begin, std::int64_t end, const char* what) {
   require(size_of(begin) > 0 && begin.data()[0] == 0, what);
@@ -31,24 +33,27 @@ void check_begin(const T& begin, std::int64_t end, const char* what) {
   require(begin.data()[size_of(begin) - 1] == end, what);
 }
 
-// Rows of attributes, and what keeps them alive.
-struct Rows {
-  In<std::int64_t> begin;
-  In<std::int32_t> id;
-  std::optional<In<double>> value;
+// The arrays that a SparseRows points to, kept alive.
+struct SparseRowsArrays {
+  In<std::int64_t> begin;           // (rows + 1)
+  In<std::int32_t> id;              // (entries)
+  std::optional<In<double>> value;  // (entries)
 
-  Rows(In<std::int64_t> begin_, In<std::int32_t> id_, std::optional<In<double>> value_)
+  SparseRowsArrays(In<std::int64_t> begin_, In<std::int32_t> id_, std::optional<In<double>> value_)
       : begin(begin_), id(id_), value(value_) {
     check_begin(begin, size_of(id), "rows: begin does not fit the ids");
-    require(!value || size_of(*value) == size_of(id), "rows: one value an id");
+    require(!value || size_of(*value) == size_of(id), "rows: value must have one entry per id");
   }
   SparseRows view() const {
-    return {size_of(begin) - 1, begin.data(), id.data(), value ? value->data() : nullptr};
+    return {.rows = size_of(begin) - 1,
+            .begin = begin.data(),
+            .id = id.data(),
+            .value = value ? value->data() : nullptr};
   }
 };
 
-// Which weights there are.
-struct Weights {
+// The arrays that a WeightLayout points to, validated and kept alive; shapes as there.
+struct WeightLayoutArrays {
   int labels;
   In<std::int64_t> state_begin;
   In<std::uint16_t> state_label;
@@ -56,27 +61,29 @@ struct Weights {
   std::optional<In<std::int64_t>> edge_begin;
   std::optional<In<std::int32_t>> edge_bigram;
 
-  Weights(int labels_, In<std::int64_t> state_begin_, In<std::uint16_t> state_label_,
-          In<std::int32_t> bigram_, std::optional<In<std::int64_t>> edge_begin_,
-          std::optional<In<std::int32_t>> edge_bigram_)
+  WeightLayoutArrays(int labels_, In<std::int64_t> state_begin_, In<std::uint16_t> state_label_,
+                     In<std::int32_t> bigram_, std::optional<In<std::int64_t>> edge_begin_,
+                     std::optional<In<std::int32_t>> edge_bigram_)
       : labels(labels_),
         state_begin(state_begin_),
         state_label(state_label_),
         bigram(bigram_),
         edge_begin(edge_begin_),
         edge_bigram(edge_bigram_) {
-    require(0 < labels && labels <= kMostLabels, "weights: too few or too many labels");
+    require(0 < labels && labels <= kMaxLabels, "weights: too few or too many labels");
     check_begin(state_begin, size_of(state_label), "weights: state_begin does not fit state_label");
     require(size_of(state_label) < (std::int64_t{1} << 32), "weights: more than 2^32 state weights");
     for (std::int64_t i = 0; i < size_of(state_label); ++i) {
       require(state_label.data()[i] < labels, "weights: a label is out of range");
     }
     check_bigrams(bigram);
-    require(edge_begin.has_value() == edge_bigram.has_value(), "weights: edge_begin with edge_bigram");
+    require(edge_begin.has_value() == edge_bigram.has_value(),
+            "weights: edge_begin requires edge_bigram, and vice versa");
     if (edge_begin) check_begin(*edge_begin, size_of(*edge_bigram), "weights: edge_begin does not fit");
     if (edge_bigram) check_bigrams(*edge_bigram);
   }
 
+  // Bigrams are from * labels + to.
   void check_bigrams(const In<std::int32_t>& cells) const {
     for (std::int64_t i = 0; i < size_of(cells); ++i) {
       require(0 <= cells.data()[i] && cells.data()[i] < labels * labels,
@@ -84,27 +91,27 @@ struct Weights {
     }
   }
   WeightLayout view() const {
-    return {labels,
-            size_of(state_begin) - 1,
-            state_begin.data(),
-            state_label.data(),
-            size_of(bigram),
-            bigram.data(),
-            edge_begin ? size_of(*edge_begin) - 1 : 0,
-            edge_begin ? edge_begin->data() : nullptr,
-            edge_bigram ? edge_bigram->data() : nullptr};
+    return {.labels = labels,
+            .attributes = size_of(state_begin) - 1,
+            .state_begin = state_begin.data(),
+            .state_label = state_label.data(),
+            .bigrams = size_of(bigram),
+            .bigram = bigram.data(),
+            .edge_attributes = edge_begin ? size_of(*edge_begin) - 1 : 0,
+            .edge_begin = edge_begin ? edge_begin->data() : nullptr,
+            .edge_bigram = edge_bigram ? edge_bigram->data() : nullptr};
   }
 };
 
-// Scores of rows under weights that do not change.
+// Scores rows under fixed weights.
 class Scorer {
  public:
-  Scorer(const Weights& weights, In<double> w)
+  Scorer(const WeightLayoutArrays& weights, In<double> w)
       : weights_(weights),
         layout_(weights_.view()),
         w_(w.data(), w.data() + size_of(w)),
         dense_(layout_, nullptr) {
-    require(size_of(w) == layout_.size(), "weights: size");
+    require(size_of(w) == layout_.size(), "w must have one entry per weight");
     table_ = aligned_doubles(dense_.table_size() + kPadding);
     dense_.expand(w_.data(), table_.get());
     for (std::int64_t a = 0; a < layout_.attributes; ++a) {
@@ -114,12 +121,14 @@ class Scorer {
     }
   }
 
-  void scores(const Rows& rows, int threads, Out<double, 2> out) const {
+  // Fills out, (rows, labels).
+  void scores(const SparseRowsArrays& rows, int threads, Out<double, 2> out) const {
     const std::int64_t count = rows.view().rows;
-    require(size_of(out) == count && std::int64_t(out.shape(1)) == layout_.labels, "scores: shape");
+    require(size_of(out) == count && std::int64_t(out.shape(1)) == layout_.labels,
+            "out must be (rows, labels)");
     require(threads > 0, "threads must be positive");
     const nanobind::gil_scoped_release release;
-    constexpr std::int64_t kTask = 1024;
+    constexpr std::int64_t kTask = 1024;  // rows
     const SparseRows all = rows.view();
     const RowPlan plan = this->plan();
     parallel_for((count + kTask - 1) / kTask, threads, [&] {
@@ -134,28 +143,29 @@ class Scorer {
 
   int labels() const { return layout_.labels; }
 
-  // The same for a few rows, on this thread.
+  // The same for a few rows, on the caller's thread; out is (rows, labels).
   void scores_here(const SparseRows& rows, double* out) const {
     kernels().loglinear.score_ids(plan(), places_.data(), layout_.attributes, table_.get(), w_.data(),
                                   rows.begin, rows.id, rows.value, rows.rows, out);
   }
 
-  // The scores of label bigrams, without those that depend on the position.
+  // The scores of label bigrams, (labels, labels), without position-dependent ones.
   std::vector<double> bigrams() const {
     std::vector<double> out(static_cast<std::size_t>(layout_.labels) * layout_.labels);
     transition_scores(layout_, w_.data(), nullptr, out.data());
     return out;
   }
 
-  void transitions(const std::optional<Rows>& edges, const std::optional<In<bool, 2>>& forbidden,
-                   Out<double, 3> out) const {
+  // Fills out: (1, labels, labels) or, with edge attributes, one matrix per row.
+  void transitions(const std::optional<SparseRowsArrays>& edges,
+                   const std::optional<In<bool, 2>>& forbidden, Out<double, 3> out) const {
     const std::int64_t count = edges ? edges->view().rows : 1, labels = layout_.labels;
     require(size_of(out) == count && std::int64_t(out.shape(1)) == labels &&
                 std::int64_t(out.shape(2)) == labels,
-            "transitions: shape");
+            "out must be (rows, labels, labels)");
     std::vector<double> base(labels * labels);
     require(!forbidden || (size_of(*forbidden) == labels && std::int64_t(forbidden->shape(1)) == labels),
-            "forbidden: shape");
+            "forbidden must be (labels, labels)");
     transition_scores(layout_, w_.data(), forbidden ? forbidden->data() : nullptr, base.data());
     const nanobind::gil_scoped_release release;
     if (!edges) {
@@ -167,6 +177,7 @@ class Scorer {
   }
 
  private:
+  // A plan without occurrences: score_ids() reads only these three members.
   RowPlan plan() const {
     RowPlan plan{};
     plan.labels = layout_.labels;
@@ -175,12 +186,12 @@ class Scorer {
     return plan;
   }
 
-  Weights weights_;
+  WeightLayoutArrays weights_;
   WeightLayout layout_;
-  std::vector<double> w_;
+  std::vector<double> w_;  // (weights): a copy
   DenseAttributes dense_;
-  AlignedDoubles table_;
-  std::vector<Place> places_;
+  AlignedDoubles table_;       // the weights of dense attributes, expanded
+  std::vector<Place> places_;  // (attributes)
 };
 
 }  // namespace trellis

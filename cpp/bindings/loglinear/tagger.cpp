@@ -1,4 +1,4 @@
-// One sequence at a time, from ready features to labels, in as few steps as there can be.
+// Tags one sequence at a time, from ready features to labels, with as little overhead as possible.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bindings/bindings.hpp"
+#include "bindings/features/vocabulary.hpp"
 #include "bindings/loglinear/scorer.hpp"
-#include "bindings/loglinear/vocabulary.hpp"
 #include "chain/batch.hpp"
 
 namespace nb = nanobind;
@@ -15,8 +15,8 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// The names and weights of a model, and the scores of the sequence that was set last. The GIL is held
-// throughout: it guards that sequence, and most take no longer than it takes to let go of it.
+// The names and weights of a model, and the scores of the last sequence. The GIL is held throughout: it
+// protects that sequence, and most calls are shorter than releasing and taking the GIL.
 class Tagger {
  public:
   Tagger(nb::object vocabulary, nb::object scorer, nb::tuple labels)
@@ -26,7 +26,8 @@ class Tagger {
         names_(nb::cast<const Vocabulary&>(vocabulary_).names()),
         scores_of_(nb::cast<const Scorer&>(scorer_)),
         transition_(scores_of_.bigrams()) {
-    require(static_cast<int>(nb::len(labels_)) == scores_of_.labels(), "one name for each label");
+    require(static_cast<int>(nb::len(labels_)) == scores_of_.labels(),
+            "labels must have one entry per label");
     shared_ = std::make_shared<const SharedScores>(batch(), false);
   }
 
@@ -41,10 +42,10 @@ class Tagger {
 
   std::int64_t length() const { return length_; }
 
-  // The labels with the highest score; of several, those with the lowest numbers.
+  // The labels with the highest score; ties go to the lowest numbers.
   nb::list best() {
-    nb::list found;
-    if (length_ == 0) return found;
+    nb::list tags;
+    if (length_ == 0) return tags;
     path_.resize(length_);
     double score = 0.0;
     Outcome outcome;
@@ -52,11 +53,11 @@ class Tagger {
     ChainBatch<double>(batch, kernels().chain<double>(), 1, shared_)
         .viterbi(path_.data(), &score, &outcome);
     require(outcome.status == Status::ok, "the scores of the sequence are not finite");
-    for (const std::int64_t y : path_) found.append(labels_[static_cast<std::size_t>(y)]);
-    return found;
+    for (const std::int64_t y : path_) tags.append(labels_[static_cast<std::size_t>(y)]);
+    return tags;
   }
 
-  // (length, labels), a copy.
+  // The scores of the sequence, (length, labels); a copy.
   Numpy<double> scores() const {
     const auto labels = static_cast<std::size_t>(scores_of_.labels());
     auto* copy = new std::vector<double>(scores_.begin(), scores_.begin() + length_ * labels);
@@ -65,46 +66,57 @@ class Tagger {
   }
 
  private:
+  // Looks up the features of a sequence and computes its scores.
   void score(const Reading& r) {
-    found_.resize(r.end.size());
+    name_ids_.resize(r.end.size());
     names_.find_all(r.text.data(), r.end.data(), 0, static_cast<std::int64_t>(r.end.size()),
-                    found_.data());
+                    name_ids_.data());
     begin_.assign(1, 0);
     id_.clear();
     value_.clear();
     std::size_t k = 0;
     for (const std::int64_t stop : r.row) {
       for (; k < static_cast<std::size_t>(stop); ++k) {
-        if (found_[k] == kNone) continue;
-        id_.push_back(static_cast<std::int32_t>(found_[k]));
+        if (name_ids_[k] == kNone) continue;
+        id_.push_back(static_cast<std::int32_t>(name_ids_[k]));
         value_.push_back(r.value[k]);
       }
       begin_.push_back(static_cast<std::int64_t>(id_.size()));
     }
     length_ = static_cast<std::int64_t>(r.row.size());
     scores_.resize(length_ * scores_of_.labels() + kPadding);
-    scores_of_.scores_here({length_, begin_.data(), id_.data(), value_.data()}, scores_.data());
+    scores_of_.scores_here(
+        {.rows = length_, .begin = begin_.data(), .id = id_.data(), .value = value_.data()},
+        scores_.data());
     unary_ = scores_.data();
   }
 
+  // A batch of the current sequence alone.
   Batch<double> batch() {
-    return {1,      scores_of_.labels(), &unary_, &zero_, &length_, transition_.data(), nullptr, nullptr,
-            nullptr};
+    return {.count = 1,
+            .labels = scores_of_.labels(),
+            .unary = &unary_,
+            .starts = &zero_,
+            .lengths = &length_,
+            .transition = transition_.data(),
+            .transitions = nullptr,
+            .start = nullptr,
+            .end = nullptr};
   }
 
-  nb::object vocabulary_, scorer_;  // keep what the references below are to
+  nb::object vocabulary_, scorer_;  // own the objects that names_ and scores_of_ refer to
   nb::tuple labels_;
   const StringTable& names_;
   const Scorer& scores_of_;
   std::vector<double> transition_;
   std::shared_ptr<const SharedScores> shared_;
   Reading reading_;
-  std::vector<std::uint32_t> found_;
-  std::vector<std::int64_t> begin_, path_;
+  std::vector<std::uint32_t> name_ids_;     // (names of the sequence), kNone if unknown
+  std::vector<std::int64_t> begin_, path_;  // (length + 1), (length)
   std::vector<std::int32_t> id_;
   std::vector<double> value_, scores_;
   const double* unary_ = nullptr;
-  std::int64_t zero_ = 0, length_ = 0;
+  std::int64_t zero_ = 0, length_ = 0;  // start and length of the sequence, for batch()
 };
 
 }  // namespace

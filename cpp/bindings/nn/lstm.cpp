@@ -1,4 +1,4 @@
-// The recurrence of a bidirectional LSTM: shapes and the GIL; the work is in core/nn/lstm.hpp.
+// Binds core/nn/lstm.hpp, the recurrence of a bidirectional LSTM: checks shapes and releases the GIL.
 #include "nn/lstm.hpp"
 
 #include <nanobind/ndarray.h>
@@ -13,7 +13,7 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// The hidden size that U (2, 4 hidden, hidden) has.
+// The hidden size of u, (2, 4 * hidden, hidden).
 std::int64_t hidden_of(const In<float, 3>& u) {
   require(u.shape(0) == 2 && u.shape(2) > 0 && u.shape(1) == 4 * u.shape(2),
           "u must be (2, 4 * hidden, hidden)");
@@ -30,6 +30,7 @@ LstmSteps steps_of(const In<std::int64_t>& sizes, std::size_t tokens) {
                    static_cast<std::int64_t>(tokens));
 }
 
+// gates holds W x + b on entry and the activations on return; h, c and before are filled.
 void forward(Out<float, 2> gates, In<float, 3> u, In<std::int64_t> sizes, Out<float, 2> h,
              Out<float, 2> c, Out<float, 2> before, int threads) {
   require(threads > 0, "threads must be positive");
@@ -44,6 +45,7 @@ void forward(Out<float, 2> gates, In<float, 3> u, In<std::int64_t> sizes, Out<fl
                {gates.data(), h.data(), c.data(), before.data()}, threads);
 }
 
+// Fills d_gates, the gradient of the gates before their nonlinearities.
 void backward(In<float, 2> d_h, In<float, 2> activations, In<float, 2> c, In<float, 3> u,
               In<std::int64_t> sizes, Out<float, 2> d_gates, int threads) {
   require(threads > 0, "threads must be positive");

@@ -1,4 +1,4 @@
-// Scratch memory for the kernels: doubles aligned to a cache line, not initialised.
+// Uninitialised, cache-line aligned memory for the kernels.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,36 @@
 
 namespace trellis {
 
+// Aligned to cache lines, so that a vector load never touches two of them.
+inline constexpr std::size_t kCacheLine = 64;
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // the size of a huge page on x86 and ARM
+// Scratch memory this large belongs to a very long sequence. Smaller blocks are recycled by malloc, and
+// their pages are already mapped.
+inline constexpr std::size_t kHugeScratch = std::size_t{16} << 20;
+
 struct AlignedDelete {
-  void operator()(double* p) const { ::operator delete[](p, std::align_val_t{64}); }
+  void operator()(double* p) const { ::operator delete[](p, std::align_val_t{kCacheLine}); }
 };
 using AlignedDoubles = std::unique_ptr<double[], AlignedDelete>;
 
-// Asks for pages of 2 MiB: a fault for each instead of for every 4 KiB, and fewer addresses to look up.
+// Requests huge pages: one page fault per 2 MiB instead of per 4 KiB, and fewer TLB misses.
 inline void ask_for_huge_pages([[maybe_unused]] void* p, [[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-  constexpr std::size_t kHuge = std::size_t{1} << 21;
-  const auto first = (reinterpret_cast<std::uintptr_t>(p) + kHuge - 1) / kHuge * kHuge;
-  const auto last = (reinterpret_cast<std::uintptr_t>(p) + bytes) / kHuge * kHuge;
+  const auto first = (reinterpret_cast<std::uintptr_t>(p) + kHugePage - 1) / kHugePage * kHugePage;
+  const auto last = (reinterpret_cast<std::uintptr_t>(p) + bytes) / kHugePage * kHugePage;
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
 #endif
 }
 
+// `count` doubles, not initialised.
 inline AlignedDoubles aligned_doubles(std::int64_t count) {
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(double);
-  double* p = static_cast<double*>(::operator new[](bytes, std::align_val_t{64}));
-  if (bytes >= std::size_t{16} << 20) ask_for_huge_pages(p, bytes);  // a long sequence
+  double* p = static_cast<double*>(::operator new[](bytes, std::align_val_t{kCacheLine}));
+  if (bytes >= kHugeScratch) ask_for_huge_pages(p, bytes);
   return AlignedDoubles(p);
 }
 
-// For tables that are read at random places.
+// Allocator for large tables with random access (hash tables, embeddings): huge pages save TLB misses.
 template <class T>
 struct TableAllocator {
   using value_type = T;
@@ -41,22 +48,25 @@ struct TableAllocator {
   template <class U>
   TableAllocator(const TableAllocator<U>&) {}  // NOLINT: allocators convert
   T* allocate(std::size_t count) {
-    const std::size_t bytes = count * sizeof(T),
-                      align = bytes < (std::size_t{2} << 20) ? 64 : std::size_t{2} << 20;
+    const std::size_t bytes = count * sizeof(T), align = alignment(bytes);
     void* p = ::operator new(bytes, std::align_val_t{align});
-    if (align > 64) ask_for_huge_pages(p, bytes);
+    if (align == kHugePage) ask_for_huge_pages(p, bytes);
     return static_cast<T*>(p);
   }
   void deallocate(T* p, std::size_t count) {
-    const std::size_t align = count * sizeof(T) < (std::size_t{2} << 20) ? 64 : std::size_t{2} << 20;
-    ::operator delete(p, std::align_val_t{align});
+    ::operator delete(p, std::align_val_t{alignment(count * sizeof(T))});
   }
   bool operator==(const TableAllocator&) const { return true; }
+
+ private:
+  // allocate() and deallocate() must compute the same alignment from the same size.
+  static std::size_t alignment(std::size_t bytes) { return bytes < kHugePage ? kCacheLine : kHugePage; }
 };
 
-// Memory that grows to the largest size asked for and is kept between sequences.
+// Scratch memory that grows to the largest requested size and is reused from sequence to sequence.
 class Scratch {
  public:
+  // At least `count` doubles. A later call with a larger count invalidates the pointer.
   double* get(std::int64_t count) {
     if (count > size_) {
       doubles_.reset();

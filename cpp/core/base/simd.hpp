@@ -1,9 +1,9 @@
-// Vectors of doubles as wide as the instruction set this file is compiled for.
+// SIMD vectors of doubles, as wide as the instruction set that this file is compiled for.
 //
 // Everything lives in namespace trellis::TRELLIS_ISA (isa_v2, isa_v3, ...): the same source is compiled
-// once per instruction set, and the names must not meet. For the same reason nothing here, nor in the
-// kernels, instantiates standard containers or algorithms: the linker would keep one copy of them for
-// all, perhaps the one built with instructions that the machine lacks (cpp/tests/symbols.cmake checks).
+// once per instruction set, and the names must not collide. For the same reason neither this file nor
+// any kernel instantiates standard containers or algorithms: the linker would keep one copy for all
+// instruction sets, perhaps one with instructions that the CPU lacks (cpp/tests/symbols.cmake checks).
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ TRELLIS_INLINE void store(float* p, Vec v) {
   std::memcpy(p, &h, sizeof h);
 }
 
-// The first n lanes (0 <= n <= kWidth); the others become `fill`. Never touches memory past p[n-1].
+// Load the first n lanes (0 <= n <= kWidth) and set the others to `fill`. Reads nothing past p[n-1].
 #if defined(__AVX512F__) && defined(__AVX512VL__)
 TRELLIS_INLINE Vec load_first(const double* p, int n, double fill) {
   return _mm512_mask_loadu_pd(splat(fill), static_cast<__mmask8>((1u << n) - 1), p);
@@ -86,14 +86,15 @@ TRELLIS_INLINE void store_first(T* p, Vec v, int n) {
 }
 #endif
 
+// Lane by lane: m ? a : b.
 TRELLIS_INLINE Vec select(Mask m, Vec a, Vec b) { return m ? a : b; }
 
-// One instruction each on x86; if one argument is NaN, the second is returned.
+// One instruction each on x86. If either argument is NaN, the result is the second argument.
 TRELLIS_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 TRELLIS_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 
-// v with its lanes exchanged at distance kWidth/2, then /4, ...: after all rounds every lane holds the
-// reduction, so no broadcast is needed.
+// Horizontal reduction by exchanging lanes at distance kWidth/2, kWidth/4, ... Afterwards every lane
+// holds the result, so no broadcast is needed.
 template <class Op>
 TRELLIS_INLINE Vec reduce(Vec v, Op op) {
 #if defined(__AVX512F__)
@@ -128,14 +129,16 @@ TRELLIS_INLINE bool any(Mask m) {
 #endif
 }
 
-// e^x for -708 <= x <= 709, within 1 ulp; exactly 1 at 0; NaN for NaN.
-// x = k ln 2 + r with |r| <= ln 2 / 2;  e^r = 1 + r + r^2 q(r), q fitted at Chebyshev points.
+// e^x for -708 <= x <= 709, within 1 ulp; exactly 1 at 0; NaN for NaN. Outside this range the exponent
+// field would overflow.
+// x = k ln 2 + r with |r| <= ln 2 / 2;  e^r = 1 + r + r^2 q(r), with q fitted at Chebyshev points.
 TRELLIS_INLINE Vec exp_in_range(Vec x) {
   constexpr double q[] = {0x1.0000000000001p-1,  0x1.5555555555556p-3,  0x1.5555555553d63p-5,
                           0x1.11111111109b3p-7,  0x1.6c16c1788bd90p-10, 0x1.a01a01a7c41d5p-13,
                           0x1.a019b90d2ae7ap-16, 0x1.71de0dae63bb3p-19, 0x1.289185613a3d6p-22,
                           0x1.af38a9b0ec855p-26};
-  const Vec shifter = splat(0x1.8p52);  // adding it rounds to an integer kept in the low bits
+  const Vec shifter = splat(0x1.8p52);  // adding it rounds x / ln 2 to an integer k in the low bits
+  // k ln 2 in two parts: the first has trailing zero bits, so that k times it is exact
   const Vec shifted = x * 0x1.71547652b82fep0 + shifter;
   const Vec k = shifted - shifter;
   const Vec r = (x - k * 0x1.62e42fefa38p-1) - k * 0x1.ef35793c7673p-45;
@@ -144,12 +147,18 @@ TRELLIS_INLINE Vec exp_in_range(Vec x) {
   const Vec low = (q[0] + q[1] * r) + (q[2] + q[3] * r) * r2;
   const Vec high = (q[4] + q[5] * r) + (q[6] + q[7] * r) * r2 + (q[8] + q[9] * r) * r4;
   const Vec p = 1.0 + (r + r2 * (low + r4 * high));
+  // 2^k: k moved into the exponent field, plus the bias
   const Mask power = (reinterpret_cast<Mask>(shifted) << 52) + std::int64_t{0x3ff0000000000000};
   return p * reinterpret_cast<Vec>(power);
 }
 
-// The same for any x <= 709: exactly 0 below -708, also for -inf.
-TRELLIS_INLINE Vec exp(Vec x) { return select(x < -708.0, Vec{}, exp_in_range(max(splat(-708.0), x))); }
+// Below this, e^x is not a normal number; flushing it to 0 keeps denormals out of the sums.
+inline constexpr double kLowestExp = -708.0;
+
+// e^x for any x <= 709; exactly 0 below -708, also for -inf.
+TRELLIS_INLINE Vec exp(Vec x) {
+  return select(x < kLowestExp, Vec{}, exp_in_range(max(splat(kLowestExp), x)));
+}
 
 // ln x for normal x > 0, within 2 ulp; -inf at 0.
 // x = 2^k m with m in [sqrt 1/2, sqrt 2); s = (m-1)/(m+1); ln m = 2s + s^3 P(s^2).
@@ -157,10 +166,12 @@ TRELLIS_INLINE Vec log(Vec x) {
   constexpr double P[] = {0x1.5555555555558p-1, 0x1.99999999952ccp-2, 0x1.2492492df3ba9p-2,
                           0x1.c71c62e26208bp-3, 0x1.7462b58e46ebep-3, 0x1.39fe42e9740a7p-3,
                           0x1.2b59b713616c9p-3};
-  constexpr std::int64_t kSqrtHalf = 0x3fe6a09e667f3bcd;
+  constexpr std::int64_t kSqrtHalf = 0x3fe6a09e667f3bcd;  // the bits of sqrt(1/2)
+  // subtracting it first makes the exponent field that of the interval [sqrt 1/2, sqrt 2)
   const Mask bits = reinterpret_cast<Mask>(x);
   const Mask exponent = (bits - kSqrtHalf) & ~((std::int64_t{1} << 52) - 1);
   const Vec m = reinterpret_cast<Vec>(bits - exponent);
+  // k as a double: its bits are added to those of 1.5 * 2^52, which is then subtracted
   const Mask k_bits = (exponent >> 52) + std::int64_t{0x4338000000000000};
   const Vec k = reinterpret_cast<Vec>(k_bits) - 0x1.8p52;
   const Vec f = m - 1.0;

@@ -1,4 +1,4 @@
-// Vectors of floats as wide as the instruction set this file is compiled for (see simd.hpp).
+// SIMD vectors of floats, as wide as the instruction set that this file is compiled for (see simd.hpp).
 #pragma once
 
 #include "base/simd.hpp"
@@ -21,7 +21,7 @@ TRELLIS_INLINE FloatVec float_load(const float* p) {
 }
 TRELLIS_INLINE void float_store(float* p, FloatVec v) { std::memcpy(p, &v, sizeof v); }
 
-// The first n lanes (0 <= n <= kFloatWidth), the others 0. Never touches memory past p[n-1].
+// Load the first n lanes (0 <= n <= kFloatWidth) and set the others to 0. Reads nothing past p[n-1].
 TRELLIS_INLINE FloatVec float_load_first(const float* p, std::int64_t n) {
   if (n == kFloatWidth) [[likely]]
     return float_load(p);
@@ -43,7 +43,7 @@ TRELLIS_INLINE void float_store_first(float* p, FloatVec v, std::int64_t n) {
 #endif
 }
 
-// Bit i is set where a[i] > b[i].
+// A bit mask: bit i is set where a[i] > b[i].
 TRELLIS_INLINE unsigned greater_bits(FloatVec a, FloatVec b) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
@@ -59,6 +59,7 @@ TRELLIS_INLINE unsigned greater_bits(FloatVec a, FloatVec b) {
 #endif
 }
 
+// The sum of all lanes. The order is fixed, so a compiler cannot change the bits.
 TRELLIS_INLINE float sum_floats(FloatVec v) {
   float parts[kFloatWidth];
   float_store(parts, v);
@@ -75,11 +76,11 @@ TRELLIS_INLINE FloatVec float_clamp(FloatVec x, float bound) {
   return x > bound ? float_splat(bound) : x;
 }
 
-// x = k ln 2 + r with |r| <= ln 2 / 2: e^x = scale (1 + rest).
+// e^x = scale (1 + rest), where x = k ln 2 + r with |r| <= ln 2 / 2, scale = 2^k and rest = e^r - 1.
 struct ExpParts {
   FloatVec scale, rest;
 };
-// For |x| <= 87.
+// Requires |x| <= kWidestExp.
 TRELLIS_INLINE ExpParts exp_parts(FloatVec x) {
   constexpr float q[] = {0x1p-1f, 0x1.5554d8p-3f, 0x1.5554e4p-5f, 0x1.121072p-7f, 0x1.6d4926p-10f};
   const FloatVec shifter =
@@ -91,18 +92,23 @@ TRELLIS_INLINE ExpParts exp_parts(FloatVec x) {
   return {reinterpret_cast<FloatVec>((reinterpret_cast<FloatMask>(shifted) << 23) + (127 << 23)), rest};
 }
 
-// e^x for |x| <= 87, within 2e-7.
+inline constexpr float kWidestExp = 87.0f;  // e^87 and e^-87 are normal floats, e^89 is not
+
+// e^x for |x| <= kWidestExp, with a relative error below 2e-7.
 TRELLIS_INLINE FloatVec float_exp(FloatVec x) {
   const ExpParts e = exp_parts(x);
   return e.scale * (1.0f + e.rest);
 }
-// Within 3 ulp for |x| <= 87, where it stays beyond; NaN for NaN.
-TRELLIS_INLINE FloatVec sigmoid(FloatVec x) { return 1.0f / (1.0f + float_exp(-float_clamp(x, 87.0f))); }
+// 1 / (1 + e^-x), within 3 ulp for |x| <= 87 and constant beyond; NaN for NaN.
+TRELLIS_INLINE FloatVec sigmoid(FloatVec x) {
+  return 1.0f / (1.0f + float_exp(-float_clamp(x, kWidestExp)));
+}
 
-// m / (m + 2) with m = e^(2x) - 1 = (scale - 1) + scale rest: nothing cancels near 0, where scale is 1.
+// m / (m + 2) with m = e^(2x) - 1 = (scale - 1) + scale rest. Near 0, where scale is 1, nothing cancels.
 // Within 3 ulp; NaN for NaN.
 TRELLIS_INLINE FloatVec tanh(FloatVec x) {
-  const ExpParts e = exp_parts(2.0f * float_clamp(x, 15.0f));
+  constexpr float kSaturated = 15.0f;  // tanh(15) rounds to 1
+  const ExpParts e = exp_parts(2.0f * float_clamp(x, kSaturated));
   const FloatVec m = (e.scale - 1.0f) + e.scale * e.rest;
   return m / (m + 2.0f);
 }

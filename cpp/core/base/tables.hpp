@@ -1,7 +1,7 @@
-// Hash tables that number what they are given: strings, and short keys of integers.
+// Hash tables that assign consecutive numbers to strings, or to short keys of integers.
 //
-// Entries are never removed. Numbers count from 0 in the order of insertion. Slots hold half of the
-// hash, so that most comparisons never leave the table; a slot can be asked for ahead of its use.
+// Entries are never removed. Numbers count from 0 in the order of insertion. A slot stores half of the
+// hash, so that most unequal entries are rejected without reading them. Slots can be prefetched.
 #pragma once
 
 #include <algorithm>
@@ -17,15 +17,17 @@ namespace trellis {
 
 inline constexpr std::uint32_t kNone = 0xffffffff;  // no such entry
 
-// 64 x 64 -> 128 bits, folded.
+// The 128-bit product of a and b, folded to 64 bits by exclusive or.
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
+// Odd constants with well-mixed bits: 2^64 / golden ratio, and one of SplitMix's.
 inline constexpr std::uint64_t kMixA = 0x9e3779b97f4a7c15, kMixB = 0xd1b54a32d192ed03;
 
+// Hash of n bytes at p. It does not leave the process: files never contain it.
 inline std::uint64_t hash_bytes(const char* p, std::size_t n) {
   std::uint64_t h = kMixA ^ n;
   for (; n >= 8; p += 8, n -= 8) {
@@ -34,19 +36,20 @@ inline std::uint64_t hash_bytes(const char* p, std::size_t n) {
     h = mix(h ^ word, kMixB);
   }
   std::uint64_t last = 0;
-  if (n > 0) std::memcpy(&last, p, n);  // an empty string may have no address
+  if (n > 0) std::memcpy(&last, p, n);  // the pointer of an empty string may be null
   return mix(h ^ last, kMixB ^ h);
 }
 
+// Hash of `size` integers.
 inline std::uint64_t hash_key(const std::uint32_t* key, int size) {
   std::uint64_t h = kMixA;
   int i = 0;
   for (; i + 2 <= size; i += 2) h = mix(h ^ (key[i] | std::uint64_t{key[i + 1]} << 32), kMixB);
   if (i < size) h = mix(h ^ key[i], kMixB);
-  return h ^ h >> 29;
+  return h ^ h >> 29;  // the low bits select the slot, so mix high bits into them
 }
 
-// The slots of a table with open addressing; what an entry is, its owner knows.
+// The slots of a table with open addressing. The owner stores the entries and compares them.
 class Slots {
  public:
   std::uint32_t size() const { return size_; }
@@ -55,6 +58,7 @@ class Slots {
     if (!slots_.empty()) __builtin_prefetch(slots_.data() + (hash & mask_));
   }
 
+  // The number of the entry with this hash for which same(number) is true, or kNone.
   template <class Same>
   std::uint32_t find(std::uint64_t hash, const Same& same) const {
     if (slots_.empty()) return kNone;
@@ -66,7 +70,7 @@ class Slots {
     }
   }
 
-  // The entry that find() would look at first, if any: likely the one, to be fetched ahead.
+  // The first entry that find() would compare, or kNone. It is most likely the right one: prefetch it.
   std::uint32_t likely(std::uint64_t hash) const {
     if (slots_.empty()) return kNone;
     for (std::size_t i = hash & mask_;; i = (i + 1) & mask_) {
@@ -75,16 +79,18 @@ class Slots {
     }
   }
 
-  // Room for so many entries: a table that is about to be large is not copied on its way.
+  // Makes room for `entries` entries, so that a table that will be large is not rehashed while it grows.
   template <class HashOf>
   void reserve(std::size_t entries, const HashOf& hash_of) {
     while (slots_.size() < 2 * entries) grow(hash_of);
   }
 
-  // For an entry that find() has not found.
+  // Adds an entry that find() did not return, and returns its number.
   template <class HashOf>
   std::uint32_t insert(std::uint64_t hash, const HashOf& hash_of) {
-    if (size_ >= kNone - 2) throw std::length_error("more than 2^32 entries in a table");
+    constexpr std::uint32_t kMaxEntries = kNone - 2;  // kNone and number + 1 must fit in 32 bits
+    if (size_ >= kMaxEntries) throw std::length_error("more than 2^32 entries in a table");
+    // at most half full: probe sequences stay short
     if (2 * (std::size_t{size_} + 1) > slots_.size()) grow(hash_of);
     place(hash, size_);
     return size_++;
@@ -93,7 +99,8 @@ class Slots {
  private:
   template <class HashOf>
   void grow(const HashOf& hash_of) {
-    slots_.assign(slots_.empty() ? 64 : 2 * slots_.size(), 0);
+    constexpr std::size_t kFirstSlots = 64;  // a power of two, like every later size
+    slots_.assign(slots_.empty() ? kFirstSlots : 2 * slots_.size(), 0);
     mask_ = slots_.size() - 1;
     for (std::uint32_t id = 0; id < size_; ++id) place(hash_of(id), id);
   }
@@ -104,12 +111,13 @@ class Slots {
     slots_[i] = (hash >> 32 << 32) | (std::uint64_t{id} + 1);
   }
 
-  std::vector<std::uint64_t, TableAllocator<std::uint64_t>>
-      slots_;  // upper half of the hash, number + 1; 0 is free
+  // (a power of two): the upper half of the hash, and the number + 1; 0 marks a free slot
+  std::vector<std::uint64_t, TableAllocator<std::uint64_t>> slots_;
   std::size_t mask_ = 0;
   std::uint32_t size_ = 0;
 };
 
+// Numbers strings; their bytes are stored one after the other.
 class StringTable {
  public:
   std::uint32_t size() const { return slots_.size(); }
@@ -117,9 +125,8 @@ class StringTable {
     return {bytes_.data() + ends_[id], static_cast<std::size_t>(ends_[id + 1] - ends_[id])};
   }
   const std::vector<char>& bytes() const { return bytes_; }
-  const std::vector<std::int64_t>& ends() const {
-    return ends_;
-  }  // string i is bytes [ends[i], ends[i + 1])
+  // (size + 1): string i is bytes [ends[i], ends[i + 1])
+  const std::vector<std::int64_t>& ends() const { return ends_; }
 
   std::uint32_t find(std::string_view s) const { return find(s, hash_bytes(s.data(), s.size())); }
   std::uint32_t find(std::string_view s, std::uint64_t hash) const {
@@ -127,21 +134,21 @@ class StringTable {
   }
   void prefetch(std::uint64_t hash) const { slots_.prefetch(hash); }
 
-  // The numbers of many strings, kNone where there is none: `count` strings that lie one after the other
-  // in `text`, string i up to end[i]. A few at a time: all slots are asked for, then all ends, then all
-  // bytes, so that none of them is waited for.
+  // Looks up strings [first, first + count) of `text`, where string i ends at end[i]. Writes their
+  // numbers to id[i], kNone for unknown strings. Strings are processed in small groups: first all slots
+  // of the group are prefetched, then all ends, then all bytes, so that the cache misses overlap.
   void find_all(const char* text, const std::uint32_t* end, std::int64_t first, std::int64_t count,
                 std::uint32_t* id) const {
-    constexpr std::int64_t kFew = 16;
+    constexpr std::int64_t kFew = 16;  // about as many cache misses as a core keeps in flight
     std::uint64_t hash[kFew];
     for (std::int64_t begin = first; begin < first + count; begin += kFew) {
       const std::int64_t few = std::min(kFew, first + count - begin);
-      const auto own = [&](std::int64_t k) {
+      const auto key = [&](std::int64_t k) {
         const std::uint32_t from = begin + k == 0 ? 0 : end[begin + k - 1];
         return std::string_view(text + from, end[begin + k] - from);
       };
       for (std::int64_t k = 0; k < few; ++k) {
-        hash[k] = hash_bytes(own(k).data(), own(k).size());
+        hash[k] = hash_bytes(key(k).data(), key(k).size());
         slots_.prefetch(hash[k]);
       }
       for (std::int64_t k = 0; k < few; ++k) {
@@ -152,31 +159,32 @@ class StringTable {
         if (id[begin + k] != kNone) __builtin_prefetch(bytes_.data() + ends_[id[begin + k]]);
       }
       for (std::int64_t k = 0; k < few; ++k) {
-        if (id[begin + k] != kNone && string(id[begin + k]) != own(k))
-          id[begin + k] = find(own(k), hash[k]);
+        if (id[begin + k] != kNone && string(id[begin + k]) != key(k))
+          id[begin + k] = find(key(k), hash[k]);
       }
     }
   }
 
+  // The number of a string; adds the string if it is new.
   std::uint32_t intern(std::string_view s) {
     const std::uint64_t hash = hash_bytes(s.data(), s.size());
-    const std::uint32_t found = find(s, hash);
-    if (found != kNone) return found;
+    const std::uint32_t known = find(s, hash);
+    if (known != kNone) return known;
     bytes_.insert(bytes_.end(), s.begin(), s.end());
     ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
     return slots_.insert(hash, [this](std::uint32_t id) {
-      const std::string_view own = string(id);
-      return hash_bytes(own.data(), own.size());
+      const std::string_view entry = string(id);
+      return hash_bytes(entry.data(), entry.size());
     });
   }
 
  private:
   Slots slots_;
   std::vector<char> bytes_;
-  std::vector<std::int64_t> ends_{0};
+  std::vector<std::int64_t> ends_{0};  // see ends()
 };
 
-// Keys of up to `stride` integers; shorter ones are filled up with kNone.
+// Numbers keys of up to `stride` integers; shorter keys are padded with kNone.
 class KeyTable {
  public:
   explicit KeyTable(int stride = 1) : stride_(stride) {}
@@ -194,7 +202,7 @@ class KeyTable {
   std::uint32_t find(const std::uint32_t* key, std::uint64_t hash) const {
     return slots_.find(hash, [&](std::uint32_t id) { return same(this->key(id), key); });
   }
-  // In two steps: what likely() gives is fetched into the cache, find() is then quick.
+  // A lookup in two steps: likely() prefetches the entry, find(key, hash, likely) then compares it.
   std::uint32_t likely(std::uint64_t hash) const {
     const std::uint32_t id = slots_.likely(hash);
     if (id != kNone) __builtin_prefetch(key(id));
@@ -204,23 +212,24 @@ class KeyTable {
     if (likely == kNone || same(this->key(likely), key)) return likely;
     return find(key, hash);
   }
+  // The number of a key; adds the key if it is new.
   std::uint32_t intern(const std::uint32_t* key, std::uint64_t hash) {
-    const std::uint32_t found = find(key, hash);
-    if (found != kNone) return found;
+    const std::uint32_t known = find(key, hash);
+    if (known != kNone) return known;
     keys_.insert(keys_.end(), key, key + stride_);
     return slots_.insert(hash, [this](std::uint32_t id) { return this->hash(this->key(id)); });
   }
 
  private:
   bool same(const std::uint32_t* a, const std::uint32_t* b) const {
-    std::uint32_t different = 0;  // keys are short: no call, no branches
+    std::uint32_t different = 0;  // keys are short: a loop without branches beats memcmp
     for (int i = 0; i < stride_; ++i) different |= a[i] ^ b[i];
     return different == 0;
   }
 
   int stride_;
   Slots slots_;
-  std::vector<std::uint32_t, TableAllocator<std::uint32_t>> keys_;
+  std::vector<std::uint32_t, TableAllocator<std::uint32_t>> keys_;  // (size, stride)
 };
 
 }  // namespace trellis

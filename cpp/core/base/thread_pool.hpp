@@ -1,4 +1,4 @@
-// A small pool of threads that is shared by all calls and made on first use.
+// A pool of threads, shared by all calls of the process and created on first use.
 #pragma once
 
 #include <atomic>
@@ -19,10 +19,10 @@ namespace trellis {
 
 class ThreadPool {
  public:
-  // The pool of this process. A forked child has none of its parent's threads, so it gets a new pool;
-  // pools are never destroyed, because workers may still wait when the process ends.
+  // The pool of this process. A forked child does not inherit its parent's threads, so it creates a new
+  // pool. Pools are never destroyed, because workers may still wait when the process ends.
   static ThreadPool& shared() {
-    static std::atomic<ThreadPool*> current{nullptr};  // no lock: a fork could leave it locked for ever
+    static std::atomic<ThreadPool*> current{nullptr};  // no mutex: a fork could copy it in locked state
     ThreadPool* pool = current.load();
     while (pool == nullptr || pool->owner_ != process()) {
       auto* fresh = new ThreadPool;
@@ -32,9 +32,9 @@ class ThreadPool {
     return *pool;
   }
 
-  // Runs body() on up to `threads` threads, the caller's among them, and returns when all have ended.
-  // Bodies share the work among themselves; a helper that starts late may find none left. The caller
-  // does `meanwhile`, if given, before it joins in. The first exception is rethrown.
+  // Runs body() on up to `threads` threads, including the caller's, and returns when all have ended. The
+  // bodies divide the work among themselves; a helper that starts too late finds none left. The caller
+  // runs `meanwhile`, if any, before its own body(). The first exception is rethrown.
   void run(int threads, const std::function<void()>& body,
            const std::function<void()>& meanwhile = nullptr) {
     if (threads <= 1) {
@@ -69,8 +69,8 @@ class ThreadPool {
     std::exception_ptr error = nullptr;
   };
 
-  // Calls often follow each other closely, and a thread that sleeps can take longer to wake than a short
-  // call takes: so wait awake for a millisecond first.
+  // Calls often follow each other closely, and waking a sleeping thread can take longer than a short
+  // call. So spin for a millisecond before sleeping.
   template <class Ready>
   static void spin(const Ready& ready) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
@@ -81,6 +81,7 @@ class ThreadPool {
     }
   }
 
+  // Identifies the process, to detect a fork.
   static long process() {
 #if defined(__unix__) || defined(__APPLE__)
     return getpid();
@@ -89,17 +90,19 @@ class ThreadPool {
 #endif
   }
 
+  // Starts threads until there are `helpers`.
   void hire(int helpers) {
     while (workers_ < helpers) {
       try {
         std::thread([this] { work(); }).detach();
       } catch (const std::system_error&) {
-        return;  // no more threads to be had: the caller does the rest
+        return;  // no more threads available: the caller does the remaining work
       }
       ++workers_;
     }
   }
 
+  // Runs part(); keeps its exception for the caller if it is the first.
   void guarded(Job& job, const std::function<void()>& part) {
     try {
       part();
@@ -109,6 +112,7 @@ class ThreadPool {
     }
   }
 
+  // The loop of a worker thread: wait for a job, take one of its tickets, run its body.
   void work() {
     for (;;) {
       spin([&] { return waiting_ > 0; });
@@ -130,15 +134,15 @@ class ThreadPool {
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::deque<Job*> jobs_;
-  std::atomic<int> waiting_{0};  // the size of jobs_, to be seen without the lock
+  std::deque<Job*> jobs_;        // with tickets left, the oldest first
+  std::atomic<int> waiting_{0};  // the size of jobs_, readable without the lock
   int workers_ = 0;
   const long owner_ = process();
 };
 
-// Tasks 0 .. count-1 on up to `threads` threads; make_worker() is called once on each of them and gives
-// the function that does a task, so that scratch memory belongs to a thread. The caller's thread does
-// `meanwhile`, if given, while the others have begun.
+// Runs tasks 0 .. count-1 on up to `threads` threads. make_worker() is called once per thread and
+// returns the function that runs a task, so scratch memory belongs to a thread. The caller's thread runs
+// `meanwhile`, if any, after the others have started.
 template <class MakeWorker>
 void parallel_for(std::int64_t count, int threads, const MakeWorker& make_worker,
                   const std::function<void()>& meanwhile = nullptr) {

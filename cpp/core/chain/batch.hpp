@@ -1,5 +1,6 @@
-// From a batch of sequences to calls of the kernels: grouping, threads, scratch memory, the choice of
-// scaled probabilities or log space, and reductions whose order does not depend on the threads.
+// Runs the chain kernels on a batch of sequences: groups them, assigns them to threads, provides scratch
+// memory, chooses between scaled probabilities and log space, and sums in an order that does not depend
+// on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -11,56 +12,48 @@
 
 #include "base/aligned.hpp"
 #include "base/thread_pool.hpp"
+#include "chain/batch_memory.hpp"
 #include "chain/kbest.hpp"
 #include "chain/length_groups.hpp"
 #include "chain/paths.hpp"
-#include "chain/shared.hpp"
+#include "chain/shared_scores.hpp"
 #include "chain/types.hpp"
 
 namespace trellis {
 
-// What a batch is asked for: log Z and marginals, or best paths and samples, which need no weights.
+// What a batch computes. Best paths and samples do not need exp(transition), which takes time to fill.
 enum class Purpose { probabilities, paths };
 
 template <class T>
 class ChainBatch {
  public:
-  static constexpr std::int64_t kBlockRows = 1024;  // longer sequences keep one row per block and
-                                                    // do the forward pass of each block twice
+  // Rows of scratch memory per sequence. A longer sequence stores one row per block and repeats the
+  // forward pass of each block, so that memory stays small and the block stays in the cache.
+  static constexpr std::int64_t kBlockRows = 1024;
 
-  // A thread's own memory, for sequences of up to `block` rows or for blocks of longer ones.
-  struct Memory {
-    Memory(const Shared& shared, std::int64_t block)
-        : lane_size((2 * (block + 1) + 1) * shared.stride),
-          scratch(aligned_doubles(scratch_size(shared.labels))) {
-      if (block > 0) lanes = aligned_doubles(kGroup * lane_size);
-    }
-    std::int64_t lane_size;
-    AlignedDoubles scratch, lanes;
-    Scratch rows, checkpoints;
-    std::vector<std::int64_t> rescue;  // sequences that need log space
-  };
-
-  using Meanwhile = std::function<void()>;  // what the caller's thread does while others have begun
+  using Memory = BatchMemory;
+  using Meanwhile = std::function<void()>;  // run by the caller's thread while the others compute
 
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads, Purpose purpose)
       : ChainBatch(batch, kernels, threads,
                    std::make_shared<SharedScores>(batch, purpose == Purpose::probabilities)) {}
 
-  // With shared scores that other batches use as well.
+  // With shared scores that several batches use.
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads,
              std::shared_ptr<const SharedScores> shared)
       : batch_(batch),
         kernels_(kernels),
         shared_(std::move(shared)),
         s_(shared_->view()),
-        // Sequences that need several blocks, or cannot share a transition matrix, go alone.
+        // A sequence of several blocks, or with its own transition matrices, is alone in its group.
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
-    constexpr double kWorthThreads = 1'000'000;  // label pairs; below, waking a thread costs more
+    // Label pairs. Below this number, waking a thread takes longer than the work that it saves.
+    constexpr double kWorthThreads = 1'000'000;
     const double pairs = static_cast<double>(groups_.rows()) * batch.labels * batch.labels;
     threads_ = pairs < kWorthThreads ? 1 : threads;
   }
 
+  // log_z and outcomes are (count).
   void log_partition(double* log_z, Outcome* outcomes) const {
     const std::int64_t chunks = groups_.tasks(threads_);
     parallel_for(chunks, threads_, [&] {
@@ -82,40 +75,43 @@ class ChainBatch {
     });
   }
 
+  // Unary marginals, log Z and, if requested, pairwise marginals or their sum.
   void marginals(const MarginalsOut<T>& out, const Meanwhile& meanwhile = nullptr) const {
     const std::int64_t chunks = out.counts == nullptr ? groups_.tasks(threads_) : reduction_chunks();
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
-    AlignedDoubles counts;
+    AlignedDoubles counts;  // (chunks, labels, stride): one partial sum per chunk
     if (out.counts != nullptr) {
       counts = aligned_doubles(chunks * square);
       std::fill(counts.get(), counts.get() + chunks * square, 0.0);
     }
     const auto make_worker = [&] {
       return [&, this, memory = Memory(s_, block_rows())](std::int64_t c) mutable {
-        double* own = out.counts == nullptr ? nullptr : counts.get() + c * square;
+        double* chunk_counts = out.counts == nullptr ? nullptr : counts.get() + c * square;
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
-          scaled_group(g, out, memory, own);
+          scaled_group(g, out, memory, chunk_counts);
         }
-        if (own != nullptr && s_.weight != nullptr) {  // log space adds whole pairs, so it comes after
-          for (std::int64_t i = 0; i < square; ++i) own[i] *= s_.weight[i];
+        // Scaled counts lack the factor exp(transition), log-space counts have it: multiply in between.
+        if (chunk_counts != nullptr && s_.weight != nullptr) {
+          for (std::int64_t i = 0; i < square; ++i) chunk_counts[i] *= s_.weight[i];
         }
-        for (const std::int64_t i : memory.rescue) log_marginals(i, out, memory, own);
-        memory.rescue.clear();
+        for (const std::int64_t i : memory.needs_log_space) log_marginals(i, out, memory, chunk_counts);
+        memory.needs_log_space.clear();
       };
     };
     parallel_for(chunks, threads_, make_worker, meanwhile);
     if (out.counts != nullptr) add_chunks(counts.get(), chunks, out.counts);
   }
 
-  // The same on this thread alone, with the caller's memory; counts are added to (labels, stride)
-  // matrices: those still to be multiplied by the shared weights, and those of log space, which are not.
+  // marginals() on the caller's thread, with the caller's memory. Counts are added to two (labels,
+  // stride) matrices: scaled_counts must still be multiplied by the shared weights, log_counts must not.
   void marginals_here(const MarginalsOut<T>& out, Memory& memory, double* scaled_counts,
                       double* log_counts) const {
     for (std::int64_t g = 0; g < groups_.count(); ++g) scaled_group(g, out, memory, scaled_counts);
-    for (const std::int64_t i : memory.rescue) log_marginals(i, out, memory, log_counts);
-    memory.rescue.clear();
+    for (const std::int64_t i : memory.needs_log_space) log_marginals(i, out, memory, log_counts);
+    memory.needs_log_space.clear();
   }
 
+  // labels has one entry per row; score and outcomes are (count).
   void viterbi(std::int64_t* labels, double* score, Outcome* outcomes,
                const Meanwhile& meanwhile = nullptr) const {
     for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
@@ -127,6 +123,7 @@ class ChainBatch {
     });
   }
 
+  // out is (rows, labels); outcomes is (count).
   void max_marginals(T* out, Outcome* outcomes, const Meanwhile& meanwhile = nullptr) const {
     for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
       for (int r = 0; r < group.count; ++r) {
@@ -136,6 +133,7 @@ class ChainBatch {
     });
   }
 
+  // The entropy of p(y | x) of each sequence; result and outcomes are (count).
   void entropy(double* result, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
       return [&, this, scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
@@ -145,7 +143,8 @@ class ChainBatch {
     });
   }
 
-  // n paths of each sequence; sequence i has its numbers and labels, (n, length), at n * rows before it.
+  // n paths of each sequence. The uniform numbers and the labels of sequence i are (n, length) arrays at
+  // offset n * rows_before[i].
   void sample(std::int64_t n, const std::int64_t* rows_before, const double* uniforms,
               std::int64_t* labels, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
@@ -162,18 +161,18 @@ class ChainBatch {
     });
   }
 
-  // Up to k paths of each sequence, laid out as in sample(); found[i] says how many.
+  // Up to k paths of each sequence, laid out as in sample(); path_counts[i] is the number of paths.
   void kbest(std::int64_t k, const std::int64_t* rows_before, std::int64_t* labels, double* scores,
-             std::int64_t* found) const {
+             std::int64_t* path_counts) const {
     const ChainPaths<T> paths(batch_, s_);
     parallel_for(batch_.count, threads_, [&] {
       return [&, this, search = KBest(s_.labels, k)](std::int64_t task) mutable {
         const std::int64_t i = groups_.sequence(task);
         const Sequence<T> x = batch_.sequence(i);
-        found[i] = search.search(
+        path_counts[i] = search.search(
             x.length, [&](std::int64_t t, int b) { return paths.unary(x, t, b); },
             [&](std::int64_t t, int a, int b) { return paths.transition(x, t, a, b); });
-        for (std::int64_t rank = 0; rank < found[i]; ++rank) {
+        for (std::int64_t rank = 0; rank < path_counts[i]; ++rank) {
           scores[i * k + rank] = search.score(rank);
           search.path(rank, labels + k * rows_before[i] + rank * x.length);
         }
@@ -181,30 +180,33 @@ class ChainBatch {
     });
   }
 
-  // Labels have one entry a row, as in all that follows.
+  // The score of one path per sequence; labels has one entry per row.
   void score(const std::int64_t* labels, double* scores, Outcome* outcomes) const {
     ChainPaths<T>(batch_, s_).score(labels, scores, outcomes);
   }
 
-  // Takes what one given path of each sequence uses off the expected counts that marginals() has made,
-  // and its score off log Z: -log p(path) and its gradient are left.
+  // Subtracts the counts of one path per sequence from the expected counts in `out`, and its score from
+  // log Z. What remains is -log p(path) and its gradient.
   void subtract_paths(const std::int64_t* labels, const MarginalsOut<T>& out) const {
     ChainPaths<T>(batch_, s_).subtract(labels, out);
   }
 
  private:
-  static constexpr std::int64_t kForwardRows = 64;  // rows in hand when only log Z is asked for
+  static constexpr std::int64_t kForwardRows = 64;  // rows per block when only log Z is requested
 
   std::int64_t block_rows() const { return std::min(kBlockRows, groups_.longest()); }
   bool scaled() const { return s_.log != nullptr && s_.scalable; }
 
-  // A number of partial sums that depends on the batch alone, never on the threads.
+  // The number of partial sums of the counts. It depends on the batch alone, never on the number of
+  // threads, because it decides the order of the additions.
   std::int64_t reduction_chunks() const {
     const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
-    const std::int64_t most = std::clamp<std::int64_t>((std::int64_t{64} << 20) / bytes, 2, 32);
-    return std::min(groups_.count(), most);
+    constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // of all partial sums together
+    const std::int64_t max_chunks = std::clamp<std::int64_t>(kMaxBytes / bytes, 2, 32);
+    return std::min(groups_.count(), max_chunks);
   }
 
+  // Adds the partial sums, (count, labels, stride), in order: total is (labels, labels).
   void add_chunks(const double* chunks, std::int64_t count, double* total) const {
     for (int a = 0; a < s_.labels; ++a) {
       for (int b = 0; b < s_.labels; ++b) {
@@ -217,7 +219,7 @@ class ChainBatch {
     }
   }
 
-  // Lanes for the sequences of a group, with `block` rows of scratch each.
+  // Fills lanes for the sequences of group g, with `block` rows of scratch each; returns their number.
   int open(std::int64_t g, T* out, Memory& memory, std::int64_t block, Lane<T>* lanes) const {
     const int count = groups_.size(g);
     for (int r = 0; r < count; ++r) {
@@ -241,6 +243,7 @@ class ChainBatch {
     return count;
   }
 
+  // log Z of a group: only the last row of each block is needed for the next one.
   void forward_only(Lane<T>* lanes, int count) const {
     if (!scaled()) return;
     const std::int64_t longest = lanes[0].sequence.length;
@@ -255,48 +258,55 @@ class ChainBatch {
     for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
   }
 
-  // Marginals of a group; sequences that need log space are left to memory.rescue.
+  // Marginals of group g. Sequences that need log space are added to memory.needs_log_space.
   void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
     Lane<T> lanes[kGroup]{};
-    const std::int64_t block = block_rows();
-    const int count = open(g, out.unary, memory, block, lanes);
-    if (scaled()) {
-      const std::int64_t longest = lanes[0].sequence.length;
-      const std::int64_t blocks = (longest + block - 1) / block;
-      double* checkpoints = memory.checkpoints.get(blocks * (s_.stride + 1));
-      for (std::int64_t b = 0; b < blocks; ++b) {
-        const std::int64_t end = std::min((b + 1) * block, longest);
-        kernels_.scaled_forward(s_, lanes, count, b * block, end);
-        if (b + 1 < blocks) {
-          const double* last = lanes[0].alpha + block * s_.stride;
-          double* checkpoint = checkpoints + b * (s_.stride + 1);
-          std::copy(last, last + s_.stride, checkpoint);
-          checkpoint[s_.stride] = lanes[0].inverse;
-          std::copy(last, last + s_.stride, lanes[0].alpha);
-        }
-      }
-      for (int r = 0; r < count; ++r) {
-        kernels_.scaled_finish(s_, lanes[r]);
-        lanes[r].inverse *= out.weight(groups_.sequence(g, r));  // the last beta: all others follow
-      }
-      for (std::int64_t b = blocks - 1; b >= 0; --b) {
-        const std::int64_t begin = b * block, end = std::min(begin + block, longest);
-        if (b + 1 < blocks) redo_forward(lanes[0], checkpoints, begin, end);
-        kernels_.scaled_backward(s_, lanes, count, begin, end);
-        for (int r = 0; r < count; ++r) {
-          add_pairs(lanes[r], groups_.sequence(g, r), begin, end, out, counts);
-        }
-      }
-    }
+    const int count = open(g, out.unary, memory, block_rows(), lanes);
+    if (scaled()) scaled_blocks(g, lanes, count, out, memory, counts);
     for (int r = 0; r < count; ++r) {
       const std::int64_t i = groups_.sequence(g, r);
       out.log_z[i] = lanes[r].log_z;
       out.outcomes[i] = lanes[r].outcome;
-      if (lanes[r].outcome.status == Status::needs_log_space) memory.rescue.push_back(i);
+      if (lanes[r].outcome.status == Status::needs_log_space) memory.needs_log_space.push_back(i);
     }
   }
 
-  // The forward rows of a block once more, from the row before it.
+  // The forward pass over all blocks, then the backward pass from the last block to the first.
+  void scaled_blocks(std::int64_t g, Lane<T>* lanes, int count, const MarginalsOut<T>& out,
+                     Memory& memory, double* counts) const {
+    const std::int64_t block = block_rows(), longest = lanes[0].sequence.length;
+    const std::int64_t blocks = (longest + block - 1) / block;
+    double* checkpoints = memory.checkpoints.get(blocks * (s_.stride + 1));
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const std::int64_t end = std::min((b + 1) * block, longest);
+      kernels_.scaled_forward(s_, lanes, count, b * block, end);
+      if (b + 1 < blocks) save_checkpoint(lanes[0], checkpoints + b * (s_.stride + 1));
+    }
+    for (int r = 0; r < count; ++r) {
+      kernels_.scaled_finish(s_, lanes[r]);
+      // The last beta: the weight of the sequence reaches all other betas through it.
+      lanes[r].inverse *= out.weight(groups_.sequence(g, r));
+    }
+    for (std::int64_t b = blocks - 1; b >= 0; --b) {
+      const std::int64_t begin = b * block, end = std::min(begin + block, longest);
+      if (b + 1 < blocks) redo_forward(lanes[0], checkpoints, begin, end);
+      kernels_.scaled_backward(s_, lanes, count, begin, end);
+      for (int r = 0; r < count; ++r) {
+        add_pairs(lanes[r], groups_.sequence(g, r), begin, end, out, counts);
+      }
+    }
+  }
+
+  // Stores the last alpha of a block and its inverse sum, (stride + 1), and makes it row 0 of the next
+  // block. Only a sequence that is alone in its group has several blocks.
+  void save_checkpoint(Lane<T>& lane, double* checkpoint) const {
+    const double* last = lane.alpha + block_rows() * s_.stride;
+    std::copy(last, last + s_.stride, checkpoint);
+    checkpoint[s_.stride] = lane.inverse;
+    std::copy(last, last + s_.stride, lane.alpha);
+  }
+
+  // Repeats the forward pass of a block from its checkpoint. log Z and the outcome are already known.
   void redo_forward(Lane<T>& lane, const double* checkpoints, std::int64_t begin,
                     std::int64_t end) const {
     const Lane<T> finished = lane;
@@ -310,7 +320,7 @@ class ChainBatch {
     lane = finished;
   }
 
-  // Pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end).
+  // Pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end), of sequence i.
   void add_pairs(const Lane<T>& lane, std::int64_t i, std::int64_t begin, std::int64_t end,
                  const MarginalsOut<T>& out, double* counts) const {
     if (lane.outcome.status != Status::ok) return;
@@ -327,6 +337,7 @@ class ChainBatch {
     }
   }
 
+  // Marginals of sequence i in log space; counts is (labels, stride) or null.
   void log_marginals(std::int64_t i, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
     const Sequence<T> x = batch_.sequence(i);
     out.outcomes[i] = log_forward(x, memory, &out.log_z[i]);
@@ -337,16 +348,17 @@ class ChainBatch {
     T* unary = out.unary + batch_.starts[i] * s_.labels;
     const double weight = out.weight(i);
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
-    std::vector<double> own_counts(counts == nullptr || weight == 1.0 ? 0 : square, 0.0);
+    // the kernel adds counts of weight 1, so other weights need a matrix in between
+    std::vector<double> sequence_counts(counts == nullptr || weight == 1.0 ? 0 : square, 0.0);
     kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(), unary,
-                          pairwise, own_counts.empty() ? counts : own_counts.data());
+                          pairwise, sequence_counts.empty() ? counts : sequence_counts.data());
     if (weight == 1.0) return;
     for (std::int64_t k = 0; k < x.length * s_.labels; ++k) unary[k] *= static_cast<T>(weight);
     if (pairwise != nullptr) {
       T* const end = pairwise + (x.length - 1) * s_.labels * s_.labels;
       for (T* p = pairwise; p < end; ++p) *p *= static_cast<T>(weight);
     }
-    for (std::size_t k = 0; k < own_counts.size(); ++k) counts[k] += weight * own_counts[k];
+    for (std::size_t k = 0; k < sequence_counts.size(); ++k) counts[k] += weight * sequence_counts[k];
   }
 
   Outcome log_forward(const Sequence<T>& x, Memory& memory, double* log_z) const {
@@ -354,14 +366,15 @@ class ChainBatch {
                                 log_z);
   }
 
-  // Sequences whose forward rows of best scores are at hand.
+  // Sequences with their forward rows of best scores.
   struct MaxGroup {
     int count;
-    std::int64_t index[kGroup];  // in the batch
+    std::int64_t index[kGroup];  // of each sequence in the batch
     Sequence<T> x[kGroup];
-    double* rows[kGroup];
+    double* rows[kGroup];  // (length, stride) each
   };
 
+  // Calls use(group, scratch) for every group, after the forward pass.
   template <class Use>
   void for_each_max_group(Outcome* outcomes, const Meanwhile& meanwhile, const Use& use) const {
     const std::int64_t chunks = groups_.tasks(threads_);
@@ -402,7 +415,7 @@ class ChainBatch {
   Batch<T> batch_;
   const ChainKernels<T>& kernels_;
   std::shared_ptr<const SharedScores> shared_;
-  const Shared& s_;
+  const SharedView& s_;  // points into shared_
   LengthGroups groups_;
   int threads_ = 1;
 };

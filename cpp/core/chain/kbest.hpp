@@ -1,9 +1,9 @@
-// The k best paths, exactly.
+// The k best paths, exact.
 //
-// The k best paths that end in label b at position t extend the k best of each label a at t-1. For each
-// (t, b) a heap holds one candidate for each a: its best path not taken yet. Taking the top and
-// replacing it by the next of the same a gives the paths in order. Each (a, rank) is used once, so paths
-// are distinct.
+// The k best paths that end in label b at position t extend the k best paths of each label a at t-1. For
+// each (t, b) a heap holds one candidate per a: its best path that has not been taken yet. Each time,
+// the top is taken and replaced by the next path of the same a. So paths come out in order, and since
+// each (a, rank) is taken once, they are distinct.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ class KBest {
  public:
   KBest(int labels, std::int64_t k) : labels_(labels), k_(k) {}
 
-  // transition(t, a, b) into position t; unary(t, b) with start and end folded in. Returns how many
-  // paths there are, at most k.
+  // transition(t, a, b) scores the step into position t; unary(t, b) includes start and end scores.
+  // Returns the number of paths, at most k.
   template <class Unary, class Transition>
   std::int64_t search(std::int64_t length, const Unary& unary, const Transition& transition) {
     length_ = length;
@@ -40,21 +40,22 @@ class KBest {
 
   double score(std::int64_t rank) const { return final_[rank].score; }
 
+  // Writes the labels, (length), of the path with this rank.
   void path(std::int64_t rank, std::int64_t* labels) const {
     std::int64_t label = final_[rank].label;
-    std::int64_t at = final_[rank].rank;
+    std::int64_t rank_here = final_[rank].rank;
     for (std::int64_t t = length_ - 1; t >= 0; --t) {
       labels[t] = label;
-      const Entry& entry = entries_[static_cast<std::size_t>(cell(t, label) + at)];
+      const Entry& entry = entries_[static_cast<std::size_t>(cell(t, label) + rank_here)];
       label = entry.label;
-      at = entry.rank;
+      rank_here = entry.rank;
     }
   }
 
  private:
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-  struct Entry {  // a path that ends here, and where it comes from
+  struct Entry {  // a path that ends here; label and rank of the path that it extends
     double score;
     std::int32_t label;
     std::int64_t rank;
@@ -71,8 +72,8 @@ class KBest {
     return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
   }
 
-  // Up to k entries in order. The best k first candidates, one for each label before, are enough to
-  // start with: a label that is not among them has nothing among the best k.
+  // Appends up to k entries in order. It is enough to start with the k best first candidates: a label
+  // that is not among them has no path among the k best.
   template <class Score>
   void take(std::int64_t t_before, const Score& score_of, std::vector<Entry>& into) {
     heap_.clear();
@@ -119,8 +120,9 @@ class KBest {
   std::int64_t k_;
   std::int64_t length_ = 0;
   std::vector<Entry> entries_;       // of all (t, b), one after the other
-  std::vector<std::int64_t> first_;  // where each (t, b) begins
-  std::vector<Entry> heap_, final_;
+  std::vector<std::int64_t> first_;  // (length * labels + 1): where the entries of each (t, b) begin
+  std::vector<Entry> heap_;          // the next candidate of each label
+  std::vector<Entry> final_;         // (paths): the k best paths, best first
 };
 
 }  // namespace trellis

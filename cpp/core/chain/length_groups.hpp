@@ -1,4 +1,4 @@
-// Sequences of about one length, in groups that go through a kernel side by side.
+// Groups sequences of similar length, which go through a kernel side by side.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace trellis {
 
 class LengthGroups {
  public:
-  // Sequences longer than `alone_above` get a group of their own.
+  // Sequences longer than `alone_above` get a group each.
   LengthGroups(const std::int64_t* lengths, std::int64_t count, std::int64_t alone_above) {
     sort(lengths, count);
     for (std::int64_t i = 0; i < count;) {
@@ -30,17 +30,18 @@ class LengthGroups {
   std::int64_t longest() const { return longest_; }
   int size(std::int64_t g) const { return static_cast<int>(first_[g + 1] - first_[g]); }
 
-  // The n-th longest sequence; the r-th of group g.
+  // Index of the n-th longest sequence; index of the r-th sequence of group g.
   std::int64_t sequence(std::int64_t n) const { return order_[n]; }
   std::int64_t sequence(std::int64_t g, int r) const { return order_[first_[g] + r]; }
 
-  // What will follow in the place of the r-th sequence of group g, for prefetching; -1 if nothing.
+  // The sequence that follows in place of the r-th of group g, to be prefetched; -1 if there is none.
   std::int64_t next(std::int64_t g, int r) const {
     const std::int64_t n = first_[g + 1] + r;
     return n < static_cast<std::int64_t>(order_.size()) ? order_[n] : -1;
   }
 
-  // Into how many tasks of neighbouring groups to cut the work, and where task c begins.
+  // The number of tasks to divide the groups into, and the first group of task c. Eight tasks per thread
+  // balance the load; up to eight groups per task keep the overhead low.
   std::int64_t tasks(int threads) const {
     const std::int64_t size = std::clamp<std::int64_t>(count() / (8 * threads), 1, 8);
     return (count() + size - 1) / size;
@@ -48,12 +49,12 @@ class LengthGroups {
   std::int64_t begin(std::int64_t c, std::int64_t tasks) const { return c * count() / tasks; }
 
  private:
-  // Longest first, ties in the order given: groups then waste no steps. By counting where that pays, as
-  // sorting would cost a noticeable part of the whole.
+  // Longest first, ties in the caller's order: sequences of a group then end at about the same step. A
+  // counting sort where it is cheap, because sorting would take a noticeable part of the run time.
   void sort(const std::int64_t* lengths, std::int64_t count) {
     order_.resize(static_cast<std::size_t>(count));
     const std::int64_t longest = count == 0 ? 0 : *std::max_element(lengths, lengths + count);
-    if (longest > 4 * count + 1024) {
+    if (longest > 4 * count + 1024) {  // the histogram would be much longer than the batch
       std::iota(order_.begin(), order_.end(), std::int64_t{0});
       std::stable_sort(order_.begin(), order_.end(),
                        [lengths](std::int64_t a, std::int64_t b) { return lengths[a] > lengths[b]; });
@@ -65,8 +66,9 @@ class LengthGroups {
     for (std::int64_t i = 0; i < count; ++i) order_[place[longest - lengths[i]]++] = i;
   }
 
-  std::vector<std::int64_t> order_;  // sequences, longest first
-  std::vector<std::int64_t> first_;  // group g is order_[first_[g]] .. order_[first_[g + 1]]
+  std::vector<std::int64_t> order_;  // (count): sequences, longest first
+  std::vector<std::int64_t>
+      first_;  // (groups + 1): group g is order_[first_[g]] .. order_[first_[g + 1]]
   std::int64_t rows_ = 0, longest_ = 0;
 };
 

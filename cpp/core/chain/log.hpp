@@ -1,19 +1,19 @@
-// Forward-backward in log space: exact for any scores, and for transitions that depend on the position.
+// Forward-backward in log space: exact for any scores, also with position-dependent transitions.
 //
 //     m_t(b)     = log sum_a exp(alpha_{t-1}(a) + transition_t(a, b))
 //     alpha_t(b) = m_t(b) + unary_t(b) - n_t                       n_t makes the largest one 0
 //     p(y_{t-1} = a | y_t = b) = exp(alpha_{t-1}(a) + transition_t(a, b) - m_t(b))
-// The last line takes the marginals from right to left by sums of positive terms alone, with nothing
-// that cancels and no backward table. Only m is kept; alpha is made again from it where needed.
+// The last line yields the marginals from right to left by sums of positive terms: nothing cancels, and
+// no backward table is needed. Only m is stored; alpha is recomputed from it.
 #pragma once
 
-#include "chain/rows.hpp"
+#include "chain/score_rows.hpp"
 
 namespace trellis::TRELLIS_ISA {
 
 // alpha_t from m_t; returns n_t, which is -inf if no path reaches position t.
 template <class T>
-inline double log_alpha(const Shared& s, const Sequence<T>& x, std::int64_t t, const double* m,
+inline double log_alpha(const SharedView& s, const Sequence<T>& x, std::int64_t t, const double* m,
                         double* alpha) {
   const double* edge = edge_of(s, t, x.length);
   Vec top = splat(-kInfinity);
@@ -28,15 +28,15 @@ inline double log_alpha(const Shared& s, const Sequence<T>& x, std::int64_t t, c
   return top[0];
 }
 
-// Column vector v of m_t, and with it, if h is a row, of the entropy h_t(b) of the path before, given
-// y_t = b:  h_t(b) = sum_a r(a|b) (h_{t-1}(a) - log r(a|b)), with r(a|b) = p(y_{t-1} = a | y_t = b).
+// Column vector v of m_t. With kEntropy also of h_t(b), the entropy of the path before t given y_t = b:
+//     h_t(b) = sum_a r(a|b) (h_{t-1}(a) - log r(a|b)),   r(a|b) = p(y_{t-1} = a | y_t = b).
 template <bool kEntropy>
-TRELLIS_INLINE Vec log_column(const Shared& s, const double* transition, const double* alpha, int v,
+TRELLIS_INLINE Vec log_column(const SharedView& s, const double* transition, const double* alpha, int v,
                               const double* h, Vec* h_out) {
   const double* column = transition + v * kWidth;
   Vec top = splat(-kInfinity);
   for (int a = 0; a < s.labels; ++a) top = max(top, alpha[a] + load(column + a * s.stride));
-  top = select(top > -kInfinity, top, Vec{});
+  top = select(top > -kInfinity, top, Vec{});  // -inf - (-inf) would be NaN
   Vec total{}, weighted{};
   for (int a = 0; a < s.labels; ++a) {
     const Vec score = alpha[a] + load(column + a * s.stride) - top;
@@ -49,8 +49,9 @@ TRELLIS_INLINE Vec log_column(const Shared& s, const double* transition, const d
   return top + log_total;
 }
 
+// Fills rows, (length, stride), with m_t, and log_z.
 template <class T>
-Outcome log_forward(const Shared& s, const Sequence<T>& x, double* rows, double* scratch,
+Outcome log_forward(const SharedView& s, const Sequence<T>& x, double* rows, double* scratch,
                     double* log_z) {
   double* buffer = scratch;
   double* alpha = scratch + s.labels * s.stride;
@@ -69,7 +70,7 @@ Outcome log_forward(const Shared& s, const Sequence<T>& x, double* rows, double*
     }
     const double top = log_alpha(s, x, t, m, alpha);
     *log_z += top;
-    if (top == -kInfinity) {  // go on: alpha is all -inf, and later scores are still checked
+    if (top == -kInfinity) {  // go on: alpha stays -inf, and the later scores are still validated
       if (outcome.status == Status::ok) outcome = {Status::infeasible, t};
     }
   }
@@ -78,12 +79,12 @@ Outcome log_forward(const Shared& s, const Sequence<T>& x, double* rows, double*
   for (int v = 0; v < vectors(s); ++v) total += exp(load(alpha + v * kWidth));
   if (outcome.status != Status::ok) return outcome;
   *log_z += __builtin_log(sum_lanes(total)[0]);
-  if (!(*log_z < kInfinity)) return {Status::bad_unary, 0};  // finite scores whose sum is not
+  if (!(*log_z < kInfinity)) return {Status::bad_unary, 0};  // finite scores, but their sum overflows
   return outcome;
 }
 
-// p_t / sum p_t from alpha_t, at the last position.
-inline void softmax_row(const Shared& s, const double* alpha, double* p) {
+// p_t = softmax(alpha_t), at the last position.
+inline void softmax_row(const SharedView& s, const double* alpha, double* p) {
   Vec total{};
   for (int v = 0; v < vectors(s); ++v) {
     const Vec e = exp(load(alpha + v * kWidth));
@@ -94,10 +95,11 @@ inline void softmax_row(const Shared& s, const double* alpha, double* p) {
   for (int v = 0; v < vectors(s); ++v) store(p + v * kWidth, load(p + v * kWidth) * inverse);
 }
 
-// w[a][b] = p(y_{t-1} = a | y_t = b) for all pairs, times p(y_t = b). m is rounded, to the size of the
-// scores, and the error would multiply from step to step: so each column is divided by its own sum.
-inline void joint_pairs(const Shared& s, const double* alpha, const double* transition, const double* m,
-                        double* p, double* w, double* column_sum) {
+// w[a][b] = p(y_{t-1} = a, y_t = b) = p(y_{t-1} = a | y_t = b) p(y_t = b). m is rounded at the size of
+// the scores, and this error would multiply from step to step. So each column is divided by its actual
+// sum.
+inline void joint_pairs(const SharedView& s, const double* alpha, const double* transition,
+                        const double* m, double* p, double* w, double* column_sum) {
   const int count = vectors(s);
   for (int v = 0; v < count; ++v) store(column_sum + v * kWidth, Vec{});
   for (int a = 0; a < s.labels; ++a) {
@@ -122,9 +124,9 @@ inline void joint_pairs(const Shared& s, const double* alpha, const double* tran
   }
 }
 
-// Row a of the pairs: into the results that are asked for; returns its sum, p(y_{t-1} = a).
+// Adds row a of the pairs to the requested results, and returns its sum, p(y_{t-1} = a).
 template <class T>
-inline double give_pairs(const Shared& s, const double* row, T* pairwise, double* counts) {
+inline double store_pairs(const SharedView& s, const double* row, T* pairwise, double* counts) {
   Vec total{};
   for (int v = 0; v < vectors(s); ++v) {
     const Vec joint = load(row + v * kWidth);
@@ -135,10 +137,11 @@ inline double give_pairs(const Shared& s, const double* row, T* pairwise, double
   return sum_lanes(total)[0];
 }
 
+// Marginals from right to left, from the rows of log_forward().
 template <class T>
-void log_backward(const Shared& s, const Sequence<T>& x, const double* rows, double* scratch, T* out,
+void log_backward(const SharedView& s, const Sequence<T>& x, const double* rows, double* scratch, T* out,
                   T* pairwise, double* counts) {
-  double* w = scratch;  // also holds a position's own transition matrix, which it overwrites
+  double* w = scratch;  // (labels, stride): first the transitions into t if they depend on t, then pairs
   double* alpha = scratch + s.labels * s.stride;
   double* p = alpha + s.stride;
   double* column_sum = p + s.stride;
@@ -156,13 +159,28 @@ void log_backward(const Shared& s, const Sequence<T>& x, const double* rows, dou
     for (int a = 0; a < s.stride; ++a) p[a] = 0.0;
     for (int a = 0; a < s.labels; ++a) {
       T* pairs = pairwise == nullptr ? nullptr : pairwise + ((t - 1) * s.labels + a) * s.labels;
-      p[a] = give_pairs(s, w + a * s.stride, pairs, counts == nullptr ? nullptr : counts + a * s.stride);
+      p[a] =
+          store_pairs(s, w + a * s.stride, pairs, counts == nullptr ? nullptr : counts + a * s.stride);
     }
   }
 }
 
+// The entropy of p(y) = softmax(alpha_T), plus the expected entropy h_T of the labels before.
+inline double row_entropy(const SharedView& s, const double* alpha, const double* h) {
+  Vec total{}, weighted{};
+  for (int v = 0; v < vectors(s); ++v) {
+    const Vec score = load(alpha + v * kWidth);
+    const Vec e = exp(score);
+    total += e;
+    weighted += select(e > 0.0, e * (load(h + v * kWidth) - score), Vec{});
+  }
+  const double z = sum_lanes(total)[0];
+  return sum_lanes(weighted)[0] / z + __builtin_log(z);
+}
+
+// The entropy of p(y | x) in one forward pass: see log_column<true>.
 template <class T>
-Outcome entropy(const Shared& s, const Sequence<T>& x, double* scratch, double* result) {
+Outcome entropy(const SharedView& s, const Sequence<T>& x, double* scratch, double* result) {
   double* buffer = scratch;
   double* alpha = scratch + s.labels * s.stride;
   double* m = alpha + s.stride;
@@ -193,20 +211,12 @@ Outcome entropy(const Shared& s, const Sequence<T>& x, double* scratch, double* 
   }
   if (!valid_unary(s, x)) return {Status::bad_unary, 0};
   if (outcome.status != Status::ok) return outcome;
-  Vec total{}, weighted{};
-  for (int v = 0; v < vectors(s); ++v) {
-    const Vec score = load(alpha + v * kWidth);
-    const Vec e = exp(score);
-    total += e;
-    weighted += select(e > 0.0, e * (load(h + v * kWidth) - score), Vec{});
-  }
-  const double z = sum_lanes(total)[0];
-  *result = sum_lanes(weighted)[0] / z + __builtin_log(z);
+  *result = row_entropy(s, alpha, h);
   return outcome;
 }
 
-// The label whose share of the weights exp(row + column) holds the uniform number.
-inline int draw(const Shared& s, const double* row, const double* column, double uniform,
+// Draws a label with probability proportional to exp(row + column), by inverting the cumulative sum.
+inline int draw(const SharedView& s, const double* row, const double* column, double uniform,
                 double* weights) {
   Vec top = splat(-kInfinity);
   for (int v = 0; v < vectors(s); ++v) {
@@ -232,11 +242,11 @@ inline int draw(const Shared& s, const double* row, const double* column, double
   return last;
 }
 
-// n paths by forward filtering (rows holds m) and backward sampling; uniforms and labels are (n,
+// n paths by forward filtering (rows holds m) and backward sampling. uniforms and labels are (n,
 // length).
 template <class T>
-void sample(const Shared& s, const Sequence<T>& x, double* rows, double* scratch, const double* uniforms,
-            std::int64_t n, std::int64_t* labels) {
+void sample(const SharedView& s, const Sequence<T>& x, double* rows, double* scratch,
+            const double* uniforms, std::int64_t n, std::int64_t* labels) {
   double* zeros = scratch;
   double* column = zeros + s.stride;
   double* weights = column + s.stride;

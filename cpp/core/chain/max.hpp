@@ -1,24 +1,24 @@
 // Best paths: the forward recursion with max instead of sum.
 //
 //     best_t(b) = max_a best_{t-1}(a) + transition_t(a, b)  + unary_t(b)
-// Only the values are kept. Where the best path comes from is asked again on the way back, for the one
-// label it goes through: L additions a position instead of an argmax for each of L labels.
+// Only the values are stored. The predecessor of a label is found again in the backward pass, and only
+// for the labels on the best path: L additions per position instead of an argmax for each of L labels.
 #pragma once
 
-#include "chain/rows.hpp"
+#include "chain/score_rows.hpp"
 #include "chain/semiring.hpp"
 
 namespace trellis::TRELLIS_ISA {
 
-inline double row_max(const Shared& s, const double* row) {
+inline double row_max(const SharedView& s, const double* row) {
   Vec top = splat(-kInfinity);
   for (int v = 0; v < vectors(s); ++v) top = max(top, load(row + v * kWidth));
   return max_lanes(top)[0];
 }
 
-// Where a group of best-path searches stands, once all rows are filled.
+// The outcome of a best-path search, once all rows are filled.
 template <class T>
-inline Outcome max_outcome(const Shared& s, const Sequence<T>& x, const double* rows,
+inline Outcome max_outcome(const SharedView& s, const Sequence<T>& x, const double* rows,
                            std::int64_t bad_transition) {
   if (!valid_unary(s, x)) return {Status::bad_unary, 0};
   if (bad_transition != 0) return {Status::bad_transition, bad_transition};
@@ -28,10 +28,10 @@ inline Outcome max_outcome(const Shared& s, const Sequence<T>& x, const double* 
   return {Status::infeasible, t};
 }
 
-// Fills rows[r], (length, stride), for `count` sequences, longest first; next[r], or null, is what
-// to prefetch. More than one sequence only with shared transitions.
+// Fills rows[r], (length, stride), for `count` sequences, longest first. next[r], or null, points to
+// scores to prefetch. More than one sequence requires shared transitions.
 template <class T>
-void max_forward(const Shared& s, const Sequence<T>* x, int count, const T* const* next,
+void max_forward(const SharedView& s, const Sequence<T>* x, int count, const T* const* next,
                  double* const* rows, double* scratch, Outcome* outcome) {
   std::int64_t bad_transition = 0;
   int now = count;
@@ -61,8 +61,8 @@ void max_forward(const Shared& s, const Sequence<T>* x, int count, const T* cons
   for (int r = 0; r < count; ++r) outcome[r] = max_outcome(s, x[r], rows[r], bad_transition);
 }
 
-// The first label with the largest score among row[a] + column[a], without a branch on the scores.
-inline int argmax(const Shared& s, const double* row, const double* column) {
+// The first label with the largest row[a] + column[a], without a branch that depends on the scores.
+inline int argmax(const SharedView& s, const double* row, const double* column) {
   Vec top = splat(-kInfinity), from = Vec{};
   for (int v = 0; v < vectors(s); ++v) {
     const Vec score = load(row + v * kWidth) + load(column + v * kWidth);
@@ -75,13 +75,13 @@ inline int argmax(const Shared& s, const double* row, const double* column) {
   return static_cast<int>(min_lanes(select(top == best, from, splat(kInfinity)))[0]);
 }
 
-// The best paths of a group, side by side, since each step back waits for the one before. A sequence
-// without an allowed path gets some labels, and -inf.
+// The best paths of a group, side by side: each step back waits for the one before, and independent
+// sequences fill the wait. A sequence without an allowed path gets arbitrary labels and score -inf.
 template <class T>
-void best_paths(const Shared& s, const Sequence<T>* x, int count, const double* const* rows,
+void best_paths(const SharedView& s, const Sequence<T>* x, int count, const double* const* rows,
                 double* scratch, std::int64_t* const* labels, double* score) {
   double* zeros = scratch;
-  double* column = scratch + s.stride;  // past the labels, rows are -inf: the column must only be finite
+  double* column = scratch + s.stride;  // rows are -inf past the labels, so the column must be finite
   for (int a = 0; a < s.stride; ++a) zeros[a] = column[a] = 0.0;
   for (std::int64_t t = x[0].length - 1; t >= 0; --t) {
     const int now = active(x, count, t);
@@ -98,9 +98,10 @@ void best_paths(const Shared& s, const Sequence<T>* x, int count, const double* 
   }
 }
 
-// Max-marginals from the forward rows: best_t plus the best that can follow.
+// Max-marginals from the forward rows: best_t plus the best score of what follows.
 template <class T>
-void max_backward(const Shared& s, const Sequence<T>& x, const double* rows, double* scratch, T* out) {
+void max_backward(const SharedView& s, const Sequence<T>& x, const double* rows, double* scratch,
+                  T* out) {
   double* buffer = scratch;
   double* after = scratch + s.labels * s.stride;  // the best score after position t, per label at t
   double* through = after + s.stride;
@@ -109,10 +110,10 @@ void max_backward(const Shared& s, const Sequence<T>& x, const double* rows, dou
   for (std::int64_t t = x.length - 1; t >= 0; --t) {
     const double* edge = edge_of(s, t, x.length);
     for (int v = 0; v < vectors(s); ++v) {
-      const Vec rest = load(after + v * kWidth);
-      store_first(out + t * s.labels + v * kWidth, load(rows + t * s.stride + v * kWidth) + rest,
+      const Vec after_t = load(after + v * kWidth);
+      store_first(out + t * s.labels + v * kWidth, load(rows + t * s.stride + v * kWidth) + after_t,
                   lanes_of(s, v));
-      store(through + v * kWidth, unary_scores(s, x, t, edge, v) + rest);
+      store(through + v * kWidth, unary_scores(s, x, t, edge, v) + after_t);
     }
     if (t == 0) break;
     const double* transition = transition_into(s, x, t, buffer, &valid);

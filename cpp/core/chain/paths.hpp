@@ -1,26 +1,26 @@
-// Given paths through the trellises of a batch: their scores, and what is left of expected counts when
-// those of the paths are taken off.
+// Given paths through the trellises of a batch: their scores, and the expected counts minus the counts
+// of the paths.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
-#include "chain/shared.hpp"
+#include "chain/shared_scores.hpp"
 #include "chain/types.hpp"
 
 namespace trellis {
 
-// Where the results of forward-backward go; pairwise and counts may be null.
+// Where forward-backward writes its results; pairwise and counts may be null.
 template <class T>
 struct MarginalsOut {
   T* unary;                             // (rows, labels)
   T* pairwise;                          // (matrices, labels, labels)
-  const std::int64_t* pairwise_starts;  // the first matrix of each sequence
-  double* counts;                       // (labels, labels): pairwise marginals, summed over everything
+  const std::int64_t* pairwise_starts;  // (count): the first matrix of each sequence
+  double* counts;                       // (labels, labels): sum of all pairwise marginals
   double* log_z;                        // (count)
   Outcome* outcomes;                    // (count)
-  const double* weights = nullptr;      // (count): how much each sequence counts; null: 1
+  const double* weights = nullptr;      // (count): sequence weights; null: all 1
 
   double weight(std::int64_t i) const { return weights == nullptr ? 1.0 : weights[i]; }
 };
@@ -28,18 +28,20 @@ struct MarginalsOut {
 template <class T>
 class ChainPaths {
  public:
-  ChainPaths(const Batch<T>& batch, const Shared& shared) : batch_(batch), s_(shared) {}
+  ChainPaths(const Batch<T>& batch, const SharedView& shared) : batch_(batch), s_(shared) {}
 
+  // The score of label b at position t, start and end scores included.
   double unary(const Sequence<T>& x, std::int64_t t, int b) const {
     return x.unary[t * s_.labels + b] + edge_of(s_, t, x.length)[b];
   }
 
+  // The score of the step from label a at t-1 to label b at t.
   double transition(const Sequence<T>& x, std::int64_t t, int a, int b) const {
     if (s_.log != nullptr) return s_.log[a * s_.stride + b];
     return x.transition[((t - 1) * s_.labels + a) * s_.labels + b];
   }
 
-  // The score of one given path of each sequence.
+  // The score of one path per sequence; labels has one entry per row.
   void score(const std::int64_t* labels, double* scores, Outcome* outcomes) const {
     for (std::int64_t i = 0; i < batch_.count; ++i) {
       const Sequence<T> x = batch_.sequence(i);
@@ -52,6 +54,7 @@ class ChainPaths {
     }
   }
 
+  // out.log_z becomes -log p(path), out.unary etc. its gradient; see ChainBatch::subtract_paths.
   void subtract(const std::int64_t* labels, const MarginalsOut<T>& out) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (std::int64_t i = 0; i < batch_.count; ++i) {
@@ -62,7 +65,7 @@ class ChainPaths {
   }
 
  private:
-  // What position t adds to the score of labels y, all of them in range.
+  // The contribution of position t to the score of labels y, which must be in range.
   double step(const Sequence<T>& x, std::int64_t t, const std::int64_t* y) const {
     const int b = static_cast<int>(y[t]);
     return unary(x, t, b) + (t == 0 ? 0.0 : transition(x, t, static_cast<int>(y[t - 1]), b));
@@ -90,7 +93,7 @@ class ChainPaths {
     return {};
   }
 
-  // Labels in range, and every score of the sequence a score, used or not.
+  // Validates labels and all scores of the sequence, whether the path uses them or not.
   Outcome check(const Sequence<T>& x, const std::int64_t* y) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const auto bad = [](T score) { return !(score < kInfinity); };
@@ -107,7 +110,7 @@ class ChainPaths {
   }
 
   const Batch<T>& batch_;
-  const Shared& s_;
+  const SharedView& s_;
 };
 
 }  // namespace trellis

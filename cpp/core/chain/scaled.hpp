@@ -4,27 +4,28 @@
 //     alpha_t(b) = m_t(b) w_t(b)                            w_t = exp(unary_t - reference) / s_{t-1}
 //     beta_{t-1}(a) = sum_b psi(a, b) w_t(b) beta_t(b)      s_t = sum_b alpha_t(b), beta_T = 1 / s_T
 //     p(y_t = b) = alpha_t(b) beta_t(b)      p(y_{t-1} = a, y_t = b) = alpha_{t-1}(a) psi(a, b) q_t(b)
-// with q_t = w_t beta_t. log Z is the sum of the logarithms of all s_t and of what was taken out of the
-// exponents. Dividing by the sum of the step before, not of this one, keeps the sum, the division and
-// the exponentials off the path from one step to the next.
+// with q_t = w_t beta_t. log Z is the sum of log s_t and of the reference scores and shifts. Dividing by
+// the sum of the step before, not of this one, keeps the sum, the division and the exponentials off the
+// critical path from one step to the next.
 //
 // Scaled probabilities are exact only while nothing that matters underflows. Every factor and every
-// non-zero alpha is compared with a threshold such that no product of them can; a sequence that comes
-// near is flagged and done again in log space (chain/log.hpp). By induction a zero alpha then means
-// "no allowed path", never "too small". README.md in src/trellis/inference/chain has the argument.
+// non-zero alpha is compared with a threshold that no product can underflow below; a sequence that
+// comes close is flagged and recomputed in log space (chain/log.hpp). By induction, alpha = 0 then means
+// "no allowed path", never "too small". src/trellis/inference/chain/README.md has the proof.
 #pragma once
 
-#include "chain/rows.hpp"
+#include "chain/score_rows.hpp"
 #include "chain/semiring.hpp"
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr double kTinyAlpha = 1e-150;  // times e^-kWidestScores twice is still a normal number
+// A product of kTinyAlpha and two factors e^-kWidestScores is still a normal number.
+inline constexpr double kTinyAlpha = 1e-150;
 
-// Is the block of positions [begin, end) plain, as most are? Then no probability in it can be 0 or come
-// near underflow, and one reference serves all rows.
+// Checks whether the block of positions [begin, end) is plain, as most are: no probability in it can be
+// 0 or close to underflow, and one reference score serves all rows.
 template <class T>
-inline void survey(const Shared& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
+inline void survey(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
   const Sequence<T>& x = lane.sequence;
   Vec low = splat(kInfinity), high = splat(-kInfinity);
   for (std::int64_t t = begin; t < end; ++t) {
@@ -41,10 +42,10 @@ inline void survey(const Shared& s, Lane<T>& lane, std::int64_t begin, std::int6
   lane.plain = s.dense && range <= kWidestScores;  // false also for NaN and infinite ranges
 }
 
-// e_t relative to the maximum of its own row, which is returned: with labels forbidden, or scores far
-// apart.
+// e_t relative to the maximum of its row, which is returned. For blocks with forbidden labels, or with
+// scores too far apart for one reference.
 template <class T>
-inline double own_reference(const Shared& s, Lane<T>& lane, std::int64_t t, double* e) {
+inline double row_reference(const SharedView& s, Lane<T>& lane, std::int64_t t, double* e) {
   const double* edge = edge_of(s, t, lane.sequence.length);
   Vec top = splat(-kInfinity);
   for (int v = 0; v < vectors(s); ++v) {
@@ -64,17 +65,17 @@ inline double own_reference(const Shared& s, Lane<T>& lane, std::int64_t t, doub
   return top[0];
 }
 
-// e_t of a whole block, ahead of the recursion: exponentials depend on nothing, so they run at full
-// speed here, where between two steps of the recursion they would wait.
+// e_t for a whole block before the recursion: exponentials do not depend on each other, so they run at
+// full speed here. Between two steps of the recursion they would lengthen the critical path.
 template <class T>
-inline void emissions(const Shared& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
+inline void emissions(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
   end = end < lane.sequence.length ? end : lane.sequence.length;
   survey(s, lane, begin, end);
   const Vec reference = splat(lane.reference);
   for (std::int64_t t = begin; t < end; ++t) {
     double* e = lane.emission + (t - begin + 1) * s.stride;
     if (!lane.plain) {
-      lane.log_z += own_reference(s, lane, t, e);
+      lane.log_z += row_reference(s, lane, t, e);
       continue;
     }
     const double* edge = edge_of(s, t, lane.sequence.length);
@@ -88,13 +89,13 @@ inline void emissions(const Shared& s, Lane<T>& lane, std::int64_t begin, std::i
   lane.log_z += static_cast<double>(end - begin - (begin == 0 ? 1 : 0)) * s.shift;
 }
 
-// Keeps the sum of alpha_t for log Z, and its inverse for the next step.
+// Records the sum of alpha_t for log Z, and its inverse for the next step.
 template <class T>
 TRELLIS_INLINE void take_sum(Lane<T>& lane, std::int64_t t, double sum) {
   if (sum > 0.0) {
     lane.inverse = 1.0 / sum;
     lane.product *= sum;
-    if (lane.product < 1e-100 || lane.product > 1e100) {
+    if (lane.product < kSmallestProduct || lane.product > kLargestProduct) {
       lane.log_z += __builtin_log(lane.product);
       lane.product = 1.0;
     }
@@ -108,10 +109,10 @@ TRELLIS_INLINE void take_sum(Lane<T>& lane, std::int64_t t, double sum) {
   }
 }
 
-// From m_t in `alpha` to alpha_t in its place, and from e_t to w_t. Messages from labels that no path
-// reaches are dropped, since they could grow without bound.
+// Turns m_t in `alpha` into alpha_t, and e_t in `e` into w_t. Weights of labels that no path reaches are
+// set to 0: their backward messages could grow without bound.
 template <bool kPlain, class T>
-inline void forward_row(const Shared& s, Lane<T>& lane, std::int64_t t, double* alpha, double* e) {
+inline void forward_row(const SharedView& s, Lane<T>& lane, std::int64_t t, double* alpha, double* e) {
   const Vec inverse = splat(lane.inverse);
   Vec total{}, low_alpha = load(lane.low_alpha);
   for (int v = 0; v < vectors(s); ++v) {
@@ -131,12 +132,13 @@ inline void forward_row(const Shared& s, Lane<T>& lane, std::int64_t t, double* 
 }
 
 // m_0 = 1 for the labels, 0 past them.
-inline void ones(const Shared& s, double* m) {
+inline void ones(const SharedView& s, double* m) {
   for (int i = 0; i < s.stride; ++i) m[i] = i < s.labels ? 1.0 : 0.0;
 }
 
 template <class T>
-void scaled_forward(const Shared& s, Lane<T>* lanes, int count, std::int64_t begin, std::int64_t end) {
+void scaled_forward(const SharedView& s, Lane<T>* lanes, int count, std::int64_t begin,
+                    std::int64_t end) {
   for (int r = 0; r < count; ++r) emissions(s, lanes[r], begin, end);
   for (std::int64_t t = begin; t < end; ++t) {
     count = active(lanes, count, t);
@@ -166,22 +168,23 @@ void scaled_forward(const Shared& s, Lane<T>* lanes, int count, std::int64_t beg
 
 // After the last position: log Z, and whether it can be trusted.
 template <class T>
-void scaled_finish(const Shared&, Lane<T>& lane) {
+void scaled_finish(const SharedView&, Lane<T>& lane) {
   double low_score = 0.0, low_alpha = 1.0;
   for (int i = 0; i < kWidth; ++i) {
     low_score = lane.low_score[i] < low_score ? lane.low_score[i] : low_score;
     low_alpha = lane.low_alpha[i] < low_alpha ? lane.low_alpha[i] : low_alpha;
   }
   lane.log_z += __builtin_log(lane.product);
-  // Whatever else was found: near underflow it may be wrong, and log space looks at all scores again.
+  // Near underflow, any other outcome may be wrong too: log space validates all scores again.
   if (low_score < -kWidestScores || low_alpha < kTinyAlpha) {
     lane.outcome = {Status::needs_log_space, 0};
   }
 }
 
-// Unary marginals at positions [begin, end), and q_t in the emission rows for outer_products.
+// Unary marginals at positions [begin, end). Leaves q_t in the emission rows, for outer_products().
 template <class T>
-void scaled_backward(const Shared& s, Lane<T>* lanes, int count, std::int64_t begin, std::int64_t end) {
+void scaled_backward(const SharedView& s, Lane<T>* lanes, int count, std::int64_t begin,
+                     std::int64_t end) {
   for (std::int64_t t = end - 1; t >= begin; --t) {
     const int now = active(lanes, count, t);
     const std::int64_t row = (t - begin + 1) * s.stride;
@@ -205,9 +208,10 @@ void scaled_backward(const Shared& s, Lane<T>* lanes, int count, std::int64_t be
   }
 }
 
-// out[r][a][b] = alpha[r][a] psi(a, b) q[r + 1][b]: one matrix of pairwise marginals a row.
+// out[r][a][b] = alpha[r][a] psi(a, b) q[r + 1][b]: one matrix of pairwise marginals per row.
 template <class T>
-void pairwise(const Shared& s, const double* alpha, const double* emission, std::int64_t rows, T* out) {
+void pairwise(const SharedView& s, const double* alpha, const double* emission, std::int64_t rows,
+              T* out) {
   for (std::int64_t r = 0; r < rows; ++r) {
     const double* q = emission + (r + 1) * s.stride;
     for (int a = 0; a < s.labels; ++a) {
@@ -221,9 +225,10 @@ void pairwise(const Shared& s, const double* alpha, const double* emission, std:
   }
 }
 
+// Rows [a, a + R) and N vectors of columns of the counts, in registers.
 template <int R, int N>
-TRELLIS_INLINE void outer_tile(const Shared& s, const double* alpha, const double* q, std::int64_t rows,
-                               double* counts, int a, int column) {
+TRELLIS_INLINE void outer_tile(const SharedView& s, const double* alpha, const double* q,
+                               std::int64_t rows, double* counts, int a, int column) {
   Vec acc[R][N] = {};
   for (std::int64_t t = 0; t < rows; ++t) {
     Vec row[N];
@@ -246,15 +251,16 @@ TRELLIS_INLINE void outer_tile(const Shared& s, const double* alpha, const doubl
   }
 }
 
+// N vectors of columns of the counts, four rows at a time.
 template <int N>
-TRELLIS_INLINE void outer_columns(const Shared& s, const double* alpha, const double* q,
+TRELLIS_INLINE void outer_columns(const SharedView& s, const double* alpha, const double* q,
                                   std::int64_t rows, double* counts, int column) {
   int a = 0;
   for (; a + 4 <= s.labels; a += 4) outer_tile<4, N>(s, alpha, q, rows, counts, a, column);
   for (; a < s.labels; ++a) outer_tile<1, N>(s, alpha, q, rows, counts, a, column);
 }
 
-inline void outer_products(const Shared& s, const double* alpha, const double* emission,
+inline void outer_products(const SharedView& s, const double* alpha, const double* emission,
                            std::int64_t rows, double* counts) {
   const double* q = emission + s.stride;
   int v = 0;

@@ -1,30 +1,32 @@
-// y = x M over a semiring, for a few vectors x at once: the inner loop of every recursion on chains.
+// y = x M over a semiring, for several vectors x at once: the inner loop of all chain recursions.
 #pragma once
 
 #include "base/simd.hpp"
-#include "chain/rows.hpp"
+#include "chain/score_rows.hpp"
 #include "chain/types.hpp"
 
 namespace trellis::TRELLIS_ISA {
 
+// Sums over paths of products of probabilities.
 struct SumProduct {
   static TRELLIS_INLINE Vec zero() { return Vec{}; }
   static TRELLIS_INLINE Vec add(Vec a, Vec b) { return a + b; }
   static TRELLIS_INLINE Vec times(Vec x, Vec m) { return x * m; }
 };
 
+// Maxima over paths of sums of scores.
 struct MaxPlus {
   static TRELLIS_INLINE Vec zero() { return splat(-kInfinity); }
   static TRELLIS_INLINE Vec add(Vec a, Vec b) { return max(a, b); }
   static TRELLIS_INLINE Vec times(Vec x, Vec m) { return x + m; }
 };
 
-// Accumulators to keep in registers: AVX-512 has 32 vector registers, the others 16.
-inline constexpr int kTile = kWidth == 8 ? 3 : 2;    // vectors of labels
+// The accumulators must fit in registers: AVX-512 has 32 vector registers, the others have 16.
+inline constexpr int kTile = kWidth == 8 ? 3 : 2;    // vectors of labels per tile
 inline constexpr int kChains = kWidth == 8 ? 2 : 1;  // independent sums, to hide the latency of FMA
 
-// Columns [column, column + N vectors) of y_r = x_r M for r < R. The order of the sum depends neither
-// on R nor on N, so a sequence gives the same bits in whatever company it is.
+// Columns [column, column + N vectors) of y_r = x_r M, for r < R. The order of the sum depends neither
+// on R nor on N, so a sequence gets the same bits whichever sequences share its group.
 template <class S, int R, int N>
 TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const double* const* x,
                                  double* const* y, int column) {
@@ -52,7 +54,7 @@ TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const do
       }
     }
   }
-  if (i < rows) {  // an odd row is left over when there are two chains
+  if (i < rows) {  // with two chains, an odd number of rows leaves one over
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const Vec value = splat(x[r][i]);
@@ -74,8 +76,9 @@ TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const do
   }
 }
 
+// All columns of R products y_r = x_r M, with M (labels, stride).
 template <class S, int R>
-inline void products_of(const Shared& s, const double* m, const double* const* x, double* const* y) {
+inline void products_of(const SharedView& s, const double* m, const double* const* x, double* const* y) {
   int v = 0;
   const int count = vectors(s);
   for (; v + kTile <= count; v += kTile) {
@@ -90,8 +93,9 @@ inline void products_of(const Shared& s, const double* m, const double* const* x
   if (v < count) product_tile<S, R, 1>(m, s.stride, s.labels, x, y, v * kWidth);
 }
 
+// y_r = x_r M for `count` <= kGroup vectors. The count is a template argument, so loops are unrolled.
 template <class S>
-inline void products(const Shared& s, const double* m, const double* const* x, double* const* y,
+inline void products(const SharedView& s, const double* m, const double* const* x, double* const* y,
                      int count) {
   switch (count) {
     case 4: return products_of<S, 4>(s, m, x, y);

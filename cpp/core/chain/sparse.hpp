@@ -1,19 +1,19 @@
-// Forward-backward where most transitions score 0: eight sequences abreast, one in each lane.
+// Forward-backward where most transitions score 0: eight sequences at once, one in each SIMD lane.
 //
-// Let psi(a, b) = exp(transition) = 1 + s(a, b), with s other than 0 for few pairs. Then
+// Let psi(a, b) = exp(transition) = 1 + s(a, b), with s different from 0 for few pairs. Then
 //     m_t(b) = sum_a alpha_{t-1}(a) psi(a, b) = 1 + sum over those a of alpha_{t-1}(a) s(a, b)
-// since alpha is scaled to sum to 1, and likewise backwards: the work is that of the few pairs. With a
-// sequence in each lane every step is the same instruction for all of them, and sums over labels need no
-// shuffles. All psi are positive, so every label is reached and no sum can vanish; the caller sees to it
-// that none is so small that 1 + s loses it.
+// because alpha is scaled to sum to 1, and likewise backwards: the work is proportional to the number of
+// these pairs. With one sequence per lane, every step is the same instruction for all of them, and sums
+// over labels need no shuffles. All psi are positive, so every label is reached and no sum is 0. The
+// caller guarantees that no psi is so small that 1 + s loses its digits (SparseBigrams::prepare).
 #pragma once
 
 #include "base/simd.hpp"
-#include "loglinear/types.hpp"
+#include "chain/types.hpp"
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr int kParts = kLanes / kWidth;  // vectors that hold one number of each lane
+inline constexpr int kParts = kLanes / kWidth;  // vectors that hold one number per lane
 
 struct Lanes {
   Vec part[kParts];
@@ -55,7 +55,7 @@ TRELLIS_INLINE Lanes all_lanes(double value) {
   return x;
 }
 
-// base + sum over the stretch of x[other] * value: two sums that do not wait for each other.
+// base + sum over k in [begin, end) of x[other[k]] * value[k], as two independent sums.
 TRELLIS_INLINE Lanes sparse_dot(const Lanes& base, const std::uint16_t* other, const double* value,
                                 std::int32_t begin, std::int32_t end, const double* x) {
   Lanes even = base, odd = all_lanes(0.0);
@@ -68,7 +68,8 @@ TRELLIS_INLINE Lanes sparse_dot(const Lanes& base, const std::uint16_t* other, c
   return even + odd;
 }
 
-// Scores of position t, lane by lane; 0 for sequences that have ended, which then count for nothing.
+// Gathers the scores of position t into `to`, (labels, kLanes). Lanes of sequences that have ended get
+// 0; their results are ignored.
 TRELLIS_INLINE void gather_scores(const SparseChain& c, std::int64_t t, double* to) {
   const int labels = c.labels;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -81,8 +82,8 @@ TRELLIS_INLINE void gather_scores(const SparseChain& c, std::int64_t t, double* 
   }
 }
 
-// alpha_t in `alpha`, e_t / s_t in `w`, from scores in `w`. What it takes for log Z goes to the lanes
-// of `log_z` and `product` that have not ended.
+// Computes alpha_t in `alpha` and e_t / s_t in `w`, from the scores in `w`. Adds to log_z and product,
+// in the lanes of sequences that have not ended.
 TRELLIS_INLINE void sparse_forward(const SparseChain& c, std::int64_t t, const double* before,
                                    double* alpha, double* w, Lanes& log_z, Lanes& product) {
   Lanes top = load_lanes(w);
@@ -115,17 +116,18 @@ TRELLIS_INLINE void sparse_forward(const SparseChain& c, std::int64_t t, const d
     log_z.part[lane / kWidth][lane % kWidth] += top.part[lane / kWidth][lane % kWidth];
     double& p = reinterpret_cast<double*>(&product)[lane];
     p *= sum.part[lane / kWidth][lane % kWidth];
-    if (p < 1e-100 || p > 1e100) {
+    if (p < kSmallestProduct || p > kLargestProduct) {
       log_z.part[lane / kWidth][lane % kWidth] += __builtin_log(p);
       p = 1.0;
     }
   }
 }
 
-// beta_{t-1}(a) = sum_b psi(a, b) q_t(b), and alpha_{t-1}(a) q_t(b) added to the counts of the pairs.
+// beta_{t-1}(a) = sum_b psi(a, b) q_t(b); adds alpha_{t-1}(a) q_t(b) to the counts of the pairs.
 TRELLIS_INLINE void backward_pairs(const SparseChain& c, const Lanes& total, const double* before,
                                    const double* q, double* beta) {
-  const std::int32_t* begin = c.from_begin;  // copies: the compiler cannot know that stores change none
+  // Local copies of the pointers: the compiler cannot know that the stores do not change them.
+  const std::int32_t* begin = c.from_begin;
   const std::uint16_t* to = c.to;
   const double* value = c.value;
   double* counts = c.counts;
@@ -144,7 +146,7 @@ TRELLIS_INLINE void backward_pairs(const SparseChain& c, const Lanes& total, con
   }
 }
 
-// Marginals at t to `out`, q_t in place of w_t; beta_{t-1} in `beta`, and the pairs' counts.
+// Writes the marginals at t to c.out, replaces w_t by q_t, and computes beta_{t-1} and the counts.
 TRELLIS_INLINE void sparse_backward(const SparseChain& c, std::int64_t t, const double* before,
                                     const double* alpha, double* w, double* beta) {
   for (int lane = 0; lane < kLanes && c.length[lane] > t; ++lane) {
@@ -157,7 +159,7 @@ TRELLIS_INLINE void sparse_backward(const SparseChain& c, std::int64_t t, const 
     const Lanes q = load_lanes(w + b * kLanes) * x;
     total = total + q;
     store_lanes(w + b * kLanes, q);
-    store_lanes(beta + b * kLanes, load_lanes(alpha + b * kLanes) * x);  // p, for a moment
+    store_lanes(beta + b * kLanes, load_lanes(alpha + b * kLanes) * x);  // p(y_t), until backward_pairs
   }
   for (int lane = 0; lane < kLanes && c.length[lane] > t; ++lane) {
     double* to = c.out[lane] + t * c.labels;
@@ -166,7 +168,7 @@ TRELLIS_INLINE void sparse_backward(const SparseChain& c, std::int64_t t, const 
   if (t > 0) backward_pairs(c, total, before, w, beta);
 }
 
-// scratch: (2 * longest + 1) * labels * kLanes doubles.
+// Marginals of eight sequences. scratch has (2 * longest + 1) * labels * kLanes doubles.
 inline void sparse_marginals(SparseChain& c, double* scratch) {
   const std::int64_t row = static_cast<std::int64_t>(c.labels) * kLanes, longest = c.length[0];
   double* alpha = scratch;

@@ -1,8 +1,8 @@
-// The best path of a target, and the most likely label of each frame.
+// Forced alignment: the best path of a target. Also greedy decoding.
 //
-// The forward pass keeps every 128th row. On the way back, the 128 rows of a segment are made once more,
-// but only the positions from which the path can have come: as many as there are frames. Memory is
-// frames * labels / 8 bytes, and nothing is written for the states that the path never sees.
+// The forward pass stores every 128th row (a checkpoint). The backward pass recomputes the 128 rows of a
+// segment, but only the positions that the path can come from: as many as the segment has frames. Memory
+// is frames * labels / 8 bytes, and nothing is stored for states that the path cannot visit.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,17 @@
 
 namespace trellis {
 
-// Frames (length, V) of one sequence.
+// The frames of one sequence.
 template <class T>
 struct CtcInput {
-  const T* scores;
+  const T* scores;  // (length, vocabulary), rows frame_stride apart
   std::int64_t frame_stride, length, vocabulary, blank;
 
   const T* frame(std::int64_t t) const { return scores + t * frame_stride; }
 };
 
-// Where to write the best path: its label at each frame, and the run of each symbol in [start, end).
+// Where to write the best path: the label of each frame, (length), and the frames [start, end) of each
+// symbol, (symbols).
 struct CtcRuns {
   std::int64_t *labels, *starts, *ends;
 };
@@ -36,7 +37,7 @@ class CtcAligner {
  public:
   explicit CtcAligner(const CtcKernels& kernels) : best_(kernels.best<T>()) {}
 
-  // The score of the best path; -inf if there is none, and then nothing is written.
+  // The score of the best path; -inf if there is none, and then nothing is written to `out`.
   double align(const CtcInput<T>& x, const std::int64_t* target, std::int64_t count, CtcRuns out) {
     plan(target, count, x.blank);
     const double score = forward(x);
@@ -44,20 +45,21 @@ class CtcAligner {
     return score;
   }
 
-  // The frame of each symbol at which it is most likely, on the best path of a target that has one.
+  // For each symbol of the target, the frame of its run on the best path where it is most likely. The
+  // target must have a path.
   std::vector<std::int64_t> peaks(const CtcInput<T>& x, const std::vector<std::int64_t>& target) {
     const std::size_t count = target.size();
     path_.resize(static_cast<std::size_t>(x.length) + 2 * count);
     std::int64_t* starts = path_.data() + x.length;
     align(x, target.data(), static_cast<std::int64_t>(count), {path_.data(), starts, starts + count});
-    std::vector<std::int64_t> found(count);
+    std::vector<std::int64_t> frames(count);
     for (std::size_t i = 0; i < count; ++i) {
-      found[i] = peak(x, target[i], starts[i], starts[count + i]);
+      frames[i] = peak(x, target[i], starts[i], starts[count + i]);
     }
-    return found;
+    return frames;
   }
 
-  // The frame of [start, end) at which a label is most likely.
+  // The frame of [start, end) where a label is most likely.
   static std::int64_t peak(const CtcInput<T>& x, std::int64_t label, std::int64_t start,
                            std::int64_t end) {
     std::int64_t best = start;
@@ -68,8 +70,8 @@ class CtcAligner {
   }
 
  private:
-  static constexpr std::int64_t kSegment = 128;  // frames
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  static constexpr std::int64_t kSegment = 128;  // frames between checkpoints
+  static constexpr double kNever = std::numeric_limits<double>::infinity();  // -kNever: impossible
 
   void plan(const std::int64_t* target, std::int64_t count, std::int64_t blank) {
     labels_ = count;
@@ -80,38 +82,45 @@ class CtcAligner {
       column_[i] = static_cast<std::int32_t>(target[i - 1]);
       if (i > 1 && column_[i] != column_[i - 1]) skip_[i] = 0.0;
     }
-    whole_ = {static_cast<int>(column_.size()), static_cast<int>(blank), column_.data(), skip_.data()};
+    target_ = {.positions = static_cast<int>(column_.size()),
+               .blank = static_cast<int>(blank),
+               .column = column_.data(),
+               .skip = skip_.data()};
   }
 
   double forward(const CtcInput<T>& x) {
-    const std::int64_t width = 2 * whole_.positions;
-    double* kept = checkpoints_ = kept_.get(((x.length - 1) / kSegment + 1) * width);
+    const std::int64_t width = 2 * target_.positions;
+    double* checkpoint = checkpoints_ = stored_.get(((x.length - 1) / kSegment + 1) * width);
     double* row = row_.get(width);
     std::fill(row, row + width, -kNever);
-    row[whole_.positions] = 0.0;  // before the first frame: no label, and as good as a blank
-    for (std::int64_t begin = 0; begin < x.length; begin += kSegment, kept += width) {
-      std::copy(row, row + width, kept);
+    row[target_.positions] = 0.0;  // before the first frame: no label yet, as if after a blank
+    for (std::int64_t begin = 0; begin < x.length; begin += kSegment, checkpoint += width) {
+      std::copy(row, row + width, checkpoint);
       const std::int64_t count = std::min(kSegment, x.length - begin);
-      // behind frame t at most t + 1 labels, and at most as many to come as there are frames
+      // After frame t, at most t + 1 labels have been emitted, and the remaining frames must be able to
+      // emit the rest.
       const CtcBand band{labels_ - (x.length - 1 - begin), begin + 1, 1};
-      best_.forward(whole_, x.frame(begin), x.frame_stride, count, band, row, 0);
+      best_.forward(target_, x.frame(begin), x.frame_stride, count, band, row, 0);
     }
-    in_label_ = row[labels_] >= row[whole_.positions + labels_];
-    return std::max(row[labels_], row[whole_.positions + labels_]);
+    in_label_ = row[labels_] >= row[target_.positions + labels_];
+    return std::max(row[labels_], row[target_.positions + labels_]);
   }
 
   void back(const CtcInput<T>& x, CtcRuns out) {
-    std::int64_t i = labels_, seen = 0;  // the last label that was met
+    std::int64_t i = labels_, seen = 0;  // position; the last label whose run has been closed
     bool in_label = in_label_ && labels_ > 0;
     for (std::int64_t begin = (x.length - 1) / kSegment * kSegment; begin >= 0; begin -= kSegment) {
       const std::int64_t count = std::min(kSegment, x.length - begin);
       const std::int64_t first = std::max<std::int64_t>(0, i - count) / kCtcBlock * kCtcBlock;
       const int positions = ctc_padded(static_cast<int>(i - first + 1));
-      const CtcPath part{positions, whole_.blank, whole_.column + first, whole_.skip + first};
+      const CtcPath part{.positions = positions,
+                         .blank = target_.blank,
+                         .column = target_.column + first,
+                         .skip = target_.skip + first};
       const double* rows = segment(x, begin, count, first, part);
       for (std::int64_t f = count - 1; f >= 0; --f) {
         const double* before = rows + f * 2 * positions;
-        out.labels[begin + f] = in_label ? whole_.column[i] : whole_.blank;
+        out.labels[begin + f] = in_label ? target_.column[i] : target_.blank;
         if (in_label) {
           out.starts[i - 1] = begin + f;
           if (i != seen) out.ends[i - 1] = begin + f + 1;
@@ -122,45 +131,46 @@ class CtcAligner {
     }
   }
 
-  // All rows of a segment, at positions `first` on.
+  // All rows of a segment, (count + 1, 2, positions), for positions from `first` on.
   const double* segment(const CtcInput<T>& x, std::int64_t begin, std::int64_t count, std::int64_t first,
                         const CtcPath& part) {
     const std::int64_t width = 2 * part.positions;
     double* rows = rows_.get((count + 1) * width);
-    const double* kept = checkpoints_ + begin / kSegment * 2 * whole_.positions + first;
-    std::copy(kept, kept + part.positions, rows);
-    kept += whole_.positions;
-    std::copy(kept, kept + part.positions, rows + part.positions);
+    const double* checkpoint = checkpoints_ + begin / kSegment * 2 * target_.positions + first;
+    std::copy(checkpoint, checkpoint + part.positions, rows);
+    checkpoint += target_.positions;
+    std::copy(checkpoint, checkpoint + part.positions, rows + part.positions);
     best_.forward(part, x.frame(begin), x.frame_stride, count, {0, part.positions, 0}, rows, width);
     return rows;
   }
 
-  // The state before; of equals the one that stays, then the blank.
-  void step(const double* label, const double* blank, std::int64_t own, std::int64_t first,
+  // Steps to the state before. Among equal scores, staying is preferred, then the blank. `at` is the
+  // position i counted from `first`.
+  void step(const double* label, const double* blank, std::int64_t at, std::int64_t first,
             std::int64_t& i, bool& in_label) const {
     if (!in_label) {
-      in_label = i > 0 && label[own] > blank[own];
+      in_label = i > 0 && label[at] > blank[at];
       return;
     }
-    const double left = own > 0 ? blank[own - 1] : -kNever;
-    const double skipped = own > 0 ? label[own - 1] + skip_[first + own] : -kNever;
-    if (label[own] >= left && label[own] >= skipped) return;
+    const double left = at > 0 ? blank[at - 1] : -kNever;
+    const double skipped = at > 0 ? label[at - 1] + skip_[first + at] : -kNever;
+    if (label[at] >= left && label[at] >= skipped) return;
     in_label = skipped > left;
     --i;
   }
 
   const CtcBest<T>& best_;
-  std::vector<std::int32_t> column_;
-  std::vector<double> skip_;
-  std::vector<std::int64_t> path_;
-  CtcPath whole_{};
+  std::vector<std::int32_t> column_;  // (positions): see CtcPath
+  std::vector<double> skip_;          // (positions)
+  std::vector<std::int64_t> path_;    // scratch of peaks()
+  CtcPath target_{};
   std::int64_t labels_ = 0;
-  bool in_label_ = false;
-  Scratch kept_, row_, rows_;
-  double* checkpoints_ = nullptr;  // a row for each segment: that before its first frame
+  bool in_label_ = false;  // the best path ends in its last label, not in a blank
+  Scratch stored_, row_, rows_;
+  double* checkpoints_ = nullptr;  // (segments, 2 * positions): the row before each segment
 };
 
-// The path of the best label of each frame: its symbols, the frames at which they are most likely, its
+// The path of the best label of each frame: its symbols, the frames where they are most likely, and its
 // score.
 template <class T>
 double ctc_greedy(const CtcInput<T>& x, const CtcBest<T>& best, std::vector<std::int64_t>* symbols,

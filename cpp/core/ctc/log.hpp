@@ -1,20 +1,20 @@
-// CTC in log space: exact for any scores, for the targets that scaled probabilities cannot hold.
+// CTC in log space: exact for any scores. For targets that scaled probabilities cannot represent.
 //
-// The forward rows are those of ctc_scaled.hpp in logarithms, less their maximum. Backward, a state's
-// occupation is shared out among the states it can come from,
-//     p(state before | state) = exp(alpha before - log sum of alpha over all that come before),
-// by sums of positive terms alone; there is no beta, and occupations sum to 1 at every frame.
+// The forward rows are the logarithms of those in ctc/scaled.hpp, minus their maximum. In the backward
+// pass the occupation of a state is divided among its predecessors,
+//     p(state before | state) = exp(alpha before - log sum of alpha over all predecessors),
+// by sums of positive terms only. There is no beta, and occupations sum to 1 at every frame.
 #pragma once
 
-#include "ctc/rows.hpp"
+#include "ctc/neighbours.hpp"
 
 namespace trellis::TRELLIS_ISA::ctc {
 
-// Logarithms of up to three terms; then the terms, relative to the largest.
+// Up to three terms, first as logarithms; sum() turns them into values relative to the largest.
 struct Terms {
   Vec a, b, c, top;
 
-  TRELLIS_INLINE Vec sum() {  // 0 if all are log 0
+  TRELLIS_INLINE Vec sum() {  // 0 if all terms are log 0
     top = max(max(a, b), c);
     const Vec finite = select(top > -kInfinity, top, Vec{});
     a = exp(a - finite);
@@ -28,7 +28,7 @@ struct Terms {
   }
 };
 
-// What can come before "blank, after i labels" and before "label y_i", from a row of alpha.
+// The predecessors of "blank, after i labels" and of "label y_i", from a row of alpha.
 TRELLIS_INLINE Terms before_blank(Vec blanks, Vec labels) {
   return {blanks, labels, splat(-kInfinity), Vec{}};
 }
@@ -36,7 +36,7 @@ TRELLIS_INLINE Terms before_label(Vec labels, Vec blanks_left, Vec labels_left, 
   return {labels, blanks_left, select(skip > 0.0, labels_left, splat(-kInfinity)), Vec{}};
 }
 
-// `from` may be `to`. Returns what was taken from the new row to make its maximum 0.
+// One frame; `from` may equal `to`. Returns the maximum that was subtracted from the new row.
 inline double log_step(const CtcTarget& y, const double* from, double* to, const double* e) {
   const Vec blank = splat(e[y.blank]);
   const Vec none = splat(-kInfinity);
@@ -81,11 +81,12 @@ inline double log_finish(const CtcTarget& y, const double* row, const double* un
   return unit[0] + (end.top + log(sum))[0];
 }
 
+// Occupation divided by the sum of the predecessors' terms; 0 for unreachable states.
 TRELLIS_INLINE Vec shared_out(Vec occupation, Vec sum) {
   return select(sum > 0.0, occupation / sum, Vec{});
 }
 
-// Occupations of the states in row `from`, from those of the row after it, in place.
+// Replaces the occupations of a row by those of the row before it, `from`, in place.
 inline void log_step_back(const CtcTarget& y, const double* from, double* gamma) {
   const Vec none = splat(-kInfinity);
   Vec entered_after{}, skipped_after{};
@@ -110,10 +111,10 @@ inline void log_step_back(const CtcTarget& y, const double* from, double* gamma)
 inline void log_backward(const CtcTarget& y, const CtcFrames& x, double* gamma, double* occupation,
                          double*) {
   for (int f = x.count - 1; f >= 0; --f) {
-    double* own = occupation + static_cast<std::int64_t>(f) * y.symbols;
-    for (int u = 0; u < y.symbols; ++u) own[u] = 0.0;
-    for (int i = 0; i <= y.labels; ++i) own[y.blank] += gamma[i];
-    for (int i = 1; i <= y.labels; ++i) own[y.column[i]] += gamma[y.positions + i];
+    double* frame_occupation = occupation + static_cast<std::int64_t>(f) * y.symbols;
+    for (int u = 0; u < y.symbols; ++u) frame_occupation[u] = 0.0;
+    for (int i = 0; i <= y.labels; ++i) frame_occupation[y.blank] += gamma[i];
+    for (int i = 1; i <= y.labels; ++i) frame_occupation[y.column[i]] += gamma[y.positions + i];
     log_step_back(y, x.row + f * x.stride, gamma);
   }
 }

@@ -1,6 +1,6 @@
-// CTC for a batch: targets made ready, threads, scratch memory, the choice of scaled probabilities or
-// log space. Forward keeps no rows of alpha: to make them again, in cache, is cheaper than to write them
-// to memory and read them back.
+// The CTC loss of a batch: prepares targets, threads and scratch memory, and chooses between scaled
+// probabilities and log space. The forward pass stores no rows of alpha: recomputing them in the cache
+// is cheaper than writing them to memory and reading them back.
 #pragma once
 
 #include <algorithm>
@@ -36,20 +36,20 @@ class Ctc {
     }
   }
 
-  // loss (B), log_norm (T, B) if the input is logits, kept (B, T, 2S + 1): for backward.
+  // loss (B); log_norm (T, B) if the input is logits; kept (B, T, 2S + 1): scores for backward().
   void forward(T* loss, T* log_norm, T* kept) const {
-    // Rows first: two threads that write to one cache line wait for each other.
+    // Rows first, (B, T): two threads that write to one cache line would wait for each other.
     std::vector<double> norm(x_.logits ? static_cast<std::size_t>(x_.frames * x_.count) : 0);
     const auto norms_of = [&](std::int64_t b) {
       return x_.logits ? norm.data() + b * x_.frames : nullptr;
     };
     if (keeps()) {
-      each_frame<false>([&](std::int64_t t, std::int64_t b) {
+      for_each_frame<false>([&](std::int64_t t, std::int64_t b) {
         norms_of(b)[t] = scores_.log_norm(input(t, b), x_.vocabulary);
         gather(t, b, kept_row(kept, t, b));
       });
     }
-    each_row([&](std::int64_t b, Memory& memory) {
+    for_each_row([&](std::int64_t b, Memory& memory) {
       loss[b] = static_cast<T>(row_loss(b, kept, norms_of(b), memory));
     });
     for (std::int64_t i = 0; x_.logits && i < x_.frames * x_.count; ++i) {
@@ -57,67 +57,71 @@ class Ctc {
     }
   }
 
-  // gradient (T, B, V), from one frame and one row to the next by its strides.
+  // gradient (T, B, V), with strides frame_stride and row_stride; weight (B) is the gradient of the
+  // loss.
   void backward(const T* log_norm, const T* kept, const T* loss, const T* weight, T* gradient,
                 std::int64_t frame_stride, std::int64_t row_stride) const {
-    const auto at = [&](std::int64_t t, std::int64_t b) {
+    const auto gradient_row = [&](std::int64_t t, std::int64_t b) {
       return gradient + t * frame_stride + b * row_stride;
     };
-    each_row([&](std::int64_t b, Memory& memory) {
+    for_each_row([&](std::int64_t b, Memory& memory) {
       const std::int64_t length = std::isfinite(loss[b]) ? x_.input_lengths[b] : 0;
       if (length > 0) {
-        occupations(b, kept, memory, [&](const CtcFrames& f, int i, bool in_log, const double* own) {
-          // If compact, they wait at the beginning of the row until the whole is written below.
-          T* row = at(f.begin + i, b);
+        occupations(b, kept, memory, [&](const CtcFrames& f, int i, bool in_log, const double* p) {
+          // If compact, the occupations wait at the start of the row until it is filled below.
+          T* row = gradient_row(f.begin + i, b);
           const CtcTarget y = plans_[b].view();
           if (compact_) {
-            std::copy(own, own + y.symbols, row);
+            std::copy(p, p + y.symbols, row);
           } else if (x_.logits) {
-            scores_.gradient(f.e + i * y.stride(), in_log, f.total[i], own, y.symbols, weight[b], row,
+            scores_.gradient(f.e + i * y.stride(), in_log, f.total[i], p, y.symbols, weight[b], row,
                              row + 8 * frame_stride);
           } else {
-            for (int v = 0; v < y.symbols; ++v) row[v] = static_cast<T>(-weight[b] * own[v]);
+            for (int v = 0; v < y.symbols; ++v) row[v] = static_cast<T>(-weight[b] * p[v]);
           }
         });
       }
       if (compact_) return;
-      for (std::int64_t t = length; t < x_.frames; ++t) clear(at(t, b), t, b, loss[b]);
+      for (std::int64_t t = length; t < x_.frames; ++t) clear(gradient_row(t, b), t, b, loss[b]);
     });
     if (!compact_) return;
-    each_frame<true>([&, own = std::vector<T>()](std::int64_t t, std::int64_t b) mutable {
-      T* row = at(t, b);
+    for_each_frame<true>([&, occupation = std::vector<T>()](std::int64_t t, std::int64_t b) mutable {
+      T* row = gradient_row(t, b);
       if (t >= x_.input_lengths[b] || !std::isfinite(loss[b])) return clear(row, t, b, loss[b]);
       const std::vector<std::int32_t>& symbol = plans_[b].symbol();
-      own.assign(row, row + symbol.size());
+      occupation.assign(row, row + symbol.size());
       if (x_.logits) {
         scores_.softmax(input(t, b), x_.vocabulary, log_norm[t * x_.count + b], weight[b], row);
       } else {
         std::fill(row, row + x_.vocabulary, T(0));
       }
-      for (std::size_t u = 0; u < own.size(); ++u) row[symbol[u]] -= weight[b] * own[u];
+      for (std::size_t u = 0; u < occupation.size(); ++u) row[symbol[u]] -= weight[b] * occupation[u];
     });
   }
 
  private:
-  static constexpr std::int64_t kWorthThreads = 30'000;  // numbers; below, waking a thread costs more
-  static constexpr int kChunk = 16;  // frames in hand where only the loss is asked for
-  static constexpr std::int64_t kSegmentBytes = 512 << 10;  // rows in hand on the way back
-  static constexpr std::int64_t kMostBytes = 16 << 20;      // probabilities kept for the way back
+  // Numbers in the batch. Below this, waking a thread takes longer than the work that it saves.
+  static constexpr std::int64_t kWorthThreads = 30'000;
+  static constexpr int kChunk = 16;  // frames per kernel call when only the loss is computed
+  static constexpr std::int64_t kSegmentBytes = 512 << 10;  // rows of a segment in the backward pass: L2
+  static constexpr std::int64_t kMaxBytes = 16 << 20;       // probabilities stored for the backward pass
 
-  // A thread's own memory.
+  // The scratch memory of one thread.
   struct Memory {
     Scratch doubles, checkpoints;
-    std::vector<std::int32_t> events;
-    std::vector<T> gathered;
-    double *back = nullptr, *scratch = nullptr, *occupation = nullptr;
+    std::vector<std::int32_t> events;  // (frames): see CtcFrames::event
+    std::vector<T> gathered;           // (frames, symbols)
+    double* back = nullptr;            // (2 * positions)
+    double* scratch = nullptr;         // (2 * positions)
+    double* occupation = nullptr;      // (rows, symbols)
   };
 
   const T* input(std::int64_t t, std::int64_t b) const {
     return x_.input + t * x_.frame_stride + b * x_.row_stride;
   }
 
-  // The scores of the target's symbols are kept for backward where to find them in the logits again
-  // would mean to read most of these once more.
+  // Whether the scores of the target's symbols are stored for backward(): gathering them from a large
+  // vocabulary again would read most cache lines of the logits once more.
   bool keeps() const { return compact_ && x_.logits; }
   template <class U>
   U* kept_row(U* kept, std::int64_t t, std::int64_t b) const {
@@ -128,31 +132,31 @@ class Ctc {
     for (const std::int32_t y : plans_[b].symbol()) *out++ = row[y];
   }
 
-  // The gradient of a frame past the end of its row, or of a row whose loss is not finite.
+  // The gradient of a frame past the end of its row, or of a row whose loss is not finite: 0, or NaN.
   void clear(T* row, std::int64_t t, std::int64_t b, T loss) const {
-    const bool bad = t < x_.input_lengths[b] && std::isnan(loss);
-    std::fill(row, row + x_.vocabulary, bad ? loss : T(0));
+    const bool is_nan = t < x_.input_lengths[b] && std::isnan(loss);
+    std::fill(row, row + x_.vocabulary, is_nan ? loss : T(0));
   }
 
-  // body(t, b) for every frame of every row, those past the end of a row too if kAll.
+  // Calls body(t, b) for every frame of every row; with kAll also for frames past the end of a row.
   template <bool kAll, class Body>
-  void each_frame(const Body& body) const {
+  void for_each_frame(const Body& body) const {
     const std::int64_t work = std::max<std::int64_t>(1, x_.count * x_.vocabulary);
     const std::int64_t chunk = std::max<std::int64_t>(1, (std::int64_t{1} << 15) / work);  // frames
     parallel_for((x_.frames + chunk - 1) / chunk, threads_, [&] {
-      return [&, own = body](std::int64_t task) mutable {
+      return [&, thread_body = body](std::int64_t task) mutable {
         for (std::int64_t t = task * chunk; t < std::min(x_.frames, (task + 1) * chunk); ++t) {
           for (std::int64_t b = 0; b < x_.count; ++b) {
-            if (kAll || t < x_.input_lengths[b]) own(t, b);
+            if (kAll || t < x_.input_lengths[b]) thread_body(t, b);
           }
         }
       };
     });
   }
 
-  // body(b, memory), the rows with the most work first.
+  // Calls body(b, memory) for every row, those with the most work first.
   template <class Body>
-  void each_row(const Body& body) const {
+  void for_each_row(const Body& body) const {
     std::vector<std::int64_t> order(static_cast<std::size_t>(x_.count));
     std::iota(order.begin(), order.end(), 0);
     const auto work = [&](std::int64_t b) { return x_.input_lengths[b] * (x_.target_lengths[b] + 8); };
@@ -163,7 +167,8 @@ class Ctc {
     });
   }
 
-  // Room for frames: the probabilities of `frames`, and `rows` of alpha, or 0 for the last one alone.
+  // Divides scratch memory among the arrays of CtcFrames: `frames` rows of probabilities, and `rows` + 1
+  // rows of alpha (0: only the last one is stored).
   CtcFrames room(std::int64_t b, std::int64_t frames, std::int64_t rows, Memory& memory) const {
     const CtcTarget y = plans_[b].view();
     const std::int64_t width = 2 * y.positions, events = std::max<std::int64_t>(rows, 1);
@@ -210,7 +215,8 @@ class Ctc {
     scores_.emissions(y, memory.gathered.data(), y.symbols, in_log, f);
   }
 
-  // The loss of a row; `norm` (T), null unless the input is logits, is filled in if it is not yet.
+  // The loss of a row. norm (T) is null unless the input is logits; if not compact, it is filled in
+  // here.
   double row_loss(std::int64_t b, const T* kept, double* norm, Memory& memory) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const CtcTarget y = plans_[b].view();
@@ -239,21 +245,21 @@ class Ctc {
     return kInfinity;  // not reached: log space is always exact
   }
 
-  // use(frames, index, in log space?, occupation) for all frames of a row whose loss is finite.
+  // Calls use(frames, index, in log space?, occupation) for all frames of a row whose loss is finite.
   template <class Use>
   void occupations(std::int64_t b, const T* kept, Memory& memory, const Use& use) const {
     for (const CtcWalk* walk : {&kernels_.scaled, &kernels_.in_log}) {
-      const Way way(*this, b, *walk, kept, memory);
-      if (!way.forward()) continue;
-      return way.back(use);
+      const Segments segments(*this, b, *walk, kept, memory);
+      if (!segments.forward()) continue;
+      return segments.back(use);
     }
   }
 
-  // One row on its way forward, with a row of alpha kept for each segment of frames; then, segment by
-  // segment, forward once more and back.
-  class Way {
+  // The two passes over one row. The forward pass stores one row of alpha per segment of frames. The
+  // backward pass repeats the forward pass of each segment, from the last to the first.
+  class Segments {
    public:
-    Way(const Ctc& ctc, std::int64_t b, const CtcWalk& walk, const T* kept, Memory& memory)
+    Segments(const Ctc& ctc, std::int64_t b, const CtcWalk& walk, const T* kept, Memory& memory)
         : ctc_(ctc),
           b_(b),
           walk_(walk),
@@ -262,11 +268,11 @@ class Ctc {
           y_(ctc.plans_[b].view()),
           length_(ctc.x_.input_lengths[b]),
           width_(2 * y_.positions),
-          whole_(length_ * y_.stride() * 8 <= kMostBytes) {
+          stores_all_(length_ * y_.stride() * 8 <= kMaxBytes) {
       const std::int64_t fit = kSegmentBytes / (8 * (width_ + y_.symbols)) / kCtcBlock * kCtcBlock;
       segment_ = std::min(length_, std::max<std::int64_t>(kCtcBlock, fit));
       last_ = (length_ - 1) / segment_ * segment_;
-      all_ = ctc.room(b, whole_ ? length_ : segment_, segment_, memory);
+      all_ = ctc.room(b, stores_all_ ? length_ : segment_, segment_, memory);
       checkpoints_ = memory.checkpoints.get(last_ / segment_ * (width_ + y_.positions));
     }
 
@@ -294,7 +300,7 @@ class Ctc {
             std::copy(from, from + width_, f.row);
             std::copy(from + width_, from + width_ + y_.positions, f.unit);
           }
-          if (!whole_) ctc_.emissions(b_, y_, kept_, walk_.in_log, f, memory_);
+          if (!stores_all_) ctc_.emissions(b_, y_, kept_, walk_.in_log, f, memory_);
           walk_.forward(y_, f);
         }
         walk_.backward(y_, f, memory_.back, memory_.occupation, memory_.scratch);
@@ -310,7 +316,7 @@ class Ctc {
     }
     CtcFrames frames(std::int64_t begin, bool all_rows) const {
       CtcFrames f = all_;
-      const std::int64_t offset = whole_ ? begin : 0;
+      const std::int64_t offset = stores_all_ ? begin : 0;
       f.begin = begin;
       f.count = static_cast<int>(std::min(segment_, length_ - begin));
       f.e += offset * y_.stride();
@@ -329,17 +335,17 @@ class Ctc {
     Memory& memory_;
     const CtcTarget y_;
     const std::int64_t length_, width_;
-    const bool whole_;  // the probabilities of all frames are kept
-    std::int64_t segment_, last_;
+    const bool stores_all_;        // the probabilities of all frames are stored
+    std::int64_t segment_, last_;  // frames of a segment; the first frame of the last segment
     CtcFrames all_;
-    double* checkpoints_;
+    double* checkpoints_;  // (segments - 1, 3 * positions): alpha and units before each segment
   };
 
   CtcBatch<T> x_;
-  bool compact_;
+  bool compact_;  // symbols are the target's, not the whole vocabulary
   const CtcKernels& kernels_;
   const CtcScores<T>& scores_;
-  std::vector<CtcPlan> plans_;
+  std::vector<CtcPlan> plans_;  // (B)
   int threads_;
 };
 

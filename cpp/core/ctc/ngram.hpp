@@ -1,12 +1,12 @@
-// Back-off n-gram models of words.
+// Back-off n-gram language models.
 //
 //     log p(w | w1 .. wn) = log p(w1 .. wn w)                        if the model has that n-gram,
 //                           backoff(w1 .. wn) + log p(w | w2 .. wn)  if not
 //
-// N-grams are the nodes of a tree: the node of w1 .. wn is the child of that of w1 .. wn-1 by the word
-// wn. A child is found by the exact key (node, word), so that two n-grams are never taken for one. Each
-// node knows the longest of its endings w2 .. wn, w3 .. wn, ... that is in the tree: where to go on
-// after a back-off. Logarithms are to the base 10, as in the files.
+// N-grams are the nodes of a tree: the node of w1 .. wn is the child of the node of w1 .. wn-1 by word
+// wn. Children are looked up by the exact key (node, word), so two n-grams are never confused. Each node
+// stores the longest suffix w2 .. wn, w3 .. wn, ... that is in the tree: the context to use after a
+// back-off. Logarithms are to base 10, as in the files.
 #pragma once
 
 #include <cmath>
@@ -22,13 +22,13 @@ namespace trellis {
 
 class NgramModel {
  public:
-  using State = std::uint32_t;                // a node: the words that still matter
+  using State = std::uint32_t;                // a node: the words that still influence later ones
   static constexpr State kNoContext = kNone;  // no words
-  static constexpr int kMostOrder = 32;
+  static constexpr int kMaxOrder = 32;
 
   struct Score {
     double log10;
-    int length;  // of the longest n-gram that was found
+    int length;  // of the longest matching n-gram
     State next;
   };
 
@@ -44,16 +44,16 @@ class NgramModel {
   std::uint32_t end() const { return end_; }
   State begin_state() const { return begin_; }
 
-  // `word` may be kNone: it is not in the vocabulary.
+  // log10 p(word | state); a word that is not in the vocabulary may be passed as kNone.
   Score score(State state, std::uint32_t word) const {
     if (word == kNone) word = unknown_;
     double backoff = 0.0;
-    State next = kNone;  // the longest node that is found, be it an n-gram or not
+    State next = kNone;  // the longest matching node, even if it is not an n-gram of the model
     for (State context = state; context != kNoContext; context = suffix_[context]) {
-      const std::uint32_t found = child(context, word);
-      if (found != kNone) {
-        if (next == kNone) next = found;
-        if (is_ngram(found)) return {log10_[found] + backoff, length_[next], shorten(next)};
+      const std::uint32_t node = child(context, word);
+      if (node != kNone) {
+        if (next == kNone) next = node;
+        if (is_ngram(node)) return {log10_[node] + backoff, length_[next], shorten(next)};
       }
       backoff += backoff_[context];
     }
@@ -61,13 +61,13 @@ class NgramModel {
     return {log10_[word] + backoff, length_[next], shorten(next)};
   }
 
-  // What a reader does: unigrams first, end_unigrams(), then n-grams by their length, then finish().
-  // False if the n-gram is there already.
+  // How a reader fills the model: all unigrams, end_unigrams(), then n-grams by length, then finish().
+  // Returns false if the model already has the n-gram.
   bool add(const std::uint32_t* words, int length, float log10, float backoff) {
     std::uint32_t node = kNone;
     for (int i = 0; i < length; ++i) {
-      const std::uint32_t found = child(node, words[i]);
-      node = found != kNone ? found : insert(node, words[i], i + 1);
+      const std::uint32_t next = child(node, words[i]);
+      node = next != kNone ? next : insert(node, words[i], i + 1);
     }
     if (is_ngram(node)) return false;
     log10_[node] = log10;
@@ -81,7 +81,7 @@ class NgramModel {
   void end_unigrams() {
     unknown_ = find("<unk>");
     if (unknown_ == kNone) unknown_ = find("<UNK>");
-    if (unknown_ == kNone) {  // as KenLM: 10^-100, and it is none of the counted
+    if (unknown_ == kNone) {  // as in KenLM: 10^-100, not included in the counts
       unknown_ = add_word("<unk>");
       log10_[insert(kNoContext, unknown_, 1)] = -100.0f;
     }
@@ -96,18 +96,18 @@ class NgramModel {
   }
 
  private:
-  // If not, the node is only there because a longer n-gram begins or ends with it.
+  // If false, the node exists only because a longer n-gram begins or ends with it.
   bool is_ngram(std::uint32_t node) const { return !std::isnan(log10_[node]); }
 
-  // A unigram's node has the number of its word.
+  // The node of context + word, or kNone. A unigram's node has the number of its word.
   std::uint32_t child(State context, std::uint32_t word) const {
     if (context == kNoContext) return word < unigrams_ ? word : kNone;
     const std::uint32_t key[2] = {context, word};
-    const std::uint32_t found = keys_.find(key, keys_.hash(key));
-    return found == kNone ? kNone : found + unigrams_;
+    const std::uint32_t node = keys_.find(key, keys_.hash(key));
+    return node == kNone ? kNone : node + unigrams_;
   }
 
-  // With its endings, if they are missing: a search goes from a context to its endings.
+  // Inserts a node and its missing suffixes: score() goes from a context to its suffixes.
   std::uint32_t insert(State context, std::uint32_t word, int length) {
     std::uint32_t ending = kNoContext;
     if (context == kNoContext) {
@@ -126,15 +126,16 @@ class NgramModel {
     return static_cast<std::uint32_t>(log10_.size() - 1);
   }
 
+  // The state after a node: an n-gram of full order cannot be extended, so it is replaced by its suffix.
   State shorten(State node) const { return length_[node] < order() ? node : suffix_[node]; }
 
   StringTable words_;
-  KeyTable keys_{2};  // (context, word) of all nodes that are not unigrams
+  KeyTable keys_{2};  // (context, word) of all nodes except unigrams
   std::uint32_t unigrams_ = 0;
-  std::vector<float> log10_, backoff_;  // of each node
-  std::vector<std::uint8_t> length_;
-  std::vector<State> suffix_;
-  std::vector<std::int64_t> counts_;
+  std::vector<float> log10_, backoff_;  // (nodes); log10_ is NaN if the node is not an n-gram
+  std::vector<std::uint8_t> length_;    // (nodes)
+  std::vector<State> suffix_;           // (nodes): the longest suffix in the tree
+  std::vector<std::int64_t> counts_;    // (order): n-grams of each length
   std::uint32_t unknown_ = kNone, end_ = kNone;
   State begin_ = kNoContext;
 };

@@ -2,56 +2,62 @@
 //
 //     alpha_-'(i) = e_- (alpha_-(i) + alpha_*(i))
 //     alpha_*'(i) = e_i (alpha_*(i) + alpha_-(i-1) + skip_i alpha_*(i-1))
-// for one frame, from the row of the frame before; the row before the first frame is 1 at "no label
+// for one frame, from the row of the frame before. The row before the first frame is 1 at "no label
 // yet".
 //
-// States far from the right alignment are unlikely beyond any floating-point range, and one scale for a
-// whole row would lose them. So every position has an exponent of its own, and what enters it from the
-// position before is multiplied by the ratio of their units, a power of two. Every kCtcBlock frames, or
-// sooner, an event makes the larger of the two numbers of each position 1 again and checks that none can
-// underflow before the next event. README.md in src/trellis/inference/ctc has the argument.
+// States far from the right alignment have probabilities below any floating-point range, and one scale
+// per row would lose them. So every position has its own exponent ("unit"), and what enters a position
+// from the one before is multiplied by the ratio of their units, a power of two. Every kCtcBlock frames,
+// or sooner, the row is rescaled (an "event"): the larger number of each position becomes about 1, and a
+// check ensures that none can underflow before the next event. src/trellis/inference/ctc/README.md has
+// the proof.
 #pragma once
 
-#include "ctc/rows.hpp"
+#include "ctc/neighbours.hpp"
 
 namespace trellis::TRELLIS_ISA::ctc {
 
-inline constexpr double kTiny = 1e-150;      // least part of the larger probability of its position
-inline constexpr double kRange = 300.0;      // most nats that a state can lose between two events
-inline constexpr double kExponents = 600.0;  // most that the units of neighbours differ
+// At an event, the smaller number of a position must be at least this fraction of the larger one.
+inline constexpr double kTiny = 1e-150;
+inline constexpr double kRange = 300.0;  // nats: the most that a state can lose between two events
+// The largest difference of neighbouring units, in powers of two. Together with kTiny and kRange all
+// products stay within the range of doubles, 2^-1022 to 2^1023.
+inline constexpr double kExponents = 600.0;
 
 static_assert(kCtcBlock % kWidth == 0);
 
-// The blocks of positions that a path can be at with frame t: those it can have reached, and can reach
-// the end from. Before the first frame it is in block 0.
+// The blocks of positions that a path can occupy at frame t: those that it can have reached and from
+// which it can still reach the end. Before the first frame, the path is in block 0.
 struct Band {
   int first, last;
-  int least;  // position; the end is out of reach from those before it
+  int least;  // from positions before this one, the end cannot be reached
 
   TRELLIS_INLINE Band(const CtcTarget& y, const CtcFrames& x, std::int64_t t) {
-    const std::int64_t ahead = x.length - 1 - t, most = t + 1;
+    const std::int64_t ahead = x.length - 1 - t, farthest = t + 1;
     least = ahead < y.labels ? static_cast<int>(y.labels - ahead) : 0;
     first = least / kCtcBlock;
-    last = most < y.labels ? static_cast<int>(most) / kCtcBlock : y.labels / kCtcBlock;
+    last = farthest < y.labels ? static_cast<int>(farthest) / kCtcBlock : y.labels / kCtcBlock;
   }
 };
 
-// body(i) for the vectors of positions of some blocks.
+// Calls body(i) for all vectors of positions in a band.
 template <class Body>
-TRELLIS_INLINE void each_vector_of(Band band, const Body& body) {
+TRELLIS_INLINE void for_each_vector_of(Band band, const Body& body) {
   for (int i = band.first * kCtcBlock; i < (band.last + 1) * kCtcBlock; i += kWidth) body(i);
 }
 
-TRELLIS_INLINE Vec exponent_of(Vec normal) {  // of normal numbers > 0
+// The binary exponents of normal numbers > 0, as doubles.
+TRELLIS_INLINE Vec exponent_of(Vec normal) {
   const Mask biased = (reinterpret_cast<Mask>(normal) >> 52) + std::int64_t{0x4330000000000000};
   return reinterpret_cast<Vec>(biased) - (0x1p52 + 1023);
 }
-TRELLIS_INLINE Vec power_of_two(Vec exponent) {  // integers from -1022 to 1023
+// 2^exponent, for integers from -1022 to 1023.
+TRELLIS_INLINE Vec power_of_two(Vec exponent) {
   return reinterpret_cast<Vec>(reinterpret_cast<Mask>(exponent + (0x1.8p52 + 1023)) << 52);
 }
 
-// An event: new units for a row whose paths are in `band`. False if a number is too small beside
-// another.
+// An event: computes new units for a row whose paths are in `band`. Returns false if a number is too
+// small relative to another.
 inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, double* scale,
                    double* ratio) {
   constexpr double kIndex[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -62,13 +68,13 @@ inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, dou
   }
   Mask good = ~Mask{};
   Vec units_before{};
-  each_vector_of(band, [&](int i) __attribute__((always_inline)) {
+  for_each_vector_of(band, [&](int i) __attribute__((always_inline)) {
     const Vec position = load(kIndex) + i;
-    const Mask useful = position >= band.least;  // no longer fed, the others would fade away
+    const Mask useful = position >= band.least;  // the others get no more input and would underflow
     const Vec a = select(useful, load(row + i), Vec{}), b = select(useful, load(labels + i), Vec{});
     const Vec top = max(a, b);
     const Mask reached = top > 0.0;
-    // written so that NaN is not good
+    // written so that NaN fails
     good &= (top < 1e300) & ((a == 0.0) | (a >= kTiny * top)) & ((b == 0.0) | (b >= kTiny * top));
     const Vec shift = select(reached, exponent_of(top), Vec{});
     const Vec units = load(unit + i) + shift;
@@ -86,7 +92,7 @@ inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, dou
   return !any(~good);
 }
 
-// From the row `from`, whose paths are in `before`, to the next one, which may be in its place.
+// Computes a row from the row `from`, whose paths are in band `before`. `to` may equal `from`.
 inline void step(const CtcTarget& y, Band before, Band band, const double* from, double* to,
                  const double* e, const double* ratio) {
   const int positions = y.positions;
@@ -98,7 +104,7 @@ inline void step(const CtcTarget& y, Band before, Band band, const double* from,
     blanks_before = load(from + band.first * kCtcBlock - kWidth);
     labels_before = load(from + positions + band.first * kCtcBlock - kWidth);
   }
-  each_vector_of(band, [&](int i) __attribute__((always_inline)) {
+  for_each_vector_of(band, [&](int i) __attribute__((always_inline)) {
     const Vec blanks = load(from + i), labels = load(from + positions + i);
     const Vec entering =
         from_left(blanks_before, blanks) + load(skip + i) * from_left(labels_before, labels);
@@ -157,9 +163,9 @@ inline double finish(const CtcTarget& y, const double* row, const double* unit, 
   return __builtin_log(sum) + unit[y.labels] * kLog2;
 }
 
-// One frame back: occupations of the states from alpha and beta of its row, then beta of the row before,
-// where `scale` is what an event after the frame multiplied alpha with. Returns the occupation of the
-// blank; those of the labels go to `gamma`.
+// One frame backward: computes the occupations of its row from alpha and beta, then beta of the row
+// before. `scale` is the factor by which an event after the frame multiplied alpha. Returns the
+// occupation of the blank; those of the labels are written to `gamma`.
 inline double step_back(const CtcTarget& y, Band before, Band band, const double* alpha, double* beta,
                         const double* e, const double* scale, const double* ratio, double* gamma) {
   const int positions = y.positions;
@@ -169,7 +175,7 @@ inline double step_back(const CtcTarget& y, Band before, Band band, const double
   Vec total{}, enter_after{}, skip_after{};
   for (int i = (band.last + 1) * kCtcBlock - kWidth; i >= band.first * kCtcBlock; i -= kWidth) {
     const Vec a_blank = load(alpha + i), a_label = load(alpha + positions + i);
-    // Nothing bounds beta where no path comes from.
+    // Where alpha is 0, beta can grow without bound.
     const Vec b_blank = select(a_blank > 0.0, load(beta + i), Vec{});
     const Vec b_label = select(a_label > 0.0, load(beta + positions + i), Vec{});
     total += a_blank * b_blank;
@@ -184,7 +190,7 @@ inline double step_back(const CtcTarget& y, Band before, Band band, const double
     enter_after = q_enter;
     skip_after = q_skip;
   }
-  if (before.first < band.first) {  // what can only enter this band
+  if (before.first < band.first) {  // positions left of the band, from which paths only enter it
     const int i = band.first * kCtcBlock - kWidth;
     clear(y, before.first, beta);
     store(beta + i, from_right(Vec{}, enter_after));
@@ -202,17 +208,18 @@ inline void backward(const CtcTarget& y, const CtcFrames& x, double* beta, doubl
     const int event = x.event[f];
     const bool rescaled = f + 1 < x.count && x.event[f + 1] != event;
     const double* scale = rescaled ? x.scale + x.event[f + 1] * x.event_stride : x.ones;
-    double* own = occupation + static_cast<std::int64_t>(f) * y.symbols;
-    for (int u = 0; u < y.symbols; ++u) own[u] = 0.0;
-    own[y.blank] = step_back(y, before, band, x.row + (f + 1) * x.stride, beta, x.e + f * y.stride(),
-                             scale, x.ratio + event * x.event_stride, gamma);
+    double* frame_occupation = occupation + static_cast<std::int64_t>(f) * y.symbols;
+    for (int u = 0; u < y.symbols; ++u) frame_occupation[u] = 0.0;
+    frame_occupation[y.blank] =
+        step_back(y, before, band, x.row + (f + 1) * x.stride, beta, x.e + f * y.stride(), scale,
+                  x.ratio + event * x.event_stride, gamma);
     const int first = band.first > 0 ? band.first * kCtcBlock : 1;
     const int end = (band.last + 1) * kCtcBlock;
     const int last = end - 1 < y.labels ? end - 1 : y.labels;
-    for (int i = first; i <= last; ++i) own[column[i]] += gamma[i];
+    for (int i = first; i <= last; ++i) frame_occupation[column[i]] += gamma[i];
     band = before;
   }
-  each_vector_of(band, [&](int i) __attribute__((always_inline)) {
+  for_each_vector_of(band, [&](int i) __attribute__((always_inline)) {
     const Vec factor = load(x.scale + i);  // of the event before the first frame
     store(beta + i, load(beta + i) * factor);
     store(beta + y.positions + i, load(beta + y.positions + i) * factor);

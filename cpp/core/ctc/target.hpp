@@ -1,4 +1,4 @@
-// A batch for CTC: its checks, and its targets made ready for the kernels.
+// A batch for CTC: validation, and targets prepared for the kernels.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline void require_between(std::int64_t value, std::int64_t low, std::int64_t h
 
 }  // namespace ctc_detail
 
-// Throws std::invalid_argument, which names the batch row, unless every length and label is possible.
+// Throws std::invalid_argument, naming the batch row, if a length or label is out of range.
 template <class T>
 void check_ctc(const CtcBatch<T>& x) {
   using ctc_detail::require_between;
@@ -59,11 +59,11 @@ void check_ctc(const CtcBatch<T>& x) {
   }
 }
 
-// A target made ready for the kernels. Its symbols are the vocabulary, or, if that is much larger than
-// the target, the blank and the labels that occur.
+// A target prepared for the kernels. Its symbols are the vocabulary or, if `compact`, only the blank and
+// the labels that occur: then rows of probabilities are short.
 class CtcPlan {
  public:
-  // `place` is -1 for every entry of the vocabulary, before and after.
+  // `place` (vocabulary) is scratch: all entries are -1 before and after.
   CtcPlan(const std::int64_t* target, std::int64_t count, std::int64_t blank, bool compact,
           std::vector<std::int32_t>& place)
       : labels_(static_cast<int>(count)) {
@@ -82,7 +82,7 @@ class CtcPlan {
       column_[i] = use(target[i - 1]);
       const bool repeats = i > 1 && column_[i] == column_[i - 1];
       skip_[i] = i > 1 && !repeats ? 1.0 : 0.0;
-      reach_[i] = reach_[i - 1] + (repeats ? 2 : 1);  // a blank must be between the two
+      reach_[i] = reach_[i - 1] + (repeats ? 2 : 1);  // a repeated label needs a blank in between
     }
     symbols_ = static_cast<int>(compact ? symbol_.size() : place.size());
     column_[0] = symbols_;
@@ -96,18 +96,23 @@ class CtcPlan {
   }
 
   CtcTarget view() const {
-    return {labels_,        static_cast<int>(column_.size()),
-            symbols_,       blank_,
-            column_.data(), skip_.data(),
-            reach_.data(),  unused_.data()};
+    return {.labels = labels_,
+            .positions = static_cast<int>(column_.size()),
+            .symbols = symbols_,
+            .blank = blank_,
+            .column = column_.data(),
+            .skip = skip_.data(),
+            .reach = reach_.data(),
+            .unused = unused_.data()};
   }
-  const std::vector<std::int32_t>& symbol() const { return symbol_; }  // entries of the vocabulary
+  // The vocabulary entries that occur in the target, in order of appearance.
+  const std::vector<std::int32_t>& symbol() const { return symbol_; }
   std::int64_t least_frames() const { return reach_[labels_]; }
 
  private:
   int labels_, blank_ = 0, symbols_ = 0;
-  std::vector<std::int32_t> symbol_, column_, reach_;
-  std::vector<double> skip_, unused_;
+  std::vector<std::int32_t> symbol_, column_, reach_;  // see symbol() and CtcTarget
+  std::vector<double> skip_, unused_;                  // see CtcTarget
 };
 
 }  // namespace trellis

@@ -1,8 +1,9 @@
-// Texts as a tree, for a search that makes them letter by letter.
+// A tree of texts, for a search that builds them letter by letter.
 //
-// A text is complete words, a *history*, and the letters of a word that has begun. Its node is made
-// once, with what language model and word lists have to say about it. A word boundary leads to the root
-// of the next history, which is one for all ways to write the same words.
+// A text is a sequence of complete words, the *history*, plus the letters of an unfinished word. Its
+// node is created once and stores what the language model and the word lists say about the text. A word
+// boundary leads to the root of the next history; different ways to write the same words share that
+// root.
 #pragma once
 
 #include <algorithm>
@@ -22,28 +23,30 @@ class CtcTextTree {
 
   struct Node {
     std::uint32_t parent, child, sibling;  // within a history; a root has no parent
-    std::uint32_t children;
-    std::uint32_t before;  // what it was first made from, maybe in the history before: a way to write it
-    std::int32_t label;    // of a root the boundary, -1 if there is none
+    std::uint32_t children;                // their number
+    // The node from which it was first created, perhaps in the history before: one way to write the
+    // text.
+    std::uint32_t before;
+    std::int32_t label;  // of a root: the word boundary, or -1 if there is none
     std::uint32_t history;
     CtcWords::Place place;
-    std::uint32_t completed;  // the root of the history that its word leads to; kNone if not known yet
-    std::int32_t letters;     // of the word that has begun
-    std::uint32_t candidate;  // the search's: its number in the frame in which it was one last
+    std::uint32_t completed;  // the root after its word is complete; kNone if not known yet
+    std::int32_t letters;     // of the unfinished word
+    std::uint32_t candidate;  // used by the search: its candidate number in frame `frame`
     std::int64_t frame;
-    std::uint64_t spelling;  // a hash of the letters
-    double bonus;
+    std::uint64_t spelling;  // a hash of the letters; 0 for a root
+    double bonus;            // score of the words
   };
 
   struct History {
-    std::uint32_t parent, word, root, depth;
+    std::uint32_t parent, word, root, depth;  // root may be kNone: not created yet
     WordModel::State state;
     double bonus;
   };
 
   explicit CtcTextTree(const CtcWords& words) : words_(words) {}
 
-  // The empty text alone. `model` is null if there is none, and must live as long as it is in use.
+  // Resets to the empty text. `model` may be null and must outlive the search.
   void begin(WordModel* model) {
     model_ = model;
     nodes_.clear();
@@ -53,7 +56,12 @@ class CtcTextTree {
     crowd_ = KeyTable(2);
     crowd_node_.clear();
     spoken_.intern("");
-    histories_.push_back({kNone, 0, kStart, 0, model_ == nullptr ? 0 : model_->begin(), 0.0});
+    histories_.push_back({.parent = kNone,
+                          .word = 0,
+                          .root = kStart,
+                          .depth = 0,
+                          .state = model_ == nullptr ? 0 : model_->begin(),
+                          .bonus = 0.0});
     nodes_.push_back(root_of(0, kNone));
   }
 
@@ -63,78 +71,78 @@ class CtcTextTree {
   const History& history(std::uint32_t history) const { return histories_[history]; }
   static bool is_root(const Node& node) { return node.spelling == 0; }
 
-  // What is left of two texts that can only go on alike: the same last words, as far as the language
-  // model cares (without one, the last word), and the same letters since. A hash.
+  // A hash that is equal for texts with the same future: the same last words as far as the language
+  // model cares (without one, the last word), and the same letters since.
   std::uint64_t outlook(const Node& n) const {
     const History& h = histories_[n.history];
     const std::uint64_t context = model_ == nullptr ? h.word : h.state;
     return mix(mix(context ^ kMixA, kMixB) ^ n.spelling, kMixA ^ static_cast<std::uint32_t>(n.label));
   }
 
-  // The most that a label can add to a score.
+  // An upper bound of what a label can add to a score.
   double most_gain() const {
     const bool bounded = model_ == nullptr || !model_->scores_beginnings();
     return bounded ? words_.most_gain() : std::numeric_limits<double>::infinity();
   }
 
-  // Where a label leads; kNone if the lexicon has no such word, or it is not there and is not to be
-  // made.
+  // The node that a label leads to. kNone if the lexicon has no such word, or if the node does not exist
+  // and `make` is false.
   std::uint32_t follow(std::uint32_t node, std::int32_t label, std::int32_t space, bool make) {
     if (label == space) return complete(node, make);
     const std::uint32_t from = node;
-    const bool within = !is_root(nodes_[node]);
-    if (space < 0 && within && (words_.piece(label).starts || words_.piece(nodes_[node].label).ends)) {
+    const bool in_word = !is_root(nodes_[node]);
+    if (space < 0 && in_word && (words_.piece(label).starts || words_.piece(nodes_[node].label).ends)) {
       node = complete(node, make);
       if (node == kNone) return kNone;
     }
-    const std::uint32_t found = child(node, label);
-    return found == kNone && make ? add(node, label, from) : found;
+    const std::uint32_t next = child(node, label);
+    return next == kNone && make ? add(node, label, from) : next;
   }
 
-  // The history with a node's word behind it.
+  // The history extended by a node's word.
   std::uint32_t extended(std::uint32_t node) {
     const Node n = nodes_[node];
     if (words_.by_label()) {
-      std::uint32_t best = kNone;  // of words that are spelt alike, the best one here
+      std::uint32_t best = kNone;  // among words with the same spelling, the best one here
       for (const std::uint32_t w : words_.allowed(n.place.lexicon)) {
         const std::string_view word = words_.lexicon_word(w);
-        const std::uint32_t found = extended(n.history, word, words_.id(word));
-        if (best == kNone || histories_[found].bonus > histories_[best].bonus) best = found;
+        const std::uint32_t next = extended(n.history, word, words_.id(word));
+        if (best == kNone || histories_[next].bonus > histories_[best].bonus) best = next;
       }
       if (best != kNone) return best;
     }
     return extended(n.history, begun(node), words_.id(n.place));
   }
 
-  // What the words of a text add to its score, now that it is over.
+  // The score of a text's words, including the end of the text.
   double final_bonus(std::uint32_t history) {
     const History& h = histories_[history];
     return h.bonus + (model_ == nullptr ? 0.0 : words_.end_score(model_->end(h.state)));
   }
 
-  // Drops the nodes that those in use do not descend from, and renumbers the others. What is met again
-  // is made once more.
+  // Garbage collection: removes nodes without descendants in use, and renumbers the others. A removed
+  // node that is reached again is created again.
   void collect(std::vector<std::uint32_t>& in_use) {
-    std::vector<std::uint32_t> place(nodes_.size(), kNone);
+    std::vector<std::uint32_t> new_index(nodes_.size(), kNone);
     std::vector<std::uint32_t> open(in_use);
     while (!open.empty()) {
       const std::uint32_t node = open.back();
       open.pop_back();
-      if (node == kNone || place[node] != kNone) continue;
-      place[node] = 0;
+      if (node == kNone || new_index[node] != kNone) continue;
+      new_index[node] = 0;
       open.insert(open.end(), {nodes_[node].parent, nodes_[node].before});
     }
     for (History& history : histories_) {
-      if (history.root != kNone && place[history.root] == kNone) history.root = kNone;
+      if (history.root != kNone && new_index[history.root] == kNone) history.root = kNone;
     }
-    std::uint32_t kept = 0;
+    std::uint32_t count = 0;
     for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
-      if (place[node] == kNone) continue;
-      place[node] = kept;
-      nodes_[kept++] = nodes_[node];
+      if (new_index[node] == kNone) continue;
+      new_index[node] = count;
+      nodes_[count++] = nodes_[node];
     }
-    nodes_.resize(kept);
-    const auto moved = [&](std::uint32_t node) { return node == kNone ? kNone : place[node]; };
+    nodes_.resize(count);
+    const auto moved = [&](std::uint32_t node) { return node == kNone ? kNone : new_index[node]; };
     for (Node& n : nodes_) {
       n.parent = moved(n.parent);
       n.before = moved(n.before);
@@ -144,47 +152,47 @@ class CtcTextTree {
     }
     crowd_ = KeyTable(2);
     crowd_node_.clear();
-    for (std::uint32_t node = 0; node < kept; ++node) {
-      if (!is_root(nodes_[node])) link(node);  // a root is found through its history
+    for (std::uint32_t node = 0; node < count; ++node) {
+      if (!is_root(nodes_[node])) link(node);  // roots are reached through their history
     }
     for (History& history : histories_) history.root = moved(history.root);
     for (std::uint32_t& node : in_use) node = moved(node);
   }
 
   std::vector<std::string> words(std::uint32_t history) const {
-    std::vector<std::string> found;
+    std::vector<std::string> words;
     for (; histories_[history].parent != kNone; history = histories_[history].parent) {
-      found.emplace_back(spoken_.string(histories_[history].word));
+      words.emplace_back(spoken_.string(histories_[history].word));
     }
-    std::reverse(found.begin(), found.end());
-    return found;
+    std::reverse(words.begin(), words.end());
+    return words;
   }
 
   std::string text(std::uint32_t node) const {
     std::vector<std::string> all = words(nodes_[node].history);
-    // labels may be written unlike the word they become
+    // with spellings by labels, the letters may differ from the word
     if (nodes_[node].letters > 0 && !words_.by_label()) all.push_back(begun(node));
     return joined(all);
   }
 
-  // The text that all of them begin with.
+  // The longest text that all of them begin with.
   std::string common_text(const std::vector<std::uint32_t>& nodes) const {
     std::uint32_t history = nodes_[nodes[0]].history;
     for (const std::uint32_t node : nodes) history = common(history, nodes_[node].history);
     const std::size_t shared = joined(words(history)).size();
     std::string all = text(nodes[0]);
     for (const std::uint32_t node : nodes) {
-      const std::string other = text(node);
-      std::size_t size = std::min(shared, other.size());
-      while (size < std::min(all.size(), other.size()) && all[size] == other[size]) ++size;
-      // not in the middle of a code point
+      const std::string next = text(node);
+      std::size_t size = std::min(shared, next.size());
+      while (size < std::min(all.size(), next.size()) && all[size] == next[size]) ++size;
+      // do not cut a code point in two
       while (size < all.size() && size > shared && (all[size] & 0xc0) == 0x80) --size;
       all.resize(std::min(all.size(), size));
     }
     if (!all.empty() && all.back() == ' ') all.pop_back();
     return all;
   }
-  // One way to write a text: its labels, and how many of them each word has.
+  // One way to write a text: its labels, and the number of labels of each word.
   void spell(std::uint32_t node, std::vector<std::int32_t>* labels,
              std::vector<std::int32_t>* sizes) const {
     std::int32_t size = 0, letters = 0;
@@ -198,7 +206,7 @@ class CtcTextTree {
       if (before != kNone && nodes_[before].history == nodes_[n].history) continue;
       if (letters > 0) {
         sizes->push_back(size);
-      } else {  // a mark that a word begins, and no word
+      } else {  // a word-start marker without a word
         labels->resize(labels->size() - static_cast<std::size_t>(size));
       }
       size = letters = 0;
@@ -208,32 +216,46 @@ class CtcTextTree {
   }
 
  private:
+  // Children are searched linearly up to this number; more are put into a hash table.
   static constexpr std::uint32_t kFewChildren = 16;
 
   Node root_of(std::uint32_t history, std::uint32_t before) const {
     const auto label = static_cast<std::int32_t>(words_.options().space);
-    return {kNone, kNone, kNone, 0, before, label, history,
-            {},    kNone, 0,     0, -1,     0,     histories_[history].bonus};
+    return {.parent = kNone,
+            .child = kNone,
+            .sibling = kNone,
+            .children = 0,
+            .before = before,
+            .label = label,
+            .history = history,
+            .place = {},
+            .completed = kNone,
+            .letters = 0,
+            .candidate = 0,
+            .frame = -1,
+            .spelling = 0,
+            .bonus = histories_[history].bonus};
   }
 
-  // A node with few children has a list of them; those of one with many are in a table.
+  // A node with few children has a linked list of them; the children of others are in crowd_.
   std::uint32_t child(std::uint32_t parent, std::int32_t label) const {
     if (nodes_[parent].children > kFewChildren) {
       const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(label)};
-      const std::uint32_t found = crowd_.find(key, crowd_.hash(key));
-      return found == kNone ? kNone : crowd_node_[found];
+      const std::uint32_t entry = crowd_.find(key, crowd_.hash(key));
+      return entry == kNone ? kNone : crowd_node_[entry];
     }
     std::uint32_t n = nodes_[parent].child;
     while (n != kNone && nodes_[n].label != label) n = nodes_[n].sibling;
     return n;
   }
 
+  // Adds a node to its parent's children.
   void link(std::uint32_t node) {
     const std::uint32_t parent = nodes_[node].parent;
     nodes_[node].sibling = nodes_[parent].child;
     nodes_[parent].child = node;
     if (++nodes_[parent].children <= kFewChildren) return;
-    // the first that is too many takes all others with it
+    // when the list becomes too long, all its nodes move to the table
     const bool first = nodes_[parent].children == kFewChildren + 1;
     for (std::uint32_t n = node; n != kNone; n = first ? nodes_[n].sibling : kNone) {
       const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(nodes_[n].label)};
@@ -242,6 +264,7 @@ class CtcTextTree {
     }
   }
 
+  // Creates the child of `parent` by a label; `from` is the node before it in the text.
   std::uint32_t add(std::uint32_t parent, std::int32_t label, std::uint32_t from) {
     const Node above = nodes_[parent];
     const CtcPiece& piece = words_.piece(label);
@@ -252,15 +275,27 @@ class CtcTextTree {
     for (const char c : piece.text) spelling = mix(spelling ^ static_cast<std::uint8_t>(c), kMixB);
     const double bonus = histories_[above.history].bonus + words_.begun(place, letters);
     const auto fresh = static_cast<std::uint32_t>(nodes_.size());
-    nodes_.push_back({parent, kNone, kNone, 0, from, label, above.history, place, kNone, letters, 0, -1,
-                      spelling | 1, bonus});
+    nodes_.push_back({.parent = parent,
+                      .child = kNone,
+                      .sibling = kNone,
+                      .children = 0,
+                      .before = from,
+                      .label = label,
+                      .history = above.history,
+                      .place = place,
+                      .completed = kNone,
+                      .letters = letters,
+                      .candidate = 0,
+                      .frame = -1,
+                      .spelling = spelling | 1,  // 0 marks a root
+                      .bonus = bonus});
     if (model_ != nullptr && model_->scores_beginnings() && letters > 0 && place.hot == kNone)
       nodes_[fresh].bonus = histories_[above.history].bonus + model_->beginning(begun(fresh));
     link(fresh);
     return fresh;
   }
 
-  // The root of the history that a node's word leads to.
+  // The root of the history that ends with a node's word.
   std::uint32_t complete(std::uint32_t node, bool make) {
     if (nodes_[node].letters == 0) return histories_[nodes_[node].history].root;  // no word has begun
     if (nodes_[node].completed != kNone || !make) return nodes_[node].completed;
@@ -294,7 +329,7 @@ class CtcTextTree {
     return static_cast<std::uint32_t>(histories_.size() - 1);
   }
 
-  // The letters of the word that has begun.
+  // The letters of the unfinished word.
   std::string begun(std::uint32_t node) const {
     std::vector<std::int32_t> labels;
     for (; !is_root(nodes_[node]); node = nodes_[node].parent) labels.push_back(nodes_[node].label);
@@ -314,7 +349,7 @@ class CtcTextTree {
     return text;
   }
 
-  // The longest history that both begin with.
+  // The longest history that both extend.
   std::uint32_t common(std::uint32_t a, std::uint32_t b) const {
     while (a != b) {
       std::uint32_t& longer = histories_[a].depth >= histories_[b].depth ? a : b;
@@ -327,10 +362,10 @@ class CtcTextTree {
   WordModel* model_ = nullptr;
   std::vector<Node> nodes_;
   std::vector<History> histories_;
-  StringTable spoken_;    // all words that were completed
-  KeyTable extended_{2};  // (history, word): history i + 1
-  KeyTable crowd_{2};     // (parent, label) of the children of nodes that have many
-  std::vector<std::uint32_t> crowd_node_;
+  StringTable spoken_;                     // all completed words
+  KeyTable extended_{2};                   // (history, word): history i + 1
+  KeyTable crowd_{2};                      // (parent, label) of the children of nodes that have many
+  std::vector<std::uint32_t> crowd_node_;  // (crowd_): the child
 };
 
 }  // namespace trellis

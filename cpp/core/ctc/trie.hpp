@@ -1,7 +1,7 @@
-// A set of words as a tree, packed: 5 bytes a node for letters that are bytes, and 8 more for the words.
+// A packed trie of words: 5 bytes per node for letters that are bytes, and 8 more per word.
 //
-// Nodes are numbered level by level, so that the children of a node lie side by side, sorted, and end
-// where those of the next node begin.
+// Nodes are numbered level by level. So the children of a node are neighbours, sorted, and end where the
+// children of the next node begin.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class PackedTrie {
 
   PackedTrie() = default;
 
-  // Word i is spell(i), a span of letters; words may be spelt alike.
+  // Word i is spell(i), a span of letters; several words may have the same spelling.
   template <class Spell>
   PackedTrie(std::uint32_t count, const Spell& spell) {
     words_.resize(count);
@@ -45,11 +45,11 @@ class PackedTrie {
         }
         child_begin_.push_back(static_cast<std::uint32_t>(letter_.size()));
         while (begin < end) {
-          const Letter own = spell(words_[begin])[depth];
+          const Letter letter = spell(words_[begin])[depth];
           const std::uint32_t first = begin;
-          while (begin < end && spell(words_[begin])[depth] == own) ++begin;
+          while (begin < end && spell(words_[begin])[depth] == letter) ++begin;
           next.push_back({first, begin});
-          letter_.push_back(own);
+          letter_.push_back(letter);
         }
       }
     }
@@ -63,18 +63,20 @@ class PackedTrie {
   std::uint32_t size() const { return static_cast<std::uint32_t>(letter_.size()); }
   bool empty() const { return words_.empty(); }
 
-  // The child by a letter; kNone if there is none, or `node` is kNone.
+  // The child by a letter; kNone if there is none or if `node` is kNone.
   std::uint32_t child(std::uint32_t node, Letter letter) const {
     if (node == kNone || letter_.empty()) return kNone;
     const Letter *const all = letter_.data(), *begin = all + child_begin_[node];
     const Letter* const end = all + child_begin_[node + 1];
-    if (end - begin > 16) {
+    constexpr std::ptrdiff_t kFew = 16;  // up to this many children, a linear search is faster
+    if (end - begin > kFew) {
       begin = std::lower_bound(begin, end, letter);
     } else {
       while (begin != end && *begin != letter) ++begin;
     }
     return begin != end && *begin == letter ? static_cast<std::uint32_t>(begin - all) : kNone;
   }
+  // The node after several letters, or kNone.
   template <class Letters>
   std::uint32_t walk(std::uint32_t node, const Letters& letters) const {
     for (const auto letter : letters) node = child(node, static_cast<Letter>(letter));
@@ -87,7 +89,7 @@ class PackedTrie {
     return {words_.data() + word_begin_[node], words_.data() + word_begin_[node + 1]};
   }
 
-  // For each node the least value(word) of the words that end at it or, if there are none, further on.
+  // For each node, the least value(word) of the words that end at it or, if there are none, below it.
   template <class Value>
   std::vector<std::uint32_t> nearest(const Value& value) const {
     std::vector<std::uint32_t> least(size(), kNone);
@@ -102,10 +104,10 @@ class PackedTrie {
   }
 
  private:
-  std::vector<Letter> letter_;              // that leads to each node
-  std::vector<std::uint32_t> child_begin_;  // (nodes + 1)
-  std::vector<std::uint32_t> word_begin_;   // (nodes + 1)
-  std::vector<std::uint32_t> words_;
+  std::vector<Letter> letter_;              // (nodes): the letter that leads to each node
+  std::vector<std::uint32_t> child_begin_;  // (nodes + 1): the first child
+  std::vector<std::uint32_t> word_begin_;   // (nodes + 1): the first entry of words_
+  std::vector<std::uint32_t> words_;        // (words): ordered by the node where they end
 };
 
 using TextTrie = PackedTrie<std::uint8_t>;

@@ -1,94 +1,95 @@
-// What the CTC kernels take and give: plain pointers, no ownership, no instruction set.
+// The arguments of the CTC kernels: plain pointers, no ownership, independent of the instruction set.
 //
 // A target y_1 .. y_S has 2S + 1 states, in two rows of positions 0 .. S: position i of the first is
 // "blank, after i labels", position i of the second is "label y_i" (none at 0). Their forward
-// probabilities are alpha_-(i) and alpha_*(i); a row of scratch holds both, padded, one after the other.
+// probabilities are alpha_-(i) and alpha_*(i). A scratch row holds both, padded, one after the other.
 #pragma once
 
 #include <cstdint>
 
 namespace trellis {
 
-// Positions are padded to a multiple of this, which is one of every vector width.
+// Positions are padded to a multiple of this, which is a multiple of every vector width.
 inline constexpr int kCtcBlock = 8;
 
+// n rounded up to a multiple of kCtcBlock.
 inline constexpr int ctc_padded(int n) { return (n + kCtcBlock - 1) / kCtcBlock * kCtcBlock; }
 
-// One target. Its symbols are the whole vocabulary, or the blank and the different labels in the target.
+// One target. Its symbols are the whole vocabulary, or only the blank and the labels that occur.
 struct CtcTarget {
-  int labels;     // S
-  int positions;  // S + 1, padded
-  int symbols;
-  int blank;                   // a symbol
+  int labels;                  // S
+  int positions;               // S + 1, padded
+  int symbols;                 // their number
+  int blank;                   // the symbol of the blank
   const std::int32_t* column;  // (positions): the symbol of y_i; `symbols` where there is no label
   const double* skip;          // (positions): 1 where y_i may follow y_{i-1} without a blank, else 0
-  const std::int32_t* reach;   // (positions): the frames that it takes to come to y_i
+  const std::int32_t* reach;   // (positions): the least number of frames needed to reach y_i
   const double* unused;        // (stride()): 0 for symbols in the target, else +inf
 
-  int stride() const { return ctc_padded(symbols + 1); }  // of rows of symbols
+  int stride() const { return ctc_padded(symbols + 1); }  // the length of a row of symbols
 };
 
-// Frames [begin, begin + count) of `length` on their way through the kernels.
+// Frames [begin, begin + count) of `length`, while the kernels work on them.
 struct CtcFrames {
   std::int64_t begin, length;
   int count;
-  double* e;            // (count, y.stride()): exp(score - top) of each symbol, and 0 behind them
-  double* top;          // (count): the best score
-  double* low;          // (count): the worst score of a symbol in the target, less the best of all
+  double* e;    // (count, y.stride()): exp(score - top) of each symbol, then 0; logarithms in log space
+  double* top;  // (count): the largest score
+  double* low;  // (count): the lowest score of a symbol of the target, minus top
   double* total;        // (count): the sum of e over all symbols
-  double* row;          // the row before the first frame; frame f gives row f + 1
-  std::int64_t stride;  // from a row to the next: 2 * positions, or 0 to keep only the last one
-  double* unit;         // (positions): the last row is in units of 2^unit, in log space of e^unit[0]
-  double* scale;        // (events, positions): what an event multiplied the row before it with
-  double* ratio;        // (events, positions): from the units of a position to those of the next
-  const double* ones;   // (positions)
-  std::int64_t event_stride;  // positions, or 0 to keep only the last one
+  double* row;          // (rows, 2 * positions): row 0 is before the first frame, f + 1 after frame f
+  std::int64_t stride;  // from one row to the next: 2 * positions, or 0 to store only the last one
+  double* unit;         // (positions): the last row is in units of 2^unit; in log space e^unit[0]
+  double* scale;        // (events, positions): the factors by which an event multiplied its row
+  double* ratio;        // (events, positions): units of the position before / units of this position
+  const double* ones;   // (positions): all 1, in place of scale where there was no event
+  std::int64_t event_stride;  // positions, or 0 to store only the last event
   std::int32_t* event;        // (count): the last event before the frame
 };
 
-// Forward and backward, in scaled probabilities or in log space, where e holds logarithms.
+// Forward and backward pass, in scaled probabilities or in log space (where e holds logarithms).
 struct CtcWalk {
   bool in_log;
-  // False if scaled probabilities could underflow: log space must be used.
+  // Returns false if scaled probabilities could underflow: then log space must be used.
   bool (*forward)(const CtcTarget&, const CtcFrames&);
-  // log of the sum over all alignments, from the last row of all; `back` (2 * positions) is what the
-  // way back starts with.
+  // The log of the sum over all alignments, from the last row. Initialises `back`, (2 * positions), for
+  // the backward pass.
   double (*finish)(const CtcTarget&, const double* row, const double* unit, double* back);
-  // `back` is given for the last row of the frames and returned for the row before the first.
+  // On entry, `back` belongs to the last row of the frames; on return, to the row before the first.
   // occupation is (count, symbols): p(symbol at the frame | target). scratch is (2 * positions).
   void (*backward)(const CtcTarget&, const CtcFrames&, double* back, double* occupation,
                    double* scratch);
 };
 
-// What depends on the type of the scores.
+// The kernels that depend on the type of the scores.
 template <class T>
 struct CtcScores {
-  // log sum exp; -inf if all are; NaN if one is NaN or +inf
+  // log sum exp; -inf if all scores are -inf; NaN if one is NaN or +inf
   double (*log_norm)(const T* scores, std::int64_t size);
-  // out = weight * exp(scores - log_norm), where log_norm may have been rounded to T
+  // out = weight * exp(scores - log_norm); log_norm may have been rounded to T
   void (*softmax)(const T* scores, std::int64_t size, T log_norm, double weight, T* out);
-  // scores are rows of `symbols`, from one to the next by stride; fills in e, top, low and total.
+  // scores are rows of `symbols` numbers, `stride` apart; fills e, top, low and total of CtcFrames
   void (*emissions)(const CtcTarget&, const T* scores, std::int64_t stride, bool in_log,
                     const CtcFrames&);
-  // out = weight * (e / total - occupation), for a row of symbols; `later` will be written soon
+  // out = weight * (e / total - occupation), for a row of symbols; `prefetched` will be written soon
   void (*gradient)(const double* e, bool in_log, double total, const double* occupation, int symbols,
-                   double weight, T* out, const T* later);
+                   double weight, T* out, const T* prefetched);
 };
 
-// A target on its way to its best path. Padding has the blank's column, so that it can be looked up.
+// A target for the best-path kernel. Padding has the blank's column, so that it can be looked up.
 struct CtcPath {
-  int positions;               // S + 1, padded; fewer for a part of the positions
+  int positions;               // S + 1, padded; fewer for a range of positions
   int blank;                   // an entry of the vocabulary
   const std::int32_t* column;  // (positions): y_i, an entry of the vocabulary
   const double* skip;          // (positions): 0 where y_i may follow y_{i-1} without a blank, else -inf
 };
 
-// The positions that matter: from `low` to `high` at the first frame, `step` more at each further one.
+// The relevant positions: [low, high] at the first frame, and `step` more at each later one.
 struct CtcBand {
   std::int64_t low, high, step;
 };
 
-// What decoding needs (ctc/best.hpp).
+// The kernels of best paths and greedy decoding (ctc/best_path.hpp).
 template <class T>
 struct CtcBest {
   void (*forward)(const CtcPath&, const T* scores, std::int64_t frame_stride, std::int64_t count,
@@ -103,6 +104,7 @@ struct CtcKernels {
   CtcScores<double> scores_double;
   CtcBest<float> best_float;
   CtcBest<double> best_double;
+  // See ctc/best_path.hpp; all arrays are (size), padded to kCtcBlock.
   void (*log_add_masses)(const double* blank, const double* entering, double* star, double* total,
                          std::int64_t size);
 

@@ -1,4 +1,4 @@
-// One sequence from frames to transcripts with times; all at once, or as the frames come.
+// Decodes one sequence into transcripts with word times; all at once, or as the frames arrive.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,11 @@ namespace trellis {
 
 struct CtcTimedTranscript {
   CtcTranscript transcript;
-  std::vector<std::int64_t> starts, ends;  // of each word; empty if times were not asked for
+  std::vector<std::int64_t> starts, ends;  // (words): frames; empty if times were not requested
 };
 
-// When the words of a transcript were said: on the best path of its labels, where a word boundary counts
-// as a blank, because a text does not say how many there were.
+// The times of the words of a transcript: on the best path of its labels. A word boundary counts as a
+// blank, because the text does not say how many boundary labels were emitted.
 template <class T>
 class CtcWordTimes {
  public:
@@ -35,6 +35,7 @@ class CtcWordTimes {
     x_.frame_stride = x.vocabulary;
   }
 
+  // Fills starts and ends of a transcript.
   void find(CtcTimedTranscript* out) {
     const CtcTranscript& text = out->transcript;
     const std::vector<std::int64_t> target(text.labels.begin(), text.labels.end());
@@ -58,15 +59,15 @@ class CtcWordTimes {
   std::vector<std::int64_t> runs_;
 };
 
-// A sequence in hand.
+// The decoder of one sequence.
 template <class T>
 class CtcWordDecoder {
  public:
-  // `search` has begun, and belongs to this until it is done.
+  // `search` must have begun, and is used only by this decoder until it finishes.
   CtcWordDecoder(const CtcWords& words, CtcWordSearch& search, const CtcKernels& kernels, bool logits)
       : words_(words), search_(search), kernels_(kernels), logits_(logits) {}
 
-  // False if a frame of them leaves no hypothesis; it is then `frames()`.
+  // Returns false if no hypothesis survives a frame, which is then number frames().
   bool feed(const CtcInput<T>& x) {
     for (std::int64_t t = 0; t < x.length; ++t, ++frames_) {
       const T* frame = x.frame(t);
@@ -79,13 +80,13 @@ class CtcWordDecoder {
   std::int64_t frames() const { return frames_; }
   const CtcWordSearch& search() const { return search_; }
 
-  // `x` are all frames that were fed; without them there are no times.
+  // `x` has all frames that were fed; null if times are not requested.
   std::vector<CtcTimedTranscript> finish(std::int64_t k, const CtcInput<T>* x) {
     std::vector<CtcTimedTranscript> out;
-    for (CtcTranscript& found : search_.finish(k)) out.push_back({std::move(found), {}, {}});
+    for (CtcTranscript& transcript : search_.finish(k)) out.push_back({std::move(transcript), {}, {}});
     if (x == nullptr || x->length == 0) return out;
     CtcWordTimes<T> times(kernels_, *x, words_.options().space);
-    for (CtcTimedTranscript& found : out) times.find(&found);
+    for (CtcTimedTranscript& transcript : out) times.find(&transcript);
     return out;
   }
 

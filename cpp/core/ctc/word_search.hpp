@@ -1,8 +1,8 @@
-// Beam search over texts: prefix search (see ctc_prefix.hpp) with scores for words.
+// Beam search over texts: prefix search (see ctc/prefix_search.hpp) with scores for words.
 //
-// A hypothesis is a text, a node of a tree (ctc/text_tree.hpp), with the masses alpha_- and alpha_* and
-// a bonus for its words. A boundary behind a boundary leads nowhere new: a text does not say how many
-// there were.
+// A hypothesis is a text: a node of a tree (ctc/text_tree.hpp), with the masses alpha_- and alpha_* and
+// a bonus for its words. A second boundary after a boundary does not change the text, because the text
+// does not say how many there were.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ctc/prefix.hpp"
+#include "ctc/prefix_search.hpp"
 #include "ctc/text_tree.hpp"
 
 namespace trellis {
@@ -20,20 +20,21 @@ namespace trellis {
 struct CtcTranscript {
   std::vector<std::string> words;
   std::vector<std::int32_t> labels;  // without boundaries: one way to write the words
-  std::vector<std::int32_t> sizes;   // labels of each word
-  double acoustic, bonus;            // log p(text | frames), and what its words add
-  WordModel::State state;            // the language model's, behind the last word
+  std::vector<std::int32_t> sizes;   // (words): the number of labels of each
+  double acoustic, bonus;            // log p(text | frames), and the score of its words
+  WordModel::State state;            // of the language model, after the last word
 
   double score() const { return acoustic + bonus; }
 };
 
 class CtcWordSearch {
  public:
+  // When the tree has more than `many_nodes` nodes, those that no hypothesis needs are removed.
   CtcWordSearch(const CtcWords& words, const CtcKernels& kernels, std::size_t many_nodes = 1 << 18)
       : words_(words), kernels_(kernels), tree_(words), few_nodes_(many_nodes) {}
 
-  // Before the first frame. `model` is null if there is none, and must live as long as it is in use.
-  // With `only_best`, of texts that can only go on alike the best one is kept.
+  // Before the first frame. `model` may be null and must outlive the search. With `only_best`, only the
+  // best of texts with the same future is kept.
   void begin(WordModel* model, bool only_best) {
     only_best_ = only_best;
     many_nodes_ = few_nodes_;
@@ -43,7 +44,8 @@ class CtcWordSearch {
     beam_.push(CtcTextTree::kStart, 0.0, -kNever, 0.0);
   }
 
-  // The next frame, whose logarithms are scores - norm; false if no hypothesis survives it.
+  // Processes a frame, whose log-probabilities are scores - norm. Returns false if no hypothesis
+  // survives.
   template <class T>
   bool advance(const T* scores, double norm) {
     const CtcWordOptions& options = words_.options();
@@ -51,7 +53,7 @@ class CtcWordSearch {
     for (const double least : {options.least, -kNever}) {
       if (!tried_.choose(scores, words_.labels(), blank, least, kernels_.best<T>(), norm)) break;
       if (tried_.labels().empty()) {
-        beam_.rest(tried_.score(blank));
+        beam_.add_blank(tried_.score(blank));
         return true;
       }
       clear_candidates();
@@ -65,34 +67,39 @@ class CtcWordSearch {
         return true;
       }
       if (!words_.constrained()) break;
-      // the few labels that were tried fit no word: try them all
+      // none of the labels that were tried continues a word of the lexicon: try all labels
     }
     return false;
   }
 
-  // The text that all hypotheses begin with, and the best text so far.
+  // The text that all hypotheses begin with; the best text so far.
   std::string stable() const { return tree_.common_text(beam_.node); }
   std::string best() const {
-    std::size_t at = 0;
+    std::size_t best = 0;
     for (std::size_t j = 1; j < beam_.size(); ++j) {
-      if (score(j) > score(at)) at = j;
+      if (score(j) > score(best)) best = j;
     }
-    return tree_.text(beam_.node[at]);
+    return tree_.text(beam_.node[best]);
   }
 
-  // The k best, best first, with the words that have begun taken as they are.
+  // The k best transcripts, best first; unfinished words are taken as complete.
   std::vector<CtcTranscript> finish(std::int64_t k) {
-    std::vector<Final> found = finals(true);
-    if (found.empty()) found = finals(false);  // no word of the lexicon is complete
-    std::sort(found.begin(), found.end(), [](const Final& a, const Final& b) {
+    std::vector<Final> candidates = finals(true);
+    if (candidates.empty()) candidates = finals(false);  // no word of the lexicon is complete
+    std::sort(candidates.begin(), candidates.end(), [](const Final& a, const Final& b) {
       return a.score() != b.score() ? a.score() > b.score() : a.history < b.history;
     });
     std::vector<CtcTranscript> out;
-    for (const Final& f : found) {
+    for (const Final& f : candidates) {
       if (static_cast<std::int64_t>(out.size()) == k) break;
-      if (f.score() < found[0].score() + words_.options().prune) break;
+      if (f.score() < candidates[0].score() + words_.options().prune) break;
       const WordModel::State state = tree_.history(f.history).state;
-      CtcTranscript best{tree_.words(f.history), {}, {}, f.acoustic, f.bonus, state};
+      CtcTranscript best{.words = tree_.words(f.history),
+                         .labels = {},
+                         .sizes = {},
+                         .acoustic = f.acoustic,
+                         .bonus = f.bonus,
+                         .state = state};
       tree_.spell(f.node, &best.labels, &best.sizes);
       out.push_back(std::move(best));
     }
@@ -105,17 +112,19 @@ class CtcWordSearch {
   struct Choice {
     double score;
     std::uint32_t candidate;
-    bool operator<(const Choice& other) const {  // best first; a fixed order of equals
+    bool operator<(const Choice& other) const {  // best first; ties are broken in a fixed order
       return score != other.score ? score > other.score : candidate < other.candidate;
     }
   };
 
+  // A complete text.
   struct Final {
     std::uint32_t history, node;
     double acoustic, bonus;
     double score() const { return acoustic + bonus; }
   };
 
+  // log(e^a + e^b)
   static double log_sum(double a, double b) {
     return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
   }
@@ -131,6 +140,7 @@ class CtcWordSearch {
     for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->clear();
   }
 
+  // The candidate number of a node in this frame.
   std::uint32_t candidate(std::uint32_t node) {
     CtcTextTree::Node& n = tree_[node];
     if (n.frame != frame_) {
@@ -143,26 +153,28 @@ class CtcWordSearch {
     return n.candidate;
   }
 
+  // The new masses of the hypotheses themselves, and the score that a candidate needs to survive.
   void stay(std::int64_t blank) {
     const double p_blank = tried_.score(blank);
     double best = -kNever, worst = kNever;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];
-      const std::uint32_t own = candidate(node);
+      const std::uint32_t index = candidate(node);
       const CtcTextTree::Node& n = tree_[node];
       const double p = n.label < 0 ? -kNever : tried_.score(n.label);
-      blank_[own] = beam_.total[j] + p_blank;
-      // after a boundary, one more with or without a blank in between is none
-      star_[own] = (CtcTextTree::is_root(n) ? beam_.total[j] : beam_.star[j]) + p;
-      const double score = std::max(blank_[own], star_[own]) + n.bonus;
+      blank_[index] = beam_.total[j] + p_blank;
+      // after a boundary, another boundary changes nothing, with or without a blank in between
+      star_[index] = (CtcTextTree::is_root(n) ? beam_.total[j] : beam_.star[j]) + p;
+      const double score = std::max(blank_[index], star_[index]) + n.bonus;
       best = std::max(best, score);
       worst = std::min(worst, score);
     }
     least_ = best + words_.options().prune;
-    const bool full = static_cast<std::int64_t>(beam_.size()) >= words_.options().width;
-    if (full && !only_best_) least_ = std::max(least_, worst);
+    const bool beam_is_full = static_cast<std::int64_t>(beam_.size()) >= words_.options().width;
+    if (beam_is_full && !only_best_) least_ = std::max(least_, worst);
   }
 
+  // Adds the extensions of all hypotheses as candidates.
   void extend() {
     const double gain = tree_.most_gain();
     const auto space = static_cast<std::int32_t>(words_.options().space);
@@ -170,31 +182,33 @@ class CtcWordSearch {
       const std::uint32_t node = beam_.node[j];
       const std::int32_t last = tree_[node].label;
       const bool root = CtcTextTree::is_root(tree_[node]);
-      const double most = tree_.history(tree_[node].history).bonus + gain;
+      const double max_bonus = tree_.history(tree_[node].history).bonus + gain;
       for (const CtcTried::Label& label : tried_.labels()) {
         if (root && label.id == space) continue;
         const double mass = (label.id == last ? beam_.blank[j] : beam_.total[j]) + label.score;
         if (mass == -kNever) continue;
-        // what is too little to live by itself may still be a part of something
-        const bool alone = mass + most >= least_;
-        const std::uint32_t target = tree_.follow(node, label.id, space, alone);
-        if (target != kNone && (alone || tree_[target].frame == frame_)) offer(target, mass, node);
+        // An extension that cannot survive alone may still add mass to a candidate that can.
+        const bool can_survive = mass + max_bonus >= least_;
+        const std::uint32_t target = tree_.follow(node, label.id, space, can_survive);
+        if (target != kNone && (can_survive || tree_[target].frame == frame_)) offer(target, mass, node);
       }
     }
   }
 
+  // Adds mass to a candidate.
   void offer(std::uint32_t target, double mass, std::uint32_t source) {
-    const std::uint32_t own = candidate(target);
-    double& entering = entering_[own];
+    const std::uint32_t index = candidate(target);
+    double& entering = entering_[index];
     if (entering == -kNever) {
       entering = mass;
-      source_[own] = source;
+      source_[index] = source;
       return;
     }
-    if (mass > entering) source_[own] = source;
+    if (mass > entering) source_[index] = source;
     entering = log_sum(entering, mass);
   }
 
+  // Keeps the best candidates as the next beam; false if there are none.
   bool select() {
     const std::size_t size = node_.size(), padded = (size + kCtcBlock - 1) / kCtcBlock * kCtcBlock;
     for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->resize(padded, -kNever);
@@ -211,7 +225,7 @@ class CtcWordSearch {
     if (choices_.empty()) return false;
     const double least = top + words_.options().prune;
     std::erase_if(choices_, [&](const Choice& c) { return c.score < least; });
-    if (only_best_) drop_equals();
+    if (only_best_) merge_futures();
     const auto width = static_cast<std::size_t>(words_.options().width);
     if (choices_.size() > width) {
       std::nth_element(choices_.begin(), choices_.begin() + words_.options().width, choices_.end());
@@ -221,28 +235,28 @@ class CtcWordSearch {
     for (const Choice& c : choices_) {
       const std::uint32_t node = node_[c.candidate];
       beam_.push(node, blank_[c.candidate], star_[c.candidate], total_[c.candidate]);
-      // of the ways that led to a new node in its first frame, the likeliest is shown
+      // show the most likely of the ways that led to a new node in its first frame
       if (node >= first_new_ && source_[c.candidate] != kNone) tree_[node].before = source_[c.candidate];
     }
     return true;
   }
 
-  // Of texts that can only go on alike, the best one stays.
-  void drop_equals() {
+  // Of texts with the same future, keeps only the best.
+  void merge_futures() {
     std::size_t slots = 64;
     while (slots < 2 * choices_.size()) slots *= 2;
     seen_.assign(slots, {0, kNone});
     for (std::uint32_t i = 0; i < choices_.size(); ++i) {
       const std::uint64_t key = tree_.outlook(tree_[node_[choices_[i].candidate]]);
-      std::size_t at = key & (slots - 1);
-      while (seen_[at].second != kNone && seen_[at].first != key) at = (at + 1) & (slots - 1);
-      if (seen_[at].second == kNone) {
-        seen_[at] = {key, i};
+      std::size_t slot = key & (slots - 1);
+      while (seen_[slot].second != kNone && seen_[slot].first != key) slot = (slot + 1) & (slots - 1);
+      if (seen_[slot].second == kNone) {
+        seen_[slot] = {key, i};
         continue;
       }
-      std::uint32_t& kept = seen_[at].second;
-      const std::uint32_t worse = choices_[i] < choices_[kept] ? kept : i;
-      if (worse == kept) kept = i;
+      std::uint32_t& best = seen_[slot].second;
+      const std::uint32_t worse = choices_[i] < choices_[best] ? best : i;
+      if (worse == best) best = i;
       choices_[worse].candidate = kNone;
     }
     std::erase_if(choices_, [](const Choice& c) { return c.candidate == kNone; });
@@ -250,7 +264,7 @@ class CtcWordSearch {
 
   // ---- the end
 
-  // Each text once; with `strict` only those whose last word is in the lexicon.
+  // The complete texts, each once. With `strict` only those whose last word is in the lexicon.
   std::vector<Final> finals(bool strict) {
     std::vector<Final> all;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
@@ -264,15 +278,15 @@ class CtcWordSearch {
     std::sort(all.begin(), all.end(), [](const Final& a, const Final& b) {
       return a.history != b.history ? a.history < b.history : a.acoustic > b.acoustic;
     });
-    std::vector<Final> found;
+    std::vector<Final> merged;
     for (const Final& f : all) {
-      if (found.empty() || found.back().history != f.history) {
-        found.push_back(f);
+      if (merged.empty() || merged.back().history != f.history) {
+        merged.push_back(f);
       } else {
-        found.back().acoustic = log_sum(found.back().acoustic, f.acoustic);
+        merged.back().acoustic = log_sum(merged.back().acoustic, f.acoustic);
       }
     }
-    return found;
+    return merged;
   }
 
   const CtcWords& words_;
@@ -280,14 +294,14 @@ class CtcWordSearch {
   CtcTextTree tree_;
   bool only_best_ = false;
   const std::size_t few_nodes_;
-  std::size_t many_nodes_ = 0;  // when the tree is so large, what no hypothesis needs is dropped
+  std::size_t many_nodes_ = 0;  // the tree size at which unused nodes are removed next
   CtcTried tried_;
   std::int64_t frame_ = 0;
-  std::uint32_t first_new_ = 0;  // the first node that was made in this frame
-  double least_ = 0.0;           // what is worse will not survive the frame
+  std::uint32_t first_new_ = 0;  // the first node that was created in this frame
+  double least_ = 0.0;           // candidates with a lower score do not survive the frame
   CtcBeam beam_;
-  std::vector<std::uint32_t> node_, source_;  // of the candidates
-  std::vector<double> blank_, star_, entering_, total_;
+  std::vector<std::uint32_t> node_, source_;             // (candidates)
+  std::vector<double> blank_, star_, entering_, total_;  // (candidates, padded): masses
   std::vector<Choice> choices_;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> seen_;
 };

@@ -1,12 +1,12 @@
-// What a CTC decoder of words knows before it sees a frame: how labels are written, which words there
-// are, and what a text is worth besides its sound.
+// What a CTC decoder of words knows before the first frame: how labels are written, the list of words,
+// and how texts are scored besides their sound.
 //
 //     score(text) = log p(text | frames) + sum over its words of
 //                   alpha ln p(word | words before) + beta + hot words' weight
 //
 // and at the end alpha ln p(</s> | words). A word that is not in the vocabulary has `unknown` added to
-// its log10 p. Of a word that has only begun, all that counts is whether some word, or some hot word,
-// begins so.
+// its log10 p. An unfinished word is scored only by whether some word, or some hot word, begins with its
+// letters.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@
 
 namespace trellis {
 
-// A language model as the search sees it.
+// The interface of language models for the search.
 class WordModel {
  public:
   using State = std::uint32_t;
@@ -34,32 +34,32 @@ class WordModel {
   };
   virtual ~WordModel() = default;
   virtual State begin() = 0;
-  // `id` is the word's number in the vocabulary that the decoder was made with, or kNone.
+  // `id` is the word's number in the decoder's vocabulary, or kNone.
   virtual Score score(State state, std::uint32_t id, std::string_view word) = 0;
   virtual double end(State state) = 0;  // log10 p(</s> | state)
 
-  // A model may have a score of its own for a word that has only begun.
+  // A model may have its own score for an unfinished word.
   virtual bool scores_beginnings() const { return false; }
   virtual double beginning(std::string_view) { return 0.0; }
 };
 
 class NgramWords : public WordModel {
  public:
-  // Words come by their number in a vocabulary: `numbers` says which words of the model these are; if it
-  // is null they are all words of the model, and if it is empty any of these is known. Texts begin with
-  // `start`, and end with </s> if `ends`.
+  // Words are passed by their number in the decoder's vocabulary, and `numbers` maps it to the model's
+  // words. If it is null, both are the same. If it is empty, all words of the model are known. Texts
+  // begin with state `start`, and end with </s> if `ends`.
   NgramWords(const NgramModel& model, State start, bool ends,
              const std::vector<std::uint32_t>* numbers = nullptr)
       : model_(model), start_(start), ends_(ends), numbers_(numbers) {}
   State begin() override { return start_; }
   Score score(State state, std::uint32_t id, std::string_view word) override {
-    // a word may be in the model and not in the vocabulary
-    const std::uint32_t own = id == kNone           ? model_.find(word)
-                              : numbers_ == nullptr ? id
-                                                    : (*numbers_)[id];
+    // a word may be in the model without being in the vocabulary
+    const std::uint32_t word_id = id == kNone           ? model_.find(word)
+                                  : numbers_ == nullptr ? id
+                                                        : (*numbers_)[id];
     const bool open = numbers_ == nullptr || numbers_->empty();
-    const NgramModel::Score found = model_.score(state, own);
-    return {found.log10, found.next, (open || id != kNone) && !model_.is_unknown(own)};
+    const NgramModel::Score scored = model_.score(state, word_id);
+    return {scored.log10, scored.next, (open || id != kNone) && !model_.is_unknown(word_id)};
   }
   double end(State state) override { return ends_ ? model_.score(state, model_.end()).log10 : 0.0; }
 
@@ -72,24 +72,24 @@ class NgramWords : public WordModel {
 
 struct CtcWordOptions {
   double alpha, beta, unknown, hot_weight;
-  double least;  // labels below are not tried, but the best one is
-  double prune;  // hypotheses that are worse than the best by more than this are dropped; <= 0
-  std::int64_t width, blank, space;  // space is -1 where labels say themselves that a word begins
+  double least;  // log-probability; labels below it are not tried, except the best one
+  double prune;  // <= 0: hypotheses whose score is below best + prune are dropped
+  std::int64_t width, blank, space;  // beam width, labels; space is -1 if labels mark word starts
 };
 
 // How a label is written.
 struct CtcPiece {
   std::string text;
-  bool starts = false, ends = false;  // a word, whatever comes before or behind
-  int letters = 0;
+  bool starts = false, ends = false;  // it always starts, or ends, a word
+  int letters = 0;                    // code points of the text
 };
 
 class CtcWords {
  public:
-  static constexpr double kLetters = 6.0;  // an unknown word that is longer costs more
+  static constexpr double kLetters = 6.0;  // unknown words longer than this cost proportionally more
 
-  // `vocabulary` are the words of the language model, by their number there; empty if it has no list,
-  // unless it is `closed`: then there are no other words.
+  // `vocabulary` has the words of the language model, by their number there; empty if it has no list. If
+  // `closed`, there are no other words even if it is empty.
   CtcWords(const CtcWordOptions& options, std::vector<CtcPiece> pieces, bool has_model,
            std::span<const std::string_view> vocabulary, std::span<const std::string_view> hot_words,
            bool closed = false)
@@ -104,7 +104,7 @@ class CtcWords {
         [&](std::uint32_t w) { return static_cast<std::uint32_t>(utf8_count(hot_words[w])); });
   }
 
-  // Only these words: as they are written, or word by word as a list of labels.
+  // Restricts texts to these words: given as text, or as a list of labels for each word.
   void allow(std::vector<std::string> words) {
     lexicon_words_ = std::move(words);
     const std::vector<std::string_view> views(lexicon_words_.begin(), lexicon_words_.end());
@@ -126,7 +126,7 @@ class CtcWords {
   bool by_label() const { return by_label_; }
   std::string_view lexicon_word(std::uint32_t w) const { return lexicon_words_[w]; }
 
-  // Where the letters of a word that has begun lead to in the three trees; kNone: nowhere.
+  // The nodes of the unfinished word's letters in the three tries; kNone: no such word.
   struct Place {
     std::uint32_t vocabulary = 0, hot = 0, lexicon = 0;
   };
@@ -142,7 +142,7 @@ class CtcWords {
     return from;
   }
 
-  // What a word that has begun with so many letters is worth.
+  // The score of an unfinished word with this many letters.
   double begun(const Place& place, int letters) const {
     if (letters == 0) return 0.0;
     if (place.hot != kNone) return options_.hot_weight * letters / shortest_hot_[place.hot];
@@ -153,7 +153,7 @@ class CtcWords {
   std::span<const std::uint32_t> allowed(std::uint32_t lexicon) const {
     return by_label_ ? spelt_.words(lexicon) : written_.words(lexicon);
   }
-  // The number in the vocabulary of the word that ends here, or kNone.
+  // The vocabulary number of the word that ends here, or kNone.
   std::uint32_t id(const Place& place) const { return first(vocabulary_.words(place.vocabulary)); }
   std::uint32_t id(std::string_view word) const {
     return first(vocabulary_.words(vocabulary_.walk(TextTrie::kRoot, word)));
@@ -161,19 +161,20 @@ class CtcWords {
   bool is_hot(std::string_view word) const {
     return !hot_.words(hot_.walk(TextTrie::kRoot, word)).empty();
   }
-  // The most that a label can add to a score.
+  // An upper bound of what a label can add to a score.
   double most_gain() const {
     if (options_.alpha < 0.0 || options_.unknown > 0.0) return std::numeric_limits<double>::infinity();
     return (has_model_ ? std::max(0.0, options_.beta) : 0.0) +
            (hot_.empty() ? 0.0 : std::max(0.0, options_.hot_weight));
   }
   double word_score(double log10, bool known) const {
-    constexpr double kLn10 = 2.302585092994045684;
     return options_.alpha * kLn10 * (log10 + (known ? 0.0 : options_.unknown)) + options_.beta;
   }
-  double end_score(double log10) const { return options_.alpha * 2.302585092994045684 * log10; }
+  double end_score(double log10) const { return options_.alpha * kLn10 * log10; }
 
  private:
+  static constexpr double kLn10 = 2.302585092994045684;
+
   static std::uint32_t first(std::span<const std::uint32_t> words) {
     return words.empty() ? kNone : words[0];
   }
@@ -184,11 +185,11 @@ class CtcWords {
   }
 
   CtcWordOptions options_;
-  std::vector<CtcPiece> pieces_;
+  std::vector<CtcPiece> pieces_;  // (labels)
   bool has_model_, closed_, constrained_ = false, by_label_ = false;
   TextTrie vocabulary_, hot_, written_;
   LabelTrie spelt_;
-  std::vector<std::uint32_t> shortest_hot_;
+  std::vector<std::uint32_t> shortest_hot_;  // (nodes of hot_): letters of the shortest hot word
   std::vector<std::string> lexicon_words_;
 };
 

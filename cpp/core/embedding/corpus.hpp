@@ -1,8 +1,8 @@
-// A text, read once: words get numbers as they come, and the text is kept as these numbers.
+// A text corpus, read once: each distinct word (type) gets a number, and the text is stored as numbers.
 //
-// Each thread numbers the words of its part of a block in a table of its own, so that none waits for
-// another; the tables become one when all has been read. Training reads chunks: some thousand words, in
-// whole lines. What does not fit into a bounded piece of memory lies in a temporary file.
+// Each thread numbers the words of its part of a block in its own table, so that threads do not wait for
+// each other. The tables are merged when the whole text has been read. Training reads chunks of some
+// thousand words, in complete lines. What exceeds a memory limit is stored in a temporary file.
 #pragma once
 
 #include <algorithm>
@@ -24,20 +24,20 @@ namespace trellis {
 
 class Corpus {
  public:
-  static constexpr std::int32_t kUnknown = -1, kLineEnd = -2;  // in what read() gives
-  static constexpr std::int64_t kChunk = 8192;                 // words, and up to kLongestLine more
-  static constexpr std::int64_t kLongestLine = 1024;           // longer ones are cut where a chunk ends
+  static constexpr std::int32_t kUnknown = -1, kLineEnd = -2;  // special numbers returned by read()
+  static constexpr std::int64_t kChunk = 8192;        // words per chunk, and up to kLongestLine more
+  static constexpr std::int64_t kLongestLine = 1024;  // words; longer lines are cut at a chunk's end
 
   struct Chunk {
-    std::int64_t segment, begin, count;  // numbers, the ends of lines among them
-    std::int64_t words_before;           // in the text
+    std::int64_t segment, begin, count;  // of numbers, including line ends
+    std::int64_t words_before;           // words of the text before this chunk
   };
 
-  // `end_words`: a line ends with the word </s>. `memory`: how many words may stay in memory.
+  // `end_words`: each line ends with the word </s>. `memory`: the number of words to store in memory.
   explicit Corpus(int threads, bool end_words = false, std::int64_t memory = std::int64_t{1} << 25)
       : tables_(static_cast<std::size_t>(threads)), memory_(memory), end_words_(end_words) {}
 
-  // Words lie between white space, and a line is a sentence. Texts may be cut anywhere.
+  // Words are separated by white space, and each line is a sentence. `text` may be cut anywhere.
   void add_text(std::string_view text) {
     check_open();
     text_.append(text);
@@ -48,7 +48,7 @@ class Corpus {
     if (text_.size() > kLongestWord) throw std::length_error("a word of more than 64 MiB");
   }
 
-  // The end of a file is the end of a line.
+  // Call at the end of a file: it also ends a line.
   void end_text() {
     if (text_.empty()) return;
     text_.push_back('\n');
@@ -56,7 +56,7 @@ class Corpus {
     text_.clear();
   }
 
-  // A sentence in words that may hold anything, white space too; end_sentence() closes it.
+  // Adds a word that may contain anything, even white space; end_sentence() ends its sentence.
   void add_word(std::string_view word) {
     check_open();
     if (loose_.ids.size() >= static_cast<std::size_t>(kSegment)) end_sentences();
@@ -69,7 +69,7 @@ class Corpus {
     loose_ = {};
   }
 
-  // One table of all words; nothing can be added after.
+  // Merges the tables; nothing can be added afterwards.
   void finish() {
     check_open();
     end_text();
@@ -84,7 +84,7 @@ class Corpus {
         table.type[id] = type;
       }
       table.strings = StringTable();
-      table.count = std::vector<std::int64_t>();  // `= {}` would keep the memory
+      table.count = std::vector<std::int64_t>();  // unlike `= {}`, this releases the memory
     }
   }
 
@@ -94,7 +94,8 @@ class Corpus {
   const std::vector<std::int64_t>& counts() const { return counts_; }
   const std::vector<Chunk>& chunks() const { return chunks_; }
 
-  // Types that occur often enough, the commonest first, then by their bytes: no order of reading shows.
+  // Types with at least min_count occurrences, most frequent first, ties by their bytes. So the order
+  // does not depend on the threads.
   std::vector<std::uint32_t> common_types(std::int64_t min_count, std::int64_t most) const {
     std::vector<std::uint32_t> kept;
     for (std::uint32_t type = 0; type < types_.size(); ++type) {
@@ -109,9 +110,9 @@ class Corpus {
     return kept;
   }
 
-  // What read() shall give for each type.
+  // Sets the number that read() returns for each type, (types).
   void number(const std::vector<std::int32_t>& number_of_type) {
-    if (number_of_type.size() != types_.size()) throw std::invalid_argument("a number for each type");
+    if (number_of_type.size() != types_.size()) throw std::invalid_argument("one number for each type");
     largest_ = kUnknown;
     for (const std::int32_t number : number_of_type) {
       if (number < kUnknown) throw std::invalid_argument("numbers must be -1 or above");
@@ -126,7 +127,7 @@ class Corpus {
 
   std::int32_t largest_number() const { return largest_; }
 
-  // The numbers of a chunk, kUnknown and kLineEnd among them; `out` has room for chunk.count.
+  // Reads the numbers of a chunk, (chunk.count), including kUnknown and kLineEnd.
   void read(const Chunk& chunk, std::int32_t* out) {
     const Segment& segment = segments_[static_cast<std::size_t>(chunk.segment)];
     const Table& table = tables_[segment.table];
@@ -147,15 +148,16 @@ class Corpus {
   }
 
  private:
-  static constexpr std::size_t kLongestWord = std::size_t{1} << 26;
-  static constexpr std::int64_t kSegment = 1 << 20;
-  static constexpr std::size_t kNear = 1 << 16;  // a line break this near is worth going to
+  static constexpr std::size_t kLongestWord = std::size_t{1} << 26;  // bytes
+  static constexpr std::int64_t kSegment = 1 << 20;                  // words of a segment of add_word()
+  static constexpr std::size_t kNear = 1 << 16;                      // bytes to search for a line break
 
+  // The words of one thread.
   struct Table {
     StringTable strings;
-    std::vector<std::int64_t> count;
-    std::vector<std::uint32_t> type;
-    std::vector<std::int32_t> number;
+    std::vector<std::int64_t> count;   // (strings)
+    std::vector<std::uint32_t> type;   // (strings): the type in the merged table
+    std::vector<std::int32_t> number;  // (strings): what read() returns
 
     void add(std::string_view word, std::vector<std::uint32_t>& ids) {
       const std::uint32_t id = strings.intern(word);
@@ -167,8 +169,8 @@ class Corpus {
 
   struct Segment {
     std::size_t table = 0;
-    std::vector<std::uint32_t> ids;  // kNone at the end of a line; empty if they lie in the file
-    std::int64_t offset = 0;
+    std::vector<std::uint32_t> ids;  // kNone at the end of a line; empty if stored in the file
+    std::int64_t offset = 0;         // in the file
   };
 
   struct Close {
@@ -208,7 +210,7 @@ class Corpus {
     return end;
   }
 
-  // The first place from `at` on where a part may begin.
+  // The first position from `at` on where a part may begin: after a line break if one is near.
   std::size_t cut(std::size_t at, std::size_t end) const {
     const void* line = std::memchr(text_.data() + at, '\n', std::min(kNear, end - at));
     if (line != nullptr)
@@ -248,6 +250,7 @@ class Corpus {
     segments_.push_back(std::move(segment));
   }
 
+  // Divides a segment into chunks that end with a line, unless a line is very long.
   void cut_into_chunks(const std::vector<std::uint32_t>& ids) {
     const auto size = static_cast<std::int64_t>(ids.size());
     Chunk chunk{static_cast<std::int64_t>(segments_.size()), 0, 0, words_};
@@ -265,6 +268,7 @@ class Corpus {
     }
   }
 
+  // Moves a segment to the temporary file.
   void spill(Segment& segment) {
     if (!file_) file_.reset(std::tmpfile());
     if (!file_) throw std::runtime_error("no temporary file can be made for the text");
@@ -273,7 +277,7 @@ class Corpus {
     if (std::fwrite(segment.ids.data(), 4, segment.ids.size(), file_.get()) != segment.ids.size())
       throw std::runtime_error("the temporary file of the text cannot be written: is the disk full?");
     file_size_ += static_cast<std::int64_t>(segment.ids.size()) * 4;
-    segment.ids = std::vector<std::uint32_t>();  // `= {}` would keep the memory
+    segment.ids = std::vector<std::uint32_t>();  // unlike `= {}`, this releases the memory
   }
 
   void seek(std::int64_t offset) {
@@ -285,15 +289,15 @@ class Corpus {
     if (failed != 0) throw std::runtime_error("the temporary file of the text cannot be read");
   }
 
-  std::vector<Table> tables_;  // one a thread
+  std::vector<Table> tables_;  // (threads)
   std::string text_;           // not yet parsed
-  Segment loose_;              // of sentences that came as words
+  Segment loose_;              // the words of add_word()
   StringTable types_;
-  std::vector<std::int64_t> counts_;
+  std::vector<std::int64_t> counts_;  // (types)
   std::vector<Segment> segments_;
   std::vector<Chunk> chunks_;
   std::unique_ptr<std::FILE, Close> file_;
-  std::mutex mutex_;  // of the file
+  std::mutex mutex_;  // guards the file
   std::int64_t file_size_ = 0, in_memory_ = 0, memory_, words_ = 0, lines_ = 0;
   std::int32_t largest_ = -1;
   bool finished_ = false;

@@ -1,7 +1,7 @@
-// The Huffman tree over words: words that occur often have short paths.
+// The Huffman tree over words: frequent words have short paths.
 //
-// Inner node i is row i of the output table; the root is the last but one row, words - 2. Built from
-// counts in descending order as fastText builds it, so that models exchange.
+// Inner node i is row i of the output table; the root is row words - 2. The tree is built from
+// descending counts in the same way as in fastText, so that models are interchangeable.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ namespace trellis {
 struct HuffmanTree {
   std::vector<std::int64_t> begin{0};  // the path of word i is [begin[i], begin[i + 1])
   std::vector<std::int32_t> node;      // inner nodes, from the word's parent to the root
-  std::vector<std::uint8_t> right;     // whether the path goes to the right child of that node
-  std::vector<std::int32_t> child;  // (inner nodes, 2): left and right; words, then inner nodes + words
+  std::vector<std::uint8_t> right;     // 1 if the path goes to the right child of that node
+  std::vector<std::int32_t>
+      child;  // (inner nodes, 2): left and right; inner nodes are numbered from `words`
 };
 
 inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
@@ -31,10 +32,10 @@ inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
   std::int64_t leaf = words - 1, inner = words;  // the lightest leaf, the lightest inner node
   for (std::int64_t next = words; next < 2 * words - 1; ++next) {
     std::int64_t lightest[2];
-    for (std::int64_t& each : lightest) {
+    for (std::int64_t& node : lightest) {
       const bool is_leaf = leaf >= 0 && (inner == next || weight[static_cast<std::size_t>(leaf)] <
                                                               weight[static_cast<std::size_t>(inner)]);
-      each = is_leaf ? leaf-- : inner++;
+      node = is_leaf ? leaf-- : inner++;
     }
     for (int side = 0; side < 2; ++side) {
       parent[static_cast<std::size_t>(lightest[side])] = next;

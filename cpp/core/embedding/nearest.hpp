@@ -1,4 +1,4 @@
-// The k rows of a table nearest to each query, exactly, on several threads.
+// Exact search for the k rows of a table nearest to each query, on several threads.
 #pragma once
 
 #include <algorithm>
@@ -14,30 +14,31 @@
 
 namespace trellis {
 
-// The best of some queries, with memory of its own.
+// The best rows of several queries, in their own memory.
 class BestLists {
  public:
   BestLists(std::int64_t queries, std::int64_t room, std::int64_t k)
       : k_(k),
         score_(static_cast<std::size_t>(room * k), -kNone),
         id_(static_cast<std::size_t>(room * k), -1),
-        floor_(static_cast<std::size_t>(room), kNone) {  // the lanes of no query: nothing beats them
+        floor_(static_cast<std::size_t>(room), kNone) {  // +inf in unused lanes: nothing beats it
     std::fill_n(floor_.begin(), queries, -kNone);
   }
 
   NearestBest view() { return {score_.data(), id_.data(), k_, floor_.data()}; }
 
-  // Takes in the lists of others: the best first, of equal scores the lowest id.
+  // Merges another list: best first; among equal scores the lowest id.
   void merge(const BestLists& other, std::int64_t queries) {
     std::vector<float> score(static_cast<std::size_t>(k_));
     std::vector<std::int64_t> id(static_cast<std::size_t>(k_));
     for (std::int64_t q = 0; q < queries; ++q) {
       std::int64_t a = q * k_, b = q * k_;
       for (std::int64_t i = 0; i < k_; ++i) {
-        const bool mine = score_[a] > other.score_[b] ||
-                          (score_[a] == other.score_[b] && (id_[a] < other.id_[b] || other.id_[b] < 0));
-        score[i] = mine ? score_[a] : other.score_[b];
-        id[i] = mine ? id_[a++] : other.id_[b++];
+        const bool take_this =
+            score_[a] > other.score_[b] ||
+            (score_[a] == other.score_[b] && (id_[a] < other.id_[b] || other.id_[b] < 0));
+        score[i] = take_this ? score_[a] : other.score_[b];
+        id[i] = take_this ? id_[a++] : other.id_[b++];
       }
       std::copy(score.begin(), score.end(), score_.begin() + q * k_);
       std::copy(id.begin(), id.end(), id_.begin() + q * k_);
@@ -52,11 +53,11 @@ class BestLists {
   std::vector<float> floor_;
 };
 
-// Queries as the bytes of rows need them.
+// Queries padded like the rows of bytes.
 class PaddedQueries {
  public:
   PaddedQueries(const float* queries, std::int64_t count, std::int64_t dim)
-      : own_(queries), padded_(static_cast<std::size_t>(count * coarse_stride(dim))) {
+      : queries_(queries), padded_(static_cast<std::size_t>(count * coarse_stride(dim))) {
     for (std::int64_t q = 0; q < count; ++q) {
       std::copy_n(queries + q * dim, dim, padded_.begin() + q * coarse_stride(dim));
       double square = 0.0;
@@ -66,26 +67,38 @@ class PaddedQueries {
     }
   }
 
-  // Far from the ends of the range of floats, so that bounds on rounding hold.
+  // Whether all lengths are far from the limits of floats, so that the rounding bounds hold.
   bool fit() const {
     return std::all_of(length_.begin(), length_.end(), [](float x) { return x > 1e-3f && x < 1e3f; });
   }
   CoarseQueries view() const {
-    return {own_, padded_.data(), length_.data(), static_cast<std::int64_t>(length_.size())};
+    return {.rows = queries_,
+            .padded = padded_.data(),
+            .length = length_.data(),
+            .count = static_cast<std::int64_t>(length_.size())};
   }
 
  private:
-  const float* own_;
+  const float* queries_;
   std::vector<float> padded_, length_;
 };
 
-// `score` and `id` are (queries, k); fewer rows than k leave -inf and -1 at the end. `coarse` may be
-// null.
+// A search: queries and results.
+struct NearestSearch {
+  const float* queries;  // (count, dim)
+  std::int64_t count, k;
+  float* score;      // (count, k); -inf from the number of rows on
+  std::int64_t* id;  // (count, k); -1 there
+};
+
+// Searches rows [0, rows) of the table; `coarse` has the same rows as bytes, or is null.
 inline void nearest(const NearestRows& table, const CoarseRows* coarse, std::int64_t rows,
-                    const float* queries, std::int64_t count, std::int64_t k, int threads, float* score,
-                    std::int64_t* id) {
-  constexpr std::int64_t kFew = 6;      // below this, packed queries leave most lanes empty
-  constexpr std::int64_t kTask = 1920;  // rows: a multiple of what the kernels take at a time
+                    const NearestSearch& search, int threads) {
+  const float* queries = search.queries;
+  const std::int64_t count = search.count, k = search.k;
+  constexpr std::int64_t kFew = 6;  // below, packed queries would leave most lanes unused
+  constexpr std::int64_t kTask =
+      1920;  // rows per task: a multiple of kRowBlock of every instruction set
   const NearestKernels& kernel = kernels().nearest;
   const bool few = count < kFew;
   const std::int64_t groups = (count + kernel.lanes - 1) / kernel.lanes;
@@ -99,24 +112,24 @@ inline void nearest(const NearestRows& table, const CoarseRows* coarse, std::int
   const std::int64_t tasks = (rows + kTask - 1) / kTask;
   std::atomic<std::int64_t> next{0};
   const auto body = [&] {
-    BestLists own(count, room, k);
+    BestLists best(count, room, k);
     for (std::int64_t t = next++; t < tasks; t = next++) {
       const std::int64_t begin = t * kTask, end = std::min(rows, begin + kTask);
       if (by_bytes) {
-        kernel.coarse(table, *coarse, begin, end, padded.view(), own.view());
+        kernel.coarse(table, *coarse, begin, end, padded.view(), best.view());
       } else if (few) {
-        kernel.few(table, begin, end, queries, count, own.view());
+        kernel.few(table, begin, end, queries, count, best.view());
       } else {
-        kernel.many(table, begin, end, packed.data(), groups, own.view());
+        kernel.many(table, begin, end, packed.data(), groups, best.view());
       }
     }
     const std::lock_guard lock(mutex);
-    total.merge(own, count);
+    total.merge(best, count);
   };
   ThreadPool::shared().run(static_cast<int>(std::clamp<std::int64_t>(tasks, 1, threads)), body);
-  const NearestBest best = total.view();
-  std::copy_n(best.score, count * k, score);
-  std::copy_n(best.id, count * k, id);
+  const NearestBest result = total.view();
+  std::copy_n(result.score, count * k, search.score);
+  std::copy_n(result.id, count * k, search.id);
 }
 
 }  // namespace trellis

@@ -1,9 +1,8 @@
-// Rows in bytes: a quarter of what must be read, and enough to see that most rows are not among the
-// best.
+// Rows as bytes: a quarter of the memory traffic, and precise enough to rule out sizes rows.
 //
 //     x = scale row      y = step code      |q . x - q . y| <= |q| |x - y|
 //
-// Only rows that may be better than the worst of the best k are read, so the answer is the same.
+// Only rows that may beat the k-th best score are read in full, so the result is exact.
 #pragma once
 
 #include <cmath>
@@ -12,25 +11,25 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// As many bytes as a vector has floats; compilers take the general form apart, byte by byte.
+// As many bytes as a vector has floats. Compilers would convert the generic form byte by byte.
 TRELLIS_INLINE FloatVec load_bytes(const std::int8_t* p) {
 #if defined(__AVX512F__)
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const auto whole = reinterpret_cast<FloatMask>(_mm512_maskz_cvtepi8_epi32(0xffff, bytes));
+  const auto integers = reinterpret_cast<FloatMask>(_mm512_maskz_cvtepi8_epi32(0xffff, bytes));
 #elif defined(__AVX2__)
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-  const auto whole = reinterpret_cast<FloatMask>(_mm256_cvtepi8_epi32(bytes));
+  const auto integers = reinterpret_cast<FloatMask>(_mm256_cvtepi8_epi32(bytes));
 #elif defined(__SSE4_1__)
   std::int32_t four;
   std::memcpy(&four, p, sizeof four);
-  const auto whole = reinterpret_cast<FloatMask>(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
+  const auto integers = reinterpret_cast<FloatMask>(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(four)));
 #else
   typedef std::int8_t ByteVec __attribute__((vector_size(kFloatWidth)));
   ByteVec bytes;
   std::memcpy(&bytes, p, sizeof bytes);
-  const FloatMask whole = __builtin_convertvector(bytes, FloatMask);
+  const FloatMask integers = __builtin_convertvector(bytes, FloatMask);
 #endif
-  return __builtin_convertvector(whole, FloatVec);
+  return __builtin_convertvector(integers, FloatVec);
 }
 
 TRELLIS_INLINE float dot_bytes(const std::int8_t* a, const float* b, std::int64_t n) {
@@ -44,15 +43,16 @@ TRELLIS_INLINE float dot_bytes(const std::int8_t* a, const float* b, std::int64_
   return sum_floats(sums[0] + sums[1]);
 }
 
+// max |row[d]|
 TRELLIS_INLINE float largest_size(const float* row, std::int64_t dim) {
-  FloatVec most{};
+  FloatVec sizes{};
   std::int64_t d = 0;
   for (; d + kFloatWidth <= dim; d += kFloatWidth) {
     const FloatVec x = float_load(row + d), size = x < 0.0f ? -x : x;
-    most = size > most ? size : most;
+    sizes = size > sizes ? size : sizes;
   }
   float largest = 0.0f;
-  for (int lane = 0; lane < kFloatWidth; ++lane) largest = most[lane] > largest ? most[lane] : largest;
+  for (int lane = 0; lane < kFloatWidth; ++lane) largest = sizes[lane] > largest ? sizes[lane] : largest;
   for (; d < dim; ++d) {
     const float size = row[d] < 0.0f ? -row[d] : row[d];
     largest = size > largest ? size : largest;
@@ -62,37 +62,38 @@ TRELLIS_INLINE float largest_size(const float* row, std::int64_t dim) {
 
 inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t end, std::int64_t stride,
                     std::int8_t* code, float* step, float* off) {
-  // more than the rounding of both scores, each a sum of `dim` products and a factor, and of x
+  // Bounds the rounding of both scores, each a sum of `dim` products times a factor, and of x.
   const float rounding = (static_cast<float>(table.dim) + 16.0f) * 0x1p-22f;
   for (std::int64_t id = begin; id < end; ++id) {
     const float* row = table.rows + id * table.dim;
-    std::int8_t* own = code + id * stride;
+    std::int8_t* row_code = code + id * stride;
     const float largest = largest_size(row, table.dim), scale = table.scale[id];
     const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-    for (std::int64_t d = 0; d < table.dim; ++d)  // rounded without a branch on the sign
-      own[d] = static_cast<std::int8_t>(static_cast<int>(row[d] * inverse + 128.5f) - 128);
-    for (std::int64_t d = table.dim; d < stride; ++d) own[d] = 0;
+    // rounding by truncation of a positive number: no branch on the sign
+    for (std::int64_t d = 0; d < table.dim; ++d)
+      row_code[d] = static_cast<std::int8_t>(static_cast<int>(row[d] * inverse + 128.5f) - 128);
+    for (std::int64_t d = table.dim; d < stride; ++d) row_code[d] = 0;
     step[id] = largest * scale / 127.0f;
-    FloatVec lengths{}, aways{};
+    FloatVec lengths{}, errors{};
     std::int64_t d = 0;
     for (; d + kFloatWidth <= table.dim; d += kFloatWidth) {
-      const FloatVec x = scale * float_load(row + d), error = x - step[id] * load_bytes(own + d);
+      const FloatVec x = scale * float_load(row + d), error = x - step[id] * load_bytes(row_code + d);
       lengths += x * x;
-      aways += error * error;
+      errors += error * error;
     }
-    float length = sum_floats(lengths), away = sum_floats(aways);
+    float length = sum_floats(lengths), away = sum_floats(errors);
     for (; d < table.dim; ++d) {
-      const float x = scale * row[d], error = x - step[id] * static_cast<float>(own[d]);
+      const float x = scale * row[d], error = x - step[id] * static_cast<float>(row_code[d]);
       length += x * x;
       away += error * error;
     }
-    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;  // and of these two sums
+    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;  // 1.001: these sums round too
   }
 }
 
 inline void nearest_coarse(const NearestRows& table, const CoarseRows& coarse, std::int64_t begin,
                            std::int64_t end, const CoarseQueries& queries, const NearestBest& best) {
-  constexpr std::int64_t kAhead = 4096;  // bytes: a page, where hardware stops to look ahead
+  constexpr std::int64_t kAhead = 4096;  // bytes: hardware prefetchers stop at a page boundary
   for (std::int64_t id = begin; id < end; ++id) {
     const std::int8_t* code = coarse.code + id * coarse.stride;
     for (std::int64_t d = 0; d < coarse.stride; d += 64) __builtin_prefetch(code + d + kAhead);
@@ -100,7 +101,7 @@ inline void nearest_coarse(const NearestRows& table, const CoarseRows& coarse, s
       const float about = dot_bytes(code, queries.padded + q * coarse.stride, coarse.stride);
       if (about * coarse.step[id] + queries.length[q] * coarse.off[id] <= best.floor[q]) continue;
       const float* row = table.rows + id * table.dim;
-      const float score = dot_floats(row, queries.own + q * table.dim, table.dim) * table.scale[id];
+      const float score = dot_floats(row, queries.rows + q * table.dim, table.dim) * table.scale[id];
       if (score > best.floor[q]) keep(best, q, score, id);
     }
   }

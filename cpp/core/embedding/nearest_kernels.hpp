@@ -1,7 +1,7 @@
-// Scores of rows against queries, and the best of them kept as they come: no score is written to memory.
+// Scores of rows against queries; only the best are stored, no score is written to memory.
 //
-// Many queries are a matrix product. A lane is a query, so that a row's numbers are broadcast from where
-// they lie and a vector of scores meets a vector of scores to beat, which few do.
+// Many queries make a matrix product. A lane is a query: the numbers of a row are broadcast, and a
+// vector of scores is compared with a vector of thresholds, which few scores exceed.
 #pragma once
 
 #include "base/simd_float.hpp"
@@ -9,11 +9,11 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr int kQueries = 2 * kFloatWidth;           // lanes of a tile
-inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;  // of a tile: its sums stay in registers
-inline constexpr std::int64_t kRowBlock = 20 * kRows;      // rows that stay near while queries pass
+inline constexpr int kQueries = 2 * kFloatWidth;           // queries of a tile
+inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;  // rows of a tile: limited by the registers
+inline constexpr std::int64_t kRowBlock = 20 * kRows;      // rows that stay in the cache for all queries
 
-// Puts a score where it belongs among the best k of a query; an equal one that came before stays before.
+// Inserts a score into the sorted best k of a query, after equal scores.
 inline void keep(const NearestBest& best, std::int64_t query, float score, std::int64_t id) {
   float* scores = best.score + query * best.k;
   std::int64_t* ids = best.id + query * best.k;
@@ -27,6 +27,7 @@ inline void keep(const NearestBest& best, std::int64_t query, float score, std::
   best.floor[query] = scores[best.k - 1];
 }
 
+// Inserts the scores of one row for a vector of queries, where they beat the threshold.
 TRELLIS_INLINE void keep_better(const NearestBest& best, std::int64_t query, FloatVec score,
                                 std::int64_t id) {
   unsigned better = greater_bits(score, float_load(best.floor + query));
@@ -39,7 +40,7 @@ TRELLIS_INLINE void keep_better(const NearestBest& best, std::int64_t query, Flo
   }
 }
 
-// R rows from `id` against the group of queries that begins with `query`.
+// R rows from `id` on against the group of queries that begins with `query`.
 template <int R>
 TRELLIS_INLINE void tile(const NearestRows& table, std::int64_t id, const float* packed,
                          std::int64_t query, const NearestBest& best) {
@@ -104,7 +105,7 @@ TRELLIS_INLINE float dot_floats(const float* a, const float* b, std::int64_t n) 
 
 inline void nearest_few(const NearestRows& table, std::int64_t begin, std::int64_t end,
                         const float* queries, std::int64_t count, const NearestBest& best) {
-  constexpr std::int64_t kAhead = 4096 / sizeof(float);  // a page, where hardware stops to look ahead
+  constexpr std::int64_t kAhead = 4096 / sizeof(float);  // hardware prefetchers stop at a page boundary
   for (std::int64_t id = begin; id < end; ++id) {
     const float* row = table.rows + id * table.dim;
     for (std::int64_t d = 0; d < table.dim; d += 16) __builtin_prefetch(row + d + kAhead);
@@ -116,13 +117,13 @@ inline void nearest_few(const NearestRows& table, std::int64_t begin, std::int64
 }
 
 // --- product quantisation
-// -------------------------------------------------------------------------------
 
+// The index of the nearest of 256 centroids, (width, 256); the lowest of equals.
 inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, const float* centroids) {
   FloatVec best = float_splat(__builtin_inff());
-  FloatMask block{};  // in which the best of each lane was met
+  FloatMask block{};  // per lane: the block of centroids with the best distance
   for (int c = 0; c < kCentroids; c += kFloatWidth) {
-    FloatVec distance{};  // squared; as a difference it is exact where centroids lie close together
+    FloatVec distance{};  // squared differences are exact even where centroids are close together
     for (std::int64_t d = 0; d < width; ++d) {
       const FloatVec away = float_splat(point[d]) - float_load(centroids + d * kCentroids + c);
       distance += away * away;
@@ -131,16 +132,16 @@ inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, con
     best = better ? distance : best;
     block = better ? c - FloatMask{} : block;
   }
-  int found = block[0];
+  int nearest = block[0];
   float least = best[0];
   for (int lane = 1; lane < kFloatWidth; ++lane) {
     const int code = block[lane] + lane;
-    if (best[lane] < least || (best[lane] == least && code < found)) {
+    if (best[lane] < least || (best[lane] == least && code < nearest)) {
       least = best[lane];
-      found = code;
+      nearest = code;
     }
   }
-  return static_cast<std::uint8_t>(found);
+  return static_cast<std::uint8_t>(nearest);
 }
 
 inline void assign_centroids(const float* points, std::int64_t count, std::int64_t stride,

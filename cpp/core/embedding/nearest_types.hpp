@@ -1,4 +1,4 @@
-// What the search for nearest rows and the product quantiser ask of the kernels.
+// The arguments of the kernels for nearest rows and product quantisation.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct NearestRows {
   std::int64_t dim;
 };
 
-// The best k of each query so far, best first; where none is known yet, score -inf and id -1.
+// The best k rows of each query so far, best first; initially score -inf and id -1.
 struct NearestBest {
   float* score;      // (queries, k)
   std::int64_t* id;  // (queries, k)
@@ -20,7 +20,7 @@ struct NearestBest {
   float* floor;  // (queries): the score to beat, score[q][k - 1]
 };
 
-// The same rows in bytes: |scale[i] row_i - step[i] code_i| < off[i], with room for rounding.
+// The same rows as bytes: |scale[i] row_i - step[i] code_i| < off[i], rounding errors included.
 struct CoarseRows {
   const std::int8_t* code;  // (count, stride), zero from dim on
   const float* step;        // (count)
@@ -29,36 +29,37 @@ struct CoarseRows {
 };
 
 struct CoarseQueries {
-  const float* own;     // (count, dim)
+  const float* rows;    // (count, dim)
   const float* padded;  // (count, stride), zero from dim on
-  const float* length;  // (count), not less than it is
+  const float* length;  // (count): upper bounds of the norms
   std::int64_t count;
 };
 
+// dim rounded up to a multiple of 16: the bytes of one vector load.
 inline constexpr std::int64_t coarse_stride(std::int64_t dim) { return (dim + 15) / 16 * 16; }
 
 struct NearestKernels {
-  int lanes;  // queries that are packed together
-  // (count, dim) -> (groups of `lanes` queries, dim, lanes); those past count are zero
+  int lanes;  // queries per packed group
+  // (count, dim) -> (groups of `lanes` queries, dim, lanes), padded with zeros
   void (*pack)(const float* queries, std::int64_t count, std::int64_t dim, float* packed);
-  // Rows [begin, end) against many queries; `best` has room for all lanes of all groups.
+  // Rows [begin, end) against many queries; `best` has entries for all lanes of all groups.
   void (*many)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* packed,
                std::int64_t groups, const NearestBest& best);
-  // The same for few queries, (count, dim), as they are.
+  // The same for few queries, (count, dim), not packed.
   void (*few)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* queries,
               std::int64_t count, const NearestBest& best);
-  // The same, and rows are read only if their bytes do not rule them out.
+  // The same, but a row is read only if its bytes do not rule it out.
   void (*coarse)(const NearestRows&, const CoarseRows&, std::int64_t begin, std::int64_t end,
                  const CoarseQueries&, const NearestBest& best);
-  // Bytes for rows [begin, end).
+  // Computes the bytes of rows [begin, end).
   void (*coarsen)(const NearestRows&, std::int64_t begin, std::int64_t end, std::int64_t stride,
                   std::int8_t* code, float* step, float* off);
-  // code[i] = argmin_c |point_i - centroid_c|, the lowest of equals;  points are `stride` apart,
-  // centroids are (width, 256).
+  // code[i] = argmin_c |point_i - centroid_c|, the lowest of equals. Points are `stride` apart,
+  // centroids are (width, 256), codes are code_stride apart.
   void (*assign)(const float* points, std::int64_t count, std::int64_t stride, std::int64_t width,
                  const float* centroids, std::uint8_t* codes, std::int64_t code_stride);
 };
 
-inline constexpr int kCentroids = 256;  // what a byte can tell apart
+inline constexpr int kCentroids = 256;  // a code is a byte
 
 }  // namespace trellis

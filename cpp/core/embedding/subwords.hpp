@@ -1,4 +1,4 @@
-// Character n-grams and word n-grams, numbered as fastText numbers them, so that models exchange.
+// Character n-grams and word n-grams, numbered as in fastText, so that models are interchangeable.
 //
 // An n-gram of "<word>" has the row  words + hash mod bucket;  hash is 32-bit FNV-1a over UTF-8 bytes.
 #pragma once
@@ -9,8 +9,9 @@
 
 namespace trellis {
 
-// The hash of a string, then of a longer one that begins at the same place, and so on: each byte is read
-// once. fastText widens bytes from signed char, which changes the hash of all that is not ASCII.
+// Incremental hash of growing prefixes: called with longer and longer strings that begin at the same
+// address, it reads each byte once. fastText sign-extends bytes, which changes the hash of non-ASCII
+// text.
 class GrowingHash {
  public:
   std::uint32_t operator()(std::string_view text) {
@@ -39,8 +40,8 @@ inline bool continues_character(char c) { return (static_cast<unsigned char>(c) 
 
 inline constexpr std::string_view kEndOfSentence = "</s>";  // the one word without n-grams
 
-// take(n-gram) for those of shortest .. longest code points of "<word>", less the two brackets alone.
-// `bracketed` is scratch.
+// Calls take(n-gram) for the n-grams of shortest .. longest code points of "<word>", except the single
+// brackets. `bracketed` is scratch.
 template <class Take>
 void for_each_subword(std::string_view word, int shortest, int longest, std::string& bracketed,
                       const Take& take) {
@@ -59,11 +60,11 @@ void for_each_subword(std::string_view word, int shortest, int longest, std::str
   }
 }
 
-// take(bucket) for the runs of 2 .. longest words that begin at each word, by the words' hashes.
+// Calls take(bucket) for the runs of 2 .. longest words that begin at each word; hash is (count).
 template <class Take>
 void for_each_word_ngram(const std::uint32_t* hash, std::int64_t count, int longest,
                          std::uint64_t buckets, const Take& take) {
-  const auto widened = [](std::uint32_t h) {  // fastText keeps hashes of words as signed integers
+  const auto widened = [](std::uint32_t h) {  // fastText stores word hashes as signed integers
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(h)));
   };
   for (std::int64_t i = 0; i < count; ++i) {

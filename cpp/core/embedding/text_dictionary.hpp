@@ -1,4 +1,4 @@
-// The rows that a text has in a fastText model: of its words, their characters and runs of words.
+// The rows of a text in a fastText model: of its words, their character n-grams, and word n-grams.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace trellis {
 
 struct TextSettings {
-  int minn = 0, maxn = 0;    // code points of character n-grams
-  int word_ngrams = 1;       // words of the longest run
-  std::uint32_t bucket = 0;  // rows that n-grams are hashed into
+  int minn = 0, maxn = 0;    // lengths of character n-grams, in code points
+  int word_ngrams = 1;       // the longest word n-gram
+  std::uint32_t bucket = 0;  // the number of rows that n-grams are hashed into
 };
 
 class TextDictionary {
  public:
-  // Memory of one thread.
+  // Scratch memory of one thread.
   struct Scratch {
     std::string bracketed;
     std::vector<std::uint32_t> hash;
@@ -30,7 +30,7 @@ class TextDictionary {
   TextDictionary(StringTable words, StringTable labels, const TextSettings& settings)
       : words_(std::move(words)), labels_(std::move(labels)), settings_(settings) {}
 
-  // Only these buckets have rows; theirs come in this order.
+  // Keeps only these buckets, in this order (a pruned model).
   void prune(const std::vector<std::uint32_t>& kept) {
     pruned_ = true;
     kept_.reserve(kept.size());
@@ -40,15 +40,15 @@ class TextDictionary {
 
   std::int64_t labels() const { return labels_.size(); }
 
-  // One more than the largest row that for_each_row() can give.
+  // One more than the largest row that for_each_row() can return.
   std::int64_t rows() const {
     const bool has_buckets = pruned_ || settings_.maxn > 0 || settings_.word_ngrams > 1;
     const std::int64_t buckets = pruned_ ? kept_.size() : settings_.bucket;
     return words_.size() + (has_buckets ? buckets : 0);
   }
 
-  // word(text) and label(number) for the tokens of a line up to its end, as fastText cuts it: at six
-  // kinds of white space and the zero byte. A line that does not end is given no end.
+  // Calls word(text) and label(number) for the tokens of a line, split as in fastText: at six kinds of
+  // white space and at zero bytes. The end of the line is a token only if the line has a line break.
   template <class Word, class Label>
   void split(std::string_view line, std::string_view prefix, const Word& word,
              const Label& label) const {
@@ -72,6 +72,7 @@ class TextDictionary {
     }
   }
 
+  // Calls take(row) for all rows of a text.
   template <class Take>
   void for_each_row(const std::string_view* words, std::size_t count, Scratch& scratch,
                     const Take& take) const {
@@ -83,8 +84,8 @@ class TextDictionary {
       take(std::int64_t{words_.size()} + bucket);
     };
     for (std::size_t i = 0; i < count; ++i) {
-      const std::uint32_t own = words_.find(words[i]);
-      if (own != kNone) take(std::int64_t{own});
+      const std::uint32_t row = words_.find(words[i]);
+      if (row != kNone) take(std::int64_t{row});
       if (settings_.bucket == 0) continue;
       GrowingHash hash;
       for_each_subword(words[i], settings_.minn, settings_.maxn, scratch.bracketed,

@@ -1,8 +1,8 @@
-// p(label | text) of a fastText classifier, for the likeliest labels of a text.
+// p(label | text) of a fastText classifier, for the most likely labels of a text.
 //
 //   h = mean of the text's rows,   s = W h
-//   softmax: exp(s_y) / sum exp(s)      one against all, negative sampling: sigmoid(s_y)
-//   hierarchical: the product of sigmoid(+-s_node) along the way from the tree's root to y
+//   softmax: exp(s_y) / sum exp(s)      one-vs-all, negative sampling: sigmoid(s_y)
+//   hierarchical: the product of sigmoid(+-s_node) along the path from the root to y
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace trellis {
 
 enum class TextLoss { softmax, sigmoid, hierarchical };
 
-// A text in words; it ends with </s> where fastText's line would.
+// The words of a text; it ends with </s> where a line of fastText would.
 using TextWords = std::vector<std::string_view>;
 
 class TextPredictor {
@@ -31,9 +31,9 @@ class TextPredictor {
     std::int32_t label;
     double p;
   };
-  using Answers = std::vector<Answer>;  // the best first
+  using Answers = std::vector<Answer>;  // best first
 
-  // `output` is (labels, dim), and copied; what `input` points to must stay.
+  // `output` is (labels, dim) and is copied; the memory of `input` must outlive this object.
   TextPredictor(TextDictionary dictionary, const TextMatrix& input, const float* output, TextLoss loss,
                 const std::vector<std::int64_t>& label_counts)
       : dictionary_(std::move(dictionary)),
@@ -41,7 +41,8 @@ class TextPredictor {
         loss_(loss),
         stride_((input.dim + 7) / 8 * 8) {
     const std::int64_t labels = dictionary_.labels();
-    if (input.rows < dictionary_.rows()) throw std::invalid_argument("words and buckets without rows");
+    if (input.rows < dictionary_.rows())
+      throw std::invalid_argument("the input has fewer rows than words and buckets");
     if (static_cast<std::int64_t>(label_counts.size()) != labels)
       throw std::invalid_argument("one count for each label");
     if (labels > (std::int64_t{1} << 30)) throw std::invalid_argument("more than 2^30 labels");
@@ -54,50 +55,52 @@ class TextPredictor {
     std::int64_t longest = 0;
     for (std::size_t y = 1; y < tree.begin.size(); ++y)
       longest = std::max(longest, tree.begin[y] - tree.begin[y - 1]);
-    // what is added can make a step likelier than 1; and equal floats are compared by their labels
+    // kAdded can raise each step above 1; the last factor allows for rounding to float in better()
     slack_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
   }
 
   const TextDictionary& dictionary() const { return dictionary_; }
   std::int64_t dim() const { return input_.dim; }
 
-  // The mean of a text's rows, and how many they are.
+  // Writes the mean of a text's rows, (dim), and returns the number of rows.
   std::int64_t mean(const TextWords& words, float* out) const {
     Memory memory;
     return mean(words, memory, out);
   }
 
-  // For each text, the k likeliest labels with a probability of at least `threshold`, before fastText
-  // has added to it. None for a text without rows.
+  // For each text, the k most likely labels with a probability of at least `threshold` (before fastText
+  // adds kAdded). Empty for a text without rows.
   std::vector<Answers> best(const std::vector<TextWords>& texts, std::int64_t k, double threshold,
                             int threads) const {
-    constexpr std::int64_t kTask = 32;
+    constexpr std::int64_t kTask = 32;  // texts
     const auto count = static_cast<std::int64_t>(texts.size());
-    std::vector<Answers> found(texts.size());
-    if (count == 1) {  // in a microsecond or two, which the pool would add to
+    std::vector<Answers> answers(texts.size());
+    if (count == 1) {  // takes one or two microseconds; the thread pool would add more
       Memory memory;
-      best(texts[0], k, threshold, memory, found[0]);
-      return found;
+      best(texts[0], k, threshold, memory, answers[0]);
+      return answers;
     }
     parallel_for((count + kTask - 1) / kTask, threads, [&] {
       return [&, memory = Memory()](std::int64_t task) mutable {
         const std::int64_t end = std::min(count, (task + 1) * kTask);
         for (std::int64_t i = task * kTask; i < end; ++i)
           best(texts[static_cast<std::size_t>(i)], k, threshold, memory,
-               found[static_cast<std::size_t>(i)]);
+               answers[static_cast<std::size_t>(i)]);
       };
     });
-    return found;
+    return answers;
   }
 
  private:
-  static constexpr double kAdded = 1e-5;      // by fastText, to what it takes the logarithm of
-  static constexpr std::int64_t kRows = 256;  // that are added at a time
+  static constexpr double kAdded = 1e-5;      // fastText adds it before taking the logarithm
+  static constexpr std::int64_t kRows = 256;  // rows per kernel call
 
+  // A node to visit, and the probability of reaching it.
   struct Step {
     std::int32_t node;
     double p;
   };
+  // Scratch memory of one thread.
   struct Memory {
     TextDictionary::Scratch scratch;
     std::vector<float> mean;
@@ -108,7 +111,7 @@ class TextPredictor {
   std::int64_t mean(const TextWords& words, Memory& memory, float* out) const {
     const auto add = kernels().text.add_rows;
     std::fill_n(out, input_.dim, 0.0f);
-    std::int64_t ids[kRows];  // a long text takes no more memory
+    std::int64_t ids[kRows];  // a fixed size: long texts need no more memory
     std::int64_t count = 0;
     dictionary_.for_each_row(words.data(), words.size(), memory.scratch, [&](std::int64_t row) {
       ids[count++ % kRows] = row;
@@ -122,39 +125,39 @@ class TextPredictor {
   }
 
   void best(const TextWords& words, std::int64_t k, double threshold, Memory& memory,
-            Answers& found) const {
+            Answers& answers) const {
     memory.mean.resize(static_cast<std::size_t>(input_.dim));
     if (k <= 0 || dictionary_.labels() == 0 || mean(words, memory, memory.mean.data()) == 0) return;
     memory.hidden.assign(static_cast<std::size_t>(stride_), 0.0);
     std::copy(memory.mean.begin(), memory.mean.end(), memory.hidden.begin());
     const double least = threshold + kAdded;
     if (loss_ == TextLoss::hierarchical) {
-      search(k, least, memory, found);
+      search(k, least, memory, answers);
     } else {
-      score_all(k, least, memory, found);
+      score_all(k, least, memory, answers);
     }
-    std::sort_heap(found.begin(), found.end(), better);
+    std::sort_heap(answers.begin(), answers.end(), better);
   }
 
-  // As fastText's floats: what differs by less is equal, and the first of equals is the better.
+  // Compares as floats, like fastText; among equal probabilities, the lower label is better.
   static bool better(const Answer& a, const Answer& b) {
     const auto p = static_cast<float>(a.p), q = static_cast<float>(b.p);
     return p > q || (p == q && a.label < b.label);
   }
 
-  // Keeps the best k in a heap, whose front is the worst of them.
-  static void offer(const Answer& answer, std::int64_t k, double least, Answers& found) {
+  // Keeps the best k in a heap whose front is the worst of them.
+  static void offer(const Answer& answer, std::int64_t k, double least, Answers& answers) {
     if (!(answer.p >= least)) return;
-    if (static_cast<std::int64_t>(found.size()) == k) {
-      if (!better(answer, found.front())) return;
-      std::pop_heap(found.begin(), found.end(), better);
-      found.pop_back();
+    if (static_cast<std::int64_t>(answers.size()) == k) {
+      if (!better(answer, answers.front())) return;
+      std::pop_heap(answers.begin(), answers.end(), better);
+      answers.pop_back();
     }
-    found.push_back(answer);
-    std::push_heap(found.begin(), found.end(), better);
+    answers.push_back(answer);
+    std::push_heap(answers.begin(), answers.end(), better);
   }
 
-  void score_all(std::int64_t k, double least, Memory& memory, Answers& found) const {
+  void score_all(std::int64_t k, double least, Memory& memory, Answers& answers) const {
     const std::int64_t labels = dictionary_.labels();
     const auto size = static_cast<std::size_t>(labels);
     memory.score.resize(size);
@@ -169,11 +172,12 @@ class TextPredictor {
       for (double& s : memory.score) s = 1.0 / (1.0 + std::exp(-s));
     }
     for (std::size_t y = 0; y < size; ++y)
-      offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, found);
+      offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, answers);
   }
 
-  // Down the tree, the likelier side first; a node that cannot lead to one of the best k is left.
-  void search(std::int64_t k, double least, Memory& memory, Answers& found) const {
+  // Depth-first search, the likelier child first. Nodes that cannot lead to one of the best k are
+  // skipped.
+  void search(std::int64_t k, double least, Memory& memory, Answers& answers) const {
     const auto labels = static_cast<std::int32_t>(dictionary_.labels());
     const auto dot = kernels().text.dots;
     std::vector<Step>& steps = memory.steps;
@@ -181,10 +185,10 @@ class TextPredictor {
     while (!steps.empty()) {
       const auto [node, p] = steps.back();
       steps.pop_back();
-      const bool full = static_cast<std::int64_t>(found.size()) == k;
-      if (p * slack_ < (full ? found.front().p : least)) continue;
+      const bool is_full = static_cast<std::int64_t>(answers.size()) == k;
+      if (p * slack_ < (is_full ? answers.front().p : least)) continue;
       if (node < labels) {
-        offer({node, p}, k, least, found);
+        offer({node, p}, k, least, answers);
         continue;
       }
       const auto inner = static_cast<std::size_t>(node - labels);
@@ -202,10 +206,10 @@ class TextPredictor {
   TextDictionary dictionary_;
   TextMatrix input_;
   TextLoss loss_;
-  std::int64_t stride_;        // of output_: dim, rounded up
-  std::vector<float> output_;  // (labels, stride)
-  std::vector<std::int32_t> child_;
-  double slack_ = 1.0;  // by which the rest of a way may raise p, at the most
+  std::int64_t stride_;              // of output_: dim, rounded up
+  std::vector<float> output_;        // (labels, stride)
+  std::vector<std::int32_t> child_;  // see HuffmanTree
+  double slack_ = 1.0;  // an upper bound of the factor by which the rest of a path can raise p
 };
 
 }  // namespace trellis

@@ -1,5 +1,6 @@
-// Threads over the chunks of a corpus. They write to the same tables without locks (Hogwild), so only
-// one thread gives the same bits again; random numbers belong to a chunk, not to a thread.
+// Training of embeddings on several threads. All threads write to the same tables without locks
+// (Hogwild), so results are reproducible only with one thread. Random numbers belong to a chunk, not to
+// a thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace trellis {
 
-// The memory behind an EmbeddingWorker.
+// Owns the memory that an EmbeddingWorker points to.
 class EmbeddingScratch {
  public:
   EmbeddingScratch(int stride, std::int64_t ring, std::int64_t hidden, std::int64_t targets,
@@ -42,22 +43,26 @@ class EmbeddingScratch {
     for (std::int64_t i = 0; i < hidden; ++i) k.change_row[i] = k.change + i * stride;
   }
 
-  // Copies of hot nodes; a worker without any never looks at them.
+  // Allocates copies of hot nodes; without hot nodes, a worker never accesses them.
   void heat(const std::vector<std::int32_t>& nodes, int stride) {
     const std::size_t floats = nodes.size() * static_cast<std::size_t>(stride);
     hot_rows_.resize(2 * floats);
     hot_places_.resize(2 * nodes.size());
     float* copy = hot_rows_.data();
     std::int32_t* age = hot_places_.data();
-    worker.hot = {nodes.data(), copy, copy + floats, age, age + nodes.size(), 0, 1};
+    worker.hot = {.id = nodes.data(),
+                  .copy = copy,
+                  .before = copy + floats,
+                  .age = age,
+                  .used = age + nodes.size(),
+                  .count = 0,
+                  .now = 1};
   }
 
   EmbeddingWorker worker{};
 
  private:
-  static std::int64_t padded(std::int64_t targets) {
-    return (targets / kMostTargets + 1) * kMostTargets;
-  }
+  static std::int64_t padded(std::int64_t targets) { return (targets / kMaxTargets + 1) * kMaxTargets; }
 
   std::vector<float, TableAllocator<float>> rows_, scores_;
   std::vector<float*> pointers_;
@@ -67,31 +72,41 @@ class EmbeddingScratch {
   std::vector<std::int32_t> hot_places_;
 };
 
-// What a text classifier knows of each type of the corpus.
+// What a text classifier stores for each type of the corpus.
 struct TypeRows {
-  const std::int64_t* begin;  // the input rows of type i are row[begin[i] .. begin[i + 1])
+  const std::int64_t* begin;  // (types + 1): the input rows of type i are row[begin[i] .. begin[i + 1])
   const std::int32_t* row;
-  const std::int32_t* label;  // its number if the type is a label, -1 for words, -2 for nothing at all
-  const std::uint32_t* hash;  // for word n-grams
+  const std::int32_t* label;  // (types): the label's number; -1 for words, -2 for ignored types
+  const std::uint32_t* hash;  // (types): for word n-grams
   int word_ngrams;
   std::int64_t buckets;
   std::int64_t first_bucket;       // the row of bucket 0
-  const std::int32_t* bucket_row;  // or, in a pruned model, the row of each bucket, -1 if it has none
+  const std::int32_t* bucket_row;  // (buckets), or null: the row of each bucket of a pruned model, or -1
 };
 
-// The learning rate falls linearly with the words seen: `seen` of `total` before this run.
+// The learning rate falls linearly with the words seen; `seen` of `total` words came before this run.
 struct Schedule {
   double first_rate, last_rate;
   double seen, total;
 };
 
+// One run over chunks [first, last) of a corpus.
+struct TrainingRun {
+  std::int64_t first, last;
+  Schedule schedule;
+  std::uint64_t seed;
+  std::int64_t loss_every;  // the loss is computed once in this many steps
+  int threads;
+};
+
+// The sum of the losses, and the number of examples in it.
 struct Report {
   double loss = 0.0, terms = 0.0;
 };
 
 class EmbeddingTraining {
  public:
-  // `hot`: node i of it stands as -1 - i in the model's paths.
+  // `hot`: the output rows of hot nodes; node i of them is written as -1 - i in the model's paths.
   EmbeddingTraining(const EmbeddingModel& model, std::int64_t longest_path,
                     std::vector<std::int32_t> hot = {})
       : model_(model), hot_(std::move(hot)) {
@@ -104,11 +119,10 @@ class EmbeddingTraining {
     }
   }
 
-  // Sentences of the chunks [first, last).
-  Report sentences(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule,
-                   std::uint64_t seed, std::int64_t loss_every, int threads) const {
+  // Trains on sentences.
+  Report sentences(Corpus& corpus, const TrainingRun& run) const {
     const auto& train = kernels().embedding;
-    return chunks(corpus, first, last, schedule, seed, loss_every, threads,
+    return chunks(corpus, run,
                   [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers,
                       std::vector<std::int32_t>& kept, std::vector<std::int32_t>&) {
                     kept.clear();
@@ -124,12 +138,10 @@ class EmbeddingTraining {
                   });
   }
 
-  // Labelled texts, a line each, of the chunks [first, last); numbers of the corpus are types.
-  Report texts(Corpus& corpus, const TypeRows& types, std::int64_t first, std::int64_t last,
-               const Schedule& schedule, std::uint64_t seed, std::int64_t loss_every,
-               int threads) const {
+  // Trains on labelled texts, one per line; the numbers of the corpus must be types.
+  Report texts(Corpus& corpus, const TypeRows& types, const TrainingRun& run) const {
     const auto& train = kernels().embedding;
-    return chunks(corpus, first, last, schedule, seed, loss_every, threads,
+    return chunks(corpus, run,
                   [&](EmbeddingWorker& k, const std::vector<std::int32_t>& numbers,
                       std::vector<std::int32_t>& rows, std::vector<std::int32_t>& labels) {
                     std::vector<std::uint32_t> hashes;
@@ -151,14 +163,14 @@ class EmbeddingTraining {
   }
 
  private:
-  static constexpr std::int64_t kLongest = 1000;  // words of a sentence, as in word2vec
+  static constexpr std::int64_t kLongest = 1000;  // words of a sentence, as in word2vec; then it is cut
 
+  // Calls train(worker, numbers, buffer, buffer) for each chunk.
   template <class Train>
-  Report chunks(Corpus& corpus, std::int64_t first, std::int64_t last, const Schedule& schedule,
-                std::uint64_t seed, std::int64_t loss_every, int threads, const Train& train) const {
+  Report chunks(Corpus& corpus, const TrainingRun& run, const Train& train) const {
     Report report;
     std::mutex mutex;
-    parallel_for(last - first, threads, [&] {
+    parallel_for(run.last - run.first, run.threads, [&] {
       auto scratch =
           std::make_shared<EmbeddingScratch>(model_.stride, model_.ring_mask + 1, 2 * model_.window + 1,
                                              targets_, model_.negatives, most_rows_);
@@ -167,14 +179,14 @@ class EmbeddingTraining {
         for (std::int64_t t = 0; t < model_.words; ++t)
           scratch->worker.target_row[t] = model_.output + t * model_.stride;
       }
-      scratch->worker.every = loss_every;
+      scratch->worker.every = run.loss_every;
       return
           [&, scratch, numbers = std::vector<std::int32_t>(), first_buffer = std::vector<std::int32_t>(),
            second_buffer = std::vector<std::int32_t>()](std::int64_t i) mutable {
-            const Corpus::Chunk& chunk = corpus.chunks()[static_cast<std::size_t>(first + i)];
+            const Corpus::Chunk& chunk = corpus.chunks()[static_cast<std::size_t>(run.first + i)];
             EmbeddingWorker& k = scratch->worker;
-            k.random = mix(seed + kMixA * static_cast<std::uint64_t>(first + i + 1), kMixB) | 1;
-            k.rate = rate(schedule, static_cast<double>(chunk.words_before));
+            k.random = mix(run.seed + kMixA * static_cast<std::uint64_t>(run.first + i + 1), kMixB) | 1;
+            k.rate = rate(run.schedule, static_cast<double>(chunk.words_before));
             k.loss = k.terms = 0.0;
             numbers.resize(static_cast<std::size_t>(chunk.count));
             corpus.read(chunk, numbers.data());
@@ -187,18 +199,21 @@ class EmbeddingTraining {
     return report;
   }
 
+  // The learning rate after words_before words of this run.
   static float rate(const Schedule& s, double words_before) {
     const double done = s.total > 0.0 ? (s.seen + words_before) / s.total : 0.0;
     return static_cast<float>(s.first_rate + (s.last_rate - s.first_rate) * (done < 1.0 ? done : 1.0));
   }
 
+  // Subsampling: whether an occurrence of a frequent word is kept.
   bool keeps(EmbeddingWorker& k, std::int32_t word) const {
     if (model_.keep == nullptr || model_.keep[word] == 0xffffffff) return true;
     k.random = k.random * 6364136223846793005u + 1442695040888963407u;
-    if (k.random == 0) k.random = 1;  // where xorshift would stay
+    if (k.random == 0) k.random = 1;  // xorshift would stay at 0
     return static_cast<std::uint32_t>(k.random >> 32) <= model_.keep[word];
   }
 
+  // Adds the rows or the label of one token.
   static void add_type(const TypeRows& types, std::int32_t type, std::vector<std::int32_t>& rows,
                        std::vector<std::int32_t>& labels, std::vector<std::uint32_t>& hashes) {
     if (types.label[type] >= 0) return labels.push_back(types.label[type]);
@@ -207,6 +222,7 @@ class EmbeddingTraining {
     if (types.word_ngrams > 1) hashes.push_back(types.hash[type]);
   }
 
+  // Adds the rows of the word n-grams of a line.
   static void add_word_ngrams(const TypeRows& types, const std::vector<std::uint32_t>& hashes,
                               std::vector<std::int32_t>& rows) {
     if (types.word_ngrams <= 1) return;
@@ -222,7 +238,7 @@ class EmbeddingTraining {
 
   EmbeddingModel model_;
   std::vector<std::int32_t> hot_;
-  std::int64_t targets_ = 0, most_rows_ = 1;
+  std::int64_t targets_ = 0, most_rows_ = 1;  // maxima: output rows per prediction, input rows per word
 };
 
 }  // namespace trellis

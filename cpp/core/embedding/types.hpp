@@ -1,9 +1,11 @@
-// What the embedding kernels take: plain pointers, no ownership, no instruction set.
+// The arguments of the embedding kernels: plain pointers, no ownership, independent of the instruction
+// set.
 //
-// A hidden vector h (of a word, or the mean of several) meets rows w of the output table. The losses are
-//     logistic   -sum_t weight_t log sigma(+-h . w_t)     negative sampling, hierarchical softmax, one
-//     against all softmax    -h . w_y + log sum_t exp(h . w_t)
-// Rows have `stride` floats, a multiple of kRowPadding, zero from `dim` on: they stay zero.
+// A hidden vector h (of a word, or the mean of several) is multiplied by rows w of the output table.
+// Losses:
+//     logistic  -sum_t weight_t log sigma(+-h . w_t)  (negative sampling, hierarchical softmax,
+//     one-vs-all) softmax   -h . w_y + log sum_t exp(h . w_t)
+// Rows have `stride` floats, a multiple of kRowPadding. They are zero from `dim` on, and stay zero.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +13,27 @@
 namespace trellis {
 
 inline constexpr int kRowPadding = 16;  // floats: a cache line
-inline constexpr int kMostTargets = 8;  // that go through a tile together
+inline constexpr int kMaxTargets = 8;   // output rows per tile
 
 inline constexpr int padded_row(int dim) { return (dim + kRowPadding - 1) / kRowPadding * kRowPadding; }
 
-// A cell of an alias table: `word` itself with probability own / 2^32, else the other.
+// A cell of an alias table: its own index with probability threshold / 2^32, else `alias`.
 struct AliasCell {
-  std::uint32_t own;
-  std::int32_t other;
+  std::uint32_t threshold;
+  std::int32_t alias;
 };
 
-// Nodes so near the root that threads would pass their rows to and fro: a thread works on copies, and
-// adds its changes to the table after some words. In paths, hot node i stands as -1 - i.
+// Nodes close to the root of the Huffman tree. Threads that write to their rows would compete for the
+// cache lines. So each thread works on copies, and adds its changes to the table after some words. In
+// paths, hot node i is written as -1 - i.
 struct HotRows {
-  const std::int32_t* id;  // (most): their rows of the output table
-  float* copy;             // (most, stride)
-  float* before;           // as they were when they were copied
-  std::int32_t* age;       // of each copy; those of an older age are not used
-  std::int32_t* used;      // (most): which have been copied
-  std::int32_t count;      // of `used`
-  std::int32_t now;        // the age of good copies
+  const std::int32_t* id;  // (hot nodes): their rows of the output table
+  float* copy;             // (hot nodes, stride)
+  float* before;           // (hot nodes, stride): the values when they were copied
+  std::int32_t* age;       // (hot nodes): a copy is valid if its age equals `now`
+  std::int32_t* used;      // (hot nodes): the nodes that have been copied
+  std::int32_t count;      // entries of `used`
+  std::int32_t now;        // the age of valid copies
 };
 
 enum class EmbeddingLoss : int { negative = 0, hierarchical = 1, softmax = 2, ova = 3 };
@@ -39,74 +42,75 @@ struct EmbeddingModel {
   float* input;   // (rows, stride)
   float* output;  // (words or labels, stride)
   int stride;
-  std::int64_t words;  // that are predicted: words, or labels
-  const std::int64_t*
-      rows_begin;             // the input rows of word i are row[rows_begin[i] .. rows_begin[i + 1]);
-  const std::int32_t* row;    // null: row i alone
-  const std::uint32_t* keep;  // a word is kept if a random number is not above; null: always
-  const AliasCell* noise;     // (words): what negatives are drawn from
-  const std::int64_t* path_begin;  // Huffman paths
-  const std::int32_t* path_node;
-  const std::uint8_t* path_right;
+  std::int64_t words;  // rows of output: words, or labels
+  // The input rows of word i are row[rows_begin[i] .. rows_begin[i + 1]); null: row i alone.
+  const std::int64_t* rows_begin;
+  const std::int32_t* row;
+  const std::uint32_t* keep;  // (words): keep if a random number is not above; null: keep all
+  const AliasCell* noise;     // (words): the distribution of negatives
+  // Huffman paths: those of word i are entries [path_begin[i], path_begin[i + 1]).
+  const std::int64_t* path_begin;  // (words + 1)
+  const std::int32_t* path_node;   // output rows, or hot nodes
+  const std::uint8_t* path_right;  // 1 if the path goes to the right child
   EmbeddingLoss loss;
   bool cbow;
-  bool shared;  // one draw of negatives for all contexts of a word
+  bool shared;  // all contexts of a word share one draw of negatives
   int window;
   int negatives;
-  bool shrink;             // windows are drawn from 1 .. window
-  std::int64_t hot_for;    // words between two additions of hot nodes' changes
-  std::int64_t ring_mask;  // of ring_size(window)
+  bool shrink;             // the window of each word is drawn from 1 .. window
+  std::int64_t hot_for;    // words after which the changes of hot nodes are added to the table
+  std::int64_t ring_mask;  // ring_size(window) - 1
 };
 
-// Words in reach, and one more, as a power of two.
+// A power of two with room for the words of a window and one more.
 inline constexpr std::int64_t ring_size(int window) {
   std::int64_t size = 4;
   while (size < 2 * std::int64_t{window} + 2) size *= 2;
   return size;
 }
 
-// What a thread has for itself.
+// The state and scratch memory of one thread.
 struct EmbeddingWorker {
   std::uint64_t random;
-  float rate;          // of learning
-  std::int64_t every;  // the loss is looked at once in so many steps
+  float rate;          // learning rate
+  std::int64_t every;  // the loss is computed once in this many steps
   std::int64_t steps;
-  double loss;   // of the steps looked at
-  double terms;  // how many examples these were
+  double loss;   // the sum over the steps where it was computed
+  double terms;  // the number of examples in these steps
   HotRows hot;
-  std::int64_t words;    // since hot nodes were last written back
-  const float** source;  // (most rows of a word)
-  float* ring;           // (ring_size, stride): hidden vectors of the words near
-  float* before;         // the same as they were when they came
+  std::int64_t words;    // since the changes of hot nodes were last added
+  const float** source;  // (maximal input rows of a word)
+  float* ring;           // (ring_size, stride): hidden vectors of the words in the window
+  float* before;         // (ring_size, stride): their values when they entered the ring
   float* hidden;         // (stride)
-  float* change;         // (most hidden vectors, stride)
-  float* score;          // (most hidden vectors, most targets)
-  float* label;          // (most targets / tile, floats in a vector)
-  float* weight;         // the same; 0 for targets that are not there
-  float** hidden_row;    // (most hidden vectors)
-  float** change_row;
-  float** target_row;  // (most targets)
-  std::int32_t* next;  // (2, most negatives): drawn ahead
+  float* change;         // (maximal hidden vectors, stride)
+  float* score;          // (maximal hidden vectors, maximal targets)
+  float* label;          // (maximal targets / tile, floats in a vector)
+  float* weight;         // like label; 0 for the targets that only pad a tile
+  float** hidden_row;    // (maximal hidden vectors)
+  float** change_row;    // (maximal hidden vectors)
+  float** target_row;    // (maximal targets)
+  std::int32_t* next;    // (2, negatives): drawn ahead, so that their rows can be prefetched
 };
 
 struct EmbeddingKernels {
-  // One sentence of word numbers, all known.
+  // Trains on one sentence of known word numbers, (count).
   void (*sentence)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* words,
                    std::int64_t count);
-  // Hot nodes' changes go to the table: after all sentences.
+  // Adds the changes of hot nodes to the table; call after all sentences.
   void (*cool)(const EmbeddingModel&, EmbeddingWorker&);
-  // The mean of rows is taught that its labels are these.
+  // Trains on a text: the mean of its rows should predict its labels.
   void (*text)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* rows, std::int64_t count,
                const std::int32_t* labels, std::int64_t label_count);
   // out = mean of rows
   void (*mean)(const float* table, int stride, const std::int32_t* rows, std::int64_t count, float* out);
-  // Rows [begin, end) uniform in +-range: a function of seed, row and column alone.
+  // Fills rows [begin, end) uniformly in +-range, as a function of seed, row and column only.
   void (*fill)(float* table, std::int64_t begin, std::int64_t end, int dim, int stride, float range,
                std::uint64_t seed);
-  // One step on hidden vectors and rows as they are given: for tests.
+  // For tests: one gradient step on hidden vectors and rows.
   double (*step)(EmbeddingWorker&, float* const* hidden, int count, float* const* row,
-                 std::int64_t targets, std::int64_t own, const float* label, const float* weight,
-                 int stride);
+                 std::int64_t targets, std::int64_t softmax_target, const float* label,
+                 const float* weight, int stride);
 };
 
 }  // namespace trellis

@@ -1,12 +1,13 @@
-// Reads language models in the ARPA format, a block of bytes at a time.
+// Reads language models in the ARPA format, one block of bytes at a time.
 //
-//     \data\            how many n-grams of each length there are
+//     \data\            the number of n-grams of each length
 //     ngram 1=3
-//     \1-grams:         log10 p, the words, and log10 of the back-off weight if it is not 0
+//     \1-grams:         log10 p, the words, and log10 of the back-off weight unless it is 0
 //     -1.2	the	-0.3
-//     \end\             fields are parted by tabs or spaces; lines before \data\ are remarks
+//     \end\             fields are separated by tabs or spaces; lines before \data\ are comments
 //
-// Declared counts are compared with what is found, never trusted to take memory.
+// Declared counts are only compared with the actual ones. Memory is never allocated by them: a file may
+// lie.
 #pragma once
 
 #include <charconv>
@@ -26,7 +27,7 @@ namespace trellis {
 
 namespace arpa_detail {
 
-// A decimal number such as -1.5, 2e-05 or .5; false if it is none. Locales have no say.
+// Parses a decimal number such as -1.5, 2e-05 or .5, independent of the locale; false if it is not one.
 inline bool parse_number(std::string_view text, double* value) {
   const char *p = text.data(), *const end = p + text.size();
   const bool negative = p != end && *p == '-';
@@ -39,7 +40,7 @@ inline bool parse_number(std::string_view text, double* value) {
       point = true;
     } else if ('0' <= *p && *p <= '9') {
       ++seen;
-      if (digits < std::uint64_t{1} << 59) {  // what follows is below the 17th digit
+      if (digits < std::uint64_t{1} << 59) {  // later digits are beyond the precision of a double
         digits = 10 * digits + static_cast<std::uint64_t>(*p - '0');
         scale -= point;
       } else {
@@ -58,8 +59,8 @@ inline bool parse_number(std::string_view text, double* value) {
     if (error != std::errc() || stop != end || exponent < -4000 || exponent > 4000) return false;
     scale += exponent;
   }
-  const auto whole = static_cast<double>(digits);
-  const double size = scale < 0 ? whole / std::pow(10.0, -scale) : whole * std::pow(10.0, scale);
+  const auto mantissa = static_cast<double>(digits);
+  const double size = scale < 0 ? mantissa / std::pow(10.0, -scale) : mantissa * std::pow(10.0, scale);
   *value = negative ? -size : size;
   return std::isfinite(*value);
 }
@@ -70,13 +71,13 @@ class ArpaReader {
  public:
   void feed(std::string_view block) {
     while (!block.empty()) {
-      const auto* found = static_cast<const char*>(std::memchr(block.data(), '\n', block.size()));
-      if (found == nullptr) {
+      const auto* line_break = static_cast<const char*>(std::memchr(block.data(), '\n', block.size()));
+      if (line_break == nullptr) {
         rest_.append(block);
         if (rest_.size() > kLongestLine) fail("the line is longer than a mebibyte");
         return;
       }
-      const auto size = static_cast<std::size_t>(found - block.data());
+      const auto size = static_cast<std::size_t>(line_break - block.data());
       if (rest_.empty()) {
         line(block.substr(0, size));
       } else {
@@ -98,8 +99,9 @@ class ArpaReader {
   }
 
  private:
-  static constexpr int kRemarks = -2, kData = -1, kEnd = 0;  // a section n > 0 holds n-grams
-  static constexpr std::size_t kLongestLine = 1 << 20;
+  // The section that is being read; a section n > 0 has n-grams.
+  static constexpr int kRemarks = -2, kData = -1, kEnd = 0;
+  static constexpr std::size_t kLongestLine = 1 << 20;  // bytes
 
   [[noreturn]] void fail(const std::string& what) const {
     throw std::invalid_argument("line " + std::to_string(number_) + ": " + what);
@@ -108,9 +110,10 @@ class ArpaReader {
   void line(std::string_view text) {
     ++number_;
     if (text.size() > kLongestLine) fail("the line is longer than a mebibyte");
-    if (std::memchr(text.data(), '\0', text.size()) != nullptr) fail("a zero byte: not a text file");
+    if (std::memchr(text.data(), '\0', text.size()) != nullptr)
+      fail("the line has a zero byte: not a text file");
     split(text);
-    if (fields_.empty() || section_ == kEnd) return;  // what follows \end\ is nobody's
+    if (fields_.empty() || section_ == kEnd) return;  // text after \end\ is ignored
     if (section_ == kRemarks) {
       if (fields_.size() == 1 && fields_[0] == "\\data\\") section_ = kData;
     } else if (fields_[0].front() == '\\' && fields_.size() == 1) {
@@ -122,6 +125,7 @@ class ArpaReader {
     }
   }
 
+  // Splits a line into fields_.
   void split(std::string_view text) {
     fields_.clear();
     const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
@@ -133,7 +137,7 @@ class ArpaReader {
     }
   }
 
-  // ngram 2=45, with or without spaces around the sign
+  // A line such as "ngram 2=45", with or without spaces around the sign.
   void declare() {
     std::string joined;
     for (std::size_t i = 1; i < fields_.size(); ++i) joined += fields_[i];
@@ -150,10 +154,11 @@ class ArpaReader {
       fail("the count of " + std::to_string(length) + "-grams is where that of " +
            std::to_string(declared_.size() + 1) + "-grams belongs");
     }
-    if (length > NgramModel::kMostOrder) fail("n-grams of more than 32 words");
+    if (length > NgramModel::kMaxOrder) fail("n-grams of more than 32 words");
     declared_.push_back(count);
   }
 
+  // A line such as "\2-grams:" or "\end\".
   void heading(std::string_view text) {
     close_section();
     if (text == "\\end\\") {
@@ -173,22 +178,24 @@ class ArpaReader {
            std::to_string(declared_.size()));
     }
     section_ = next;
-    found_ = 0;
+    entries_ = 0;
   }
 
+  // Checks the number of n-grams of the section that ends.
   void close_section() {
     if (section_ == kData) {
       if (declared_.empty()) fail("\\data\\ has no counts");
       return;
     }
-    if (found_ != declared_[section_ - 1]) {
-      fail(std::to_string(found_) + " " + std::to_string(section_) + "-grams, but \\data\\ says " +
+    if (entries_ != declared_[section_ - 1]) {
+      fail(std::to_string(entries_) + " " + std::to_string(section_) + "-grams, but \\data\\ says " +
            std::to_string(declared_[section_ - 1]));
     }
-    if (section_ == 1 && found_ == 0) fail("there are no words");
+    if (section_ == 1 && entries_ == 0) fail("there are no words");
     if (section_ == 1) model_->end_unigrams();
   }
 
+  // A line with an n-gram.
   void entry() {
     const auto words = static_cast<std::size_t>(section_);
     if (fields_.size() != words + 1 && fields_.size() != words + 2) {
@@ -200,15 +207,15 @@ class ArpaReader {
     const double backoff =
         fields_.size() == words + 2 ? number(fields_.back(), "log10 of a back-off weight") : 0.0;
     if (section_ == 1 && utf8_count(fields_[1]) < 0) fail("not UTF-8: " + quoted(fields_[1]));
-    std::uint32_t ids[NgramModel::kMostOrder];
+    std::uint32_t ids[NgramModel::kMaxOrder];
     for (std::size_t i = 0; i < words; ++i) {
       ids[i] = section_ == 1 ? model_->add_word(fields_[i + 1]) : model_->find(fields_[i + 1]);
       if (ids[i] == kNone) fail(quoted(fields_[i + 1]) + " is not among the 1-grams");
     }
     if (!model_->add(ids, section_, static_cast<float>(log10), static_cast<float>(backoff))) {
-      fail("this n-gram was there before");
+      fail("this n-gram is repeated");
     }
-    if (++found_ > declared_[section_ - 1]) {
+    if (++entries_ > declared_[section_ - 1]) {
       fail("more " + std::to_string(section_) + "-grams than \\data\\ says, " +
            std::to_string(declared_[section_ - 1]));
     }
@@ -221,10 +228,10 @@ class ArpaReader {
   }
 
   std::unique_ptr<NgramModel> model_ = std::make_unique<NgramModel>();
-  std::string rest_;  // of a line that is longer than a block
-  std::vector<std::string_view> fields_;
-  std::vector<std::int64_t> declared_;
-  std::int64_t number_ = 0, found_ = 0;
+  std::string rest_;                       // the beginning of a line that continues in the next block
+  std::vector<std::string_view> fields_;   // of the current line
+  std::vector<std::int64_t> declared_;     // (order): the counts of the data section
+  std::int64_t number_ = 0, entries_ = 0;  // of the current line; n-grams of the section so far
   int section_ = kRemarks;
 };
 

@@ -1,10 +1,10 @@
-// The dictionary inside CRFsuite's model files: strings, numbered from 0, in 256 hash tables.
+// The dictionary in CRFsuite's model files (CQDB): strings, numbered from 0, in 256 hash tables.
 //
 //     header (24 bytes) | 256 x (table offset, slots) | records | tables | offset of each record
 //
 // A record is (number, size with NUL, string, NUL). Table h mod 256 of hash h has two slots, (hash,
-// record offset), for each of its strings; a string lies in the first free one from (h >> 8) mod slots
-// on. All integers are uint32, little-endian; offsets count from the header.
+// record offset), per string; a string is in the first free slot from (h >> 8) mod slots on. All
+// integers are uint32, little-endian; offsets count from the header.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@ namespace trellis::cqdb {
 
 inline std::uint32_t rotate(std::uint32_t x, int k) { return x << k | x >> (32 - k); }
 
-// Bob Jenkins' lookup3, hashlittle() with seed 0, of a string and the NUL behind it.
+// Bob Jenkins' lookup3, hashlittle() with seed 0, of a string and its terminating NUL.
 inline std::uint32_t hash(std::string_view s) {
   std::size_t left = s.size() + 1;
   std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(left), b = a, c = a;
   const char* p = s.data();
   const auto take = [&](std::size_t count) {
-    unsigned char block[12] = {};  // what lies behind the string is 0, as its NUL is
-    const std::size_t own = std::min(count, static_cast<std::size_t>(s.data() + s.size() - p));
-    if (own > 0) std::memcpy(block, p, own);
+    unsigned char block[12] = {};  // bytes past the string are 0, like its NUL
+    const std::size_t size = std::min(count, static_cast<std::size_t>(s.data() + s.size() - p));
+    if (size > 0) std::memcpy(block, p, size);
     const auto word = [&](int k) {
       return block[k] | std::uint32_t{block[k + 1]} << 8 | std::uint32_t{block[k + 2]} << 16 |
              std::uint32_t{block[k + 3]} << 24;
@@ -34,7 +34,7 @@ inline std::uint32_t hash(std::string_view s) {
     a += word(0);
     b += word(4);
     c += word(8);
-    p += own;
+    p += size;
     left -= count;
   };
   while (left > 12) {
@@ -62,7 +62,7 @@ class Writer {
  public:
   Writer() : tables_(kTables) { bytes_.resize(kData); }
 
-  // The strings get the numbers 0, 1, 2 ...
+  // Adds a string; strings get the numbers 0, 1, 2 ...
   void put(std::string_view s) {
     const std::uint32_t offset = place(), h = hash(s);
     append(static_cast<std::uint32_t>(records_.size()));
@@ -87,7 +87,7 @@ class Writer {
     std::memcpy(bytes_.data(), "CQDB", 4);
     set(4, place());
     set(8, 0);            // flags
-    set(12, 0x62445371);  // tells the byte order
+    set(12, 0x62445371);  // a magic number that shows the byte order
     set(16, static_cast<std::uint32_t>(records_.size()));
     set(20, backward);
     return std::move(bytes_);
@@ -98,6 +98,7 @@ class Writer {
     std::uint32_t hash, offset;
   };
 
+  // The current offset.
   std::uint32_t place() const {
     if (bytes_.size() > 0xffffffff) throw std::length_error("4 GiB of names");
     return static_cast<std::uint32_t>(bytes_.size());
@@ -111,20 +112,20 @@ class Writer {
   }
   void append(const std::vector<Slot>& table) {
     std::vector<Slot> slots(2 * table.size(), Slot{0, 0});
-    for (const Slot& own : table) {
-      std::size_t k = (own.hash >> 8) % slots.size();
+    for (const Slot& entry : table) {
+      std::size_t k = (entry.hash >> 8) % slots.size();
       while (slots[k].offset != 0) k = (k + 1) % slots.size();
-      slots[k] = own;
+      slots[k] = entry;
     }
-    for (const Slot& own : slots) {
-      append(own.hash);
-      append(own.offset);
+    for (const Slot& slot : slots) {
+      append(slot.hash);
+      append(slot.offset);
     }
   }
 
-  std::vector<std::uint8_t> bytes_;
-  std::vector<std::vector<Slot>> tables_;
-  std::vector<std::uint32_t> records_;
+  std::vector<std::uint8_t> bytes_;        // the file
+  std::vector<std::vector<Slot>> tables_;  // (256)
+  std::vector<std::uint32_t> records_;     // (strings): offsets
 };
 
 }  // namespace trellis::cqdb

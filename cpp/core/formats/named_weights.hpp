@@ -1,4 +1,4 @@
-// Weights by number, as weights of names for labels and for pairs of labels.
+// Splits numbered weights of a foreign model into weights of labels and of label pairs, by feature name.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,24 @@
 
 namespace trellis {
 
-// The numbers of name i begin with begin[i]. The first ones, where states[i] is not 0, are those of the
-// labels; all others are of pairs of labels, the one before first.
+// The weights of name i have the numbers begin[i], begin[i] + 1, ... If states[i] is not 0, the first
+// ones belong to the labels. All others belong to label pairs, sorted by the first label.
 struct NumberedNames {
-  std::span<const std::int64_t> begin;  // one more than there are names
-  std::span<const std::uint8_t> states;
-  std::span<const std::uint8_t> bare;  // not 0: its pairs are those of any position, without a name
+  std::span<const std::int64_t> begin;   // (names + 1)
+  std::span<const std::uint8_t> states;  // (names)
+  std::span<const std::uint8_t> bare;    // (names): not 0 if its pairs are plain transitions
   std::int64_t labels;
 };
 
+// Cells (labels or label pairs) by name.
 template <class Cell>
 struct NamedCells {
-  std::vector<std::int64_t> name, size;  // which names have any, and how many
+  std::vector<std::int64_t> name, size;  // names with at least one cell, and their number of cells
   std::vector<Cell> cell;
 
-  void add(std::int64_t own, std::int64_t c) {
-    if (name.empty() || name.back() != own) {
-      name.push_back(own);
+  void add(std::int64_t name_index, std::int64_t c) {
+    if (name.empty() || name.back() != name_index) {
+      name.push_back(name_index);
       size.push_back(0);
     }
     ++size.back();
@@ -35,12 +36,12 @@ struct SplitWeights {
   NamedCells<std::uint16_t> states;
   NamedCells<std::int32_t> edges;
   std::vector<double> edge_weight;
-  std::vector<std::int64_t> pair;  // without a name
+  std::vector<std::int64_t> pair;  // plain transitions
   std::vector<double> pair_weight;
 };
 
-// `number` ascends, and each is one of the names'. The weights of labels are moved to the front of
-// `weight`: there are as many as states.cell has.
+// `number` must ascend, and each must belong to a name. Moves the weights of labels to the front of
+// `weight`; states.cell.size() is their number.
 inline SplitWeights split_weights(const NumberedNames& names, std::span<const std::int64_t> number,
                                   std::span<double> weight) {
   SplitWeights out;

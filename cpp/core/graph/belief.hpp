@@ -1,38 +1,40 @@
-// Belief propagation: factors tell their variables what the rest of the graph would have them be.
+// Belief propagation: each factor sends its variables messages about the rest of the graph.
 //
-//   belief_v(y)   = sum over its factors f of weight_f M_f(y)
-//   M_f(y)       <- log sum (or max) over the others' labels of exp(theta_f / weight_f + sum of
-//   cavities) cavity_u      = belief_u - M_f            for each other variable u of f
+//   belief_v(y)   = sum over the factors f of v of weight_f M_f(y)
+//   M_f(y)       <- log sum (or max) over the other variables' labels of
+//                   exp(theta_f / weight_f + sum of cavities)
+//   cavity_u      = belief_u - M_f            for each other variable u of f
 //
-// All weights 1 is belief propagation; edge appearance probabilities make it tree-reweighted
-// (Wainwright, Jaakkola and Willsky 2005). Messages have 0 as their largest entry.
+// With all weights 1 this is belief propagation; with edge appearance probabilities it is
+// tree-reweighted (Wainwright, Jaakkola and Willsky 2005). The largest entry of a message is 0.
 #pragma once
 
 #include <queue>
 #include <tuple>
 
 #include "base/thread_pool.hpp"
-#include "graph/types.hpp"
+#include "graph/factor_graph.hpp"
 
 namespace trellis::graph {
 
 struct BeliefOptions {
   bool max_product;
-  bool residual;  // the factor with the largest change first, not all at once
+  bool residual;  // update the factor with the largest change first, not all factors at once
   double damping, tolerance;
-  Index most;  // iterations; of residual scheduling, so many updates for each factor
+  Index max_iterations;  // with residual scheduling: updates per factor
   int threads;
 };
 
 struct BeliefReport {
   Index iterations;
-  double residual;
-  bool converged, possible;
+  double residual;  // the largest change in the last iteration
+  bool converged;
+  bool possible;  // every variable has a label with finite score
 };
 
 class Belief {
  public:
-  // `weight` has one entry a factor; both must outlive this.
+  // tables: graph.tables log scores; weight: (factors). Both must outlive this object.
   Belief(const Graph& graph, const double* tables, const double* weight, const BeliefOptions& options)
       : graph_(graph),
         tables_(tables),
@@ -52,17 +54,19 @@ class Belief {
     BeliefReport report = options_.residual ? run_residual() : run_together();
     report.possible = true;
     for (Index v = 0; v < graph_.variables(); ++v) {
-      bool some = false;
-      for (Index k = graph_.first_label[v]; k < graph_.first_label[v + 1]; ++k) some |= blocked_[k] == 0;
-      report.possible &= some;
+      bool any_label = false;
+      for (Index k = graph_.first_label[v]; k < graph_.first_label[v + 1]; ++k)
+        any_label |= blocked_[k] == 0;
+      report.possible &= any_label;
     }
     return report;
   }
 
   const std::vector<double>& messages() const { return message_; }
 
-  // Beliefs as probabilities by first_label and entries, and the terms of log Z: one a variable and one
-  // a factor, log Z = sum of log_v + sum of weight_f (log_f - sum of log_v over its variables).
+  // Writes beliefs as probabilities, by first_label and entries, and the terms of log Z, one per
+  // variable and one per factor: log Z = sum of log_v + sum of weight_f (log_f - sum of log_v over its
+  // variables).
   void finish(double* variable, double* factor, double* log_v, double* log_f) const {
     std::vector<double> x;
     for (Index v = 0; v < graph_.variables(); ++v) {
@@ -84,22 +88,24 @@ class Belief {
   }
 
  private:
-  static constexpr Index kBlock = 256;
-  static constexpr Index kWorthThreads = 1 << 14;
+  static constexpr Index kBlock = 256;             // factors per task
+  static constexpr Index kWorthThreads = 1 << 14;  // entries; below, waking a thread costs more
 
+  // Turns log scores into probabilities, in place, and returns their log sum.
   double normalise(double* x, Index count) const {
     const double total = log_sum_exp(x, count);
     for (Index k = 0; k < count; ++k) x[k] = total == kNever ? 0.0 : std::exp(x[k] - total);
     return total;
   }
 
-  // -inf is counted, not added: it could not be taken away again.
+  // Sums the messages. -inf is counted, not added, because it could not be subtracted again.
   void gather() {
     std::fill(sum_.begin(), sum_.end(), 0.0);
     std::fill(blocked_.begin(), blocked_.end(), 0);
     for (Index s = 0; s < graph_.slots(); ++s) shift(s, message_.data() + graph_.message[s], +1);
   }
 
+  // Adds (sign +1) or subtracts (sign -1) a message of slot s.
   void shift(Index s, const double* m, int sign) {
     const double weight = sign * weight_[graph_.factor_of[s]];
     const Index first = graph_.first_label[graph_.scope[s]];
@@ -112,15 +118,16 @@ class Belief {
     }
   }
 
+  // The belief without the message of slot s.
   double cavity(Index s, Index y) const {
     const Index k = graph_.first_label[graph_.scope[s]] + y;
-    const double own = message_[graph_.message[s] + y];
-    const bool mine = own == kNever;
-    if (blocked_[k] > (mine ? 1 : 0)) return kNever;
-    return mine ? sum_[k] : sum_[k] - own;
+    const double message = message_[graph_.message[s] + y];
+    const bool blocks = message == kNever;
+    if (blocked_[k] > (blocks ? 1 : 0)) return kNever;
+    return blocks ? sum_[k] : sum_[k] - message;
   }
 
-  // theta / weight + the cavities of all slots but one.
+  // out = theta / weight + the cavities of all slots except `without`; (size(f)).
   void joint(Index f, Index without, double* out) const {
     const double scale = 1.0 / weight_[f];
     const double* table = tables_ + graph_.table[f];
@@ -137,7 +144,7 @@ class Belief {
     }
   }
 
-  // The messages of a factor into fresh_; by how much they differ from those in use.
+  // Computes the messages of a factor in fresh_, and returns their largest change.
   double update(Index f, double* scratch) {
     double change = 0.0;
     const bool pair = !psi_.empty() && graph_.begin[f + 1] - graph_.begin[f] == 2;
@@ -158,7 +165,7 @@ class Belief {
     return change;
   }
 
-  // psi = exp(theta / weight - the largest of the table): once for all messages of all iterations.
+  // psi = exp(theta / weight - max): computed once for all messages of all iterations.
   void exponentiate() {
     psi_.resize(static_cast<std::size_t>(graph_.entries.back()));
     parallel_for((graph_.factors() + kBlock - 1) / kBlock, threads_, [&] {
@@ -176,8 +183,8 @@ class Belief {
     });
   }
 
-  // The same as a product of a vector and a matrix: labels exponentials, not their square. False if a
-  // sum is so small that what underflows in it could matter.
+  // reduce() for a factor of two variables, as a vector-matrix product: L exponentials instead of L².
+  // Returns false if a sum is so small that underflow could matter.
   bool reduce_pair(Index f, Index s, double* p) {
     const Index other = s == graph_.begin[f] ? s + 1 : s - 1;
     const Index from = graph_.labels(other), labels = graph_.labels(s);
@@ -197,6 +204,7 @@ class Belief {
     return true;
   }
 
+  // The message of slot s from x, the joint scores of factor f.
   void reduce(Index f, Index s, const double* x) {
     double* m = fresh_.data() + graph_.message[s];
     const Index labels = graph_.labels(s), step = graph_.stride[s], round = step * labels;
@@ -214,11 +222,15 @@ class Belief {
     }
   }
 
+  // All factors at once, until the largest change is within the tolerance.
   BeliefReport run_together() {
     const Index blocks = (graph_.factors() + kBlock - 1) / kBlock;
     std::vector<double> change(static_cast<std::size_t>(blocks));
-    BeliefReport report{0, graph_.factors() > 0 ? kFar : 0.0, graph_.factors() == 0, true};
-    while (!report.converged && report.iterations < options_.most) {
+    BeliefReport report{.iterations = 0,
+                        .residual = graph_.factors() > 0 ? kFar : 0.0,
+                        .converged = graph_.factors() == 0,
+                        .possible = true};
+    while (!report.converged && report.iterations < options_.max_iterations) {
       parallel_for(blocks, threads_, [&] {
         return [&, scratch = std::vector<double>(static_cast<std::size_t>(most_entries_))](
                    Index block) mutable {
@@ -238,41 +250,47 @@ class Belief {
     return report;
   }
 
-  // Elidan, McGraw and Koller 2006, by factors: what would change most is changed first.
+  // Residual scheduling (Elidan, McGraw and Koller 2006), by factor: the largest change goes first.
   BeliefReport run_residual() {
     std::vector<double> scratch(static_cast<std::size_t>(most_entries_)), pending(graph_.table.size());
-    std::priority_queue<std::pair<double, Index>> queue;  // with entries that are out of date
-    const auto look = [&](Index f) {
+    std::priority_queue<std::pair<double, Index>> queue;  // outdated entries are skipped when popped
+    const auto schedule = [&](Index f) {
       pending[f] = update(f, scratch.data());
       if (pending[f] > options_.tolerance) queue.emplace(pending[f], -f);
     };
-    for (Index f = 0; f < graph_.factors(); ++f) look(f);
+    for (Index f = 0; f < graph_.factors(); ++f) schedule(f);
     Index done = 0;
-    const Index most = options_.most > kMostUpdates / std::max<Index>(1, graph_.factors())
-                           ? kMostUpdates
-                           : options_.most * graph_.factors();
-    while (!queue.empty() && done < most) {
+    const Index max_updates =
+        options_.max_iterations > kMaxUpdates / std::max<Index>(1, graph_.factors())
+            ? kMaxUpdates
+            : options_.max_iterations * graph_.factors();
+    while (!queue.empty() && done < max_updates) {
       const auto [change, minus] = queue.top();
       const Index f = -minus;
       queue.pop();
       if (pending[f] != change) continue;
       commit(f);
       ++done;
-      look(f);
+      schedule(f);
       for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
         const Index v = graph_.scope[s];
         for (Index k = graph_.first_incident[v]; k < graph_.first_incident[v + 1]; ++k) {
           const Index other = graph_.factor_of[graph_.incident[k]];
-          if (other != f) look(other);
+          if (other != f) schedule(other);
         }
       }
-      if (done % std::max<Index>(1, graph_.factors()) == 0) gather();  // rounding does not add up
+      // sum again from time to time, so that rounding errors do not accumulate
+      if (done % std::max<Index>(1, graph_.factors()) == 0) gather();
     }
-    const double rest = pending.empty() ? 0.0 : *std::max_element(pending.begin(), pending.end());
+    const double residual = pending.empty() ? 0.0 : *std::max_element(pending.begin(), pending.end());
     const Index per = std::max<Index>(1, graph_.factors());
-    return {(done + per - 1) / per, rest, rest <= options_.tolerance, true};
+    return {.iterations = (done + per - 1) / per,
+            .residual = residual,
+            .converged = residual <= options_.tolerance,
+            .possible = true};
   }
 
+  // Replaces the messages of factor f by those in fresh_.
   void commit(Index f) {
     for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
       double* old = message_.data() + graph_.message[s];
@@ -283,18 +301,19 @@ class Belief {
     }
   }
 
-  static constexpr double kSmall = 1e-280;
-  static constexpr double kFar = 1e300;  // a change to or from -inf
-  static constexpr Index kMostUpdates = Index{1} << 50;
+  static constexpr double kSmall = 1e-280;              // smaller sums may have lost terms to underflow
+  static constexpr double kFar = 1e300;                 // stands for a change from or to -inf
+  static constexpr Index kMaxUpdates = Index{1} << 50;  // so that the product does not overflow
 
   const Graph& graph_;
   const double* tables_;
   const double* weight_;
   const BeliefOptions options_;
   const int threads_;
-  std::vector<double> sum_;
-  std::vector<std::int32_t> blocked_;
-  std::vector<double> message_, fresh_, psi_;
+  std::vector<double> sum_;              // by first_label: the weighted sum of finite messages
+  std::vector<std::int32_t> blocked_;    // by first_label: the number of messages that are -inf
+  std::vector<double> message_, fresh_;  // by graph.message: current and new messages
+  std::vector<double> psi_;              // by entries; empty for max-product
   Index most_entries_ = 0;
 };
 

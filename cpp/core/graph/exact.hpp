@@ -1,16 +1,16 @@
-// Exact inference by elimination: a message is what a clique says about its neighbours once its own
-// variable has been summed (or maximised) out. The way back turns tables of log scores into marginals.
+// Exact inference by variable elimination. A message is a clique's table after its own variable has been
+// summed (or maximised) out. The backward pass turns tables of log scores into marginals.
 #pragma once
 
 #include "base/thread_pool.hpp"
-#include "graph/plan.hpp"
+#include "graph/elimination.hpp"
 
 namespace trellis::graph {
 
 class Exact {
  public:
-  // `tables` has graph.tables log scores and must outlive this.
-  Exact(const Graph& graph, const Plan& plan, const double* tables, int threads)
+  // `tables` has graph.tables log scores and must outlive this object.
+  Exact(const Graph& graph, const EliminationPlan& plan, const double* tables, int threads)
       : graph_(graph),
         plan_(plan),
         tables_(tables),
@@ -21,13 +21,13 @@ class Exact {
     sent_.resize(static_cast<std::size_t>(message_.back()));
   }
 
-  // log Z (or, with kMax, the best score) of each connected part, at the variable eliminated last; 0 at
-  // the others.
+  // log Z (with kMax: the best score) of each connected component, at the variable that is eliminated
+  // last; 0 at the others.
   template <bool kMax>
   void collect(double* log_z) {
     std::fill(log_z, log_z + graph_.variables(), 0.0);
     fill_trees();
-    each_tree([&](Index begin, Index end) {
+    for_each_tree([&](Index begin, Index end) {
       for (Index k = begin; k < end; ++k) {
         const Index b = plan_.tree[k];
         eliminate<kMax>(b);
@@ -40,9 +40,9 @@ class Exact {
     });
   }
 
-  // After collect<false>, if log Z is finite: p(y_v) by first_label, p(y_f) by entries.
+  // Call after collect<false>, if log Z is finite. Writes p(y_v) by first_label and p(y_f) by entries.
   void distribute(double* variable, double* factor) {
-    each_tree([&](Index begin, Index end) {
+    for_each_tree([&](Index begin, Index end) {
       std::vector<double> above;
       for (Index k = end; k-- > begin;) {
         const Index b = plan_.tree[k];
@@ -50,11 +50,11 @@ class Exact {
         from_parent(b, above.data());
         to_probabilities(b, above.data());
         const Index v = plan_.order[b], labels = graph_.cardinality[v];
-        double* own = variable + graph_.first_label[v];
-        std::fill(own, own + labels, 0.0);
+        double* marginal = variable + graph_.first_label[v];
+        std::fill(marginal, marginal + labels, 0.0);
         const double* p = phi(b);
         for (Index r = 0; r < rows(b); ++r) {
-          for (Index y = 0; y < labels; ++y) own[y] += p[r * labels + y];
+          for (Index y = 0; y < labels; ++y) marginal[y] += p[r * labels + y];
         }
       }
     });
@@ -67,14 +67,14 @@ class Exact {
     });
   }
 
-  // After collect<true>: the best labels, of several the first.
+  // Call after collect<true>. Writes the best labels; ties go to the first label.
   void best(std::int64_t* labels) const {
     for (Index b = plan_.buckets(); b-- > 0;) {
       labels[plan_.order[b]] = first_best(row(b, labels), graph_.cardinality[plan_.order[b]]);
     }
   }
 
-  // After collect<false>: one labelling, from one uniform number a variable.
+  // Call after collect<false>. Draws one labelling, from one uniform number per variable.
   void sample(const double* uniforms, std::int64_t* labels) const {
     for (Index b = plan_.buckets(); b-- > 0;) {
       const Index v = plan_.order[b];
@@ -83,7 +83,7 @@ class Exact {
   }
 
  private:
-  static constexpr Index kBlock = 512;             // factors that a thread takes at a time
+  static constexpr Index kBlock = 512;             // factors per task
   static constexpr Index kWorthThreads = 1 << 14;  // entries; below, waking a thread costs more
 
   double* phi(Index b) { return phi_.data() + plan_.table[b]; }
@@ -94,13 +94,13 @@ class Exact {
   Index blocks() const { return (graph_.factors() + kBlock - 1) / kBlock; }
 
   template <class Work>
-  void each_tree(const Work& work) const {
+  void for_each_tree(const Work& work) const {
     const Index trees = static_cast<Index>(plan_.tree_begin.size()) - 1;
     parallel_for(trees, threads_,
                  [&] { return [&](Index t) { work(plan_.tree_begin[t], plan_.tree_begin[t + 1]); }; });
   }
 
-  // The axes of a clique with steps that find(variable) says.
+  // The axes of a clique; find(variable) returns the stride of each in another table.
   template <class Find>
   int axes(Index b, Axis* out, const Find& find) const {
     for (Index k = plan_.begin[b]; k < plan_.begin[b + 1]; ++k) {
@@ -110,7 +110,7 @@ class Exact {
     return plan_.size(b);
   }
 
-  // Steps through the message of bucket `from`, whose axes are its clique without its own variable.
+  // Strides in the message of bucket `from`, whose axes are its clique without its own variable.
   int message_axes(Index b, Index from, Axis* out) const {
     return axes(b, out, [&](Index v) {
       Index step = 1;
@@ -131,9 +131,10 @@ class Exact {
     });
   }
 
+  // Adds each factor's table to the clique of its bucket.
   void fill_trees() {
     std::fill(phi_.begin(), phi_.end(), 0.0);
-    Axis axis[kMostOrder];
+    Axis axis[kMaxOrder];
     for (Index f = 0; f < graph_.factors(); ++f) {
       const Index b = plan_.factor_bucket[f];
       double* out = phi(b);
@@ -142,6 +143,7 @@ class Exact {
     }
   }
 
+  // Sums out (or maximises) the bucket's variable.
   template <bool kMax>
   void eliminate(Index b) {
     const Index labels = graph_.cardinality[plan_.order[b]];
@@ -151,27 +153,28 @@ class Exact {
     }
   }
 
+  // Adds the message of bucket `from` to the table of bucket `to`.
   void add(Index to, Index from) {
-    Axis axis[kMostOrder];
+    Axis axis[kMaxOrder];
     double* out = phi(to);
     const double* sent = sent_.data() + message_[from];
     walk(axis, message_axes(to, from, axis), [&](Index i, Index j) { out[i] += sent[j]; });
   }
 
-  // p of the clique without its own variable, from the probabilities of the parent.
+  // p of the clique without its own variable, from the parent's probabilities.
   void from_parent(Index b, double* above) const {
     const Index up = plan_.parent[b];
     if (up < 0) {
       above[0] = 1.0;
       return;
     }
-    Axis axis[kMostOrder];
+    Axis axis[kMaxOrder];
     const double* p = phi(up);
     walk(axis, message_axes(up, b, axis), [&](Index i, Index j) { above[j] += p[i]; });
   }
 
-  // p(clique) = p(rest) p(own | rest). Each conditional is divided by its own sum: the message was
-  // rounded at the size of the scores, and that error would grow on the way down.
+  // p(clique) = p(rest) p(variable | rest). Each conditional is divided by its actual sum: the message
+  // was rounded at the size of the scores, and this error would grow from clique to clique.
   void to_probabilities(Index b, const double* above) {
     const Index labels = graph_.cardinality[plan_.order[b]];
     for (Index r = 0; r < rows(b); ++r) {
@@ -189,13 +192,13 @@ class Exact {
 
   void marginal(Index f, double* out) const {
     std::fill(out, out + graph_.size(f), 0.0);
-    Axis axis[kMostOrder];
+    Axis axis[kMaxOrder];
     const Index b = plan_.factor_bucket[f];
     const double* p = phi(b);
     walk(axis, factor_axes(b, f, axis), [&](Index i, Index j) { out[j] += p[i]; });
   }
 
-  // Scores of the bucket's own variable, given the labels of the rest of its clique.
+  // Scores of the bucket's variable, given the labels of the rest of its clique; (cardinality).
   const double* row(Index b, const std::int64_t* labels) const {
     Index r = 0;
     for (Index k = plan_.begin[b]; k + 1 < plan_.begin[b + 1]; ++k) {
@@ -205,12 +208,12 @@ class Exact {
   }
 
   const Graph& graph_;
-  const Plan& plan_;
+  const EliminationPlan& plan_;
   const double* tables_;
   const int threads_;
-  std::vector<double> phi_;   // by plan.table: scores, after distribute probabilities
-  std::vector<double> sent_;  // by message_
-  Indices message_;
+  std::vector<double> phi_;   // by plan.table: scores; after distribute(), probabilities
+  std::vector<double> sent_;  // by message_: the messages
+  Indices message_;           // (buckets + 1): where each bucket's message begins
 };
 
 }  // namespace trellis::graph

@@ -1,6 +1,6 @@
-// Belief propagation on a grid: each sweep passes messages down and up all columns, then along all rows
-// and back, each line as an exact chain given what crosses it. Lines that run side by side do not hear
-// each other, so that threads can take any of them and the result has the same bits.
+// Belief propagation on a grid. Each sweep passes messages down and up all columns, then right and left
+// along all rows; each line is an exact chain given the messages that cross it. Parallel lines do not
+// depend on each other, so threads can process them in any order and the result has the same bits.
 #pragma once
 
 #include <algorithm>
@@ -29,31 +29,31 @@ struct GridScores {
 struct GridOptions {
   bool max_product;
   double damping, tolerance;
-  std::int64_t most;
+  std::int64_t max_sweeps;
   int threads;
   double horizontal_weight = 1.0, vertical_weight = 1.0;  // below 1: tree-reweighted
 };
 
 struct GridReport {
   std::int64_t sweeps;
-  double residual;
+  double residual;  // the largest change in the last sweep
   bool converged;
 };
 
 class Grid {
  public:
-  // The scores are copied, but for `unary`, which must outlive this.
+  // The tables are copied; `unary` must outlive this object.
   Grid(const GridScores& scores, const GridKernels& kernels, const GridOptions& options)
       : s_(scores), kernels_(kernels), options_(options), odds_(small_enough(scores, options)) {
     const int planes = odds_ ? 1 : scores.labels;
     columns_.set_up(scores.height, scores.width, planes);
     rows_.set_up(scores.width, scores.height, planes);
     const std::int64_t labels = scores.labels;
-    each_tile([&](std::int64_t r, std::int64_t c) {
+    for_each_pixel([&](std::int64_t r, std::int64_t c) {
       for (std::int64_t l = 0; l < planes; ++l) {
-        const double* own = s_.unary + (r * s_.width + c) * labels;
+        const double* scores_here = s_.unary + (r * s_.width + c) * labels;
         columns_.unary[columns_.at(r, l, c)] = rows_.unary[rows_.at(c, l, r)] =
-            odds_ ? own[1] - own[0] : own[l];
+            odds_ ? scores_here[1] - scores_here[0] : scores_here[l];
       }
     });
     const std::int64_t cells = labels * labels;
@@ -65,7 +65,7 @@ class Grid {
 
   GridReport run() {
     GridReport report{0, std::numeric_limits<double>::max(), false};
-    while (!report.converged && report.sweeps < options_.most) {
+    while (!report.converged && report.sweeps < options_.max_sweeps) {
       report.residual = sweep(columns_, rows_);
       report.residual = std::max(report.residual, sweep(rows_, columns_));
       ++report.sweeps;
@@ -74,18 +74,18 @@ class Grid {
     return report;
   }
 
-  // Beliefs (height, width, labels) as probabilities; false if a pixel has no label left.
+  // Writes beliefs, (height, width, labels), as probabilities; false if a pixel has no possible label.
   bool beliefs(double* out) const {
     std::atomic<bool> possible{true};
-    each_tile([&](std::int64_t r, std::int64_t c) {
+    for_each_pixel([&](std::int64_t r, std::int64_t c) {
       double* p = out + (r * s_.width + c) * s_.labels;
-      const auto heard = [&](std::int64_t l) {
+      const auto messages = [&](std::int64_t l) {
         const std::int64_t i = columns_.at(r, l, c), j = rows_.at(c, l, r);
         return columns_.weight * (columns_.message[i] + columns_.message[columns_.plane() + i]) +
                rows_.weight * (rows_.message[j] + rows_.message[rows_.plane() + j]);
       };
       if (odds_) {
-        const double x = heard(0) + columns_.unary[columns_.at(r, 0, c)];
+        const double x = messages(0) + columns_.unary[columns_.at(r, 0, c)];
         const double e = std::exp(-std::fabs(x));
         p[x > 0.0] = 1.0 / (1.0 + e);
         p[x <= 0.0] = e / (1.0 + e);
@@ -93,7 +93,7 @@ class Grid {
       }
       double top = -std::numeric_limits<double>::infinity(), sum = 0.0;
       for (std::int64_t l = 0; l < s_.labels; ++l) {
-        p[l] = heard(l) + columns_.unary[columns_.at(r, l, c)];
+        p[l] = messages(l) + columns_.unary[columns_.at(r, l, c)];
         top = std::max(top, p[l]);
       }
       if (!(top > -std::numeric_limits<double>::infinity())) possible = false;
@@ -103,37 +103,39 @@ class Grid {
     return possible;
   }
 
-  // (4, height, width, labels): from above, from below, from the left, from the right.
+  // Writes the messages, (4, height, width, labels): from above, below, the left and the right.
   void messages(double* out) const {
     const std::int64_t plane = s_.height * s_.width * s_.labels;
-    each_tile([&](std::int64_t r, std::int64_t c) {
-      double* own = out + (r * s_.width + c) * s_.labels;
+    for_each_pixel([&](std::int64_t r, std::int64_t c) {
+      double* pixel = out + (r * s_.width + c) * s_.labels;
       for (std::int64_t l = 0; l < s_.labels; ++l) {
-        // of odds d, the messages with largest entry 0 are min(0, -d) and min(0, d)
+        // for log odds d, the messages with largest entry 0 are min(0, -d) and min(0, d)
         const auto value = [&](const Lines& lines, std::int64_t at) {
           const double m = lines.message[at];
           return odds_ ? std::min(0.0, l == 0 ? -m : m) : m;
         };
         const std::int64_t i = columns_.at(r, odds_ ? 0 : l, c), j = rows_.at(c, odds_ ? 0 : l, r);
-        own[l] = value(columns_, i);
-        own[l + plane] = value(columns_, columns_.plane() + i);
-        own[l + 2 * plane] = value(rows_, j);
-        own[l + 3 * plane] = value(rows_, rows_.plane() + j);
+        pixel[l] = value(columns_, i);
+        pixel[l + plane] = value(columns_, columns_.plane() + i);
+        pixel[l + 2 * plane] = value(rows_, j);
+        pixel[l + 3 * plane] = value(rows_, rows_.plane() + j);
       }
     });
   }
 
  private:
-  static constexpr std::int64_t kLanes = 4 * kGridBlock;  // that a thread takes at a time
-  static constexpr std::int64_t kWorthThreads = 1 << 15;  // pixels; below, a sweep is too short to share
+  static constexpr std::int64_t kLanes = 4 * kGridBlock;  // lines per task
+  static constexpr std::int64_t kWorthThreads = 1 << 15;  // pixels; below, waking a thread costs more
 
-  // All lines of one direction; their lanes are the positions of the other.
+  // All lines of one direction. Lanes are the positions in the other direction.
   struct Lines {
-    std::int64_t positions, real, lanes;
+    std::int64_t positions, real, lanes;  // real: lanes without padding
     int labels;
     double weight;
     bool shared;
-    AlignedDoubles unary, field, message, table, psi;
+    AlignedDoubles unary, field;  // (positions, labels, lanes)
+    AlignedDoubles message;       // (2, positions, labels, lanes): forward, backward
+    AlignedDoubles table, psi;    // see GridLines
 
     std::int64_t plane() const { return positions * labels * lanes; }
     std::int64_t at(std::int64_t i, std::int64_t l, std::int64_t lane) const {
@@ -147,7 +149,7 @@ class Grid {
       lanes = (real + kGridBlock - 1) / kGridBlock * kGridBlock;
       unary = zeros(plane());
       field = zeros(plane());
-      message = zeros(2 * plane() + kGridBlock);  // the transposition reads whole blocks
+      message = zeros(2 * plane() + kGridBlock);  // transposing reads full blocks, past the end
     }
 
     static AlignedDoubles zeros(std::int64_t count) {
@@ -156,35 +158,38 @@ class Grid {
       return out;
     }
 
-    // Tables of the edges along the lines, by their strides from position to position and lane to lane.
+    // Copies the tables of the edges along the lines; strides from position to position and lane to
+    // lane.
     void take(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
               std::int64_t by_lane) {
       shared = shared_;
-      const std::int64_t edges = shared ? 1 : positions - 1, each = shared ? 1 : lanes;
-      table = zeros(edges * cells * each);
-      psi = zeros(edges * cells * each);
-      std::fill(psi.get(), psi.get() + edges * cells * each, 1.0);  // in the padding
+      const std::int64_t edges = shared ? 1 : positions - 1, per_edge = shared ? 1 : lanes;
+      table = zeros(edges * cells * per_edge);
+      psi = zeros(edges * cells * per_edge);
+      std::fill(psi.get(), psi.get() + edges * cells * per_edge, 1.0);  // also in the padding
       for (std::int64_t i = 0; i < edges; ++i) {
         for (std::int64_t j = 0; j < (shared ? 1 : real); ++j) {
-          const double* own = scores + i * by_position + j * by_lane;
-          const double top = *std::max_element(own, own + cells);
-          const bool some = top > -std::numeric_limits<double>::infinity();
+          const double* scores_here = scores + i * by_position + j * by_lane;
+          const double top = *std::max_element(scores_here, scores_here + cells);
+          const bool possible = top > -std::numeric_limits<double>::infinity();
           for (std::int64_t k = 0; k < cells; ++k) {
-            table[(i * cells + k) * each + j] = own[k] / weight;
-            psi[(i * cells + k) * each + j] = some ? std::exp((own[k] - top) / weight) : 0.0;
+            table[(i * cells + k) * per_edge + j] = scores_here[k] / weight;
+            psi[(i * cells + k) * per_edge + j] =
+                possible ? std::exp((scores_here[k] - top) / weight) : 0.0;
           }
         }
       }
     }
   };
 
-  // Whether two labels can be kept as one number each: no -inf, and tables that psi can hold.
+  // Whether two labels can be represented by their log odds: all scores are finite, and psi cannot
+  // underflow.
   static bool small_enough(const GridScores& s, const GridOptions& options) {
     if (s.labels != 2 || options.max_product) return false;
     const double weight = std::min(options.horizontal_weight, options.vertical_weight);
     const auto narrow = [&](const double* tables, std::int64_t count) {
-      for (const double* own = tables; own < tables + 4 * count; own += 4) {
-        const auto [low, high] = std::minmax_element(own, own + 4);
+      for (const double* table = tables; table < tables + 4 * count; table += 4) {
+        const auto [low, high] = std::minmax_element(table, table + 4);
         if (!(*high - *low <= kGridSpan * weight)) return false;
       }
       return true;
@@ -197,9 +202,9 @@ class Grid {
                        [](double u) { return std::isfinite(u); });
   }
 
-  // work(row, column) for all pixels, by threads, in tiles whose rows share cache lines of the columns.
+  // Calls work(row, column) for all pixels, in tiles of rows that share cache lines of the columns.
   template <class Work>
-  void each_tile(const Work& work) const {
+  void for_each_pixel(const Work& work) const {
     parallel_for((s_.height + kGridBlock - 1) / kGridBlock, threads(), [&] {
       return [&](std::int64_t tile) {
         const std::int64_t end = std::min(s_.height, (tile + 1) * kGridBlock);
@@ -212,30 +217,31 @@ class Grid {
 
   int threads() const { return s_.height * s_.width < kWorthThreads ? 1 : options_.threads; }
 
-  double sweep(Lines& own, const Lines& across) const {
-    const GridLines view{own.positions,
-                         own.lanes,
-                         own.labels,
-                         own.unary.get(),
-                         across.message.get(),
-                         across.lanes,
-                         own.real,
-                         own.field.get(),
-                         own.message.get(),
-                         own.message.get() + own.plane(),
-                         own.table.get(),
-                         own.psi.get(),
-                         own.shared,
-                         options_.damping,
-                         own.weight,
-                         across.weight,
-                         odds_};
+  // One sweep along `along`, given the messages of the lines `across`; returns the largest change.
+  double sweep(Lines& along, const Lines& across) const {
+    const GridLines view{.positions = along.positions,
+                         .lanes = along.lanes,
+                         .labels = along.labels,
+                         .unary = along.unary.get(),
+                         .across = across.message.get(),
+                         .crossing = across.lanes,
+                         .crossed = along.real,
+                         .field = along.field.get(),
+                         .forward = along.message.get(),
+                         .backward = along.message.get() + along.plane(),
+                         .table = along.table.get(),
+                         .psi = along.psi.get(),
+                         .shared = along.shared,
+                         .damping = options_.damping,
+                         .weight = along.weight,
+                         .crossing_weight = across.weight,
+                         .odds = odds_};
     const auto kernel = options_.max_product ? kernels_.max_product : kernels_.sum_product;
-    const std::int64_t tasks = (own.lanes + kLanes - 1) / kLanes;
+    const std::int64_t tasks = (along.lanes + kLanes - 1) / kLanes;
     std::vector<double> change(static_cast<std::size_t>(tasks));
     parallel_for(tasks, threads(), [&] {
-      return [&, scratch = aligned_doubles(2 * kGridBlock * own.labels)](std::int64_t task) {
-        const std::int64_t begin = task * kLanes, end = std::min(own.lanes, begin + kLanes);
+      return [&, scratch = aligned_doubles(2 * kGridBlock * along.labels)](std::int64_t task) {
+        const std::int64_t begin = task * kLanes, end = std::min(along.lanes, begin + kLanes);
         change[task] = kernel(view, begin, end, scratch.get());
       };
     });
@@ -245,7 +251,7 @@ class Grid {
   const GridScores s_;
   const GridKernels& kernels_;
   const GridOptions options_;
-  const bool odds_;
+  const bool odds_;  // two labels, represented by their log odds
   Lines columns_, rows_;
 };
 

@@ -1,14 +1,14 @@
-// Messages along the lines of a grid, a vector of lines at a time.
+// Messages along the lines of a grid, one SIMD vector of lines at a time.
 //
 //   m'(b) = log sum over a of exp(x(a) + table(a, b)),   x = field + m
 //
-// Reweighted, the table is divided by the weight r of its edge, and x = field + r m - (1 - r) n, with n
-// what came back along the edge: a cavity takes all of n away, and the belief had only its share in it.
+// Tree-reweighted, the table is divided by the weight r of its edge, and x = field + r m - (1 - r) n,
+// where n is the opposite message on the edge: the cavity subtracts all of n, but the belief contains
+// only r n.
 //
-// With p = exp(x - max x) and psi = exp(table - max) it is log(p psi): labels exponentials and
-// logarithms instead of their square. What underflows in it is below 1e-300; where a sum is so small
-// that this could matter, the vector is done again in log space. So scores of any size, and -inf, are
-// exact.
+// With p = exp(x - max x) and psi = exp(table - max), the sum is log(p psi): L exponentials and
+// logarithms instead of L². Terms that underflow are below 1e-300. Where a sum is so small that they
+// could matter, the vector is recomputed in log space. So scores of any size, and -inf, are exact.
 #pragma once
 
 #include "base/simd.hpp"
@@ -16,27 +16,28 @@
 
 namespace trellis::TRELLIS_ISA::grid {
 
-inline constexpr double kSmall = 1e-280;
-inline constexpr double kFar = 1e300;  // a change to or from -inf
+inline constexpr double kSmall = 1e-280;  // smaller sums may have lost terms to underflow
+inline constexpr double kFar = 1e300;     // stands for a change from or to -inf
 
-// Where the kernel is: lanes from `lane` on, a message from one position to the next in its direction.
+// One message from a position to the next in the kernel's direction, for the lanes from `lane` on.
 struct Step {
   const GridLines& lines;
   std::int64_t from, to, lane;
-  const double* old;       // messages into `from`, along the direction
-  const double* opposite;  // the other way: what `from` heard from `to`
+  const double* old;       // messages into `from`, in this direction
+  const double* opposite;  // messages in the other direction: from `to` into `from`
   double* out;             // messages into `to`
-  bool back;
+  bool back;               // the direction is backward: tables are transposed
 
   TRELLIS_INLINE std::int64_t at(std::int64_t position, int label) const {
     return (position * lines.labels + label) * lines.lanes + lane;
   }
+  // The score of label a at `from`, without the message from `to`.
   TRELLIS_INLINE Vec x(int a) const {
     const std::int64_t i = at(from, a);
     if (lines.weight == 1.0) return load(lines.field + i) + load(old + i);
-    // -inf came from a label that nothing but this edge forbids: there is nothing to take away
-    const Vec heard = load(opposite + i), own = select(heard > -kInfinity, heard, Vec{});
-    return load(lines.field + i) + lines.weight * load(old + i) - (1.0 - lines.weight) * own;
+    // -inf means that only this edge forbids the label: there is nothing to subtract
+    const Vec message = load(opposite + i), finite = select(message > -kInfinity, message, Vec{});
+    return load(lines.field + i) + lines.weight * load(old + i) - (1.0 - lines.weight) * finite;
   }
   TRELLIS_INLINE int cell(int a, int b) const {
     return back ? b * lines.labels + a : a * lines.labels + b;
@@ -54,7 +55,7 @@ struct Step {
 
 TRELLIS_INLINE Vec finite_or_zero(Vec top) { return select(top > -kInfinity, top, Vec{}); }
 
-// Any scores: the square of labels exponentials.
+// One message for scores of any size: L² exponentials.
 template <bool kMax>
 inline void step_in_log(const Step& s, double* scratch) {
   const int labels = s.lines.labels;
@@ -74,6 +75,7 @@ inline void step_in_log(const Step& s, double* scratch) {
   }
 }
 
+// One message as a vector-matrix product; false if a sum is too small to be exact.
 TRELLIS_INLINE bool step_scaled(const Step& s, double* scratch) {
   const int labels = s.lines.labels;
   Vec top = splat(-kInfinity);
@@ -96,12 +98,13 @@ TRELLIS_INLINE bool step_scaled(const Step& s, double* scratch) {
   return !any(small);
 }
 
+// |a - b|, where a change from or to -inf counts as kFar.
 TRELLIS_INLINE Vec difference(Vec a, Vec b) {
   const Vec d = a - b;
   return select(a == b, Vec{}, min(select(d > 0.0, d, -d), splat(kFar)));
 }
 
-// Largest entry 0, damped; the largest change of the vector.
+// Makes the largest entry 0 and applies damping; returns the largest change of the vector.
 TRELLIS_INLINE Vec settle(const Step& s, const double* before) {
   const int labels = s.lines.labels;
   const double damping = s.lines.damping;
@@ -119,6 +122,7 @@ TRELLIS_INLINE Vec settle(const Step& s, const double* before) {
   return change;
 }
 
+// One message, exact for any scores; returns its change.
 template <bool kMax>
 TRELLIS_INLINE Vec step(const Step& s, double* scratch) {
   const int labels = s.lines.labels;
@@ -132,7 +136,7 @@ TRELLIS_INLINE Vec step(const Step& s, double* scratch) {
   return settle(s, before);
 }
 
-// unary + what crosses the lines, from the layout of the crossing lines to this one.
+// field = unary + the messages that cross the lines, transposed from the layout of the crossing lines.
 inline void fill_field(const GridLines& g, std::int64_t begin, std::int64_t end) {
   const std::int64_t plane = g.crossed * g.labels * g.crossing;
   for (std::int64_t i0 = 0; i0 < g.positions; i0 += kGridBlock) {
@@ -154,8 +158,8 @@ inline void fill_field(const GridLines& g, std::int64_t begin, std::int64_t end)
   }
 }
 
-// Two labels and tables that are finite and within kGridSpan, as odds: one exponential, one logarithm.
-// Beyond +-700 the odds of a message do not change any more.
+// Two labels as log odds, for finite tables within kGridSpan: one exponential and one logarithm per
+// message. Beyond +-700 the log odds of a message do not change any more.
 struct Two {
   Vec same0, up, down, same1;  // psi from a to b: 0 0, 0 1, 1 0, 1 1
 
@@ -167,12 +171,15 @@ struct Two {
   }
   TRELLIS_INLINE Two turned() const { return {same0, down, up, same1}; }
 
+  // The log odds of a message, from the log odds d of the sender.
   TRELLIS_INLINE Vec odds(Vec d) const {
-    const Vec e = exp_in_range(min(max(d, splat(-700.0)), splat(700.0)));
+    constexpr double kMaxOdds = 700.0;
+    const Vec e = exp_in_range(min(max(d, splat(-kMaxOdds)), splat(kMaxOdds)));
     return log((up + e * same1) / (same0 + e * down));
   }
 };
 
+// One step along all lanes of [begin, end); returns the largest change.
 template <bool kReweighted, bool kShared>
 TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& all, std::int64_t from, std::int64_t to,
                                std::int64_t begin, std::int64_t end, double* m, const double* opposite) {
@@ -200,14 +207,14 @@ TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& all, std::int64_t 
   return change;
 }
 
-// Forward, then backward, along some lanes.
+// Forward, then backward, along the lanes [begin, end).
 template <bool kReweighted, bool kShared>
 inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t end) {
-  const Two there = kShared ? Two::shared(g.psi) : Two{};
-  const Two back = there.turned();
+  const Two forward = kShared ? Two::shared(g.psi) : Two{};
+  const Two back = forward.turned();
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {
-    change = max(change, step_of_two<kReweighted, kShared>(g, there, i - 1, i, begin, end, g.forward,
+    change = max(change, step_of_two<kReweighted, kShared>(g, forward, i - 1, i, begin, end, g.forward,
                                                            g.backward));
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
@@ -217,6 +224,7 @@ inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t 
   return max_lanes(change)[0];
 }
 
+// The kernel: see GridKernels.
 template <bool kMax>
 inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, double* scratch) {
   fill_field(g, begin, end);
@@ -230,13 +238,27 @@ inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, do
   Vec change{};
   for (std::int64_t i = 1; i < g.positions; ++i) {
     for (std::int64_t lane = begin; lane < end; lane += kWidth) {
-      const Step s{g, i - 1, i, lane, g.forward, g.backward, g.forward, false};
+      const Step s{.lines = g,
+                   .from = i - 1,
+                   .to = i,
+                   .lane = lane,
+                   .old = g.forward,
+                   .opposite = g.backward,
+                   .out = g.forward,
+                   .back = false};
       change = max(change, step<kMax>(s, scratch));
     }
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
     for (std::int64_t lane = begin; lane < end; lane += kWidth) {
-      const Step s{g, i, i - 1, lane, g.backward, g.forward, g.backward, true};
+      const Step s{.lines = g,
+                   .from = i,
+                   .to = i - 1,
+                   .lane = lane,
+                   .old = g.backward,
+                   .opposite = g.forward,
+                   .out = g.backward,
+                   .back = true};
       change = max(change, step<kMax>(s, scratch));
     }
   }

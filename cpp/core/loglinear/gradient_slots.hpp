@@ -1,8 +1,8 @@
-// The gradients that the threads of a training make, and their sum.
+// The gradients that the threads compute in training, and their sum.
 //
-// Sequences are cut into chunks that stay in the cache, and chunks belong to a fixed number of slots,
-// by the data alone. A slot has a gradient of its own, and slots are added in order: the sum has the
-// same bits for any number of threads.
+// Sequences are divided into chunks that fit in the cache, and chunks into a fixed number of slots. Both
+// depend on the data alone. Each slot has its own gradient, and the slots are added in a fixed order, so
+// the sum has the same bits for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +10,24 @@
 #include <utility>
 #include <vector>
 
+#include "base/aligned.hpp"
 #include "base/thread_pool.hpp"
-#include "loglinear/loglinear.hpp"
-#include "loglinear/supervision.hpp"
+#include "chain/types.hpp"
+#include "loglinear/row_plan.hpp"
+#include "loglinear/training_labels.hpp"
 
 namespace trellis {
 
 class GradientSlots {
  public:
   struct Slot {
-    std::vector<std::int64_t> chunk_begin;  // sequences; the last entry is the end
-    std::int64_t touched = 0;               // state weights [0, touched) may have a gradient here
-    AlignedDoubles memory;                  // states, scaled and log counts, edges, dense table
+    std::vector<std::int64_t> chunk_begin;  // (chunks + 1): the first sequence of each chunk
+    std::int64_t touched = 0;               // only state weights [0, touched) can have a gradient here
+    AlignedDoubles memory;  // states, scaled counts, log counts, edges, dense table, one after the other
   };
 
-  // The attributes that are dense, and the rows, must stay where they are.
-  GradientSlots(const WeightLayout& layout, const Supervision& y, const DenseAttributes& dense,
+  // `dense` and `rows` must outlive this object.
+  GradientSlots(const WeightLayout& layout, const TrainingLabels& y, const DenseAttributes& dense,
                 const PlannedRows& rows)
       : layout_(layout),
         dense_(dense),
@@ -36,8 +38,8 @@ class GradientSlots {
 
   std::int64_t count() const { return static_cast<std::int64_t>(slots_.size()); }
   const Slot& operator[](std::int64_t s) const { return slots_[s]; }
-  std::int64_t chunk_rows() const { return chunk_rows_; }  // of the largest chunk
-  int stride() const { return stride_; }                   // of the counts of bigrams
+  std::int64_t chunk_rows() const { return chunk_rows_; }  // the rows of the largest chunk
+  int stride() const { return stride_; }                   // of the bigram counts, (labels, stride)
 
   double* states(const Slot& s) const { return s.memory.get(); }
   double* scaled_counts(const Slot& s) const { return s.memory.get() + layout_.states(); }
@@ -45,21 +47,24 @@ class GradientSlots {
   double* edges(const Slot& s) const { return log_counts(s) + square_; }
   double* dense(const Slot& s) const { return edges(s) + layout_.edges(); }
 
+  // Sets a slot's gradient to 0, except where it cannot have one.
   void clear(const Slot& s) const {
     std::fill(states(s), states(s) + s.touched, 0.0);
     std::fill(scaled_counts(s), dense(s) + dense_.table_size(), 0.0);
   }
 
-  // The gradient of all slots but for the bigrams, and of l2 / 2 |w|^2, which is returned.
+  // Writes the gradient of all slots, except the bigrams, plus that of l2 / 2 |w|^2, and returns
+  // l2 / 2 |w|^2.
   double sum(const double* w, double l2, int threads, double* gradient) {
     const std::int64_t first_edge = layout_.states() + layout_.bigrams, n = layout_.size();
     const std::int64_t blocks = (n + kReduceBlock - 1) / kReduceBlock;
     std::vector<double> squares(blocks);
     dense_sum_.assign(static_cast<std::size_t>(dense_.table_size()), 0.0);
     for (const Slot& s : slots_) {
-      const double* own = dense(s);
-      for (std::size_t k = 0; k < dense_sum_.size(); ++k) dense_sum_[k] += own[k];
+      const double* slot_table = dense(s);
+      for (std::size_t k = 0; k < dense_sum_.size(); ++k) dense_sum_[k] += slot_table[k];
     }
+    // below four blocks, waking threads takes longer than the sum
     parallel_for(blocks, n < 4 * kReduceBlock ? 1 : threads, [&] {
       return [&, this](std::int64_t block) {
         const std::int64_t begin = block * kReduceBlock, end = std::min(n, begin + kReduceBlock);
@@ -70,21 +75,24 @@ class GradientSlots {
         }
         squares[block] = sum;
         for (const Slot& s : slots_) {
-          const double* own = states(s);
+          const double* slot_gradient = states(s);
           const std::int64_t last = std::min(end, s.touched);
-          for (std::int64_t i = begin; i < last; ++i) gradient[i] += own[i];
-          const double* of_edges = edges(s) - first_edge;
-          for (std::int64_t i = std::max(begin, first_edge); i < end; ++i) gradient[i] += of_edges[i];
+          for (std::int64_t i = begin; i < last; ++i) gradient[i] += slot_gradient[i];
+          const double* edge_gradient = edges(s) - first_edge;
+          for (std::int64_t i = std::max(begin, first_edge); i < end; ++i)
+            gradient[i] += edge_gradient[i];
         }
       };
     });
-    dense_.each([&](std::int64_t weight, std::int64_t cell) { gradient[weight] += dense_sum_[cell]; });
+    dense_.for_each_weight(
+        [&](std::int64_t weight, std::int64_t cell) { gradient[weight] += dense_sum_[cell]; });
     double total = 0.0;
     for (const double s : squares) total += s;
     return 0.5 * l2 * total;
   }
 
-  // Expected bigrams, of which the scaled ones are times a weight if there is one, less the observed.
+  // Adds the expected minus the observed bigrams. Scaled counts are multiplied by `weight`, (labels,
+  // stride), unless it is null; observed is (labels, labels).
   void add_bigrams(const double* weight, const double* observed, double* gradient) const {
     for (std::int64_t i = 0; i < layout_.bigrams; ++i) {
       const int a = layout_.bigram[i] / layout_.labels, b = layout_.bigram[i] % layout_.labels;
@@ -100,24 +108,35 @@ class GradientSlots {
   }
 
  private:
-  static constexpr std::int64_t kChunkRows = 1536;
-  static constexpr std::int64_t kMatrixBytes = 8 << 20;  // of position-dependent transitions in a chunk
-  static constexpr std::int64_t kSlotBytes = 256 << 20;  // of all gradients together
-  static constexpr std::int64_t kReduceBlock = 1 << 14;
+  static constexpr std::int64_t kChunkRows = 1536;       // scores and residuals of a chunk fit in L2
+  static constexpr std::int64_t kMatrixBytes = 8 << 20;  // position-dependent transitions of a chunk
+  static constexpr std::int64_t kSlotBytes = 256 << 20;  // all gradients together
+  static constexpr std::int64_t kReduceBlock = 1 << 14;  // weights per task of sum()
+  static constexpr std::int64_t kMinSlots = 2, kMaxSlots = 16;
 
-  void cut(const Supervision& y, const PlannedRows& planned) {
-    const std::int64_t rows = y.row_begin[y.sequences], labels = layout_.labels;
-    std::int64_t most_rows = kChunkRows;
-    if (layout_.edge_attributes > 0) {
-      most_rows = std::max<std::int64_t>(1, kMatrixBytes / (8 * labels * labels));
-    }
-    const double work = planned.work() + 0.25 * static_cast<double>(rows * labels * labels);
-    const std::int64_t bytes = 8 * (layout_.size() + 2 * square_ + dense_.table_size());
+  // The largest number of rows of a chunk.
+  std::int64_t max_chunk_rows() const {
+    if (layout_.edge_attributes == 0) return kChunkRows;
+    const std::int64_t matrix_bytes = 8 * std::int64_t{layout_.labels} * layout_.labels;
+    return std::max<std::int64_t>(1, kMatrixBytes / matrix_bytes);
+  }
+
+  // The number of slots: each must do much more work than adding up its gradient takes. The factors, in
+  // units of one multiply-add, were measured: 0.25 per label pair of forward-backward, 14 per weight.
+  std::int64_t slot_count(std::int64_t rows, double row_work, std::int64_t slot_bytes) const {
+    const std::int64_t labels = layout_.labels;
+    const double work = row_work + 0.25 * static_cast<double>(rows * labels * labels);
     const auto worth =
         static_cast<std::int64_t>(work / (14.0 * static_cast<double>(layout_.size() + 1)));
-    // an even number, as most machines have of cores
-    const std::int64_t count =
-        std::clamp<std::int64_t>(std::min(worth, kSlotBytes / bytes) / 2 * 2, 2, 16);
+    // even, like most core counts
+    const std::int64_t even = std::min(worth, kSlotBytes / slot_bytes) / 2 * 2;
+    return std::clamp<std::int64_t>(even, kMinSlots, kMaxSlots);
+  }
+
+  void cut(const TrainingLabels& y, const PlannedRows& planned) {
+    const std::int64_t rows = y.row_begin[y.sequences], max_rows = max_chunk_rows();
+    const std::int64_t bytes = 8 * (layout_.size() + 2 * square_ + dense_.table_size());
+    const std::int64_t count = slot_count(rows, planned.work(), bytes);
     std::int64_t i = 0;
     for (std::int64_t s = 0; s < count; ++s) {
       Slot slot;
@@ -126,7 +145,7 @@ class GradientSlots {
         slot.chunk_begin.push_back(i);
         const std::int64_t begin = y.row_begin[i];
         do ++i;
-        while (i < y.sequences && y.row_begin[i + 1] - begin <= most_rows);
+        while (i < y.sequences && y.row_begin[i + 1] - begin <= max_rows);
         chunk_rows_ = std::max(chunk_rows_, y.row_begin[i] - begin);
       }
       slot.chunk_begin.push_back(i);
@@ -139,10 +158,10 @@ class GradientSlots {
   WeightLayout layout_;
   const DenseAttributes& dense_;
   int stride_;
-  std::int64_t square_;
+  std::int64_t square_;  // labels * stride
   std::int64_t chunk_rows_ = 0;
   std::vector<Slot> slots_;
-  std::vector<double> dense_sum_;
+  std::vector<double> dense_sum_;  // (dense_.table_size()): the sum of the slots' dense tables
 };
 
 }  // namespace trellis

@@ -1,8 +1,8 @@
-// The negative log-likelihood of a log-linear chain model and its gradient.
+// The negative log-likelihood of a log-linear chain model, and its gradient.
 //
-// A chunk of sequences at a time goes through everything while it is in the cache: scores, forward-
-// backward, residuals (expected minus observed), gradient. The chunks of a slot are worked through in
-// order by one thread; gradient_slots.hpp cuts and adds them.
+// Each chunk of sequences goes through all steps while it is in the cache: scores, forward-backward,
+// residuals (expected minus observed counts), gradient. One thread processes the chunks of a slot in
+// order; gradient_slots.hpp assigns chunks to slots and adds the gradients.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,16 @@
 #include "chain/batch.hpp"
 #include "dispatch.hpp"
 #include "loglinear/gradient_slots.hpp"
-#include "loglinear/loglinear.hpp"
+#include "loglinear/row_plan.hpp"
 #include "loglinear/sparse_bigrams.hpp"
-#include "loglinear/supervision.hpp"
+#include "loglinear/training_labels.hpp"
 
 namespace trellis {
 
 class Objective {
  public:
-  Objective(const WeightLayout& layout, const SparseRows& x, const SparseRows& edges, const Supervision& y,
-            Normaliser normaliser)
+  Objective(const WeightLayout& layout, const SparseRows& x, const SparseRows& edges,
+            const TrainingLabels& y, Normaliser normaliser)
       : layout_(layout),
         edges_(edges),
         y_(y),
@@ -36,7 +36,7 @@ class Objective {
         slots_(layout, y, dense_, rows_),
         log_likelihood_(y.sequences),
         outcomes_(y.sequences) {
-    look_at_labels();
+    inspect_labels();
     count_bigrams();
     if (can_be_sparse()) bigrams_.emplace(layout_);
   }
@@ -46,7 +46,7 @@ class Objective {
   std::int64_t size() const { return layout_.size(); }
   const std::vector<double>& log_likelihood() const { return log_likelihood_; }
 
-  // The first sequence without an allowed path, or whose labels are none; -1 if all are well.
+  // The first sequence without an allowed path, or with forbidden labels; -1 if there is none.
   std::int64_t infeasible() const {
     for (std::int64_t i = 0; i < y_.sequences; ++i) {
       if (outcomes_[i].status == Status::infeasible) return i;
@@ -71,7 +71,7 @@ class Objective {
  private:
   using Slot = GradientSlots::Slot;
 
-  // One thread's memory.
+  // The scratch memory of one thread, for one chunk.
   struct Worker {
     explicit Worker(const Objective& o)
         : chain(o.shared_->view(), std::min(o.longest_, ChainBatch<double>::kBlockRows)) {
@@ -88,15 +88,18 @@ class Objective {
       }
     }
     typename ChainBatch<double>::Memory chain;
-    AlignedDoubles scores, residual, masked, expected, transitions, pairs, expected_pairs;
-    Scratch lanes;                    // for SparseBigrams
-    std::vector<double> lane_counts;  // (bigrams, kLanes)
+    AlignedDoubles scores, residual;    // (rows, labels)
+    AlignedDoubles masked, expected;    // (rows, labels), if labels are unknown
+    AlignedDoubles transitions, pairs;  // (rows, labels, labels), with edge attributes
+    AlignedDoubles expected_pairs;      // (rows, labels, labels), with both
+    Scratch lanes;                      // for SparseBigrams
+    std::vector<double> lane_counts;    // (bigrams, kLanes)
   };
 
-  // Sequences that go through the chain together, with what each of them needs.
+  // Sequences that go through the chain kernels together; one entry per sequence in each vector.
   struct Sequences {
-    std::vector<std::int64_t> index, starts, lengths, pair_starts;
-    std::vector<const double*> unary, transitions;
+    std::vector<std::int64_t> index, starts, lengths, pair_starts;  // rows are counted in the chunk
+    std::vector<const double*> unary, transitions;  // (length, labels), (length - 1, labels, labels)
     std::vector<double> weight, log_z;
     std::vector<Outcome> outcomes;
   };
@@ -114,8 +117,8 @@ class Objective {
   bool known(std::int64_t i) const { return known_[i] != 0; }
   bool has_edges() const { return layout_.edge_attributes > 0; }
 
-  // Which sequences have labels that are not known.
-  void look_at_labels() {
+  // Finds the longest sequence, and the sequences with unknown labels.
+  void inspect_labels() {
     for (std::int64_t i = 0; i < y_.sequences; ++i) {
       longest_ = std::max(longest_, length(i));
       const std::int32_t* y = y_.label + y_.row_begin[i];
@@ -124,10 +127,10 @@ class Objective {
     }
   }
 
-  // How often each bigram is observed in sequences whose labels are known.
+  // Counts the bigrams of sequences whose labels are known.
   void count_bigrams() {
     observed_.assign(static_cast<std::size_t>(layout_.labels) * layout_.labels, 0.0);
-    if (has_edges() || normaliser_ == Normaliser::step) return;  // taken off where they occur
+    if (has_edges() || normaliser_ == Normaliser::step) return;  // subtracted row by row instead
     for (std::int64_t i = 0; i < y_.sequences; ++i) {
       if (!known(i)) continue;
       for (std::int64_t r = y_.row_begin[i] + 1; r < y_.row_begin[i + 1]; ++r) {
@@ -139,16 +142,22 @@ class Objective {
   void prepare(const double* w) {
     transition_.resize(static_cast<std::size_t>(layout_.labels) * layout_.labels);
     transition_scores(layout_, w, y_.forbidden, transition_.data());
-    const Batch<double> none{0,       layout_.labels, nullptr,
-                             nullptr, nullptr,        has_edges() ? nullptr : transition_.data(),
-                             nullptr, y_.start,       y_.end};
+    const Batch<double> none{.count = 0,
+                             .labels = layout_.labels,
+                             .unary = nullptr,
+                             .starts = nullptr,
+                             .lengths = nullptr,
+                             .transition = has_edges() ? nullptr : transition_.data(),
+                             .transitions = nullptr,
+                             .start = y_.start,
+                             .end = y_.end};
     shared_ = std::make_shared<SharedScores>(none, true);
     sparse_ = bigrams_ && bigrams_->prepare(w + layout_.states());
     table_.resize(static_cast<std::size_t>(dense_.table_size()) + kPadding);
     dense_.expand(w, table_.data());
   }
 
-  // Nothing is forbidden, unknown or dependent on the position: then the bigrams with a weight suffice.
+  // If nothing is forbidden, unknown or position-dependent, the bigrams with a weight are enough.
   bool can_be_sparse() const {
     return normaliser_ == Normaliser::sequence && !y_.constrained() && !partial_ && !has_edges() &&
            longest_ <= SparseBigrams::kLongest && SparseBigrams::pay(layout_);
@@ -164,120 +173,123 @@ class Objective {
       bigrams_->add_counts(worker.lane_counts.data(), slots_.stride(), slots_.log_counts(slot));
   }
 
-  void run_chunk(const double* w, std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) {
+  void run_chunk(const double* w, std::int64_t first, std::int64_t last, const Slot& slot,
+                 Worker& worker) {
     const LoglinearKernels& k = kernels().loglinear;
     const std::int64_t begin = y_.row_begin[first], end = y_.row_begin[last];
-    k.score_rows(rows_.plan(), table_.data(), w, begin, end, me.scores.get());
+    k.score_rows(rows_.plan(), table_.data(), w, begin, end, worker.scores.get());
     if (has_edges()) {
       edge_scores(layout_, edges_, w + layout_.states() + layout_.bigrams, transition_.data(), begin,
-                  end, me.transitions.get());
+                  end, worker.transitions.get());
     }
     if (normaliser_ == Normaliser::step) {
-      for (std::int64_t i = first; i < last; ++i) step_residuals(i, begin, slot, me);
+      for (std::int64_t i = first; i < last; ++i) step_residuals(i, begin, slot, worker);
     } else {
-      sequence_residuals(first, last, slot, me);
+      sequence_residuals(first, last, slot, worker);
     }
-    k.add_rows(rows_.plan(), me.residual.get(), begin, end, slots_.dense(slot), slots_.states(slot));
+    k.add_rows(rows_.plan(), worker.residual.get(), begin, end, slots_.dense(slot), slots_.states(slot));
     if (has_edges()) {
-      add_edges(layout_, edges_, me.pairs.get(), begin, end, slots_.edges(slot));
+      add_edges(layout_, edges_, worker.pairs.get(), begin, end, slots_.edges(slot));
     }
   }
 
   // ---- normalised over the sequence
 
-  void sequence_residuals(std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) {
+  void sequence_residuals(std::int64_t first, std::int64_t last, const Slot& slot, Worker& worker) {
     const std::int64_t begin = y_.row_begin[first];
     for (std::int64_t r = begin; r < y_.row_begin[last]; ++r) {
-      add_costs(y_.label[r], me.scores.get() + (r - begin) * layout_.labels);
+      add_costs(y_.label[r], worker.scores.get() + (r - begin) * layout_.labels);
     }
-    Sequences all = gather(first, last, false, me.scores.get(), me);
+    Sequences all = gather(first, last, false, worker.scores.get(), worker);
     if (sparse_) {
-      bigrams_->marginals(all.unary, all.lengths, all.starts, all.weight, me.residual.get(), me.lanes,
-                          me.lane_counts.data(), all.log_z.data());
+      bigrams_->marginals(all.unary, all.lengths, all.starts, all.weight, worker.residual.get(),
+                          worker.lanes, worker.lane_counts.data(), all.log_z.data());
     } else {
-      marginals(all, 1.0, me.residual.get(), me.pairs.get(), slot, me);
+      marginals(all, 1.0, worker.residual.get(), worker.pairs.get(), slot, worker);
     }
     for (std::int64_t i = first; i < last; ++i) {
       log_likelihood_[i] = -weight(i) * all.log_z[i - first];
       outcomes_[i] = all.outcomes[i - first];
-      if (known(i)) observe(i, begin, me);
+      if (known(i)) observe(i, begin, worker);
     }
     if (!partial_) {
-      sum_pairs(first, last, slot, me);
+      sum_pairs(first, last, slot, worker);
       return;
     }
-    Sequences some = gather(first, last, true, me.masked.get(), me);
-    if (!some.index.empty()) {
-      mask(some, begin, me);
-      marginals(some, -1.0, me.expected.get(), me.expected_pairs.get(), slot, me);
-      for (std::size_t n = 0; n < some.index.size(); ++n) add_observed(some, n, begin, me);
+    Sequences partial = gather(first, last, true, worker.masked.get(), worker);
+    if (!partial.index.empty()) {
+      mask(partial, begin, worker);
+      marginals(partial, -1.0, worker.expected.get(), worker.expected_pairs.get(), slot, worker);
+      for (std::size_t n = 0; n < partial.index.size(); ++n) add_observed(partial, n, begin, worker);
     }
-    sum_pairs(first, last, slot, me);
+    sum_pairs(first, last, slot, worker);
   }
 
-  // Sequences [first, last), or those of them whose labels are not all known.
+  // Sequences [first, last), or only those with unknown labels; `unary` is (rows, labels).
   Sequences gather(std::int64_t first, std::int64_t last, bool unknown, const double* unary,
-                   Worker& me) {
-    Sequences some;
+                   Worker& worker) {
+    Sequences sequences;
     const std::int64_t begin = y_.row_begin[first];
     for (std::int64_t i = first; i < last; ++i) {
       if (unknown && known(i)) continue;
       const std::int64_t row = y_.row_begin[i] - begin;
-      some.index.push_back(i);
-      some.starts.push_back(row);
-      some.lengths.push_back(length(i));
-      some.unary.push_back(unary + row * layout_.labels);
-      some.weight.push_back(weight(i));
+      sequences.index.push_back(i);
+      sequences.starts.push_back(row);
+      sequences.lengths.push_back(length(i));
+      sequences.unary.push_back(unary + row * layout_.labels);
+      sequences.weight.push_back(weight(i));
       if (has_edges()) {
         const std::int64_t square = static_cast<std::int64_t>(layout_.labels) * layout_.labels;
-        some.transitions.push_back(me.transitions.get() + (row + 1) * square);
-        some.pair_starts.push_back(row + 1);
+        sequences.transitions.push_back(worker.transitions.get() + (row + 1) * square);
+        sequences.pair_starts.push_back(row + 1);
       }
     }
-    some.log_z.resize(some.index.size());
-    some.outcomes.resize(some.index.size());
-    return some;
+    sequences.log_z.resize(sequences.index.size());
+    sequences.outcomes.resize(sequences.index.size());
+    return sequences;
   }
 
-  // sign * weight * p(y_t) in `unary`, and of the pairs in `pairs` or added to the slot's counts.
-  void marginals(Sequences& some, double sign, double* unary, double* pairs, const Slot& slot,
-                 Worker& me) {
-    for (double& x : some.weight) x *= sign;
-    const Batch<double> batch{static_cast<std::int64_t>(some.index.size()),
-                              layout_.labels,
-                              some.unary.data(),
-                              some.starts.data(),
-                              some.lengths.data(),
-                              has_edges() ? nullptr : transition_.data(),
-                              has_edges() ? some.transitions.data() : nullptr,
-                              y_.start,
-                              y_.end};
-    MarginalsOut<double> out{unary,
-                             has_edges() ? pairs : nullptr,
-                             some.pair_starts.data(),
-                             nullptr,
-                             some.log_z.data(),
-                             some.outcomes.data(),
-                             some.weight.data()};
+  // Writes sign * weight * p(y_t) to `unary`. The pairs go to `pairs`, or are added to the slot's
+  // counts.
+  void marginals(Sequences& sequences, double sign, double* unary, double* pairs, const Slot& slot,
+                 Worker& worker) {
+    for (double& x : sequences.weight) x *= sign;
+    const Batch<double> batch{.count = static_cast<std::int64_t>(sequences.index.size()),
+                              .labels = layout_.labels,
+                              .unary = sequences.unary.data(),
+                              .starts = sequences.starts.data(),
+                              .lengths = sequences.lengths.data(),
+                              .transition = has_edges() ? nullptr : transition_.data(),
+                              .transitions = has_edges() ? sequences.transitions.data() : nullptr,
+                              .start = y_.start,
+                              .end = y_.end};
+    MarginalsOut<double> out{.unary = unary,
+                             .pairwise = has_edges() ? pairs : nullptr,
+                             .pairwise_starts = sequences.pair_starts.data(),
+                             .counts = nullptr,
+                             .log_z = sequences.log_z.data(),
+                             .outcomes = sequences.outcomes.data(),
+                             .weights = sequences.weight.data()};
     const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared_);
-    chain.marginals_here(out, me.chain, has_edges() ? nullptr : slots_.scaled_counts(slot),
+    chain.marginals_here(out, worker.chain, has_edges() ? nullptr : slots_.scaled_counts(slot),
                          has_edges() ? nullptr : slots_.log_counts(slot));
-    for (double& x : some.weight) x *= sign;
+    for (double& x : sequences.weight) x *= sign;
   }
 
-  // A wrong label costs: its score is raised while training, so that the right one must be better still.
+  // Raises the scores of wrong labels by the cost of the right one, so that training demands a margin.
   void add_costs(std::int32_t right, double* scores) const {
     if (y_.cost == nullptr || right < 0) return;
     for (int y = 0; y < layout_.labels; ++y) scores[y] += y == right ? 0.0 : y_.cost[right];
   }
 
-  // The score of the known labels, and their share of the residuals.
-  void observe(std::int64_t i, std::int64_t begin, Worker& me) {
+  // Adds the score of the known labels to the log-likelihood, and subtracts their counts from the
+  // residuals.
+  void observe(std::int64_t i, std::int64_t begin, Worker& worker) {
     const int labels = layout_.labels;
     const std::int32_t* y = y_.label + y_.row_begin[i];
     const std::int64_t row = y_.row_begin[i] - begin, n = length(i);
-    const double* scores = me.scores.get() + row * labels;
-    double* residual = me.residual.get() + row * labels;
+    const double* scores = worker.scores.get() + row * labels;
+    double* residual = worker.residual.get() + row * labels;
     double total =
         (y_.start == nullptr ? 0.0 : y_.start[y[0]]) + (y_.end == nullptr ? 0.0 : y_.end[y[n - 1]]);
     for (std::int64_t t = 0; t < n; ++t) {
@@ -287,8 +299,8 @@ class Objective {
       const std::int64_t cell = static_cast<std::int64_t>(y[t - 1]) * labels + y[t];
       if (has_edges()) {
         const std::int64_t square = static_cast<std::int64_t>(labels) * labels;
-        total += me.transitions[(row + t) * square + cell];
-        me.pairs[(row + t) * square + cell] -= weight(i);
+        total += worker.transitions[(row + t) * square + cell];
+        worker.pairs[(row + t) * square + cell] -= weight(i);
       } else {
         total += transition_[cell];
       }
@@ -297,46 +309,47 @@ class Objective {
     if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
   }
 
-  // The scores of sequences with unknown labels, -inf where a label is known to be another.
-  void mask(const Sequences& some, std::int64_t begin, Worker& me) const {
+  // Copies the scores of sequences with unknown labels, with -inf for labels that are ruled out.
+  void mask(const Sequences& sequences, std::int64_t begin, Worker& worker) const {
     const int labels = layout_.labels;
-    for (std::size_t n = 0; n < some.index.size(); ++n) {
-      for (std::int64_t t = 0; t < some.lengths[n]; ++t) {
-        const std::int64_t row = some.starts[n] + t, r = begin + row;
+    for (std::size_t n = 0; n < sequences.index.size(); ++n) {
+      for (std::int64_t t = 0; t < sequences.lengths[n]; ++t) {
+        const std::int64_t row = sequences.starts[n] + t, r = begin + row;
         for (int y = 0; y < labels; ++y) {
-          const bool may =
+          const bool allowed =
               y_.label[r] >= 0 ? y == y_.label[r] : y_.allowed == nullptr || y_.allowed[r * labels + y];
-          me.masked[row * labels + y] =
-              may ? me.scores[row * labels + y] : -std::numeric_limits<double>::infinity();
+          worker.masked[row * labels + y] =
+              allowed ? worker.scores[row * labels + y] : -std::numeric_limits<double>::infinity();
         }
       }
     }
   }
 
-  // Minus the marginals under what is known, which `expected` holds already with that sign.
-  void add_observed(const Sequences& some, std::size_t n, std::int64_t begin, Worker& me) {
-    const std::int64_t i = some.index[n], labels = layout_.labels, square = labels * labels;
+  // Adds log Z and the marginals given what is known of the labels. `expected` has their negative sign.
+  void add_observed(const Sequences& sequences, std::size_t n, std::int64_t begin, Worker& worker) {
+    const std::int64_t i = sequences.index[n], labels = layout_.labels, square = labels * labels;
     const std::int64_t row = y_.row_begin[i] - begin;
-    const bool ok = some.outcomes[n].status == Status::ok;
-    log_likelihood_[i] += ok ? weight(i) * some.log_z[n] : -std::numeric_limits<double>::infinity();
-    if (!ok) outcomes_[i] = some.outcomes[n];
+    const bool ok = sequences.outcomes[n].status == Status::ok;
+    log_likelihood_[i] += ok ? weight(i) * sequences.log_z[n] : -std::numeric_limits<double>::infinity();
+    if (!ok) outcomes_[i] = sequences.outcomes[n];
     for (std::int64_t k = row * labels; k < (row + length(i)) * labels; ++k) {
-      me.residual[k] += me.expected[k];
+      worker.residual[k] += worker.expected[k];
     }
     if (!has_edges()) return;
     for (std::int64_t k = (row + 1) * square; k < (row + length(i)) * square; ++k) {
-      me.pairs[k] += me.expected_pairs[k];
+      worker.pairs[k] += worker.expected_pairs[k];
     }
   }
 
-  // With edge attributes the pairs of each position are at hand; the plain bigrams need their sum.
-  void sum_pairs(std::int64_t first, std::int64_t last, const Slot& slot, Worker& me) const {
+  // With edge attributes, pairs are stored per position; the plain bigrams need their sum.
+  void sum_pairs(std::int64_t first, std::int64_t last, const Slot& slot, Worker& worker) const {
     if (!has_edges()) return;
     const std::int64_t labels = layout_.labels, square = labels * labels, begin = y_.row_begin[first];
     for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t row = y_.row_begin[i] - begin;
-      std::fill(me.pairs.get() + row * square, me.pairs.get() + (row + 1) * square, 0.0);
-      for (std::int64_t t = 1; t < length(i); ++t) add_matrix(me.pairs.get() + (row + t) * square, slot);
+      std::fill(worker.pairs.get() + row * square, worker.pairs.get() + (row + 1) * square, 0.0);
+      for (std::int64_t t = 1; t < length(i); ++t)
+        add_matrix(worker.pairs.get() + (row + t) * square, slot);
     }
   }
 
@@ -349,7 +362,7 @@ class Objective {
 
   // ---- normalised at each step: -log p(y_t | y_{t-1}, x), where both labels are known
 
-  void step_residuals(std::int64_t i, std::int64_t begin, const Slot& slot, Worker& me) {
+  void step_residuals(std::int64_t i, std::int64_t begin, const Slot& slot, Worker& worker) {
     const int labels = layout_.labels;
     const std::int64_t square = static_cast<std::int64_t>(labels) * labels;
     const std::int32_t* y = y_.label + y_.row_begin[i];
@@ -358,20 +371,20 @@ class Objective {
     outcomes_[i] = {};
     for (std::int64_t t = 0; t < length(i); ++t) {
       const std::int64_t row = y_.row_begin[i] - begin + t;
-      double* residual = me.residual.get() + row * labels;
-      if (has_edges()) std::fill_n(me.pairs.get() + row * square, square, 0.0);
+      double* residual = worker.residual.get() + row * labels;
+      if (has_edges()) std::fill_n(worker.pairs.get() + row * square, square, 0.0);
       if (y[t] < 0 || (t > 0 && y[t - 1] < 0)) {
         std::fill(residual, residual + labels, 0.0);
         continue;
       }
       const std::int64_t from = t == 0 ? 0 : static_cast<std::int64_t>(y[t - 1]) * labels;
       const double* extra = t == 0        ? (y_.start == nullptr ? zero.data() : y_.start)
-                            : has_edges() ? me.transitions.get() + row * square + from
+                            : has_edges() ? worker.transitions.get() + row * square + from
                                           : transition_.data() + from;
-      double* scores = me.scores.get() + row * labels;
+      double* scores = worker.scores.get() + row * labels;
       add_costs(y[t], scores);
       if (!(scores[y[t]] + extra[y[t]] > -std::numeric_limits<double>::infinity())) {
-        total = -std::numeric_limits<double>::infinity();  // forbidden, perhaps with all other labels
+        total = -std::numeric_limits<double>::infinity();  // forbidden; perhaps every label is
         std::fill(residual, residual + labels, 0.0);
         continue;
       }
@@ -382,28 +395,29 @@ class Objective {
       if (t == 0) continue;
       double* counts = slots_.log_counts(slot) + static_cast<std::int64_t>(y[t - 1]) * slots_.stride();
       for (int b = 0; b < labels; ++b) counts[b] += residual[b];
-      if (has_edges()) std::copy(residual, residual + labels, me.pairs.get() + row * square + from);
+      if (has_edges()) std::copy(residual, residual + labels, worker.pairs.get() + row * square + from);
     }
     log_likelihood_[i] = weight(i) * total;
     if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
   }
 
   WeightLayout layout_;
-  SparseRows edges_;
-  Supervision y_;
+  SparseRows edges_;  // (rows): attributes of the transition into each row
+  TrainingLabels y_;
   Normaliser normaliser_;
   DenseAttributes dense_;
   PlannedRows rows_;
   GradientSlots slots_;
-  std::vector<double> log_likelihood_;
-  std::vector<Outcome> outcomes_;
-  std::vector<char> known_;  // are all labels of a sequence known?
-  bool partial_ = false;
+  std::vector<double> log_likelihood_;  // (sequences): weight * log p(y | x)
+  std::vector<Outcome> outcomes_;       // (sequences)
+  std::vector<char> known_;             // (sequences): 1 if all labels are known
+  bool partial_ = false;                // some labels are unknown
   std::int64_t longest_ = 0;
-  std::vector<double> observed_, transition_, table_;
+  std::vector<double> observed_, transition_;  // (labels, labels)
+  std::vector<double> table_;                  // the weights of dense attributes, expanded
   std::shared_ptr<const SharedScores> shared_;
   std::optional<SparseBigrams> bigrams_;
-  bool sparse_ = false;  // whether the weights in hand allow it
+  bool sparse_ = false;  // the current weights allow the sparse kernel
 };
 
 }  // namespace trellis

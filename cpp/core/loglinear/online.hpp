@@ -1,4 +1,4 @@
-// Learning from one sequence at a time: stochastic gradient, perceptron, passive-aggressive, AROW.
+// Online learning, one sequence at a time: stochastic gradient, perceptron, passive-aggressive, AROW.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 
 #include "chain/batch.hpp"
 #include "dispatch.hpp"
-#include "loglinear/loglinear.hpp"
-#include "loglinear/supervision.hpp"
+#include "loglinear/row_plan.hpp"
+#include "loglinear/training_labels.hpp"
 
 namespace trellis {
 
-// A change of one weight, or how often a feature occurs.
+// A change of one weight, or the count of one feature.
 struct Change {
   std::int64_t weight;
   double value;
@@ -24,7 +24,7 @@ struct Change {
 
 class OnlineLearner {
  public:
-  OnlineLearner(const WeightLayout& layout, const SparseRows& x, const Supervision& y)
+  OnlineLearner(const WeightLayout& layout, const SparseRows& x, const TrainingLabels& y)
       : layout_(layout),
         x_(x),
         y_(y),
@@ -34,7 +34,7 @@ class OnlineLearner {
   std::int64_t size() const { return layout_.size(); }
   double weight(std::int64_t i) const { return y_.weight_of(i); }
 
-  // One sequence's loss, weight * -log p(y | x), at scale * w; its gradient times -step is added to w.
+  // The loss weight * -log p(y | x) of sequence i at weights scale * w. Adds -step * its gradient to w.
   double descend(std::int64_t i, double scale, double step, double* w) {
     const std::int64_t begin = y_.row_begin[i], n = length(i), labels = layout_.labels;
     score(i, w);
@@ -51,10 +51,16 @@ class OnlineLearner {
     const std::int64_t stride = padded(layout_.labels);
     counts_.assign(2 * labels * stride, 0.0);
     residual_.resize(n * labels + kPadding);
-    const double far = step * weight(i);
+    const double step_weight = step * weight(i);
     double log_z = 0.0;
     Outcome outcome;
-    const MarginalsOut<double> out{residual_.data(), nullptr, nullptr, nullptr, &log_z, &outcome, &far};
+    const MarginalsOut<double> out{.unary = residual_.data(),
+                                   .pairwise = nullptr,
+                                   .pairwise_starts = nullptr,
+                                   .counts = nullptr,
+                                   .log_z = &log_z,
+                                   .outcomes = &outcome,
+                                   .weights = &step_weight};
     const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared);
     chain.marginals_here(out, *memory_, counts_.data(), counts_.data() + labels * stride);
     if (outcome.status != Status::ok) return std::numeric_limits<double>::infinity();
@@ -62,16 +68,16 @@ class OnlineLearner {
     double total = 0.0;
     for (std::int64_t t = 0; t < n; ++t) {
       total += scores_[t * labels + y[t]] + (t > 0 ? transition_[y[t - 1] * labels + y[t]] : 0.0);
-      residual_[t * labels + y[t]] -= far;
+      residual_[t * labels + y[t]] -= step_weight;
     }
     for (double& r : residual_) r = -r;
     kernels().loglinear.add_rows(rows_.plan(), residual_.data(), begin, begin + n, nullptr, w);
-    descend_bigrams(i, far, *shared, w + layout_.states());
+    descend_bigrams(i, step_weight, *shared, w + layout_.states());
     return weight(i) * (log_z - total);
   }
 
-  // The best labelling under w: its score minus that of the known one, and in how many labels they
-  // differ.
+  // The best labelling under w compared with the known one: the difference of their scores, and the
+  // number of different labels.
   struct Mistake {
     double margin;
     std::int64_t errors;
@@ -97,7 +103,7 @@ class OnlineLearner {
     return mistake;
   }
 
-  // phi(x, y) - phi(x, predicted): one entry for each weight, in the order of the weights.
+  // phi(x, y) - phi(x, predicted): one entry per weight, in the order of the weights.
   const std::vector<Change>& difference(std::int64_t i) {
     changes_.clear();
     const std::int64_t begin = y_.row_begin[i];
@@ -131,16 +137,28 @@ class OnlineLearner {
     length_ = length(i);
   }
 
+  // Sets forbidden transitions to -inf.
   void forbid() {
     for (std::size_t k = 0; y_.forbidden != nullptr && k < transition_.size(); ++k) {
       if (y_.forbidden[k]) transition_[k] = -std::numeric_limits<double>::infinity();
     }
   }
 
+  // A batch of the current sequence alone.
   Batch<double> batch() {
-    return {1, layout_.labels, &unary_, &zero_, &length_, transition_.data(), nullptr, y_.start, y_.end};
+    return {.count = 1,
+            .labels = layout_.labels,
+            .unary = &unary_,
+            .starts = &zero_,
+            .lengths = &length_,
+            .transition = transition_.data(),
+            .transitions = nullptr,
+            .start = y_.start,
+            .end = y_.end};
   }
 
+  // Subtracts expected minus observed bigrams from the bigram weights w. counts_ has the step size in
+  // it.
   void descend_bigrams(std::int64_t i, double weight, const SharedScores& shared, double* w) {
     const std::int64_t stride = padded(layout_.labels), labels = layout_.labels;
     const double* log_counts = counts_.data() + labels * stride;
@@ -155,133 +173,156 @@ class OnlineLearner {
     }
   }
 
+  // Adds the change of weight (a, y), if there is such a weight.
   void add(std::int32_t a, std::int32_t y, double value) {
     if (a < 0 || a >= layout_.attributes) return;
     const std::uint16_t* first = layout_.state_label + layout_.state_begin[a];
     const std::uint16_t* last = layout_.state_label + layout_.state_begin[a + 1];
-    const std::uint16_t* found = std::lower_bound(first, last, y);
-    if (found != last && *found == y) changes_.push_back({found - layout_.state_label, value});
+    const std::uint16_t* label = std::lower_bound(first, last, y);
+    if (label != last && *label == y) changes_.push_back({label - layout_.state_label, value});
   }
 
   void add_bigram(std::int64_t cell, double value) {
     const std::int32_t* last = layout_.bigram + layout_.bigrams;
-    const std::int32_t* found = std::lower_bound(layout_.bigram, last, cell);
-    if (found != last && *found == cell)
-      changes_.push_back({layout_.states() + (found - layout_.bigram), value});
+    const std::int32_t* bigram = std::lower_bound(layout_.bigram, last, cell);
+    if (bigram != last && *bigram == cell)
+      changes_.push_back({layout_.states() + (bigram - layout_.bigram), value});
   }
 
+  // Sorts the changes and adds up those of the same weight.
   void merge() {
     std::sort(changes_.begin(), changes_.end(),
               [](const Change& a, const Change& b) { return a.weight < b.weight; });
-    std::size_t kept = 0;
+    std::size_t merged = 0;
     for (std::size_t k = 0; k < changes_.size(); ++k) {
-      if (kept > 0 && changes_[kept - 1].weight == changes_[k].weight) {
-        changes_[kept - 1].value += changes_[k].value;
+      if (merged > 0 && changes_[merged - 1].weight == changes_[k].weight) {
+        changes_[merged - 1].value += changes_[k].value;
       } else {
-        changes_[kept++] = changes_[k];
+        changes_[merged++] = changes_[k];
       }
     }
-    changes_.resize(kept);
+    changes_.resize(merged);
   }
 
   WeightLayout layout_;
   SparseRows x_;
-  Supervision y_;
+  TrainingLabels y_;
   PlannedRows rows_;
-  std::vector<double> transition_, scores_, residual_, counts_, observed_;
-  std::vector<std::int64_t> path_;
+  std::vector<double> transition_, observed_;  // (labels, labels)
+  std::vector<double> scores_, residual_;      // (length, labels), padded
+  std::vector<double> counts_;                 // (2, labels, stride): scaled and log-space counts
+  std::vector<std::int64_t> path_;             // (length): the predicted labels
   std::vector<Change> changes_;
   std::optional<typename ChainBatch<double>::Memory> memory_;
-  std::int64_t memory_rows_ = 0;
+  std::int64_t memory_rows_ = 0;  // rows that memory_ has room for
   const double* unary_ = nullptr;
-  std::int64_t zero_ = 0, length_ = 0;
+  std::int64_t zero_ = 0, length_ = 0;  // start and length of the sequence, for batch()
 };
 
-// ---- the update rules, for one pass over sequences in a given order. A sequence of weight v moves the
+// ---- The update rules, for one pass over sequences in a given order. A sequence of weight v moves the
 // weights v times as far.
 
-// w is kept as scale * v, so that shrinking it by l2 takes one multiplication. Steps eta(t) = 1 /
-// (lambda (t0 + t)); returns the sum of the losses before each step.
-inline double sgd_epoch(OnlineLearner& learner, const std::int64_t* order, std::int64_t count,
-                        double lambda, double t0, std::int64_t done, double* v, double* scale) {
+// The sequences of one pass, in order.
+struct Order {
+  const std::int64_t* sequence;  // (count)
+  std::int64_t count;
+};
+
+// Steps eta(t) = 1 / (lambda (t0 + t)), where t counts the sequences of all passes.
+struct SgdRule {
+  double lambda, t0;
+  std::int64_t done;  // sequences of earlier passes
+};
+
+// The weights are stored as scale * v, so that shrinking them by l2 takes one multiplication. Returns
+// the sum of the losses before each step.
+inline double sgd_epoch(OnlineLearner& learner, const Order& order, const SgdRule& rule, double* v,
+                        double* scale) {
+  constexpr double kSmallestScale = 1e-9, kLargestScale = 1e9;  // beyond, v would lose precision
   double loss = 0.0;
-  for (std::int64_t k = 0; k < count; ++k) {
-    const double eta = 1.0 / (lambda * (t0 + static_cast<double>(done + k)));
-    *scale *= 1.0 - eta * lambda;
-    if (*scale < 1e-9 || !(*scale < 1e9)) {
+  for (std::int64_t k = 0; k < order.count; ++k) {
+    const double eta = 1.0 / (rule.lambda * (rule.t0 + static_cast<double>(rule.done + k)));
+    *scale *= 1.0 - eta * rule.lambda;
+    if (*scale < kSmallestScale || !(*scale < kLargestScale)) {
       for (std::int64_t i = 0; i < learner.size(); ++i) v[i] *= *scale;
       *scale = 1.0;
     }
-    loss += learner.descend(order[k], *scale, eta / *scale, v);
+    loss += learner.descend(order.sequence[k], *scale, eta / *scale, v);
   }
   return loss;
 }
 
-// total accumulates (steps so far) * change, from which the average follows; returns the wrong labels,
-// and those of each sequence in `each`, if that is not null.
-inline std::int64_t perceptron_epoch(OnlineLearner& learner, const std::int64_t* order,
-                                     std::int64_t count, double* w, double* total, std::int64_t* steps,
-                                     std::int64_t* each = nullptr) {
-  std::int64_t errors = 0;
-  for (std::int64_t k = 0; k < count; ++k, ++*steps) {
-    const auto mistake = learner.predict(order[k], w);
-    errors += mistake.errors;
-    if (each != nullptr) each[k] = mistake.errors;
-    if (mistake.errors == 0) continue;
-    const double far = learner.weight(order[k]);
-    for (const Change& c : learner.difference(order[k])) {
-      w[c.weight] += far * c.value;
-      total[c.weight] += static_cast<double>(*steps) * far * c.value;
+// Averaged weights follow from `total`, the sum of step * change over all steps.
+struct AveragedWeights {
+  double* w;            // (weights)
+  double* total;        // (weights)
+  std::int64_t* steps;  // sequences seen so far
+
+  void add(const std::vector<Change>& changes, double factor) const {
+    for (const Change& c : changes) {
+      w[c.weight] += factor * c.value;
+      total[c.weight] += static_cast<double>(*steps) * factor * c.value;
     }
+  }
+};
+
+// Returns the number of wrong labels; sequence_errors, (count) or null, receives those of each sequence.
+inline std::int64_t perceptron_epoch(OnlineLearner& learner, const Order& order,
+                                     const AveragedWeights& weights,
+                                     std::int64_t* sequence_errors = nullptr) {
+  std::int64_t errors = 0;
+  for (std::int64_t k = 0; k < order.count; ++k, ++*weights.steps) {
+    const auto mistake = learner.predict(order.sequence[k], weights.w);
+    errors += mistake.errors;
+    if (sequence_errors != nullptr) sequence_errors[k] = mistake.errors;
+    if (mistake.errors == 0) continue;
+    weights.add(learner.difference(order.sequence[k]), learner.weight(order.sequence[k]));
   }
   return errors;
 }
 
 struct PassiveAggressive {
-  int variant;  // 0: as far as needed; 1: at most `aggressiveness`; 2: softened by it
+  // 0: the smallest step that suffices; 1: at most `aggressiveness`; 2: softened by it
+  int variant;
   double aggressiveness;
-  bool count_errors;  // the margin asked for grows with the wrong labels
+  bool count_errors;  // the required margin is sqrt(wrong labels), not 1
 };
 
 // Returns the sum of the hinge losses.
-inline double passive_aggressive_epoch(OnlineLearner& learner, const std::int64_t* order,
-                                       std::int64_t count, const PassiveAggressive& rule, double* w,
-                                       double* total, std::int64_t* steps) {
+inline double passive_aggressive_epoch(OnlineLearner& learner, const Order& order,
+                                       const PassiveAggressive& rule, const AveragedWeights& weights) {
   double loss = 0.0;
-  for (std::int64_t k = 0; k < count; ++k, ++*steps) {
-    const auto mistake = learner.predict(order[k], w);
+  for (std::int64_t k = 0; k < order.count; ++k, ++*weights.steps) {
+    const auto mistake = learner.predict(order.sequence[k], weights.w);
     if (mistake.errors == 0) continue;
     const double hinge =
         mistake.margin + (rule.count_errors ? std::sqrt(static_cast<double>(mistake.errors)) : 1.0);
     loss += hinge;
-    const std::vector<Change>& difference = learner.difference(order[k]);
+    const std::vector<Change>& difference = learner.difference(order.sequence[k]);
     double norm = 0.0;
     for (const Change& c : difference) norm += c.value * c.value;
     if (norm == 0.0) continue;
     double tau = rule.variant == 2 ? hinge / (norm + 0.5 / rule.aggressiveness) : hinge / norm;
     if (rule.variant == 1) tau = std::min(tau, rule.aggressiveness);
-    tau *= learner.weight(order[k]);
-    for (const Change& c : difference) {
-      w[c.weight] += tau * c.value;
-      total[c.weight] += static_cast<double>(*steps) * tau * c.value;
-    }
+    tau *= learner.weight(order.sequence[k]);
+    weights.add(difference, tau);
   }
   return loss;
 }
 
-// Adaptive regularisation: a variance for each weight, smaller the more it has been seen.
-inline double arow_epoch(OnlineLearner& learner, const std::int64_t* order, std::int64_t count,
-                         double gamma, double* w, double* variance) {
+// Adaptive regularisation of weights: each weight has a variance that shrinks the more often it occurs.
+inline double arow_epoch(OnlineLearner& learner, const Order& order, double gamma, double* w,
+                         double* variance) {
   double loss = 0.0;
-  for (std::int64_t k = 0; k < count; ++k) {
-    const auto mistake = learner.predict(order[k], w);
+  for (std::int64_t k = 0; k < order.count; ++k) {
+    const auto mistake = learner.predict(order.sequence[k], w);
     if (mistake.errors == 0) continue;
     const double hinge = mistake.margin + static_cast<double>(mistake.errors);
     loss += hinge;
-    const std::vector<Change>& difference = learner.difference(order[k]);
+    const std::vector<Change>& difference = learner.difference(order.sequence[k]);
     double spread = gamma;
     for (const Change& c : difference) spread += c.value * c.value * variance[c.weight];
-    const double alpha = learner.weight(order[k]) * hinge / spread;
+    const double alpha = learner.weight(order.sequence[k]) * hinge / spread;
     for (const Change& c : difference) {
       w[c.weight] += alpha * variance[c.weight] * c.value;
       variance[c.weight] = 1.0 / (1.0 / variance[c.weight] + c.value * c.value / gamma);

@@ -1,4 +1,4 @@
-// Label bigrams of which few have a weight, and forward-backward with those alone (chain/sparse.hpp).
+// Label bigrams of which few have a weight, and forward-backward with only those (chain/sparse.hpp).
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,16 @@
 
 #include "base/aligned.hpp"
 #include "dispatch.hpp"
-#include "loglinear/loglinear.hpp"
+#include "loglinear/row_plan.hpp"
 
 namespace trellis {
 
 class SparseBigrams {
  public:
-  static constexpr std::int64_t kLongest = 2000;  // positions: eight sequences are kept whole
+  // Positions. All rows of eight sequences are in memory at once, so longer ones use the other kernels.
+  static constexpr std::int64_t kLongest = 2000;
 
-  // Are there so few that it pays?
+  // Whether at most half of all bigrams have a weight: otherwise the dense kernels are faster.
   static bool pay(const WeightLayout& layout) {
     return 2 * layout.bigrams <= static_cast<std::int64_t>(layout.labels) * layout.labels;
   }
@@ -36,15 +37,17 @@ class SparseBigrams {
     place_by_to_.resize(layout.bigrams);
     from_.resize(layout.bigrams);
     for (std::int64_t k = 0; k < layout.bigrams; ++k) {
-      const std::int32_t at = next[layout.bigram[k] % labels]++;
-      place_by_to_[k] = at;
-      from_[at] = static_cast<std::uint16_t>(layout.bigram[k] / labels);
+      const std::int32_t place = next[layout.bigram[k] % labels]++;
+      place_by_to_[k] = place;
+      from_[place] = static_cast<std::uint16_t>(layout.bigram[k] / labels);
     }
   }
 
-  // False if 1 + (exp(w) - 1) would lose what a small weight is worth: below -12, 5 of 16 digits.
+  // Computes exp(w) - 1. Returns false if a weight is too small or too large: in 1 + (exp(w) - 1), a
+  // weight of -12 has lost 5 of 16 digits, and exp(300) squared would overflow.
   bool prepare(const double* w) {
-    const auto fits = [](double x) { return x >= -12.0 && x < 300.0; };
+    constexpr double kLowestWeight = -12.0, kHighestWeight = 300.0;
+    const auto fits = [](double x) { return x >= kLowestWeight && x < kHighestWeight; };
     if (!std::all_of(w, w + layout_.bigrams, fits)) return false;
     value_.resize(layout_.bigrams);
     value_by_to_.resize(layout_.bigrams);
@@ -54,8 +57,8 @@ class SparseBigrams {
     return true;
   }
 
-  // weight * p(y_t) at the sequences' rows of `out`, log Z, and the pairs added to `counts`, (bigrams,
-  // kLanes): eight sequences of about one length at a time.
+  // Writes weight * p(y_t) to the sequences' rows of `out`, (rows, labels), and log Z; adds the pairs to
+  // `counts`, (bigrams, kLanes). Takes eight sequences of similar length at a time.
   void marginals(const std::vector<const double*>& unary, const std::vector<std::int64_t>& lengths,
                  const std::vector<std::int64_t>& starts, const std::vector<double>& weights,
                  double* out, Scratch& scratch, double* counts, double* log_z) const {
@@ -79,7 +82,7 @@ class SparseBigrams {
     }
   }
 
-  // From counts of lanes to a matrix (labels, stride).
+  // Sums the counts over the lanes and adds them to a matrix, (labels, stride).
   void add_counts(const double* counts, int stride, double* matrix) const {
     for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
       const std::int64_t a = layout_.bigram[k] / layout_.labels, b = layout_.bigram[k] % layout_.labels;
@@ -103,9 +106,10 @@ class SparseBigrams {
   }
 
   WeightLayout layout_;
-  std::vector<std::int32_t> from_begin_, to_begin_, place_by_to_;
-  std::vector<std::uint16_t> from_, to_;
-  std::vector<double> value_, value_by_to_;  // exp(w) - 1
+  std::vector<std::int32_t> from_begin_, to_begin_;  // (labels + 1): bigrams by first, by second label
+  std::vector<std::int32_t> place_by_to_;            // (bigrams): the place in the order by second label
+  std::vector<std::uint16_t> from_, to_;             // (bigrams): see SparseChain
+  std::vector<double> value_, value_by_to_;          // (bigrams): exp(w) - 1
 };
 
 }  // namespace trellis

@@ -1,4 +1,5 @@
-// A bidirectional LSTM over packed sequences: its steps, U in the order of the walks, and the threads.
+// A bidirectional LSTM over packed sequences: validates the steps, packs U, and runs the kernels on
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +14,10 @@
 
 namespace trellis {
 
-// Sequences that a thread takes at a time. Fixed, so that the tiles do not depend on the threads.
+// Sequences per task. Fixed, so that the tiles (and bits) do not depend on the number of threads.
 inline constexpr std::int64_t kLstmGroup = 16;
 
-// The sizes of the steps of some tokens, copied and checked.
+// The sizes of the steps, copied and validated.
 class LstmSteps {
  public:
   LstmSteps(const std::int64_t* sizes, std::int64_t steps, std::int64_t tokens)
@@ -24,10 +25,10 @@ class LstmSteps {
     begin_.reserve(sizes_.size());
     std::int64_t seen = 0;
     for (std::size_t t = 0; t < sizes_.size(); ++t) {
-      const std::int64_t most = t == 0 ? tokens : sizes_[t - 1];
+      const std::int64_t max_size = t == 0 ? tokens : sizes_[t - 1];
       const std::string here = "sizes[" + std::to_string(t) + "] is " + std::to_string(sizes_[t]);
-      if (sizes_[t] < 1 || sizes_[t] > most)
-        throw std::invalid_argument(here + ": must be from 1 to " + std::to_string(most));
+      if (sizes_[t] < 1 || sizes_[t] > max_size)
+        throw std::invalid_argument(here + ": must be from 1 to " + std::to_string(max_size));
       if (sizes_[t] > tokens - seen)
         throw std::invalid_argument(here + ": more than the " + std::to_string(tokens) + " tokens");
       begin_.push_back(seen);
@@ -40,6 +41,7 @@ class LstmSteps {
 
   std::int64_t sequences() const { return sizes_.empty() ? 0 : sizes_[0]; }
 
+  // A view, valid while this object exists.
   LstmBatch batch(std::int64_t hidden) const {
     return {hidden, static_cast<std::int64_t>(sizes_.size()), sizes_.data(), begin_.data()};
   }
@@ -50,23 +52,27 @@ class LstmSteps {
 
 namespace lstm_detail {
 
+// Aligned to cache lines, and to huge pages if it is large.
 using Floats = std::vector<float, TableAllocator<float>>;
 
-// walk(part, packed U, a function that gives scratch of so many floats) for all parts.
+// Calls walk(part, packed U, scratch) for both directions of all groups of sequences.
 template <class Pack, class Walk>
 void run(const LstmSteps& steps, std::int64_t hidden, const float* u, int threads, const Pack& pack,
          const Walk& walk) {
   const std::int64_t size = lstm_packed(hidden);
   Floats packed(static_cast<std::size_t>(2 * size));
   parallel_for(2, threads, [&] {
-    return [&](std::int64_t way) { pack(u + way * 4 * hidden * hidden, hidden, &packed[way * size]); };
+    return [&](std::int64_t direction) {
+      pack(u + direction * 4 * hidden * hidden, hidden, &packed[direction * size]);
+    };
   });
   const std::int64_t groups = (steps.sequences() + kLstmGroup - 1) / kLstmGroup;
   parallel_for(2 * groups, threads, [&] {
     return [&, carry = Floats()](std::int64_t task) mutable {
       const std::int64_t first = task / 2 * kLstmGroup;
-      const LstmPart part{static_cast<int>(task % 2), first,
-                          std::min(first + kLstmGroup, steps.sequences())};
+      const LstmPart part{.way = static_cast<int>(task % 2),
+                          .first = first,
+                          .last = std::min(first + kLstmGroup, steps.sequences())};
       walk(part, &packed[part.way * size], carry);
     };
   });
@@ -84,6 +90,7 @@ inline void lstm_forward(const LstmKernels& kernels, const LstmSteps& steps, std
                    });
 }
 
+// u is (2, 4 hidden, hidden).
 inline void lstm_backward(const LstmKernels& kernels, const LstmSteps& steps, std::int64_t hidden,
                           const float* u, const LstmBackward& arrays, int threads) {
   const LstmBatch batch = steps.batch(hidden);

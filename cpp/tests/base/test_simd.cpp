@@ -1,4 +1,4 @@
-// The vector functions, compiled for one instruction set like the kernels.
+// The SIMD functions, compiled for one instruction set like the kernels.
 #include <random>
 #include <vector>
 
@@ -10,7 +10,7 @@ using namespace trellis::TRELLIS_ISA;
 
 namespace {
 
-bool machine_can() {
+bool cpu_supports_isa() {
 #if defined(__AVX512F__)
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
 #elif defined(__AVX2__)
@@ -36,7 +36,7 @@ void test_exp() {
     const double x = i % 2 ? wide(random) : narrow(random);
     worst = std::fmax(worst, std::fabs(exp_of(x) / std::exp(x) - 1.0));
   }
-  CHECK(worst < 4.5e-16);  // two units in the last place, the library's own error among them
+  CHECK(worst < 4.5e-16);  // two units in the last place, including the error of std::exp
 }
 
 void test_log() {
@@ -53,8 +53,8 @@ void test_log() {
   CHECK(worst < 1e-15);
 }
 
-// Partial loads and stores must not touch what lies behind: the vectors end where the array does, so
-// that a sanitizer sees any access past it.
+// Partial loads and stores must not touch memory past the last element. The arrays end there, so that a
+// sanitizer reports any access past it.
 template <class T>
 void test_partial() {
   for (int n = 0; n <= kWidth; ++n) {
@@ -68,9 +68,9 @@ void test_partial() {
   }
 }
 
-// The worst error of a function of floats, in units of the last place of what is wanted.
-template <class Own, class Wanted>
-double worst_ulps(const Own& own, const Wanted& wanted, float bound) {
+// The largest error of a function of floats, in units in the last place.
+template <class Function, class Reference>
+double worst_ulps(const Function& function, const Reference& reference, float bound) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<float> wide(-bound, bound), narrow(-1.0f, 1.0f), power(-30.0f, 0.0f);
   double worst = 0.0;
@@ -78,7 +78,8 @@ double worst_ulps(const Own& own, const Wanted& wanted, float bound) {
     const float x = i % 3 == 0   ? wide(random)
                     : i % 3 == 1 ? narrow(random)
                                  : std::pow(10.0f, power(random)) * narrow(random);
-    const double want = wanted(static_cast<double>(x)), got = own(float_splat(x))[kFloatWidth - 1];
+    const double want = reference(static_cast<double>(x)),
+                 got = function(float_splat(x))[kFloatWidth - 1];
     const float size = std::fabs(static_cast<float>(want));
     const double ulp = std::nextafter(size, INFINITY) - size;
     worst = std::fmax(worst, std::fabs(got - want) / ulp);
@@ -87,10 +88,10 @@ double worst_ulps(const Own& own, const Wanted& wanted, float bound) {
 }
 
 void test_sigmoid_and_tanh() {
-  const auto own_sigmoid = [](FloatVec x) { return sigmoid(x); };
-  const auto own_tanh = [](FloatVec x) { return tanh(x); };
-  CHECK(worst_ulps(own_sigmoid, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }, 87.0f) < 3.0);
-  CHECK(worst_ulps(own_tanh, [](double x) { return std::tanh(x); }, 20.0f) < 3.0);
+  const auto vector_sigmoid = [](FloatVec x) { return sigmoid(x); };
+  const auto vector_tanh = [](FloatVec x) { return tanh(x); };
+  CHECK(worst_ulps(vector_sigmoid, [](double x) { return 1.0 / (1.0 + std::exp(-x)); }, 87.0f) < 3.0);
+  CHECK(worst_ulps(vector_tanh, [](double x) { return std::tanh(x); }, 20.0f) < 3.0);
   for (const float x : {1e3f, INFINITY}) {
     CHECK(sigmoid(float_splat(x))[0] == 1.0f);
     CHECK(sigmoid(float_splat(-x))[0] < 1e-37f);
@@ -129,7 +130,7 @@ void test_reductions() {
 }  // namespace
 
 int main() {
-  if (!machine_can()) return 77;
+  if (!cpu_supports_isa()) return 77;
   test_exp();
   test_log();
   test_partial<float>();

@@ -1,4 +1,4 @@
-// Tables that number strings and keys, against std::map.
+// Tables that number strings and keys, compared with std::map.
 #include <map>
 #include <random>
 #include <string>
@@ -17,7 +17,8 @@ std::uint32_t below(std::uint32_t n) {
   return std::uniform_int_distribution<std::uint32_t>(0, n - 1)(generator);
 }
 
-// Few letters and all byte values, every other one a prefix of the one before.
+// Strings of few different letters or of all byte values; every second one is a prefix of the one
+// before.
 std::vector<std::string> random_strings(int count) {
   std::vector<std::string> strings;
   for (int k = 0; k < count; ++k) {
@@ -53,14 +54,14 @@ void check_strings() {
   CHECK(table.ends().front() == 0);
   CHECK(table.ends().back() == static_cast<std::int64_t>(table.bytes().size()));
   for (const std::string& s : random_strings(1000)) {
-    const auto known = truth.find(s + "not there");
-    CHECK(table.find(s + "not there") == (known == truth.end() ? kNone : known->second));
+    const auto known = truth.find(s + "unknown");
+    CHECK(table.find(s + "unknown") == (known == truth.end() ? kNone : known->second));
   }
 }
 
 void check_empty_string() {
   StringTable table;
-  CHECK(table.intern({}) == 0);  // a view of nothing at all
+  CHECK(table.intern({}) == 0);  // a view with a null pointer
   CHECK(table.intern("") == 0);
   CHECK(table.string(0).empty());
   CHECK(table.intern(std::string_view("\0", 1)) == 1);
@@ -72,7 +73,7 @@ void check_keys(int stride) {
   KeyTable table(stride);
   std::map<std::vector<std::uint32_t>, std::uint32_t> truth;
   for (int k = 0; k < 100'000; ++k) {
-    std::vector<std::uint32_t> key(stride, kNone);  // a short key is filled up
+    std::vector<std::uint32_t> key(stride, kNone);  // short keys are padded
     const std::uint32_t values = k % 2 == 0 ? 8 : 4'000'000'000u;
     for (std::uint32_t n = 0, size = 1 + below(stride); n < size; ++n) key[n] = below(values);
     const std::uint64_t hash = table.hash(key.data());
@@ -92,7 +93,7 @@ void check_keys(int stride) {
   }
 }
 
-// Hashes that all fall together, in whole or in the half that a slot holds.
+// Hashes that collide, in full or in the half that a slot stores.
 void check_collisions() {
   for (const std::uint64_t step : {0ull, 1ull, 1ull << 32, (1ull << 40) + 64}) {
     for (const std::uint64_t first : {0ull, ~0ull}) {
@@ -112,10 +113,10 @@ void check_collisions() {
   }
 }
 
-// Keys whose hashes are said to be one: what is likely is then mostly another key.
+// Keys with the same hash: the likely entry is mostly the wrong one.
 void check_unlikely() {
   KeyTable table(2);
-  for (std::uint32_t k = 0; k < 30; ++k) {  // as many as need no new hashes
+  for (std::uint32_t k = 0; k < 30; ++k) {  // fewer than would make the table grow and hash again
     const std::uint32_t key[] = {k, 7 * k};
     CHECK(table.find(key, 5, table.likely(5)) == kNone);
     CHECK(table.intern(key, 5) == k);

@@ -1,4 +1,5 @@
-// The pool: all work is done once, errors come back, calls may overlap, and a forked child can go on.
+// The thread pool: every task runs once, exceptions propagate, calls may overlap, and a forked child
+// works.
 #include <atomic>
 #include <stdexcept>
 #include <thread>
@@ -27,7 +28,7 @@ void test_every_task_once() {
   }
 }
 
-void test_errors_come_back() {
+void test_errors_propagate() {
   bool caught = false;
   try {
     parallel_for(100, 4, [] {
@@ -68,7 +69,7 @@ void test_fork() {
 
 int main() {
   test_every_task_once();
-  test_errors_come_back();
+  test_errors_propagate();
   test_calls_may_overlap();
   test_fork();
   return failures() != 0;

@@ -1,4 +1,5 @@
-// Every kernel of every instruction set that this machine runs, against enumeration of all paths.
+// All chain kernels of every instruction set that the CPU supports, compared with enumeration of all
+// paths.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,15 +18,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A ragged batch with its scores; wide ones do not fit scaled probabilities.
+// A ragged batch with random scores; with a large scale they do not fit scaled probabilities.
 struct Case {
   int labels;
   std::vector<std::int64_t> starts, lengths;
   std::vector<double> unary, transition, transitions, start, end;
-  std::vector<const double*> rows, matrices;
+  std::vector<const double*> rows, matrices;  // (sequences): pointers into unary and transitions
 
-  Case(std::mt19937_64& random, bool positional, double scale, double forbidden, int most_labels) {
-    std::uniform_int_distribution<int> label_count(1, most_labels), length(1, 5);
+  Case(std::mt19937_64& random, bool positional, double scale, double forbidden, int max_labels) {
+    std::uniform_int_distribution<int> label_count(1, max_labels), length(1, 5);
     std::normal_distribution<double> normal(0.0, scale);
     std::bernoulli_distribution forbid(forbidden);
     const auto draw = [&] { return forbid(random) ? -kInfinity : normal(random); };
@@ -56,18 +57,34 @@ struct Case {
   }
 
   Batch<double> batch() const {
-    return {static_cast<std::int64_t>(lengths.size()),
-            labels,
-            rows.data(),
-            starts.data(),
-            lengths.data(),
-            transition.empty() ? nullptr : transition.data(),
-            transitions.empty() ? nullptr : matrices.data(),
-            start.data(),
-            end.data()};
+    return {.count = static_cast<std::int64_t>(lengths.size()),
+            .labels = labels,
+            .unary = rows.data(),
+            .starts = starts.data(),
+            .lengths = lengths.data(),
+            .transition = transition.empty() ? nullptr : transition.data(),
+            .transitions = transitions.empty() ? nullptr : matrices.data(),
+            .start = start.data(),
+            .end = end.data()};
   }
 };
 
+std::vector<std::vector<int>> all_paths(std::int64_t length, int labels) {
+  std::vector<std::vector<int>> paths(1);
+  for (std::int64_t t = 0; t < length; ++t) {
+    std::vector<std::vector<int>> longer;
+    for (const auto& path : paths) {
+      for (int y = 0; y < labels; ++y) {
+        longer.push_back(path);
+        longer.back().push_back(y);
+      }
+    }
+    paths = std::move(longer);
+  }
+  return paths;
+}
+
+// The results by enumeration of all paths of one sequence.
 struct Truth {
   double log_z = -kInfinity, best = -kInfinity, entropy = 0.0;
   std::vector<double> unary, pairwise, max_marginals;
@@ -76,17 +93,7 @@ struct Truth {
   Truth(const Case& c, std::size_t sequence) {
     const int L = c.labels;
     const std::int64_t T = c.lengths[sequence];
-    std::vector<std::vector<int>> paths(1);
-    for (std::int64_t t = 0; t < T; ++t) {
-      std::vector<std::vector<int>> longer;
-      for (const auto& path : paths) {
-        for (int y = 0; y < L; ++y) {
-          longer.push_back(path);
-          longer.back().push_back(y);
-        }
-      }
-      paths = std::move(longer);
-    }
+    const std::vector<std::vector<int>> paths = all_paths(T, L);
     std::vector<double> scores;
     for (const auto& y : paths) {
       double score = c.start[y[0]] + c.end[y[T - 1]];
@@ -125,58 +132,76 @@ void check_rows(const double* got, const std::vector<double>& want) {
   for (std::size_t i = 0; i < want.size(); ++i) CHECK_CLOSE(got[i], want[i], 1e-10);
 }
 
+// What ChainBatch computes for a case.
+struct Results {
+  std::vector<Outcome> outcomes, max_outcomes, entropy_outcomes, sample_outcomes, score_outcomes;
+  std::vector<double> log_z, z_again, score, entropy, path_score;  // (sequences)
+  std::vector<double> unary, pairwise, counts, highest;            // see MarginalsOut
+  std::vector<std::int64_t> labels, path_counts, sampled, kbest;
+  std::vector<double> kbest_scores;  // (sequences, 4)
+
+  Results(const Case& c, int threads) {
+    const std::size_t n = c.lengths.size(), total = c.unary.size() / c.labels, L = c.labels;
+    for (auto* v : {&outcomes, &max_outcomes, &entropy_outcomes, &sample_outcomes, &score_outcomes})
+      v->resize(n);
+    for (auto* v : {&log_z, &z_again, &score, &entropy, &path_score}) v->resize(n);
+    unary.resize(total * L), pairwise.resize(total * L * L), counts.resize(L * L);
+    highest.resize(total * L), labels.resize(total), path_counts.resize(n), sampled.resize(3 * total);
+    kbest.resize(4 * total), kbest_scores.resize(4 * n);
+    const std::vector<double> uniforms(3 * total, 0.5);
+    const Batch<double> batch = c.batch();
+    const ChainBatch<double> chain(batch, kernels().chain<double>(), threads, Purpose::probabilities);
+    chain.log_partition(z_again.data(), outcomes.data());
+    chain.marginals({.unary = unary.data(),
+                     .pairwise = pairwise.data(),
+                     .pairwise_starts = c.starts.data(),
+                     .counts = c.transition.empty() ? nullptr : counts.data(),
+                     .log_z = log_z.data(),
+                     .outcomes = outcomes.data()});
+    chain.viterbi(labels.data(), score.data(), max_outcomes.data());
+    chain.max_marginals(highest.data(), max_outcomes.data());
+    chain.entropy(entropy.data(), entropy_outcomes.data());
+    chain.sample(3, c.starts.data(), uniforms.data(), sampled.data(), sample_outcomes.data());
+    chain.kbest(4, c.starts.data(), kbest.data(), kbest_scores.data(), path_counts.data());
+    chain.score(labels.data(), path_score.data(), score_outcomes.data());
+  }
+};
+
 void check_case(const Case& c, int threads) {
-  const Batch<double> batch = c.batch();
-  const ChainBatch<double> chain(batch, kernels().chain<double>(), threads, Purpose::probabilities);
-  const std::size_t n = c.lengths.size(), total = c.unary.size() / c.labels, L = c.labels;
-  std::vector<Outcome> outcomes(n), max_outcomes(n), entropy_outcomes(n), sample_outcomes(n),
-      score_outcomes(n);
-  std::vector<double> log_z(n), z_again(n), score(n), entropy(n), path_score(n);
-  std::vector<double> unary(total * L), pairwise(total * L * L), counts(L * L), highest(total * L);
-  std::vector<std::int64_t> labels(total), found(n), sampled(3 * total), kbest(4 * total);
-  std::vector<double> kbest_scores(4 * n), uniforms(3 * total, 0.5);
-
-  chain.log_partition(z_again.data(), outcomes.data());
-  chain.marginals({unary.data(), pairwise.data(), c.starts.data(),
-                   c.transition.empty() ? nullptr : counts.data(), log_z.data(), outcomes.data()});
-  chain.viterbi(labels.data(), score.data(), max_outcomes.data());
-  chain.max_marginals(highest.data(), max_outcomes.data());
-  chain.entropy(entropy.data(), entropy_outcomes.data());
-  chain.sample(3, c.starts.data(), uniforms.data(), sampled.data(), sample_outcomes.data());
-  chain.kbest(4, c.starts.data(), kbest.data(), kbest_scores.data(), found.data());
-  chain.score(labels.data(), path_score.data(), score_outcomes.data());
-
+  const Results r(c, threads);
+  const std::size_t n = c.lengths.size(), L = c.labels;
   std::vector<double> summed(L * L, 0.0);
   bool all_feasible = true;
   for (std::size_t i = 0; i < n; ++i) {
     const Truth truth(c, i);
     const Status want = truth.best == -kInfinity ? Status::infeasible : Status::ok;
-    for (const auto& o : {outcomes[i], max_outcomes[i], entropy_outcomes[i], sample_outcomes[i]}) {
+    for (const auto& o :
+         {r.outcomes[i], r.max_outcomes[i], r.entropy_outcomes[i], r.sample_outcomes[i]}) {
       CHECK(o.status == want);
     }
-    CHECK(found[i] == static_cast<std::int64_t>(std::min<std::size_t>(4, truth.sorted.size())));
-    for (std::int64_t r = 0; r < found[i]; ++r) {
-      CHECK_CLOSE(kbest_scores[i * 4 + r], truth.sorted[r], 1e-10);
+    CHECK(r.path_counts[i] == static_cast<std::int64_t>(std::min<std::size_t>(4, truth.sorted.size())));
+    for (std::int64_t rank = 0; rank < r.path_counts[i]; ++rank) {
+      CHECK_CLOSE(r.kbest_scores[i * 4 + rank], truth.sorted[rank], 1e-10);
     }
     if (want == Status::infeasible) {
       all_feasible = false;
       continue;
     }
-    CHECK_CLOSE(log_z[i], truth.log_z, 1e-10);
-    CHECK_CLOSE(z_again[i], truth.log_z, 1e-10);
-    CHECK_CLOSE(score[i], truth.best, 1e-10);
-    CHECK_CLOSE(entropy[i], truth.entropy, 1e-10);
-    check_rows(unary.data() + c.starts[i] * L, truth.unary);
-    check_rows(pairwise.data() + c.starts[i] * L * L, truth.pairwise);
-    check_rows(highest.data() + c.starts[i] * L, truth.max_marginals);
+    CHECK_CLOSE(r.log_z[i], truth.log_z, 1e-10);
+    CHECK_CLOSE(r.z_again[i], truth.log_z, 1e-10);
+    CHECK_CLOSE(r.score[i], truth.best, 1e-10);
+    CHECK_CLOSE(r.entropy[i], truth.entropy, 1e-10);
+    check_rows(r.unary.data() + c.starts[i] * L, truth.unary);
+    check_rows(r.pairwise.data() + c.starts[i] * L * L, truth.pairwise);
+    check_rows(r.highest.data() + c.starts[i] * L, truth.max_marginals);
     for (std::size_t k = 0; k < truth.pairwise.size(); ++k) summed[k % (L * L)] += truth.pairwise[k];
   }
   if (!all_feasible) return;
-  for (std::size_t i = 0; i < n; ++i) CHECK_CLOSE(path_score[i], score[i], 1e-10);
-  if (!c.transition.empty()) check_rows(counts.data(), summed);
+  for (std::size_t i = 0; i < n; ++i) CHECK_CLOSE(r.path_score[i], r.score[i], 1e-10);
+  if (!c.transition.empty()) check_rows(r.counts.data(), summed);
 }
 
-// Longer than a block: the forward rows are made twice, from one row kept for each block.
+// A sequence of several blocks, whose forward rows are computed twice, from one checkpoint per block.
 void check_long() {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;
@@ -187,18 +212,30 @@ void check_long() {
   for (double& x : transition) x = normal(random);
   const double* rows = unary.data();
   const std::int64_t start = 0;
-  const Batch<double> whole{1,       labels,  &rows,  &start, &length, transition.data(),
-                            nullptr, nullptr, nullptr};
+  const Batch<double> batch{.count = 1,
+                            .labels = labels,
+                            .unary = &rows,
+                            .starts = &start,
+                            .lengths = &length,
+                            .transition = transition.data(),
+                            .transitions = nullptr,
+                            .start = nullptr,
+                            .end = nullptr};
   std::vector<double> marginals(unary.size()), in_log(unary.size()), counts(9), scratch(64 * 16);
   double log_z = 0.0, log_again = 0.0;
   Outcome outcome;
-  ChainBatch<double>(whole, kernels().chain<double>(), 1, Purpose::probabilities)
-      .marginals({marginals.data(), nullptr, nullptr, counts.data(), &log_z, &outcome});
-  const SharedScores shared(whole, false);
+  ChainBatch<double>(batch, kernels().chain<double>(), 1, Purpose::probabilities)
+      .marginals({.unary = marginals.data(),
+                  .pairwise = nullptr,
+                  .pairwise_starts = nullptr,
+                  .counts = counts.data(),
+                  .log_z = &log_z,
+                  .outcomes = &outcome});
+  const SharedScores shared(batch, false);
   std::vector<double> memory(length * 8);
   const auto& k = kernels().chain<double>();
-  k.log_forward(shared.view(), whole.sequence(0), memory.data(), scratch.data(), &log_again);
-  k.log_backward(shared.view(), whole.sequence(0), memory.data(), scratch.data(), in_log.data(), nullptr,
+  k.log_forward(shared.view(), batch.sequence(0), memory.data(), scratch.data(), &log_again);
+  k.log_backward(shared.view(), batch.sequence(0), memory.data(), scratch.data(), in_log.data(), nullptr,
                  nullptr);
   CHECK_CLOSE(log_z, log_again, 1e-12);
   check_rows(marginals.data(), in_log);

@@ -1,5 +1,5 @@
-// CTC with every instruction set that this machine runs, against enumeration of all paths, against
-// central differences, and scaled probabilities against log space.
+// The CTC loss with every instruction set that the CPU supports: compared with enumeration of all paths
+// and with central differences; scaled probabilities compared with log space.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -29,9 +29,18 @@ struct Case {
     return static_cast<std::size_t>((t * count() + b) * vocabulary);
   }
   CtcBatch<double> batch() const {
-    return {frames,     count(),        vocabulary,  input.data(),         count() * vocabulary,
-            vocabulary, targets.data(), most_labels, input_lengths.data(), target_lengths.data(),
-            blank,      logits};
+    return {.frames = frames,
+            .count = count(),
+            .vocabulary = vocabulary,
+            .input = input.data(),
+            .frame_stride = count() * vocabulary,
+            .row_stride = vocabulary,
+            .targets = targets.data(),
+            .most_labels = most_labels,
+            .input_lengths = input_lengths.data(),
+            .target_lengths = target_lengths.data(),
+            .blank = blank,
+            .logits = logits};
   }
   std::vector<std::int64_t> target(std::int64_t b) const {
     const auto begin = targets.begin() + b * most_labels;
@@ -48,9 +57,16 @@ Case make_case(std::mt19937_64& random, Sizes size, bool logits, double scale, d
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   std::normal_distribution<double> normal(0.0, scale);
-  std::bernoulli_distribution impossibly(impossible);
-  Case c{size.frames, size.vocabulary, size.labels, between(0, size.vocabulary - 1), logits, {}, {}, {},
-         {}};
+  std::bernoulli_distribution is_impossible(impossible);
+  Case c{.frames = size.frames,
+         .vocabulary = size.vocabulary,
+         .most_labels = size.labels,
+         .blank = between(0, size.vocabulary - 1),
+         .logits = logits,
+         .targets = {},
+         .input_lengths = {},
+         .target_lengths = {},
+         .input = {}};
   for (std::int64_t b = 0; b < size.rows; ++b) {
     c.input_lengths.push_back(between(size.frames / 2, size.frames));
     c.target_lengths.push_back(between(0, size.labels));
@@ -59,7 +75,7 @@ Case make_case(std::mt19937_64& random, Sizes size, bool logits, double scale, d
     }
   }
   c.input.resize(static_cast<std::size_t>(size.frames * size.rows * size.vocabulary));
-  for (double& x : c.input) x = impossibly(random) ? -kInfinity : normal(random);
+  for (double& x : c.input) x = is_impossible(random) ? -kInfinity : normal(random);
   return c;
 }
 
@@ -71,11 +87,11 @@ Result run(const Case& c, const CtcKernels& kernels, int threads, double weight 
   const std::size_t rows = c.input_lengths.size();
   Result r{std::vector<double>(rows), std::vector<double>(c.input.size(), NAN)};
   std::vector<double> log_norm(static_cast<std::size_t>(c.frames) * rows);
-  std::vector<double> kept(log_norm.size() * static_cast<std::size_t>(2 * c.most_labels + 1));
+  std::vector<double> stored(log_norm.size() * static_cast<std::size_t>(2 * c.most_labels + 1));
   const std::vector<double> weights(rows, weight);
   const Ctc<double> ctc(c.batch(), kernels, threads);
-  ctc.forward(r.loss.data(), log_norm.data(), kept.data());
-  ctc.backward(log_norm.data(), kept.data(), r.loss.data(), weights.data(), r.gradient.data(),
+  ctc.forward(r.loss.data(), log_norm.data(), stored.data());
+  ctc.backward(log_norm.data(), stored.data(), r.loss.data(), weights.data(), r.gradient.data(),
                c.count() * c.vocabulary, c.vocabulary);
   return r;
 }
@@ -96,7 +112,7 @@ double log_sum(const std::vector<double>& terms) {
   return top + std::log(total);
 }
 
-// -log p and occupations of one row, from all paths that collapse to the target.
+// -log p and occupations of one row, by enumeration of all paths that collapse to the target.
 struct Truth {
   double loss;
   std::vector<double> occupation, softmax;
@@ -159,21 +175,21 @@ void check_enumeration(const Case& c, int threads) {
 
 void check_differences(Case c) {
   const double step = 1e-5;
-  const Result at = run(c, kernels().ctc, 1);
+  const Result center = run(c, kernels().ctc, 1);
   for (std::size_t i = 0; i < c.input.size(); i += 7) {
     const auto b = static_cast<std::int64_t>(i) / c.vocabulary % c.count();
-    if (!std::isfinite(at.loss[b])) continue;
+    if (!std::isfinite(center.loss[b])) continue;
     const double x = c.input[i];
     c.input[i] = x + step;
     const double up = run(c, kernels().ctc, 1).loss[b];
     c.input[i] = x - step;
     const double down = run(c, kernels().ctc, 1).loss[b];
     c.input[i] = x;
-    CHECK_CLOSE(at.gradient[i], (up - down) / (2 * step), 1e-7);
+    CHECK_CLOSE(center.gradient[i], (up - down) / (2 * step), 1e-7);
   }
 }
 
-// Several segments, and in log space as well.
+// Long enough for several segments, and also in log space.
 void check_against_log_space(const Case& c) {
   CtcKernels only_log = kernels().ctc;
   only_log.scaled = only_log.in_log;
@@ -191,8 +207,9 @@ bool no_walk(const CtcTarget&, const CtcFrames&) {
   return true;
 }
 
-// What a trained network gives: one symbol at each frame, all others so many nats below. States that are
-// far from the alignment lie below any double, and still scaled probabilities must do.
+// The output of a trained network: one symbol per frame with probability near 1, all others `nats`
+// below. States far from the alignment have probabilities below any double; scaled probabilities must
+// suffice.
 void check_peaky(double nats) {
   std::mt19937_64 random(9);
   const std::int64_t labels = 120, frames = 5 * labels, V = 40;
@@ -204,7 +221,15 @@ void check_peaky(double nats) {
       input[t * V + (t == 5 * i + 2 ? target.back() : 0)] = 0.0;
     }
   }
-  const Case c{frames, V, labels, 0, true, target, {frames}, {labels}, input};
+  const Case c{.frames = frames,
+               .vocabulary = V,
+               .most_labels = labels,
+               .blank = 0,
+               .logits = true,
+               .targets = target,
+               .input_lengths = {frames},
+               .target_lengths = {labels},
+               .input = input};
   CtcKernels no_log = kernels().ctc;
   no_log.in_log.forward = no_walk;
   const Result got = run(c, no_log, 1);
@@ -213,21 +238,21 @@ void check_peaky(double nats) {
 }
 
 template <class Break>
-void check_refused(const Break& break_it, const std::string& what) {
+void check_refused(const Break& break_it, const std::string& expected) {
   std::mt19937_64 random(4);
   Case c = make_case(random, {3, 8, 5, 3}, true, 1.0, 0.0);
   c.blank = 0;
   c.target_lengths = {3, 3, 3};
   c.targets.assign(9, 1);
   break_it(c);
-  std::string said;
+  std::string message;
   try {
     run(c, kernels().ctc, 1);
   } catch (const std::invalid_argument& error) {
-    said = error.what();
+    message = error.what();
   }
-  if (said != what) std::printf("said: %s\n", said.c_str());
-  CHECK(said == what);
+  if (message != expected) std::printf("message: %s\n", message.c_str());
+  CHECK(message == expected);
 }
 
 void check_bad_input() {
@@ -252,7 +277,7 @@ int main() {
     for (int i = 0; i < 15; ++i) {
       for (const bool logits : {false, true}) {
         for (const double scale : {1.0, 30.0, 1000.0}) {
-          // the whole vocabulary, then only the symbols that occur
+          // with the whole vocabulary as symbols, then with only those that occur
           check_enumeration(make_case(random, {4, 6, 3, 3}, logits, scale, 0.0), 2);
           check_enumeration(make_case(random, {3, 5, 5, 1}, logits, scale, 0.0), 1);
           check_enumeration(make_case(random, {4, 6, 3, 3}, logits, scale, 0.1), 1);

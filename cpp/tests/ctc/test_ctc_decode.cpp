@@ -1,5 +1,5 @@
-// Best paths and prefix search with every instruction set that this machine runs, against enumeration of
-// all paths, and against a plain recursion where there are too many.
+// Best paths and prefix search with every instruction set that the CPU supports: compared with
+// enumeration of all paths, and with a simple recursion where there are too many paths.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "ctc/prefix.hpp"
+#include "ctc/prefix_search.hpp"
 #include "dispatch.hpp"
 #include "tests/check.hpp"
 
@@ -23,7 +23,13 @@ struct Case {
   std::int64_t frames, vocabulary, blank;
   std::vector<T> scores;
 
-  CtcInput<T> input() const { return {scores.data(), vocabulary, frames, vocabulary, blank}; }
+  CtcInput<T> input() const {
+    return {.scores = scores.data(),
+            .frame_stride = vocabulary,
+            .length = frames,
+            .vocabulary = vocabulary,
+            .blank = blank};
+  }
   double at(std::int64_t t, std::int64_t v) const { return scores[t * vocabulary + v]; }
 };
 
@@ -31,12 +37,13 @@ template <class T>
 Case<T> make_case(std::mt19937_64& random, std::int64_t frames, std::int64_t vocabulary, double scale,
                   double impossible = 0.0) {
   std::normal_distribution<double> normal(0.0, scale);
-  std::bernoulli_distribution impossibly(impossible);
+  std::bernoulli_distribution is_impossible(impossible);
   Case<T> c{frames, vocabulary, static_cast<std::int64_t>(random() % vocabulary), {}};
   for (std::int64_t i = 0; i < frames * vocabulary; ++i) {
-    c.scores.push_back(impossibly(random) ? static_cast<T>(-kInfinity) : static_cast<T>(normal(random)));
+    c.scores.push_back(is_impossible(random) ? static_cast<T>(-kInfinity)
+                                             : static_cast<T>(normal(random)));
   }
-  for (std::int64_t t = 0; t < frames; ++t) c.scores[t * vocabulary] = T(0);  // something is possible
+  for (std::int64_t t = 0; t < frames; ++t) c.scores[t * vocabulary] = T(0);  // one possible label
   return c;
 }
 
@@ -88,7 +95,7 @@ Path align(const Case<T>& c, const Labels& target) {
   return p;
 }
 
-// The path stands for the target, has the score it says, and its runs are where they are said to be.
+// The path collapses to the target, has the stated score, and has the stated runs.
 template <class T>
 void check_path(const Case<T>& c, const Labels& target, const Path& p) {
   CHECK(collapsed(p.labels, c.blank) == target);
@@ -112,18 +119,19 @@ void check_enumeration(const Case<T>& c) {
     if (truth.best > -kInfinity) check_path(c, target, p);
   }
   CtcPrefixSearch<T> search(kernels().ctc, 1 << 30, -kInfinity);
-  const std::vector<CtcHypothesis> found = search.search(c.input(), 1 << 30);
-  CHECK(found.size() == possible);
-  for (const CtcHypothesis& h : found) {
+  const std::vector<CtcHypothesis> hypotheses = search.search(c.input(), 1 << 30);
+  CHECK(hypotheses.size() == possible);
+  for (const CtcHypothesis& h : hypotheses) {
     const auto truth = all.find(h.labels);
     CHECK(truth != all.end());
     if (truth != all.end()) CHECK_CLOSE(h.log_prob, truth->second.total, 1e-10);
     CHECK(std::is_sorted(h.frames.begin(), h.frames.end()));
   }
-  for (std::size_t i = 1; i < found.size(); ++i) CHECK(found[i - 1].log_prob >= found[i].log_prob);
+  for (std::size_t i = 1; i < hypotheses.size(); ++i)
+    CHECK(hypotheses[i - 1].log_prob >= hypotheses[i].log_prob);
 }
 
-// The best score by the recursion over extended labels.
+// The best score, by the recursion over the extended target (with blanks between labels).
 template <class T>
 double plain_best(const Case<T>& c, const Labels& target) {
   Labels z{c.blank};
@@ -155,17 +163,17 @@ void check_long(std::mt19937_64& random, std::int64_t frames, std::int64_t label
   if (best > -kInfinity) check_path(c, target, p);
 }
 
-// A narrow beam can lose mass but invents none; what it finds it finds once.
+// A narrow beam can lose mass but must not add any, and each labelling must occur once.
 template <class T>
 void check_narrow(std::mt19937_64& random) {
   const Case<T> c = make_case<T>(random, 7, 3, 2.0);
   const std::map<Labels, Truth> all = enumerate(c);
   for (const std::int64_t width : {1, 2, 5}) {
     CtcPrefixSearch<T> search(kernels().ctc, width, -3.0);
-    const std::vector<CtcHypothesis> found = search.search(c.input(), width);
-    CHECK(!found.empty() && static_cast<std::int64_t>(found.size()) <= width);
+    const std::vector<CtcHypothesis> hypotheses = search.search(c.input(), width);
+    CHECK(!hypotheses.empty() && static_cast<std::int64_t>(hypotheses.size()) <= width);
     std::map<Labels, int> seen;
-    for (const CtcHypothesis& h : found) {
+    for (const CtcHypothesis& h : hypotheses) {
       CHECK(++seen[h.labels] == 1);
       CHECK(h.log_prob <= all.at(h.labels).total + 1e-12);
     }
@@ -197,7 +205,7 @@ void check_all() {
     check_greedy<T>(random);
   }
   check_enumeration(make_case<T>(random, 3, 1, 1.0));
-  // around blocks of positions, segments of frames, and without a frame to spare
+  // around the sizes of blocks and segments, with and without frames to spare
   for (const std::int64_t labels : {0, 1, 7, 8, 15, 16, 100, 127, 129}) {
     for (const std::int64_t spare : {0, 1, 5, 60, 300})
       check_long<T>(random, labels + spare + 1, labels);

@@ -1,5 +1,5 @@
-// The search for texts against enumeration: all paths, the text that each stands for, and its words'
-// scores taken from the language model one by one.
+// The word search compared with enumeration: all paths, the text that each stands for, and the scores of
+// its words from the language model.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -29,15 +29,24 @@ std::unique_ptr<NgramModel> tiny_model() {
   return reader.finish();
 }
 
-// Labels as a decoder has them: blank, boundary, a, b; or blank, pieces that begin a word, and others.
+// Labels of a decoder: blank, boundary, a, b; or blank, pieces that begin a word, and other pieces.
 struct Alphabet {
   std::vector<CtcPiece> pieces;
   std::int64_t space;
 };
-Alphabet characters() { return {{{"", 0, 0}, {" ", 0, 0}, {"a", 0, 0}, {"b", 0, 0}}, 1}; }
-Alphabet word_pieces() { return {{{"", 0, 0}, {"a", 1, 0}, {"", 1, 0}, {"b", 0, 0}, {"ab", 1, 1}}, -1}; }
+Alphabet characters() {
+  return {.pieces = {{.text = ""}, {.text = " "}, {.text = "a"}, {.text = "b"}}, .space = 1};
+}
+Alphabet word_pieces() {
+  return {.pieces = {{.text = ""},
+                     {.text = "a", .starts = true},
+                     {.text = "", .starts = true},
+                     {.text = "b"},
+                     {.text = "ab", .starts = true, .ends = true}},
+          .space = -1};
+}
 
-// The words that a labelling is written as.
+// The words of a labelling.
 Text written(const Alphabet& alphabet, const std::vector<std::int64_t>& labels) {
   Text text;
   bool open = false;
@@ -117,22 +126,27 @@ std::vector<CtcTimedTranscript> decode(const Alphabet& alphabet, const Setting& 
   search.begin(setting.model ? &model : nullptr, only_best);
   CtcWordDecoder<double> decoder(words, search, kernels().ctc, false);
   const auto V = static_cast<std::int64_t>(alphabet.pieces.size());
-  const CtcInput<double> input{x.data(), V, static_cast<std::int64_t>(T), V, 0};
+  const CtcInput<double> input{.scores = x.data(),
+                               .frame_stride = V,
+                               .length = static_cast<std::int64_t>(T),
+                               .vocabulary = V,
+                               .blank = 0};
   std::string stable;
-  for (std::int64_t t = 0; t < input.length; ++t) {  // a frame at a time, as a stream does
-    const CtcInput<double> frame{input.frame(t), V, 1, V, 0};
+  for (std::int64_t t = 0; t < input.length; ++t) {  // one frame at a time, as in a stream
+    const CtcInput<double> frame{
+        .scores = input.frame(t), .frame_stride = V, .length = 1, .vocabulary = V, .blank = 0};
     CHECK(decoder.feed(frame));
     const std::string now = search.stable();
     CHECK(now.substr(0, stable.size()) == stable);
     stable = now;
   }
-  auto found = decoder.finish(1 << 20, &input);
-  for (const CtcTimedTranscript& f : found) {
+  auto transcripts = decoder.finish(1 << 20, &input);
+  for (const CtcTimedTranscript& f : transcripts) {
     std::string text;
     for (const std::string& word : f.transcript.words) text += (text.empty() ? "" : " ") + word;
     CHECK(text.substr(0, stable.size()) == stable || !setting.lexicon.empty());
   }
-  return found;
+  return transcripts;
 }
 
 void check_against_enumeration(const Alphabet& alphabet, const Setting& setting, const NgramModel& m,
@@ -143,60 +157,79 @@ void check_against_enumeration(const Alphabet& alphabet, const Setting& setting,
   for (double& score : x) score = normal(random);
   const std::map<Text, double> mass = enumerate(alphabet, x, T);
   std::size_t allowed = 0;
-  for (const auto& [text, own] : mass) allowed += setting.allows(text);
+  for (const auto& [text, p] : mass) allowed += setting.allows(text);
   for (const std::size_t many_nodes : {std::size_t{1}, std::size_t{1} << 20}) {
-    const auto found = decode(alphabet, setting, m, x, T, many_nodes, false);
-    CHECK(found.size() == allowed);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const CtcTranscript& f = found[i].transcript;
+    const auto transcripts = decode(alphabet, setting, m, x, T, many_nodes, false);
+    CHECK(transcripts.size() == allowed);
+    for (std::size_t i = 0; i < transcripts.size(); ++i) {
+      const CtcTranscript& f = transcripts[i].transcript;
       CHECK(setting.allows(f.words) && mass.count(f.words) == 1);
       CHECK_CLOSE(f.acoustic, std::log(mass.at(f.words)), 1e-10);
       CHECK_CLOSE(f.bonus, setting.score(m, f.words), 1e-6);
-      CHECK(i == 0 || found[i - 1].transcript.score() >= f.score());
-      CHECK(found[i].starts.size() == f.words.size() && found[i].ends.size() == f.words.size());
+      CHECK(i == 0 || transcripts[i - 1].transcript.score() >= f.score());
+      CHECK(transcripts[i].starts.size() == f.words.size() &&
+            transcripts[i].ends.size() == f.words.size());
       CHECK(f.sizes.size() == f.words.size());
       for (std::size_t w = 0; w < f.words.size(); ++w) {
-        CHECK(found[i].starts[w] < found[i].ends[w]);
-        CHECK(w == 0 || found[i].ends[w - 1] <= found[i].starts[w]);
+        CHECK(transcripts[i].starts[w] < transcripts[i].ends[w]);
+        CHECK(w == 0 || transcripts[i].ends[w - 1] <= transcripts[i].starts[w]);
       }
     }
   }
   CHECK(decode(alphabet, setting, m, x, T, 1 << 20, true).size() <= allowed);
 }
 
-// Without words a text is a labelling; here nodes have more children than a list is for.
+// Without words, a text is a labelling. Here nodes have more children than a linked list is used for.
 void check_many_labels(std::mt19937_64& random, std::size_t many_nodes) {
   const std::int64_t T = 3, V = 40;
   std::vector<CtcPiece> pieces(1);
   for (std::int64_t v = 1; v < V; ++v)
-    pieces.push_back({std::string(1, static_cast<char>('!' + v)), 0, 0});
-  CtcWords words({0.0, 0.0, 0.0, 0.0, -kInfinity, -kInfinity, 1 << 20, 0, -1}, pieces, false, {}, {});
+    pieces.push_back({.text = std::string(1, static_cast<char>('!' + v))});
+  const CtcWordOptions options{.alpha = 0.0,
+                               .beta = 0.0,
+                               .unknown = 0.0,
+                               .hot_weight = 0.0,
+                               .least = -kInfinity,
+                               .prune = -kInfinity,
+                               .width = 1 << 20,
+                               .blank = 0,
+                               .space = -1};
+  CtcWords words(options, pieces, false, {}, {});
   std::normal_distribution<double> normal(0.0, 2.0);
   std::vector<double> x(static_cast<std::size_t>(T * V));
   for (double& score : x) score = normal(random);
-  const CtcInput<double> input{x.data(), V, T, V, 0};
+  const CtcInput<double> input{
+      .scores = x.data(), .frame_stride = V, .length = T, .vocabulary = V, .blank = 0};
   CtcWordSearch search(words, kernels().ctc, many_nodes);
   search.begin(nullptr, false);
   CtcWordDecoder<double> decoder(words, search, kernels().ctc, false);
   CHECK(decoder.feed(input));
-  std::map<std::string, double> found;
+  std::map<std::string, double> acoustic;
   for (const CtcTimedTranscript& f : decoder.finish(1 << 20, nullptr)) {
-    found[f.transcript.words.empty() ? "" : f.transcript.words[0]] = f.transcript.acoustic;
+    acoustic[f.transcript.words.empty() ? "" : f.transcript.words[0]] = f.transcript.acoustic;
   }
   const auto want = CtcPrefixSearch<double>(kernels().ctc, 1 << 20, -kInfinity).search(input, 1 << 20);
-  CHECK(found.size() == want.size());
+  CHECK(acoustic.size() == want.size());
   for (const CtcHypothesis& h : want) {
     std::string text;
     for (const std::int64_t label : h.labels) text += pieces[label].text;
-    CHECK(found.count(text) == 1);
-    CHECK_CLOSE(found[text], h.log_prob, 1e-12);
+    CHECK(acoustic.count(text) == 1);
+    CHECK_CLOSE(acoustic[text], h.log_prob, 1e-12);
   }
 }
 
-// Words spelt alike: the language model says which.
+// Words with the same spelling: the language model decides.
 void check_spellings(const NgramModel& m) {
   const Alphabet alphabet = characters();
-  const CtcWordOptions options{1.0, 0.0, -10.0, 0.0, -kInfinity, -kInfinity, 100, 0, 1};
+  const CtcWordOptions options{.alpha = 1.0,
+                               .beta = 0.0,
+                               .unknown = -10.0,
+                               .hot_weight = 0.0,
+                               .least = -kInfinity,
+                               .prune = -kInfinity,
+                               .width = 100,
+                               .blank = 0,
+                               .space = 1};
   std::vector<std::string_view> vocabulary;
   for (std::uint32_t w = 0; w < m.vocabulary(); ++w) vocabulary.push_back(m.word(w));
   CtcWords words(options, alphabet.pieces, true, vocabulary, {});
@@ -206,10 +239,10 @@ void check_spellings(const NgramModel& m) {
   search.begin(&model, false);
   CtcWordDecoder<double> decoder(words, search, kernels().ctc, true);
   const std::vector<double> x{0, 0, 9, 0, 0, 9, 0, 0, 0, 0, 9, 0};  // label 2, boundary, label 2
-  CHECK(decoder.feed({x.data(), 4, 3, 4, 0}));
+  CHECK(decoder.feed({.scores = x.data(), .frame_stride = 4, .length = 3, .vocabulary = 4, .blank = 0}));
   const auto best = decoder.finish(1, nullptr);
-  CHECK(best.size() == 1 &&
-        best[0].transcript.words == (Text{"a", "b"}));  // as <s> a and a b are likely
+  // "<s> a" and "a b" are bigrams of the model
+  CHECK(best.size() == 1 && best[0].transcript.words == (Text{"a", "b"}));
 }
 
 void check_trie() {
@@ -238,8 +271,15 @@ int main() {
   for (const Kernels* k : available_kernels()) {
     CHECK(use_kernels(k->name));
     for (const Alphabet& alphabet : {characters(), word_pieces()}) {
-      const CtcWordOptions options{0.7,        1.5,     -10.0, 3.0,           -kInfinity,
-                                   -kInfinity, 1 << 20, 0,     alphabet.space};
+      const CtcWordOptions options{.alpha = 0.7,
+                                   .beta = 1.5,
+                                   .unknown = -10.0,
+                                   .hot_weight = 3.0,
+                                   .least = -kInfinity,
+                                   .prune = -kInfinity,
+                                   .width = 1 << 20,
+                                   .blank = 0,
+                                   .space = alphabet.space};
       for (int i = 0; i < 3; ++i) {
         for (const bool model : {false, true}) {
           check_against_enumeration(alphabet, {options, {}, {}, model}, *m, random);

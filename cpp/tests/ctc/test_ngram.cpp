@@ -1,5 +1,4 @@
-// ARPA files: scores by hand, blocks of every size, and files that are broken in every way that has a
-// message.
+// ARPA files: scores computed by hand, blocks of all sizes, and one damaged file per error message.
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -35,10 +34,10 @@ void check_scores(const NgramModel& m) {
   CHECK(s.length == 2);
   s = m.score(s.next, b);  // no trigram: the back-off of "<s> a", then "a b"
   CHECK_CLOSE(s.log10, -0.0625 - 1.5, 1e-7);
-  s = m.score(s.next, kNone);  // back-offs of "a b" (none) and "b", then <unk>
+  s = m.score(s.next, kNone);  // the back-off weights of "a b" (none) and "b", then <unk>
   CHECK_CLOSE(s.log10, -0.2 - 100.0, 1e-7);
   CHECK(s.length == 1);
-  // "<s> b" and "b a" are only there because of the trigram
+  // "<s> b" and "b a" exist only because of the trigram
   s = m.score(m.begin_state(), b);
   CHECK_CLOSE(s.log10, -0.5 - 0.5, 1e-7);
   s = m.score(s.next, a);
@@ -49,9 +48,9 @@ void check_scores(const NgramModel& m) {
 
 void check_refused(const std::string& from, const std::string& to, const std::string& message) {
   std::string text = kModel;
-  const std::size_t at = text.find(from);
-  CHECK(at != std::string::npos);
-  text.replace(at, from.size(), to);
+  const std::size_t begin = text.find(from);
+  CHECK(begin != std::string::npos);
+  text.replace(begin, from.size(), to);
   try {
     read(text);
     std::printf("accepted: %s\n", to.c_str());
@@ -78,17 +77,17 @@ void check_numbers() {
   }
 }
 
-// Whatever is done to the bytes, there is a model or an error.
+// Arbitrary damage must lead to a model or to an error, never to a crash.
 void check_damage() {
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) {
     std::string text = kModel;
     for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes) {
-      const std::size_t at = random() % text.size();
+      const std::size_t place = random() % text.size();
       switch (random() % 3) {
-        case 0: text[at] = static_cast<char>(random()); break;
-        case 1: text.erase(at, 1 + random() % 20); break;
-        default: text.insert(at, text.substr(random() % text.size(), random() % 20));
+        case 0: text[place] = static_cast<char>(random()); break;
+        case 1: text.erase(place, 1 + random() % 20); break;
+        default: text.insert(place, text.substr(random() % text.size(), random() % 20));
       }
       if (text.empty()) text.push_back('x');
     }
@@ -104,7 +103,7 @@ void check_damage() {
 
 int main() {
   for (const std::size_t block : {1, 2, 7, 1000}) check_scores(*read(kModel, block));
-  check_scores(*read(kModel.substr(0, kModel.size() - 1)));  // the last line does not end
+  check_scores(*read(kModel.substr(0, kModel.size() - 1)));  // without the last line break
   check_refused("\\data\\", "data", "line 21: the file ends before \\data\\");
   check_refused("\\end\\\n", "", "before \\end\\");
   check_refused("ngram 1=4", "ngram 1=5", "line 13: 4 1-grams, but \\data\\ says 5");
@@ -116,9 +115,9 @@ int main() {
   check_refused("-0.25\ta", "0.25\ta", "line 10");
   check_refused("-0.125", "a lot", "line 10");
   check_refused("-1.5\ta b", "-1.5\ta c", "line 15: 'c' is not among the 1-grams");
-  check_refused("-1.5\ta b", "-1.5\t<s> a", "line 15: this n-gram was there before");
+  check_refused("-1.5\ta b", "-1.5\t<s> a", "line 15: this n-gram is repeated");
   check_refused("-0.25\ta", std::string("-0.25\t\xff", 7), "line 10: not UTF-8: '?'");
-  check_refused("-0.25\ta", std::string("-0.25\t\0", 7), "line 10: a zero byte");
+  check_refused("-0.25\ta", std::string("-0.25\t\0", 7), "line 10: the line has a zero byte");
   check_numbers();
   check_damage();
   return failures() != 0;

@@ -1,11 +1,11 @@
-// The corpus in pieces, in memory and in a file; the tree; draws; one thread and several.
+// The corpus in pieces, in memory and in a file; the Huffman tree; alias tables; training.
 #include <cmath>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "embedding/alias.hpp"
+#include "embedding/alias_table.hpp"
 #include "embedding/corpus.hpp"
 #include "embedding/huffman.hpp"
 #include "embedding/training.hpp"
@@ -21,7 +21,7 @@ std::string random_text(int lines) {
   std::string text;
   for (int i = 0; i < lines; ++i) {
     for (int j = 0; j < 12; ++j) {
-      text += 'w';  // piece by piece: GCC 12 warns of a sum of strings
+      text += 'w';  // in pieces: GCC 12 warns about a sum of strings
       text += std::to_string(generator() % 40 * (generator() % 3));
       text += ' ';
     }
@@ -47,10 +47,10 @@ std::vector<std::int32_t> numbers_of(Corpus& corpus) {
 
 void test_corpus() {
   const std::string text = random_text(5000);
-  Corpus whole(1);
-  whole.add_text(text);
-  const std::vector<std::int32_t> expected = numbers_of(whole);
-  CHECK(whole.words() == 60'000 && whole.lines() == 5000);
+  Corpus corpus_at_once(1);
+  corpus_at_once.add_text(text);
+  const std::vector<std::int32_t> expected = numbers_of(corpus_at_once);
+  CHECK(corpus_at_once.words() == 60'000 && corpus_at_once.lines() == 5000);
   for (const int threads : {1, 3}) {
     for (const std::int64_t memory : {std::int64_t{0}, std::int64_t{20'000}, std::int64_t{1} << 20}) {
       Corpus corpus(threads, false, memory);
@@ -69,14 +69,14 @@ void test_alias() {
   const auto cells = alias_table(weight.data(), 5);
   std::vector<double> p(5);
   for (std::size_t i = 0; i < 5; ++i) {
-    const double own = (cells[i].own + 1.0) / 4294967296.0;
-    p[i] += own / 5;
-    p[static_cast<std::size_t>(cells[i].other)] += (1 - own) / 5;
+    const double p_index = (cells[i].threshold + 1.0) / 4294967296.0;
+    p[i] += p_index / 5;
+    p[static_cast<std::size_t>(cells[i].alias)] += (1 - p_index) / 5;
   }
   for (std::size_t i = 0; i < 5; ++i) CHECK_CLOSE(p[i], weight[i] / 10, 1e-8);
 }
 
-// Probabilities of all words, by the tree: they sum to one for any scores.
+// The probabilities of all words by the tree: they sum to 1 for any scores.
 void test_tree() {
   std::vector<std::int64_t> count(50);
   for (std::size_t i = 0; i < count.size(); ++i) count[i] = static_cast<std::int64_t>(1000 / (i + 1));
@@ -98,7 +98,7 @@ void test_tree() {
   CHECK(huffman_tree(count.data(), 1).node.empty());
 }
 
-// The loss of one epoch after three, with and without a hot node.
+// The mean loss of the third epoch, with or without a hot node.
 double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow, bool hot,
                int threads) {
   constexpr int kStride = 32;
@@ -122,30 +122,35 @@ double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow
       if (node == words - 2) node = -1;
     }
   }
-  const EmbeddingModel model{input.data(),
-                             output.data(),
-                             kStride,
-                             words,
-                             begin.data(),
-                             row.data(),
-                             nullptr,
-                             noise.data(),
-                             tree.begin.data(),
-                             tree.node.data(),
-                             tree.right.data(),
-                             loss,
-                             cbow,
-                             true,
-                             5,
-                             5,
-                             true,
-                             hot ? 4 : 1'000'000,
-                             ring_size(5) - 1};
+  const EmbeddingModel model{.input = input.data(),
+                             .output = output.data(),
+                             .stride = kStride,
+                             .words = words,
+                             .rows_begin = begin.data(),
+                             .row = row.data(),
+                             .keep = nullptr,
+                             .noise = noise.data(),
+                             .path_begin = tree.begin.data(),
+                             .path_node = tree.node.data(),
+                             .path_right = tree.right.data(),
+                             .loss = loss,
+                             .cbow = cbow,
+                             .shared = true,
+                             .window = 5,
+                             .negatives = 5,
+                             .shrink = true,
+                             .hot_for = hot ? 4 : 1'000'000,
+                             .ring_mask = ring_size(5) - 1};
   const EmbeddingTraining training(model, longest, nodes);
   Report report;
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
-    report = training.sentences(corpus, 0, static_cast<std::int64_t>(corpus.chunks().size()),
-                                {0.05, 0.01, 0, 1e9}, epoch, 1, threads);
+    report = training.sentences(
+        corpus, {.first = 0,
+                 .last = static_cast<std::int64_t>(corpus.chunks().size()),
+                 .schedule = {.first_rate = 0.05, .last_rate = 0.01, .seen = 0, .total = 1e9},
+                 .seed = epoch,
+                 .loss_every = 1,
+                 .threads = threads});
   }
   for (const float x : input) CHECK(std::isfinite(x));
   for (std::size_t i = 0; i < input.size(); ++i) {

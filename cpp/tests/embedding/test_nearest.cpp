@@ -1,4 +1,5 @@
-// Nearest rows against sorting all scores; codes against all distances; rows of files cut at every byte.
+// Nearest rows compared with sorting all scores; codes compared with all distances; files cut at every
+// byte.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -6,7 +7,7 @@
 #include <string>
 
 #include "embedding/nearest.hpp"
-#include "formats/vector_rows.hpp"
+#include "formats/word_vector_rows.hpp"
 #include "tests/check.hpp"
 
 namespace {
@@ -24,22 +25,25 @@ std::vector<float> numbers(std::size_t count, unsigned seed) {
 void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std::int64_t k, int threads,
                  bool coarse) {
   const auto table = numbers(static_cast<std::size_t>(rows * dim), 1);
-  const auto asked = numbers(static_cast<std::size_t>(queries * dim), 2);
+  const auto query = numbers(static_cast<std::size_t>(queries * dim), 2);
   const std::vector<float> scale(static_cast<std::size_t>(rows), 0.5f);
   std::vector<float> score(static_cast<std::size_t>(queries * k));
   std::vector<std::int64_t> id(static_cast<std::size_t>(queries * k));
-  const trellis::NearestRows all_rows{table.data(), scale.data(), dim};
+  const trellis::NearestRows all_rows{.rows = table.data(), .scale = scale.data(), .dim = dim};
   const std::int64_t stride = trellis::coarse_stride(dim);
   std::vector<std::int8_t> code(static_cast<std::size_t>(rows * stride));
   std::vector<float> step(scale.size()), off(scale.size());
   kernels().nearest.coarsen(all_rows, 0, rows, stride, code.data(), step.data(), off.data());
-  const trellis::CoarseRows bytes{code.data(), step.data(), off.data(), stride};
-  trellis::nearest(all_rows, coarse ? &bytes : nullptr, rows, asked.data(), queries, k, threads,
-                   score.data(), id.data());
+  const trellis::CoarseRows bytes{
+      .code = code.data(), .step = step.data(), .off = off.data(), .stride = stride};
+  trellis::nearest(
+      all_rows, coarse ? &bytes : nullptr, rows,
+      {.queries = query.data(), .count = queries, .k = k, .score = score.data(), .id = id.data()},
+      threads);
   for (std::int64_t q = 0; q < queries; ++q) {
     std::vector<float> all(static_cast<std::size_t>(rows));
     for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t d = 0; d < dim; ++d) all[r] += table[r * dim + d] * asked[q * dim + d];
+      for (std::int64_t d = 0; d < dim; ++d) all[r] += table[r * dim + d] * query[q * dim + d];
       all[r] *= 0.5f;
     }
     std::vector<std::int64_t> order(static_cast<std::size_t>(rows));
@@ -77,7 +81,7 @@ void test_assign(std::int64_t width) {
   }
 }
 
-// However a file is cut into two blocks, the same rows come out.
+// Any division of a file into two blocks yields the same rows.
 void test_rows_of_files() {
   const float values[] = {1.5f, -2.0f, 0.0f, 3e8f};
   std::string binary = "a ";
@@ -90,13 +94,13 @@ void test_rows_of_files() {
     for (std::size_t cut = 0; cut <= file.size(); ++cut) {
       float out[4]{};
       const std::string first = file.substr(0, cut);
-      auto found = rows_of(first, 2, 2, out);
-      CHECK(found.wrong == nullptr);
-      const auto taken = static_cast<std::int64_t>(found.words.size() / 2);
-      const std::string rest = file.substr(static_cast<std::size_t>(found.consumed));
-      found = rows_of(rest, 2, 2 - taken, out + 2 * taken);
-      CHECK(found.wrong == nullptr);
-      CHECK(taken + static_cast<std::int64_t>(found.words.size() / 2) == 2);
+      auto parsed = rows_of(first, 2, 2, out);
+      CHECK(parsed.wrong == nullptr);
+      const auto taken = static_cast<std::int64_t>(parsed.words.size() / 2);
+      const std::string rest = file.substr(static_cast<std::size_t>(parsed.consumed));
+      parsed = rows_of(rest, 2, 2 - taken, out + 2 * taken);
+      CHECK(parsed.wrong == nullptr);
+      CHECK(taken + static_cast<std::int64_t>(parsed.words.size() / 2) == 2);
       CHECK(std::memcmp(out, values, sizeof values) == 0);
     }
   }

@@ -1,4 +1,5 @@
-// Labels of texts: the tree's best by all of its leaves, rows as floats and as codes, lines cut.
+// Labels of texts: the tree search compared with all leaves, rows as floats and as codes, splitting
+// lines.
 #include <cmath>
 #include <random>
 #include <string>
@@ -49,7 +50,7 @@ struct Case {
   }
 };
 
-// The search leaves out parts of the tree, but never one of the best.
+// The search skips parts of the tree, but never one of the best labels.
 void check_tree(std::int64_t labels) {
   const Case c(labels);
   const TextPredictor predictor = c.predictor(TextLoss::hierarchical);
@@ -63,14 +64,15 @@ void check_tree(std::int64_t labels) {
   }
   std::sort(all.begin(), all.end());
   for (const std::int64_t k : {std::int64_t{1}, std::int64_t{3}, labels, labels + 7}) {
-    const auto found = predictor.best({{"a", "</s>"}}, k, 0.0, 1)[0];
-    std::size_t enough = 0;
-    while (enough < all.size() && static_cast<std::int64_t>(enough) < k && -all[enough].first >= 1e-5)
-      ++enough;
-    CHECK(found.size() == enough);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      CHECK(found[i].label == all[i].second);
-      CHECK_CLOSE(found[i].p, -all[i].first, 1e-7);
+    const auto answers = predictor.best({{"a", "</s>"}}, k, 0.0, 1)[0];
+    std::size_t expected = 0;
+    while (expected < all.size() && static_cast<std::int64_t>(expected) < k &&
+           -all[expected].first >= 1e-5)
+      ++expected;
+    CHECK(answers.size() == expected);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      CHECK(answers[i].label == all[i].second);
+      CHECK_CLOSE(answers[i].p, -all[i].first, 1e-7);
     }
   }
 }
@@ -91,7 +93,7 @@ void check_flat() {
   CHECK(c.predictor(TextLoss::softmax).best({{"x"}, {}}, 4, 0.0, 2)[0].empty());
 }
 
-// Three columns in groups of two and of one, with norms, beside the same rows written out.
+// Three columns in groups of two and one, with norms, compared with the decoded rows.
 void check_codes(std::int64_t width) {
   constexpr std::int64_t kDim = 3;
   std::vector<float> centroids(kDim * kCentroids), norms(kCentroids, 0.5f);

@@ -1,51 +1,52 @@
-// Parts of other programs' text models: names cut by templates, weights as text, weights by number.
+// Text models of other programs: names parsed by templates, weights as text, weights by number.
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "features/name_parser.hpp"
 #include "formats/named_weights.hpp"
-#include "formats/weight_lines.hpp"
-#include "loglinear/name_cuts.hpp"
+#include "formats/text_weights.hpp"
 #include "tests/check.hpp"
 
 using namespace trellis;
 
 namespace {
 
-std::set<std::vector<std::string>> cuts_of(const std::string& name,
-                                           const std::vector<NameCuts::Literals>& literals) {
-  NameCuts cuts(literals, {0});
-  std::set<std::vector<std::string>> found;
+std::set<std::vector<std::string>> readings_of(const std::string& name,
+                                               const std::vector<NameParser::Literals>& literals) {
+  NameParser parser(literals, {0});
+  std::set<std::vector<std::string>> readings;
   std::size_t calls = 0;
-  const std::size_t count = cuts.each(name, [&](std::uint32_t n, const auto& values) {
+  const std::size_t count = parser.for_each_reading(name, [&](std::uint32_t n, const auto& values) {
     CHECK(n == 0);
     ++calls;
-    found.insert({values.begin(), values.end()});
+    readings.insert({values.begin(), values.end()});
   });
-  CHECK(calls == count && found.size() == count);
-  return found;
+  CHECK(calls == count && readings.size() == count);
+  return readings;
 }
 
-void check_cuts() {
-  using Found = std::set<std::vector<std::string>>;
-  CHECK((cuts_of("U:a/b/c", {{"U:", "/", ""}}) == Found{{"a", "b/c"}, {"a/b", "c"}}));
-  CHECK((cuts_of("U:a/b", {{"U:", "/", "/", ""}}) == Found{}));
-  CHECK((cuts_of("U", {{"U"}}) == Found{{}}));
-  CHECK((cuts_of("Ux", {{"U"}}) == Found{}));
-  CHECK((cuts_of("U:a#", {{"U:", "#"}}) == Found{{"a"}}));
-  // between two values without anything in between, but not inside a letter of two bytes
-  CHECK((cuts_of("U:\xc3\xa9", {{"U:", "", ""}}) == Found{{"", "\xc3\xa9"}, {"\xc3\xa9", ""}}));
-  // many dead ends: there are 10^11 ways to place the slashes, and none ends with #
-  CHECK((cuts_of("U:" + std::string(1000, '/'), {{"U:", "/", "/", "/", "/", "/", "#"}}) == Found{}));
+void check_names() {
+  using Readings = std::set<std::vector<std::string>>;
+  CHECK((readings_of("U:a/b/c", {{"U:", "/", ""}}) == Readings{{"a", "b/c"}, {"a/b", "c"}}));
+  CHECK((readings_of("U:a/b", {{"U:", "/", "/", ""}}) == Readings{}));
+  CHECK((readings_of("U", {{"U"}}) == Readings{{}}));
+  CHECK((readings_of("Ux", {{"U"}}) == Readings{}));
+  CHECK((readings_of("U:a#", {{"U:", "#"}}) == Readings{{"a"}}));
+  // between two values without a literal in between, but not inside a code point of two bytes
+  CHECK((readings_of("U:\xc3\xa9", {{"U:", "", ""}}) == Readings{{"", "\xc3\xa9"}, {"\xc3\xa9", ""}}));
+  // many dead ends: 10^11 ways to place the slashes, and none ends with #
+  CHECK((readings_of("U:" + std::string(1000, '/'), {{"U:", "/", "/", "/", "/", "/", "#"}}) ==
+         Readings{}));
   bool thrown = false;
   try {
-    cuts_of("U:" + std::string(300, '/'), {{"U:", "/", ""}});
+    readings_of("U:" + std::string(300, '/'), {{"U:", "/", ""}});
   } catch (const std::invalid_argument&) {
     thrown = true;
   }
   CHECK(thrown);
-  CHECK(NameCuts::quoted(std::string(79, 'a') + "\xc3\xa9") == "'" + std::string(79, 'a') + "'");
+  CHECK(NameParser::quoted(std::string(79, 'a') + "\xc3\xa9") == "'" + std::string(79, 'a') + "'");
 }
 
 void check_weights() {
@@ -61,13 +62,13 @@ void check_weights() {
   std::int64_t index[3] = {};
   double weight[3] = {};
   std::string_view wrong;
-  using Fault = WeightLines::Fault;
-  WeightLines plain(false, index, weight);
+  using Fault = TextWeightReader::Fault;
+  TextWeightReader plain(false, index, weight);
   CHECK(plain.feed("1\n0\n2\n", &wrong) == Fault::none && plain.feed("3\n", &wrong) == Fault::none);
   CHECK(plain.lines() == 4 && plain.kept() == 3);
   CHECK(index[0] == 0 && index[1] == 2 && index[2] == 3 && weight[2] == 3.0);
   CHECK(plain.feed("4\n", &wrong) == Fault::room && wrong == "4");
-  WeightLines numbered(true, index, weight);
+  TextWeightReader numbered(true, index, weight);
   CHECK(numbered.feed("5=0x1p0\n7=-2\n", &wrong) == Fault::none && index[1] == 7 && weight[1] == -2.0);
   CHECK(numbered.feed("7=1\n", &wrong) == Fault::order && wrong == "7=1");
   for (const char* line : {"8\n", "8=\n", "=1\n", "-9=1\n", "99999999999999999999=1\n", "\n"}) {
@@ -81,7 +82,8 @@ void check_split() {
   const std::vector<std::uint8_t> states{1, 1, 0, 0}, bare{0, 0, 0, 1};
   const std::vector<std::int64_t> number{1, 2, 5, 6, 7, 9, 13};
   std::vector<double> weight{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7};
-  const SplitWeights out = split_weights({begin, states, bare, 2}, number, weight);
+  const SplitWeights out =
+      split_weights({.begin = begin, .states = states, .bare = bare, .labels = 2}, number, weight);
   CHECK((out.states.name == std::vector<std::int64_t>{0, 1}));
   CHECK((out.states.size == std::vector<std::int64_t>{1, 2}));
   CHECK((out.states.cell == std::vector<std::uint16_t>{1, 0, 1}));
@@ -96,7 +98,7 @@ void check_split() {
 }  // namespace
 
 int main() {
-  check_cuts();
+  check_names();
   check_weights();
   check_split();
   return failures();

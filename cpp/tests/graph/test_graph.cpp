@@ -1,5 +1,5 @@
-// Elimination against enumeration of all labellings, belief propagation on trees, and grids with every
-// instruction set that this machine runs against the general engine.
+// Elimination compared with enumeration of all labellings, belief propagation on trees, and grids with
+// every instruction set that the CPU supports compared with the general engine.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -9,7 +9,7 @@
 #include "graph/belief.hpp"
 #include "graph/exact.hpp"
 #include "graph/grid.hpp"
-#include "graph/local.hpp"
+#include "graph/local_updates.hpp"
 #include "tests/check.hpp"
 
 using namespace trellis;
@@ -22,7 +22,7 @@ struct Case {
   std::vector<double> tables;
 };
 
-// A factor for each variable and for each of some sets of variables.
+// One factor per variable, and one for each of the sets of variables.
 Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices>& sets,
                double forbidden) {
   std::normal_distribution<double> normal;
@@ -49,7 +49,7 @@ struct Truth {
 };
 
 Truth enumerate(const Case& c) {
-  const Local local(c.graph, c.tables.data());
+  const LocalUpdates local(c.graph, c.tables.data());
   const Index n = c.graph.variables();
   Truth truth;
   truth.variable.assign(static_cast<std::size_t>(c.graph.first_label.back()), 0.0);
@@ -76,7 +76,7 @@ Truth enumerate(const Case& c) {
 
 void check_exact(const Case& c, double tolerance) {
   const Truth truth = enumerate(c);
-  const Plan plan = Eliminator(c.graph, 1e7).run();
+  const EliminationPlan plan = Eliminator(c.graph, 1e7).run();
   const Index n = c.graph.variables();
   std::vector<double> log_z(static_cast<std::size_t>(n)), p(truth.variable.size(), NAN);
   std::vector<double> pairs(static_cast<std::size_t>(c.graph.entries.back()), NAN);
@@ -89,13 +89,13 @@ void check_exact(const Case& c, double tolerance) {
     std::vector<std::int64_t> y(static_cast<std::size_t>(n));
     const std::vector<double> uniforms(static_cast<std::size_t>(n), 0.5);
     exact.sample(uniforms.data(), y.data());
-    CHECK(Local(c.graph, c.tables.data()).score(y.data()) > kNever);
+    CHECK(LocalUpdates(c.graph, c.tables.data()).score(y.data()) > kNever);
     exact.distribute(p.data(), pairs.data());
     for (std::size_t i = 0; i < p.size(); ++i) CHECK_CLOSE(p[i], truth.variable[i], tolerance);
     Exact max(c.graph, plan, c.tables.data(), threads);
     max.collect<true>(log_z.data());
     max.best(y.data());
-    CHECK_CLOSE(Local(c.graph, c.tables.data()).score(y.data()), truth.best, tolerance);
+    CHECK_CLOSE(LocalUpdates(c.graph, c.tables.data()).score(y.data()), truth.best, tolerance);
   }
 }
 
@@ -131,7 +131,13 @@ void test_belief_on_trees() {
     const Case c = make_case(random, {2, 3, 2, 2, 3}, {{0, 1}, {1, 2}, {3, 1}, {4, 3}}, 0.0);
     const Truth truth = enumerate(c);
     const std::vector<double> weight(c.graph.table.size(), 1.0);
-    Belief belief(c.graph, c.tables.data(), weight.data(), {false, residual, 0.0, 1e-13, 100, 2});
+    Belief belief(c.graph, c.tables.data(), weight.data(),
+                  {.max_product = false,
+                   .residual = residual,
+                   .damping = 0.0,
+                   .tolerance = 1e-13,
+                   .max_iterations = 100,
+                   .threads = 2});
     CHECK(belief.run().converged);
     std::vector<double> p(truth.variable.size()), log_v(5), log_f(weight.size());
     belief.finish(p.data(), nullptr, log_v.data(), log_f.data());
@@ -139,88 +145,129 @@ void test_belief_on_trees() {
   }
 }
 
-// A grid as a graph, and both engines to their fixed points; a share below 1 is tree-reweighted.
-void check_grid(const GridKernels& kernels, Index height, Index width, Index labels, bool shared,
-                double scale, double share = 1.0) {
-  std::mt19937_64 random(static_cast<std::uint64_t>(height * 100 + width * 10 + labels));
-  std::normal_distribution<double> normal(0.0, scale);
-  const Index cells = labels * labels;
-  std::vector<double> unary(static_cast<std::size_t>(height * width * labels));
-  std::vector<double> across(static_cast<std::size_t>(shared ? cells : height * (width - 1) * cells));
-  std::vector<double> down(static_cast<std::size_t>(shared ? cells : (height - 1) * width * cells));
-  for (auto* part : {&unary, &across, &down}) {
-    for (double& x : *part) x = normal(random) * (part == &unary ? 1.0 : 0.3);
-  }
-  std::vector<double> tables = unary;
-  tables.insert(tables.end(), across.begin(), across.end());
-  tables.insert(tables.end(), down.begin(), down.end());
-  Indices begin{0}, scope, table;
-  const auto add = [&](const Indices& variables, Index place) {
-    scope.insert(scope.end(), variables.begin(), variables.end());
-    begin.push_back(static_cast<Index>(scope.size()));
-    table.push_back(place);
-  };
-  const auto size = [](const std::vector<double>& x) { return static_cast<Index>(x.size()); };
-  for (Index v = 0; v < height * width; ++v) add({v}, v * labels);
-  for (Index r = 0; r < height; ++r) {
-    for (Index c = 0; c + 1 < width; ++c) {
-      const Index v = r * width + c, edge = r * (width - 1) + c;
-      add({v, v + 1}, size(unary) + (shared ? 0 : edge * cells));
-    }
-  }
-  for (Index r = 0; r + 1 < height; ++r) {
-    for (Index c = 0; c < width; ++c) {
-      const Index v = r * width + c;
-      add({v, v + width}, size(unary) + size(across) + (shared ? 0 : v * cells));
-    }
-  }
-  const Graph graph(Indices(static_cast<std::size_t>(height * width), labels), begin, scope, table);
-  std::vector<double> weight(graph.table.size(), share);
-  std::fill(weight.begin(), weight.begin() + height * width, 1.0);
-  Belief belief(graph, tables.data(), weight.data(), {false, false, 1.0 - share, 1e-13, 5000, 1});
-  CHECK(belief.run().converged);
+// A grid with random scores, and the same grid as a general factor graph.
+struct GridCase {
+  Index height, width, labels;
+  bool shared;  // all edges of a direction have the same table
+  std::vector<double> unary, across, down;
 
-  std::vector<double> first;
-  for (const int threads : {1, 3}) {
-    Grid grid({height, width, static_cast<int>(labels), unary.data(), across.data(), down.data(), shared,
-               shared},
-              kernels, {false, 0.0, 1e-13, 2000, threads, share, share});
-    CHECK(grid.run().converged);
-    std::vector<double> p(unary.size(), NAN);
-    CHECK(grid.beliefs(p.data()));
-    std::vector<double> m(4 * unary.size(), NAN);
-    grid.messages(m.data());
-    for (Index v = 0; v < height * width; ++v) {
-      // beliefs are the same up to a constant
-      const auto ours = [&](Index y) {
-        const std::size_t i = static_cast<std::size_t>(v * labels + y), n = unary.size();
-        return unary[i] + share * (m[i] + m[n + i] + m[2 * n + i] + m[3 * n + i]);
-      };
-      for (Index y = 1; y < labels; ++y) {
-        const double odds = belief.belief(v, y) - belief.belief(v, 0);
-        CHECK_CLOSE(ours(y) - ours(0), odds, 1e-9);
-        const double ratio = p[v * labels + y] / p[v * labels];
-        if (std::fabs(odds) < 30.0) CHECK_CLOSE(std::log(ratio), odds, 1e-9);
+  GridCase(Index height, Index width, Index labels, bool shared, double scale)
+      : height(height), width(width), labels(labels), shared(shared) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(height * 100 + width * 10 + labels));
+    std::normal_distribution<double> normal(0.0, scale);
+    const Index cells = labels * labels;
+    unary.resize(static_cast<std::size_t>(height * width * labels));
+    across.resize(static_cast<std::size_t>(shared ? cells : height * (width - 1) * cells));
+    down.resize(static_cast<std::size_t>(shared ? cells : (height - 1) * width * cells));
+    for (auto* part : {&unary, &across, &down}) {
+      for (double& x : *part) x = normal(random) * (part == &unary ? 1.0 : 0.3);
+    }
+  }
+
+  GridScores scores() const {
+    return {.height = height,
+            .width = width,
+            .labels = static_cast<int>(labels),
+            .unary = unary.data(),
+            .horizontal = across.data(),
+            .vertical = down.data(),
+            .horizontal_shared = shared,
+            .vertical_shared = shared};
+  }
+
+  std::vector<double> tables() const {
+    std::vector<double> all = unary;
+    all.insert(all.end(), across.begin(), across.end());
+    all.insert(all.end(), down.begin(), down.end());
+    return all;
+  }
+
+  Graph graph() const {
+    Indices begin{0}, scope, table;
+    const auto add = [&](const Indices& variables, Index place) {
+      scope.insert(scope.end(), variables.begin(), variables.end());
+      begin.push_back(static_cast<Index>(scope.size()));
+      table.push_back(place);
+    };
+    const Index cells = shared ? 0 : labels * labels;  // from the table of an edge to the next
+    const auto first_across = static_cast<Index>(unary.size());
+    const Index first_down = first_across + static_cast<Index>(across.size());
+    for (Index v = 0; v < height * width; ++v) add({v}, v * labels);
+    for (Index r = 0; r < height; ++r) {
+      for (Index c = 0; c + 1 < width; ++c) {
+        const Index v = r * width + c, edge = r * (width - 1) + c;
+        add({v, v + 1}, first_across + edge * cells);
       }
     }
-    if (threads == 1) first = m;
-    CHECK(first == m);
+    for (Index v = 0; v < (height - 1) * width; ++v) add({v, v + width}, first_down + v * cells);
+    return Graph(Indices(static_cast<std::size_t>(height * width), labels), begin, scope, table);
   }
+};
+
+// The beliefs of a grid are those of belief propagation on the graph, up to a constant.
+void check_beliefs(const GridCase& c, const Grid& grid, const Belief& belief, double share) {
+  const std::size_t n = c.unary.size();
+  std::vector<double> p(n, NAN), m(4 * n, NAN);
+  CHECK(grid.beliefs(p.data()));
+  grid.messages(m.data());
+  for (Index v = 0; v < c.height * c.width; ++v) {
+    const auto grid_belief = [&](Index y) {
+      const auto i = static_cast<std::size_t>(v * c.labels + y);
+      return c.unary[i] + share * (m[i] + m[n + i] + m[2 * n + i] + m[3 * n + i]);
+    };
+    for (Index y = 1; y < c.labels; ++y) {
+      const double odds = belief.belief(v, y) - belief.belief(v, 0);
+      CHECK_CLOSE(grid_belief(y) - grid_belief(0), odds, 1e-9);
+      const double ratio = p[v * c.labels + y] / p[v * c.labels];
+      if (std::fabs(odds) < 30.0) CHECK_CLOSE(std::log(ratio), odds, 1e-9);
+    }
+  }
+}
+
+// Both engines must reach the same fixed point. share < 1: tree-reweighted.
+void check_grid(const GridKernels& kernels, const GridCase& c, double share = 1.0) {
+  const Graph graph = c.graph();
+  const std::vector<double> tables = c.tables();
+  std::vector<double> weight(graph.table.size(), share);
+  std::fill(weight.begin(), weight.begin() + c.height * c.width, 1.0);
+  Belief belief(graph, tables.data(), weight.data(),
+                {.max_product = false,
+                 .residual = false,
+                 .damping = 1.0 - share,
+                 .tolerance = 1e-13,
+                 .max_iterations = 5000,
+                 .threads = 1});
+  CHECK(belief.run().converged);
+  std::vector<double> one_thread(4 * c.unary.size()), messages(one_thread.size());
+  for (const int threads : {1, 3}) {
+    Grid grid(c.scores(), kernels,
+              {.max_product = false,
+               .damping = 0.0,
+               .tolerance = 1e-13,
+               .max_sweeps = 2000,
+               .threads = threads,
+               .horizontal_weight = share,
+               .vertical_weight = share});
+    CHECK(grid.run().converged);
+    check_beliefs(c, grid, belief, share);
+    grid.messages(threads == 1 ? one_thread.data() : messages.data());
+  }
+  CHECK(messages == one_thread);
 }
 
 void test_grids() {
   for (const Kernels* kernels : available_kernels()) {
     for (const bool shared : {true, false}) {
-      check_grid(kernels->grid, 1, 1, 2, shared, 1.0);
-      check_grid(kernels->grid, 1, 9, 3, shared, 1.0);
-      check_grid(kernels->grid, 5, 1, 2, shared, 1.0);
-      check_grid(kernels->grid, 7, 11, 2, shared, 1.0);
-      check_grid(kernels->grid, 9, 4, 5, shared, 1.0);
-      check_grid(kernels->grid, 7, 11, 2, shared, 1.0, 0.5);
-      check_grid(kernels->grid, 9, 4, 5, shared, 1.0, 0.6);
-      check_grid(kernels->grid, 200, 170, 2, shared, 0.5);  // enough for several threads
+      check_grid(kernels->grid, {1, 1, 2, shared, 1.0});
+      check_grid(kernels->grid, {1, 9, 3, shared, 1.0});
+      check_grid(kernels->grid, {5, 1, 2, shared, 1.0});
+      check_grid(kernels->grid, {7, 11, 2, shared, 1.0});
+      check_grid(kernels->grid, {9, 4, 5, shared, 1.0});
+      check_grid(kernels->grid, {7, 11, 2, shared, 1.0}, 0.5);
+      check_grid(kernels->grid, {9, 4, 5, shared, 1.0}, 0.6);
+      check_grid(kernels->grid, {200, 170, 2, shared, 0.5});  // enough for several threads
     }
-    check_grid(kernels->grid, 1, 20, 2, true, 3000.0);
+    check_grid(kernels->grid, {1, 20, 2, true, 3000.0});
   }
 }
 

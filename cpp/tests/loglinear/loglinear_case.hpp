@@ -1,4 +1,4 @@
-// Small log-linear models with data, and what they mean by enumeration of all label sequences.
+// Small log-linear models with random data, and their meaning by enumeration of all label sequences.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "loglinear/loglinear.hpp"
 #include "loglinear/objective.hpp"
+#include "loglinear/row_plan.hpp"
+#include "loglinear/seen_cells.hpp"
 
 using Vector = std::vector<double>;
 using Path = std::vector<std::int32_t>;
@@ -20,21 +21,23 @@ struct Settings {
   int sequences = 6;
   int longest = 4;
   bool values = false, edges = false, partial = false, weights = false, costs = false;
-  double bigrams = 0.8;    // how many transitions have a weight
-  double forbidden = 0.0;  // of transitions, first and last labels
+  double bigrams = 0.8;    // the fraction of transitions with a weight
+  double forbidden = 0.0;  // the fraction of forbidden transitions, first and last labels
   double scale = 1.0;      // of the weights
-  bool full = false;       // all features there can be, so that no two labellings have one score
+  bool full = false;       // all possible features, so that no two labellings have the same score
 };
 
-// Sparse rows of attributes; some ids are none of the model's.
+// Sparse rows of attributes; some ids are outside the model.
 struct RowsOfIds {
   std::vector<std::int64_t> begin{0};
   std::vector<std::int32_t> id;
   Vector value;
 
   trellis::SparseRows view() const {
-    return {static_cast<std::int64_t>(begin.size()) - 1, begin.data(), id.data(),
-            value.empty() ? nullptr : value.data()};
+    return {.rows = static_cast<std::int64_t>(begin.size()) - 1,
+            .begin = begin.data(),
+            .id = id.data(),
+            .value = value.empty() ? nullptr : value.data()};
   }
 };
 
@@ -52,32 +55,32 @@ class Case {
   }
 
   trellis::WeightLayout layout() const {
-    return {s_.labels,
-            kAttributes,
-            state_begin_.data(),
-            state_label_.data(),
-            static_cast<std::int64_t>(bigram_.size()),
-            bigram_.data(),
-            s_.edges ? kEdgeAttributes : 0,
-            s_.edges ? edge_begin_.data() : nullptr,
-            s_.edges ? edge_bigram_.data() : nullptr};
+    return {.labels = s_.labels,
+            .attributes = kAttributes,
+            .state_begin = state_begin_.data(),
+            .state_label = state_label_.data(),
+            .bigrams = static_cast<std::int64_t>(bigram_.size()),
+            .bigram = bigram_.data(),
+            .edge_attributes = s_.edges ? kEdgeAttributes : 0,
+            .edge_begin = s_.edges ? edge_begin_.data() : nullptr,
+            .edge_bigram = s_.edges ? edge_bigram_.data() : nullptr};
   }
   trellis::SparseRows x() const { return rows_.view(); }
   trellis::SparseRows edges() const { return s_.edges ? edge_rows_.view() : trellis::SparseRows{}; }
-  trellis::Supervision y() const {
-    return {s_.sequences,
-            row_begin_.data(),
-            label_.data(),
-            allowed_.get(),
-            weight_.empty() ? nullptr : weight_.data(),
-            cost_.empty() ? nullptr : cost_.data(),
-            forbidden_.get(),
-            start_.empty() ? nullptr : start_.data(),
-            end_.empty() ? nullptr : end_.data()};
+  trellis::TrainingLabels y() const {
+    return {.sequences = s_.sequences,
+            .row_begin = row_begin_.data(),
+            .label = label_.data(),
+            .allowed = allowed_.get(),
+            .weight = weight_.empty() ? nullptr : weight_.data(),
+            .cost = cost_.empty() ? nullptr : cost_.data(),
+            .forbidden = forbidden_.get(),
+            .start = start_.empty() ? nullptr : start_.data(),
+            .end = end_.empty() ? nullptr : end_.data()};
   }
-  // Sequence i alone; its rows stay where they are.
-  trellis::Supervision only(std::int64_t i) const {
-    trellis::Supervision one = y();
+  // Sequence i alone; its rows keep their place.
+  trellis::TrainingLabels only(std::int64_t i) const {
+    trellis::TrainingLabels one = y();
     one.sequences = 1;
     one.row_begin += i;
     if (one.weight != nullptr) one.weight += i;
@@ -90,12 +93,12 @@ class Case {
     return {label_.begin() + row_begin_[i], label_.begin() + row_begin_[i + 1]};
   }
 
-  // Calls use(weight, value) for all features of position t of sequence i that a labelling fires.
+  // Calls use(weight, value) for the features of position t of sequence i that have these labels.
   template <class Use>
   void features_at(std::int64_t i, std::int64_t t, std::int32_t before, std::int32_t here,
                    const Use& use) const {
     const std::int64_t row = row_begin_[i] + t;
-    each(rows_, row, kAttributes, [&](std::int32_t a, double value) {
+    for_each_attribute(rows_, row, kAttributes, [&](std::int32_t a, double value) {
       for (std::int64_t k = state_begin_[a]; k < state_begin_[a + 1]; ++k) {
         if (state_label_[k] == here) use(k, value);
       }
@@ -107,7 +110,7 @@ class Case {
       if (bigram_[k] == cell) use(states + static_cast<std::int64_t>(k), 1.0);
     }
     if (!s_.edges) return;
-    each(edge_rows_, row, kEdgeAttributes, [&](std::int32_t a, double value) {
+    for_each_attribute(edge_rows_, row, kEdgeAttributes, [&](std::int32_t a, double value) {
       for (std::int64_t k = edge_begin_[a]; k < edge_begin_[a + 1]; ++k) {
         if (edge_bigram_[k] == cell) use(states + layout().bigrams + k, value);
       }
@@ -120,7 +123,7 @@ class Case {
     }
   }
 
-  // The score of one more label, with the cost of a wrong one and -inf for a forbidden transition.
+  // The score of label `here` after `before`, plus the cost of a wrong label; -inf if forbidden.
   double score_at(std::int64_t i, std::int64_t t, std::int32_t before, std::int32_t here,
                   const Vector& weights) const {
     double score = 0.0;
@@ -139,7 +142,7 @@ class Case {
     return total;
   }
 
-  // Is this labelling one of those that the supervision allows?
+  // Whether a labelling agrees with what is known of the labels.
   bool consistent(std::int64_t i, const Path& path) const {
     for (std::size_t t = 0; t < path.size(); ++t) {
       const std::int64_t row = row_begin_[i] + static_cast<std::int64_t>(t);
@@ -174,7 +177,7 @@ class Case {
     return static_cast<std::int32_t>(std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_));
   }
 
-  // Attribute 0 has all labels, attribute 1 none, the others some.
+  // Attribute 0 has weights for all labels, attribute 1 for none, the others for some.
   void make_layout() {
     for (std::int64_t a = 0; a < kAttributes; ++a) {
       for (int y = 0; y < s_.labels; ++y) {
@@ -219,9 +222,9 @@ class Case {
       label_.push_back(s_.partial && chance(0.3) ? -1 : below(labels));
     }
     const auto flags = [&](std::int64_t n, double p) {
-      std::unique_ptr<bool[]> made(new bool[static_cast<std::size_t>(n)]);
-      for (std::int64_t k = 0; k < n; ++k) made[k] = chance(p);
-      return made;
+      std::unique_ptr<bool[]> values(new bool[static_cast<std::size_t>(n)]);
+      for (std::int64_t k = 0; k < n; ++k) values[k] = chance(p);
+      return values;
     };
     if (s_.partial && chance(0.5)) {
       allowed_ = flags(rows * labels, 0.6);
@@ -238,7 +241,8 @@ class Case {
   }
 
   template <class Use>
-  static void each(const RowsOfIds& rows, std::int64_t row, std::int64_t attributes, const Use& use) {
+  static void for_each_attribute(const RowsOfIds& rows, std::int64_t row, std::int64_t attributes,
+                                 const Use& use) {
     for (std::int64_t k = rows.begin[row]; k < rows.begin[row + 1]; ++k) {
       if (rows.id[k] < 0 || rows.id[k] >= attributes) continue;
       use(rows.id[k], rows.value.empty() ? 1.0 : rows.value[k]);
@@ -255,7 +259,7 @@ class Case {
   Vector weight_, cost_, start_, end_;
 };
 
-// log sum exp of scores, and exp(score - that); all probabilities are 0 if every score is -inf.
+// log sum exp of the scores, and p = exp(score - log sum exp); all 0 if every score is -inf.
 inline double normalise(const Vector& scores, Vector& p) {
   const double top = *std::max_element(scores.begin(), scores.end());
   p.assign(scores.size(), 0.0);

@@ -1,4 +1,4 @@
-// Loss and gradient of log-linear chain models, for every instruction set, against enumeration.
+// Loss and gradient of log-linear chain models, for every instruction set, compared with enumeration.
 #include <map>
 #include <random>
 #include <vector>
@@ -12,18 +12,18 @@ namespace {
 
 constexpr double kInfinity = Case::kInfinity;
 
-// -sum_i weight_i log p(y_i | x_i) and its gradient, by the definition.
+// -sum_i weight_i log p(y_i | x_i) and its gradient, by definition.
 struct Truth {
   double loss = 0.0;
-  std::int64_t infeasible = -1;  // the first sequence that no labelling fits
+  std::int64_t infeasible = -1;  // the first sequence without an allowed labelling
   Vector log_likelihood, gradient;
 
   Truth(const Case& c, Normaliser normaliser) : gradient(c.w.size(), 0.0) {
     for (std::int64_t i = 0; i < c.y().sequences; ++i) {
-      const double own = normaliser == Normaliser::sequence ? over_paths(c, i) : over_steps(c, i);
-      log_likelihood.push_back(c.weight(i) * own);
-      loss -= c.weight(i) * own;
-      if (own == -kInfinity && infeasible < 0) infeasible = i;
+      const double log_p = normaliser == Normaliser::sequence ? over_paths(c, i) : over_steps(c, i);
+      log_likelihood.push_back(c.weight(i) * log_p);
+      loss -= c.weight(i) * log_p;
+      if (log_p == -kInfinity && infeasible < 0) infeasible = i;
     }
   }
 
@@ -44,7 +44,7 @@ struct Truth {
     return log_y == -kInfinity ? log_y : log_y - log_z;
   }
 
-  // Each label given the one before, where both are known.
+  // log p of each label given the label before, where both are known.
   double over_steps(const Case& c, std::int64_t i) {
     const Path y = c.labels(i);
     double total = 0.0;
@@ -52,14 +52,14 @@ struct Truth {
       const std::int32_t before = t == 0 ? 0 : y[t - 1];
       if (before < 0 || y[t] < 0) continue;
       Vector scores, p;
-      const auto at = static_cast<std::int64_t>(t);
+      const auto position = static_cast<std::int64_t>(t);
       for (std::int32_t b = 0; b < c.layout().labels; ++b)
-        scores.push_back(c.score_at(i, at, before, b, c.w));
+        scores.push_back(c.score_at(i, position, before, b, c.w));
       const double log_z = normalise(scores, p);
       if (scores[y[t]] == -kInfinity) return -kInfinity;
       total += scores[y[t]] - log_z;
       for (std::int32_t b = 0; b < c.layout().labels; ++b) {
-        c.features_at(i, at, before, b, [&](std::int64_t feature, double value) {
+        c.features_at(i, position, before, b, [&](std::int64_t feature, double value) {
           gradient[feature] += c.weight(i) * value * (p[b] - (b == y[t] ? 1.0 : 0.0));
         });
       }
@@ -100,11 +100,12 @@ void check_case(const Case& c, Normaliser normaliser) {
   for (std::size_t k = 0; k < c.w.size(); ++k) {
     CHECK_CLOSE(one.gradient[k], truth.gradient[k] + l2 * c.w[k], 1e-9);
   }
-  evaluate(objective, Vector(c.w.size(), 0.5), 0.0, 2);  // leaves nothing behind
+  evaluate(objective, Vector(c.w.size(), 0.5), 0.0, 2);  // must not influence later evaluations
   for (const int threads : {1, 2, 3, 4}) CHECK(evaluate(objective, c.w, l2, threads) == one);
 }
 
-// All settings; enough rows for attribute 0 to get dense weights, and labels for long stretches.
+// All settings. With many rows, attribute 0 gets dense weights; with many labels, long ranges of
+// weights.
 void check_small(std::mt19937_64& random) {
   for (int bits = 0; bits < 64; ++bits) {
     Settings s;
@@ -125,7 +126,7 @@ void check_small(std::mt19937_64& random) {
   }
 }
 
-// Few transitions with a weight, and more sequences than go abreast; weights down to where it pays.
+// Few transitions have a weight; more sequences than SIMD lanes; weights down to kLowestWeight.
 void check_few_bigrams(std::mt19937_64& random) {
   for (int bits = 0; bits < 32; ++bits) {
     Settings s;
@@ -140,10 +141,10 @@ void check_few_bigrams(std::mt19937_64& random) {
   }
 }
 
-// First and last labels that are all allowed say nothing, but keep the objective from a faster path.
+// Start and end scores of 0 do not change the result, but prevent the sparse kernel.
 void check_other_path(const Case& c, Normaliser normaliser, const Evaluated& one) {
   const Vector zero(static_cast<std::size_t>(c.layout().labels), 0.0);
-  Supervision y = c.y();
+  TrainingLabels y = c.y();
   y.start = y.end = zero.data();
   Objective objective(c.layout(), c.x(), c.edges(), y, normaliser);
   const Evaluated other = evaluate(objective, c.w, 0.0, 2);
@@ -151,7 +152,7 @@ void check_other_path(const Case& c, Normaliser normaliser, const Evaluated& one
   for (std::size_t k = 0; k < c.w.size(); ++k) CHECK_CLOSE(one.gradient[k], other.gradient[k], 1e-9);
 }
 
-// Many chunks and slots: the sum of the sequences on their own, the same bits for any threads.
+// Many chunks and slots: compared with the sum of single sequences; the same bits for any threads.
 void check_large(std::mt19937_64& random, const Settings& settings, Normaliser normaliser) {
   const Case c(random, settings);
   Objective objective(c.layout(), c.x(), c.edges(), c.y(), normaliser);
@@ -196,7 +197,7 @@ void check_extremes(std::mt19937_64& random) {
   }
 }
 
-// Rows of scores against their definition, with widths on both sides of every vector and of kWidest.
+// Scores of rows by definition, for numbers of labels around every vector width and kWidest.
 void check_scores(std::mt19937_64& random) {
   for (const int labels : {1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 1017, 1030}) {
     for (const bool values : {false, true}) {
@@ -229,7 +230,7 @@ void check_scores(std::mt19937_64& random) {
   }
 }
 
-// More labels than a dense row may have; single positions, as all paths must be listed.
+// More labels than a dense row can have; single positions, because all paths are enumerated.
 void check_many_labels(std::mt19937_64& random) {
   Settings s;
   s.labels = 1030, s.sequences = 2, s.longest = 1;
@@ -254,7 +255,7 @@ void check_seen(std::mt19937_64& random) {
       for (int y = 0; y < kCells; ++y) allowed[r * kCells + y] = below(2) == 0;
     }
     for (std::size_t n = 0; k % 2 == 0 && n < rows.id.size(); ++n) rows.value.push_back(0.5 * below(4));
-    const bool* may = k % 3 == 0 ? nullptr : allowed.get();
+    const bool* possible = k % 3 == 0 ? nullptr : allowed.get();
     const double* weights = k % 5 == 0 ? nullptr : weight.data();
     const double least = 0.5 * (k % 4);
     const SparseRows x = rows.view();
@@ -263,12 +264,14 @@ void check_seen(std::mt19937_64& random) {
       for (std::int64_t n = x.begin[r]; n < x.begin[r + 1]; ++n) {
         const double amount = (x.value ? x.value[n] : 1.0) * (weights ? weights[r] : 1.0);
         for (int y = 0; y < kCells; ++y) {
-          if (cell[r] < 0 ? may != nullptr && may[r * kCells + y] : cell[r] == y)
+          if (cell[r] < 0 ? possible != nullptr && possible[r * kCells + y] : cell[r] == y)
             sums[{x.id[n], y}] += amount;
         }
       }
     }
-    const SeenCells seen = seen_cells(x, kAttributes, kCells, cell.data(), may, weights, least);
+    const SeenCells seen = seen_cells(
+        x, kAttributes, {.cells = kCells, .cell = cell.data(), .allowed = possible, .weight = weights},
+        least);
     CHECK(seen.begin.size() == kAttributes + 1);
     for (int a = 0; a < kAttributes; ++a) {
       std::vector<std::int32_t> want;
@@ -293,7 +296,7 @@ int main() {
     check_extremes(random);
     check_scores(random);
   }
-  std::mt19937_64 random(17);  // what follows is no matter of the kernels
+  std::mt19937_64 random(17);  // the following does not depend on the kernels
   check_many_labels(random);
   check_seen(random);
   for (const auto normaliser : {Normaliser::sequence, Normaliser::step}) {
@@ -306,7 +309,7 @@ int main() {
       check_large(random, s, normaliser);
     }
   }
-  for (const int longest : {30, 400}) {  // in the longer ones products leave the range of a double
+  for (const int longest : {30, 400}) {  // in the longer ones, products leave the range of a double
     Settings s;
     s.labels = 20, s.sequences = 6000 / longest, s.longest = longest, s.bigrams = 0.2;
     check_large(random, s, Normaliser::sequence);

@@ -1,4 +1,4 @@
-// Learning from one sequence at a time, against enumeration and the update rules as they are written.
+// Online learning compared with enumeration and with the update rules as published.
 #include <random>
 #include <vector>
 
@@ -31,7 +31,7 @@ Path best_path(const Case& c, std::int64_t i, const Vector& w) {
   return best;
 }
 
-// Labels without any feature may leave several labellings with one score; which is best is then open.
+// Whether several labellings have the best score; then any of them may be predicted.
 bool tied(const Case& c, std::int64_t i, const Vector& w) {
   const double top = c.score(i, best_path(c, i, w), w);
   int best = 0;
@@ -47,7 +47,7 @@ Vector difference(const Case& c, std::int64_t i, const Path& a, const Path& b) {
   return d;
 }
 
-// A forbidden transition in the labels themselves has no finite margin: such sequences are no test.
+// If the true labels contain a forbidden transition, the margin is infinite: such sequences are skipped.
 bool feasible(const Case& c, std::int64_t i) { return c.score(i, c.labels(i), c.w) > -kInfinity; }
 
 void check_close(const Vector& got, const Vector& want, double tolerance) {
@@ -91,7 +91,7 @@ void check_predict(const Case& c) {
     Vector d(c.w.size(), 0.0);
     std::int64_t before = -1;
     for (const Change& change : learner.difference(i)) {
-      CHECK(change.weight > before);  // each once, in the order of the weights
+      CHECK(change.weight > before);  // each weight once, in ascending order
       before = change.weight;
       d[change.weight] = change.value;
     }
@@ -100,13 +100,16 @@ void check_predict(const Case& c) {
 }
 
 std::vector<std::int64_t> shuffled(std::mt19937_64& random, std::int64_t n) {
-  std::vector<std::int64_t> order(2 * n);  // a sequence may come twice in a pass
+  std::vector<std::int64_t> order(2 * n);  // a sequence may occur twice in a pass
   for (auto& i : order) i = std::uniform_int_distribution<std::int64_t>(0, n - 1)(random);
   return order;
 }
 
-// w <- (1 - eta lambda) w, then a step of eta against the gradient there; t0 near 1 shrinks w to
-// nothing.
+Order order_of(const std::vector<std::int64_t>& order) {
+  return {.sequence = order.data(), .count = static_cast<std::int64_t>(order.size())};
+}
+
+// w <- (1 - eta lambda) w, then a step of eta against the gradient. With t0 near 1, w shrinks to 0.
 void check_sgd(std::mt19937_64& random, const Case& c) {
   const auto order = shuffled(random, c.y().sequences);
   const double lambda = 0.1;
@@ -115,10 +118,12 @@ void check_sgd(std::mt19937_64& random, const Case& c) {
     Vector v(c.w), w(c.w), gradient;
     double scale = 1.0, loss = 0.0, want = 0.0;
     const std::size_t half = order.size() / 2;
-    loss += sgd_epoch(learner, order.data(), static_cast<std::int64_t>(half), lambda, t0, 0, v.data(),
-                      &scale);
-    loss += sgd_epoch(learner, order.data() + half, static_cast<std::int64_t>(order.size() - half),
-                      lambda, t0, static_cast<std::int64_t>(half), v.data(), &scale);
+    loss += sgd_epoch(learner, {.sequence = order.data(), .count = static_cast<std::int64_t>(half)},
+                      {.lambda = lambda, .t0 = t0, .done = 0}, v.data(), &scale);
+    loss += sgd_epoch(
+        learner,
+        {.sequence = order.data() + half, .count = static_cast<std::int64_t>(order.size() - half)},
+        {.lambda = lambda, .t0 = t0, .done = static_cast<std::int64_t>(half)}, v.data(), &scale);
     for (std::size_t k = 0; k < order.size(); ++k) {
       const double eta = 1.0 / (lambda * (t0 + static_cast<double>(k)));
       for (double& x : w) x *= 1.0 - eta * lambda;
@@ -131,8 +136,8 @@ void check_sgd(std::mt19937_64& random, const Case& c) {
   }
 }
 
-// Rules that add weight * tau * (phi(x, y) - phi(x, best)) where the best labelling is wrong; the
-// average of w after each step is w - total / steps.
+// Rules that add weight * tau * (phi(x, y) - phi(x, best)) where the best labelling is wrong. The
+// average of w over all steps is w - total / steps.
 template <class Epoch, class Tau>
 void check_additive(std::mt19937_64& random, const Case& c, const Epoch& epoch, const Tau& tau) {
   OnlineLearner learner(c.layout(), c.x(), c.y());
@@ -140,7 +145,8 @@ void check_additive(std::mt19937_64& random, const Case& c, const Epoch& epoch, 
   Vector w(c.w), naive(c.w), total(w.size(), 0.0), sum(w.size(), 0.0);
   std::int64_t steps = 0;
   double want = 0.0;
-  const double got = epoch(learner, order, w.data(), total.data(), &steps);
+  const double got = epoch(learner, order_of(order),
+                           AveragedWeights{.w = w.data(), .total = total.data(), .steps = &steps});
   for (const std::int64_t i : order) {
     const Path y = c.labels(i), best = best_path(c, i, naive);
     std::int64_t errors = 0;
@@ -163,9 +169,8 @@ void check_additive(std::mt19937_64& random, const Case& c, const Epoch& epoch, 
 void check_perceptron(std::mt19937_64& random, const Case& c) {
   check_additive(
       random, c,
-      [](OnlineLearner& learner, const auto& order, double* w, double* total, std::int64_t* steps) {
-        return static_cast<double>(perceptron_epoch(
-            learner, order.data(), static_cast<std::int64_t>(order.size()), w, total, steps));
+      [](OnlineLearner& learner, const Order& order, const AveragedWeights& weights) {
+        return static_cast<double>(perceptron_epoch(learner, order, weights));
       },
       [](std::int64_t errors, double, double, double& result) {
         result += static_cast<double>(errors);
@@ -176,19 +181,21 @@ void check_perceptron(std::mt19937_64& random, const Case& c) {
 void check_passive_aggressive(std::mt19937_64& random, const Case& c) {
   for (int variant = 0; variant < 3; ++variant) {
     for (const bool count_errors : {false, true}) {
-      const double most = 0.2;
+      const double aggressiveness = 0.2;
       check_additive(
           random, c,
-          [&](OnlineLearner& learner, const auto& order, double* w, double* total, std::int64_t* steps) {
-            return passive_aggressive_epoch(learner, order.data(),
-                                            static_cast<std::int64_t>(order.size()),
-                                            {variant, most, count_errors}, w, total, steps);
+          [&](OnlineLearner& learner, const Order& order, const AveragedWeights& weights) {
+            return passive_aggressive_epoch(
+                learner, order,
+                {.variant = variant, .aggressiveness = aggressiveness, .count_errors = count_errors},
+                weights);
           },
           [&](std::int64_t errors, double margin, double norm, double& result) {
             const double hinge = margin + (count_errors ? std::sqrt(static_cast<double>(errors)) : 1.0);
             result += hinge;
             if (variant == 0) return hinge / norm;
-            return variant == 1 ? std::min(most, hinge / norm) : hinge / (norm + 0.5 / most);
+            return variant == 1 ? std::min(aggressiveness, hinge / norm)
+                                : hinge / (norm + 0.5 / aggressiveness);
           });
     }
   }
@@ -200,8 +207,7 @@ void check_arow(std::mt19937_64& random, const Case& c) {
   const double gamma = 0.5;
   Vector w(c.w), naive(c.w), variance(w.size(), 1.0), spread(w.size(), 1.0);
   double want = 0.0;
-  const double got = arow_epoch(learner, order.data(), static_cast<std::int64_t>(order.size()), gamma,
-                                w.data(), variance.data());
+  const double got = arow_epoch(learner, order_of(order), gamma, w.data(), variance.data());
   for (const std::int64_t i : order) {
     const Path y = c.labels(i), best = best_path(c, i, naive);
     double hinge = c.score(i, best, naive) - c.score(i, y, naive), total = gamma;
@@ -234,9 +240,9 @@ int main() {
       check_descend(c);
       check_predict(c);
       s.forbidden = 0.1;
-      const Case some(random, s);
-      check_descend(some);
-      check_predict(some);
+      const Case constrained(random, s);
+      check_descend(constrained);
+      check_predict(constrained);
       s.forbidden = 0.0, s.scale = 1.0, s.full = true;
       const Case narrow(random, s);
       check_sgd(random, narrow);

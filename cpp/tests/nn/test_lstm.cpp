@@ -1,4 +1,5 @@
-// The LSTM against one written out in doubles, its gradient against central differences; threads; sizes.
+// The LSTM compared with a simple version in doubles, and its gradient with central differences;
+// threads.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -20,7 +21,7 @@ struct Case {
   Sizes sizes;
   std::vector<float> gates, u, weight;
 
-  // Vectors are as long as what is read of them, so that a sanitizer sees any access past the end.
+  // Arrays end with the last element that is read, so that a sanitizer reports any access past it.
   Case(std::int64_t hidden_, std::vector<std::int64_t> lengths) : hidden(hidden_), tokens(0) {
     std::sort(lengths.rbegin(), lengths.rend());
     for (std::int64_t t = 0; t < lengths[0]; ++t) {
@@ -50,35 +51,40 @@ States run(const Case& a, const Kernels& kernels, int threads) {
   const std::vector<float> empty(a.weight.size(), NAN);
   States s{a.gates, empty, empty, empty, std::vector<float>(a.gates.size(), NAN)};
   lstm_forward(kernels.lstm, a.steps(), a.hidden, a.u.data(),
-               {s.gates.data(), s.h.data(), s.c.data(), s.before.data()}, threads);
+               {.gates = s.gates.data(), .h = s.h.data(), .c = s.c.data(), .before = s.before.data()},
+               threads);
   lstm_backward(kernels.lstm, a.steps(), a.hidden, a.u.data(),
-                {a.weight.data(), s.gates.data(), s.c.data(), s.d_gates.data()}, threads);
+                {.d_h = a.weight.data(),
+                 .activations = s.gates.data(),
+                 .c = s.c.data(),
+                 .d_gates = s.d_gates.data()},
+                threads);
   return s;
 }
 
 double sigma(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-// h of all tokens, sequence by sequence.
+// h of all tokens, one sequence at a time.
 std::vector<double> plain(const Case& a, const std::vector<double>& gates) {
   const std::int64_t H = a.hidden, T = static_cast<std::int64_t>(a.sizes.size());
   std::vector<double> out(a.weight.size());
-  for (std::int64_t way = 0; way < 2; ++way) {
+  for (std::int64_t direction = 0; direction < 2; ++direction) {
     for (std::int64_t b = 0; b < a.sizes[0]; ++b) {
       std::vector<std::int64_t> token;
       for (std::int64_t t = 0, begin = 0; t < T && a.sizes[t] > b; begin += a.sizes[t++])
         token.push_back(begin + b);
-      if (way == 1) std::reverse(token.begin(), token.end());
+      if (direction == 1) std::reverse(token.begin(), token.end());
       std::vector<double> h(H, 0.0), c(H, 0.0);
       for (const std::int64_t n : token) {
         std::vector<double> x(4 * H);
         for (std::int64_t k = 0; k < 4 * H; ++k) {
-          x[k] = gates[n * 8 * H + way * 4 * H + k];
+          x[k] = gates[n * 8 * H + direction * 4 * H + k];
           for (std::int64_t m = 0; m < H; ++m)
-            x[k] += static_cast<double>(a.u[(way * 4 * H + k) * H + m]) * h[m];
+            x[k] += static_cast<double>(a.u[(direction * 4 * H + k) * H + m]) * h[m];
         }
         for (std::int64_t j = 0; j < H; ++j) {
           c[j] = sigma(x[H + j]) * c[j] + sigma(x[j]) * std::tanh(x[2 * H + j]);
-          h[j] = out[n * 2 * H + way * H + j] = sigma(x[3 * H + j]) * std::tanh(c[j]);
+          h[j] = out[n * 2 * H + direction * H + j] = sigma(x[3 * H + j]) * std::tanh(c[j]);
         }
       }
     }
@@ -95,23 +101,24 @@ void test_values(const Kernels& kernels) {
                                                      {3, 3, 2, 2, 2, 1, 1},
                                                      std::vector<std::int64_t>(37, 2)}) {
       const Case a(hidden, lengths);
-      const States own = run(a, kernels, 1);
+      const States states = run(a, kernels, 1);
       const std::vector<double> want = plain(a, {a.gates.begin(), a.gates.end()});
       double worst = 0.0;
       for (std::size_t i = 0; i < want.size(); ++i)
-        worst = std::fmax(worst, std::fabs(static_cast<double>(own.h[i]) - want[i]));
+        worst = std::fmax(worst, std::fabs(static_cast<double>(states.h[i]) - want[i]));
       CHECK(worst < 2e-6);
-      CHECK(std::none_of(own.d_gates.begin(), own.d_gates.end(), [](float x) { return std::isnan(x); }));
+      CHECK(std::none_of(states.d_gates.begin(), states.d_gates.end(),
+                         [](float x) { return std::isnan(x); }));
       std::int64_t begin = 0;
       for (std::size_t t = 0; t < a.sizes.size(); begin += a.sizes[t++]) {
         for (std::int64_t r = 0; r < a.sizes[t]; ++r) {
-          const auto row = [&](std::int64_t n) { return own.h.data() + n * 2 * hidden; };
+          const auto row = [&](std::int64_t n) { return states.h.data() + n * 2 * hidden; };
           const std::vector<float> zeros(static_cast<std::size_t>(hidden));
-          const float* before = own.before.data() + (begin + r) * 2 * hidden;
-          const bool later = t + 1 < a.sizes.size() && r < a.sizes[t + 1];
-          const float* there = t == 0 ? zeros.data() : row(begin - a.sizes[t - 1] + r);
-          const float* back = later ? row(begin + a.sizes[t] + r) + hidden : zeros.data();
-          CHECK(std::equal(there, there + hidden, before));
+          const float* before = states.before.data() + (begin + r) * 2 * hidden;
+          const bool has_next = t + 1 < a.sizes.size() && r < a.sizes[t + 1];
+          const float* previous = t == 0 ? zeros.data() : row(begin - a.sizes[t - 1] + r);
+          const float* back = has_next ? row(begin + a.sizes[t] + r) + hidden : zeros.data();
+          CHECK(std::equal(previous, previous + hidden, before));
           CHECK(std::equal(back, back + hidden, before + hidden));
         }
       }
@@ -122,7 +129,7 @@ void test_values(const Kernels& kernels) {
 void test_gradient(const Kernels& kernels) {
   for (const std::int64_t hidden : {1, 2, 5, 18}) {
     const Case a(hidden, {4, 2, 2, 1});
-    const States own = run(a, kernels, 2);
+    const States states = run(a, kernels, 2);
     std::vector<double> gates(a.gates.begin(), a.gates.end());
     const auto loss = [&] {
       const std::vector<double> h = plain(a, gates);
@@ -137,7 +144,7 @@ void test_gradient(const Kernels& kernels) {
       gates[i] = x - 1e-5;
       const double below = loss();
       gates[i] = x;
-      CHECK_CLOSE(static_cast<double>(own.d_gates[i]), (above - below) / 2e-5, 2e-6);
+      CHECK_CLOSE(static_cast<double>(states.d_gates[i]), (above - below) / 2e-5, 2e-6);
     }
   }
 }

@@ -79,6 +79,8 @@ class Predictor:
         try:
             threads = _threads(len(texts), n_jobs)
             return self._core.best(texts, min(k, self._labels), threshold, threads)
+        except InputError:  # it names the text
+            raise
         except ValueError as error:
             raise InputError(str(error)) from None
 

@@ -89,6 +89,8 @@ def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
     while batch := list(islice(remaining, _SENTENCES)):
         try:
             corpus.add_sentences(batch, first)
+        except InputError:  # it names the sequence
+            raise
         except ValueError as error:
             raise InputError(str(error)) from None
         first += len(batch)

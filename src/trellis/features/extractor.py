@@ -203,6 +203,8 @@ class TemplateFeatures:
     def _batch(self, X: Any, run: Any) -> FeatureBatch:
         try:
             rows, edges = run()
+        except InputError:  # it names the sequence
+            raise
         except ValueError as error:
             raise core_error(error) from None
         return FeatureBatch(

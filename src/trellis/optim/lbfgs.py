@@ -246,7 +246,7 @@ class _Run:
         self.iteration = state.iteration
         for s, y in state.pairs:
             self.memory.append(s, y, self.threads)
-        self.memory.look_from(self.here.slope, self.threads)
+        self.memory.project(self.here.slope, self.threads)
         self._measure()
 
     def _measure(self) -> None:
@@ -284,7 +284,7 @@ class _Run:
         """
         last, _ = self.memory.pairs()[-1]
         reach = min(1.0, _core.dot(last, last, self.threads) ** 0.5)
-        self.memory.forget()
+        self.memory.clear()
         return self.advance(reach)
 
     def _accept(self, step: float) -> None:

@@ -110,15 +110,15 @@ def test_invalid_lengths(lengths):
 def test_sizes_are_validated_by_the_core():
     scores, lengths, tags = batch(0, 3, 4, 3)
     counts = np.empty(3, dtype=np.int64)
-    with pytest.raises(ValueError, match="a mask or lengths"):
+    with pytest.raises(ValueError, match="one of mask and lengths"):
         _core.look_at_steps(None, None, None, 4, 3, counts)
-    with pytest.raises(ValueError, match="tags size"):
+    with pytest.raises(ValueError, match="tags must be"):
         _core.look_at_steps(None, lengths, tags, 5, 3, counts)
-    with pytest.raises(ValueError, match="lengths size"):
+    with pytest.raises(ValueError, match="lengths must have one entry per row"):
         layer.expected_counts(scores, lengths[:2], None)
-    with pytest.raises(ValueError, match="a length is impossible"):
+    with pytest.raises(ValueError, match="a length is out of range"):
         layer.expected_counts(scores, np.array([1, 2, 5]), None)
-    with pytest.raises(ValueError, match="transition size"):
+    with pytest.raises(ValueError, match="transition must be"):
         layer.best_paths((scores[0], np.zeros((2, 2)), *scores[2:]), lengths)
-    with pytest.raises(ValueError, match="one entry a step"):
+    with pytest.raises(ValueError, match="one entry per step"):
         layer.expected_counts(scores, lengths, tags[:, :2].copy())

@@ -1,0 +1,122 @@
+// Parses the name of an attribute into the values that a template read. It finds all ways to write
+//
+//     name = literal 0 + value + literal 1 + ... + value + literal n
+//
+// `cut` in src/trellis/features/names.py is the same in Python.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace trellis {
+
+class NameParser {
+ public:
+  // Ways to parse one name by one template. A name that repeats a literal can have exponentially many.
+  static constexpr std::size_t kMaxReadings = 256;
+  using Literals = std::vector<std::string>;
+
+  // Template n has the texts literals[n]; only the templates in `numbers` are tried.
+  NameParser(const std::vector<Literals>& literals, const std::vector<std::uint32_t>& numbers)
+      : literals_(literals) {
+    for (const std::uint32_t n : numbers) {
+      if (n >= literals.size() || literals[n].empty())
+        throw std::invalid_argument("literals: number out of range");
+      by_head_[literals[n][0]].push_back(n);
+    }
+    for (const auto& [head, _] : by_head_) {
+      if (std::find(sizes_.begin(), sizes_.end(), head.size()) == sizes_.end())
+        sizes_.push_back(head.size());
+    }
+    std::sort(sizes_.begin(), sizes_.end());
+  }
+
+  // Calls use(n, values) for each way to parse a name; returns the number of ways.
+  template <class Use>
+  std::size_t for_each_reading(std::string_view name, const Use& use) {
+    std::size_t readings = 0;
+    for (const std::size_t size : sizes_) {
+      if (size > name.size()) break;
+      const auto templates = by_head_.find(std::string(name.substr(0, size)));
+      if (templates == by_head_.end()) continue;
+      for (const std::uint32_t n : templates->second) {
+        ways_ = 0;
+        values_.clear();
+        cut(name, size, std::span(literals_[n]).subspan(1), [&] { use(n, values_); });
+        readings += ways_;
+      }
+    }
+    return readings;
+  }
+
+  // A name for an error message, truncated to 80 bytes.
+  static std::string quoted(std::string_view name) {
+    std::size_t size = std::min<std::size_t>(name.size(), 80);
+    while (size > 0 && size < name.size() && inside(name, size)) --size;
+    return "'" + std::string(name.substr(0, size)) + "'";
+  }
+
+ private:
+  using Rest = std::span<const std::string>;
+
+  // Whether position `at` lies inside a code point of several bytes.
+  static bool inside(std::string_view name, std::size_t at) {
+    return at < name.size() && (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80;
+  }
+
+  static bool ends_with(std::string_view name, std::size_t begin, std::string_view last) {
+    return name.size() >= begin + last.size() && name.ends_with(last);
+  }
+
+  // Whether at least one way exists. Matching each literal at its first occurrence leaves the most text
+  // for the others, so no other choice can succeed if this one fails.
+  static bool possible(std::string_view name, std::size_t begin, Rest rest) {
+    if (rest.empty()) return begin == name.size();
+    for (; rest.size() > 1; rest = rest.subspan(1)) {
+      const std::size_t at = name.find(rest[0], begin);
+      if (at == std::string_view::npos) return false;
+      begin = at + rest[0].size();
+    }
+    return ends_with(name, begin, rest[0]);
+  }
+
+  // Extends values_ by the values in name[begin:], and calls use() for each complete way.
+  template <class Use>
+  void cut(std::string_view name, std::size_t begin, Rest rest, const Use& use) {
+    if (rest.size() <= 1) {
+      if (!possible(name, begin, rest)) return;
+      if (++ways_ > kMaxReadings) {
+        throw std::invalid_argument(quoted(name) + " can be read in more than " +
+                                    std::to_string(kMaxReadings) + " ways");
+      }
+      if (!rest.empty()) values_.push_back(name.substr(begin, name.size() - rest[0].size() - begin));
+      use();
+      if (!rest.empty()) values_.pop_back();
+      return;
+    }
+    for (std::size_t at = name.find(rest[0], begin); at != std::string_view::npos;
+         at = name.find(rest[0], at + 1)) {
+      const std::size_t next = at + rest[0].size();
+      // If no way exists from here, none exists from any later match: no dead end is tried twice.
+      if (!possible(name, next, rest.subspan(1))) return;
+      if (inside(name, at)) continue;
+      values_.push_back(name.substr(begin, at - begin));
+      cut(name, next, rest.subspan(1), use);
+      values_.pop_back();
+    }
+  }
+
+  const std::vector<Literals>& literals_;                                // (templates, parts + 1)
+  std::unordered_map<std::string, std::vector<std::uint32_t>> by_head_;  // first literal: templates
+  std::vector<std::size_t> sizes_;        // the different lengths of first literals
+  std::vector<std::string_view> values_;  // of the current way
+  std::size_t ways_ = 0;
+};
+
+}  // namespace trellis

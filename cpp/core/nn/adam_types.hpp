@@ -1,0 +1,24 @@
+// The arguments of the Adam kernel: plain pointers, no ownership, independent of the instruction set.
+#pragma once
+
+#include <cstdint>
+
+namespace trellis {
+
+// The factors of one step of Adam with decoupled weight decay (AdamW). Computed in double precision by
+// the caller, because 1 - 0.999f is far from 0.001.
+struct AdamStep {
+  float part1;         // 1 - beta1: the weight of the gradient in the first moment
+  float beta2, part2;  // the weights of the old second moment and of the squared gradient (1 - beta2)
+  float decay;         // the factor of the weights
+  float size;          // of the step: learning rate / (1 - beta1^t)
+  float scale;         // (1 - beta2^t)^(-1/2)
+  float epsilon;       // added to the root
+};
+
+struct AdamKernels {
+  // Updates `count` weights w and their first and second moments m and v, with gradient g; all (count).
+  void (*update)(float* w, float* m, float* v, const float* g, std::int64_t count, const AdamStep&);
+};
+
+}  // namespace trellis
