@@ -1,1 +1,1 @@
-"""A model is features, scores, inference and an optimiser."""
+"""Models: features + scores + inference + an optimiser."""
