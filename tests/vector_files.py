@@ -1,4 +1,4 @@
-"""What tests of word vectors share: other programs, their files, and small files of our own."""
+"""Shared by the tests of word vectors: peer libraries, their files, and small generated files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORD2VEC = [
 
 
 def fasttext() -> Any:
-    """fastText itself, without what it prints."""
+    """Return the fastText library, without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = pytest.importorskip("fasttext", reason="fastText is not installed")
@@ -43,7 +43,7 @@ def fasttext() -> Any:
 
 
 def keyed_vectors() -> Any:
-    """gensim's class."""
+    """Return the class of gensim."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = pytest.importorskip("gensim.models", reason="gensim is not installed")
@@ -59,7 +59,7 @@ def read_by_gensim(path: Path) -> Any:
 
 
 def some_words(count: int) -> list[str]:
-    """Distinct, some of them not ASCII."""
+    """Return distinct words, some of them not ASCII."""
     return [f"{'wé日'[i % 3]}{i}" for i in range(count)]
 
 
@@ -68,7 +68,7 @@ def some_rows(rows: int, columns: int, seed: int = 0) -> Any:
 
 
 def some_file(model: str = "sg", dim: int = 6, words: int = 20, bucket: int = 50) -> FastTextFile:
-    """A model as fastText could have trained it; a supervised one has three labels."""
+    """Return a random model of fastText; a supervised one has three labels."""
     supervised = model == "supervised"
     labels = [b"__label__%d" % i for i in range(3)] if supervised else []
     args = Args(

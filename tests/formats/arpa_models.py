@@ -1,4 +1,4 @@
-"""ARPA files for tests, and the plainest model of back-off to check the native one against."""
+"""ARPA files for tests, and a simple back-off model to compare with the native one."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ ngram 3=1
 def text_of(grams: Grams) -> str:
     """An ARPA file."""
     order = max(map(len, grams))
-    levels = [[own for own in grams if len(own) == n] for n in range(1, order + 1)]
-    lines = ["\\data\\", *(f"ngram {n}={len(own)}" for n, own in enumerate(levels, 1))]
-    for n, own in enumerate(levels, 1):
+    levels = [[gram for gram in grams if len(gram) == n] for n in range(1, order + 1)]
+    lines = ["\\data\\", *(f"ngram {n}={len(level)}" for n, level in enumerate(levels, 1))]
+    for n, level in enumerate(levels, 1):
         lines += ["", f"\\{n}-grams:"]
-        for gram in own:
+        for gram in level:
             p, weight = grams[gram]
             lines.append(f"{p:.6f}\t{' '.join(gram)}" + (f"\t{weight:.6f}" if n < order else ""))
     return "\n".join([*lines, "", "\\end\\", ""])
@@ -66,7 +66,7 @@ def plain_scores(
     """p(w | h) of the longest h that the model has w after; the back-offs of all longer ones."""
     order = max(map(len, grams))
     history: tuple[str, ...] = ("<s>",) if bos else ()
-    found = []
+    scores = []
     for word in [*words, *(["</s>"] if eos else [])]:
         known = word if (word,) in grams else "<unk>"
         context = history[-(order - 1) :] if order > 1 else ()
@@ -74,6 +74,6 @@ def plain_scores(
         while (*context, known) not in grams:
             score += grams.get(context, (0.0, 0.0))[1]
             context = context[1:]
-        found.append((score + grams[(*context, known)][0], len(context) + 1, known != word))
+        scores.append((score + grams[(*context, known)][0], len(context) + 1, known != word))
         history = (*history, known)
-    return found
+    return scores

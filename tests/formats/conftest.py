@@ -1,4 +1,4 @@
-"""A small file of every sort of content."""
+"""A small file with every type of content."""
 
 from pathlib import Path
 

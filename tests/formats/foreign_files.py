@@ -197,16 +197,16 @@ def used(path: Path) -> str:
 
 def bases() -> list[tuple[bytes, int]]:
     """Models, and how often each is damaged in comparison."""
-    found = [(crfsuite_model(s, 2 + s, 5 + 4 * s), 12) for s in range(4)]
-    found += [(crfpp_model(s, 2 + s), 11) for s in range(2)]
-    found += [(wapiti_model(s, 2 + s), 11) for s in range(2)]
+    cases = [(crfsuite_model(s, 2 + s, 5 + 4 * s), 12) for s in range(4)]
+    cases += [(crfpp_model(s, 2 + s), 11) for s in range(2)]
+    cases += [(wapiti_model(s, 2 + s), 11) for s in range(2)]
     for file in sorted((MODELS / "crfsuite").glob("*.crfsuite")):
-        found.append((file.read_bytes(), 2))
+        cases.append((file.read_bytes(), 2))
     text = MODELS / "crfpp" / "chunk100.model.txt.gz"
     if text.exists():
-        found.append((gzip.decompress(text.read_bytes()), 1))
-        found.append(((MODELS / "wapiti" / "chunk100.model").read_bytes(), 1))
-    return found
+        cases.append((gzip.decompress(text.read_bytes()), 1))
+        cases.append(((MODELS / "wapiti" / "chunk100.model").read_bytes(), 1))
+    return cases
 
 
 def virtual_memory() -> int:

@@ -1,4 +1,4 @@
-"""Files taken apart and forged by the letter of docs/format.md, not with our own code."""
+"""Parse and forge `.trellis` files as docs/format.md describes them, without our code."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def good(tmp_path: Path) -> arpa.NGramModel:
     return arpa.read(tmp_path / "good.arpa")
 
 
-def test_what_a_model_knows(good: arpa.NGramModel) -> None:
+def test_properties(good: arpa.NGramModel) -> None:
     assert good.order == 3
     assert tuple(good.counts) == (5, 3, 1)
     assert "blue" in good
@@ -61,13 +61,13 @@ def test_perplexity(good: arpa.NGramModel) -> None:
 
 
 @pytest.mark.parametrize("sentence", [7, None, ["a", 1], b"blue", {"blue": 1}])
-def test_what_is_no_sentence(good: arpa.NGramModel, sentence: Any) -> None:
+def test_invalid_sentences(good: arpa.NGramModel, sentence: Any) -> None:
     for call in (good.score, good.full_scores, good.perplexity):
         with pytest.raises(InputError):
             call(sentence)
 
 
-def test_half_a_character_is_no_word(good: arpa.NGramModel) -> None:
+def test_unpaired_surrogates_are_rejected(good: arpa.NGramModel) -> None:
     with pytest.raises(InputError):
         good.score("\ud800")
     assert "\ud800" not in good
@@ -77,12 +77,12 @@ def require_same(lm: arpa.NGramModel, grams: Grams, words: list[str]) -> None:
     for bos in (True, False):
         for eos in (True, False):
             want = plain_scores(grams, words, bos, eos)
-            found = lm.full_scores(words, bos=bos, eos=eos)
-            assert [own[1:] for own in found] == [own[1:] for own in want]
+            scores = lm.full_scores(words, bos=bos, eos=eos)
+            assert [score[1:] for score in scores] == [score[1:] for score in want]
             np.testing.assert_allclose(
-                [own[0] for own in found], [own[0] for own in want], rtol=0, atol=2e-5
+                [score[0] for score in scores], [score[0] for score in want], rtol=0, atol=2e-5
             )
-            total = sum(own[0] for own in want)
+            total = sum(score[0] for score in want)
             assert lm.score(words, bos=bos, eos=eos) == pytest.approx(total, abs=1e-4)
 
 
@@ -108,9 +108,11 @@ def test_random_models_against_kenlm(tmp_path: Path) -> None:
         ours, theirs = arpa.read(path), kenlm.Model(str(path))
         for _ in range(100):
             text = " ".join(f"w{n}" for n in rng.integers(0, 7, rng.integers(1, 10)))
-            found, want = ours.full_scores(text), list(theirs.full_scores(text))
-            assert [own[1:] for own in found] == [own[1:] for own in want]
-            assert [own[0] for own in found] == pytest.approx([own[0] for own in want], abs=2e-5)
+            scores, want = ours.full_scores(text), list(theirs.full_scores(text))
+            assert [score[1:] for score in scores] == [score[1:] for score in want]
+            assert [score[0] for score in scores] == pytest.approx(
+                [score[0] for score in want], abs=2e-5
+            )
             assert ours.perplexity(text) == pytest.approx(theirs.perplexity(text), rel=1e-4)
 
 
@@ -144,14 +146,14 @@ def test_files_as_other_programs_write_them(tmp_path: Path, change: Any) -> None
     assert same_as_good(path)
 
 
-def test_packed_files(tmp_path: Path) -> None:
+def test_compressed_files(tmp_path: Path) -> None:
     for name, pack in (("lm.arpa.gz", gzip.compress), ("lm.xz", lzma.compress)):
         (tmp_path / name).write_bytes(pack(GOOD.encode()))
         assert same_as_good(tmp_path / name)
         assert same_as_good(str(tmp_path / name))  # type: ignore[arg-type]
 
 
-def test_words_are_any_text(tmp_path: Path) -> None:
+def test_words_can_be_any_text(tmp_path: Path) -> None:
     words = ["naïve", "日本", "🐦", "a\u00a0b", "\u2028", "-0.5", "\\end", "ngram"]
     grams: Grams = {("<unk>",): (-2.0, 0.0), ("</s>",): (-1.0, 0.0), ("<s>",): (-99.0, 0.0)}
     grams |= {(word,): (-0.25 * (n + 1), 0.0) for n, word in enumerate(words)}
@@ -182,7 +184,7 @@ def test_recorded_scores_of_kenlm(name: str) -> None:
         assert lm.score(text) == pytest.approx(answer["log10_bos_eos"], abs=1e-3)
         short = lm.score(text, bos=False, eos=False)
         assert short == pytest.approx(answer["log10_no_bos_eos"], abs=1e-3)
-        found = lm.full_scores(text)
-        assert [own[1:] for own in found] == [tuple(own[1:]) for own in answer["full"]]
-        want = [own[0] for own in answer["full"]]
-        assert [own[0] for own in found] == pytest.approx(want, abs=5e-5)
+        scores = lm.full_scores(text)
+        assert [score[1:] for score in scores] == [tuple(score[1:]) for score in answer["full"]]
+        want = [score[0] for score in answer["full"]]
+        assert [score[0] for score in scores] == pytest.approx(want, abs=5e-5)

@@ -95,7 +95,7 @@ def test_counts_that_are_wrong(tmp_path: Path, name: str, by: int) -> None:
     ],
     ids=range(10),
 )
-def test_refused(tmp_path: Path, text: str) -> None:
+def test_rejected_files(tmp_path: Path, text: str) -> None:
     path = tmp_path / "broken.arpa"
     path.write_text(text)
     with pytest.raises(FormatError, match=r"broken\.arpa"):
@@ -109,8 +109,8 @@ def test_duplicates_are_named_by_their_line(tmp_path: Path) -> None:
         arpa.read(tmp_path / "twice.arpa")
 
 
-def test_every_cut_is_noticed(tmp_path: Path) -> None:
-    """A file that ends before its \\end\\ was cut short."""
+def test_every_truncation_is_detected(tmp_path: Path) -> None:
+    """A file without \\end\\ was truncated."""
     path = tmp_path / "cut.arpa"
     for length in range(GOOD.index("\\end\\") + len("\\end\\")):
         path.write_bytes(GOOD.encode()[:length])
@@ -119,14 +119,14 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cut.arpa.gz", "cut.arpa"])
-def test_packed_files_that_were_cut(tmp_path: Path, name: str) -> None:
+def test_truncated_compressed_files(tmp_path: Path, name: str) -> None:
     packed = gzip.compress(GOOD.encode())
     (tmp_path / name).write_bytes(packed[: len(packed) // 2])
     with pytest.raises(FormatError, match=re.escape(name)):
         arpa.read(tmp_path / name)
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     path = tmp_path / "bytes.arpa"
     path.write_bytes(GOOD.encode().replace(b"-0.5\tblue", b"-0.5\tbl\xff\xfee"))
     line = line_of("-0.5\tblue")
@@ -150,14 +150,14 @@ except FormatError as error:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
-def test_memory_is_not_taken_on_a_declared_count(tmp_path: Path, length: int) -> None:
+def test_no_memory_is_allocated_for_a_declared_count(tmp_path: Path, length: int) -> None:
     path = tmp_path / "greedy.arpa"
     path.write_text(re.sub(rf"ngram {length}=\d", f"ngram {length}=4000000000", GOOD))
     ran = subprocess.run([sys.executable, "-c", GREEDY, path], capture_output=True, text=True)
     assert "greedy.arpa, line " in ran.stdout, ran.stderr
 
 
-def test_what_is_no_path() -> None:
+def test_invalid_paths() -> None:
     for odd in (7, None, b"lm.arpa", ["lm.arpa"]):
         with pytest.raises(InputError):
             arpa.read(odd)  # type: ignore[arg-type]

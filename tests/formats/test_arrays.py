@@ -1,4 +1,4 @@
-"""Arrays of .npy, .npz and .safetensors files as their own libraries read them; damage is named."""
+"""Arrays of .npy, .npz and .safetensors files, compared with the libraries that wrote them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SOME = {
 def test_npy(tmp_path: Path, name: str) -> None:
     for n, array in enumerate((SOME[name], np.asfortranarray(SOME[name]))):
         np.save(tmp_path / f"a{n}.npy", array)
-        (found,) = arrays.read(tmp_path / f"a{n}.npy").items()
-        assert found[0] == f"a{n}"
-        assert found[1].dtype == array.dtype
-        np.testing.assert_array_equal(found[1], array)
+        (item,) = arrays.read(tmp_path / f"a{n}.npy").items()
+        assert item[0] == f"a{n}"
+        assert item[1].dtype == array.dtype
+        np.testing.assert_array_equal(item[1], array)
 
 
 def test_the_other_byte_order(tmp_path: Path) -> None:
@@ -49,11 +49,11 @@ def test_npz_and_safetensors(tmp_path: Path) -> None:
     safetensors.numpy.save_file(SOME, tmp_path / "c.safetensors", {"made": "here"})
     (tmp_path / "d.bin").write_bytes((tmp_path / "b.npz").read_bytes())  # names do not matter
     for name in ("a.npz", "b.npz", "c.safetensors", "d.bin"):
-        found = arrays.read(str(tmp_path / name))
-        assert found.keys() == SOME.keys()
+        arrays_read = arrays.read(str(tmp_path / name))
+        assert arrays_read.keys() == SOME.keys()
         for key, array in SOME.items():
-            assert found[key].dtype == array.dtype
-            np.testing.assert_array_equal(found[key], array)
+            assert arrays_read[key].dtype == array.dtype
+            np.testing.assert_array_equal(arrays_read[key], array)
 
 
 def saved(**named: np.ndarray) -> bytes:
@@ -95,7 +95,7 @@ def test_damage(tmp_path: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_what_else_an_archive_may_hold(tmp_path: Path) -> None:
+def test_archives_with_other_contents(tmp_path: Path) -> None:
     path = tmp_path / "odd.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", npy(np.zeros(2)))
@@ -112,17 +112,17 @@ def test_missing(tmp_path: Path) -> None:
 def test_mutants(tmp_path: Path) -> None:
     """A changed byte gives an error of ours or other numbers; nothing else."""
     rng, path = random.Random(1), tmp_path / "mutant.npz"
-    whole = [npy(SOME["f64"]), saved(a=SOME["f64"]), safetensors.numpy.save({"a": SOME["f64"]})]
+    valid = [npy(SOME["f64"]), saved(a=SOME["f64"]), safetensors.numpy.save({"a": SOME["f64"]})]
     refused = 0
     for n in range(600):
-        data = bytearray(whole[n % 3])
+        data = bytearray(valid[n % 3])
         for _ in range(rng.randint(1, 3)):
             data[rng.randrange(len(data))] = rng.randrange(256)
         path.write_bytes(data)
         try:
-            found = arrays.read(path)
+            arrays_read = arrays.read(path)
         except FormatError:
             refused += 1
             continue
-        assert all(isinstance(array, np.ndarray) for array in found.values())
+        assert all(isinstance(array, np.ndarray) for array in arrays_read.values())
     assert 100 < refused < 600

@@ -1,4 +1,4 @@
-"""The old file or the new one, whole, whatever happens in between."""
+"""Atomic writes: readers see the old file or the complete new one."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ native.write(sys.argv[1], "crf", {}, {"weights": np.zeros(10_000)})
     assert set(os.listdir(path.parent)) == {path.name, f".{path.name}.trellis.tmp"}
 
 
-def test_readers_see_a_whole_file(path: Path) -> None:
+def test_readers_see_a_complete_file(path: Path) -> None:
     done = threading.Event()
 
     def rewrite() -> None:

@@ -22,19 +22,19 @@ SHARED = sorted((MODELS / "crfsuite").glob("*.crfsuite"))
 
 def parts_of(model: crfsuite.Model, **changes: Any) -> crfsuite.Parts:
     names, ends = pack_strings(model.attributes.decoded("attribute"))
-    own = crfsuite.Parts(model.labels, names, ends, *model[2:8])
-    return own._replace(**changes)
+    parts = crfsuite.Parts(model.labels, names, ends, *model[2:8])
+    return parts._replace(**changes)
 
 
 @needs_corpus("models/crfsuite")
 @pytest.mark.parametrize("path", SHARED, ids=lambda p: p.stem)
-def test_a_file_of_crfsuite_comes_back_byte_for_byte(path: Path) -> None:
+def test_rewriting_a_file_of_crfsuite_gives_the_same_bytes(path: Path) -> None:
     model = crfsuite.read(path)
     assert b"".join(crfsuite.encode(parts_of(model))) == path.read_bytes()
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (3, 12), (7, 400), (40, 2000)])
-def test_what_is_written_is_read(sizes: tuple[int, int]) -> None:
+def test_round_trip(sizes: tuple[int, int]) -> None:
     data = crfsuite_model(1, *sizes)
     model = crfsuite.parse(data)
     assert b"".join(crfsuite.encode(parts_of(model))) == data
@@ -42,7 +42,7 @@ def test_what_is_written_is_read(sizes: tuple[int, int]) -> None:
     assert (np.diff(keys) > 0).all()
 
 
-def test_the_original_finds_every_name_in_what_is_written(tmp_path: Path) -> None:
+def test_crfsuite_finds_every_name_in_our_files(tmp_path: Path) -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")
     path = tmp_path / "m"
     path.write_bytes(crfsuite_model(3, 5, 3000))
@@ -124,7 +124,7 @@ FEATURE = 48 + 12
         (with_number(FEATURE + 16, 0x7FF80000), "feature 0 has a weight that is not finite"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, data: bytes, what: str) -> None:
+def test_error_messages(tmp_path: Path, data: bytes, what: str) -> None:
     path = tmp_path / "bad.crfsuite"
     path.write_bytes(data)
     with pytest.raises(FormatError, match=f"bad.crfsuite: .*({what})"):
@@ -141,7 +141,7 @@ def test_names_in_another_encoding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["labels", "names"])
-def test_a_nul_cannot_be_written(field: str) -> None:
+def test_zero_bytes_in_names_are_rejected(field: str) -> None:
     parts = parts_of(crfsuite.parse(crfsuite_model()))
     changed = (
         ["a", "b\0", "c"] if field == "labels" else np.where(parts.names == 119, 0, parts.names)

@@ -36,7 +36,7 @@ def test_real_files(name: str, path: Path) -> None:
     source = MODELS / "fasttext" / name
     file = format.read(source)
     expected = json.loads((MODELS / "fasttext" / "expected.json").read_text("utf-8"))[name]
-    own = {
+    fields = {
         "ws": file.args.ws,
         "dim": file.args.dim,
         "epoch": file.args.epoch,
@@ -52,14 +52,14 @@ def test_real_files(name: str, path: Path) -> None:
         "model": f"model_name.{file.args.model.replace('sg', 'skipgram')}",
         "quantized": isinstance(file.input, QuantizedMatrix),
     }
-    assert own == expected["args"]
+    assert fields == expected["args"]
     assert len(file.words) == expected["nwords"]
     assert [w.decode() for w in file.words[:10]] == expected["words_head"]
     assert [w.decode() for w in file.labels[:10]] == expected["labels_head"]
     format.write(path, file)
-    whole, again = source.read_bytes(), path.read_bytes()
+    data, again = source.read_bytes(), path.read_bytes()
     assert again[:8] == format.MAGIC + struct.pack("<i", 12)  # one of them is of version 11
-    assert again[8:] == whole[8:]
+    assert again[8:] == data[8:]
 
 
 @pytest.mark.parametrize("model", ["sg", "cbow", "supervised"])
@@ -108,7 +108,7 @@ def test_pruned_buckets(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dense", "codes", "norms"])
-def test_fasttext_reads_what_we_write(kind: str, path: Path) -> None:
+def test_fasttext_reads_our_files(kind: str, path: Path) -> None:
     peer = fasttext()
     file = some_file(words=300)
     if kind != "dense":
@@ -126,7 +126,7 @@ def test_fasttext_reads_what_we_write(kind: str, path: Path) -> None:
 
 @pytest.mark.parametrize("norms", [False, True])
 @pytest.mark.parametrize("qout", [False, True])
-def test_we_read_what_fasttext_quantizes(norms: bool, qout: bool, tmp_path: Path) -> None:
+def test_reading_files_quantized_by_fasttext(norms: bool, qout: bool, tmp_path: Path) -> None:
     peer = fasttext()
     rng = np.random.default_rng(0)
     words = [f"w{i}" for i in range(600)]
@@ -150,8 +150,10 @@ def test_we_read_what_fasttext_quantizes(norms: bool, qout: bool, tmp_path: Path
     output = file.output
     scores = output.dot(hidden) if isinstance(output, QuantizedMatrix) else output @ hidden
     chances = np.exp(scores - scores.max())
-    found = {label.encode(): p for p, label in model.f.predict("w1 w2 unseen\n", -1, 0.0, "strict")}
-    expected = [found[label] for label in file.labels]
+    predicted = {
+        label.encode(): p for p, label in model.f.predict("w1 w2 unseen\n", -1, 0.0, "strict")
+    }
+    expected = [predicted[label] for label in file.labels]
     np.testing.assert_allclose(chances / chances.sum(), expected, atol=2e-5)  # fastText adds 1e-5
     format.write(tmp_path / "again.ftz", file)
     assert (tmp_path / "again.ftz").read_bytes() == (tmp_path / "model.ftz").read_bytes()
@@ -200,24 +202,24 @@ def test_wrong_numbers(at: int, layout: str, value: Any, match: str, path: Path)
 def test_giant_matrices_take_no_memory(path: Path) -> None:
     file = some_file()
     format.write(path, file)
-    whole = path.read_bytes()
-    at = whole.rindex(struct.pack("<2q", 70, 6))
+    data = path.read_bytes()
+    at = data.rindex(struct.pack("<2q", 70, 6))
     for rows, columns in [(2**62, 6), (70, 2**62), (-1, 6), (2**62, 2**62), (71, 6)]:
-        path.write_bytes(whole[:at] + struct.pack("<2q", rows, columns) + whole[at + 16 :])
+        path.write_bytes(data[:at] + struct.pack("<2q", rows, columns) + data[at + 16 :])
         with pytest.raises(FormatError):
             format.read(path)
 
 
 @pytest.mark.parametrize("part", range(0, 100, 3))
-def test_cut_short(part: int, path: Path) -> None:
+def test_truncated_files(part: int, path: Path) -> None:
     format.write(path, some_file("supervised"))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) * part // 100])
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * part // 100])
     with pytest.raises(FormatError, match=r"ends inside|is empty|do not fit into"):
         format.read(path)
 
 
-def test_too_long(path: Path) -> None:
+def test_extra_bytes_at_the_end(path: Path) -> None:
     format.write(path, some_file())
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(FormatError, match="1 bytes follow"):
@@ -256,7 +258,7 @@ def test_missing_and_empty_files(tmp_path: Path) -> None:
         ({"args": format.Args(dim=6, minn=-1)}, "minn is -1"),
     ],
 )
-def test_what_cannot_be_written(change: dict[str, Any], match: str, path: Path) -> None:
+def test_invalid_contents_are_not_written(change: dict[str, Any], match: str, path: Path) -> None:
     with pytest.raises(InputError, match=match):
         format.write(path, replace(some_file(), **change))
     assert not path.exists()

@@ -18,20 +18,20 @@ MAKERS = {"crfsuite": crfsuite_model, "crfpp": crfpp_model, "wapiti": wapiti_mod
 @pytest.mark.parametrize("kind", MAKERS)
 def test_mutants(tmp_path: Path, kind: str) -> None:
     rng, ends = random.Random(kind), Counter[str]()
-    whole = MAKERS[kind](1, 3)
+    intact = MAKERS[kind](1, 3)
     for n in range(1200):
         path = tmp_path / f"{n % 2}"
-        path.write_bytes(mutant(whole, rng))
+        path.write_bytes(mutant(intact, rng))
         ends[used(path)] += 1
     assert ends["refused"] > 600
     assert ends["usable"] > 20  # a changed weight is a model as well
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_cut_short(tmp_path: Path, kind: str) -> None:
-    whole, path = MAKERS[kind](), tmp_path / "m"
+def test_truncated_files(tmp_path: Path, kind: str) -> None:
+    intact, path = MAKERS[kind](), tmp_path / "m"
     for part in range(60):
-        path.write_bytes(whole[: len(whole) * part // 60])
+        path.write_bytes(intact[: len(intact) * part // 60])
         with pytest.raises(FormatError, match=str(path)):
             trellis.load(path)
 
@@ -64,7 +64,7 @@ WAPITI = wapiti_model().decode()
         (WAPITI.replace("u:w=the", "x:w=the"), "start with u, b"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, text: str, what: str) -> None:
+def test_error_messages(tmp_path: Path, text: str, what: str) -> None:
     path = tmp_path / "bad.model"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(FormatError, match=f"bad.model: .*{what}"):
@@ -83,7 +83,7 @@ def test_a_binary_model_of_crfpp(tmp_path: Path) -> None:
     [("1e999", "number"), ("0x1p99999", "number"), ("nan", "number"), ("1 2", "number")],
 )
 @pytest.mark.parametrize("kind", ["crfpp", "wapiti"])
-def test_weights_that_are_none(tmp_path: Path, kind: str, line: str, what: str) -> None:
+def test_invalid_weights(tmp_path: Path, kind: str, line: str, what: str) -> None:
     text = MAKERS[kind]().decode()
     head, _, last = text.rstrip("\n").rpartition("\n")
     path = tmp_path / "bad"
@@ -92,7 +92,7 @@ def test_weights_that_are_none(tmp_path: Path, kind: str, line: str, what: str) 
         trellis.load(path)
 
 
-def test_a_name_with_many_dead_ends_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_name_with_many_partial_matches_is_rejected_quickly(tmp_path: Path) -> None:
     """Six values between slashes and then a # that is not there: 60 over 5 ways to fail."""
     text = f"U00:{'%x[0,0]/' * 6}%x[0,0]#"
     body = f"version: 100\ncost-factor: 1\nmaxid: 1\nxsize: 1\n\nA\n\n{text}\n\n0 U00:{'/' * 600}\n"

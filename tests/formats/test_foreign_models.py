@@ -119,7 +119,7 @@ def test_a_model_of_trellis_is_tagged_by_crfsuite(tmp_path: Path, solver: str) -
     assert trellis.load(tmp_path / "m.trellis").predict(X) == model.predict(X)
 
 
-def test_features_of_templates_go_by_their_names(tmp_path: Path) -> None:
+def test_features_of_templates_are_saved_by_name(tmp_path: Path) -> None:
     X, y = [[("New", "N"), ("York", "N"), ("is", "V")]], [["B", "I", "O"]]
     model = CRF(chunking(), l2=0.1).fit(X, y)
     save_crfsuite(model, tmp_path / "m")
@@ -138,7 +138,7 @@ def test_features_of_templates_go_by_their_names(tmp_path: Path) -> None:
         (CRF(templates.parse("U:%x[0,0]\nB:%x[0,0]")).fit([["a", "b"]], [["x", "y"]]), "edge"),
     ],
 )
-def test_what_crfsuite_cannot_hold(tmp_path: Path, model: Any, what: str) -> None:
+def test_models_that_crfsuite_cannot_store(tmp_path: Path, model: Any, what: str) -> None:
     with pytest.raises(InputError, match=what):
         save_crfsuite(model, tmp_path / "m")
 
@@ -156,11 +156,11 @@ def test_answers_of_crfpp(tmp_path: Path) -> None:
     X = [[(row[0], row[1]) for row in table] for table in tables]
     classes = model.classes_.tolist()
     assert model.predict(X) == [[row[3].split("/")[0] for row in table] for table in tables]
-    for table, found in zip(tables, model.predict_marginals(X), strict=True):
-        for row, own in zip(table, found, strict=True):
+    for table, marginals in zip(tables, model.predict_marginals(X), strict=True):
+        for row, probabilities in zip(table, marginals, strict=True):
             for cell in row[4:]:
                 label, _, p = cell.rpartition("/")
-                assert own[classes.index(label)] == pytest.approx(float(p), abs=2e-6)
+                assert probabilities[classes.index(label)] == pytest.approx(float(p), abs=2e-6)
 
 
 @here
@@ -168,15 +168,15 @@ def test_answers_of_wapiti() -> None:
     model = trellis.load(MODELS / "wapiti" / "chunk100.model")
     tables = rows_of((MODELS / "wapiti" / "chunk100.expected.txt").read_text())
     X = [[(row[0], row[1]) for row in table] for table in tables]
-    for table, found in zip(tables, model.predict_marginals(X), strict=True):
-        assert model.classes_[found.argmax(axis=1)].tolist() == [row[3] for row in table]
+    for table, marginals in zip(tables, model.predict_marginals(X), strict=True):
+        assert model.classes_[marginals.argmax(axis=1)].tolist() == [row[3] for row in table]
         due = [float(row[4].rpartition("/")[2]) for row in table]
-        np.testing.assert_allclose(found.max(axis=1), due, atol=2e-6)
+        np.testing.assert_allclose(marginals.max(axis=1), due, atol=2e-6)
 
 
 def names_at(patterns: str, x: list[tuple[str, str]], t: int, parse: Any) -> list[tuple[str, bool]]:
     """What the templates make of a position, by the letter."""
-    spec, found = parse(patterns), []
+    spec, marginals = parse(patterns), []
     for template in spec.templates:
         text = template.literals[0]
         for part, literal in zip(template.parts, template.literals[1:], strict=True):
@@ -189,8 +189,8 @@ def names_at(patterns: str, x: list[tuple[str, str]], t: int, parse: Any) -> lis
             if field.kind == "test":
                 value = field.match(value)
             text += value + literal
-        found.append((text, template.edge))
-    return found
+        marginals.append((text, template.edge))
+    return marginals
 
 
 def by_enumeration(x: Any, labels: int, weight: Any, names: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What gensim saves is read without a call of pickle's."""
+"""Files of gensim are read without calling pickle."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_wrong_files(attributes: dict[str, Any], match: str, path: Path) -> None
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_arrays_beside_it_that_are_none(path: Path) -> None:
+def test_invalid_array_files(path: Path) -> None:
     path.write_bytes(pickle.dumps(Holder(index_to_key=["a"], __numpys=["vectors"]), 4))
     beside = Path(f"{path}.vectors.npy")
     for data in (b"", b"garbage", b"\x93NUMPY\x01\x00"):

@@ -1,4 +1,4 @@
-"""A `.trellis` file comes back as it was written; what cannot come back is not written."""
+"""`.trellis` files: round trips, and values that cannot be stored exactly."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_arrays_outlive_the_file(path: Path) -> None:
     assert weights.sum() == 15.0
 
 
-def test_writing_back_what_was_read(path: Path) -> None:
+def test_contents_can_be_written_again(path: Path) -> None:
     before = path.read_bytes()
     contents = native.read(str(path))
     native.write(str(path), contents.kind, contents.meta, contents.tensors)

@@ -28,19 +28,19 @@ from trellis.errors import FormatError
 from trellis.formats import native
 
 
-def test_cut_short(path: Path) -> None:
+def test_truncated_files(path: Path) -> None:
     native.write(path, "crf", META, {"weights": np.arange(500.0), "text": np.zeros(77, np.uint8)})
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     for part in range(50):
-        refused(path, whole[: len(whole) * part // 50])
-    refused(path, whole[:-1], "tensors take 4077 bytes, 4076 follow")
-    refused(path, whole + b"\0", "tensors take 4077 bytes, 4078 follow")
+        refused(path, intact[: len(intact) * part // 50])
+    refused(path, intact[:-1], "tensors take 4077 bytes, 4076 follow")
+    refused(path, intact + b"\0", "tensors take 4077 bytes, 4078 follow")
 
 
-def test_a_flipped_bit_in_each_byte_is_noticed(path: Path) -> None:
-    whole, rng = path.read_bytes(), random.Random(2)
-    for i, byte in enumerate(whole):
-        damaged = whole[:i] + bytes([byte ^ 1 << rng.randrange(8)]) + whole[i + 1 :]
+def test_a_flipped_bit_in_any_byte_is_detected(path: Path) -> None:
+    intact, rng = path.read_bytes(), random.Random(2)
+    for i, byte in enumerate(intact):
+        damaged = intact[:i] + bytes([byte ^ 1 << rng.randrange(8)]) + intact[i + 1 :]
         refused(path, damaged)
 
 
@@ -80,13 +80,13 @@ CHANGES = [*BYTES, other_length, header_number, swap_ranges]
 
 @pytest.mark.slow
 def test_ten_thousand_mutants(path: Path) -> None:
-    whole, rng = path.read_bytes(), random.Random(0)
+    intact, rng = path.read_bytes(), random.Random(0)
 
     def refuse_all() -> None:
         made = 0
         while made < 10_000:
-            data = mutant(whole, rng, CHANGES)
-            if data != whole:
+            data = mutant(intact, rng, CHANGES)
+            if data != intact:
                 refused(path, data)
                 made += 1
 
@@ -95,10 +95,10 @@ def test_ten_thousand_mutants(path: Path) -> None:
 
 def test_forged_mutants(path: Path) -> None:
     """With a right checksum, what is accepted is sound, and safetensors agrees."""
-    whole, rng = path.read_bytes(), random.Random(1)
+    intact, rng = path.read_bytes(), random.Random(1)
     accepted = 0
     for _ in range(4000):
-        data = mutant(whole, rng, CHANGES)
+        data = mutant(intact, rng, CHANGES)
         if len(data) < DIGITS.stop:
             continue
         put(path, resealed(data))
@@ -117,22 +117,22 @@ def test_forged_mutants(path: Path) -> None:
 
 @pytest.mark.parametrize("size", [2**23, 2**31, 2**40, 2**63, 2**64 - 1])
 def test_giant_sizes_take_no_memory(path: Path, size: int) -> None:
-    whole = path.read_bytes()
+    intact = path.read_bytes()
 
     def giant(header: dict[str, Any]) -> None:
         header["weights"].update(shape=[size], data_offsets=[0, size * 8 % 2**64])
 
     forged = [
-        size.to_bytes(8, "little") + whole[8:],
-        edited(whole, giant),
-        edited(whole, of_tensor("weights", "shape", [size, size])),
-        edited(whole, of_tensor("weights", "data_offsets", [0, size])),
+        size.to_bytes(8, "little") + intact[8:],
+        edited(intact, giant),
+        edited(intact, of_tensor("weights", "shape", [size, size])),
+        edited(intact, of_tensor("weights", "data_offsets", [0, size])),
     ]
     for data in forged:
         assert peak_memory(partial(refused, path, data)) < 2**20
 
 
-def test_long_names_do_not_slow_the_checks(path: Path) -> None:
+def test_long_names_do_not_slow_down_validation(path: Path) -> None:
     """Each member's place is told by a part of its key, so this takes seconds, not days."""
     header = b'{"%s":[%s0]}' % (b"x" * 2**21, b"0," * 2**20)
     refused(path, with_header(header, b""), "not written by trellis")

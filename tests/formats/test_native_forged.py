@@ -35,7 +35,7 @@ def test_missing_file(tmp_path: Path) -> None:
         native.write(tmp_path / "no_folder" / "model.trellis", "crf", {}, {})
 
 
-def test_no_regular_file(tmp_path: Path) -> None:
+def test_not_a_regular_file(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for bad in (tmp_path, pipe):
@@ -137,7 +137,7 @@ def test_misaligned(path: Path) -> None:
     refused(path, edited(path.read_bytes(), swap), "'a' begins at byte .*: not aligned")
 
 
-def test_bools_are_bools(path: Path) -> None:
+def test_booleans_must_be_zero_or_one(path: Path) -> None:
     data = bytearray(path.read_bytes())
     start = len(data) - len(body_of(data))
     data[start + header_of(data)["used"]["data_offsets"][0]] = 2

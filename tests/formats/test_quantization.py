@@ -27,9 +27,9 @@ def test_codes_are_the_nearest_centroids(dsub: int, norms: bool) -> None:
         chosen = distance[np.arange(700), small.codes[:, g]]
         np.testing.assert_allclose(chosen, distance.min(axis=1), atol=1e-6)
     if norms:
-        found = small.norms()
-        assert found is not None
-        assert np.abs(found - lengths).max() < 0.05
+        norms = small.norms()
+        assert norms is not None
+        assert np.abs(norms - lengths).max() < 0.05
 
 
 def test_rows_are_put_together_from_centroids() -> None:

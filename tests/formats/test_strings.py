@@ -1,4 +1,4 @@
-"""Strings come back from their arrays, or an error says which one is wrong."""
+"""Strings as arrays: round trips, and errors that name the string."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_round_trip(strings: list[str]) -> None:
         ([None], "string 0"),
     ],
 )
-def test_what_cannot_be_packed(strings: Any, match: str) -> None:
+def test_strings_that_cannot_be_packed(strings: Any, match: str) -> None:
     with pytest.raises(InputError, match=match):
         pack_strings(strings)
 

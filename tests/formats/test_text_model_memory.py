@@ -1,4 +1,4 @@
-"""Large text models of CRF++ and Wapiti are read in about twice the room of the file."""
+"""Large text models of CRF++ and Wapiti take about twice the memory of the file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PEAK = """
 import resource, sys
 import trellis
 def peak():  # not ru_maxrss: a child inherits the maximum of the process that started it
-    own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
-    return int(own.split()[1]) * 1024
+    line_of_peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+    return int(line_of_peak.split()[1]) * 1024
 trellis.load(sys.argv[1])  # what the first use of anything takes is not the file's
 before = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 model = trellis.load(sys.argv[2])

@@ -35,7 +35,7 @@ class Holder:
         self.__dict__.update(attributes)
 
 
-def whole(kind: str, path: Path) -> Path:
+def write_valid(kind: str, path: Path) -> Path:
     """Make a file of this kind at the path, and say which file is to be damaged."""
     words, matrix = some_words(8), some_rows(8, 3)
     if kind in ("bin", "supervised"):
@@ -83,7 +83,7 @@ def little_memory(size: int) -> Iterator[None]:
 def damaged(kind: str, path: Path, count: int) -> int:
     """Load so many mutants; how many were accepted."""
     rng = random.Random(KINDS.index(kind))
-    target = whole(kind, path)
+    target = write_valid(kind, path)
     good, accepted = target.read_bytes(), 0
     changes = [*BYTES, change_number, *([change_digits] if kind in ("text", "glove") else [])]
     tracemalloc.start()
@@ -117,12 +117,12 @@ def is_sound(path: Path) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutants(kind: str, tmp_path: Path) -> None:
-    assert is_sound_when_whole(kind, tmp_path / "whole")
+    assert is_sound_when_valid(kind, tmp_path / "valid")
     assert damaged(kind, tmp_path / "file", 300) < 300
 
 
-def is_sound_when_whole(kind: str, path: Path) -> bool:
-    whole(kind, path)
+def is_sound_when_valid(kind: str, path: Path) -> bool:
+    write_valid(kind, path)
     return is_sound(path)
 
 

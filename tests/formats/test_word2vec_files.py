@@ -52,7 +52,7 @@ def test_real_files(name: str) -> None:
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
 @pytest.mark.parametrize("kind", ["text", "binary", "glove"])
-def test_round_trip_to_the_bit(kind: str, packing: str, tmp_path: Path) -> None:
+def test_round_trip_gives_the_same_bits(kind: str, packing: str, tmp_path: Path) -> None:
     path = tmp_path / f"some.vec{packing}"
     words, matrix = some_words(3000), some_rows(3000, 20)
     matrix[0] = [1e-38, 3e38, -0.0, 1 / 3, 1e-45, *range(15)]
@@ -60,16 +60,16 @@ def test_round_trip_to_the_bit(kind: str, packing: str, tmp_path: Path) -> None:
         word2vec.write_binary(path, words, matrix)
     else:
         word2vec.write_text(path, words, matrix, header=kind == "text")
-    found = word2vec.read(path)
-    assert found.words == words
-    assert found.matrix.tobytes() == matrix.tobytes()
+    vectors = word2vec.read(path)
+    assert vectors.words == words
+    assert vectors.matrix.tobytes() == matrix.tobytes()
     assert word2vec.read(path, limit=7).words == words[:7]
     assert np.array_equal(word2vec.read(path, limit=7).matrix, matrix[:7])
 
 
 @leaves_files_open
 @pytest.mark.parametrize("kind", ["text", "binary", "glove"])
-def test_gensim_reads_what_we_write(kind: str, tmp_path: Path) -> None:
+def test_gensim_reads_our_files(kind: str, tmp_path: Path) -> None:
     path = tmp_path / ("some.bin" if kind == "binary" else "some.txt")
     words, matrix = some_words(300), some_rows(300, 7)
     if kind == "binary":
@@ -81,7 +81,7 @@ def test_gensim_reads_what_we_write(kind: str, tmp_path: Path) -> None:
     assert np.array_equal(peer.vectors, matrix)
 
 
-def test_what_writers_differ_in(path: Path) -> None:
+def test_variants_of_the_format(path: Path) -> None:
     expected = (["a", "b"], [[1, 2.5], [-3, 0]])
     for data in [
         b"2 2\na 1 2.5\nb -3 0\n",
@@ -118,7 +118,7 @@ def test_words_that_are_not_utf8(path: Path) -> None:
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
-def test_every_float_comes_back(numbers: list[float]) -> None:
+def test_every_float_survives_a_round_trip(numbers: list[float]) -> None:
     path = Path(os.environ.get("TMPDIR", "/tmp")) / f"trellis-float-{os.getpid()}.vec"
     try:
         word2vec.write_text(path, ["a"], np.array([numbers], np.float32))
@@ -165,7 +165,7 @@ def test_giant_sizes_take_no_memory(path: Path) -> None:
     refused(path, packed, "says 999999999999 rows, but there are 1")
 
 
-def test_a_line_without_an_end(path: Path) -> None:
+def test_a_line_without_a_line_break(path: Path) -> None:
     refused(path, b"a" * (1 << 25), "rows have 0 numbers")
     refused(path, b"a 1\n" + b"b" * (1 << 25), "row 1 is too long")
 

@@ -1,4 +1,4 @@
-"""Models as files: what comes back is what went in."""
+"""Chain models as files: a loaded model equals the saved one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def assert_same(ours: Any, theirs: Any, X: Any, y: Any) -> None:
     assert ours.features_.names() == theirs.features_.names()
 
 
-# ---- there and back
+# ---- round trips
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,7 +97,7 @@ def test_round_trip_of_each_solver(solver: str, path: Path) -> None:
     ],
     ids=str,
 )
-def test_parameters_come_back(parameters: dict[str, Any], path: Path) -> None:
+def test_parameters_are_restored(parameters: dict[str, Any], path: Path) -> None:
     model = trellis.CRF(**parameters).fit(WORDS, TAGS)
     model.save(path)
     loaded = trellis.load(path)
@@ -107,7 +107,7 @@ def test_parameters_come_back(parameters: dict[str, Any], path: Path) -> None:
             assert getattr(loaded, name) == value
 
 
-def test_functions_are_given_again(path: Path) -> None:
+def test_feature_functions_are_passed_to_load(path: Path) -> None:
     model = trellis.CRF(lengths, edge_features=pairs).fit(WORDS, TAGS)
     model.save(path)
     assert_same(trellis.load(path, features=lengths, edge_features=pairs), model, WORDS, TAGS)
@@ -127,7 +127,7 @@ def test_labels_that_are_numbers(labels: list[Any], path: Path) -> None:
     assert type(predicted[0][0]) is type(labels[0])
 
 
-def test_labels_that_no_file_can_hold(path: Path) -> None:
+def test_labels_that_cannot_be_saved(path: Path) -> None:
     model = trellis.CRF().fit([["a", "b"]], [[("N", 1), ("V", 2)]])
     with pytest.raises(InputError, match="labels"):
         model.save(path)
@@ -141,7 +141,7 @@ def test_only_fitted_models_are_saved(make: Any, path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_class_of_ones_own_has_no_file_format(path: Path) -> None:
+def test_a_subclass_has_no_file_format(path: Path) -> None:
     class Mine(trellis.CRF):
         pass
 

@@ -1,4 +1,4 @@
-"""Files that are damaged, foreign, or whole and wrong: FormatError, and never a model."""
+"""Damaged, foreign and forged files: loading them raises FormatError."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "model.trellis"
 
 
-# ---- files that are whole, and wrong
+# ---- files with a valid checksum and invalid contents
 
 
 def forged(path: Path, model: Any, change: Callable[[Any, Any], Any]) -> None:
-    """Save a model, then write it again with other contents and a right checksum."""
+    """Save a model, then write it again with changed contents and a valid checksum."""
     model.save(path)
     contents = native.read(path)
     meta, tensors = contents.meta, {k: v.copy() for k, v in contents.tensors.items()}
@@ -212,7 +212,7 @@ def test_an_unknown_kind_of_model(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "other"), [("crf", "hmm"), ("hmm", "crf"), ("hmm", "memm")])
-def test_one_model_under_the_name_of_another(kind: str, other: str, path: Path) -> None:
+def test_one_kind_of_model_stored_as_another(kind: str, other: str, path: Path) -> None:
     make = {"crf": trellis.CRF, "hmm": trellis.HMM}[kind]
     make().fit(WORDS, TAGS).save(path)
     contents = native.read(path)
@@ -225,7 +225,7 @@ def test_one_model_under_the_name_of_another(kind: str, other: str, path: Path) 
 
 
 def mutants(data: bytes, count: int, seed: int) -> Any:
-    """Bits flipped, bytes lost, doubled and swapped, ends cut off."""
+    """Yield damaged copies: bits flipped, bytes removed, doubled and replaced, ends cut off."""
     rng = np.random.default_rng(seed)
     for n in range(count):
         at, to = (int(v) for v in np.sort(rng.integers(0, len(data), size=2)))
@@ -250,18 +250,18 @@ def mutants(data: bytes, count: int, seed: int) -> Any:
 def test_mutants_are_never_accepted(count: int, path: Path) -> None:
     trellis.CRF(named(["w[0]", "bias"], edges=["w[0]"]), max_iter=2).fit(WORDS, TAGS).save(path)
     data = path.read_bytes()
-    tried = 0
+    mutant_count = 0
     for mutant in mutants(data, count, seed=count):
         path.write_bytes(mutant)
         with pytest.raises(FormatError, match=NAME):
             trellis.load(path)
-        tried += 1
-    assert tried > 0.99 * count
+        mutant_count += 1
+    assert mutant_count > 0.99 * count
 
 
 @pytest.mark.slow
-def test_payloads_at_random_under_a_right_checksum(path: Path) -> None:
-    """A wrong byte in a tensor: an error of ours, or a model that predicts; never a crash."""
+def test_random_bytes_under_a_valid_checksum(path: Path) -> None:
+    """A wrong byte in a tensor raises our error, or the model still predicts; it never crashes."""
     model = trellis.CRF(named(["w[0]", "bias"], edges=["w[0]"]), max_iter=2).fit(WORDS, TAGS)
     model.save(path)
     contents = native.read(path)
@@ -278,4 +278,4 @@ def test_payloads_at_random_under_a_right_checksum(path: Path) -> None:
         native.write(path, "crf", contents.meta, tensors)
         with suppress(TrellisError):
             labels = trellis.load(path).predict(WORDS)
-            assert [len(own) for own in labels] == [len(x) for x in WORDS]
+            assert list(map(len, labels)) == list(map(len, WORDS))

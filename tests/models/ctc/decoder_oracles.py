@@ -1,4 +1,4 @@
-"""What a decoder must find, by summing over every path; and emissions that say a given text."""
+"""Expected results of a decoder by enumeration of all paths, and emissions of a known text."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def enumerate_texts(
     """log p of every text: the sum over all paths that spell it."""
     paths, texts = _texts(len(log_probs), tuple(labels), blank)
     scores = log_probs[np.arange(len(log_probs)), paths].sum(axis=1)
-    found: dict[Words, list[float]] = defaultdict(list)
+    log_probs: dict[Words, list[float]] = defaultdict(list)
     for words, score in zip(texts, scores, strict=True):
-        found[words].append(score)
-    return {words: float(np.logaddexp.reduce(own)) for words, own in found.items()}
+        log_probs[words].append(score)
+    return {words: float(np.logaddexp.reduce(logs)) for words, logs in log_probs.items()}
 
 
 def fused(

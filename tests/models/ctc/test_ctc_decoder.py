@@ -24,7 +24,7 @@ EXACT: dict[str, Any] = {  # nothing is cut
 }
 
 
-def test_it_is_a_public_name() -> None:
+def test_public_name() -> None:
     assert trellis.CTCDecoder is CTCDecoder
 
 
@@ -35,49 +35,49 @@ def test_every_text_is_found() -> None:
     rng = np.random.default_rng(1)
     for _ in range(10):
         x = draw_emissions(rng, (int(rng.integers(1, 7)), 4))
-        want = fused(enumerate_texts(x), lambda words: 0.0)
-        found = CTCDecoder(LETTERS, **EXACT).decode_beams(x, k=100_000)
-        assert {own.text for own in found} == {" ".join(words) for words, _, _ in want}
-        assert len(found) == len(want)
-        exact = {" ".join(words): p for words, p, _ in want}
-        for own in found:
-            assert own.acoustic == pytest.approx(exact[own.text], rel=1e-6, abs=1e-6)
-            assert own.score == pytest.approx(own.acoustic + own.lm, abs=1e-9)
-            assert own.lm == 0.0
-        scores = [own.score for own in found]
+        expected = fused(enumerate_texts(x), lambda words: 0.0)
+        beams = CTCDecoder(LETTERS, **EXACT).decode_beams(x, k=100_000)
+        assert {beam.text for beam in beams} == {" ".join(words) for words, _, _ in expected}
+        assert len(beams) == len(expected)
+        exact = {" ".join(words): p for words, p, _ in expected}
+        for beam in beams:
+            assert beam.acoustic == pytest.approx(exact[beam.text], rel=1e-6, abs=1e-6)
+            assert beam.score == pytest.approx(beam.acoustic + beam.lm, abs=1e-9)
+            assert beam.lm == 0.0
+        scores = [beam.score for beam in beams]
         assert scores == sorted(scores, reverse=True)
 
 
-def test_hot_words_count() -> None:
+def test_hot_words_add_to_the_score() -> None:
     """Each hot word adds its weight once."""
     rng = np.random.default_rng(2)
     for _ in range(8):
         x = draw_emissions(rng, (5, 4))
-        want = fused(
+        expected = fused(
             enumerate_texts(x), lambda words: 1.5 * sum(word in ("ab", "b") for word in words)
         )
         decoder = CTCDecoder(LETTERS, hotwords=["ab", "b"], hotword_weight=1.5, **EXACT)
-        found = decoder.decode_beams(x, k=100_000)
-        scores = {own.text: own.score for own in found}
-        assert found[0].text == " ".join(want[0][0])
-        for words, _, score in want:
+        beams = decoder.decode_beams(x, k=100_000)
+        scores = {beam.text: beam.score for beam in beams}
+        assert beams[0].text == " ".join(expected[0][0])
+        for words, _, score in expected:
             assert scores[" ".join(words)] == pytest.approx(score, rel=1e-6, abs=1e-6)
 
 
-def test_a_lexicon_leaves_its_words() -> None:
+def test_only_words_of_the_lexicon_are_returned() -> None:
     rng = np.random.default_rng(3)
     lexicon = ["a", "ba", "bab"]
     for _ in range(8):
         x = draw_emissions(rng, (6, 4))
-        want = {
+        expected = {
             " ".join(words): p
             for words, p in enumerate_texts(x).items()
             if set(words) <= {*lexicon}
         }
-        found = CTCDecoder(LETTERS, lexicon=lexicon, **EXACT).decode_beams(x, k=100_000)
-        assert {own.text for own in found} == set(want)
-        for own in found:
-            assert own.acoustic == pytest.approx(want[own.text], rel=1e-6, abs=1e-6)
+        beams = CTCDecoder(LETTERS, lexicon=lexicon, **EXACT).decode_beams(x, k=100_000)
+        assert {beam.text for beam in beams} == set(expected)
+        for beam in beams:
+            assert beam.acoustic == pytest.approx(expected[beam.text], rel=1e-6, abs=1e-6)
 
 
 # ---- words and times
@@ -106,15 +106,15 @@ def test_times_are_within_the_frames_and_in_order() -> None:
     decoder = CTCDecoder(ALPHABET, beam_width=30)
     for _ in range(10):
         x = confuse(say("some words of a text", ALPHABET), rng, 2.0)
-        for own in decoder.decode_beams(x, k=10):
-            assert [word.text for word in own.words] == own.text.split()
+        for beam in decoder.decode_beams(x, k=10):
+            assert [word.text for word in beam.words] == beam.text.split()
             end = 0
-            for word in own.words:
+            for word in beam.words:
                 assert end <= word.start < word.end <= len(x)
                 end = word.end
 
 
-def test_scores_before_the_softmax() -> None:
+def test_logits() -> None:
     rng = np.random.default_rng(5)
     decoder = CTCDecoder(ALPHABET, beam_width=20)
     x = confuse(say("a few words", ALPHABET), rng, 1.0)
@@ -139,7 +139,7 @@ def spoken(indices: list[int], vocabulary: int, blank: int = 0) -> np.ndarray:
     return np.log(p / p.sum(axis=1, keepdims=True))
 
 
-def test_pieces_that_begin_a_word() -> None:
+def test_sentencepiece_labels() -> None:
     best = CTCDecoder(BPE).decode_beams(spoken([1, 2, 3, 4], 7), k=1)[0]
     assert best.text == "hello world"
     assert [(word.text, word.start) for word in best.words] == [("hello", 0), ("world", 4)]
@@ -147,12 +147,12 @@ def test_pieces_that_begin_a_word() -> None:
     assert CTCDecoder(BPE, units="bpe").decode(spoken([1, 6, 6], 7)) == "hell"
 
 
-def test_pieces_that_go_on() -> None:
+def test_wordpiece_labels() -> None:
     assert CTCDecoder(HASHES).decode(spoken([1, 2, 3, 4], 6)) == "hello world"
     assert CTCDecoder(HASHES).decode(spoken([1, 1, 2, 5], 6)) == "he hellol"
 
 
-def test_whole_words() -> None:
+def test_word_labels() -> None:
     labels = ["", "one", "two", "three"]
     decoder = CTCDecoder(labels, units="words")
     best = decoder.decode_beams(spoken([1, 3, 3], 4), k=1)[0]
@@ -164,21 +164,21 @@ def test_whole_words() -> None:
     ]
 
 
-def test_a_bar_is_a_space_where_there_is_none() -> None:
+def test_a_bar_separates_words_if_there_is_no_space() -> None:
     assert CTCDecoder(["", "|", "a", "b"]).decode(spoken([2, 1, 3], 4)) == "a b"
     assert CTCDecoder(["", "|", "a", " "]).decode(spoken([2, 1, 2], 4)) == "a|a"
 
 
 @pytest.mark.parametrize("name", ["", "<pad>", "[PAD]", "<blank>"])
 @pytest.mark.parametrize("place", [0, 1, 3])
-def test_where_the_blank_is(name: str, place: int) -> None:
+def test_the_blank_is_recognised(name: str, place: int) -> None:
     labels = ["a", "b", " "]
     labels.insert(place, name)
     a = labels.index("a")
     assert CTCDecoder(labels).decode(spoken([a, a], 4, place)) == "aa"
 
 
-def test_a_blank_that_is_given() -> None:
+def test_the_blank_can_be_passed() -> None:
     assert CTCDecoder(["x", "a", " "], blank=0).decode(spoken([1, 1], 3)) == "aa"
 
 
@@ -218,28 +218,30 @@ def test_the_same_for_every_number_of_threads() -> None:
 def test_single_precision_and_strides() -> None:
     decoder = CTCDecoder(ALPHABET, beam_width=25)
     for row in texts(4):
-        want = decoder.decode(row)
-        assert decoder.decode(row.astype(np.float32)) == want
-        assert decoder.decode(np.asfortranarray(row)) == want
-        assert decoder.decode(np.repeat(row, 2, axis=0)[::2]) == want
+        expected = decoder.decode(row)
+        assert decoder.decode(row.astype(np.float32)) == expected
+        assert decoder.decode(np.asfortranarray(row)) == expected
+        assert decoder.decode(np.repeat(row, 2, axis=0)[::2]) == expected
 
 
 # ---- against the engine, and recorded answers
 
 
-def test_the_best_labelling_where_there_are_no_spaces() -> None:
+def test_the_best_labelling_without_spaces() -> None:
     """Without spaces a text is a labelling: the search is ctc.beam_search."""
     rng = np.random.default_rng(7)
     for _ in range(10):
         x = draw_emissions(rng, (20, 6), 3.0)
-        want = ctc.beam_search(x, beam_width=60, k=60)
+        expected = ctc.beam_search(x, beam_width=60, k=60)
         options = {"token_min_logp": -np.inf, "beam_prune_logp": -np.inf}
-        found = CTCDecoder(["", *"abcde"], beam_width=60, **options).decode_beams(x, k=60)
-        assert [own.text for own in found] == [
-            "".join(" abcde"[v] for v in own.labels) for own in want
+        beams = CTCDecoder(["", *"abcde"], beam_width=60, **options).decode_beams(x, k=60)
+        assert [beam.text for beam in beams] == [
+            "".join(" abcde"[v] for v in beam.labels) for beam in expected
         ]
         np.testing.assert_allclose(
-            [own.acoustic for own in found], [own.log_prob for own in want], rtol=1e-5
+            [beam.acoustic for beam in beams],
+            [beam.log_prob for beam in expected],
+            rtol=1e-5,
         )
 
 

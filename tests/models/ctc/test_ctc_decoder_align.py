@@ -17,12 +17,15 @@ ALPHABET = ["", " ", *"abcdefghijklmnopqrstuvwxyz'"]
 
 
 def test_words_and_letters() -> None:
-    found = CTCDecoder(ALPHABET).align(say("go on", ALPHABET, 0.9), "go on")
-    assert [(own.text, own.start, own.end) for own in found.words] == [("go", 0, 5), ("on", 9, 14)]
-    letters = [(own.text, own.start, own.end) for own in found.units]
+    aligned = CTCDecoder(ALPHABET).align(say("go on", ALPHABET, 0.9), "go on")
+    assert [(unit.text, unit.start, unit.end) for unit in aligned.words] == [
+        ("go", 0, 5),
+        ("on", 9, 14),
+    ]
+    letters = [(unit.text, unit.start, unit.end) for unit in aligned.units]
     assert letters == [("g", 0, 2), ("o", 3, 5), (" ", 6, 8), ("o", 9, 11), ("n", 12, 14)]
-    assert all(own.confidence == pytest.approx(0.9) for own in found.units)
-    assert 0.5 < found.words[0].confidence <= 1.0
+    assert all(unit.confidence == pytest.approx(0.9) for unit in aligned.units)
+    assert 0.5 < aligned.words[0].confidence <= 1.0
 
 
 def test_it_is_the_best_path() -> None:
@@ -30,13 +33,13 @@ def test_it_is_the_best_path() -> None:
     decoder = CTCDecoder(ALPHABET)
     for text in ("a", "better", "hall of fame", "it's"):
         x = confuse(say(text, ALPHABET), rng, 2.0)
-        want = ctc.align(x, [ALPHABET.index(letter) for letter in text])
-        found = decoder.align(x, text)
-        assert found.score == pytest.approx(want.score, rel=1e-9)
-        assert [own.start for own in found.units] == want.starts.tolist()
-        assert [own.end for own in found.units] == want.ends.tolist()
-        np.testing.assert_allclose([own.confidence for own in found.units], want.confidence)
-        assert " ".join(own.text for own in found.words) == text
+        expected = ctc.align(x, [ALPHABET.index(letter) for letter in text])
+        aligned = decoder.align(x, text)
+        assert aligned.score == pytest.approx(expected.score, rel=1e-9)
+        assert [unit.start for unit in aligned.units] == expected.starts.tolist()
+        assert [unit.end for unit in aligned.units] == expected.ends.tolist()
+        np.testing.assert_allclose([unit.confidence for unit in aligned.units], expected.confidence)
+        assert " ".join(unit.text for unit in aligned.words) == text
 
 
 def test_scores_before_the_softmax() -> None:
@@ -51,17 +54,17 @@ def test_scores_before_the_softmax() -> None:
 def test_pieces_and_words() -> None:
     pieces = ["<pad>", "▁he", "llo", "▁wor", "ld"]
     x = draw_emissions(np.random.default_rng(32), (12, 5))
-    found = CTCDecoder(pieces).align(x, "hello world")
-    assert [own.text for own in found.words] == ["hello", "world"]
-    assert len(found.units) == 4
-    found = CTCDecoder(["", "one", "two"], units="words").align(x[:, :3], "two one two")
-    assert [own.text for own in found.words] == ["two", "one", "two"]
+    aligned = CTCDecoder(pieces).align(x, "hello world")
+    assert [unit.text for unit in aligned.words] == ["hello", "world"]
+    assert len(aligned.units) == 4
+    aligned = CTCDecoder(["", "one", "two"], units="words").align(x[:, :3], "two one two")
+    assert [unit.text for unit in aligned.words] == ["two", "one", "two"]
 
 
 def test_no_text() -> None:
-    found = CTCDecoder(ALPHABET).align(say("a", ALPHABET), "")
-    assert found.words == []
-    assert found.units == []
+    aligned = CTCDecoder(ALPHABET).align(say("a", ALPHABET), "")
+    assert aligned.words == []
+    assert aligned.units == []
 
 
 def test_a_text_that_is_too_long() -> None:

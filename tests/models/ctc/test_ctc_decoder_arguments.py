@@ -28,7 +28,7 @@ GOOD = np.log(np.full((5, 4), 0.25))
         (["a", "b", " "], "blank"),
     ],
 )
-def test_labels_refused(labels: Any, message: str) -> None:
+def test_labels_rejected(labels: Any, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         CTCDecoder(labels)
 
@@ -59,7 +59,7 @@ def test_labels_refused(labels: Any, message: str) -> None:
         ({"lm": 7}, "lm"),
     ],
 )
-def test_options_refused(options: dict[str, Any], message: str) -> None:
+def test_options_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         CTCDecoder(LETTERS, **options)
 
@@ -76,7 +76,7 @@ EMISSIONS = [
 
 
 @pytest.mark.parametrize(("x", "message"), EMISSIONS, ids=[m for _, m in EMISSIONS])
-def test_emissions_refused(x: Any, message: str) -> None:
+def test_emissions_rejected(x: Any, message: str) -> None:
     decoder = CTCDecoder(LETTERS)
     for call in (decoder.decode, decoder.decode_beams, lambda x: decoder.align(x, "a")):
         with pytest.raises(InputError, match=re.escape(message)):
@@ -111,7 +111,7 @@ def test_lengths() -> None:
             decoder.decode_batch(batch, lengths=lengths)
 
 
-def test_files_that_are_not_there_or_broken(tmp_path: Path) -> None:
+def test_missing_or_invalid_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         CTCDecoder(LETTERS, lm=tmp_path / "none.arpa")
     with pytest.raises(FileNotFoundError):
@@ -121,15 +121,15 @@ def test_files_that_are_not_there_or_broken(tmp_path: Path) -> None:
         CTCDecoder(LETTERS, lm=tmp_path / "broken.arpa")
 
 
-def test_words_that_no_labels_spell(tmp_path: Path) -> None:
+def test_words_that_cannot_be_spelt(tmp_path: Path) -> None:
     """Some are left out; a lexicon of nothing else is a mistake."""
     (tmp_path / "capitals.txt").write_text("A\nAB\nCAB\n")
     with pytest.raises(InputError, match="'A'"):
         CTCDecoder(LETTERS, lexicon=tmp_path / "capitals.txt")
     with pytest.raises(InputError, match="'cab'"):
         CTCDecoder(LETTERS, lexicon=["cab"])
-    found = CTCDecoder(LETTERS, lexicon=["cab", "b", "ba"]).decode_beams(GOOD, k=100)
-    assert {word for own in found for word in own.text.split()} == {"b", "ba"}
+    beams = CTCDecoder(LETTERS, lexicon=["cab", "b", "ba"]).decode_beams(GOOD, k=100)
+    assert {word for beam in beams for word in beam.text.split()} == {"b", "ba"}
 
 
 def test_a_lexicon_with_spellings(tmp_path: Path) -> None:
@@ -137,5 +137,5 @@ def test_a_lexicon_with_spellings(tmp_path: Path) -> None:
     path.write_text("alpha\ta b\nbeta\tb a\nbeta\tb b\n")
     p = np.full((6, 4), 0.01)
     p[np.arange(6), [2, 0, 1, 3, 1, 2]] = 0.97
-    found = CTCDecoder(LETTERS, lexicon=path).decode(np.log(p))
-    assert found == "beta alpha"
+    beams = CTCDecoder(LETTERS, lexicon=path).decode(np.log(p))
+    assert beams == "beta alpha"

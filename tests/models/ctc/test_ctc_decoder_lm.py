@@ -60,15 +60,20 @@ def test_every_text_has_its_fused_score(
     rng = np.random.default_rng(11)
     for _ in range(6):
         x = draw_emissions(rng, (int(rng.integers(2, 7)), 4))
-        want = [row for row in fused(enumerate_texts(x), bonus(lm, *options.values())) if row[0]]
-        found = {own.text: own for own in decoder.decode_beams(x, k=100_000)}
-        for words, p, score in want:  # what no word at all costs, is a convention
-            own = found[" ".join(words)]
-            assert own.acoustic == pytest.approx(p, abs=1e-5)
-            assert own.score == pytest.approx(score, abs=1e-4)
-            assert own.lm == pytest.approx(score - p, abs=1e-4)
-        best = max((own for own in found.values() if own.text), key=lambda own: own.score)
-        assert best.text == " ".join(want[0][0])
+        expected = [
+            row for row in fused(enumerate_texts(x), bonus(lm, *options.values())) if row[0]
+        ]
+        beams = {beam.text: beam for beam in decoder.decode_beams(x, k=100_000)}
+        for words, p, score in expected:  # what no word at all costs, is a convention
+            beam = beams[" ".join(words)]
+            assert beam.acoustic == pytest.approx(p, abs=1e-5)
+            assert beam.score == pytest.approx(score, abs=1e-4)
+            assert beam.lm == pytest.approx(score - p, abs=1e-4)
+        best = max(
+            (beam for beam in beams.values() if beam.text),
+            key=lambda beam: beam.score,
+        )
+        assert best.text == " ".join(expected[0][0])
 
 
 def test_a_model_may_come_in_any_form(model: Path, tmp_path: Path) -> None:
@@ -76,20 +81,20 @@ def test_a_model_may_come_in_any_form(model: Path, tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(model.read_bytes()))
     rng = np.random.default_rng(12)
     rows = [draw_emissions(rng, (12, 4)) for _ in range(10)]
-    want = CTCDecoder(LETTERS, lm=model).decode_beams_batch(rows)
+    expected = CTCDecoder(LETTERS, lm=model).decode_beams_batch(rows)
     for lm in (str(model), packed, arpa.read(model)):
-        assert CTCDecoder(LETTERS, lm=lm).decode_beams_batch(rows) == want
-    assert CTCDecoder(LETTERS).decode_beams_batch(rows) != want
+        assert CTCDecoder(LETTERS, lm=lm).decode_beams_batch(rows) == expected
+    assert CTCDecoder(LETTERS).decode_beams_batch(rows) != expected
 
 
 def test_a_model_of_kenlm(model: Path) -> None:
     kenlm = pytest.importorskip("kenlm")
     rng = np.random.default_rng(13)
     rows = [draw_emissions(rng, (12, 4)) for _ in range(10)]
-    want = CTCDecoder(LETTERS, lm=model).decode_batch(rows)
-    found = CTCDecoder(LETTERS, lm=kenlm.Model(str(model)), lexicon=None).decode_batch(rows)
+    expected = CTCDecoder(LETTERS, lm=model).decode_batch(rows)
+    beams = CTCDecoder(LETTERS, lm=kenlm.Model(str(model)), lexicon=None).decode_batch(rows)
     # a KenLM model cannot list its words, so what is no beginning of a word is not punished
-    same = np.mean([a == b for a, b in zip(want, found, strict=True)])
+    same = np.mean([a == b for a, b in zip(expected, beams, strict=True)])
     assert same >= 0.8
 
 
@@ -126,11 +131,15 @@ def test_lexicon_and_model(model: Path) -> None:
         x = draw_emissions(rng, (6, 4))
         lm = arpa.read(model)
         decoder = CTCDecoder(LETTERS, lm=lm, lexicon=["a", "b", "ba"], **EXACT)
-        found = decoder.decode_beams(x, k=100_000)
-        assert {word for own in found for word in own.text.split()} <= {"a", "b", "ba"}
+        beams = decoder.decode_beams(x, k=100_000)
+        assert {word for beam in beams for word in beam.text.split()} <= {
+            "a",
+            "b",
+            "ba",
+        }
         exact = {" ".join(words): p for words, p in enumerate_texts(x).items()}
-        for own in found:
-            assert own.acoustic == pytest.approx(exact[own.text], abs=1e-5)
+        for beam in beams:
+            assert beam.acoustic == pytest.approx(exact[beam.text], abs=1e-5)
 
 
 # ---- pyctcdecode: its test inputs, and what it finds
@@ -158,20 +167,20 @@ needs_data = needs_corpus("models/lm/bugs_bunny_kenlm.arpa")
 
 def test_its_words_without_a_model() -> None:
     """Sixteen texts are left, "bunny bunny" first and "bugs bunny" last."""
-    found = CTCDecoder(SOUNDS).decode_beams(LOG_DOUBTFUL, k=100)
-    assert len(found) == 16
-    assert found[0].text == "bunny bunny"
-    assert found[-1].text == "bugs bunny"
+    beams = CTCDecoder(SOUNDS).decode_beams(LOG_DOUBTFUL, k=100)
+    assert len(beams) == 16
+    assert beams[0].text == "bunny bunny"
+    assert beams[-1].text == "bugs bunny"
     assert CTCDecoder(SOUNDS, hotwords=["bugs"]).decode(LOG_DOUBTFUL) == "bugs bunny"
 
 
 @needs_data
 def test_its_words_with_a_model() -> None:
-    found = CTCDecoder(SOUNDS, lm=BUGS_BUNNY).decode_beams(LOG_DOUBTFUL, k=100)
-    assert [own.text for own in found] == ["bugs bunny"]
-    assert found[0].acoustic == pytest.approx(-2.853399551509947)
-    assert found[0].score == pytest.approx(0.14660044849005294)
-    assert [(own.text, own.start, own.end) for own in found[0].words] == [
+    beams = CTCDecoder(SOUNDS, lm=BUGS_BUNNY).decode_beams(LOG_DOUBTFUL, k=100)
+    assert [beam.text for beam in beams] == ["bugs bunny"]
+    assert beams[0].acoustic == pytest.approx(-2.853399551509947)
+    assert beams[0].score == pytest.approx(0.14660044849005294)
+    assert [(beam.text, beam.start, beam.end) for beam in beams[0].words] == [
         ("bugs", 0, 4),
         ("bunny", 7, 13),
     ]
@@ -220,10 +229,12 @@ def test_agreement_with_pyctcdecode(tmp_path: Path) -> None:
     path.write_bytes(gzip.decompress(packed.read_bytes()))
     lm = arpa.read(path)
     rows = utterances(lm, 30)
-    for own in (None, lm):
+    for model in (None, lm):
         theirs = peer.build_ctcdecoder(
-            ENGLISH, None if own is None else str(path), None if own is None else lm.words()
+            ENGLISH,
+            None if model is None else str(path),
+            None if model is None else lm.words(),
         )
-        want = [theirs.decode(row, beam_width=50) for row in rows]
-        found = CTCDecoder(ENGLISH, lm=own, beam_width=50).decode_batch(rows)
-        assert sum(a == b for a, b in zip(want, found, strict=True)) >= 29
+        expected = [theirs.decode(row, beam_width=50) for row in rows]
+        beams = CTCDecoder(ENGLISH, lm=model, beam_width=50).decode_batch(rows)
+        assert sum(a == b for a, b in zip(expected, beams, strict=True)) >= 29

@@ -47,17 +47,20 @@ def test_every_text_has_its_score(
         assert start.text == before
     x = draw_emissions(np.random.default_rng(3), (5, 4))
     state = start and start.state
-    found = {own.text: own for own in decoder.decode_beams(x, k=100_000, start=state)}
+    beams = {beam.text: beam for beam in decoder.decode_beams(x, k=100_000, start=state)}
     past = before.split()
     for words, p in enumerate_texts(x).items():
         if not words:
             continue  # what no word at all costs, is a convention
         scores = lm.full_scores([*past, *words], bos=boundary, eos=boundary)[len(past) :]
-        log10 = sum(own.log10 for own in scores) - 10.0 * sum(word not in known for word in words)
-        own = found[" ".join(words)]
-        assert own.acoustic == pytest.approx(p, abs=1e-5)
-        assert own.lm == pytest.approx(0.5 * math.log(10) * log10 + 1.5 * len(words), abs=1e-4)
-    best = max((own for own in found.values() if own.text), key=lambda own: own.score)
+        log10 = sum(beam.log10 for beam in scores) - 10.0 * sum(word not in known for word in words)
+        beam = beams[" ".join(words)]
+        assert beam.acoustic == pytest.approx(p, abs=1e-5)
+        assert beam.lm == pytest.approx(0.5 * math.log(10) * log10 + 1.5 * len(words), abs=1e-4)
+    best = max(
+        (beam for beam in beams.values() if beam.text),
+        key=lambda beam: beam.score,
+    )
     assert decoder.decode(x, start=state) in ("", best.text)
 
 
@@ -68,8 +71,8 @@ def test_states_are_those_of_the_model(lm: arpa.NGramModel) -> None:
         log10, state = lm.step(state, word)
         total += log10
     assert total == pytest.approx(lm.score("a b zz", eos=False))
-    found = CTCDecoder(LETTERS, lm=lm).decode_beams(say("a b", LETTERS))[0]
-    assert found.state == lm.step(lm.step(lm.start(), "a")[1], "b")[1]
+    beams = CTCDecoder(LETTERS, lm=lm).decode_beams(say("a b", LETTERS))[0]
+    assert beams.state == lm.step(lm.step(lm.start(), "a")[1], "b")[1]
     assert CTCDecoder(LETTERS).decode_beams(say("a b", LETTERS))[0].state is None
 
 
@@ -80,9 +83,9 @@ def test_like_histories_can_be_pruned() -> None:
     few = decoder.decode_beams(x, k=1000, prune_history=True)
     assert few[0].text == every[0].text
     assert len(few) < len(every)
-    assert [own.text for own in decoder.decode_beams_batch([x], k=1000, prune_history=True)[0]] == [
-        own.text for own in few
-    ]
+    assert [
+        beam.text for beam in decoder.decode_beams_batch([x], k=1000, prune_history=True)[0]
+    ] == [beam.text for beam in few]
 
 
 @pytest.mark.parametrize(

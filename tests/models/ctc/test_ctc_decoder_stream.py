@@ -1,4 +1,4 @@
-"""Frames in pieces give what they give at once; what is called stable stays."""
+"""Streaming gives the same result as decoding at once, and stable text does not change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pieces(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
 
 @given(seed=st.integers(0, 2**32 - 1), frames=st.integers(1, 40), which=st.integers(0, 2))
 @settings(max_examples=60, deadline=None)
-def test_pieces_are_the_whole(
+def test_chunks_give_the_same_result_as_all_frames(
     decoders: list[CTCDecoder], seed: int, frames: int, which: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -49,10 +49,10 @@ def test_pieces_are_the_whole(
         assert partial.stable.startswith(stable), "what was stable has changed"
         assert partial.text.startswith(partial.stable)
         stable = partial.stable
-    found = stream.finish()
-    want = decoder.decode_beams(x, k=len(found))
-    assert found == want
-    assert found[0].text.startswith(stable.strip())
+    beams = stream.finish()
+    expected = decoder.decode_beams(x, k=len(beams))
+    assert beams == expected
+    assert beams[0].text.startswith(stable.strip())
 
 
 def test_a_text_becomes_stable_while_it_is_said() -> None:
@@ -64,7 +64,7 @@ def test_a_text_becomes_stable_while_it_is_said() -> None:
     assert stream.finish()[0].text == "this is said with no doubt at all"
 
 
-def test_doubt_is_not_stable() -> None:
+def test_ambiguous_text_is_not_stable() -> None:
     """While two beginnings are alive, nothing is."""
     p = np.full((3, 4), 0.01)
     p[0, [1, 2]] = 0.49
@@ -84,7 +84,7 @@ def test_a_frame_at_a_time() -> None:
     assert partial.text == stream.finish()[0].text == decoder.decode(x)
 
 
-def test_streams_do_not_meet() -> None:
+def test_streams_are_independent() -> None:
     decoder = CTCDecoder(ALPHABET)
     said = ["left", "right"]
     streams = [decoder.stream() for _ in said]
@@ -95,7 +95,7 @@ def test_streams_do_not_meet() -> None:
     assert [stream.finish()[0].text for stream in streams] == said
 
 
-def test_nothing_was_said() -> None:
+def test_empty_text() -> None:
     stream = CTCDecoder(ALPHABET).stream()
     assert stream.feed(np.zeros((0, len(ALPHABET)))).text == ""
     assert stream.finish()[0].text == ""

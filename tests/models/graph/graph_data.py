@@ -1,4 +1,4 @@
-"""Small graphs and images to learn from."""
+"""Small random graphs and images for training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OBJECTIVES = ("likelihood", "pseudolikelihood", "trw", "bethe", "perceptron", "s
 def graphs(
     rng: np.random.Generator, count: int = 6, edge_features: int = 0, types: bool = False
 ) -> tuple[list[Any], list[Any]]:
-    """Rings with a chord whose neighbours mostly agree, and features that hint at the label."""
+    """Return rings with one chord. Neighbours mostly have the same label; features depend on it."""
     X, y = [], []
     for _ in range(count):
         n = int(rng.integers(4, 8))
@@ -35,7 +35,7 @@ def graphs(
 def images(
     rng: np.random.Generator, count: int = 3, side: int = 8, noise: float = 0.8
 ) -> tuple[list[Any], list[Any]]:
-    """A bright square on a dark ground, in noise."""
+    """Return images of a bright square on a dark background, with noise."""
     X, y = [], []
     for _ in range(count):
         truth = np.zeros((side, side + 1), dtype=int)

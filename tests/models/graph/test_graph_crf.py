@@ -1,4 +1,4 @@
-"""GraphCRF and GridCRF learn by every objective, are estimators, and live in files."""
+"""GraphCRF and GridCRF: every objective, scikit-learn conventions, files, invalid input."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def test_graphs_are_learnt(objective: str, rng: np.random.Generator) -> None:
     without = GraphCRF("likelihood", l2=0.5).fit(alone[:30], y[:30])
     assert model.score(X[30:], y[30:]) > without.score(alone[30:], y[30:])
     assert model.classes_.tolist() == ["a", "b", "c"]
-    assert [len(own) for own in model.predict(X)] == [len(own) for own in y]
+    assert list(map(len, model.predict(X))) == list(map(len, y))
     assert model.losses_
-    for p, own in zip(model.predict_marginals(X), y, strict=True):
-        assert p.shape == (len(own), 3)
+    for p, labels in zip(model.predict_marginals(X), y, strict=True):
+        assert p.shape == (len(labels), 3)
         np.testing.assert_allclose(p.sum(axis=1), 1.0)
     assert (model.log_likelihood(X, y) < 0).all()
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_grids_are_learnt(objective: str, rng: np.random.Generator) -> None:
-    # pseudo-likelihood makes pairs too strong where pixels say little
+    # With noisy pixels, the pseudolikelihood makes the pair weights too strong.
     X, y = images(rng, 8, 12, noise=0.2 if objective == "pseudolikelihood" else 0.8)
     model = GridCRF(objective, l2=1.0, inference="auto", random_state=0)
     if objective == "likelihood":
-        X, y = [x[:, :5] for x in X], [own[:, :5] for own in y]
+        X, y = [x[:, :5] for x in X], [labels[:, :5] for labels in y]
     model.fit(X[:6], y[:6])
     assert model.score(X[6:], y[6:]) > 0.75
     assert model.predict(X)[0].shape == y[0].shape
@@ -55,13 +55,13 @@ def test_grids_are_learnt(objective: str, rng: np.random.Generator) -> None:
 
 
 def test_a_chain_as_graph_is_the_chain_model(rng: np.random.Generator) -> None:
-    """The same data, the same objective: the same weights."""
+    """Both models have the same objective, so they learn the same weights."""
     rows = [rng.normal(size=(int(n), 3)) for n in rng.integers(2, 7, size=12)]
     y = [rng.integers(3, size=len(x)) for x in rows]
     X = [(x, [[i, i + 1] for i in range(len(x) - 1)]) for x in rows]
     ours = GraphCRF(l2=0.7, fit_intercept=False, tol=1e-9).fit(X, y)
     theirs = CRF(l2=0.7, states="all", solver_options={"epsilon": 1e-9, "delta": 1e-14}).fit(
-        rows, [own.tolist() for own in y]
+        rows, [labels.tolist() for labels in y]
     )
     assert ours.objective_ == pytest.approx(theirs.objective_, rel=1e-6)
     for a, b in zip(ours.predict_marginals(X), theirs.predict_marginals(rows), strict=True):
@@ -93,13 +93,13 @@ def test_likelihoods_sum_to_one(rng: np.random.Generator) -> None:
     assert model.predict([x])[0].tolist() == best.tolist()
 
 
-def test_types_have_labels_of_their_own(rng: np.random.Generator) -> None:
+def test_each_type_has_its_own_labels(rng: np.random.Generator) -> None:
     X, y = graphs(rng, 10, types=True)
     for objective in OBJECTIVES:
         model = GraphCRF(objective, random_state=0).fit(X, y)
-        for x, own, p in zip(X, model.predict(X), model.predict_marginals(X), strict=True):
-            assert {label in "def" for label in own[x[3] == 1]} == {True}
-            assert {label in "abc" for label in own[x[3] == 0]} == {True}
+        for x, labels, p in zip(X, model.predict(X), model.predict_marginals(X), strict=True):
+            assert {label in "def" for label in labels[x[3] == 1]} == {True}
+            assert {label in "abc" for label in labels[x[3] == 0]} == {True}
             assert (p[x[3] == 1, :3] == 0.0).all()
     with pytest.raises(InputError, match="node_types"):
         model.predict([x[:3] for x in X])
@@ -141,7 +141,7 @@ def test_l1_makes_weights_zero(rng: np.random.Generator) -> None:
         GraphCRF("ssvm", l1=1.0).fit(X, y)
 
 
-def test_they_are_estimators(rng: np.random.Generator) -> None:
+def test_scikit_learn_conventions(rng: np.random.Generator) -> None:
     X, y = graphs(rng, 10)
     with pytest.raises(NotFittedError):
         GraphCRF().predict(X)
@@ -159,7 +159,7 @@ def test_they_are_estimators(rng: np.random.Generator) -> None:
     assert seen == [1, 2]
 
 
-def test_a_failed_fit_leaves_the_model_as_it_was(rng: np.random.Generator) -> None:
+def test_a_failed_fit_does_not_change_the_model(rng: np.random.Generator) -> None:
     X, y = graphs(rng, 5)
     model = GraphCRF().fit(X, y)
     with pytest.raises(InputError):
@@ -170,8 +170,8 @@ def test_a_failed_fit_leaves_the_model_as_it_was(rng: np.random.Generator) -> No
 def test_the_same_bits_for_every_number_of_threads(rng: np.random.Generator) -> None:
     X, y = graphs(rng, 12)
     for objective in ("likelihood", "bethe", "ssvm"):
-        found = [GraphCRF(objective, random_state=0, n_jobs=j).fit(X, y).coef_ for j in (1, 3)]
-        assert (found[0] == found[1]).all()
+        one, three = (GraphCRF(objective, random_state=0, n_jobs=n).fit(X, y) for n in (1, 3))
+        assert (one.coef_ == three.coef_).all()
 
 
 # ---- files
@@ -326,7 +326,7 @@ def test_data_that_do_not_fit_the_model(rng: np.random.Generator) -> None:
     with pytest.raises(InputError, match="3 edge features"):
         model.predict([(np.zeros((3, 4)), [[0, 1]], np.zeros((1, 3)))])
     with pytest.raises(InputError, match="none of the 3 labels"):
-        model.log_likelihood(X, [["z"] * len(own) for own in y])
+        model.log_likelihood(X, [["z"] * len(labels) for labels in y])
     with pytest.raises(InputError, match="y has 3"):
         model.score(X, y[:3])
     wide = [[i, j] for i in range(40) for j in range(i)]
@@ -359,21 +359,21 @@ def test_bad_images(name: str) -> None:
         GridCRF().fit(X, y)
 
 
-def test_samples_that_do_not_fit_together_are_taken_apart(
+def test_samples_that_do_not_fit_into_memory_together(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from trellis.models.graph import inference
 
     X, y = graphs(rng, 9)
     model = GraphCRF(tol=1e-9).fit(X, y)
-    want, marginals = model.predict(X), model.predict_marginals(X)
+    expected, marginals = model.predict(X), model.predict_marginals(X)
     monkeypatch.setattr(inference, "MAX_TABLE_ENTRIES", 300)
     small = GraphCRF(tol=1e-9).fit(X, y)
     np.testing.assert_allclose(small.coef_, model.coef_, atol=1e-6)
-    assert [a.tolist() for a in small.predict(X)] == [a.tolist() for a in want]
+    assert [a.tolist() for a in small.predict(X)] == [a.tolist() for a in expected]
     for p, q in zip(small.predict_marginals(X), marginals, strict=True):
         np.testing.assert_allclose(p, q, atol=1e-5)
-    monkeypatch.setattr(inference, "MAX_TABLE_ENTRIES", 10)  # not even one: belief propagation
+    monkeypatch.setattr(inference, "MAX_TABLE_ENTRIES", 10)  # no sample fits: belief propagation
     assert model.predict_marginals(X)[0].shape == marginals[0].shape
     with pytest.raises(InputError, match="induced width"):
         GraphCRF().fit(X, y)

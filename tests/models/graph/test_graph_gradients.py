@@ -1,4 +1,4 @@
-"""The gradient of every objective of the graph models is what central differences say."""
+"""Gradients of all objectives of graph models, compared with central differences."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def test_the_likelihood_of_chains_is_that_of_the_chain_engine(rng: np.random.Gen
     model = GraphCRF(l2=0.0, fit_intercept=False)
     f, size = objective_of(model, X, y)
     w = rng.normal(size=size)
-    own, pairs = Shape(3, 3, 1).split(w)
-    want = -sum(
-        chain.log_prob(nodes @ own.T, pairs[0], labels=labels)
+    node_weights, pairs = Shape(3, 3, 1).split(w)
+    expected = -sum(
+        chain.log_prob(nodes @ node_weights.T, pairs[0], labels=labels)
         for (nodes, _), labels in zip(X, y, strict=True)
     )
-    assert f(w, np.empty(size)) == pytest.approx(want)
+    assert f(w, np.empty(size)) == pytest.approx(expected)
 
 
 def test_pseudolikelihood_is_the_sum_of_conditionals(rng: np.random.Generator) -> None:
@@ -91,16 +91,16 @@ def test_pseudolikelihood_is_the_sum_of_conditionals(rng: np.random.Generator) -
     labels = encode(y, np.diff(samples.node_begin)).label.astype(np.int64)
     unary, tables = samples.scores(w, Shape(len(set(y[0])), 5, 1), None)
 
-    def score(own: np.ndarray) -> float:
-        pairs = sum(tables[e, own[a], own[b]] for e, (a, b) in enumerate(samples.edges))
-        return float(unary[np.arange(len(own)), own].sum() + pairs)
+    def score(labelling: np.ndarray) -> float:
+        pairs = sum(tables[e, labelling[a], labelling[b]] for e, (a, b) in enumerate(samples.edges))
+        return float(unary[np.arange(len(labelling)), labelling].sum() + pairs)
 
-    want = 0.0
+    expected = 0.0
     for v in range(len(labels)):
-        ways = []
+        scores = []
         for label in range(unary.shape[1]):
-            own = labels.copy()
-            own[v] = label
-            ways.append(score(own))
-        want -= score(labels) - np.logaddexp.reduce(ways)
-    assert f(w, np.empty(size)) == pytest.approx(want)
+            changed = labels.copy()
+            changed[v] = label
+            scores.append(score(changed))
+        expected -= score(labels) - np.logaddexp.reduce(scores)
+    assert f(w, np.empty(size)) == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Learning on graphs with loops: convex where it is said to be, and honest where messages fail."""
+"""Training on graphs with loops: convexity, exactness on trees, and warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trellis.models.graph.training import Whitening
 
 
 def dim_images(rng: np.random.Generator, count: int) -> tuple[list[Any], list[Any]]:
-    """Blobs whose features are all positive and nearly alike: a step from 0 goes to the pairs."""
+    """Blobs with weak, nearly equal features: a first step from 0 would go to the pair weights."""
     X, y = [], []
     for _ in range(count):
         i, j = np.indices((24, 24))
@@ -45,7 +45,7 @@ def test_the_reweighted_objective_is_convex_and_above_the_likelihood(
         assert f(0.5 * (a + b), g) <= 0.5 * (f(a, g) + f(b, g)) + 1e-7
 
 
-def test_it_is_exact_without_pairs_and_on_trees(rng: np.random.Generator) -> None:
+def test_trw_is_exact_without_pairs_and_on_trees(rng: np.random.Generator) -> None:
     X, y = graphs(rng, 3)
     g = np.empty(3 * 5 + 9)
     w = rng.normal(size=len(g))
@@ -58,20 +58,22 @@ def test_it_is_exact_without_pairs_and_on_trees(rng: np.random.Generator) -> Non
     assert values[0] == pytest.approx(values[1])
 
 
-def test_pairs_do_not_harm_where_features_are_dim(rng: np.random.Generator) -> None:
+def test_edges_improve_accuracy_with_weak_features(rng: np.random.Generator) -> None:
     X, y = dim_images(rng, 8)
     model = GridCRF(l2=0.1, symmetric=True, max_iter=40).fit(X[:5], y[:5])
-    found = model.report_
-    assert found is not None
-    assert found.train_score > found.alone_score
-    assert found.residual <= MAX_RESIDUAL
+    report = model.report_
+    assert report is not None
+    assert report.train_score > report.alone_score
+    assert report.residual <= MAX_RESIDUAL
     p = model.predict_marginals(X[:5])
-    assert np.mean(np.array(p).argmax(axis=-1) == np.array(y[:5])) == pytest.approx(found[0])
+    assert np.mean(np.array(p).argmax(axis=-1) == np.array(y[:5])) == pytest.approx(
+        report.train_score
+    )
     assert model.score(X[5:], y[5:]) > 0.9
 
 
-def test_where_the_bethe_likelihood_misleads_it_is_told() -> None:
-    """Its log Z is no bound: a lower loss may be a worse model."""
+def test_warning_if_the_bethe_likelihood_reduces_accuracy() -> None:
+    """Its log Z is not a bound, so a lower loss may mean a worse model."""
     X, y = dim_images(np.random.default_rng(2), 4)
     with pytest.warns(ConvergenceWarning, match="edge potentials reduce accuracy"):
         model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=60).fit(X, y)
@@ -79,21 +81,21 @@ def test_where_the_bethe_likelihood_misleads_it_is_told() -> None:
     assert model.report_.residual <= MAX_RESIDUAL
 
 
-def test_the_nodes_alone_are_the_start(rng: np.random.Generator) -> None:
-    """So the loss is never above theirs, which is that of softmax regression."""
+def test_training_starts_at_the_weights_of_the_nodes_alone(rng: np.random.Generator) -> None:
+    """So the loss is never above that of softmax regression, which has no edges."""
     from trellis import SoftmaxRegression
 
     X, y = images(rng, 4, 8)
     model = GridCRF(l2=1.0).fit(X, y)
     rows = np.concatenate([x.reshape(-1, 2) for x in X])
-    labels = np.concatenate([own.ravel() for own in y])
+    labels = np.concatenate([image.ravel() for image in y])
     alone = SoftmaxRegression(l2=1.0).fit(rows, labels)
     assert model.report_ is not None
     assert model.report_.alone_score == pytest.approx(alone.score(rows, labels), abs=0.01)
     assert model.objective_ < alone.objective_
 
 
-def test_steps_are_refused_where_messages_do_not_settle(rng: np.random.Generator) -> None:
+def test_steps_are_rejected_where_messages_do_not_converge(rng: np.random.Generator) -> None:
     X, y = images(rng, 3, 10)
     with pytest.warns(ConvergenceWarning, match="does not converge beyond"):
         model = GridCRF("bethe", l2=0.01, max_sweeps=3).fit(X, y)
@@ -104,29 +106,31 @@ def test_steps_are_refused_where_messages_do_not_settle(rng: np.random.Generator
     assert f(5.0 * rng.normal(size=size), np.empty(size)) == np.inf
 
 
-def test_messages_that_do_not_settle_are_told(rng: np.random.Generator) -> None:
+def test_warning_if_messages_do_not_converge(rng: np.random.Generator) -> None:
     X, y = images(rng, 3, 10)
     with pytest.warns(ConvergenceWarning, match="messages still change by"):
         GridCRF(l2=0.01, max_sweeps=1).fit(X, y)
 
 
-def test_harm_is_told(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that pulls the wrong way, as a bad approximation would."""
+def test_warning_if_edges_reduce_accuracy(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong loss stands for a bad approximation."""
     X, y = images(rng, 3, 10)
-    honest = GridCRF._objective_of
+    original = GridCRF._objective_of
 
-    def wrong(self: Any, samples: Any, targets: Any, shape: Any, name: str) -> Any:
+    def with_wrong_labels(self: Any, samples: Any, targets: Any, shape: Any, name: str) -> Any:
         if name == "trw":
             targets = targets._replace(labels=1 - targets.labels)
-        return honest(self, samples, targets, shape, name)
+        return original(self, samples, targets, shape, name)
 
-    monkeypatch.setattr(GridCRF, "_objective_of", wrong)
+    monkeypatch.setattr(GridCRF, "_objective_of", with_wrong_labels)
     with pytest.warns(ConvergenceWarning, match="edge potentials reduce accuracy"):
         GridCRF().fit(X, y)
 
 
 @pytest.mark.parametrize("thin", [False, True])
-def test_scaled_weights(thin: bool, rng: np.random.Generator) -> None:
+def test_whitened_weights(thin: bool, rng: np.random.Generator) -> None:
     X, y = graphs(rng, 5, edge_features=2)
     if thin:
         X = [(sparse.csr_matrix(nodes), *rest) for nodes, *rest in X]
@@ -139,7 +143,7 @@ def test_scaled_weights(thin: bool, rng: np.random.Generator) -> None:
     assert_gradient(whitening.objective(f), whitening.coordinates(w))
 
 
-def test_features_that_say_the_same_or_nothing(rng: np.random.Generator) -> None:
+def test_equal_and_constant_features(rng: np.random.Generator) -> None:
     X, y = images(rng, 3, 8)
     twice = [np.concatenate([x, x, 0.0 * x], axis=-1) for x in X]
     model = GridCRF(l2=0.0, max_iter=20).fit(twice, y)
@@ -150,7 +154,7 @@ def test_features_that_say_the_same_or_nothing(rng: np.random.Generator) -> None
     np.testing.assert_allclose(seen[-1][:2], last.coef_[0])
 
 
-def test_what_is_learnt_by_trees_is_read_by_them(rng: np.random.Generator) -> None:
+def test_models_trained_with_trw_predict_with_trw(rng: np.random.Generator) -> None:
     X, y = images(rng, 3, 8)
     model = GridCRF(max_iter=20).fit(X, y)
     p = model.predict_marginals(X)[0]
@@ -160,21 +164,23 @@ def test_what_is_learnt_by_trees_is_read_by_them(rng: np.random.Generator) -> No
     assert (p == same).all()
 
 
-def test_l1_goes_with_messages(rng: np.random.Generator) -> None:
+def test_l1_penalty_with_messages(rng: np.random.Generator) -> None:
     X, y = graphs(rng, 10)
     assert (GraphCRF("trw", l1=3.0).fit(X, y).coef_ == 0.0).any()
 
 
 @pytest.mark.parametrize("objective", ["likelihood", "pseudolikelihood", "trw", "bethe"])
-def test_parts_that_are_not_joined_are_samples(objective: str, rng: np.random.Generator) -> None:
+def test_disconnected_parts_are_equivalent_to_samples(
+    objective: str, rng: np.random.Generator
+) -> None:
     X, y = graphs(rng, 4)
-    nodes = np.concatenate([own for own, _ in X])
-    starts = np.cumsum([0, *(len(own) for own, _ in X[:-1])])
-    edges = np.concatenate([own + n for (_, own), n in zip(X, starts, strict=True)])
-    apart, size = objective_of(GraphCRF(objective, max_sweeps=3000), X, y)
-    whole, _ = objective_of(
+    nodes = np.concatenate([features for features, _ in X])
+    starts = np.cumsum([0, *(len(features) for features, _ in X[:-1])])
+    edges = np.concatenate([pairs + n for (_, pairs), n in zip(X, starts, strict=True)])
+    separate, size = objective_of(GraphCRF(objective, max_sweeps=3000), X, y)
+    joined, _ = objective_of(
         GraphCRF(objective, max_sweeps=3000), [(nodes, edges)], [np.concatenate(y)]
     )
     w, g, h = 0.3 * rng.normal(size=size), np.empty(size), np.empty(size)
-    assert apart(w, g) == pytest.approx(whole(w, h), abs=1e-7)
+    assert separate(w, g) == pytest.approx(joined(w, h), abs=1e-7)
     np.testing.assert_allclose(g, h, atol=1e-5)

@@ -25,7 +25,7 @@ THREE = np.digitize(X[:, 2], [-0.5, 0.5])
         (SoftmaxRegression(), TWO),
     ],
 )
-def test_a_model_comes_back_as_it_was(model, y, tmp_path: Path) -> None:
+def test_a_loaded_model_equals_the_saved_one(model, y, tmp_path: Path) -> None:
     path = tmp_path / "model.trellis"
     model.fit(X, y).save(path)
     again = trellis.load(path)
@@ -37,7 +37,7 @@ def test_a_model_comes_back_as_it_was(model, y, tmp_path: Path) -> None:
     assert again.objective_ == model.objective_
 
 
-def test_what_cannot_be_saved(tmp_path: Path) -> None:
+def test_models_that_cannot_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "model.trellis"
     with pytest.raises(NotFittedError):
         LogisticRegression().save(path)

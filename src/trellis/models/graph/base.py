@@ -35,7 +35,7 @@ from trellis.models.graph.losses import (
     Targets,
     loss_of,
 )
-from trellis.models.graph.samples import Doubles, Integers, Samples, Scores, Shape
+from trellis.models.graph.samples import Doubles, Samples, Scores, Shape, labels_of_types
 from trellis.models.graph.training import Report, SingleSamples, train_by_messages
 from trellis.native import resolve_jobs
 from trellis.optim import lbfgs
@@ -146,7 +146,7 @@ class GraphModel(Saved, ABC, Estimator):
         weights = sample_weights(sample_weight, len(samples))
         targets = Targets(labels, np.ones(len(samples)) if weights is None else weights)
         self.classes_ = as_array(known.classes)
-        self.allowed_ = _labels_of_types(samples.types, labels, len(known.classes))
+        self.allowed_ = labels_of_types(samples.types, labels, len(known.classes))
         shape = Shape(len(known.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
         self.losses_, self.report_ = [], None
 
@@ -394,14 +394,3 @@ class GraphModel(Saved, ABC, Estimator):
             model.allowed_ = expect(tensors, "allowed", np.bool_, (None, labels))
         read_training(model, meta, _HISTORIES)
         return model
-
-
-def _labels_of_types(
-    types: Integers | None, labels: Integers, count: int
-) -> NDArray[np.bool_] | None:
-    """Return which of ``count`` labels the nodes of each type have, ``(types, count)``."""
-    if types is None:
-        return None
-    allowed = np.zeros((int(types.max()) + 1, count), dtype=np.bool_)
-    allowed[types, labels] = True
-    return allowed

@@ -146,6 +146,17 @@ class Samples:
         return np.repeat(np.arange(len(self)), np.diff(self.edge_begin))
 
 
+def labels_of_types(
+    types: Integers | None, labels: Integers, count: int
+) -> NDArray[np.bool_] | None:
+    """Return which of ``count`` labels the nodes of each type have, ``(types, count)``."""
+    if types is None:
+        return None
+    allowed = np.zeros((int(types.max()) + 1, count), dtype=np.bool_)
+    allowed[types, labels] = True
+    return allowed
+
+
 # ---- validation
 
 
