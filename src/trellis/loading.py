@@ -6,11 +6,10 @@ from typing import Any
 
 from trellis.embeddings.classifier import TextClassifier
 from trellis.embeddings.fasttext import FastText
-from trellis.embeddings.fasttext_files import read_model
 from trellis.embeddings.vector_files import is_fasttext
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.word2vec import Word2Vec
-from trellis.formats import native
+from trellis.formats import fasttext, native
 from trellis.formats.parts import errors_name_file
 from trellis.models import files as sequence_files
 
@@ -39,7 +38,9 @@ def load(
     if not os.path.isfile(path):
         native.read(path)  # says what is wrong
     if is_fasttext(path):
-        return read_model(path)
+        file = fasttext.read(path)
+        cls: Any = TextClassifier if file.args.model == "supervised" else FastText
+        return cls.from_file(file)
     foreign = sequence_files.foreign(path, encoding)
     if foreign is not None:
         return foreign
