@@ -18,6 +18,7 @@ __all__ = [
     "as_integer",
     "as_positive",
     "check_not_empty",
+    "integer_at_least",
     "integer_in_range",
     "is_text",
     "number_at_least",
@@ -28,11 +29,11 @@ __all__ = [
     "unchanged_on_error",
 ]
 
-_MAX_SIZE = 2**62  # the largest size that the core can add to another one without overflow
+_MAX_SIZE = 2**62  # the core can still add two such sizes without overflow of 64 bits
 
 
 def as_integer(value: Any, name: str) -> int:
-    """A Python integer from any integer type; NumPy integers would overflow in arithmetic.
+    """A Python int from any integer type; NumPy integers would overflow in arithmetic.
 
     >>> as_integer(np.int8(7), "n")
     7
@@ -57,9 +58,19 @@ def as_positive(value: Any, name: str) -> int:
     return min(number, _MAX_SIZE)
 
 
+def integer_at_least(value: Any, minimum: int, name: str) -> int:
+    """An integer of at least ``minimum``: ``integer_at_least(max_iter, 1, "max_iter")``."""
+    number = as_integer(value, name)
+    if number < minimum:
+        raise InputError(f"{name} must be at least {minimum}, not {number}")
+    return number
+
+
 def number_at_least(value: Any, minimum: float, name: str) -> float:
     """A finite number of at least ``minimum``: ``number_at_least(epsilon, 0, "epsilon")``."""
     try:
+        if isinstance(value, str | bytes):  # float("1") would accept it
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number, not {value!r}") from None
@@ -144,10 +155,7 @@ def integer_in_range(value: Any, minimum: int, maximum: float, name: str) -> int
 
 
 def number_in_range(value: Any, minimum: float, maximum: float, name: str) -> float:
-    """A finite number from ``minimum`` to ``maximum``, which may be infinite.
-
-    Strings that contain a number are refused; `number_at_least` accepts them.
-    """
+    """A finite number from ``minimum`` to ``maximum``, which may be infinite."""
     if not isinstance(value, int | float | np.number) or isinstance(value, bool):
         raise InputError(f"{name} must be a number, not {value!r}")
     _check_range(value, minimum, maximum, name)
