@@ -128,7 +128,7 @@ def test_subwords(word: str, minn: int, maxn: int, bucket: int) -> None:
     assert _core.word_hashes([word]).tolist() == [fnv(word.encode())]
 
 
-@pytest.mark.skipif(not EXPECTED.exists(), reason="no shared data")
+@pytest.mark.skipif(not EXPECTED.exists(), reason="shared data are not here")
 def test_same_subwords_as_fasttext() -> None:
     for name, model in json.loads(EXPECTED.read_text()).items():
         args = model["args"]

@@ -133,7 +133,7 @@ def test_quantized(tmp_path: Path, options: dict[str, Any]) -> None:
         model.quantize(cutoff=-1)
 
 
-@pytest.mark.skipif(not MODELS.exists(), reason="no shared data")
+@pytest.mark.skipif(not MODELS.exists(), reason="shared data are not here")
 @pytest.mark.parametrize("name", ["lid.176.ftz", "pang_lee_polarity_fasttext.bin"])
 def test_same_predictions_as_fasttext(name: str) -> None:
     model = TextClassifier.load(MODELS / name)
