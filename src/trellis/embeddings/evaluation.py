@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trellis.data import files
-from trellis.embeddings.geometry import unit_rows
+from trellis.embeddings.search import unit_rows
 from trellis.errors import FormatError
 
 __all__ = [

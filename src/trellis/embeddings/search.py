@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.checks import as_integer
-from trellis.embeddings.geometry import unit_rows
 from trellis.errors import InputError
 
-__all__ = ["RowSearch", "check_k", "query_rows"]
+__all__ = ["RowSearch", "check_k", "query_rows", "unit_rows"]
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -109,6 +108,16 @@ class RowSearch:
             _core.coarse_rows(rows, factors, threads, *coarse)
             self._coarse = coarse
         return self._coarse
+
+
+def unit_rows(rows: NDArray[Any]) -> Floats:
+    """Return each row divided by its Euclidean length; rows of zeros stay zero.
+
+    Lengths are computed in float64: squares of large float32 numbers overflow.
+    """
+    norms = np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
+    units: Floats = (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
+    return units
 
 
 def query_rows(queries: NDArray[Any], dim: int) -> Floats:

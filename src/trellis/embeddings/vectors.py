@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trellis.checks import as_integer
 from trellis.embeddings import evaluation, vector_files
-from trellis.embeddings.geometry import plane, unit_rows
-from trellis.embeddings.search import RowSearch, check_k, query_rows
+from trellis.embeddings.search import RowSearch, check_k, query_rows, unit_rows
 from trellis.errors import InputError, UnknownWordError
 from trellis.formats.native import Tensors
 from trellis.formats.parts import Parts, Saved
@@ -281,7 +280,7 @@ class Vectors(Saved):
 
     def project(self, words: Sequence[str] | None = None) -> NDArray[np.float64]:
         """Project words (all by default) to their two principal components, (words, 2)."""
-        return plane(self.matrix if words is None else self[words])
+        return _principal_components(self.matrix if words is None else self[words])
 
     def plot(self, words: Sequence[str], title: str | None = None) -> Any:
         """Draw each word at its point of `project`; return a `trellis.plots.Drawing`."""
@@ -327,3 +326,23 @@ class Vectors(Saved):
     ) -> Self:
         """Create the vectors; a subclass with another constructor overrides this."""
         return cls(words, matrix, unseen=unseen)
+
+
+def _principal_components(rows: Floats) -> NDArray[np.float64]:
+    """Project rows (N, D) to their two principal components, (N, 2).
+
+    >>> rows = np.array([[0, 0, 1], [4, 0, 1], [2, 1, 1]], np.float32)
+    >>> _principal_components(rows).round(6).tolist()
+    [[-2.0, -0.333333], [2.0, -0.333333], [0.0, 0.666667]]
+    """
+    centred = np.asarray(rows, dtype=np.float64)
+    if centred.ndim != 2 or len(centred) < 1:
+        raise InputError(f"rows of shape {centred.shape} cannot be projected: must be (N, D)")
+    centred = centred - centred.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)  # columns, by ascending variance
+    components = directions[:, :-3:-1]  # (D, 2), or (1, 1) if D is 1
+    # An eigenvector has no natural sign. Its entry of largest absolute value becomes positive, so
+    # that the same rows always give the same picture.
+    largest = components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])]
+    points = centred @ (components * np.sign(largest))
+    return points if points.shape[1] == 2 else np.hstack([points, np.zeros_like(points)])

@@ -18,8 +18,8 @@ from trellis.compat.fasttext.arguments import NAMES, of_file
 from trellis.compat.fasttext.lines import encoded, one_line
 from trellis.compat.fasttext.meter import Counts, Meter
 from trellis.embeddings.compression import Compression, quantized
-from trellis.embeddings.geometry import unit_rows
 from trellis.embeddings.prediction import Answers, Predictor
+from trellis.embeddings.search import unit_rows
 from trellis.embeddings.subword_rows import SubwordRows
 from trellis.embeddings.text_training import retrain as train_again
 from trellis.embeddings.training import Schedule

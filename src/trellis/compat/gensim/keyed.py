@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from trellis.checks import as_integer
 from trellis.compat.gensim import evaluation
-from trellis.embeddings.geometry import unit_rows
-from trellis.embeddings.search import RowSearch
+from trellis.embeddings.search import RowSearch, unit_rows
 from trellis.errors import InputError, UnknownWordError
 from trellis.formats import word2vec
 from trellis.native import resolve_jobs
