@@ -28,6 +28,7 @@ ORDER = (
     ("plots",),
     ("compat",),
     ("app",),
+    ("__main__",),
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 # The method ``plot`` of a model imports the pictures when it is called.

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import Ran, rows, typed
 
-from trellis import CRF, SoftmaxRegression
+from trellis import CRF, GridCRF, SoftmaxRegression
 from trellis.data import samples
 from trellis.models.chain.checkpoint import Checkpoint
 
@@ -215,8 +216,11 @@ def test_files_that_are_not_models(refused: Any, folder: Path, command: tuple[st
 
 def test_models_that_do_not_label_sequences(refused: Any, folder: Path) -> None:
     SoftmaxRegression().fit([[0.0], [1.0]], ["a", "b"]).save(folder / "softmax.trellis")
-    for command in USERS:
-        refused(*with_model(command, "softmax.trellis"), names=["softmax.trellis: "])
+    X = [np.zeros((2, 2, 1)), np.ones((2, 2, 1))]
+    GridCRF(max_iter=1).fit(X, [x[..., 0].astype(int) for x in X]).save(folder / "grid.trellis")
+    for name in ("softmax.trellis", "grid.trellis"):
+        for command in USERS:
+            refused(*with_model(command, name), names=[f"{name}: ", "does not label sequences"])
 
 
 def test_a_checkpoint_is_not_a_model(refused: Any, run: Run, folder: Path) -> None:

@@ -157,6 +157,14 @@ def test_other_columns_and_formats(run: Run, folder: Path) -> None:
         assert output == expected
 
 
+def test_brackets_in_file_names_are_not_markup(run: Run, folder: Path) -> None:
+    """Rich would read ``[red]`` in a printed string as a colour."""
+    (folder / "[red]test.conll").write_bytes((folder / "test.conll").read_bytes())
+    ran = run("eval", "model.trellis", "[red]test.conll")
+    assert ran.code == 0
+    assert ran.out.startswith("model.trellis on [red]test.conll: ")
+
+
 # ---- inspect
 
 

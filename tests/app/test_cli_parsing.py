@@ -42,6 +42,7 @@ UNUSUAL = [
     "tag --help",
     "tag model.trellis -j4",
     "tag model.trellis --kbest",
+    "tag model.trellis --output --marginals",
     "tag model.trellis --kbest many",
     "tag model.trellis --kbest -1",
     "tag model.trellis --marginals=yes",

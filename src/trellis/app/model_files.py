@@ -17,7 +17,8 @@ def open_sequence_model(path: Path, jobs: int | None = None) -> Any:
         model = load(path)
     except ImportError as error:  # a neural tagger, but PyTorch is not installed
         raise InputError(f"{path}: {error}") from None
-    if not hasattr(model, "predict_marginals"):
+    # Only sequence models describe themselves; regressions, graph models and vectors do not.
+    if not hasattr(model, "describe"):
         raise InputError(f"{path}: a {type(model).__name__} does not label sequences")
     model.n_jobs = jobs
     return model

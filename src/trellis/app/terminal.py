@@ -64,6 +64,7 @@ def show(*items: Any) -> None:
     from rich.text import Text
 
     screen = make_console()
+    # Captured first: rich pads the cells of a table with spaces up to the end of the line.
     with screen.capture() as captured:
         for item in items:
             screen.print(item, soft_wrap=isinstance(item, str | Text), markup=False)
@@ -118,6 +119,7 @@ def estimate_iterations_left(
     if len(losses) <= 2 * period:
         return limit
     last, middle, first = losses[-1], losses[-1 - period], losses[-1 - 2 * period]
+    # A geometric series: the gains of two periods give its factor, delta is where L-BFGS stops.
     gain, earlier_gain = (middle - last) / abs(last or 1.0), (first - middle) / abs(middle or 1.0)
     if not 0 < gain < earlier_gain:
         return limit
@@ -186,6 +188,7 @@ def check_writable(path: Path, *inputs: Path) -> None:
     if not folder.is_dir():
         raise InputError(f"{path}: cannot be written: there is no folder {folder}")
     try:
+        # Not os.access, which checks the real user id and not the effective one.
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -49,6 +49,7 @@ def choose_ticks(values: Sequence[float]) -> list[float]:
         low, high = low - margin, high + margin
     unit = 10.0 ** floor(log10(high - low))
     step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0) if (high - low) / (s * unit) <= 8)
+    # Rounded, because multiples of 0.1 are not exact: 3 * 0.1 would print 0.30000000000000004.
     digits = 2 - floor(log10(step))
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
     return [round(n * step, digits) for n in range(first, last + 1)]

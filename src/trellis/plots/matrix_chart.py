@@ -55,9 +55,11 @@ class _Grid:
         self.rows, self.columns, self.x_label, self.y_label = rows, columns, x, y
         count = max(len(rows), len(columns))
         self.numbered = count <= _MAX_NUMBERED
+        # From 23 units for 13 rows or columns down to 6 for 216 or more.
         side = max(6.0, 24.0 - count / 12)
         self.cell_width, self.cell_height = (48.0, 32.0) if self.numbered else (side, side)
         self.left = min(max(map(estimate_width, rows)), _MAX_NAME) + (42.0 if y else 24.0)
+        # Column names are slanted by 45°, so they take 0.71 of their width in both directions.
         slant = min(max(map(estimate_width, columns)), _MAX_NAME)
         self.caption = 56.0 if title else 20.0
         self.top = self.caption + (4.0 if x else -18.0) + 0.71 * slant + 18
@@ -98,6 +100,7 @@ class _Grid:
             size = (self.cell_width - gap, self.cell_height - gap)
             shapes.append(Rect(x, y, *size, fill=fill, opacity=shade, tip=tip, kind="cell"))
             if self.numbered:
+                # In the dark palette, the colour of the paper has more contrast from 0.64 on.
                 colour = "paper" if shade > 0.62 else "ink"
                 centre = (x + self.cell_width / 2, y + self.cell_height / 2 + 4)
                 shapes.append(

@@ -158,7 +158,7 @@ def _draw_node(x: float, y: float, p: float, stroke: str, width: float, tip: str
             x, y, r, fill="blue", opacity=p, stroke=stroke, stroke_width=width, tip=tip, kind=kind
         ),
     ]
-    if p >= 0.145:  # large enough for a number
+    if p >= 0.145:  # a radius of 7.6, enough for a number of two digits
         colour = "paper" if p > 0.62 else "ink"
         number = f"{100 * p:.0f}"
         shapes.append(Text(x, y + 3.5, number, 10, "middle", p > 0.62, fill=colour, tip=tip))

@@ -80,6 +80,7 @@ def _show_scores(model: TextClassifier, options: Options, test: Path) -> None:
 
 
 def _read_lines(sources: list[Path]) -> Iterator[str]:
+    # Like fastText, which accepts any bytes: a bad character must not stop a long run.
     for source in sources:
         yield from files.lines(source, errors="replace")
     if not sources:

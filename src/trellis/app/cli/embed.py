@@ -34,9 +34,13 @@ def _describe_default(name: str) -> str:
         for flag, model in models.items()
         if name in _list_parameters(model)
     }
-    first, *flags = values
-    differing = [f", with {flag} {values[flag]}" for flag in flags if values[flag] != values[first]]
-    return f"default {values[first]}{''.join(differing)}"
+    texts = {
+        flag: "chosen by the model" if value is None else str(value)
+        for flag, value in values.items()
+    }
+    first, *flags = texts
+    differing = [f", with {flag} {texts[flag]}" for flag in flags if texts[flag] != texts[first]]
+    return f"default {texts[first]}{''.join(differing)}"
 
 
 def _list_parameters(model: Any) -> set[str]:

@@ -64,6 +64,7 @@ def _compute_scores(y: Any, predicted: Any, scheme: str, max_confusions: int) ->
     )
     labels, matrix = metrics.confusion(y, predicted)
     mistakes = matrix - np.diag(matrix.diagonal())
+    # Stable: pairs with equal counts stay in the order of the labels in every run.
     order = np.argsort(-mistakes, axis=None, kind="stable")[:max_confusions]
     rows, columns = np.unravel_index(order, mistakes.shape)
     return {
@@ -83,6 +84,7 @@ def _compute_scores(y: Any, predicted: Any, scheme: str, max_confusions: int) ->
 
 def _find_worst(model: Any, X: Any, y: Any, predicted: Any, count: int) -> list[dict[str, Any]]:
     """Return the wrong sequences whose true labels have the lowest log p per token."""
+    # A label that the model does not know has no likelihood.
     known = set(model.classes_.tolist())
     rows = [n for n, labels in enumerate(y) if labels != predicted[n] and known.issuperset(labels)]
     if not rows or not count:

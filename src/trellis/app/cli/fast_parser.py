@@ -77,7 +77,7 @@ def _split(by_flag: dict[str, Parameter], arguments: Sequence[str]) -> dict[str,
                 return None
             if parameter.type is not bool and not equals:
                 following = next(words, None)
-                if following is None:
+                if following is None or following.startswith("--"):  # its value may be missing
                     return None
                 text = following
             texts.setdefault(parameter.name, []).append(text)

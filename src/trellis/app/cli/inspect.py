@@ -89,6 +89,7 @@ def _rank_transitions(model: Any, count: int) -> list[dict[str, Any]]:
     scores = model.transition_scores()
     labels = model.classes_.tolist()
     order = np.argsort(-scores, axis=None, kind="stable")
+    # The maximum avoids listing a pair twice when there are fewer than 2 * count pairs.
     chosen = np.concatenate([order[:count], order[max(count, len(order) - count) :]])
     cells = zip(*np.unravel_index(chosen, scores.shape), strict=True)
     return [

@@ -16,6 +16,7 @@ from trellis.estimator import run_without_sklearn
 
 __all__ = ["COMMANDS", "main", "run_command"]
 
+# In the order of `trellis --help`: from training to use, then word vectors, then the rest.
 COMMANDS = Group(
     "trellis",
     "Label sequences with CRFs, MEMMs, HMMs and neural networks; train word vectors and text "

@@ -97,6 +97,7 @@ def run(options: Options) -> None:
                 except InputError as error:
                     place = f"{files.name_of(source)}, sequence {number}"
                     raise InputError(f"{place}: {error}") from None
+                # Only at the start of a file would a reader take U+FEFF for a byte order mark.
                 file.write((text if begun else files.keep_mark(text)).encode())
                 begun = True
                 if at_once:

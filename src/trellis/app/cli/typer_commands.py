@@ -109,6 +109,7 @@ class _LazyCommands(dict[str, Any]):
     """The commands of a group by name: all names are present, each command is built once."""
 
     def __init__(self, group: Group) -> None:
+        # A real dict with all keys, because Typer reads the keys to suggest "Did you mean".
         super().__init__(dict.fromkeys(group.commands))
         self._sources: Mapping[str, str | Group] = group.commands
 

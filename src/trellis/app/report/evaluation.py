@@ -36,7 +36,7 @@ class Evaluation:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any) -> Self:
         """Predict the labels of X, after checking that X and y fit together."""
-        if not hasattr(model, "predict_marginals"):
+        if not hasattr(model, "describe"):
             raise InputError(f"a report needs a sequence model, not a {type(model).__name__}")
         if len(X) != len(y):
             raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
@@ -50,6 +50,7 @@ class Evaluation:
                 raise InputError(f"sequence {{sequence}} has {sizes}", sequence=n)
         classes = [str(label) for label in model.classes_]
         true = _convert_to_strings(y)
+        # Also of the true labels: the data may have labels that the model does not know.
         scheme = tags.detect({*classes, *chain(*true)}, otherwise="plain")
         return cls(model, X, y, true, _convert_to_strings(predicted), classes, scheme)
 

@@ -246,6 +246,7 @@ def _render_features(evaluation: Evaluation) -> Iterator[Part]:
         return
     is_hmm = evaluation.description.has_probabilities
     weights: dict[str, list[tuple[str, float]]] = {}
+    # Ten times as many as shown: the ranking is by absolute value, and a card needs both signs.
     for label, feature, weight in linear.top_features(10 * (_FEATURES_FOR + _FEATURES_AGAINST)):
         value = float(np.exp(weight) if is_hmm else weight)
         weights.setdefault(str(label), []).append((str(feature), value))

@@ -106,6 +106,7 @@ def _find_candidates(evaluation: Evaluation) -> list[Candidate]:
     indices: list[int] = []
     for correct in (True, False):
         group = [n for n in drawable if (evaluation.y[n] == evaluation.predicted[n]) == correct]
+        # Every n-th one, so that the candidates come from all parts of the data.
         indices += group[:: 1 + len(group) // _MAX_CANDIDATES]
     paths = evaluation.model.predict_kbest([evaluation.X[n] for n in indices], 2)
     return [_make_candidate(evaluation, n, two) for n, two in zip(indices, paths, strict=True)]
@@ -152,7 +153,7 @@ def _compute_log_likelihoods(evaluation: Evaluation) -> NDArray[np.float64]:
 def _render_sentence(evaluation: Evaluation, n: int, log_likelihood: float) -> str:
     words = evaluation.words(n)
     true, predicted = evaluation.spans(evaluation.y[n]), evaluation.spans(evaluation.predicted[n])
-    if evaluation.scheme == "plain":  # every token has a label: show those that differ
+    if evaluation.scheme == "plain":  # every token has a label: show only those that differ
         true, predicted = _select_differing(true, predicted), _select_differing(predicted, true)
     rows = "".join(
         f'<div class="row"><span>{name}</span><div>'

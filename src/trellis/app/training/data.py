@@ -74,6 +74,7 @@ def name_file_in_errors(paths: list[Path], sizes: list[int]) -> Iterator[None]:
     except (InputError, InfeasibleError) as error:
         if error.sequence is None:
             raise
+        # Models count the sequences of all files from 0.
         number = error.sequence
         for path, size in zip(paths, sizes, strict=True):
             if number < size:

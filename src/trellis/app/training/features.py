@@ -37,6 +37,7 @@ def build_spec(options: FeatureOptions, width: int) -> Spec | None:
 
 def _read_template(path: Path) -> Spec:
     """Read a file of CRF++ templates or of Wapiti patterns."""
+    # The formats have no header, so both are tried. If both fail, the error of CRF++ is raised.
     try:
         spec = templates.parse(path)
     except FormatError as error:

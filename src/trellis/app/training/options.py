@@ -214,6 +214,7 @@ def check_options(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and value < minimum:
             raise InputError(f"{_flag(name)} must be at least {minimum}, not {value}")
+    # Without --dev there is no score that could stop improving.
     if options.patience is not None and options.dev is None:
         raise InputError("--patience needs a development set: --dev FILE")
     if options.model != "neural":

@@ -143,6 +143,7 @@ def _split(name: str, array: NDArray[Any], lengths: NDArray[Any] | None) -> Iter
         raise FormatError(
             f"{name}: lengths must be {count} integers of at most {frames}, one per utterance"
         )
+    # A negative length gives no frames, which is refused later with the name of the utterance.
     for n, end in enumerate(ends.tolist()):
         yield Utterance(f"{name}[{n}]", array[n, : max(0, end)])
 
@@ -159,6 +160,7 @@ def _validate(name: str, array: NDArray[Any], labels: int) -> NDArray[Any]:
     if invalid.any():
         t, v = np.argwhere(invalid)[0].tolist()
         raise FormatError(f"{name}: frame {t}, label {v} is {array[t, v]}")
+    # The core has float32 and float64 kernels; float16 becomes float32.
     native = array.dtype.newbyteorder("=")
     return np.ascontiguousarray(array, np.float64 if native == np.float64 else np.float32)
 
