@@ -24,7 +24,7 @@ from trellis.features.spec import ORIGINS, Field, Spec, ascii_lower
 __all__ = ["TemplateFeatures", "derive"]
 
 _BY_PYTHON = frozenset({"test", "match", "ascii_lower_match"})
-_NONE = 0xFFFFFFFF  # kNone in cpp/core/tables.hpp
+_NONE = 0xFFFFFFFF  # kNone in cpp/core/base/tables.hpp
 
 
 class TemplateFeatures:

@@ -58,7 +58,7 @@ def _packed(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
 def cut(name: str, literals: tuple[str, ...]) -> list[tuple[str, ...]]:
     """All ways to read a name as literals[0] + value + literals[1] + … + value + literals[n].
 
-    The equation itself; what is fast is in cpp/core/name_cuts.hpp.
+    The equation itself; what is fast is in cpp/core/features/name_parser.hpp.
     """
     head, *rest = literals
     if not name.startswith(head):

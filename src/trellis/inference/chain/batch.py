@@ -14,7 +14,7 @@ from trellis.inference.chain.layout import Array, Integers, Layout
 Arrays: TypeAlias = Array | Sequence[Array]
 
 _NATIVE_FLOATS = (np.dtype(np.float32).str, np.dtype(np.float64).str)
-_MOST_LABELS = 2**15  # kMostLabels in cpp/core/chain_types.hpp
+_MOST_LABELS = 2**15  # kMaxLabels in cpp/core/chain/types.hpp
 _INFEASIBLE, _BAD_LABEL = 1, 4  # Status in the same file
 
 

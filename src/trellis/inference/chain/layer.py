@@ -14,7 +14,7 @@ from trellis.inference.chain.layout import Array, Integers
 
 __all__ = ["Counted", "Seen", "best", "counts", "look"]
 
-_WRONG = 2  # Look in cpp/bindings/layer.cpp
+_WRONG = 2  # Steps in cpp/bindings/chain/layer.cpp
 
 
 class Seen(NamedTuple):

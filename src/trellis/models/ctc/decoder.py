@@ -3,7 +3,7 @@
     score(text) = log p(text | frames) + Σ over its words of (α ln p(word | words before) + β)
 
 and α ln p(end | words) when the frames are over. `CTCDecoder` looks for the best text by a beam
-search over texts; docs/ctc.md explains it, cpp/core/ctc_word_search.hpp does it.
+search over texts; docs/ctc.md explains it, cpp/core/ctc/word_search.hpp does it.
 """
 
 import math
