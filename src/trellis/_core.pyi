@@ -1,4 +1,4 @@
-# The compiled module: cpp/bindings has one file per part. Arrays named like results are filled in place.
+# The compiled module; cpp/bindings has one file per part. Arrays named like results are filled.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -135,7 +135,12 @@ class ChainFloat64:
         self, rows_before: _Integers, uniforms: _Doubles, labels: _Integers, outcomes: _Integers
     ) -> None: ...
     def kbest(
-        self, k: int, rows_before: _Integers, labels: _Integers, scores: _Doubles, path_counts: _Integers
+        self,
+        k: int,
+        rows_before: _Integers,
+        labels: _Integers,
+        scores: _Doubles,
+        path_counts: _Integers,
     ) -> None: ...
     def score(self, labels: _Integers, scores: _Doubles, outcomes: _Integers) -> None: ...
 

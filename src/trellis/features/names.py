@@ -60,7 +60,7 @@ def _pack(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
 def cut(name: str, literals: tuple[str, ...]) -> list[tuple[str, ...]]:
     """All ways to split a name into literals[0] + value + literals[1] + … + value + literals[n].
 
-    This is the definition; the fast version is in the core.
+    This is the definition; the fast version is in cpp/core/features/name_parser.hpp.
     """
     head, *following = literals
     if not name.startswith(head):

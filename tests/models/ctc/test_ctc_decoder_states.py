@@ -93,7 +93,7 @@ def test_like_histories_can_be_pruned() -> None:
     [
         (lambda d, x: d.decode(x, start="a"), "start is 'a'"),
         (lambda d, x: d.decode(x, start=-1), "start is -1"),
-        (lambda d, x: d.decode_beams(x, start=10**6), "state does not belong to this language model"),
+        (lambda d, x: d.decode_beams(x, start=10**6), "does not belong to this language model"),
         (lambda d, x: CTCDecoder(LETTERS, vocabulary="abc"), "vocabulary must be a list"),
         (lambda d, x: CTCDecoder(LETTERS, vocabulary=[1]), "a word of the vocabulary is 1"),
     ],

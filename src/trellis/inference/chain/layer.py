@@ -15,7 +15,7 @@ from trellis.inference.chain.layout import Array, Integers
 
 __all__ = ["ChainCounts", "ValidSteps", "best_paths", "expected_counts", "find_steps"]
 
-_INVALID = 2  # Look in cpp/bindings/layer.cpp
+_INVALID = 2  # Steps in cpp/bindings/chain/layer.cpp
 
 
 class ValidSteps(NamedTuple):
