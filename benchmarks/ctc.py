@@ -4,8 +4,8 @@
     python benchmarks/ctc.py --quick --markdown
 
 Ours is `trellis.nn.ctc_loss` with validation; "forward" and "backward" are the functions of the
-native engine that it calls. Both use two threads, float32, full
-lengths. Every shape is checked before it is timed: torch in float64 against ours in float64 and in float32.
+native engine that it calls. Both use two threads, float32, full lengths. Every shape is checked
+before it is timed: torch in float64 against ours in float64 and in float32.
 """
 
 from __future__ import annotations
