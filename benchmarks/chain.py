@@ -27,7 +27,7 @@ PACKAGES = ("trellis", "numpy", "hmmlearn", "torch", "pytorch-crf", "torch-struc
 
 
 def load_ours() -> ModuleType:
-    """trellis.inference.chain, or an exit that says what to do."""
+    """trellis.inference.chain; exits with instructions if it is not installed."""
     try:
         return importlib.import_module("trellis.inference.chain")
     except ImportError as error:
@@ -41,15 +41,15 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="3 repeats instead of 9")
     parser.add_argument("--only", choices=("ragged", "long", "torch"), help="run one section")
-    parser.add_argument("--peers-only", action="store_true", help="leave ours out")
+    parser.add_argument("--peers-only", action="store_true", help="skip ours")
     parser.add_argument("--json", type=Path, metavar="PATH", help="also save everything here")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")
-    parser.add_argument("--probe", help=argparse.SUPPRESS)  # chain_memory starts us with it
+    parser.add_argument("--probe", help=argparse.SUPPRESS)  # used by chain_memory, in a new process
     return parser.parse_args()
 
 
 def main() -> None:
-    """Run the sections asked for and print their tables as they come."""
+    """Run the selected sections and print their tables."""
     options = arguments()
     if options.probe:
         probe_memory(options.probe)

@@ -1,6 +1,6 @@
-"""What the chain benchmarks against hmmlearn share: the models, hmmlearn's calls, the checks.
+"""Shared by the chain benchmarks against hmmlearn: models, calls of hmmlearn, checks.
 
-Measures nothing itself. hmmlearn is called as hmmlearn.base does, one sequence after the other.
+It measures nothing itself. hmmlearn is called like hmmlearn.base does, one sequence at a time.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class Hmm(NamedTuple):
 
     start: np.ndarray  # (L,)
     transition: np.ndarray  # (L, L)
-    frames: list[np.ndarray]  # p(x_t | state), what hmmlearn's scaling form takes
-    unary: list[np.ndarray]  # log of the frames, what all others take
+    frames: list[np.ndarray]  # (T, L) each: p(x_t | state), for hmmlearn's scaling version
+    unary: list[np.ndarray]  # log of the frames, for all others
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
         """Log transition and log start, in the order of trellis' arguments."""
         return np.log(self.transition), np.log(self.start)
 
     def parts(self) -> list[list[np.ndarray]]:
-        """The log scores in lists of PART sequences, as a program that reads a corpus has them."""
+        """The log scores in lists of PART sequences, as if a corpus were read in parts."""
         return [self.unary[i : i + PART] for i in range(0, len(self.unary), PART)]
 
 
 def padded(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(B, T, L) log scores, NaN beyond the ends, and the lengths."""
+    """(B, T, L) log scores, NaN in the padding, and the lengths."""
     lengths = np.array([len(unary) for unary in sequences])
     batch = np.full((len(lengths), lengths.max(), sequences[0].shape[1]), np.nan)
     for row, unary in zip(batch, sequences, strict=True):
@@ -55,7 +55,7 @@ def conll_lengths() -> np.ndarray:
 
 
 def make_hmm(lengths: np.ndarray, labels: int) -> Hmm:
-    """Random probabilities; the sequences are views into one array, as hmmlearn cuts them."""
+    """Random probabilities; the sequences are views of one array, as in hmmlearn."""
     rng = np.random.default_rng(labels)
     unary = -2.0 * rng.standard_exponential((int(lengths.sum()), labels))
     cuts = np.cumsum(lengths)[:-1]
@@ -103,11 +103,11 @@ def hmm_viterbi(hmm: Hmm) -> list[tuple[float, np.ndarray]]:
     return [_hmmc.viterbi(hmm.start, hmm.transition, unary) for unary in hmm.unary]
 
 
-# ---- agreement: no speed-up of a wrong result
+# ---- agreement: a wrong result must not count as fast
 
 
 def check_marginals(chain: ModuleType, hmm: Hmm) -> None:
-    """Log-likelihoods and posteriors of ours, in every form that is timed, against hmmlearn."""
+    """Check log-likelihoods and posteriors of every timed call against hmmlearn."""
     values, posteriors = hmm_scaling(hmm, posterior=True)
     for n_jobs in (1, 2):
         ours = chain.marginals(hmm.unary, *hmm.scores(), n_jobs=n_jobs)
@@ -127,7 +127,7 @@ def check_marginals(chain: ModuleType, hmm: Hmm) -> None:
 
 
 def check_viterbi(chain: ModuleType, hmm: Hmm) -> None:
-    """Scores of ours against hmmlearn's, and of our paths scored here: ties may differ."""
+    """Check the scores of best paths against hmmlearn; the paths may differ in ties."""
     scores = [score for score, _ in hmm_viterbi(hmm)]
     batch, lengths = padded(hmm.unary)
     for n_jobs in (1, 2):
@@ -142,7 +142,7 @@ def check_viterbi(chain: ModuleType, hmm: Hmm) -> None:
 
 
 def check_long(chain: ModuleType, hmm: Hmm) -> None:
-    """As for the ragged batch, for the one-sequence form."""
+    """The same checks for one long sequence."""
     transition, start = hmm.scores()
     values, posteriors = hmm_scaling(hmm, posterior=True)
     score = hmm_viterbi(hmm)[0][0]
@@ -156,7 +156,7 @@ def check_long(chain: ModuleType, hmm: Hmm) -> None:
 
 
 def path_scores(hmm: Hmm, labels: list[np.ndarray]) -> list[float]:
-    """start[y₀] + Σ unary[t, y_t] + Σ transition[y_{t-1}, y_t], by nobody's engine."""
+    """start[y₀] + Σ unary[t, y_t] + Σ transition[y_{t-1}, y_t], in plain NumPy."""
     transition, start = hmm.scores()
     return [
         start[path[0]] + u[np.arange(len(u)), path].sum() + transition[path[:-1], path[1:]].sum()

@@ -27,7 +27,7 @@ from chain_memory import LONG_L, LONG_T, memory_table
 from machine import measure
 from timing import Case, Table, Times, check_close, milliseconds, ratio, time_alternating
 
-# labels -> sequences: few enough that hmmlearn's log form takes about two seconds
+# labels -> sequences: few enough that hmmlearn in log space takes about two seconds
 RAGGED = {5: 8936, 22: 8936, 50: 1500, 128: 300, 300: 60}
 PEERS = {
     "marginals": ("log", "log+post", "scaling", "scaling+post"),
@@ -40,7 +40,7 @@ OURS = ("list", "padded", "whole")
 
 
 def ours_cases(function: Callable[..., Any], hmm: Hmm, n: int) -> dict[str, Callable[[], None]]:
-    """One engine function on lists, on padded batches and on the whole list, on n threads."""
+    """The cases of one function: lists, padded batches, and one list of all, on n threads."""
     scores, lists = hmm.scores(), hmm.parts()
     batches = [padded(part) for part in lists]
 
@@ -86,7 +86,7 @@ def time_viterbi(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
 
 
 def ragged(chain: ModuleType | None, repeats: int, quick: bool) -> list[Table]:
-    """Tables of marginals and Viterbi, and how far ours is from the machine's limits."""
+    """Tables of marginals and Viterbi, and the distance to the limits of the machine."""
     timers = {"marginals": time_marginals, "viterbi": time_viterbi}
     tables = {name: (gains_table(name), forms_table(name)) for name in timers}
     every = conll_lengths()
@@ -106,7 +106,7 @@ def ragged(chain: ModuleType | None, repeats: int, quick: bool) -> list[Table]:
 
 
 def gains_table(name: str) -> Table:
-    """The page's table: the best of hmmlearn beside the list form of ours, one thread each."""
+    """The table of the docs: the best of hmmlearn and our list version, one thread each."""
     columns = ("L", "tokens", "hmmlearn", "ours", "hmmlearn / ours", "at minima")
     table = Table(f"Ragged batch, {name}, one thread, ms", columns)
     origin = "of CoNLL-2000 train" if CONLL.exists() else "drawn, as CoNLL-2000 is not here"
@@ -123,7 +123,7 @@ def gains_table(name: str) -> Table:
 
 
 def forms_table(name: str) -> Table:
-    """Every form that was timed, of hmmlearn and of ours."""
+    """The table of all timed versions."""
     columns = ("L", "sequences", *PEERS[name], *OURS)
     table = Table(f"Ragged batch, {name}, every form, ms", columns)
     if name == "marginals":
@@ -137,7 +137,7 @@ def forms_table(name: str) -> Table:
 
 
 def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
-    """One row in both tables; both keep the times, to be read one without the other."""
+    """Add one row to both tables; each of them stores the times."""
     labels = len(hmm.start)
     peer = min(times[name] for name in ("log", "scaling", "viterbi") if name in times)
     ours = times.get("list")
@@ -157,7 +157,7 @@ def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
 
 
 def threads(chain: ModuleType, repeats: int) -> Table:
-    """Marginals on one and on two threads in turn, many times: other programs come and go."""
+    """Marginals on one and on two threads in turns, many times: other programs interfere."""
     table = Table(
         "Marginals, speed-up by a second core",
         ("L", "form", "1 thread ms", "2 threads ms", "1 / 2", "at minima"),
@@ -177,7 +177,7 @@ def threads(chain: ModuleType, repeats: int) -> Table:
 
 
 def add_ceiling(table: Table, labels: int, repeats: int) -> None:
-    """What the second core gives a loop that shares nothing: np.sin on blocks in the cache."""
+    """Speed-up of the second core for independent work: np.sin on blocks in the cache."""
     blocks = [np.linspace(0.0, 1.0, 16_384) for _ in range(2)]
 
     def work(i: int, rounds: int) -> None:

@@ -1,4 +1,4 @@
-"""Distance of ours on one thread to what one core of this machine was measured to do."""
+"""Speed on one thread compared with the measured limits of one core of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from timing import Table, Timing, milliseconds
 
 
 class Work(NamedTuple):
-    """One timed call of ours: which function, on how much."""
+    """One timed call: the function and the size."""
 
     function: str  # marginals or viterbi
     labels: int
@@ -19,16 +19,23 @@ class Work(NamedTuple):
 
 
 def limits_table(timed: list[Work], limits: Limits) -> Table:
-    """GFLOP/s and GB/s of ours on one thread beside what one core was measured to do."""
+    """GFLOP/s and GB/s on one thread, beside the measured limits of one core."""
     columns = ("function", "L", "ms", "GFLOP/s", "% peak", "GB/s", "% stream", "Mexp/s", "x bound")
     table = Table("Distance to the limits of one core", columns)
     table.notes = [
         f"one core: {limits.gflops:.1f} GFLOP/s (float64 matrix product), {limits.copy_1:.1f} GB/s "
         f"copy ({limits.copy_cached:.1f} within 32 MB); two cores: {limits.copy_2:.1f} GB/s",
+<<<<<<< HEAD
         "marginals: 4 L² flops per token (a multiply-add counts as two) and L exponentials; "
         "Viterbi: 2 L² (an add and a max, which cannot be fused, so that its peak is half); "
         "bytes: scores read and results written once",
         "x bound: time over the larger of flops / peak and bytes / stream",
+=======
+        "marginals: 4 L² flops per token (a multiply-add counts as two) and L exponentials",
+        "Viterbi: 2 L² flops per token; addition and maximum cannot fuse: half the peak",
+        "bytes: scores read and results written, once each",
+        "x bound: time divided by the larger of flops / peak and bytes / stream",
+>>>>>>> room-e
     ]
     for function, labels, count, tokens, timing in timed:
         marginal = function == "marginals"

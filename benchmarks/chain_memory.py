@@ -1,4 +1,4 @@
-"""Peak memory of ours and of hmmlearn on one long sequence, each call in a process of its own."""
+"""Peak memory of ours and of hmmlearn on one long sequence, each call in a separate process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ SCRIPT = Path(__file__).with_name("chain.py")
 
 
 def memory_table(with_ours: bool) -> Table:
-    """Peak memory of each call in a process of its own, in multiples of the score array."""
+    """Peak memory of each call in a separate process, in multiples of the score array."""
     scores = LONG_T * LONG_L * 8
     table = Table(
         f"Peak memory, T = {LONG_T:,}, L = {LONG_L}: float64 scores of {scores / 1e6:.0f} MB",
         ("call", "added MB", "x scores, input not counted", "x scores, input counted"),
     )
-    table.notes = ["added: peak resident memory during the call less that before; results count"]
+    table.notes = [
+        "added: peak resident memory during the call minus that before, including results"
+    ]
     ours = ("ours marginals", "ours viterbi") if with_ours else ()
     for name in (*ours, "hmmlearn marginals", "hmmlearn viterbi"):
         command = [sys.executable, str(SCRIPT), "--probe", name]
@@ -49,6 +51,6 @@ def probe_memory(name: str) -> None:
         hmm = Hmm(start, transition, [unary], [unary])
         return hmm_viterbi(hmm) if function == "viterbi" else hmm_scaling(hmm, posterior=True)
 
-    call(rng.random((10, LONG_L)))  # imports and threads are not memory of the call
-    unary = rng.random((LONG_T, LONG_L))  # scores to ours, probabilities to hmmlearn
+    call(rng.random((10, LONG_L)))  # warm up: imports and threads are not memory of the call
+    unary = rng.random((LONG_T, LONG_L))  # scores for ours, probabilities for hmmlearn
     print(json.dumps(added_peak(lambda: call(unary))))

@@ -10,10 +10,10 @@ import numpy as np
 from timing import Case, Table, check_close, milliseconds, ratio, time_alternating
 
 SHAPES = ((32, 64, 20), (64, 256, 50), (16, 512, 128), (8, 4096, 9))  # B, T, L of BASELINES
-LARGEST_TENSOR = 4e9  # bytes; torch-struct holds several of its largest
+LARGEST_TENSOR = 4e9  # bytes; torch-struct allocates several tensors of the largest size
 PEERS = ("pytorch-crf", "torch-struct")
 OURS = ("layer", "layer, lengths", "functions")
-# two columns of one name would be one key in the JSON, hence the last one's space
+# the trailing space makes the last column a different key in the JSON
 GAINS = ("/ pytorch-crf", "at minima", "/ torch-struct", "at minima ")
 
 
@@ -25,11 +25,11 @@ class Crf(NamedTuple):
     start: np.ndarray
     end: np.ndarray
     lengths: np.ndarray
-    labels: np.ndarray  # (B, T), 0 beyond the ends
+    labels: np.ndarray  # (B, T), 0 in the padding
     inside: np.ndarray  # (B, T) bool
 
     def scores(self, dtype: type) -> tuple[np.ndarray, ...]:
-        """The arguments of ours in one precision."""
+        """The arguments of trellis in one precision."""
         return tuple(array.astype(dtype) for array in self[:4])
 
 
@@ -44,7 +44,7 @@ class Gradients(NamedTuple):
 
 
 def make_crf(batch: int, steps: int, labels: int) -> Crf:
-    """Normal scores, lengths T/2..T; the first is T because torch-struct insists on one."""
+    """Normal scores, lengths T/2..T; the first is T because torch-struct needs one full row."""
     rng = np.random.default_rng(steps)
     lengths = rng.integers(steps // 2, steps + 1, batch)
     lengths[0] = steps
@@ -61,7 +61,7 @@ def make_crf(batch: int, steps: int, labels: int) -> Crf:
 
 
 def ours_train(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> Gradients:
-    """Expected less observed counts: what autograd returns for the loss of a CRF layer."""
+    """Expected minus observed counts: the gradient of the loss of a CRF layer."""
     count = len(crf.start)
     expected = chain.expected_counts(*scores, lengths=crf.lengths, n_jobs=2)
     gold = chain.score(*scores, labels=crf.labels, lengths=crf.lengths, n_jobs=2)
@@ -84,7 +84,7 @@ def ours_decode(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> 
 
 
 class TorchPeers:
-    """A layer with pytorch-crf's face, and torch-struct, on one batch with the same parameters."""
+    """A layer with the API of pytorch-crf, and torch-struct, with the same parameters and batch."""
 
     def __init__(self, crf: Crf, dtype: str, module: str = "torchcrf") -> None:
         import torch
@@ -114,7 +114,7 @@ class TorchPeers:
         return Gradients(loss.item(), *(leaf.grad.numpy() for leaf in leaves))
 
     def crf_train(self, **steps: Any) -> Gradients:
-        """The layer: loss and backward, with a mask unless `steps` say which count."""
+        """The layer: loss and backward, with a mask unless `steps` has lengths."""
         steps = steps or {"mask": self.inside}
         return self._gradients(-self.layer(self.unary, self.labels, reduction="sum", **steps))
 
@@ -124,7 +124,7 @@ class TorchPeers:
             return self.layer.decode(self.unary, **(steps or {"mask": self.inside}))
 
     def struct(self) -> Any:
-        """torch-struct takes edge scores (B, T-1, next, previous), so all is folded into them."""
+        """All scores as edge scores (B, T-1, next, previous), the input of torch-struct."""
         from torch_struct import LinearChainCRF
 
         unary, layer = self.unary.clone(), self.layer
@@ -144,12 +144,12 @@ class TorchPeers:
         return self._gradients(-self.struct().log_prob(self.gold).sum())
 
     def struct_argmax(self) -> Any:
-        """torch-struct: best paths as one-hot edges; its slow from_parts is left out."""
+        """torch-struct: best paths as one-hot edges, without its slow from_parts."""
         return self.struct().argmax
 
 
 def struct_bytes(batch: int, steps: int, labels: int) -> int:
-    """torch-struct's first merge broadcasts (B, T/2, L, L, L) float32."""
+    """The bytes of the (B, T/2, L, L, L) float32 tensor of torch-struct's first step."""
     return batch * steps // 2 * labels**3 * 4
 
 
@@ -163,7 +163,7 @@ def check_gradients(what: str, left: Gradients, right: Gradients, tolerance: flo
 
 
 def check_crf(chain: ModuleType | None, crf: Crf, with_struct: bool) -> None:
-    """All in float64 to 1e-8; then ours in float32 to what float32 can hold."""
+    """Check everything in float64 to 1e-8, then ours in float32 to float32 precision."""
     peers = TorchPeers(crf, "float64")
     exact = peers.crf_train()
     best = crf_path_scores(crf, peers.crf_decode())
@@ -185,7 +185,7 @@ def check_crf(chain: ModuleType | None, crf: Crf, with_struct: bool) -> None:
 
 
 def crf_path_scores(crf: Crf, labels: Any) -> list[float]:
-    """Scores of one labelling a sequence, each cut to its length, in float64."""
+    """Scores of one path per sequence, without padding, in float64."""
     scores = []
     for unary, path, length in zip(crf.unary, labels, crf.lengths, strict=True):
         path = np.asarray(path)[:length]
@@ -202,7 +202,9 @@ def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
     import torch
 
     torch.set_num_threads(2)
-    torch.distributions.Distribution.set_default_validate_args(False)  # torch-struct has no checks
+    torch.distributions.Distribution.set_default_validate_args(
+        False
+    )  # the validation of torch.distributions is slow
     table = Table(
         "CRF layers, 2 threads, ms",
         ("B, T, L", "task", *PEERS, *OURS, *GAINS),
@@ -220,7 +222,7 @@ def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
 def add_shape(
     table: Table, chain: ModuleType | None, shape: tuple[int, int, int], repeats: int
 ) -> None:
-    """Check one shape, then add its two rows; without torch-struct where that takes too much."""
+    """Check one shape, then add its two rows; without torch-struct if it needs too much memory."""
     crf, size = make_crf(*shape), struct_bytes(*shape)
     with_struct = size <= LARGEST_TENSOR
     if not with_struct:

@@ -3,9 +3,9 @@
     python benchmarks/ctc.py
     python benchmarks/ctc.py --quick --markdown
 
-Ours is `trellis.nn.ctc_loss` with all its checks; "forward" and "backward" are the functions of the
-native engine below it. Both have two threads, float32, full lengths. Every shape is checked before
-it is timed: torch in float64 against ours in float64 and in float32.
+Ours is `trellis.nn.ctc_loss` with validation; "forward" and "backward" are the functions of the
+native engine that it calls. Both use two threads, float32, full lengths. Every shape is checked
+before it is timed: torch in float64 against ours in float64 and in float32.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def torch_step(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def ours_step(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same of ours."""
+    """The same by trellis."""
     loss = ctc_loss(*problem, reduction="none", from_logits=True)
     return loss.detach(), torch.autograd.grad(loss.sum(), problem.logits)[0]
 
 
 def engine_forward(problem: Problem) -> tuple[np.ndarray, ...]:
-    """Losses, and what backward needs."""
+    """Losses, and the arrays for the backward pass."""
     return cpu.forward(*problem.arrays(), n_jobs=THREADS)
 
 
@@ -89,7 +89,7 @@ def ctc_section(quick: bool) -> list[Table]:
     """Forward and backward at every shape."""
     torch.set_num_threads(THREADS)
     table = Table(f"CTC from logits, forward and backward, {THREADS} threads, float32, ms", COLUMNS)
-    table.notes = ["torch: log_softmax, ctc_loss and backward; forward, backward: the engine alone"]
+    table.notes = ["torch: log_softmax, ctc_loss and backward; forward, backward: only the engine"]
     for shape in SHAPES:
         check(shape)
         problem = make_problem(shape, torch.float32)

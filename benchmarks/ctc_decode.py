@@ -1,12 +1,12 @@
-"""CTC decoding and alignment beside the peers, one thread: utterances a second, character errors.
+"""CTC decoding and alignment on one thread: utterances per second, character error rate.
 
     python benchmarks/ctc_decode.py
     python benchmarks/ctc_decode.py --quick --only align
 
-500 frames, 32 labels, about 104 characters an utterance, beam 100, labels below e^-5 are not tried.
-Emissions are made by ctc_emissions.py. With a language model all decoders have the same trigrams,
-the weights 0.5 and 1.5, and the same words. Before anything is timed, ours is checked against
-ctc.loss (masses), and texts are compared by their character error rate, which is in the table.
+500 frames, 32 labels, about 104 characters per utterance, beam 100; labels below e^-5 are skipped.
+The emissions come from ctc_emissions.py. With a language model all decoders have the same trigrams,
+the weights 0.5 and 1.5, and the same words. Before the timing, our masses are checked
+against ctc.loss. The character error rates of the texts are in the table.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def decode_all(decode: peers.Decode, batch: list[Utterance]) -> list[str]:
 
 
 def check_masses(batch: list[Utterance], kind: str) -> None:
-    """What a beam found of a labelling is not more than there is; where few paths count, most."""
-    least = 0.5 if kind == "peaky" else np.inf
+    """Check that the mass of a beam is at most p(labelling), and close to it on peaky emissions."""
+    tolerance = 0.5 if kind == "peaky" else np.inf
     for u in batch:
         best: Any = ctc.beam_search(u.log_probs, beam_width=peers.BEAM)[0]
-        total_loss = -float(ctc.loss(u.log_probs.astype(np.float64), best.labels))
-        if not total_loss - least <= best.log_prob <= total_loss + 1e-6:
-            raise WrongResultError(f"log-probability {best.log_prob}, all paths {total_loss}")
+        log_p = -float(ctc.loss(u.log_probs.astype(np.float64), best.labels))
+        if not log_p - tolerance <= best.log_prob <= log_p + 1e-6:
+            raise WrongResultError(f"log-probability {best.log_prob}, all paths {log_p}")
 
 
 def table_of(
     title: str, decoders: dict[str, tuple[peers.Decode, int]], rows: list[Utterance], rounds: int
 ) -> Table:
-    """Each decoder on as many utterances as it has time for; the first is ours."""
+    """Time each decoder on its number of utterances; the first decoder is ours."""
     table = Table(title, COLUMNS)
     counts = {name: min(count, len(rows)) for name, (_, count) in decoders.items()}
     cases, errors, beside = [], {}, {}
@@ -73,8 +73,8 @@ def table_of(
         faster = (ratio(seconds, each[first]), ratio(seconds, each[first], "minimum"))
         table.add(name, *rate, errors[name], beside[name], *faster)
     table.notes = [
-        f"entropy {entropy(rows):.2f} nat a frame; utterances: {counts}",
-        "ours there: the CER of the first line on the same utterances",
+        f"entropy {entropy(rows):.2f} nat per frame; utterances: {counts}",
+        "ours there: the character error rate of the first line on the same utterances",
     ]
     return table
 
@@ -107,10 +107,10 @@ def decode_section(kind: str, quick: bool) -> list[Table]:
 
 
 def align_section(quick: bool) -> list[Table]:
-    """Best paths, checked to be equally good."""
+    """Best paths, after a check that their scores are equal."""
     columns = ("T, S", "ours", "torchaudio", "ctc-forced-aligner", "ratio", "at minima")
     table = Table("Alignment, one thread, float32, V = 32, ms", columns)
-    table.notes = ["ratio: to the faster peer; a peer that cannot be loaded is left out"]
+    table.notes = ["ratio: to the faster peer; a peer that cannot be loaded is skipped"]
     aligners = {
         "torchaudio": peers.torchaudio_aligner(),
         "ctc-forced-aligner": peers.forced_aligner(),

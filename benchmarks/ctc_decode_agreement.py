@@ -1,15 +1,15 @@
-"""The texts of CTCDecoder beside those of pyctcdecode: how many are the same, and why not the rest.
+"""The texts of CTCDecoder and of pyctcdecode: how many are equal, and why the others differ.
 
     python benchmarks/ctc_decode_agreement.py [--count 1000]
 
-Both have the same emissions, language model, words, weights, beam and cuts. pyctcdecode must be
-told the words of the model: by itself it takes only those that have a back-off weight in the file.
-It was installed with --no-deps, for it refuses NumPy 2, with which it works.
+Both have the same emissions, language model, words, weights, beam and thresholds. pyctcdecode needs
+the list of words: by itself it reads only words that have a back-off weight in the file. Install it
+with --no-deps, because its requirements exclude NumPy 2, although it works.
 
-One difference is known. Where a text may end in a space, pyctcdecode merges "the" and "the " at the
-end, and if the latter comes last scores one more word, "", which no model knows: the best text then
-loses 10 orders of magnitude. So the texts are compared as the emissions are, and once more with the
-space taken out of the frames behind the last letter.
+One difference is known. If a text may end with a space, pyctcdecode merges "the" and "the " at the
+end. If the second comes last, it scores an additional empty word, which no model knows: the best
+text then loses 10 orders of magnitude. So the texts are compared with the unchanged emissions, and
+again without the space in the frames after the last letter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WIDTH = 100
 
 
 class Setting(NamedTuple):
-    """What both decoders are told."""
+    """The settings of both decoders."""
 
     name: str
     lm: Path | None
@@ -64,7 +64,7 @@ def ours(setting: Setting) -> CTCDecoder:
 
 
 def explain(decoder: CTCDecoder, theirs: Any, utterance: Utterance, text: str) -> str:
-    """Why they found another text than ours."""
+    """Why pyctcdecode found another text than ours."""
     beams = {beam.text: beam for beam in decoder.decode_beams(utterance.log_probs, k=WIDTH)}
     mine = next(iter(beams))
     their_beams = theirs.decode_beams(utterance.log_probs, beam_width=WIDTH)
@@ -85,7 +85,7 @@ def explain(decoder: CTCDecoder, theirs: Any, utterance: Utterance, text: str) -
 
 
 def without_last_space(utterance: Utterance) -> Utterance:
-    """The same, but no space can follow the last letter."""
+    """The same utterance, without a space after the last letter."""
     x = utterance.log_probs.copy()
     space, last = LABELS.index(" "), LABELS.index(utterance.text[-1])
     end = int(np.flatnonzero(x[:, last] > np.log(0.05))[-1])
@@ -120,15 +120,17 @@ def main() -> None:
     complete = utterances(arguments.count, "peaky")
     cut = [without_last_space(utterance) for utterance in complete]
     with tempfile.TemporaryDirectory() as folder:
-        plain = Path(folder) / "lm.arpa"  # KenLM's reader wants it unpacked
+        plain = Path(folder) / "lm.arpa"  # KenLM cannot read compressed files
         plain.write_bytes(gzip.decompress(LM.read_bytes()))
         weights = [(0.5, 1.5), (0.9, 0.5)]
-        for name, rows in (("no space behind the last letter", cut), ("as they are", complete)):
+        for name, rows in (("no space after the last letter", cut), ("unchanged", complete)):
             print(f"\n{name}")
             for alpha, beta in weights:
                 setting = Setting(f"alpha {alpha}, beta {beta}", plain, alpha, beta)
                 compare(setting, rows, arguments.show)
-        few = Setting("no language model", None)  # a fifth of them, for it takes them longer
+        few = Setting(
+            "no language model", None
+        )  # a fifth of the utterances, because this is slower
         compare(few, complete[: max(1, arguments.count // 5)], arguments.show)
 
 

@@ -26,7 +26,7 @@ _LN10 = float(np.log(10.0))
 
 @contextmanager
 def plain_arpa() -> Iterator[str]:
-    """The language model unpacked, as KenLM wants it."""
+    """The decompressed language model, for KenLM."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "wiki3g.arpa")
         path.write_bytes(gzip.decompress(LM.read_bytes()))
@@ -34,12 +34,12 @@ def plain_arpa() -> Iterator[str]:
 
 
 def text_of(labels: Any) -> str:
-    """What a labelling is written as."""
+    """The text of a labelling."""
     return " ".join("".join(LABELS[i] for i in labels).split())
 
 
 def pyctcdecode_decoder(lm: str | None) -> Decode:
-    """Their decode(); the words are given, for it finds only those with a back-off by itself."""
+    """pyctcdecode. The words are passed, because it finds only words with a back-off by itself."""
     from pyctcdecode import build_ctcdecoder
 
     logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
@@ -49,7 +49,7 @@ def pyctcdecode_decoder(lm: str | None) -> Decode:
 
 
 def fast_decoder(cut: float) -> Decode:
-    """fast-ctc-decode: takes probabilities, one character a label, and no empty one."""
+    """fast-ctc-decode: needs probabilities, and labels of exactly one character."""
     from fast_ctc_decode import beam_search
 
     alphabet = "".join(["~", *LABELS[1:]])
@@ -59,7 +59,7 @@ def fast_decoder(cut: float) -> Decode:
 
 
 def flashlight_free() -> Decode:
-    """flashlight-text without words: sums over paths, as ours."""
+    """flashlight-text without words: sums over paths, like ours."""
     from flashlight.lib.text import decoder as fl
 
     options = fl.LexiconFreeDecoderOptions(
@@ -76,7 +76,7 @@ def flashlight_free() -> Decode:
 
 
 def flashlight_words(lm: str) -> Decode:
-    """flashlight-text with the model's words and KenLM; its weight is of log10, ours of ln."""
+    """flashlight-text with words and KenLM; its weight multiplies log10, ours multiplies ln."""
     from flashlight.lib.text import decoder as fl
     from flashlight.lib.text.decoder.kenlm import KenLM
     from flashlight.lib.text.dictionary import Dictionary
@@ -116,7 +116,7 @@ def flashlight_words(lm: str) -> Decode:
 
 
 def forced_aligner() -> Align | None:
-    """ctc-forced-aligner's kernel, without the package around it, which wants librosa."""
+    """The kernel of ctc-forced-aligner, without the package, which needs librosa."""
     module_spec = importlib.util.find_spec("ctc_forced_aligner")
     if module_spec is None or module_spec.origin is None:
         return None
@@ -135,7 +135,7 @@ def forced_aligner() -> Align | None:
 
 
 def torchaudio_aligner() -> Align | None:
-    """The forced_align of torchaudio, where its library can be loaded."""
+    """forced_align of torchaudio, or None if its library cannot be loaded."""
     try:
         import torch
         from torchaudio.functional import forced_align

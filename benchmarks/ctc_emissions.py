@@ -1,8 +1,8 @@
-"""Emissions as a trained speech network gives them, of sentences that are known.
+"""Emissions like those of a trained speech network, for known sentences.
 
-Most frames are blank, a letter takes one to three, and the network is sure of most of what it says:
-0.23 nat of entropy a frame on average ("peaky"), or 1.7 ("soft"), as in BASELINES. One letter in
-nine has a rival that it may lose to.
+Most frames are blank, and a letter takes one to three frames. The mean entropy of a frame is
+0.23 nat ("peaky": the network is almost certain) or 1.7 nat ("soft"), as in BASELINES. One letter
+in nine has a similar letter with about the same score.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ LM = find("models/lm/wiki3g.arpa.gz")
 LETTERS = " 'abcdefghijklmnopqrstuvwxyz"
 LABELS = ["", *LETTERS, "?", "!", ";"]  # 32 with the blank first
 FRAMES = 500
-_WIDTH = {"peaky": (0.8, 7.55), "soft": (1.0, 4.5)}  # spread of the scores, height of what is said
+_WIDTH = {
+    "peaky": (0.8, 7.55),
+    "soft": (1.0, 4.5),
+}  # spread of the scores, height of the correct label
 
 
 class Utterance(NamedTuple):
@@ -29,7 +32,7 @@ class Utterance(NamedTuple):
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
-    """Windows of words from the sentences that the language model's answers are recorded for."""
+    """Windows of words from the recorded sentences of the language model."""
     path = LM.with_name("wiki3g.expected.json.gz")
     texts = [row["text"] for row in json.loads(gzip.decompress(path.read_bytes()))]
     plain = [[w for w in text.split() if set(w) <= set(LETTERS)] for text in texts]
@@ -44,7 +47,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
-    """Scores of a network that has heard a text, as log-probabilities."""
+    """Log-probabilities like those of a network for a text."""
     spread, height = _WIDTH[kind]
     said = np.zeros(FRAMES, dtype=np.int64)
     x = rng.normal(0.0, spread, (FRAMES, len(LABELS)))
@@ -53,12 +56,14 @@ def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
     begin = 1.0
     for i, letter in enumerate(text):
         begin += room * gaps[i]
-        first = int(begin) + 1  # a blank before, so that letters that are repeated are two
+        first = (
+            int(begin) + 1
+        )  # a blank before each letter, so that repeated letters are not merged
         frames = range(first, first + int(rng.integers(1, 3)))
         begin += 3
         label = LABELS.index(letter)
         said[frames.start : frames.stop] = label
-        if rng.random() < 1 / 9:  # somewhat alike: the rival wins half of the time
+        if rng.random() < 1 / 9:  # a similar letter wins half of the time
             rival = int(rng.integers(1, 29))
             x[frames.start : frames.stop, rival] += height + rng.normal(0.0, 1.0)
     x[np.arange(FRAMES), said] += height
@@ -67,7 +72,7 @@ def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def utterances(count: int, kind: str, seed: int = 0) -> list[Utterance]:
-    """Sentences and what a network makes of them."""
+    """Sentences and their emissions."""
     rng = np.random.default_rng(seed + 1)
     return [Utterance(text, emissions(text, kind, rng)) for text in sentences(count, seed)]
 
@@ -79,7 +84,7 @@ def entropy(rows: list[Utterance]) -> float:
 
 
 def error_rate(texts: list[str], rows: list[Utterance]) -> float:
-    """Characters that are wrong, of those that were said: edit distance over length."""
+    """The character error rate: edit distance divided by length."""
     wrong = sum(distance(text, u.text) for text, u in zip(texts, rows, strict=True))
     return wrong / sum(len(u.text) for u in rows)
 
@@ -91,6 +96,6 @@ def distance(a: str, b: str) -> int:
     for i, c in enumerate(a, 1):
         best = np.minimum(row[1:] + 1, row[:-1] + (codes != ord(c)))
         new = np.concatenate(([i], best))
-        # insertions: the least of all to the left, one more for each step
+        # insertions: the minimum of all cells to the left, plus one for each step
         row = np.minimum.accumulate(new - np.arange(len(new))) + np.arange(len(new))
     return int(row[-1])

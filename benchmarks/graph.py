@@ -3,11 +3,11 @@
     python benchmarks/graph.py
     python benchmarks/graph.py --quick --markdown
 
-An iteration updates every message once, in both. pgmax updates all at once from the last
-iteration, in float32 under XLA's just-in-time compiler; ours goes along columns and rows, in
-float64. Results are compared before anything is timed, and pgmax's compilation is not timed. Of the
-peers that pip installs (pgmax, pgmpy, pyGMs, pomegranate, factorgraph), pgmax is the one that is
-compiled and holds a grid of this size: the others have an object of Python for every factor.
+In both, an iteration updates every message once. pgmax updates all messages from those of the
+previous iteration, in float32, compiled by XLA; ours passes along columns and rows, in float64.
+Results are compared before the timing, and the compilation of pgmax is not timed. Of the packages
+that pip installs (pgmax, pgmpy, pyGMs, pomegranate, factorgraph), only pgmax is compiled and can
+process a grid of this size: the others have a Python object for every factor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from timing import Case, Table, check_close, milliseconds, ratio, time_alternati
 
 from trellis.inference import graph
 
-# pgmax 0.6.1 asks here whether it runs on a TPU; JAX has moved the name
+# pgmax 0.6.1 reads this name to detect a TPU, but JAX has moved it
 jax.lib.xla_bridge = types.SimpleNamespace(get_backend=jax.extend.backend.get_backend)
 from pgmax import fgraph, fgroup, infer, vgroup  # noqa: E402
 
@@ -39,7 +39,7 @@ def unary_scores(side: int) -> np.ndarray:
 
 
 def pgmax_runner(unary: np.ndarray) -> Callable[[], np.ndarray]:
-    """A function that runs all iterations and gives the marginals."""
+    """A function that runs all iterations and returns the marginals."""
     side = len(unary)
     variables = vgroup.NDVarArray(num_states=2, shape=(side, side))
     pairs = [[variables[i, j], variables[i, j + 1]] for i in range(side) for j in range(side - 1)]
@@ -59,7 +59,7 @@ def pgmax_runner(unary: np.ndarray) -> Callable[[], np.ndarray]:
 
 
 def ours(unary: np.ndarray, threads: int) -> np.ndarray:
-    """All sweeps, converged or not."""
+    """Our marginals after all sweeps, converged or not."""
     return graph.grid_marginals(
         unary, TABLE, TABLE, max_iter=SWEEPS, tolerance=0.0, n_jobs=threads
     ).unary

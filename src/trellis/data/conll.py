@@ -195,6 +195,7 @@ class _Rows:
         return chain(seen, lines)
 
     def is_comment(self, text: str) -> bool:
+        # Only in tab-separated files: elsewhere "# 5" may be a token and its label.
         return self.separator == "\t" and text.startswith("# ") and "\t" not in text
 
     def values(self, text: str) -> list[str]:
@@ -279,7 +280,7 @@ def _sequences(
     tokens: list[Token] = []
     labels: list[str] = []
     for number, line in enumerate(rows.look_ahead(lines), 1):
-        row = cache.get(line)
+        row = cache.get(line)  # before any parsing: most lines end here
         if row is None:
             text = line.rstrip(_BLANKS)
             if rows.is_comment(text):

@@ -90,6 +90,7 @@ def _sentences(source: Source, encoding: str, errors: str) -> Iterator[list[tupl
             values = line.split("\t")
             if len(values) != len(_NAMES) or "" in values:
                 raise _bad_row(name, number, line, values)
+            # Words must be numbered 1, 2, …: a gap is a damaged file.
             if values[0] == str(len(rows) + 1):
                 rows.append((number, values))
             elif not _NOT_A_WORD.fullmatch(values[0]):

@@ -24,6 +24,7 @@ Target: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 _BLOCK = 1 << 18  # bytes to read at a time: fast, and one block fits into the cache
 _BYTE_ORDER_MARK = "\ufeff"
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+# What the decompressors raise for damaged files.
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 _COMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
@@ -228,6 +229,7 @@ def _blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[
         except UnicodeDecodeError as error:
             number = done + error.object.count(b"\n", 0, error.start) + 1
             raise wrong(name, number, f"not {encoding}: {error.reason}") from error
+        # Binary files decode as UTF-8 surprisingly often; a zero byte is the best sign of one.
         if "\0" in text:
             number = done + text.count("\n", 0, text.index("\0")) + 1
             raise wrong(name, number, "a zero byte: not a text file")

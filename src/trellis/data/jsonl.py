@@ -137,7 +137,7 @@ def _objects(
 def _parse(line: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: deeply nested lists
         raise FormatError(f"not JSON: {error}: {files.shown(line)}") from error
     if not isinstance(entry, dict):
         raise FormatError(f"not a JSON object: {files.shown(line)}")

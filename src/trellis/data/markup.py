@@ -21,6 +21,8 @@ from trellis.errors import FormatError, InputError
 
 __all__ = ["iterate", "mark", "read", "write"]
 
+# Possessive quantifiers (++, *+): with backtracking, a long line with an unclosed bracket would
+# take exponential time.
 _ESCAPE = r"\\[\[\]()\\#]"
 _WORDS = rf"(?:[^\[\]\\]++|{_ESCAPE})*+"
 _LABEL = rf"(?:[^\[\]()\\]++|{_ESCAPE})*+"
@@ -241,6 +243,7 @@ def _parse(line: str) -> tuple[str, list[tuple[int, int, str]], list[str]]:
     raw = ""
     spans: list[tuple[int, int, str]] = []
     written: list[str] = []
+    # _PIECE matches the empty string where it cannot continue: that is the place of a syntax error.
     for piece in _PIECE.finditer(line):
         if not piece.group() and piece.end() < len(line):
             raise FormatError(_mistake(line, piece.end()))

@@ -62,6 +62,7 @@ def covered(
                 cut = raw[starts[token] : ends[token]]
                 raise misplaced(shown, f"cuts through {files.shown(cut)}", raw)
         token_spans.append(tags.Span(label, first, last))
+    # Overlap can occur only between neighbours in the order of their starts.
     order = sorted(range(len(token_spans)), key=lambda i: token_spans[i].start)
     for before, after in pairwise(order):
         if token_spans[before].end > token_spans[after].start:

@@ -171,6 +171,7 @@ class Reader:
         _check_list("tags", tags)
         cache, spans = self._flags, []
         begin, label, before = -1, "", "O"
+        # A final O closes a span that is open at the end.
         for position, tag in enumerate(chain(tags, ("O",))):
             try:
                 step = cache[before, tag]
@@ -315,6 +316,7 @@ def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
             raise _no_tag(f"label {position}", tag, scheme, rules)
         letters.append(_LETTERS.index(parts[0]))
         numbers.append(number_of.setdefault(parts[1], len(number_of)))
+    # One table lookup for all L² pairs: a loop would be slow for hundreds of labels.
     letter, number = np.array(letters, dtype=np.intp), np.array(numbers, dtype=np.intp)
     same = (number[:, None] == number).astype(np.intp)
     allowed = _allowed(rules)

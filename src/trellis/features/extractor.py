@@ -153,6 +153,7 @@ class TemplateFeatures:
             if not np.array_equal(keys[:, 1:] != _NONE, expected):
                 raise InputError("keys: a key has more or fewer values than its template")
 
+    # The object of the core cannot be pickled, so pickle stores the parts of a model file.
     def __getstate__(self) -> dict[str, Any]:
         meta, tensors = self.to_parts()
         names = {n: self._strings(raw=n == "words") for n in ("values", "words")}
@@ -163,6 +164,8 @@ class TemplateFeatures:
         self.__dict__ = features.__dict__
 
     def _new_core(self) -> _core.Extractor:
+        # A gazetteer compares the text of tokens, in lower case or not: add that field unless a
+        # template uses it.
         fields = list(self._fields)
         gazetteers = []
         for g in self.spec.gazetteers:

@@ -32,12 +32,12 @@ class SparseRows:
     def renumbered(self, new: NDArray[np.int32]) -> Self:
         """The rows with ``new[id]`` for each id; entries that become -1 are dropped."""
         ids = new[self.id]
-        kept = ids >= 0
-        counts = np.add.reduceat(np.append(kept, False), self.begin[:-1]) if len(self) else kept
+        known = ids >= 0
+        counts = np.add.reduceat(np.append(known, False), self.begin[:-1]) if len(self) else known
         counts = np.where(np.diff(self.begin) == 0, 0, counts)  # reduceat is wrong for empty rows
         begin = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        value = None if self.value is None else self.value[kept]
-        return type(self)(begin, ids[kept], value)
+        value = None if self.value is None else self.value[known]
+        return type(self)(begin, ids[known], value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,8 @@ def lengths_of(X: Any, anything: bool = False) -> Integers:
     if {*map(type, X)} <= {list, tuple}:
         return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
     for i, x in enumerate(X):
-        odd = isinstance(x, str | bytes | dict) and not anything
-        if odd or not hasattr(x, "__len__"):
+        refused = isinstance(x, str | bytes | dict) and not anything
+        if refused or not hasattr(x, "__len__"):
             raise InputError(
                 f"sequence {{sequence}} must be a list of tokens, not {type(x).__name__}",
                 sequence=i,
@@ -82,8 +82,8 @@ def core_error(error: ValueError) -> InputError:
     3
     """
     message = str(error)
-    head, _, rest = message.partition(" ")
-    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    head, _, tail = message.partition(" ")
+    digits = tail[: len(tail) - len(tail.lstrip("0123456789"))]
     if head != "sequence" or not digits:
         return InputError(message)
-    return InputError("sequence {sequence}" + rest[len(digits) :], sequence=int(digits))
+    return InputError("sequence {sequence}" + tail[len(digits) :], sequence=int(digits))

@@ -189,7 +189,7 @@ class ArrayFeatures:
 
     def find(self, X: Any, threads: int = 1) -> FeatureBatch:
         """All nonzero entries of the known columns."""
-        from scipy import sparse
+        from scipy import sparse  # here: commands that tag text start faster without SciPy
 
         if self.kept is None or self.columns is None:
             raise InputError("find() was called before learn()")
@@ -319,6 +319,7 @@ def _csr(x: Any, i: int) -> Any:
         raise InputError(
             f"sequence {{sequence}} has dtype {x.dtype}: must be real numbers", sequence=i
         )
+    # A copy, because eliminate_zeros would change the caller's matrix.
     matrix = sparse.csr_array(x, dtype=np.float64, copy=True)
     matrix.eliminate_zeros()
     return matrix

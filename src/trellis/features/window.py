@@ -165,6 +165,7 @@ class Window:
     def __post_init__(self) -> None:
         for setting in fields(self):
             radius = getattr(self, setting.name)
+            # Every setting of type `int | None` is a radius.
             if setting.type != (int | None) or radius is None:
                 continue
             if not isinstance(radius, int) or isinstance(radius, bool) or radius < 0:

@@ -85,10 +85,6 @@ def load(
     contents = native.read(path)
     cls = model_class(contents)
     with errors_name_file(contents.tensors.path):
-        if not hasattr(cls, "from_parts"):  # transition
-            return _import("trellis.models.transition.from_contents")(
-                contents, features, edge_features
-            )
         model = cls.from_parts(contents.meta, contents.tensors)
     model.set_feature_functions(features, edge_features)
     return model
@@ -125,7 +121,3 @@ def _import(dotted: str) -> Any:
     """Import the object with a dotted path."""
     module, _, name = dotted.rpartition(".")
     return getattr(import_module(module), name)
-
-
-def __getattr__(name: str) -> Any:  # transition
-    return getattr(import_module("trellis.models.transition"), name)

@@ -1,7 +1,7 @@
 """Learning from one sequence at a time: the loop that all online solvers share.
 
 A solver passes over the sequences again and again, each time in a new random order. Its update rule
-is in a file of its own: sgd.py, perceptron.py, passive_aggressive.py, arow.py. All of them are
+is in a separate file: sgd.py, perceptron.py, passive_aggressive.py, arow.py. All of them are
 deterministic for a fixed seed, and use one thread.
 """
 
@@ -109,9 +109,9 @@ class OnlineState:
             "has_uint32": has,
             "uinteger": value,
         }
-        kinds = {k.split(".", 1)[0] for k in arrays if "." in k}
-        if not kinds <= {"vector", "number"}:
-            raise InputError(f"not a state of an online learner: {sorted(kinds)}")
+        prefixes = {k.split(".", 1)[0] for k in arrays if "." in k}
+        if not prefixes <= {"vector", "number"}:
+            raise InputError(f"not a state of an online learner: {sorted(prefixes)}")
         for name, array in arrays.items():
             shape = (array.size,) if name.startswith("vector.") else (1,)
             if "." in name and (array.shape != shape or array.dtype != np.float64):
@@ -147,7 +147,7 @@ class Epochs(NamedTuple):
 
     max_iter: int
     period: int
-    """Compare the loss with that of so many epochs before; 0 for no such test."""
+    """Compare the loss with that of ``period`` epochs ago; 0 for no such test."""
     delta: float
     """Stop if (loss ``period`` epochs ago - loss) / loss is below this."""
     callback: Callback | None

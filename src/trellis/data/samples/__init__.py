@@ -1,16 +1,16 @@
-"""A small corpus of requests to an assistant, with the slots in them marked: to try things out.
+"""A small corpus of requests to an assistant, with marked slots, to try things out.
 
-780 requests about travel, restaurants, music, a calendar and shopping, with 1628 slots of 29 kinds.
-All were made up for this package, one by one: no user said them, no program filled them in, and
-none comes from another corpus. Hotels, restaurants, artists and shops are mostly invented.
+780 requests about travel, restaurants, music, a calendar and shopping, with 1628 slots of 29 types.
+All were written by hand for this package: none comes from users, from a program or from another
+corpus. Hotels, restaurants, artists and shops are mostly invented.
 
 >>> [len(load(split)[0]) for split in ("train", "test", "all")]
 [585, 195, 780]
 
-A paragraph of a file is one way to ask for one thing, and whole paragraphs are either for training
-or for the test: no request of the test repeats the frame of one that was learnt. That makes it hard
-for its size. It is too small to rank models that are close: some slots are in the test only four
-times.
+A paragraph of a file has requests with nearly the same wording. A complete paragraph is either in
+"train" or in "test", so no test request repeats the wording of a training request. That makes the
+corpus difficult for its size. It is too small to rank similar models: some slots occur only four
+times in "test".
 """
 
 from importlib import resources
@@ -21,16 +21,16 @@ from trellis.errors import InputError
 __all__ = ["DOMAINS", "load", "paragraphs"]
 
 DOMAINS = ("travel", "restaurants", "music", "calendar", "shopping")
-"""What the requests are about; a file each."""
+"""The topics of the requests; each has a file."""
 
 _SPLITS = ("train", "test", "all")
-_EVERY = 4
+_TEST_EVERY = 4  # every fourth paragraph is in "test"
 
 
 def load(
     split: str = "train", domain: str | None = None
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """``(X, y)`` of one part of the corpus, of all domains or of one; the tags are BIO.
+    """``(X, y)`` of a split, of all domains or of one; the tags are BIO.
 
     Every fourth paragraph of a file is in "test", and the others are in "train"; "all" is both.
 
@@ -47,13 +47,13 @@ def load(
         for name in (DOMAINS if domain is None else (domain,))
         for number, paragraph in enumerate(paragraphs(name), 1)
         for line in paragraph
-        if split == "all" or (split == "test") == (number % _EVERY == 0)
+        if split == "all" or (split == "test") == (number % _TEST_EVERY == 0)
     ]
     return markup.read(lines)
 
 
 def paragraphs(domain: str) -> list[list[str]]:
-    """The requests of a domain as mark-up, in paragraphs of those that say nearly the same.
+    """The requests of a domain as markup, in paragraphs with nearly the same wording.
 
     >>> for line in paragraphs("travel")[6][:2]:
     ...     print(line)

@@ -111,6 +111,7 @@ def _frames(input: Array) -> Array:
         raise InputError(f"input has dtype {input.dtype}: must be float32 or float64")
     if input.ndim != 3:
         raise InputError(f"input has shape {input.shape}: must be (T, B, V)")
+    # Networks output (B, T, V) or (T, B, V): swapped axes are read through strides, without a copy.
     usable = input.strides[2] == input.itemsize and input.flags.aligned
     return input if usable else np.require(input, requirements=["C", "A"])
 

@@ -92,6 +92,7 @@ class FactorGraph:
             raise InputError(f"tables have shape {flat.shape}: must be {self.tables.shape}")
         if np.isnan(flat).any() or (flat == np.inf).any():
             raise InputError("tables must not be NaN or +inf")
+        # Not __init__: it would validate the structure again, in every step of training.
         graph = object.__new__(FactorGraph)
         graph.__dict__ = {**self.__dict__, "core": self.core, "tables": flat, "plans": self.plans}
         graph.entries, begin = [], 0
