@@ -25,17 +25,10 @@ def limits_table(timed: list[Work], limits: Limits) -> Table:
     table.notes = [
         f"one core: {limits.gflops:.1f} GFLOP/s (float64 matrix product), {limits.copy_1:.1f} GB/s "
         f"copy ({limits.copy_cached:.1f} within 32 MB); two cores: {limits.copy_2:.1f} GB/s",
-<<<<<<< HEAD
         "marginals: 4 L² flops per token (a multiply-add counts as two) and L exponentials; "
         "Viterbi: 2 L² (an add and a max, which cannot be fused, so that its peak is half); "
         "bytes: scores read and results written once",
         "x bound: time over the larger of flops / peak and bytes / stream",
-=======
-        "marginals: 4 L² flops per token (a multiply-add counts as two) and L exponentials",
-        "Viterbi: 2 L² flops per token; addition and maximum cannot fuse: half the peak",
-        "bytes: scores read and results written, once each",
-        "x bound: time divided by the larger of flops / peak and bytes / stream",
->>>>>>> room-e
     ]
     for function, labels, count, tokens, timing in timed:
         marginal = function == "marginals"
