@@ -1,7 +1,7 @@
 """Compile all kernels for an NVIDIA GPU of compute capability 9.0, without a GPU.
 
-Triton's interpreter accepts Python that its compiler rejects. Run by test_compile.py in a process
-of its own, because Triton decides at import whether to interpret.
+Triton's interpreter accepts Python that its compiler rejects. Run by test_compile.py in a
+separate process, because Triton decides at import whether to interpret.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ _TAGS, _MASK = 5, 6
 class ChainPlan(LaunchPlan):
     """log Z of each row, or log p of its tags; or their sum. With gradients, if wanted.
 
-    Both recursions are launched at once: PyTorch calls `backward` on a thread of its own, where
-    Python is several times slower, so only a product is left for it.
+    Both recursions are launched at once: PyTorch calls `backward` on another thread, where Python
+    is several times slower, so only a product is left for it.
 
     >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
     >>> batch = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, None, tags, None)
