@@ -1,7 +1,7 @@
 """The documentation as a site: ``python -m sphinx -W -b html docs build/docs``.
 
-trellis must be installed, because the page of public names is made from its docstrings. Equations are
-LaTeX between dollar signs; MathJax is part of the site, so it works without a network.
+trellis must be installed, because the page of public names is made from its docstrings. Equations
+are LaTeX between dollar signs; MathJax is part of the site, so it works without a network.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Draw the pictures of the model pages: ``python docs/pictures.py`` writes SVG files to this folder.
+"""Draw the pictures of the model pages: ``python docs/pictures.py`` writes SVG files here.
 
 The other pictures come from the examples: label_bias.py, partial_labels.py, segmentation.py,
 spoken_digits.py, and from ``trellis demo``.

@@ -1,4 +1,4 @@
-"""Every example in the documentation runs and prints what the page shows; every link has a target."""
+"""Every example in the documentation runs and prints what the page shows; links have targets."""
 
 import doctest
 import os

@@ -1,4 +1,4 @@
-"""CTC for PyTorch against torch's own and against enumeration of all paths."""
+"""CTC for PyTorch against torch's ctc_loss and against enumeration of all paths."""
 
 import itertools
 import pickle
@@ -17,15 +17,15 @@ from trellis.nn.ctc_ops import ctc_gradient, ctc_value
 
 # (T, B, V, S): odd sizes, one frame, one row, no labels, two classes, a target over 256 labels
 SHAPES = [(7, 3, 5, 3), (1, 2, 3, 1), (13, 4, 33, 6), (9, 1, 2, 4), (5, 2, 4, 0), (600, 1, 3, 280)]
-CARD = pytest.param(
-    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+GPU = pytest.param(
+    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 )
 
 
 def drawn(
     shape: tuple[int, int, int, int], blank: int = 0, dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Random logits, padded targets with repeats, and ragged lengths; some pairs have no path."""
+    """Random logits, padded targets with repeats, ragged lengths; some targets have no path."""
     frames, rows, classes, labels = shape
     generator = torch.Generator().manual_seed(sum(shape))
     logits = 2.0 * torch.randn(frames, rows, classes, generator=generator, dtype=dtype)
@@ -64,8 +64,8 @@ def test_equals_torch(shape: tuple[int, int, int, int], blank: int, reduction: s
         assert ours.shape == theirs.shape
         assert ours.dtype == theirs.dtype
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
-        found = gradient((ours * weight).sum(), logits, retain_graph=True)
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+        actual = gradient((ours * weight).sum(), logits, retain_graph=True)
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=1e-10)
 
 
 def test_float32_equals_float64_of_torch() -> None:
@@ -75,18 +75,18 @@ def test_float32_equals_float64_of_torch() -> None:
     ours = ctc_loss(single, targets, ends, sizes, reduction="none", from_logits=True)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours.double(), wanted, rtol=1e-6, atol=1e-6)
-    found = gradient(ours.sum(), single).double()
-    torch.testing.assert_close(found, gradient(wanted.sum(), logits), rtol=0, atol=1e-5)
+    actual = gradient(ours.sum(), single).double()
+    torch.testing.assert_close(actual, gradient(wanted.sum(), logits), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [torch.int32, torch.int64, tuple, list])
-def test_integers_of_all_kinds(kind: Any) -> None:
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, tuple, list])
+def test_all_integer_types(dtype: Any) -> None:
     logits, targets, ends, sizes = drawn((7, 3, 5, 3))
     wanted = ctc_loss(logits, targets, ends, sizes, from_logits=True)
-    if isinstance(kind, torch.dtype):
-        rows = (targets.to(kind), ends.to(kind), sizes.to(kind))
+    if isinstance(dtype, torch.dtype):
+        rows = (targets.to(dtype), ends.to(dtype), sizes.to(dtype))
     else:
-        rows = (targets, kind(ends.tolist()), kind(sizes.tolist()))
+        rows = (targets, dtype(ends.tolist()), dtype(sizes.tolist()))
     assert torch.equal(ctc_loss(logits, *rows, from_logits=True), wanted)
 
 
@@ -105,7 +105,7 @@ def test_single_sequence(reduction: str) -> None:
     torch.testing.assert_close(share.sum(-1), torch.tensor([1.0] * 6 + [0.0], dtype=share.dtype))
 
 
-# ---- targets without a path, without labels, without frames
+# ---- impossible targets, empty targets, no frames
 
 
 def test_rows_without_a_path() -> None:
@@ -117,13 +117,13 @@ def test_rows_without_a_path() -> None:
     torch.testing.assert_close(
         ours, torch.tensor([torch.inf, 2 * torch.tensor(3.0).log(), torch.inf, 0.0])
     )
-    found = gradient(ours.sum(), log_probs)
-    assert found.isfinite().all()
-    assert found[:, [0, 2, 3]].eq(0).all()
-    torch.testing.assert_close(found[:2, 1], -torch.eye(3)[1:])
+    actual = gradient(ours.sum(), log_probs)
+    assert actual.isfinite().all()
+    assert actual[:, [0, 2, 3]].eq(0).all()
+    torch.testing.assert_close(actual[:2, 1], -torch.eye(3)[1:])
     zeroed = ctc_loss(log_probs, targets, *lengths, reduction="sum", zero_infinity=True)
     torch.testing.assert_close(zeroed, ours[1])
-    assert torch.equal(gradient(zeroed, log_probs), found)
+    assert torch.equal(gradient(zeroed, log_probs), actual)
     for more in ({"entropy": 0.5}, {"label_smoothing": 0.2}, {"from_logits": True}):
         for zero in (False, True):
             loss = ctc_loss(
@@ -150,7 +150,7 @@ def test_forbidden_and_huge_scores() -> None:
     logits = torch.tensor([[0.0, -torch.inf, 0.0], [1e4, 0.0, -1e4], [0.0, 0.0, -torch.inf]])
     logits = logits[:, None].requires_grad_()
     loss = ctc_loss(logits, torch.tensor([[2, 1]]), (3,), (2,), from_logits=True)
-    # 2 now, else 2e4 nats later; then 1 now for 1e4 nats, or at the end for ln 2
+    # label 2 must come first, later it costs 2e4 nats; label 1 comes second or third
     torch.testing.assert_close(loss, (torch.tensor(2.0).log() * 2) / 2)
     wanted = torch.tensor([[0.5, 0.0, -0.5], [0.0, 0.0, 0.0], [0.5, -0.5, 0.0]])[:, None]
     torch.testing.assert_close(gradient(loss * 2, logits), wanted)
@@ -158,7 +158,7 @@ def test_forbidden_and_huge_scores() -> None:
     assert only.isfinite()
 
 
-def test_what_lies_behind_a_length_has_no_effect() -> None:
+def test_values_after_a_length_have_no_effect() -> None:
     logits, targets, ends, sizes = drawn((7, 3, 5, 3))
     wanted = ctc_loss(logits, targets, ends, sizes, from_logits=True, label_smoothing=0.1)
     with torch.no_grad():
@@ -171,26 +171,26 @@ def test_what_lies_behind_a_length_has_no_effect() -> None:
         args = (targets, ends, sizes)
         ours = ctc_loss(spoilt, *args, from_logits=True, label_smoothing=0.1, **more)
         assert more or torch.equal(ours, wanted)
-        found = gradient(ours, spoilt)
-        assert found.isfinite().all()
-        assert found[ends[1] :, 1].eq(0).all()
+        actual = gradient(ours, spoilt)
+        assert actual.isfinite().all()
+        assert actual[ends[1] :, 1].eq(0).all()
 
 
-# ---- all paths, one by one
+# ---- enumeration of all paths
 
 
-def stands_for(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
+def target_of(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
     kept = [label for label, _ in itertools.groupby(path)]
     return tuple(label for label in kept if label != blank)
 
 
 def paths(frames: int, classes: int, blank: int) -> dict[tuple[int, ...], Tensor]:
-    """All paths by the target that they stand for, each as one-hot frames."""
-    found: dict[tuple[int, ...], list[Tensor]] = {}
+    """All paths by their target, each as one-hot frames."""
+    by_target: dict[tuple[int, ...], list[Tensor]] = {}
     for path in itertools.product(range(classes), repeat=frames):
         hot = functional.one_hot(torch.tensor(path), classes).double()
-        found.setdefault(stands_for(path, blank), []).append(hot)
-    return {target: torch.stack(hots) for target, hots in found.items()}
+        by_target.setdefault(target_of(path, blank), []).append(hot)
+    return {target: torch.stack(hots) for target, hots in by_target.items()}
 
 
 def entropy_of(scores: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ def entropy_of(scores: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("blank", [0, 2])
 def test_against_enumeration(blank: int) -> None:
-    """Loss, occupations and entropy of every target there is; their probabilities sum to 1."""
+    """Loss, occupations and entropy of every possible target; the probabilities sum to 1."""
     frames, classes = 5, 3
     log_probs = drawn((frames, 1, classes, 1))[0].log_softmax(-1)[:, 0].detach().requires_grad_()
     total = 0.0
@@ -234,24 +234,24 @@ def test_posterior_of_logits_and_halves() -> None:
 
 @given(st.integers(1, 9), st.lists(st.integers(1, 3), max_size=6), st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
-def test_backwards_is_the_same(frames: int, target: list[int], seed: int) -> None:
-    """A target read from the end, on frames in reverse: the same loss, the same shares reversed."""
+def test_reversed_frames_and_target(frames: int, target: list[int], seed: int) -> None:
+    """A reversed target on reversed frames: the same loss, and reversed posteriors."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(frames, 4, generator=generator, dtype=torch.float64)
-    there, back = (torch.tensor(t, dtype=torch.long) for t in (target, target[::-1]))
+    labels, reverse = (torch.tensor(t, dtype=torch.long) for t in (target, target[::-1]))
     lengths = (frames, len(target))
-    ours = ctc_loss(logits, there, *lengths, reduction="none", from_logits=True)
-    other = ctc_loss(logits.flip(0), back, *lengths, reduction="none", from_logits=True)
+    ours = ctc_loss(logits, labels, *lengths, reduction="none", from_logits=True)
+    other = ctc_loss(logits.flip(0), reverse, *lengths, reduction="none", from_logits=True)
     torch.testing.assert_close(ours, other, rtol=1e-12, atol=1e-12)
-    share = ctc_posterior(logits, there, *lengths)
-    torch.testing.assert_close(ctc_posterior(logits.flip(0), back, *lengths).flip(0), share)
+    share = ctc_posterior(logits, labels, *lengths)
+    torch.testing.assert_close(ctc_posterior(logits.flip(0), reverse, *lengths).flip(0), share)
     repeats = sum(a == b for a, b in itertools.pairwise(target))
     assert bool(ours.isinf()) == (len(target) + repeats > frames)
     wanted = 0.0 if ours.isinf() else 1.0
     torch.testing.assert_close(share.sum(-1), torch.full((frames,), wanted, dtype=share.dtype))
 
 
-# ---- autograd, compilers, numbers of few digits
+# ---- autograd, compilers, half precision
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_backwards_is_the_same(frames: int, target: list[int], seed: int) -> Non
     ],
 )
 def test_gradcheck(more: dict[str, Any]) -> None:
-    """Scores of both kinds: the gradient is the true one, also for log-probabilities alone."""
+    """The gradient is exact for logits, and also for log-probabilities."""
     logits, targets, _, _ = drawn((6, 2, 4, 3))
     lengths = (torch.tensor([6, 5]), torch.tensor([3, 2]))
     scores = (logits if more.get("from_logits") else logits.log_softmax(-1)).detach()
@@ -275,13 +275,13 @@ def test_gradcheck(more: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.parametrize("device", ["cpu", CARD])
+@pytest.mark.parametrize("device", ["cpu", GPU])
 @pytest.mark.parametrize(
-    ("kind", "from_logits"), [(torch.float64, True), (torch.float32, False), (torch.float16, True)]
+    ("dtype", "from_logits"), [(torch.float64, True), (torch.float32, False), (torch.float16, True)]
 )
-def test_operators(device: str, kind: torch.dtype, from_logits: bool) -> None:
+def test_operators(device: str, dtype: torch.dtype, from_logits: bool) -> None:
     logits, *rows = (x.detach().to(device) for x in drawn((6, 2, 4, 3)))
-    x = logits.to(kind).requires_grad_()
+    x = logits.to(dtype).requires_grad_()
     torch.library.opcheck(ctc_value, (x, *rows, 0, from_logits, True, 0.0))
     x = x.detach()
     loss, *saved = ctc_value(x, *rows, 0, from_logits, True, 0.0)
@@ -308,21 +308,21 @@ def test_compile(from_logits: bool) -> None:
         assert torch.equal(gradient(ours, logits), gradient(wanted, logits, retain_graph=True))
 
 
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("from_logits", [True, False])
-def test_half_precision(kind: torch.dtype, from_logits: bool) -> None:
-    """Only the input is rounded: all that follows has the digits of float32."""
+def test_half_precision(dtype: torch.dtype, from_logits: bool) -> None:
+    """Only the input is rounded: everything else is computed in float32."""
     logits, targets, ends, sizes = drawn((40, 3, 9, 8))
-    half = (logits if from_logits else logits.log_softmax(-1)).detach().to(kind).requires_grad_()
+    half = (logits if from_logits else logits.log_softmax(-1)).detach().to(dtype).requires_grad_()
     exact = half.detach().double().requires_grad_()
     args = (targets, ends, sizes)
     ours = ctc_loss(half, *args, from_logits=from_logits)
     wanted = ctc_loss(exact, *args, from_logits=from_logits)
     assert ours.dtype == torch.float32
     torch.testing.assert_close(ours.double(), wanted, rtol=1e-6, atol=0)
-    found = gradient(ours, half)
-    assert found.dtype == kind
-    torch.testing.assert_close(found.double(), gradient(wanted, exact), rtol=8e-3, atol=1e-5)
+    actual = gradient(ours, half)
+    assert actual.dtype == dtype
+    torch.testing.assert_close(actual.double(), gradient(wanted, exact), rtol=8e-3, atol=1e-5)
 
 
 def test_autocast_trains() -> None:
@@ -367,11 +367,11 @@ def _inverse(order: tuple[int, ...]) -> list[int]:
     return [order.index(axis) for axis in range(len(order))]
 
 
-# ---- what torch does not have
+# ---- options that torch does not have
 
 
 def test_label_smoothing() -> None:
-    """KL of what the equation says, on frames in front of the end only."""
+    """The KL term of the docstring, on frames inside the length only."""
     logits, targets, ends, sizes = drawn((13, 4, 33, 6))
     log_probs = logits.log_softmax(-1)
     inside = torch.arange(13)[:, None] < ends
@@ -405,7 +405,7 @@ def test_entropy_pulls_towards_more_alignments() -> None:
     assert entropy_after(1.0) > entropy_after(0.0) > entropy_after(-1.0)
 
 
-def test_module_is_kept_whole() -> None:
+def test_module_is_pickled_with_its_settings() -> None:
     criterion = CTCLoss(2, "sum", True, label_smoothing=0.1, entropy=0.2, validate=False)
     again = pickle.loads(pickle.dumps(criterion))
     assert repr(again) == (
@@ -416,30 +416,30 @@ def test_module_is_kept_whole() -> None:
     assert not list(criterion.parameters())
 
 
-# ---- the card, where there is one: its kernels are tested in inference/ctc/test_triton.py
+# ---- the GPU, if there is one; its kernels are tested in inference/ctc/test_ctc_triton.py
 
 
-@pytest.mark.parametrize("device", [CARD])
+@pytest.mark.parametrize("device", [GPU])
 @pytest.mark.parametrize("shape", [*SHAPES, (200, 5, 5000, 30)])
-def test_card_equals_cpu(device: str, shape: tuple[int, int, int, int]) -> None:
+def test_gpu_equals_cpu(device: str, shape: tuple[int, int, int, int]) -> None:
     logits, targets, ends, sizes = drawn(shape)
-    for kind, digits in ((torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 1e-5)):
+    for dtype, digits in ((torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 1e-5)):
         for more in ({}, {"entropy": 0.2}, {"label_smoothing": 0.1}):
-            here = logits.detach().to(kind).requires_grad_()
-            there = here.detach().to(device).requires_grad_()
+            here = logits.detach().to(dtype).requires_grad_()
+            on_gpu = here.detach().to(device).requires_grad_()
             args = {"reduction": "sum", "zero_infinity": True, "from_logits": True, **more}
             wanted = ctc_loss(here.to(torch.float64), targets, ends, sizes, **args)
-            ours = ctc_loss(there, targets.to(device), ends, sizes.to(device), **args)
+            ours = ctc_loss(on_gpu, targets.to(device), ends, sizes.to(device), **args)
             torch.testing.assert_close(ours.cpu().double(), wanted, rtol=digits, atol=digits)
-            found = gradient(ours, there).cpu().double()
-            rough = 8e-3 if kind == torch.bfloat16 else 0.0
+            actual = gradient(ours, on_gpu).cpu().double()
+            rough = 8e-3 if dtype == torch.bfloat16 else 0.0
             torch.testing.assert_close(
-                found, gradient(wanted, here).double(), rtol=rough, atol=digits
+                actual, gradient(wanted, here).double(), rtol=rough, atol=digits
             )
 
 
-@pytest.mark.parametrize("device", [CARD])
-def test_card_waits_for_nothing_without_a_check(device: str) -> None:
+@pytest.mark.parametrize("device", [GPU])
+def test_gpu_does_not_wait_without_validation(device: str) -> None:
     logits, targets, ends, sizes = (x.detach().to(device) for x in drawn((7, 3, 5, 3)))
     with pytest.raises(InputError, match="targets are on cpu, log_probs on cuda"):
         ctc_loss(logits, targets.cpu(), ends, sizes)

@@ -1,4 +1,4 @@
-"""What is wrong with the input of CTC is said before anything is computed, with the batch row."""
+"""Invalid input of CTC raises an error that names the batch row, before any computation."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ import torch
 from trellis.errors import InputError
 from trellis.nn.ctc import ctc_loss, ctc_posterior
 
-CARD = pytest.param(
-    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+GPU = pytest.param(
+    "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 )
 PROBS = torch.full((4, 2, 3), 1 / 3).log()
 GOOD: dict[str, Any] = {
@@ -63,7 +63,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "message"), BAD)
-@pytest.mark.parametrize("device", ["cpu", CARD])
+@pytest.mark.parametrize("device", ["cpu", GPU])
 def test_bad_input(change: dict[str, Any], message: str, device: str) -> None:
     args = {**GOOD, **change}
     for name in ("log_probs", "targets"):
@@ -92,11 +92,11 @@ def test_bad_input(change: dict[str, Any], message: str, device: str) -> None:
     ],
 )
 def test_wrong_types_and_nan(change: dict[str, object], message: str) -> None:
-    given = {
+    arguments = {
         "log_probs": torch.zeros(3, 2, 4),
         "targets": torch.tensor([[1], [1]]),
         "input_lengths": [3, 3],
         "target_lengths": [1, 1],
     }
     with pytest.raises(InputError, match=message):
-        ctc_loss(**{**given, **change})
+        ctc_loss(**{**arguments, **change})

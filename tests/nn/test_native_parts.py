@@ -17,45 +17,45 @@ def windows(words, longest, characters, width, filters, seed=0):
 
 
 def check_windows(ids, table, isas=("",)):
-    """Values and gradients are those of the operations of PyTorch on doubles."""
+    """Values and gradients equal those of PyTorch operators in float64."""
     exact = table.double().requires_grad_()
     wanted = _max_windows(ids, exact)
     weight = torch.randn(wanted.shape, generator=torch.Generator().manual_seed(1))
     (slope,) = torch.autograd.grad((wanted * weight).sum(), exact)
     for _ in isas:
-        own = table.clone().requires_grad_()
-        found = _max_windows(ids, own)
-        assert type(found.grad_fn).__name__ == "_MaxWindowsBackward"  # not the same operations
-        torch.testing.assert_close(found.double(), wanted, rtol=1e-6, atol=1e-6)
-        (gradient,) = torch.autograd.grad((found * weight).sum(), own)
+        leaf = table.clone().requires_grad_()
+        actual = _max_windows(ids, leaf)
+        assert type(actual.grad_fn).__name__ == "_MaxWindowsBackward"  # the native operator was used
+        torch.testing.assert_close(actual.double(), wanted, rtol=1e-6, atol=1e-6)
+        (gradient,) = torch.autograd.grad((actual * weight).sum(), leaf)
         torch.testing.assert_close(gradient.double(), slope, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("filters", [1, 3, 8, 17, 50])
 @pytest.mark.parametrize("width", [1, 2, 3, 8])
-def test_windows_are_pytorchs(width, filters, each_isa):
+def test_windows_equal_pytorch(width, filters, each_isa):
     check_windows(*windows(20, 9, 12, width, filters), each_isa())
 
 
 @settings(deadline=None, max_examples=40)
-@given(*(st.integers(1, most) for most in (6, 5, 6, 8, 20)))
+@given(*(st.integers(1, largest) for largest in (6, 5, 6, 8, 20)))
 def test_windows_of_any_shape(words, longest, characters, width, filters):
     check_windows(*windows(words, longest, characters, width, filters))
 
 
-def test_a_part_of_larger_rows():
+def test_slice_of_larger_rows():
     ids, table = windows(6, 9, 8, 3, 5)
     assert not ids[:, :4].is_contiguous()
     check_windows(ids[:, :4], table)
 
 
-def test_padding_adds_nothing_and_learns_nothing():
+def test_padding_has_no_value_and_no_gradient():
     ids, table = windows(4, 5, 3, 2, 6)
     ids[1], ids[2, 2:] = 0, 0
     table.requires_grad_()
-    found = _max_windows(ids, table)
-    assert (found[1] == 0.0).all()
-    assert (torch.autograd.grad(found.sum(), table)[0][0] == 0.0).all()
+    actual = _max_windows(ids, table)
+    assert (actual[1] == 0.0).all()
+    assert (torch.autograd.grad(actual.sum(), table)[0][0] == 0.0).all()
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -63,8 +63,8 @@ def test_windows_with_nan_are_nan(place, each_isa):
     ids, table = torch.tensor([[1, 2, 3]]), torch.ones(4, 1, 20)
     table[place + 1, 0, 7] = torch.nan
     for _ in each_isa():
-        found = _max_windows(ids, table)[0]
-        assert found.isnan().nonzero().tolist() == [[7]]
+        actual = _max_windows(ids, table)[0]
+        assert actual.isnan().nonzero().tolist() == [[7]]
 
 
 def test_windows_that_are_refused():
@@ -106,22 +106,22 @@ def adam_in_doubles(w, m, v, ids, g, beta1, beta2, decay, size, scale, epsilon):
 
 
 @pytest.mark.parametrize("columns", [1, 5, 16, 33])
-def test_rows_are_those_of_adam(columns, each_isa):
+def test_rows_equal_adam(columns, each_isa):
     generator = np.random.default_rng(0)
     w, m, g = (generator.normal(size=(n, columns)).astype(np.float32) for n in (7, 7, 6))
     v, ids = m**2, np.array([3, 0, 3, 6, 3, 1])
     numbers = (0.9, 0.999, 0.99, 0.05, 1.7, 1e-8)
     wanted = adam_in_doubles(w, m, v, ids, g, *numbers)
     for _ in each_isa():
-        found = [x.copy() for x in (w, m, v)]
-        _core.adam_rows(*found, ids, g, *numbers)
-        for own, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(own, other, rtol=2e-6, atol=2e-6)
-        for own, before in zip(found, (w, m, v), strict=True):
-            assert np.array_equal(own[[2, 4, 5]], before[[2, 4, 5]])
+        actual = [x.copy() for x in (w, m, v)]
+        _core.adam_rows(*actual, ids, g, *numbers)
+        for table, right in zip(actual, wanted, strict=True):
+            np.testing.assert_allclose(table, right, rtol=2e-6, atol=2e-6)
+        for table, before in zip(actual, (w, m, v), strict=True):
+            assert np.array_equal(table[[2, 4, 5]], before[[2, 4, 5]])
 
 
-def test_rows_that_are_refused():
+def test_invalid_rows():
     def zeros(*shape):
         return np.zeros(shape, np.float32)
 

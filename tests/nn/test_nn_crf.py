@@ -41,15 +41,15 @@ def enumerated(crf: CRF, e: Tensor) -> dict[tuple[int, ...], float]:
     """The score of every labelling of one row."""
     a, start, end = (p.detach().numpy() for p in parts(crf))
     u = e.detach().numpy()
-    found = {}
+    scores = {}
     for y in itertools.product(range(crf.num_tags), repeat=len(u)):
         pairs = sum(a[i, j] for i, j in itertools.pairwise(y))
-        found[y] = start[y[0]] + end[y[-1]] + sum(u[t, k] for t, k in enumerate(y)) + pairs
-    return found
+        scores[y] = start[y[0]] + end[y[-1]] + sum(u[t, k] for t, k in enumerate(y)) + pairs
+    return scores
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_values_and_gradients_are_those_of_the_loop(shape: tuple[int, int, int]) -> None:
+def test_values_and_gradients_equal_the_loop(shape: tuple[int, int, int]) -> None:
     crf, e, y, lengths = case(*shape)
     e.requires_grad_()
     weight = torch.randn(len(e), dtype=torch.float64)
@@ -68,17 +68,17 @@ def test_values_and_gradients_are_those_of_the_loop(shape: tuple[int, int, int])
 @pytest.mark.parametrize("shape", [(1, 4, 3), (1, 3, 4), (1, 5, 2)])
 def test_everything_equals_enumeration(shape: tuple[int, int, int]) -> None:
     crf, e, _, _ = case(*shape, seed=3)
-    found = enumerated(crf, e[0])
-    scores = np.array(list(found.values()))
+    by_path = enumerated(crf, e[0])
+    scores = np.array(list(by_path.values()))
     log_z = np.logaddexp.reduce(scores)
     p = np.exp(scores - log_z)
-    paths = list(found)
+    paths = list(by_path)
     assert float(crf.log_partition(e).detach()) == pytest.approx(log_z, abs=1e-10)
     assert crf.decode(e) == [list(paths[int(scores.argmax())])]
     assert float(crf.entropy(e).detach()) == pytest.approx(-(p * (scores - log_z)).sum(), abs=1e-10)
     marginals = np.zeros(shape[1:])
-    for y, own in zip(paths, p, strict=True):
-        marginals[np.arange(len(y)), y] += own
+    for y, probability in zip(paths, p, strict=True):
+        marginals[np.arange(len(y)), y] += probability
     np.testing.assert_allclose(crf.marginals(e)[0].numpy(), marginals, atol=1e-10)
     order = np.argsort(-scores)[:5]
     for (y, value), n in zip(crf.kbest(e, 5)[0], order, strict=True):
@@ -116,7 +116,7 @@ def test_the_same_as_pytorch_crf(reduction: str, batch_first: bool) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_masked_step_is_taken_out(data: st.DataObject) -> None:
+def test_masked_steps_are_removed(data: st.DataObject) -> None:
     rows, steps, tags = data.draw(st.tuples(*[st.integers(1, 5)] * 3))
     crf, e, y, _ = case(rows, steps, tags, seed=data.draw(st.integers(0, 99)))
     bits = data.draw(st.lists(st.integers(1, 2**steps - 1), min_size=rows, max_size=rows))
@@ -132,8 +132,8 @@ def test_a_masked_step_is_taken_out(data: st.DataObject) -> None:
     assert (padded[~mask] == -1).all()
     for b in range(rows):
         kept = e[b, mask[b]][None]
-        own = crf(kept, y[b, mask[b]][None])
-        torch.testing.assert_close(ours[b], own, rtol=1e-10, atol=1e-10)
+        alone = crf(kept, y[b, mask[b]][None])
+        torch.testing.assert_close(ours[b], alone, rtol=1e-10, atol=1e-10)
         assert crf.decode(kept)[0] == crf.decode(e, mask)[b] == padded[b, mask[b]].tolist()
         torch.testing.assert_close(marginals[b, mask[b]], crf.marginals(kept)[0])
         torch.testing.assert_close(crf.entropy(e, mask)[b], crf.entropy(kept)[0])
@@ -167,7 +167,7 @@ def test_transitions_that_depend_on_the_step() -> None:
 # ---- constraints and partial labels
 
 
-def test_a_scheme_forbids() -> None:
+def test_tagging_scheme_forbids_transitions() -> None:
     labels = ["O", "B-X", "I-X", "B-Y", "I-Y"]
     crf = CRF(5, batch_first=True, labels=labels, constraints="BIO").double()
     e = torch.randn(20, 7, 5, dtype=torch.float64) * 3
@@ -181,26 +181,26 @@ def test_a_scheme_forbids() -> None:
     loss.backward()
     assert torch.isfinite(loss)
     assert all(torch.isfinite(p.grad).all() for p in (e, *crf.parameters()))
-    assert crf.transitions.grad[0, 2] == 0  # nothing can be learnt of what cannot be
+    assert crf.transitions.grad[0, 2] == 0  # a forbidden transition has no gradient
     illegal = crf(e, torch.tensor([[2] * 7] * 20), reduction="none")
     assert torch.isneginf(illegal).all()
     assert not crf.state_dict().keys() - {"transitions", "start_transitions", "end_transitions"}
 
 
-def test_pairs_are_forbidden() -> None:
+def test_forbidden_pairs() -> None:
     crf = CRF(2, batch_first=True, constraints=[(0, 0), (1, 1)])
     assert crf.decode(torch.tensor([[[5.0, 0], [5, 0], [5, 0]]])) == [[0, 1, 0]]
 
 
-def test_possible_tags() -> None:
+def test_sets_of_possible_tags() -> None:
     crf, e, _, _ = case(2, 4, 3, seed=5)
     allowed = torch.rand(2, 4, 3) < 0.6
     allowed[:, :, 0] |= ~allowed.any(dim=2)
     ours = crf(e, allowed, reduction="none")
     for b in range(2):
-        found = enumerated(crf, e[b])
-        own = [s for y, s in found.items() if all(allowed[b, t, k] for t, k in enumerate(y))]
-        right = np.logaddexp.reduce(own) - np.logaddexp.reduce(list(found.values()))
+        by_path = enumerated(crf, e[b])
+        possible = [s for y, s in by_path.items() if all(allowed[b, t, k] for t, k in enumerate(y))]
+        right = np.logaddexp.reduce(possible) - np.logaddexp.reduce(list(by_path.values()))
         assert float(ours[b].detach()) == pytest.approx(right, abs=1e-10)
     e.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: crf(x, allowed, reduction="none"), e)
@@ -218,8 +218,8 @@ def test_rows_without_a_path() -> None:
     assert torch.isneginf(log_z).tolist() == [False, True, False]
     grads = torch.autograd.grad(value.sum(), [e, *crf.parameters()])
     other = [0, 2]
-    own = e.detach()[other].requires_grad_()
-    right = torch.autograd.grad(crf(own, y[other]), [own, *crf.parameters()])
+    rows = e.detach()[other].requires_grad_()
+    right = torch.autograd.grad(crf(rows, y[other]), [rows, *crf.parameters()])
     assert (grads[0][1] == 0).all()
     torch.testing.assert_close(grads[0][other], right[0])
     for a, b in zip(grads[1:], right[1:], strict=True):
@@ -241,7 +241,7 @@ def test_low_rank() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_narrow_emissions_are_added_up_in_float32(dtype: torch.dtype) -> None:
+def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
     crf, e, y, _ = case(4, 512, 20, dtype=torch.float32)
     narrow = e.to(dtype).requires_grad_()
     wide = narrow.detach().double().requires_grad_()
@@ -296,10 +296,10 @@ def test_no_second_derivative() -> None:
         gradient.sum().backward()
 
 
-# ---- what PyTorch does with modules
+# ---- torch.compile, torch.export, reproducibility
 
 
-def test_compiled_without_breaks() -> None:
+def test_compiled_without_graph_breaks() -> None:
     crf, e, y, lengths = case(3, 6, 4)
     mask = torch.arange(6) < lengths[:, None]
     e.requires_grad_()
@@ -309,7 +309,7 @@ def test_compiled_without_breaks() -> None:
     torch.testing.assert_close(torch.autograd.grad(a, e), torch.autograd.grad(b, e))
 
 
-def test_the_decoder_is_exported() -> None:
+def test_decoder_can_be_exported() -> None:
     crf, e, _, lengths = case(3, 6, 4)
 
     class Decoder(torch.nn.Module):
@@ -318,15 +318,15 @@ def test_the_decoder_is_exported() -> None:
             self.crf = crf
 
         def forward(self, e: Tensor, mask: Tensor) -> Tensor:
-            found: Tensor = self.crf.decode(e, mask, padded=-1)
-            return found
+            tags: Tensor = self.crf.decode(e, mask, padded=-1)
+            return tags
 
     mask = torch.arange(6) < lengths[:, None]
     program = torch.export.export(Decoder(), (e, mask))
     torch.testing.assert_close(program.module()(e, mask), crf.decode(e, mask, padded=-1))
 
 
-def test_the_same_bits_each_time() -> None:
+def test_same_bits_each_time() -> None:
     crf, e, y, _ = case(6, 40, 7, dtype=torch.float32)
     e.requires_grad_()
     first, again = (torch.autograd.grad(crf(e, y), [e, *crf.parameters()]) for _ in range(2))
@@ -366,12 +366,12 @@ def test_the_same_bits_each_time() -> None:
     ],
 )
 def test_bad_input(change: dict[str, object], message: str) -> None:
-    given = {"emissions": torch.zeros(2, 3, 4), "tags": torch.zeros(2, 3, dtype=torch.long)}
+    arguments = {"emissions": torch.zeros(2, 3, 4), "tags": torch.zeros(2, 3, dtype=torch.long)}
     with pytest.raises(InputError, match=message):
-        CRF(4, batch_first=True)(**{**given, **change})
+        CRF(4, batch_first=True)(**{**arguments, **change})
 
 
-def test_the_step_is_named_as_it_was_before_the_mask() -> None:
+def test_errors_name_the_position_before_masking() -> None:
     mask = torch.tensor([[True, False, True], [True, True, True]])
     tags = torch.tensor([[0, 9, 9], [0, 0, 0]])
     with pytest.raises(InputError, match="row 0 of the batch, step 2: tag 9"):
@@ -388,7 +388,7 @@ def test_the_step_is_named_as_it_was_before_the_mask() -> None:
         ({"num_tags": 3, "rank": 0}, "rank must be at least 1"),
         ({"num_tags": 3, "labels": ["O"]}, "3 tags but 1 labels"),
         ({"num_tags": 3, "constraints": "BIO"}, "names of the tags"),
-        ({"num_tags": 3, "constraints": [(0, 3)]}, r"\(0, 3\) is not of two of the 3 tags"),
+        ({"num_tags": 3, "constraints": [(0, 3)]}, r"\(0, 3\) is not a pair of the 3 tags"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
@@ -396,7 +396,7 @@ def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
         CRF(**arguments)  # type: ignore[arg-type]
 
 
-def test_a_layer_elsewhere_is_named():
+def test_layer_on_another_device():
     crf = CRF(3, batch_first=True)
     emissions = torch.zeros(1, 2, 3, device="meta")
     with pytest.raises(InputError, match="emissions are on meta, but the layer is on cpu"):

@@ -1,4 +1,4 @@
-"""pytorch-crf's `CRF`, over the layer of trellis; state dicts load either way.
+"""The interface of pytorch-crf's `CRF`, over `trellis.nn.CRF`; state dicts load both ways.
 
 >>> import torch
 >>> crf = CRF(3, batch_first=True)
@@ -36,16 +36,16 @@ class CRF(_CRF):
     def forward(
         self, emissions: Any, tags: Any, mask: Any = None, reduction: str = "sum", **more: Any
     ) -> Any:
-        """Log p(tags | emissions), reduced as asked for; ``more`` is for the layer of trellis."""
+        """log p(tags | emissions), reduced; ``more`` are options of `trellis.nn.CRF`."""
         self._validate(emissions, tags, mask)
         if reduction not in _REDUCTIONS:
             raise InputError(f"invalid reduction: {reduction}")
-        return super().forward(emissions, tags, _flags(mask), reduction, **more)
+        return super().forward(emissions, tags, _as_bool(mask), reduction, **more)
 
     def decode(self, emissions: Any, mask: Any = None, **more: Any) -> Any:
         """The best tags of each sequence."""
         self._validate(emissions, None, mask)
-        return super().decode(emissions, _flags(mask), **more)
+        return super().decode(emissions, _as_bool(mask), **more)
 
     def _validate(self, emissions: Any, tags: Any, mask: Any) -> None:
         if emissions.dim() != 3:
@@ -66,6 +66,6 @@ class CRF(_CRF):
                 raise InputError("mask of the first timestep must all be on")
 
 
-def _flags(mask: Any) -> Any:
-    """pytorch-crf also takes masks of bytes."""
+def _as_bool(mask: Any) -> Any:
+    """The mask as booleans; pytorch-crf also takes byte masks."""
     return None if mask is None else mask.bool()

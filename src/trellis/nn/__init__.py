@@ -1,4 +1,4 @@
-"""Layers for PyTorch: the CRF, a softmax over whole sequences, and CTC where nothing is aligned.
+"""Layers for PyTorch: the CRF, a softmax over whole sequences, and the CTC loss.
 
 >>> import torch
 >>> from trellis.nn import CRF

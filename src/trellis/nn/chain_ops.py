@@ -78,10 +78,12 @@ class _Chain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
+        # Few calls: this runs on PyTorch's backward thread, where Python is slow.
         saved = ctx.saved_tensors
-        with torch.no_grad():
-            gradients = ctx.engine.gradients(saved, weight)
-        return (*refuse_second_derivative(gradients, saved, "CRF"), None, None, None)
+        gradients = ctx.engine.gradients(saved, weight.detach())
+        if torch.is_grad_enabled():
+            gradients = refuse_second_derivative(gradients, saved, "CRF")
+        return (*gradients, None, None, None)
 
 
 def _needs_gradient(batch: Batch) -> bool:

@@ -1,4 +1,4 @@
-"""Tags that must not follow one another, begin or end: by a tagging scheme or one by one."""
+"""Forbidden transitions, starts and ends of tags: from a tagging scheme or from pairs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,17 +16,20 @@ __all__ = ["forbidden"]
 def forbidden(
     count: int, labels: Sequence[str] | None, constraints: str | Iterable[tuple[int, int]] | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """What must not follow what, begin and end."""
+    """Forbidden transitions (L, L), starts (L,) and ends (L,), True where forbidden; or None."""
     if labels is not None and len(labels) != count:
         raise InputError(f"there are {count} tags but {len(labels)} labels")
     if constraints is None:
         return None, None, None
     if isinstance(constraints, str):
         if labels is None:
-            raise InputError(f"constraints={constraints!r} needs the names of the tags: labels=[…]")
-        may = schemes.allowed_transitions(list(labels), constraints)
-        found = [~np.asarray(may.matrix), ~np.asarray(may.start), ~np.asarray(may.end)]
-        return torch.from_numpy(found[0]), torch.from_numpy(found[1]), torch.from_numpy(found[2])
+            raise InputError(f"constraints={constraints!r} needs the names of the tags in labels")
+        allowed = schemes.allowed_transitions(list(labels), constraints)
+        pairs, starts, ends = (
+            torch.from_numpy(~np.asarray(table))
+            for table in (allowed.matrix, allowed.start, allowed.end)
+        )
+        return pairs, starts, ends
     pairs = torch.zeros(count, count, dtype=torch.bool)
     try:
         listed = [
@@ -37,6 +40,6 @@ def forbidden(
         raise InputError(f"constraints must be {what}, not {constraints!r:.60}") from None
     for before, after in listed:
         if not (0 <= before < count and 0 <= after < count):
-            raise InputError(f"constraint {(before, after)} is not of two of the {count} tags")
+            raise InputError(f"constraint {(before, after)} is not a pair of the {count} tags")
         pairs[before, after] = True
     return pairs, torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)

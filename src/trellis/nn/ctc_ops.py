@@ -73,10 +73,12 @@ class _CTC(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
+        # Few calls: this runs on PyTorch's backward thread, where Python is slow.
         saved = ctx.saved_tensors
-        with torch.no_grad():
-            gradient = ctx.engine.gradients(saved, weight)
-        return (*refuse_second_derivative(gradient, saved, "CTC loss"), None, None, None, None)
+        gradients = ctx.engine.gradients(saved, weight.detach())
+        if torch.is_grad_enabled():
+            gradients = refuse_second_derivative(gradients, saved, "CTC loss")
+        return (*gradients, None, None, None, None)
 
 
 def is_eager(input: Any) -> bool:
@@ -196,7 +198,7 @@ class _NativeEngine:
         """The gradient of Σ_b weight_b · loss_b with respect to the input, (T, B, V)."""
         input = saved[0]
         x, labels, ends, sizes = _views(*saved[:4])
-        loss, log_norm, states = (part.numpy() for part in saved[4:7])
+        loss, log_norm, states = (part.detach().numpy() for part in saved[4:7])
         same = input.dtype == compute_dtype(input)
         gradient = _allocate(x) if same and input.is_contiguous() else torch.empty_like(input)
         direct = same and gradient.stride(2) == 1

@@ -27,14 +27,12 @@ def _error(layer: str) -> RuntimeError:
 def refuse_second_derivative(
     gradients: Sequence[Tensor], saved: Sequence[Any], layer: str
 ) -> Sequence[Tensor]:
-    """The gradients of a backward pass; with ``create_graph=True``, differentiating them raises.
+    """The gradients of a backward pass with ``create_graph=True``; differentiating them raises.
 
-    Without the inputs among the saved tensors there is no graph to raise from: then
-    ``create_graph=True`` itself raises. PyTorch's `once_differentiable` would treat the gradient as
+    Without the inputs among the saved tensors there is no graph to raise from: then this function
+    raises. PyTorch's `once_differentiable` would treat the gradient as
     a constant, so that a loss which contains it would be wrong without an error.
     """
-    if not torch.is_grad_enabled():
-        return gradients
     inputs = [x for x in saved if x is not None and x.requires_grad]
     if not inputs:
         raise _error(layer)

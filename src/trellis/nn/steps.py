@@ -122,7 +122,7 @@ def check_emissions(emissions: Tensor, num_tags: int, device: torch.device) -> N
 
 
 def check_batch(batch: Batch) -> Batch:
-    """Validate shapes, types and devices of mask, lengths and tags; both integers as int64."""
+    """Validate shapes, types and devices of mask, lengths and tags; convert integers to int64."""
     e, lengths, mask = batch.emissions, batch.lengths, batch.mask
     if mask is not None:
         if lengths is not None:
@@ -136,6 +136,8 @@ def check_batch(batch: Batch) -> Batch:
             raise InputError(f"lengths must be {len(e)} integers, not of shape {shape}")
         lengths = lengths.to(torch.int64)
     tags = None if batch.tags is None else as_tags(batch.tags, e)
+    if lengths is batch.lengths and tags is batch.tags:
+        return batch
     return batch._replace(lengths=lengths, tags=tags)
 
 

@@ -56,8 +56,8 @@ _TAGS, _MASK = 5, 6
 class ChainPlan(LaunchPlan):
     """log Z of each row, or log p of its tags; or their sum. With gradients, if wanted.
 
-    Both recursions are launched at once: PyTorch calls `backward` on a thread of its own, where
-    Python is several times slower, so only a product is left for it.
+    Both recursions are launched at once: PyTorch calls `backward` on another thread, where Python
+    is several times slower, so only a product is left for it.
 
     >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
     >>> batch = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, None, tags, None)
@@ -79,7 +79,8 @@ class ChainPlan(LaunchPlan):
         self.summed, self.differentiate = summed and differentiate, differentiate
         self.shared = transitions.dim() == 2
         self.dtype = dtype = compute_dtype(emissions)
-        self.dtypes = [x.dtype for x in batch[:4]]
+        dtypes = [x.dtype for x in batch[:4]]
+        self.dtypes = None if all(x is dtype for x in dtypes) else dtypes
         # start, end and shared transitions of one row, then its value
         self.width = (2 + (labels if self.shared else 0)) * labels + 1
         self.copied = [i for i, x in enumerate(batch) if x is not None and self._copy(i, batch)]
@@ -213,11 +214,11 @@ class ChainPlan(LaunchPlan):
         No two of them share memory: the caller may change one in place.
         """
         if self.summed:
-            gradients: Sequence[Tensor] = torch._foreach_mul(list(saved), weight)
+            gradients: Sequence[Tensor] = torch._foreach_mul(saved, weight)
         else:
             unary, pairs, sums = saved
             gradients = sum_gradients(unary, pairs, sums, weight)
-        if all(dtype is self.dtype for dtype in self.dtypes):
+        if self.dtypes is None:
             return gradients
         return [x.to(dtype) for x, dtype in zip(gradients, self.dtypes, strict=True)]
 

@@ -47,7 +47,7 @@ class CTCPlan(LaunchPlan):
 
     gradient
         "now": it is computed with the loss, and only a product is left for the backward pass, which
-        PyTorch runs on a thread of its own, where Python is slow. "later": by a kernel of the
+        PyTorch runs on another thread, where Python is slow. "later": by a kernel of the
         backward pass, which needs less memory. "no": not at all.
     reduction
         "none", or with a gradient "now" also "sum" or "mean" as in `trellis.nn.ctc_loss`.
