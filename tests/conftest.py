@@ -7,6 +7,7 @@ test-all` sets TRELLIS_TESTS=all and runs everything.
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from scale import FULL
 
@@ -14,6 +15,10 @@ from trellis import native
 
 # GPU kernels run in Triton's interpreter. Triton reads this when a kernel is defined.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# A busy machine is not a failure.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 ISAS = native.available_isas()
 

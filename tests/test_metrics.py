@@ -13,6 +13,7 @@ import pytest
 from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 from sklearn import metrics as sklearn_metrics
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -38,7 +39,7 @@ METRICS = [
     metrics.span_f1,
 ]
 
-often = settings(max_examples=80, deadline=None)
+often = settings(max_examples=examples(80), deadline=None)
 
 Pair = tuple[list[list[str]], list[list[str]]]
 

@@ -13,6 +13,7 @@ import pytest
 from commands import Ran, tree
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 import trellis
 from trellis import CRF, HMM, MEMM, metrics
@@ -326,7 +327,7 @@ sequence = st.lists(st.tuples(word, label), min_size=1, max_size=5)
 
 
 @given(data=st.lists(sequence, min_size=1, max_size=4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_any_corpus_survives_a_round_trip(run: Run, tmp_path: Path, data: Any) -> None:
     X, y = ([[pair[k] for pair in x] for x in data] for k in (0, 1))
     jsonl.write(tmp_path / "a.jsonl", X, y)

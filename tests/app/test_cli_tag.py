@@ -13,6 +13,7 @@ import pytest
 from commands import Ran
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 import trellis
 from trellis import CRF, HMM, MEMM
@@ -216,7 +217,7 @@ characters = st.text(st.characters(blacklist_categories=["Cs"], blacklist_charac
 
 
 @given(lines=st.lists(characters, max_size=5))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_any_text_survives_inline_output(
     run: Run, folder: Path, model: CRF, lines: list[str]
 ) -> None:
@@ -254,7 +255,7 @@ def test_any_text_survives_inline_output(
         st.text(st.characters(blacklist_categories=["Cs"]), max_size=4), min_size=1, max_size=4
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
 def test_any_tokens_survive_or_are_refused(
     run: Run, folder: Path, model: CRF, x: list[str]
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from corpus_files import find_corpus, missing_corpus
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.data import conll
 from trellis.errors import FormatError, InputError
@@ -318,7 +319,7 @@ def corpora(draw: st.DrawFn) -> tuple[list[list[conll.Token]], list[list[str]] |
     return sequences, labels
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(corpora())
 def test_everything_written_is_read_back_unchanged(corpus: Any) -> None:
     sequences, y = corpus
@@ -332,7 +333,7 @@ def test_everything_written_is_read_back_unchanged(corpus: Any) -> None:
     assert conll.read(file, label_column=label_column, docstart=True) == (sequences, y)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text("ab#- \t\r\n\ufeffO", max_size=40), st.sampled_from([None, -1, 0]))
 def test_any_text_is_read_or_a_format_error(text: str, label_column: int | None) -> None:
     """The only error is a FormatError that names a line; sequences are never empty."""

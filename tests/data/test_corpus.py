@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.data import corpus, samples
 from trellis.data.corpus import Columns
@@ -258,7 +259,7 @@ columns = st.integers(1, 3)
 
 
 @given(data=st.data(), width=columns)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 def test_any_corpus_is_read_back(tmp_path: Path, data: Any, width: int) -> None:
     token = word if width == 1 else st.tuples(*[word] * width)
     pairs = st.lists(st.tuples(token, label), min_size=1, max_size=4)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.data import jsonl, tags, text
 from trellis.errors import FormatError, InputError
@@ -133,7 +134,7 @@ def test_an_unknown_scheme_is_named_before_anything_is_read() -> None:
         jsonl.iterate([], scheme="BOI")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.text("ab'’.\n \u3000é", max_size=20), st.data())
 def test_spans_of_complete_tokens_become_tags(raw: str, data: st.DataObject) -> None:
     """Random spans between token borders of any text: the tags mark exactly those spans."""
@@ -151,7 +152,7 @@ def test_spans_of_complete_tokens_become_tags(raw: str, data: st.DataObject) -> 
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(ANY_TEXT | st.tuples(ANY_TEXT, ANY_TEXT), ANY_TEXT), max_size=4),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.data import markup, tags, text
 from trellis.errors import FormatError, InputError
@@ -185,7 +186,7 @@ def test_what_cannot_be_marked(raw: str, spans: Any, message: str) -> None:
         markup.mark(raw, spans)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text("ab'’.[]()\\# \u3000é", max_size=20), st.data())
 def test_marked_text_is_read_back(raw: str, data: st.DataObject) -> None:
     """Random spans between token borders of any text: the same tokens and spans are read."""
@@ -229,7 +230,7 @@ def corpora(draw: st.DrawFn) -> tuple[str, list[list[str]], list[list[str]]]:
     return scheme, X, y
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(corpora())
 def test_written_lines_are_read_back(corpus: tuple[str, list[list[str]], list[list[str]]]) -> None:
     scheme, X, y = corpus

@@ -11,6 +11,7 @@ import pytest
 from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.data import tags
 from trellis.data.tags import SCHEMES, Span
@@ -27,8 +28,8 @@ PREFIXES = {
 }
 PREFIXED = list(PREFIXES)
 
-normally = settings(max_examples=50, deadline=None)
-often = settings(normally, max_examples=150)
+normally = settings(max_examples=examples(50), deadline=None)
+often = settings(normally, max_examples=examples(150))
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES)
 every_prefixed = pytest.mark.parametrize("scheme", PREFIXED)
 
@@ -116,7 +117,7 @@ def test_spans_survive_every_scheme(scheme: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("source", PREFIXED)
 @pytest.mark.parametrize("target", PREFIXED)
-@settings(normally, max_examples=10)
+@settings(normally, max_examples=examples(10))
 @given(case=some_spans())
 def test_convert_and_convert_back(source: str, target: str, case: tuple[list[Span], int]) -> None:
     sequence = tags.from_spans(*case, source)

@@ -17,6 +17,7 @@ import pytest
 from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.data import conll, files, text
 from trellis.errors import FormatError, InputError
@@ -43,7 +44,7 @@ def test_tokenize(raw: str, tokens: list[str]) -> None:
     assert text.tokenize(raw) == tokens
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text() | st.text("ab'’. \n_9", max_size=30))
 def test_tokens_are_the_text_between_white_space(raw: str) -> None:
     places = text.offsets(raw)
@@ -116,7 +117,7 @@ def test_only_line_feeds_end_lines() -> None:
     assert list(files.lines([f"{odd}\n", "h\r\n"])) == [odd, "h"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.text("aé€\N{BROKEN HEART} \r\n", max_size=40),
     st.integers(1, 9),

@@ -10,6 +10,7 @@ import pytest
 from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis import Word2Vec, _core
 from trellis.embeddings import sources
@@ -28,7 +29,7 @@ def words_of(corpus: _core.Corpus, min_count: int = 1, max_words: int = 0) -> di
 TEXT = st.lists(st.sampled_from(["a", "b", "ü", "word", " ", "  ", "\t", "\n", "\r\n", "\0"]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(TEXT, st.lists(st.integers(0, 60), max_size=5), st.integers(1, 3))
 def test_text_added_in_pieces(parts: list[str], cuts: list[int], threads: int) -> None:
     text = "".join(parts).encode()
@@ -109,7 +110,7 @@ def fnv(text: bytes) -> int:
     return h
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(max_size=8), st.integers(0, 4), st.integers(0, 6), st.integers(1, 5000))
 def test_subwords(word: str, minn: int, maxn: int, bucket: int) -> None:
     word = word.encode("utf-8", "ignore").decode()
@@ -140,7 +141,7 @@ def test_same_subwords_as_fasttext() -> None:
             assert (ids + model["nwords"]).tolist() == grams
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
 def test_tree_is_optimal(counts: list[int]) -> None:
     counts.sort(reverse=True)
@@ -163,7 +164,7 @@ def test_tree_is_optimal(counts: list[int]) -> None:
         assert position == word
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50).filter(lambda w: sum(w) > 1e-3))
 def test_alias_cells(weights: list[float]) -> None:
     cells = _core.alias_cells(np.array(weights)).reshape(-1, 2)

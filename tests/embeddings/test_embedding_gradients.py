@@ -1,23 +1,18 @@
 """Training steps: losses, and gradients compared with central differences, for every kernel."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trellis import _core, native
+from trellis import _core
 
 SHAPES = [(1, 1, 5), (1, 6, 100), (6, 6, 100), (7, 9, 33), (3, 17, 16), (10, 11, 64), (2, 8, 48)]
 LOSSES = ("negative", "hierarchical", "ova", "softmax")
 
 
-@pytest.fixture(params=native.available_isas(), autouse=True)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    best_isa = native.isa()
-    native.use_isa(request.param)
-    yield request.param
-    native.use_isa(best_isa)
+pytestmark = pytest.mark.usefixtures("isa")
 
 
 def problem(shape: tuple[int, int, int], loss: str) -> tuple[NDArray[np.float32], ...]:

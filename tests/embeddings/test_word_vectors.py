@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 from vector_files import (
     FASTTEXT,
     MODELS,
@@ -50,7 +51,7 @@ def test_vectors_is_a_public_name() -> None:
     assert trellis.Vectors is Vectors
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     rows=st.integers(1, 130),
     columns=st.integers(1, 70),

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import Token, derived, extract, extract_edges
+from scale import examples
 
 from trellis.errors import InputError
 from trellis.features import Field, Gazetteer, Part, Spec, Template
@@ -150,7 +151,7 @@ def rebuilt(features: TemplateFeatures, **changed: Any) -> TemplateFeatures:
 
 
 @given(problems())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example((named(["__BOS__", "__EOS__", "w[0]"]), [[], ["a"], []], [[]]))
 def test_learn_and_find_are_the_definition(problem: tuple[Spec, Sequences, Sequences]) -> None:
     spec, X, others = problem
@@ -176,7 +177,7 @@ def test_learn_and_find_are_the_definition(problem: tuple[Spec, Sequences, Seque
 
 
 @given(problems(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_keep_store_and_pickle(
     problem: tuple[Spec, Sequences, Sequences], chance: random.Random
 ) -> None:
@@ -221,7 +222,7 @@ def test_each_kind_on_one_and_two_code_points(kind: str) -> None:
 
 
 @given(plain | sized | regular, words)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_derive_is_the_same_function_in_python(field: Field, value: str) -> None:
     assert derive(field, value) == derived(field, value)
 

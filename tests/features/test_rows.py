@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.features.rows import FeatureBatch, SparseRows, lengths_of
 
@@ -25,7 +26,7 @@ def unpacked(rows: SparseRows) -> list[list[tuple[int, float]]]:
 
 
 @given(ROWS, st.lists(st.integers(-1, 9), min_size=6, max_size=6), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_renumbered_rows_are_those_of_a_loop(
     ids: list[list[int]], new: list[int], values: bool
 ) -> None:

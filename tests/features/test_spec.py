@@ -5,11 +5,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.errors import FormatError, InputError
 from trellis.features.spec import KINDS, ORIGINS, Field, Gazetteer, Part, Spec, Template
 
-checked = settings(max_examples=100, deadline=None)
+checked = settings(max_examples=examples(100), deadline=None)
 SIZED = ("prefix", "suffix", "lower_prefix", "lower_suffix", "length")
 STRINGS = st.text(max_size=4)
 

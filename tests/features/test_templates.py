@@ -11,6 +11,7 @@ from corpus_files import find_corpus, needs_corpus
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import extract, extract_edges
+from scale import examples
 
 from trellis.errors import FormatError, InputError
 from trellis.features import templates, wapiti
@@ -19,7 +20,7 @@ from trellis.inference import chain
 
 MODELS = find_corpus("models")
 needs_data = needs_corpus("models")
-checked = settings(max_examples=100, deadline=None)
+checked = settings(max_examples=examples(100), deadline=None)
 SENTENCE = [("He", "PRP"), ("saw", "VBD"), ("Paris", "NNP")]
 
 

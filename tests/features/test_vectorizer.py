@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 from scipy import sparse
 
 from trellis.errors import InputError
@@ -59,7 +60,7 @@ def rebuilt(features: Any, **changed: Any) -> Any:
 
 
 @given(ready, ready)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_ready_features_are_those_of_python_crfsuite(X: Any, others: Any) -> None:
     pycrfsuite = pytest.importorskip("pycrfsuite")
 
@@ -206,7 +207,7 @@ def test_what_a_function_raises_is_passed_on() -> None:
 
 
 @given(ready, ready, st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_keep_store_and_pickle_ready_features(X: Any, others: Any, data: st.DataObject) -> None:
     features = ReadyFeatures()
     features.learn(X)
@@ -295,7 +296,7 @@ def test_a_three_dimensional_array_is_a_list_of_sequences() -> None:
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_kept_columns_are_renumbered(data: st.DataObject) -> None:
     features = ArrayFeatures()
     features.learn(MATRICES)

@@ -8,6 +8,7 @@ from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import derived, extract, extract_edges
+from scale import examples
 
 from trellis.errors import InputError
 from trellis.features import Field, Gazetteer, Part, Spec, Template
@@ -65,7 +66,7 @@ def test_each_kind_of_field(kind: str, size: int, expected: dict[str, str | None
 
 
 @given(st.text(max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_kinds_agree_with_each_other(value: str) -> None:
     shape = derived(Field(kind="shape"), value)
     assert shape is not None

@@ -14,6 +14,7 @@ from arpa_models import GOOD, Grams, draw, plain_scores, text_of
 from corpus_files import find_corpus, needs_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.errors import InputError
 from trellis.formats import arpa
@@ -87,7 +88,7 @@ def require_same(lm: arpa.NGramModel, grams: Grams, words: list[str]) -> None:
 
 
 @given(seed=st.integers(0, 10_000), order=st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_random_models(seed: int, order: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = np.random.default_rng(seed)
     grams = draw(rng, words=int(rng.integers(1, 5)), order=order, keep=float(rng.uniform(0.2, 0.9)))

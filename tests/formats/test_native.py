@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from native_files import DIGITS, META, PREFIX, body_of, dump, header_of, peak_memory, some_tensors
 from safetensors import safe_open
+from scale import examples
 
 import trellis
 from trellis.errors import FormatError, InputError
@@ -40,7 +41,7 @@ any_array = arrays.arrays(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     kind=names,
     meta=st.dictionaries(names, json_values, max_size=4),

@@ -95,7 +95,7 @@ def test_round_trip_of_each_solver(solver: str, path: Path) -> None:
         {"random_state": 7, "warm_start": True},
         {"states": "all", "transitions": "none"},
     ],
-    ids=str,
+    ids=" ".join,  # the names: a generator has no fixed text, which pytest-xdist needs
 )
 def test_parameters_are_restored(parameters: dict[str, Any], path: Path) -> None:
     model = trellis.CRF(**parameters).fit(WORDS, TAGS)

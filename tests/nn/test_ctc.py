@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 from torch import Tensor
 from torch.nn import functional
 
@@ -233,7 +234,7 @@ def test_posterior_of_logits_and_halves() -> None:
 
 
 @given(st.integers(1, 9), st.lists(st.integers(1, 3), max_size=6), st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_reversed_frames_and_target(frames: int, target: list[int], seed: int) -> None:
     """A reversed target on reversed frames: the same loss, and reversed posteriors."""
     generator = torch.Generator().manual_seed(seed)

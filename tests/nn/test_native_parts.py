@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis import _core
 from trellis.nn.words.chars import _max_windows
@@ -25,7 +26,9 @@ def check_windows(ids, table, isas=("",)):
     for _ in isas:
         leaf = table.clone().requires_grad_()
         actual = _max_windows(ids, leaf)
-        assert type(actual.grad_fn).__name__ == "_MaxWindowsBackward"  # the native operator was used
+        assert (
+            type(actual.grad_fn).__name__ == "_MaxWindowsBackward"
+        )  # the native operator was used
         torch.testing.assert_close(actual.double(), wanted, rtol=1e-6, atol=1e-6)
         (gradient,) = torch.autograd.grad((actual * weight).sum(), leaf)
         torch.testing.assert_close(gradient.double(), slope, rtol=1e-5, atol=1e-5)
@@ -37,7 +40,7 @@ def test_windows_equal_pytorch(width, filters, each_isa):
     check_windows(*windows(20, 9, 12, width, filters), each_isa())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(*(st.integers(1, largest) for largest in (6, 5, 6, 8, 20)))
 def test_windows_of_any_shape(words, longest, characters, width, filters):
     check_windows(*windows(words, longest, characters, width, filters))

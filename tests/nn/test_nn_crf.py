@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 from torch import Tensor
 
 from trellis.errors import InputError
@@ -114,7 +115,7 @@ def test_the_same_as_pytorch_crf(reduction: str, batch_first: bool) -> None:
 # ---- masks
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_masked_steps_are_removed(data: st.DataObject) -> None:
     rows, steps, tags = data.draw(st.tuples(*[st.integers(1, 5)] * 3))

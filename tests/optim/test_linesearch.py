@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.optim.linesearch import Along, Search, armijo, backtracking, more_thuente
 
@@ -66,7 +67,7 @@ def test_functions_of_the_paper(phi: Along, first: float) -> None:
 
 
 @every_search
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     minimum=st.floats(1e-3, 1e3),
     curvature=st.floats(1e-3, 1e3),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import logistic, loss_and_gradient, quadratic
+from scale import examples
 
 from trellis.optim import Objective, lbfgs
 
@@ -69,7 +70,7 @@ def test_a_large_penalty_gives_zero_weights() -> None:
     assert 0 < np.count_nonzero(fewer.w) < 20
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 10_000), l1=st.floats(0.01, 30.0), n_free=st.integers(0, 12))
 def test_optimal_with_some_weights_free(seed: int, l1: float, n_free: int) -> None:
     objective, _ = logistic(rows=60, n=12, l2=0.5, seed=seed)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import logistic, quadratic, rosenbrock
+from scale import examples
 from test_online import SOLVERS, Toy
 
 from trellis.errors import InputError
@@ -170,7 +171,7 @@ def test_an_intermediate_state_equals_that_of_a_shorter_run(name: str) -> None:
     l1=st.sampled_from([0.0, 0.5, 5.0]),
     at=st.integers(1, 30),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_problem_of_lbfgs(seed: int, size: int, memory: int, l1: float, at: int) -> None:
     objective, _ = logistic(rows=30, n=size, l2=0.1, seed=seed)
     runner = batch(lbfgs, objective, np.zeros(size), memory=memory, l1=l1, max_iter=40)

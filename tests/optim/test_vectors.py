@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis import _core
 
@@ -143,7 +144,7 @@ def test_direction(n: int, capacity: int, steps: int) -> None:
         np.testing.assert_array_equal(got, pair)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     n=st.integers(1, 2000),
     capacity=st.integers(1, 8),

@@ -15,10 +15,3 @@ def use_isa() -> Iterator[Callable[[str], None]]:
     before = native.isa()
     yield native.use_isa
     native.use_isa(before)
-
-
-@pytest.fixture(params=native.available_isas())
-def isa(request: pytest.FixtureRequest, use_isa: Callable[[str], None]) -> str:
-    """Run the test once on each code path that this machine has."""
-    use_isa(request.param)
-    return request.param

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis import _core
 from trellis.inference import chain
@@ -17,7 +18,7 @@ def batch(seed: int, rows: int, width: int, labels: int, dtype=np.float64, sprea
     return scores, rng.integers(1, width + 1, rows), rng.integers(0, labels, (rows, width))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 40), st.booleans()
 )

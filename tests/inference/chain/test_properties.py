@@ -9,10 +9,11 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scale import examples
 
 from trellis.inference import chain
 
-checked = settings(max_examples=80, deadline=None)
+checked = settings(max_examples=examples(80), deadline=None)
 FINITE = st.floats(-30.0, 30.0, allow_subnormal=False)
 
 

@@ -9,6 +9,7 @@ import pytest
 from decode_oracles import draw_emissions, generate_emissions, prefix_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.errors import InfeasibleError
 from trellis.inference import ctc
@@ -243,7 +244,7 @@ def test_k_larger_than_the_number_of_labellings() -> None:
     scale=st.sampled_from([0.1, 1.0, 8.0, 1e3]),
     beam_width=st.integers(1, 40),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_properties(seed: int, frames: int, vocabulary: int, scale: float, beam_width: int) -> None:
     rng = np.random.default_rng(seed)
     x = draw_emissions(rng, (frames, vocabulary), scale)

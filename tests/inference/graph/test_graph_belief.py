@@ -9,6 +9,7 @@ import pytest
 from graph_cases import Factors, assert_truth, enumerate_all, random_factors, random_tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.errors import InfeasibleError
 from trellis.inference import graph
@@ -121,7 +122,7 @@ def test_the_gradient_of_the_bethe_estimate_is_the_beliefs(rng: np.random.Genera
             assert slope == pytest.approx(p.factors[f][at], abs=1e-7)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 7),

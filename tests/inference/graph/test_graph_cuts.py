@@ -9,6 +9,7 @@ import pytest
 from graph_cases import Factors, enumerate_all, random_factors
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference import graph
@@ -28,7 +29,7 @@ def submodular(rng: np.random.Generator, n: int, edges: float, scale: float) -> 
     return factors
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 10),

@@ -15,6 +15,7 @@ from graph_cases import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference import chain, graph
@@ -61,7 +62,7 @@ def test_the_reference_against_enumeration(name: str, rng: np.random.Generator) 
     np.testing.assert_array_equal(reference.best(g).labels, truth.best)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 7), st.floats(0, 1), st.integers(0, 2))
 def test_random_graphs_against_the_reference(seed: int, n: int, edges: float, triples: int) -> None:
     rng = np.random.default_rng(seed)

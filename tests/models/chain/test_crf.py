@@ -26,6 +26,7 @@ from labellings import (
     state_part,
     weights_by_name,
 )
+from scale import examples
 
 import trellis
 from trellis.errors import InfeasibleError, InputError
@@ -76,7 +77,7 @@ def test_loss_and_gradient_by_enumeration(n_labels: int, edges: int, isa: str) -
     states=st.sampled_from(["seen", "all"]),
     transitions=st.sampled_from(["seen", "all", "none"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_loss_and_gradient_of_random_models(
     seed: int,
     n_labels: int,

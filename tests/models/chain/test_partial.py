@@ -18,6 +18,7 @@ from labellings import (
     state_part,
     weights_by_name,
 )
+from scale import examples
 
 import trellis
 from trellis.errors import InputError
@@ -41,7 +42,7 @@ def hide_labels(y: Any, seed: int, classes: Any) -> list[list[Any]]:
     edges=st.integers(0, 2),
     extras=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_marginal_likelihood_and_gradient(
     seed: int, n_labels: int, lengths: list[int], edges: int, extras: bool
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from decoder_oracles import ARPA, LETTERS, confuse, draw_emissions, say
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scale import examples
 
 from trellis import CTCDecoder
 from trellis.errors import InputError, TrellisError
@@ -35,7 +36,7 @@ def pieces(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 @given(seed=st.integers(0, 2**32 - 1), frames=st.integers(1, 40), which=st.integers(0, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_chunks_give_the_same_result_as_all_frames(
     decoders: list[CTCDecoder], seed: int, frames: int, which: int
 ) -> None:
