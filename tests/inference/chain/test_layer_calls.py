@@ -38,7 +38,7 @@ def test_same_as_the_general_functions(seed, rows, width, labels, tagged):
         np.testing.assert_allclose(score, path.score, rtol=tolerance)
 
 
-def test_scores_far_apart():
+def test_wide_range_of_scores():
     scores, lengths, tags = batch(0, 5, 30, 7, spread=400.0)
     fast = layer.expected_counts(scores, lengths, tags)
     right = chain.expected_counts(*scores, lengths=lengths, labels=tags)
@@ -46,7 +46,7 @@ def test_scores_far_apart():
     np.testing.assert_allclose(fast.value, right.log_partition, rtol=1e-12)
 
 
-def test_any_layout_of_memory():
+def test_any_memory_layout():
     scores, lengths, _ = batch(3, 4, 6, 5)
     right = layer.expected_counts(scores, lengths, None)
     turned = np.asfortranarray(scores[0]), np.asfortranarray(scores[1]), *scores[2:]
@@ -70,7 +70,7 @@ def test_no_path():
     assert layer.best_paths(scores, lengths) is None
 
 
-def test_a_forbidden_tag():
+def test_forbidden_tag():
     scores, lengths, tags = batch(2, 3, 4, 3)
     scores[0][1, 0, tags[1, 0]] = -np.inf
     assert layer.expected_counts(scores, lengths, tags) is None

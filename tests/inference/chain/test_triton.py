@@ -116,7 +116,7 @@ def test_equal_to_the_cpu(labels: int, dtype: Any) -> None:
     ids=str,
 )
 def test_in_log_space(labels: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is kept in registers, as with more labels; 70 are two tiles, 130 three."""
+    """No transitions in registers, as with many labels; 70 labels are two tiles, 130 three."""
     monkeypatch.setattr(ChainPlan, "max_held_bytes", 0)
     p = problem([5, 1, 2], labels, dtype, seed=labels, forbidden=0.2)
     assert not any(scaled(p))
@@ -124,7 +124,7 @@ def test_in_log_space(labels: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) 
     require_best(p, TOLERANCE[dtype])
 
 
-def test_a_block_of_several_warps() -> None:
+def test_several_warps() -> None:
     p = problem([4, 2], 100, torch.float32)
     assert all(scaled(p))
     require_equal(computed(p, tagged=True), expected(p, tagged=True), 1e-5)
@@ -133,14 +133,14 @@ def test_a_block_of_several_warps() -> None:
 
 @pytest.mark.parametrize("labels", [1, 3, 40])
 @pytest.mark.parametrize("tagged", [False, True])
-def test_transitions_of_each_position(labels: int, tagged: bool) -> None:
+def test_position_dependent_transitions(labels: int, tagged: bool) -> None:
     p = problem([4, 1, 5], labels, positional=True, forbidden=0.2)
     require_equal(computed(p, tagged=tagged), expected(p, tagged=tagged), 1e-10)
     require_best(p, 1e-10)
 
 
 def test_every_length() -> None:
-    """1 to 10: all remainders of the loops that take four steps at once."""
+    """Lengths 1 to 10: all remainders of the loops that are unrolled by four."""
     p = problem(list(range(1, 11)), 3)
     require_equal(computed(p, tagged=False), expected(p, tagged=False), 1e-10)
     require_best(p, 1e-10)
@@ -206,8 +206,8 @@ def test_forbidden_tags() -> None:
     require_equal((torch.zeros(1), *gradients), (np.zeros(1), *expected(p, tagged=True)[1:]), 1e-10)
 
 
-def test_labels_that_are_never_entered() -> None:
-    """Forbidden by -1e4, as many do: no row is slower for it, and the numbers are right."""
+def test_unreachable_labels() -> None:
+    """Labels forbidden by -1e4, as is common, do not force rows into log space."""
     p = problem([6, 3], 5, torch.float32)
     p.transitions[:, 3] = -1e4
     p.transitions[4] = -1e4
@@ -217,7 +217,7 @@ def test_labels_that_are_never_entered() -> None:
 
 
 def test_constraints_and_known_labels_stay_scaled() -> None:
-    """Nothing underflows, so a probability of 0 is known to be one."""
+    """Nothing underflows, so a probability of 0 is exact."""
     p = problem([7, 5], 5, torch.float32, scale=1.0)
     p.transitions[0, 2] = p.transitions[0, 4] = p.transitions[1, 4] = -INF
     p.emissions[0, 3, 1:] = -INF
@@ -225,8 +225,8 @@ def test_constraints_and_known_labels_stay_scaled() -> None:
     require_equal(computed(p, tagged=False), expected(p, tagged=False), 1e-5)
 
 
-def test_a_hopeless_label_that_is_the_only_one_later() -> None:
-    """α of label 1 falls behind by 40 a step, until label 0 is forbidden."""
+def test_unlikely_label_that_is_the_only_one_later() -> None:
+    """log α of label 1 falls by 40 a step below label 0, which is forbidden at the end."""
     p = problem([6, 6], 2, torch.float32)
     p.emissions[0, :, 1] -= 40.0
     p.transitions[0, 1] = p.transitions[1, 0] = -INF
@@ -236,8 +236,8 @@ def test_a_hopeless_label_that_is_the_only_one_later() -> None:
 
 
 @pytest.mark.parametrize("size", [1e4, -1e4])
-def test_large_scores_that_do_not_matter(size: float) -> None:
-    """The same number on all labels or all transitions: no digit of the gradient is lost."""
+def test_large_constant_scores(size: float) -> None:
+    """A constant added to all labels or transitions does not change the gradient."""
     p = problem([5, 3], 4, torch.float32, scale=1.0)
     want = expected(p, tagged=False)[1:]
     for part in p[:3]:
@@ -302,32 +302,32 @@ def test_ties_go_to_the_first_label() -> None:
     require_best(rounded, 0.0)
 
 
-def test_wrong_lengths_and_tags_touch_nothing_else() -> None:
+def test_invalid_lengths_and_tags_stay_in_bounds() -> None:
     p = problem([3, 3], 2)
     wrong = p._replace(lengths=torch.tensor([0, 99]), tags=torch.full_like(p.tags, 99))
     filled = wrong._replace(emissions=p.emissions.nan_to_num(), lengths=wrong.lengths.to(DEVICE))
     assert not any(part.isnan().any() for part in computed(filled, tagged=True))
 
 
-def test_the_same_bits_again() -> None:
+def test_same_bits_again() -> None:
     p = problem([9, 8, 3, 1, 7], 12, torch.float32)
     first, again = computed(p, tagged=True), computed(p, tagged=True)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
-def test_input_is_left_as_it_was() -> None:
+def test_input_is_not_changed() -> None:
     p = problem([4, 2], 3)
     before = [part.clone() for part in p]
     computed(p, tagged=True)
     engine.viterbi(*p.scores)
-    for part, kept in zip(p, before, strict=True):
-        torch.testing.assert_close(part, kept, rtol=0.0, atol=0.0, equal_nan=True)
+    for part, copy in zip(p, before, strict=True):
+        torch.testing.assert_close(part, copy, rtol=0.0, atol=0.0, equal_nan=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_a_long_row(scale: float) -> None:
-    """log Z to 1e-6 and marginals to 1e-5 in float32; with scores so wide, in log space."""
+def test_long_row(scale: float) -> None:
+    """float32: log Z to 1e-6 and marginals to 1e-5; the wide scores are in log space."""
     p = problem([160], 3, torch.float32, scale=scale)._replace(weight=torch.ones(1, device=DEVICE))
     value, *gradients = computed(p, tagged=False)
     want, *right = expected(p, tagged=False)
@@ -340,7 +340,7 @@ def test_a_long_row(scale: float) -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 7, 1500])
-def test_steps_that_count(steps: int) -> None:
+def test_lengths_and_status_of_masks(steps: int) -> None:
     rng = np.random.default_rng(steps)
     mask = rng.random((5, steps)) < 0.7
     mask[0], mask[1], mask[2, : steps // 2], mask[2, steps // 2 :] = True, False, True, False
@@ -358,7 +358,7 @@ def test_steps_that_count(steps: int) -> None:
         assert status[row] == hole + 2 * wrong[0] + 4 * wrong[1]
 
 
-def test_lengths_and_tags_that_are_wrong() -> None:
+def test_status_of_invalid_lengths_and_tags() -> None:
     tags = torch.tensor([[0, 1, 9], [0, 9, 0], [0, 0, 0], [0, 0, 0]], device=DEVICE)
     lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
     scores = torch.zeros(4, 3, 2, device=DEVICE)
@@ -426,7 +426,7 @@ def with_holes(p: Problem, seed: int) -> tuple[Problem, Any]:
 def test_masks_with_holes(
     log_space: bool, tagged: bool, positional: bool, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Masked steps are removed from the chain: values and gradients are those of the rest."""
+    """Masked steps are removed: values and gradients are those of the unmasked steps."""
     if log_space:
         monkeypatch.setattr(ChainPlan, "max_held_bytes", 0)
     p = problem([5, 3, 1, 4], 3, dtype, positional=positional, forbidden=0.1)
@@ -459,7 +459,7 @@ def test_masks_with_holes_in_any_layout() -> None:
             assert torch.equal(got, want)
 
 
-def test_rows_without_an_unmasked_step_touch_nothing() -> None:
+def test_rows_without_an_unmasked_step_stay_in_bounds() -> None:
     p = problem([3, 3], 2)
     filled = p._replace(emissions=p.emissions.nan_to_num(), tags=p.tags.clamp(min=0))
     results = computed(filled, tagged=True, mask=torch.zeros(2, 4, dtype=torch.bool, device=DEVICE))
