@@ -100,7 +100,7 @@ def test_a_moved_module_keeps_its_own_name() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         old = importlib.import_module("trellis.models.foreign")
-    assert old.__name__ == old.__spec__.name == "trellis.models.chain.foreign"
+    assert old.__name__ == old.__spec__.name == "trellis.models.foreign"
 
 
 def test_importing_trellis_imports_nothing_heavy() -> None:

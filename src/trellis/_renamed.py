@@ -27,7 +27,6 @@ RENAMED: dict[str, str] = {
     "trellis.models.field_model": "trellis.models.graph.base",
     "trellis.models.field_training": "trellis.models.graph.training",
     "trellis.models.fields": "trellis.models.graph.samples",
-    "trellis.models.foreign": "trellis.models.chain.foreign",
     "trellis.models.graph_crf": "trellis.models.graph.graph_crf",
     "trellis.models.grid_crf": "trellis.models.graph.grid_crf",
     "trellis.models.hmm": "trellis.models.chain.hmm",

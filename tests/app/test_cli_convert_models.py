@@ -9,7 +9,7 @@ from commands import process
 
 import trellis
 from trellis import CRF
-from trellis.models.chain.foreign import save_crfsuite
+from trellis.models.foreign import save_crfsuite
 
 X = [[["w=Ann", "cap"], ["w=left"]], [["w=Bob", "cap"]]]
 Y = [["PER", "O"], ["PER"]]

@@ -346,7 +346,7 @@ def test_subwords() -> None:
         (lambda d: d.decode(LOGITS, hotwords="dog"), "hotwords"),
         (lambda d: d.decode(LOGITS, hotwords=[1]), "hot word"),
         (lambda d: d.decode(LOGITS, lm_start_state=object()), "start"),
-        (lambda d: d.decode(LOGITS, lm_start_state=12345), "no state"),
+        (lambda d: d.decode(LOGITS, lm_start_state=12345), "state does not belong"),
         (lambda d: BeamSearchDecoderCTC(LABELS), "Alphabet"),
         (lambda d: BeamSearchDecoderCTC(Alphabet(["a"], False)), "blank"),
         (lambda d: BeamSearchDecoderCTC(d._alphabet, "lm").decode(LOGITS), "LanguageModel"),

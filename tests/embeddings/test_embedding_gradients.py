@@ -122,7 +122,7 @@ def test_repeated_rows_add_up() -> None:
 
 def test_invalid_step_input() -> None:
     hidden, rows, label = problem((2, 5, 6), "negative")
-    with pytest.raises(ValueError, match="one width"):
+    with pytest.raises(ValueError, match="the same width"):
         _core.embedding_step(hidden, np.zeros((5, 32), np.float32), label, label, -1, 1.0)
     with pytest.raises(ValueError, match="for each row"):
         _core.embedding_step(hidden, rows, label[:3], label[:3], -1, 1.0)

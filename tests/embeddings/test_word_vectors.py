@@ -157,7 +157,7 @@ def test_rows_in_bytes_bad_input() -> None:
     code, step, error = coarse_rows(matrix, scale)
     with pytest.raises(ValueError, match="code must be"):
         _core.coarse_rows(matrix, scale, 1, code[:, :16].copy(), step, error)
-    with pytest.raises(ValueError, match="one factor"):
+    with pytest.raises(ValueError, match="one entry per row"):
         _core.coarse_rows(matrix, scale[:4], 1, code, step, error)
     with pytest.raises(ValueError, match="coarse must be"):
         search(matrix, scale, matrix[:1], 2, (code, step[:4], error))
@@ -313,11 +313,16 @@ def test_project_returns_the_principal_components() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "names"),
-    [([[0, 0]], ["a", "b"]), ([[0, 0, 0]], ["a"]), ([[0, np.nan]], ["a"]), (np.zeros((0, 2)), [])],
+    ("points", "names", "message"),
+    [
+        ([[0, 0]], ["a", "b"], "one row per name"),
+        ([[0, 0, 0]], ["a"], "one row per name"),
+        ([[0, np.nan]], ["a"], "must be finite"),
+        (np.zeros((0, 2)), [], "names is empty"),
+    ],
 )
-def test_points_that_cannot_be_drawn(points: Any, names: list[str]) -> None:
-    with pytest.raises(InputError, match="cannot be at places"):
+def test_points_that_cannot_be_drawn(points: Any, names: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         scatter(points, names)
 
 

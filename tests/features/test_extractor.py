@@ -395,8 +395,8 @@ NONE = 0xFFFFFFFF
     [
         (lambda f: {"keys": uint32(0)}, "size"),
         (lambda f: {"keys": uint32(0, 999, NONE)}, "a value is out of range"),
-        (lambda f: {"keys": uint32(9, 0, NONE)}, "no such template"),
-        (lambda f: {"edge_keys": uint32(NONE, 0, NONE)}, "no such template"),
+        (lambda f: {"keys": uint32(9, 0, NONE)}, "template index is out of range"),
+        (lambda f: {"edge_keys": uint32(NONE, 0, NONE)}, "template index is out of range"),
         (lambda f: {"keys": uint32(0, 0, NONE, 0, 0, NONE)}, "repeated"),
         (lambda f: {"keys": uint32(0, NONE, NONE)}, "keys"),  # the template has one part
         (lambda f: {"keys": uint32(0, 0, 0)}, "keys"),

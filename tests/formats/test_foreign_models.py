@@ -21,7 +21,7 @@ from trellis.errors import InputError
 from trellis.features import chunking, templates
 from trellis.features import wapiti as wapiti_patterns
 from trellis.formats import crfpp, crfsuite, wapiti
-from trellis.models.chain.foreign import save_crfsuite
+from trellis.models.foreign import save_crfsuite
 
 MODELS = find_corpus("models")
 CRFSUITE = sorted((MODELS / "crfsuite").glob("*.crfsuite"))

@@ -75,6 +75,7 @@ def steps_arguments(kind: str, rows: int, steps: int) -> dict[str, Any]:
     return forms[kind]
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("positional", [False, True])
 @pytest.mark.parametrize(
     ("kind", "reduction"),
@@ -120,6 +121,7 @@ def test_crf(
         torch.testing.assert_close(layer(x, y, reduction=reduction, **options), value)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("reduction", ["none", "sum"])
 def test_gradients_share_no_memory(
     reduction: str, launched: list[Any], use_gpu_engine: Any
@@ -193,6 +195,7 @@ def test_crf_with_invalid_values(launched: list[Any], use_gpu_engine: Any) -> No
 # ---- CTC
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("from_logits", [False, True])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("labels", [0, 2])
@@ -217,6 +220,7 @@ def test_ctc(
             torch.testing.assert_close(got, right)
 
 
+@pytest.mark.interpreter
 def test_ctc_with_invalid_values(launched: list[Any], use_gpu_engine: Any) -> None:
     use_gpu_engine(True)
     x = torch.zeros(5, 2, 4, requires_grad=True)
@@ -236,6 +240,7 @@ def test_ctc_with_invalid_values(launched: list[Any], use_gpu_engine: Any) -> No
     assert ctc_loss(x, blank, ends, sizes, validate=False).isfinite()
 
 
+@pytest.mark.interpreter
 def test_lists_after_a_batch_without_strides() -> None:
     """Arguments without a signature are not stored in the cache."""
     x, targets = torch.zeros(3, 1, 2), torch.tensor([[1]])
@@ -247,6 +252,7 @@ def test_lists_after_a_batch_without_strides() -> None:
     assert ctc_loss(x, targets, [3], [1]).isfinite()
 
 
+@pytest.mark.interpreter
 def test_checkpointed_step(
     launched: list[Any], use_gpu_engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

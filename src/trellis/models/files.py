@@ -51,10 +51,10 @@ def _starts_with(magic: bytes) -> Callable[[bytes], bool]:
 
 
 READERS = (
-    Reader("CRFsuite", _starts_with(b"lCRF"), "trellis.models.chain.foreign.read_crfsuite"),
-    Reader("CRF++, text", _starts_with(b"version: "), "trellis.models.chain.foreign.read_crfpp"),
-    Reader("CRF++, binary", is_binary, "trellis.models.chain.foreign.refuse_binary_crfpp"),
-    Reader("Wapiti", _starts_with(b"#mdl#"), "trellis.models.chain.foreign.read_wapiti"),
+    Reader("CRFsuite", _starts_with(b"lCRF"), "trellis.models.foreign.read_crfsuite"),
+    Reader("CRF++, text", _starts_with(b"version: "), "trellis.models.foreign.read_crfpp"),
+    Reader("CRF++, binary", is_binary, "trellis.models.foreign.refuse_binary_crfpp"),
+    Reader("Wapiti", _starts_with(b"#mdl#"), "trellis.models.foreign.read_wapiti"),
     Reader("fastText", _starts_with(b"\xba\x16\x4f\x2f"), "trellis.models.files.read_fasttext"),
 )
 

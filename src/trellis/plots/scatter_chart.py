@@ -30,7 +30,9 @@ def scatter(
     [('one: 0, 0', 24.0), ('two: 4, 2', 586.4)]
     """
     points = np.asarray(places, dtype=np.float64)
-    if not len(names) or points.shape != (len(names), 2):
+    if not len(names):
+        raise InputError("names is empty: at least one point is needed")
+    if points.shape != (len(names), 2):
         raise InputError(
             f"places has shape {points.shape}, must be ({len(names)}, 2): one row per name"
         )

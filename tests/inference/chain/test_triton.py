@@ -124,6 +124,7 @@ def test_in_log_space(labels: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) 
     require_best(p, TOLERANCE[dtype])
 
 
+@pytest.mark.interpreter
 def test_several_warps() -> None:
     p = problem([4, 2], 100, torch.float32)
     assert all(scaled(p))
@@ -139,6 +140,7 @@ def test_position_dependent_transitions(labels: int, tagged: bool) -> None:
     require_best(p, 1e-10)
 
 
+@pytest.mark.interpreter
 def test_every_length() -> None:
     """Lengths 1 to 10: all remainders of the loops that are unrolled by four."""
     p = problem(list(range(1, 11)), 3)
@@ -146,6 +148,7 @@ def test_every_length() -> None:
     require_best(p, 1e-10)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("regime", REGIMES)
 def test_equal_to_enumeration(regime: str) -> None:
     rng = np.random.default_rng(REGIMES.index(regime))
@@ -175,6 +178,7 @@ def test_equal_to_enumeration(regime: str) -> None:
             assert not any(x.any() for x in (unaries, pairs, first, last))
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("log_space", [False, True])
 def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if log_space:
@@ -197,6 +201,7 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
     assert ((labels >= 0) & (labels < 3)).all()
 
 
+@pytest.mark.interpreter
 def test_forbidden_tags() -> None:
     """Other paths exist: the value is -inf, and the gradient still points to the tags."""
     p = problem([3], 2)
@@ -206,6 +211,7 @@ def test_forbidden_tags() -> None:
     require_equal((torch.zeros(1), *gradients), (np.zeros(1), *expected(p, tagged=True)[1:]), 1e-10)
 
 
+@pytest.mark.interpreter
 def test_unreachable_labels() -> None:
     """Labels forbidden by -1e4, as is common, do not force rows into log space."""
     p = problem([6, 3], 5, torch.float32)
@@ -216,6 +222,7 @@ def test_unreachable_labels() -> None:
     require_equal(computed(p, tagged=False), expected(p, tagged=False), 1e-5)
 
 
+@pytest.mark.interpreter
 def test_constraints_and_known_labels_stay_scaled() -> None:
     """Nothing underflows, so a probability of 0 is exact."""
     p = problem([7, 5], 5, torch.float32, scale=1.0)
@@ -225,6 +232,7 @@ def test_constraints_and_known_labels_stay_scaled() -> None:
     require_equal(computed(p, tagged=False), expected(p, tagged=False), 1e-5)
 
 
+@pytest.mark.interpreter
 def test_unlikely_label_that_is_the_only_one_later() -> None:
     """log α of label 1 falls by 40 a step below label 0, which is forbidden at the end."""
     p = problem([6, 6], 2, torch.float32)
@@ -235,6 +243,7 @@ def test_unlikely_label_that_is_the_only_one_later() -> None:
     require_equal(computed(p, tagged=False), expected(p, tagged=False), 1e-5)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("size", [1e4, -1e4])
 def test_large_constant_scores(size: float) -> None:
     """A constant added to all labels or transitions does not change the gradient."""
@@ -250,6 +259,7 @@ def test_large_constant_scores(size: float) -> None:
     require_equal((torch.zeros(1), *gradients), (np.zeros(1), *rounded), 1e-5)
 
 
+@pytest.mark.interpreter
 def test_huge_scores() -> None:
     p = problem([6, 4, 1], 5, torch.float32, scale=1e4)
     value, *gradients = computed(p, tagged=False)
@@ -259,6 +269,7 @@ def test_huge_scores() -> None:
     require_best(p, 1e-6)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_is_computed_in_float32(dtype: Any) -> None:
     p = problem([5, 3], 9, torch.float32)
@@ -272,6 +283,7 @@ def test_half_precision_is_computed_in_float32(dtype: Any) -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("positional", [False, True])
 def test_any_strides(positional: bool) -> None:
     p = problem([4, 2], 3, positional=positional)
@@ -292,6 +304,7 @@ def test_any_strides(positional: bool) -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.interpreter
 def test_ties_go_to_the_first_label() -> None:
     p = problem([5, 2], 7)
     zero = Problem(*(torch.zeros_like(part) for part in p[:4]), *p[4:])
@@ -302,6 +315,7 @@ def test_ties_go_to_the_first_label() -> None:
     require_best(rounded, 0.0)
 
 
+@pytest.mark.interpreter
 def test_invalid_lengths_and_tags_stay_in_bounds() -> None:
     p = problem([3, 3], 2)
     wrong = p._replace(lengths=torch.tensor([0, 99]), tags=torch.full_like(p.tags, 99))
@@ -309,12 +323,14 @@ def test_invalid_lengths_and_tags_stay_in_bounds() -> None:
     assert not any(part.isnan().any() for part in computed(filled, tagged=True))
 
 
+@pytest.mark.interpreter
 def test_same_bits_again() -> None:
     p = problem([9, 8, 3, 1, 7], 12, torch.float32)
     first, again = computed(p, tagged=True), computed(p, tagged=True)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
+@pytest.mark.interpreter
 def test_input_is_not_changed() -> None:
     p = problem([4, 2], 3)
     before = [part.clone() for part in p]
@@ -324,6 +340,7 @@ def test_input_is_not_changed() -> None:
         torch.testing.assert_close(part, copy, rtol=0.0, atol=0.0, equal_nan=True)
 
 
+@pytest.mark.interpreter
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_long_row(scale: float) -> None:
@@ -339,6 +356,7 @@ def test_long_row(scale: float) -> None:
 # ---- masks, lengths and tags
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("steps", [1, 7, 1500])
 def test_lengths_and_status_of_masks(steps: int) -> None:
     rng = np.random.default_rng(steps)
@@ -358,6 +376,7 @@ def test_lengths_and_status_of_masks(steps: int) -> None:
         assert status[row] == hole + 2 * wrong[0] + 4 * wrong[1]
 
 
+@pytest.mark.interpreter
 def test_status_of_invalid_lengths_and_tags() -> None:
     tags = torch.tensor([[0, 1, 9], [0, 9, 0], [0, 0, 0], [0, 0, 0]], device=DEVICE)
     lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
@@ -378,6 +397,7 @@ def run_masked(p: Problem, mask: Any) -> tuple[Any, list[int]]:
     return value, status.wait()
 
 
+@pytest.mark.interpreter
 def test_prefix_mask_instead_of_lengths() -> None:
     p = problem([4, 2, 3], 3)
     mask = torch.arange(p.tags.shape[1], device=DEVICE) < p.lengths[:, None]
@@ -419,6 +439,7 @@ def with_holes(p: Problem, seed: int) -> tuple[Problem, Any]:
     return Problem(*tensors, p.weight), torch.from_numpy(mask).to(DEVICE)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("positional", [False, True])
 @pytest.mark.parametrize("tagged", [False, True])
@@ -459,6 +480,7 @@ def test_masks_with_holes_in_any_layout() -> None:
             assert torch.equal(got, want)
 
 
+@pytest.mark.interpreter
 def test_rows_without_an_unmasked_step_stay_in_bounds() -> None:
     p = problem([3, 3], 2)
     filled = p._replace(emissions=p.emissions.nan_to_num(), tags=p.tags.clamp(min=0))

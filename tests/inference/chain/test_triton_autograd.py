@@ -49,6 +49,7 @@ def row_gradients(p: Problem, weight: Any) -> tuple[Any, ...]:
     return tuple(plan.gradients(plan.run(batch)[1], weight))
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("positional", [False, True])
@@ -77,6 +78,7 @@ def test_autograd_function(positional: bool, masked: bool, dtype: Any) -> None:
         assert not log_likelihood(batch).requires_grad
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("positional", [False, True])
 def test_sums_of_rows(positional: bool, dtype: Any) -> None:
@@ -96,6 +98,7 @@ def test_sums_of_rows(positional: bool, dtype: Any) -> None:
         torch.autograd.grad(once, leaves, create_graph=True)
 
 
+@pytest.mark.interpreter
 @pytest.mark.skipif(not INTERPRETED, reason="a GPU launches by address anyway")
 @pytest.mark.parametrize("masked", ["no", "prefix", "holes"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
@@ -143,6 +146,7 @@ def test_prepared_launches(dtype: Any, masked: str, monkeypatch: pytest.MonkeyPa
     assert len(launched) == count + 4
 
 
+@pytest.mark.interpreter
 def test_any_strides_of_all_tensors() -> None:
     p = problem([6, 1, 4], 5, torch.float64)
     batch = p.batch(tagged=True)
@@ -172,6 +176,7 @@ def test_sum_kernel(rows: int, labels: int) -> None:
     assert value == right[-1]
 
 
+@pytest.mark.interpreter
 def test_a_value_may_be_changed_in_place() -> None:
     p = problem([6, 1, 4], 5, torch.float64)
     leaves = [x.clone().requires_grad_() for x in p[:4]]
@@ -188,6 +193,7 @@ def test_a_value_may_be_changed_in_place() -> None:
             torch.testing.assert_close(a, b)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("positional", [False, True])
 def test_operators_call_the_same_kernels(positional: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `torch.compile` runs on a GPU, here on CPU tensors."""

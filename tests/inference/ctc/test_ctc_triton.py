@@ -95,6 +95,7 @@ def torch_loss(scores, targets, ends, sizes, blank, logits):  # type: ignore[no-
     return log_probs.detach(), loss.detach(), gradient, weight
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize(
     ("dtype", "logits", "blank", "shape"),
     [
@@ -126,6 +127,7 @@ def test_equals_torch(dtype, logits, blank, shape):  # type: ignore[no-untyped-d
     assert nothing == ()
 
 
+@pytest.mark.interpreter
 def test_many_lanes():  # type: ignore[no-untyped-def]
     """More labels than one warp has lanes, and than one tile of the gradient."""
     x, targets, ends, sizes = drawn((75, 1, 6, 70), dtype=torch.float32)
@@ -155,6 +157,7 @@ def test_strides():  # type: ignore[no-untyped-def]
         assert torch.equal(gradient, slope)
 
 
+@pytest.mark.interpreter
 def test_infeasible_rows():  # type: ignore[no-untyped-def]
     """(1, 1) needs three frames; no frames give the empty target alone; -inf forbids."""
     x = torch.zeros(3, 5, 3)
@@ -175,6 +178,7 @@ def test_infeasible_rows():  # type: ignore[no-untyped-def]
         ]
 
 
+@pytest.mark.interpreter
 def test_huge_scores():  # type: ignore[no-untyped-def]
     """Scores of ±1e4 over hundreds of nats of range: a lost state would give inf or 0."""
     generator = torch.Generator().manual_seed(0)
@@ -191,6 +195,7 @@ def test_huge_scores():  # type: ignore[no-untyped-def]
     torch.testing.assert_close(gradient.double(), slope, rtol=0, atol=2e-3)  # float32 of 1e4 itself
 
 
+@pytest.mark.interpreter
 def test_nan_is_not_hidden():  # type: ignore[no-untyped-def]
     x, targets, ends, sizes = drawn((9, 2, 5, 2), dtype=torch.float32)
     ends[:] = torch.tensor([9, 9])
@@ -200,6 +205,7 @@ def test_nan_is_not_hidden():  # type: ignore[no-untyped-def]
     assert loss.isnan().tolist() == [False, True]
 
 
+@pytest.mark.interpreter
 def test_same_bits():  # type: ignore[no-untyped-def]
     x, targets, ends, sizes = drawn((11, 3, 40, 4), dtype=torch.float32)
     rows = (targets, ends, sizes, 0, True)
@@ -210,6 +216,7 @@ def test_same_bits():  # type: ignore[no-untyped-def]
     assert torch.equal(*slopes)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("target", [(), (2,), (1, 1), (1, 2), (2, 1, 2)])
 @pytest.mark.parametrize("logits", [True, False])
 def test_entropy_against_enumeration(target, logits):  # type: ignore[no-untyped-def]
@@ -240,6 +247,7 @@ def test_entropy_against_enumeration(target, logits):  # type: ignore[no-untyped
     torch.testing.assert_close(gradient, torch.autograd.grad(wanted, x)[0])
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("gradient", ["now", "later", "no"])
 def test_validation(gradient):  # type: ignore[no-untyped-def]
     targets = torch.tensor(
@@ -253,6 +261,7 @@ def test_validation(gradient):  # type: ignore[no-untyped-def]
     assert status == [0] * 5 + [1, 1, 0, 0]
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("logits", [True, False])
 @pytest.mark.parametrize("shape", SHAPES[:2])
@@ -289,6 +298,7 @@ def at_once(x, targets, ends, sizes, entropy, reduction, status=None):  # type: 
     return loss, gradient
 
 
+@pytest.mark.interpreter
 def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
     x, targets, ends, sizes = drawn(SHAPES[1])
     status = RowStatus(len(ends), x.device)
@@ -314,6 +324,7 @@ def test_sums_of_many_rows(mean):  # type: ignore[no-untyped-def]
     torch.testing.assert_close(total, right.float())
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_sums_with_a_row_without_a_path(reduction):  # type: ignore[no-untyped-def]
     x = torch.randn(2, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
@@ -332,6 +343,7 @@ def test_empty_targets_alone():  # type: ignore[no-untyped-def]
     torch.testing.assert_close(loss.neg().exp(), torch.tensor(0.25))
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("entropy", [0.0, 0.3])
 def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def]
     """By address, as on a GPU, also for inputs that are slices of larger ones."""
@@ -359,6 +371,7 @@ def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def
         torch.testing.assert_close(again[1], gradient)
 
 
+@pytest.mark.interpreter
 def test_lengths_that_are_columns():  # type: ignore[no-untyped-def]
     table = torch.arange(6).view(3, 2)
     assert _as_int64(table[:, 0], table.device).is_contiguous()

@@ -97,7 +97,7 @@ def _convert_tags(
 def _convert_model(source: Path, target: Path, format: str, quiet: bool) -> None:
     # Imported here: the conversion of data needs no models.
     from trellis.app.model_files import open_sequence_model
-    from trellis.models.chain.foreign import save_crfsuite
+    from trellis.models.foreign import save_crfsuite
 
     model = open_sequence_model(source)
     if format == "crfsuite":

@@ -14,7 +14,7 @@ from trellis._core import Tagger as NativeTagger
 from trellis.compat.pycrfsuite._dumpparser import ParsedDump, dump_lines, parse_model
 from trellis.formats import crfsuite
 from trellis.inference import chain
-from trellis.models.chain.foreign import from_crfsuite
+from trellis.models.foreign import from_crfsuite
 
 __all__ = ["Tagger"]
 
