@@ -124,7 +124,7 @@ def test_invalid_step_input() -> None:
     hidden, rows, label = problem((2, 5, 6), "negative")
     with pytest.raises(ValueError, match="the same width"):
         _core.embedding_step(hidden, np.zeros((5, 32), np.float32), label, label, -1, 1.0)
-    with pytest.raises(ValueError, match="for each row"):
+    with pytest.raises(ValueError, match="one entry per row"):
         _core.embedding_step(hidden, rows, label[:3], label[:3], -1, 1.0)
     with pytest.raises(ValueError, match="padded"):
         _core.embedding_step(

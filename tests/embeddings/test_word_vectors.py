@@ -159,9 +159,9 @@ def test_rows_in_bytes_bad_input() -> None:
         _core.coarse_rows(matrix, scale, 1, code[:, :16].copy(), step, error)
     with pytest.raises(ValueError, match="one entry per row"):
         _core.coarse_rows(matrix, scale[:4], 1, code, step, error)
-    with pytest.raises(ValueError, match="coarse must be"):
+    with pytest.raises(ValueError, match="coarse must have been"):
         search(matrix, scale, matrix[:1], 2, (code, step[:4], error))
-    with pytest.raises(ValueError, match="coarse must be"):
+    with pytest.raises(ValueError, match="coarse must have been"):
         search(matrix, scale, matrix[:1], 2, (code[:, :16].copy(), step, error))
 
 

@@ -257,7 +257,7 @@ def test_memory_order_does_not_matter(view: Any, layout: str) -> None:
 
 @cache
 def reference_results(n_labels: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Worked out once for all code paths: the reference takes its time."""
+    """Computed once for all instruction sets, because the reference is slow."""
     scores = make_batch(13, [7], n_labels).one(0)
     return scores, run_all(reference, scores, rng())
 
