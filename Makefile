@@ -100,8 +100,9 @@ $(VENV)/sanitize/installed: $(VENV)/sanitize/tools $(SOURCES)
 	PATH="$(abspath $(VENV)/sanitize/bin):$$PATH" $(VENV)/sanitize/$(PIP) $(EDITED) --config-settings=build-dir=$(BUILD)/sanitize --config-settings=cmake.define.TRELLIS_SANITIZE=$(SANITIZE) .
 	touch $@
 
-$(VENV)/bench/installed: benchmarks/requirements.txt $(SOURCES)
+$(VENV)/bench/installed: benchmarks/requirements.txt benchmarks/requirements-no-deps.txt $(SOURCES)
 	$(PYTHON) -m venv $(VENV)/bench
 	$(VENV)/bench/$(PIP) -r benchmarks/requirements.txt
+	$(VENV)/bench/$(PIP) --no-deps -r benchmarks/requirements-no-deps.txt
 	$(VENV)/bench/$(PIP) .
 	touch $@
