@@ -1,4 +1,4 @@
-"""A program that uses python-crfsuite: run with it and with the face of trellis, in one process.
+"""Run a program with python-crfsuite and with its replacement of trellis, in one process.
 
     python benchmarks/compat_programs.py usaddress FOLDER
 
@@ -55,7 +55,7 @@ def features(program: Any, text: str) -> Any:
 
 
 def main() -> None:
-    """Compare the outputs, then time both."""
+    """Compare the outputs, then time both sides."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     theirs = importlib.import_module(name)
     for imported in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
@@ -66,7 +66,7 @@ def main() -> None:
     for text in inputs:
         for call in (lambda p, t: p.parse(t), tag):
             if call(ours, text) != call(theirs, text):
-                raise WrongResultError(f"{name}: {text!r}")
+                raise WrongResultError(f"{name}: the outputs for {text!r} differ")
     print(f"{name}: parse() and tag() of {len(inputs)} texts are equal")
     taggers = [
         next(v for v in vars(p).values() if type(v).__name__ == "Tagger") for p in (ours, theirs)
