@@ -71,8 +71,9 @@ def main() -> None:
             ]
             cases = [Case("ours", calls[0], REPEATS), Case("theirs", calls[1], REPEATS)]
             times = time_alternating(cases, REPEATS)
-            a, b = times["ours"], times["theirs"]
-            table.add(algorithm, f"{a.median:.2f}", f"{b.median:.2f}", ratio(b, a))
+            our_time, peer_time = times["ours"], times["theirs"]
+            seconds = (f"{our_time.median:.2f}", f"{peer_time.median:.2f}")
+            table.add(algorithm, *seconds, ratio(peer_time, our_time))
             table.keep(algorithm, times)
     print(table.text(False))
 

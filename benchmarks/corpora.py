@@ -37,7 +37,7 @@ class Corpus(NamedTuple):
     title: str
     home: str
     download: str
-    """The names of the files to download, or how the files were made from them."""
+    """The names of the files to download, or how the corpus was made from them."""
 
 
 NLTK = "https://github.com/nltk/nltk_data (packages/corpora)"

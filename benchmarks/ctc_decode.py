@@ -88,24 +88,25 @@ def decode_section(kind: str, quick: bool) -> list[Table]:
     """Time decoders without and with a language model."""
     rows = utterances(60, kind)
     check_probabilities(rows[:5], kind)
-    few, some, many = (2, 10, 60) if kind == "peaky" else (1, 4, 20)
+    # numbers of utterances for slow, medium and fast decoders
+    slow, medium, fast = (2, 10, 60) if kind == "peaky" else (1, 4, 20)
     rounds = 3 if quick else 5
     decoder = CTCDecoder(LABELS, n_jobs=1)
     plain: dict[str, tuple[peers.Decode, int]] = {
-        "ours: ctc.beam_search": (ours_beam, many),
-        "ours: CTCDecoder": (decoder.decode, many),
-        "pyctcdecode": (peers.pyctcdecode_decoder(None), few),
-        "fast-ctc-decode, cut e^-5": (peers.fast_decoder(float(np.exp(peers.CUT))), some),
-        "flashlight-text, no lexicon": (peers.flashlight_free(), few),
+        "ours: ctc.beam_search": (ours_beam, fast),
+        "ours: CTCDecoder": (decoder.decode, fast),
+        "pyctcdecode": (peers.pyctcdecode_decoder(None), slow),
+        "fast-ctc-decode, cut e^-5": (peers.fast_decoder(float(np.exp(peers.CUT))), medium),
+        "flashlight-text, no lexicon": (peers.flashlight_free(), slow),
     }
     tables = [time_decoders(f"{kind}, no language model", plain, rows, rounds)]
     with peers.plain_arpa() as lm:
         model = CTCDecoder(LABELS, lm=LM, n_jobs=1)
         words: dict[str, tuple[peers.Decode, int]] = {
-            "ours: decode": (model.decode, many),
-            "ours: decode_beams": (lambda x: model.decode_beams(x, k=1)[0].text, many),
-            "pyctcdecode + KenLM": (peers.pyctcdecode_decoder(lm), some),
-            "flashlight-text, lexicon + KenLM": (peers.flashlight_words(lm), some),
+            "ours: decode": (model.decode, fast),
+            "ours: decode_beams": (lambda x: model.decode_beams(x, k=1)[0].text, fast),
+            "pyctcdecode + KenLM": (peers.pyctcdecode_decoder(lm), medium),
+            "flashlight-text, lexicon + KenLM": (peers.flashlight_words(lm), medium),
         }
         tables.append(time_decoders(f"{kind}, trigram model", words, rows, rounds))
     return tables

@@ -66,18 +66,18 @@ def build_ours(setting: Setting) -> CTCDecoder:
 def explain_difference(decoder: CTCDecoder, theirs: Any, utterance: Utterance, text: str) -> str:
     """Return the reason why pyctcdecode found a different text."""
     beams = {beam.text: beam for beam in decoder.decode_beams(utterance.log_probs, k=WIDTH)}
-    mine = next(iter(beams))
+    our_text = next(iter(beams))
     their_beams = theirs.decode_beams(utterance.log_probs, beam_width=WIDTH)
     their_lm = {beam[0]: beam[4] - beam[3] for beam in their_beams}
     scores = {beam[0]: beam[4] for beam in their_beams}
-    for candidate in (mine, text):
+    for candidate in (our_text, text):
         in_both = candidate in beams and candidate in their_lm
         if in_both and abs(their_lm[candidate] - beams[candidate].lm) > 0.01:
             return "pyctcdecode scores a space at the end as an additional unknown word"
-    our_score, their_score = beams[mine].score, scores.get(text, -np.inf)
+    our_score, their_score = beams[our_text].score, scores.get(text, -np.inf)
     if abs(our_score - their_score) < 1e-3:
         return "both texts have the same score"
-    if scores.get(mine, -np.inf) > their_score:
+    if scores.get(our_text, -np.inf) > their_score:
         return "our text is best in their beams too, but their decode() prunes similar histories"
     if their_score > our_score:
         return "their text has a better score, but our beam dropped it"

@@ -69,11 +69,11 @@ def compute_results(case: Case, device: str, dtype: torch.dtype) -> list[Tensor]
     return [part.double().cpu() for part in parts]
 
 
-def distance(got: Tensor, want: Tensor) -> float:
+def distance(result: Tensor, reference: Tensor) -> float:
     """Return the largest difference, relative to the largest number; inf if one is not finite."""
-    if not (got.isfinite().all() and want.isfinite().all()):
+    if not (result.isfinite().all() and reference.isfinite().all()):
         return float("inf")
-    return float((got - want).abs().max()) / max(1.0, float(want.abs().max()))
+    return float((result - reference).abs().max()) / max(1.0, float(reference.abs().max()))
 
 
 def equal_to_the_cpu() -> str:
@@ -81,10 +81,12 @@ def equal_to_the_cpu() -> str:
     worst = dict.fromkeys((torch.float32, torch.float64), 0.0)
     count = 0
     for case in cases():
-        right = compute_results(case, "cpu", torch.float64)
+        references = compute_results(case, "cpu", torch.float64)
         for dtype in worst:
-            for got, want in zip(compute_results(case, GPU, dtype), right, strict=True):
-                worst[dtype] = max(worst[dtype], distance(got, want))
+            for result, reference in zip(
+                compute_results(case, GPU, dtype), references, strict=True
+            ):
+                worst[dtype] = max(worst[dtype], distance(result, reference))
         count += 1
     if worst[torch.float32] > 1e-5 or worst[torch.float64] > 1e-9:
         raise AssertionError(f"off by {worst}")
@@ -112,7 +114,7 @@ def ctc_equal_to_torch() -> str:
                 loss = ctc_loss(on_gpu, *batch, **options)
                 gradient = torch.autograd.grad(loss.sum(), on_gpu)[0].cpu()
                 compared = ((loss.detach().cpu(), expected.detach()), (gradient, right))
-                worst = max(worst, *(distance(got, want) for got, want in compared))
+                worst = max(worst, *(distance(result, reference) for result, reference in compared))
                 count += 1
     if not worst < 1e-9:
         raise AssertionError(f"off by {worst}")
@@ -143,8 +145,8 @@ def cuda_graphs() -> str:
         with torch.no_grad():
             e.normal_()
             x.normal_()
-        for got, want in zip(replay(), step(), strict=True):
-            if not torch.allclose(got, want, rtol=1e-5, atol=1e-5):
+        for result, reference in zip(replay(), step(), strict=True):
+            if not torch.allclose(result, reference, rtol=1e-5, atol=1e-5):
                 raise AssertionError(f"{name}: the CUDA graph gives different numbers")
     return ", ".join(steps)
 
@@ -161,9 +163,9 @@ def half_precision() -> str:
     for dtype in (torch.float16, torch.bfloat16):
         # both get the rounded emissions: rounding them is not an error of the layer
         rounded = emissions.to(dtype)
-        want = layer.double()(rounded.double(), tags).item()
-        got = layer.float()(rounded, tags).item()
-        errors[str(dtype)[6:]] = abs(got - want)
+        reference = layer.double()(rounded.double(), tags).item()
+        result = layer.float()(rounded, tags).item()
+        errors[str(dtype)[6:]] = abs(result - reference)
         huge = (1e4 * rounded).clamp(-6e4, 6e4).requires_grad_()
         layer(huge, tags).backward()
         if not (huge.grad is not None and huge.grad.isfinite().all()):

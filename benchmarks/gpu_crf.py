@@ -85,18 +85,18 @@ def make(shape: Shape, scale: float = 1.0, positional: bool = False) -> Batch:
     """Return a batch with normal scores. The first row has full length."""
     torch.manual_seed(sum(shape[:3]))
     rows, steps, labels = shape[:3]
-    new = {"device": DEVICE}
-    lengths = torch.randint(steps // 2, steps + 1, (rows,), **new)
+    on_gpu = {"device": DEVICE}
+    lengths = torch.randint(steps // 2, steps + 1, (rows,), **on_gpu)
     lengths[0] = steps
     square = (rows, steps - 1, labels, labels) if positional else (labels, labels)
     return Batch(
-        torch.randn(rows, steps, labels, **new),
-        scale * torch.randn(square, **new),
-        torch.randn(labels, **new),
-        torch.randn(labels, **new),
+        torch.randn(rows, steps, labels, **on_gpu),
+        scale * torch.randn(square, **on_gpu),
+        torch.randn(labels, **on_gpu),
+        torch.randn(labels, **on_gpu),
         lengths,
-        torch.randint(labels, (rows, steps), **new),
-        torch.ones(rows, **new),
+        torch.randint(labels, (rows, steps), **on_gpu),
+        torch.ones(rows, **on_gpu),
     )
 
 
@@ -293,12 +293,12 @@ def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float
     """
     value, *gradients = train(engine, x, tagged=False)()
     _, *again = train(engine, x, tagged=False)()
-    want, *counts, best = exact(cpu, x)
+    log_z, *counts, best = exact(cpu, x)
     labels, score = engine.viterbi(*x.scores)
-    errors = {"log Z": float((value.double().sum() - want).abs() / want.abs())}
-    for name, got, right in zip(Batch._fields, gradients, counts, strict=False):
-        size = 1.0 if name == "emissions" else float(right.abs().max())
-        errors[name] = float((got - right).abs().max()) / size
+    errors = {"log Z": float((value.double().sum() - log_z).abs() / log_z.abs())}
+    for name, gradient, count in zip(Batch._fields, gradients, counts, strict=False):
+        size = 1.0 if name == "emissions" else float(count.abs().max())
+        errors[name] = float((gradient - count).abs().max()) / size
     if x.transitions.dim() == 2:
         errors["best"] = float(((score - best) / best).abs().max())
         errors["path"] = float(((path_scores(x, labels) - best) / best).abs().max())
@@ -420,7 +420,7 @@ def measure(
     if shape.B * shape.T * shape.L**2 < 3e8:
         print("  wide scores:", check(engine, cpu, wide, 1e-4))
     training, decoding = ours(x)
-    theirs = pytorch_crf(x)
+    peer_training, peer_decoding = pytorch_crf(x)
     times = clock.measure(
         {
             "ours": lambda: training,
@@ -431,17 +431,18 @@ def measure(
             "log space": lambda: train(engine, wide),
         },
         {
-            "pytorch-crf": lambda: theirs[0],
-            "pytorch-crf 1": lambda: on_one_thread(theirs[0]),
+            "pytorch-crf": lambda: peer_training,
+            "pytorch-crf 1": lambda: on_one_thread(peer_training),
             "loop as a graph": lambda: graph(loop_train(x)),
             "torch-struct": lambda: torch_struct(x),
         },
     )
-    mine, calm, alone, bare, captured, log_space, layer, calm_layer, loop, struct = times.values()
+    layer, layer_1, kernels, kernels_graph, layer_graph, log_space, *peer_times = times.values()
+    peer, peer_1, loop, struct = peer_times
     tables[0].add(
-        str(shape), mine, calm, alone, bare, captured, shape.train_expected, log_space,
-        layer, calm_layer, loop, struct, ratio(layer, mine), ratio(calm_layer, calm),
-        ratio(loop, mine), ratio(loop, captured), ratio(struct, mine),
+        str(shape), layer, layer_1, kernels, kernels_graph, layer_graph, shape.train_expected,
+        log_space, peer, peer_1, loop, struct, ratio(peer, layer), ratio(peer_1, layer_1),
+        ratio(loop, layer), ratio(loop, layer_graph), ratio(struct, layer),
     )  # fmt: skip
     times = clock.measure(
         {
@@ -449,12 +450,12 @@ def measure(
             "kernels": lambda: decode(engine, x),
             "graph": lambda: graph(decode(engine, x)),
         },
-        {"pytorch-crf": lambda: theirs[1], "loop": lambda: loop_decode(x)},
+        {"pytorch-crf": lambda: peer_decoding, "loop": lambda: loop_decode(x)},
     )
-    mine, alone, bare, layer, loop = times.values()
+    layer, kernels, kernels_graph, peer, loop = times.values()
     tables[1].add(
-        str(shape), mine, alone, bare, shape.decode_expected, layer, loop, shape.torbi,
-        ratio(layer, mine), ratio(loop, alone), ratio(shape.torbi, alone),
+        str(shape), layer, kernels, kernels_graph, shape.decode_expected, peer, loop, shape.torbi,
+        ratio(peer, layer), ratio(loop, kernels), ratio(shape.torbi, kernels),
     )  # fmt: skip
     for step in (train(engine, x), decode(engine, x)):
         slowest = sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:4]

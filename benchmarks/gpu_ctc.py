@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     ends: Tensor
     sizes: Tensor
 
-    def few(self, rows: int) -> Batch:
+    def first_rows(self, rows: int) -> Batch:
         """Return the first rows in float64."""
         logits = self.logits[:, :rows].detach().double().requires_grad_()
         return Batch(logits, self.targets[:rows], self.ends[:rows], self.sizes[:rows])
@@ -142,11 +142,11 @@ def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
 
     Raise if an error is too large, or if two runs give different bits.
     """
-    few = x.few(min(4, x.logits.shape[1]))
-    single = Batch(few.logits.detach().float().requires_grad_(), *few[1:])
-    loss, gradient = (x.detach() for x in native(few)())
+    part = x.first_rows(min(4, x.logits.shape[1]))
+    single = Batch(part.logits.detach().float().requires_grad_(), *part[1:])
+    loss, gradient = (x.detach() for x in native(part)())
     loss32, gradient32 = (x.detach() for x in ours(ctc, single)())
-    loss64, gradient64 = (x.detach() for x in ours(ctc, few)())
+    loss64, gradient64 = (x.detach() for x in ours(ctc, part)())
     wrong = (loss64 - loss).abs() / loss
     exact = float(max((gradient64 - gradient).abs().max(), wrong))
     rough = float((gradient32 - gradient).abs().max())
@@ -190,16 +190,19 @@ def expected(shape: Shape) -> dict[str, float]:
 def print_kernels(shape: Shape, step: Step) -> None:
     """Print the measured and the expected time of each kernel."""
     expected_times = expected(shape)
-    for name, spent in sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:8]:
+    for name, microseconds in sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:8]:
         limit = expected_times.get(name)
-        print(f"    {spent:9.1f} us  {name[:60]}" + (f"  (expected {limit:.0f})" if limit else ""))
+        print(
+            f"    {microseconds:9.1f} us  {name[:60]}"
+            + (f"  (expected {limit:.0f})" if limit else "")
+        )
 
 
 def speed_up(times: dict[str, float | None], way: str) -> float | None:
     """Return how many times ours is faster than the best peer. `way` is the suffix of columns."""
-    theirs = [t for name in PEERS if (t := times[name + way]) is not None]
-    mine = times["ours" + way]
-    return min(theirs) / mine if mine and theirs else None
+    peer_times = [t for name in PEERS if (t := times[name + way]) is not None]
+    our_time = times["ours" + way]
+    return min(peer_times) / our_time if our_time and peer_times else None
 
 
 def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
@@ -219,9 +222,13 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
             print(f"  {name}: its gradient differs from ours by {wrong:.1e}")
         steps[name] = partial(build, x)
         steps[name + " 1"] = partial(lambda build: on_one_thread(build(x)), build)
-    spent = in_turns(steps)
+    milliseconds = in_turns(steps)
     times.add(
-        str(shape), *spent.values(), speed_up(spent, ""), speed_up(spent, " 1"), SHAPES[shape]
+        str(shape),
+        *milliseconds.values(),
+        speed_up(milliseconds, ""),
+        speed_up(milliseconds, " 1"),
+        SHAPES[shape],
     )
     sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", *PEERS)]  # type: ignore[misc]
     memory.add(str(shape), *sizes)

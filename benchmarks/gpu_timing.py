@@ -116,4 +116,4 @@ def kernel_times(step: Step) -> dict[str, float]:
             step()
         torch.cuda.synchronize()
     times = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
-    return {name: spent for name, spent in times.items() if spent > 0}
+    return {name: microseconds for name, microseconds in times.items() if microseconds > 0}
