@@ -25,7 +25,7 @@ class Hmm(NamedTuple):
     start: np.ndarray  # (L,)
     transition: np.ndarray  # (L, L)
     frames: list[np.ndarray]  # (T, L) each: p(x_t | state), for hmmlearn's scaling version
-    unary: list[np.ndarray]  # log of the frames, for all others
+    unary: list[np.ndarray]  # log of the frames, for all other functions
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
         """Return log transition and log start, in the order of the arguments of trellis."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from timing import Case, Table, check_close, milliseconds, ratio, time_alternating
 
-SHAPES = ((32, 64, 20), (64, 256, 50), (16, 512, 128), (8, 4096, 9))  # B, T, L of BASELINES
+SHAPES = ((32, 64, 20), (64, 256, 50), (16, 512, 128), (8, 4096, 9))  # (B, T, L)
 LARGEST_TENSOR = 4e9  # bytes; torch-struct allocates several tensors of the largest size
 PEERS = ("pytorch-crf", "torch-struct")
 OURS = ("layer", "layer, lengths", "functions")

@@ -20,7 +20,7 @@ from timing import Case, Table, check_close, milliseconds, ratio, time_alternati
 from trellis.inference.ctc import cpu
 from trellis.nn import ctc_loss
 
-SHAPES = ((200, 32, 32, 40), (1000, 16, 80, 150), (1500, 8, 5000, 200))  # T, B, V, S of BASELINES
+SHAPES = ((200, 32, 32, 40), (1000, 16, 80, 150), (1500, 8, 5000, 200))  # (T, B, V, S)
 THREADS = 2
 COLUMNS = ("T, B, V, S", "torch", "ours", "forward", "backward", "torch / ours", "at minima")
 

@@ -1,8 +1,8 @@
 """Generate emissions like those of a trained speech network, for known sentences.
 
 Most frames are blank, and a letter takes one to three frames. The mean entropy of a frame is
-0.23 nat ("peaky": the network is almost certain) or 1.7 nat ("soft"), as in BASELINES. One letter
-in nine has a similar letter with about the same score.
+0.23 nat ("peaky": the network is almost certain) or 1.7 nat ("soft"). One letter in
+nine has a similar letter with about the same score.
 """
 
 from __future__ import annotations

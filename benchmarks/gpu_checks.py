@@ -161,7 +161,7 @@ def half_precision() -> str:
     layer.float()
     errors = {}
     for dtype in (torch.float16, torch.bfloat16):
-        # both get the rounded emissions: rounding them is not an error of the layer
+        # both layers get the rounded emissions, because rounding them is not an error of the layer
         rounded = emissions.to(dtype)
         reference = layer.double()(rounded.double(), tags).item()
         result = layer.float()(rounded, tags).item()

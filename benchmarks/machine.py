@@ -68,7 +68,7 @@ def added_peak(call: Callable[[], object]) -> int | None:
     try:
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
         before = resident("VmRSS")
-        result = call()  # kept until the peak is read, because results count
+        result = call()  # the results count, so they must exist until the peak is read
         # not ru_maxrss: a child inherits the maximum of its parent
         return resident("VmHWM") - before if result is not None else None
     except OSError:

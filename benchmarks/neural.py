@@ -68,9 +68,9 @@ def check(device: str) -> None:
     pairs = [pair for pair in zip(*read("train", CHECKED), strict=True) if len(pair[0]) > 1]
     X, y = [words for words, _ in pairs], [labels for _, labels in pairs]
     losses = {}
-    # SGD: AdamW makes full steps even where a gradient is only a rounding error
+    # SGD, because AdamW makes full steps even where a gradient is only a rounding error
     settings = {"optimizer": "sgd", "learning_rate": 0.01, "dropout": 0.0, "word_dropout": 0.0}
-    # TF32 is too inexact to compare
+    # TF32 is too inexact for the comparison
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         for name, head in HEADS.items():
             model = tagger(head, device, 2, **settings).fit(X, y)
