@@ -1,6 +1,6 @@
-"""Shared by the chain benchmarks against hmmlearn: models, calls of hmmlearn, checks.
+"""Models, calls of hmmlearn and checks that the chain benchmarks against hmmlearn share.
 
-It measures nothing itself. hmmlearn is called like hmmlearn.base does, one sequence at a time.
+This module measures nothing. It calls hmmlearn as hmmlearn.base does, one sequence at a time.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class Hmm(NamedTuple):
     start: np.ndarray  # (L,)
     transition: np.ndarray  # (L, L)
     frames: list[np.ndarray]  # (T, L) each: p(x_t | state), for hmmlearn's scaling version
-    unary: list[np.ndarray]  # log of the frames, for all others
+    unary: list[np.ndarray]  # log of the frames, for all other functions
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Log transition and log start, in the order of trellis' arguments."""
+        """Return log transition and log start, in the order of the arguments of trellis."""
         return np.log(self.transition), np.log(self.start)
 
     def parts(self) -> list[list[np.ndarray]]:
-        """The log scores in lists of PART sequences, as if a corpus were read in parts."""
+        """Return the log scores as lists of PART sequences, as if a corpus were read in parts."""
         return [self.unary[i : i + PART] for i in range(0, len(self.unary), PART)]
 
 
-def padded(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(B, T, L) log scores, NaN in the padding, and the lengths."""
+def pad(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return log scores of shape (B, T, L), with NaN in the padding, and the lengths."""
     lengths = np.array([len(unary) for unary in sequences])
     batch = np.full((len(lengths), lengths.max(), sequences[0].shape[1]), np.nan)
     for row, unary in zip(batch, sequences, strict=True):
@@ -46,7 +46,10 @@ def padded(sequences: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def conll_lengths() -> np.ndarray:
-    """The sentence lengths of CoNLL-2000 train, or 8,936 drawn with the same mean and range."""
+    """Return the sentence lengths of CoNLL-2000 train, or 8,936 random ones if it is absent.
+
+    The random lengths have the same mean and range.
+    """
     if not CONLL.exists():
         drawn = np.random.default_rng(0).gamma(4.2, 23.7 / 4.2, 8936)
         return np.clip(np.rint(drawn), 1, 78).astype(int)
@@ -55,7 +58,7 @@ def conll_lengths() -> np.ndarray:
 
 
 def make_hmm(lengths: np.ndarray, labels: int) -> Hmm:
-    """Random probabilities; the sequences are views of one array, as in hmmlearn."""
+    """Return a random model. The sequences are views of one array, as in hmmlearn."""
     rng = np.random.default_rng(labels)
     unary = -2.0 * rng.standard_exponential((int(lengths.sum()), labels))
     cuts = np.cumsum(lengths)[:-1]
@@ -71,7 +74,7 @@ def make_hmm(lengths: np.ndarray, labels: int) -> Hmm:
 
 
 def hmm_scaling(hmm: Hmm, posterior: bool) -> tuple[list[float], list[np.ndarray]]:
-    """Forward and backward on probabilities; the NumPy posterior step only on request."""
+    """Run forward and backward on probabilities, and the NumPy posterior step if requested."""
     values, posteriors = [], []
     for frames in hmm.frames:
         value, forward, scaling = _hmmc.forward_scaling(hmm.start, hmm.transition, frames)
@@ -85,7 +88,7 @@ def hmm_scaling(hmm: Hmm, posterior: bool) -> tuple[list[float], list[np.ndarray
 
 
 def hmm_log(hmm: Hmm, posterior: bool) -> tuple[list[float], list[np.ndarray]]:
-    """Forward and backward on log probabilities, hmmlearn's default."""
+    """Run forward and backward on log probabilities, which is the default of hmmlearn."""
     values, posteriors = [], []
     for unary in hmm.unary:
         value, forward = _hmmc.forward_log(hmm.start, hmm.transition, unary)
@@ -99,11 +102,11 @@ def hmm_log(hmm: Hmm, posterior: bool) -> tuple[list[float], list[np.ndarray]]:
 
 
 def hmm_viterbi(hmm: Hmm) -> list[tuple[float, np.ndarray]]:
-    """(score, labels) of each sequence."""
+    """Return (score, labels) of each sequence."""
     return [_hmmc.viterbi(hmm.start, hmm.transition, unary) for unary in hmm.unary]
 
 
-# ---- agreement: a wrong result must not count as fast
+# ---- checks that both sides agree: the time of a wrong result means nothing
 
 
 def check_marginals(chain: ModuleType, hmm: Hmm) -> None:
@@ -119,7 +122,7 @@ def check_marginals(chain: ModuleType, hmm: Hmm) -> None:
             listed = chain.marginals(part, *hmm.scores(), n_jobs=n_jobs)
             check_close("log-likelihood (part)", listed.log_partition, values[window])
             check_close("posteriors (part)", np.concatenate(listed.unary), rows)
-            batch, lengths = padded(part)
+            batch, lengths = pad(part)
             ours = chain.marginals(batch, *hmm.scores(), lengths=lengths, n_jobs=n_jobs)
             check_close("log-likelihood (padded)", ours.log_partition, values[window])
             inside = np.arange(batch.shape[1]) < lengths[:, None]
@@ -129,7 +132,7 @@ def check_marginals(chain: ModuleType, hmm: Hmm) -> None:
 def check_viterbi(chain: ModuleType, hmm: Hmm) -> None:
     """Check the scores of best paths against hmmlearn; the paths may differ in ties."""
     scores = [score for score, _ in hmm_viterbi(hmm)]
-    batch, lengths = padded(hmm.unary)
+    batch, lengths = pad(hmm.unary)
     for n_jobs in (1, 2):
         ours = chain.viterbi(hmm.unary, *hmm.scores(), n_jobs=n_jobs)
         parts = [chain.viterbi(part, *hmm.scores(), n_jobs=n_jobs) for part in hmm.parts()]
@@ -142,7 +145,7 @@ def check_viterbi(chain: ModuleType, hmm: Hmm) -> None:
 
 
 def check_long(chain: ModuleType, hmm: Hmm) -> None:
-    """The same checks for one long sequence."""
+    """Check marginals and best paths of one long sequence against hmmlearn."""
     transition, start = hmm.scores()
     values, posteriors = hmm_scaling(hmm, posterior=True)
     score = hmm_viterbi(hmm)[0][0]

@@ -1,4 +1,4 @@
-"""Marginals and Viterbi beside hmmlearn: ragged batches, and one sequence of 1,000,000 tokens."""
+"""Compare marginals and Viterbi with hmmlearn: ragged batches, and one sequence of 1,000,000."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from chain_hmm import (
     hmm_scaling,
     hmm_viterbi,
     make_hmm,
-    padded,
+    pad,
 )
 from chain_limits import Work, limits_table
 from chain_memory import LONG_L, LONG_T, memory_table
 from machine import measure
 from timing import Case, Table, Times, check_close, milliseconds, ratio, time_alternating
 
-# labels -> sequences: few enough that hmmlearn in log space takes about two seconds
+# number of labels -> number of sequences, so that hmmlearn in log space takes about two seconds
 RAGGED = {5: 8936, 22: 8936, 50: 1500, 128: 300, 300: 60}
 PEERS = {
     "marginals": ("log", "log+post", "scaling", "scaling+post"),
@@ -40,9 +40,9 @@ OURS = ("list", "padded", "whole")
 
 
 def ours_cases(function: Callable[..., Any], hmm: Hmm, n: int) -> dict[str, Callable[[], None]]:
-    """The cases of one function: lists, padded batches, and one list of all, on n threads."""
+    """Return calls of one function on n threads: with lists, padded batches, and one long list."""
     scores, lists = hmm.scores(), hmm.parts()
-    batches = [padded(part) for part in lists]
+    batches = [pad(part) for part in lists]
 
     def as_lists() -> None:
         for part in lists:
@@ -59,7 +59,7 @@ def ours_cases(function: Callable[..., Any], hmm: Hmm, n: int) -> dict[str, Call
 
 
 def time_marginals(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
-    """Forward-backward with unary marginals."""
+    """Time forward-backward with unary marginals."""
     check_close("hmmlearn's two forms", hmm_log(hmm, False)[0], hmm_scaling(hmm, False)[0])
     if chain:
         check_marginals(chain, hmm)
@@ -76,7 +76,7 @@ def time_marginals(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
 
 
 def time_viterbi(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
-    """Best paths."""
+    """Time the best paths."""
     if chain:
         check_viterbi(chain, hmm)
     ours = ours_cases(chain.viterbi, hmm, 1) if chain else {}
@@ -85,28 +85,28 @@ def time_viterbi(chain: ModuleType | None, hmm: Hmm, repeats: int) -> Times:
     return time_alternating(cases, repeats)
 
 
-def ragged(chain: ModuleType | None, repeats: int, quick: bool) -> list[Table]:
-    """Tables of marginals and Viterbi, and the distance to the limits of the machine."""
+def time_ragged(chain: ModuleType | None, repeats: int, quick: bool) -> list[Table]:
+    """Return tables of marginals and Viterbi, and of the distance to the limits of the machine."""
     timers = {"marginals": time_marginals, "viterbi": time_viterbi}
     tables = {name: (gains_table(name), forms_table(name)) for name in timers}
-    every = conll_lengths()
+    lengths = conll_lengths()
     timed = []
     for labels, count in RAGGED.items():
-        hmm = make_hmm(every[:count], labels)
+        hmm = make_hmm(lengths[:count], labels)
         for name, timer in timers.items():
             times = timer(chain, hmm, repeats)
             add_ragged(*tables[name], hmm, times)
             if chain:
                 size = (labels, len(hmm.unary), sum(map(len, hmm.unary)))
                 timed.append(Work(name, *size, times["list"]))
-    made = [table for pair in tables.values() for table in pair]
+    all_tables = [table for pair in tables.values() for table in pair]
     if not chain:
-        return made
-    return [*made, threads(chain, repeats), limits_table(timed, measure(quick))]
+        return all_tables
+    return [*all_tables, time_threads(chain, repeats), limits_table(timed, measure(quick))]
 
 
 def gains_table(name: str) -> Table:
-    """The table of the docs: the best of hmmlearn and our list version, one thread each."""
+    """Return the table of the docs: the best of hmmlearn and our list version, one thread each."""
     columns = ("L", "tokens", "hmmlearn", "ours", "hmmlearn / ours", "at minima")
     table = Table(f"Ragged batch, {name}, one thread, ms", columns)
     origin = "of CoNLL-2000 train" if CONLL.exists() else "drawn, as CoNLL-2000 is not here"
@@ -123,7 +123,7 @@ def gains_table(name: str) -> Table:
 
 
 def forms_table(name: str) -> Table:
-    """The table of all timed versions."""
+    """Return the empty table of all timed versions."""
     columns = ("L", "sequences", *PEERS[name], *OURS)
     table = Table(f"Ragged batch, {name}, every form, ms", columns)
     if name == "marginals":
@@ -137,7 +137,7 @@ def forms_table(name: str) -> Table:
 
 
 def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
-    """Add one row to both tables; each of them stores the times."""
+    """Add one row to both tables, and store the times in each of them."""
     labels = len(hmm.start)
     peer = min(times[name] for name in ("log", "scaling", "viterbi") if name in times)
     ours = times.get("list")
@@ -156,15 +156,18 @@ def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
 # ---- the second core
 
 
-def threads(chain: ModuleType, repeats: int) -> Table:
-    """Marginals on one and on two threads in turns, many times: other programs interfere."""
+def time_threads(chain: ModuleType, repeats: int) -> Table:
+    """Time marginals on one and on two threads in turns.
+
+    There are many repeats, because other programs disturb the second core.
+    """
     table = Table(
         "Marginals, speed-up by a second core",
         ("L", "form", "1 thread ms", "2 threads ms", "1 / 2", "at minima"),
     )
-    every = conll_lengths()
+    lengths = conll_lengths()
     for labels in (22, 50, 128):
-        hmm = make_hmm(every[: RAGGED[labels]], labels)
+        hmm = make_hmm(lengths[: RAGGED[labels]], labels)
         one, two = (ours_cases(chain.marginals, hmm, n) for n in (1, 2))
         for form in OURS:
             cases = [Case("1", one[form]), Case("2", two[form])]
@@ -177,7 +180,7 @@ def threads(chain: ModuleType, repeats: int) -> Table:
 
 
 def add_ceiling(table: Table, labels: int, repeats: int) -> None:
-    """Speed-up of the second core for independent work: np.sin on blocks in the cache."""
+    """Add the speed-up by a second core for independent work: np.sin on blocks in the cache."""
     blocks = [np.linspace(0.0, 1.0, 16_384) for _ in range(2)]
 
     def work(i: int, rounds: int) -> None:
@@ -201,8 +204,8 @@ def add_ceiling(table: Table, labels: int, repeats: int) -> None:
 # ---- one long sequence
 
 
-def long(chain: ModuleType | None, repeats: int) -> list[Table]:
-    """Time and memory on one sequence of a million positions."""
+def time_long(chain: ModuleType | None, repeats: int) -> list[Table]:
+    """Return tables of time and memory for one sequence of a million positions."""
     hmm = make_hmm(np.array([LONG_T]), LONG_L)
     if chain:
         check_long(chain, hmm)

@@ -1,4 +1,4 @@
-"""Speed on one thread compared with the measured limits of one core of this machine."""
+"""Compare the speed on one thread with the measured limits of one core of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from timing import Table, Timing, milliseconds
 
 
 class Work(NamedTuple):
-    """One timed call: the function and the size."""
+    """One timed call: the function, the size and the time."""
 
     function: str  # marginals or viterbi
     labels: int
@@ -19,7 +19,7 @@ class Work(NamedTuple):
 
 
 def limits_table(timed: list[Work], limits: Limits) -> Table:
-    """GFLOP/s and GB/s on one thread, beside the measured limits of one core."""
+    """Return a table of GFLOP/s and GB/s on one thread, with the measured limits of one core."""
     columns = ("function", "L", "ms", "GFLOP/s", "% peak", "GB/s", "% stream", "Mexp/s", "x bound")
     table = Table("Distance to the limits of one core", columns)
     table.notes = [

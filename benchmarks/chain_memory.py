@@ -1,4 +1,4 @@
-"""Peak memory of ours and of hmmlearn on one long sequence, each call in a separate process."""
+"""Measure the peak memory of ours and of hmmlearn on one long sequence, in separate processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRIPT = Path(__file__).with_name("chain.py")
 
 
 def memory_table(with_ours: bool) -> Table:
-    """Peak memory of each call in a separate process, in multiples of the score array."""
+    """Return a table of the peak memory of each call, measured in separate processes."""
     scores = LONG_T * LONG_L * 8
     table = Table(
         f"Peak memory, T = {LONG_T:,}, L = {LONG_L}: float64 scores of {scores / 1e6:.0f} MB",
@@ -39,7 +39,7 @@ def memory_table(with_ours: bool) -> Table:
 
 
 def probe_memory(name: str) -> None:
-    """In a fresh process: print the bytes that one call adds at its peak."""
+    """Print the bytes that one call adds at its peak. Run this in a new process."""
     side, function = name.split()
     rng = np.random.default_rng(0)
     start, transition = np.full(LONG_L, 1 / LONG_L), np.full((LONG_L, LONG_L), 1 / LONG_L)
@@ -51,6 +51,6 @@ def probe_memory(name: str) -> None:
         hmm = Hmm(start, transition, [unary], [unary])
         return hmm_viterbi(hmm) if function == "viterbi" else hmm_scaling(hmm, posterior=True)
 
-    call(rng.random((10, LONG_L)))  # warm up: imports and threads are not memory of the call
+    call(rng.random((10, LONG_L)))  # warm-up call: the memory of imports and threads must not count
     unary = rng.random((LONG_T, LONG_L))  # scores for ours, probabilities for hmmlearn
     print(json.dumps(added_peak(lambda: call(unary))))

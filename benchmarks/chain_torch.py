@@ -1,4 +1,4 @@
-"""A training step and decoding of CRF layers: ours beside pytorch-crf and torch-struct, on CPU."""
+"""Compare training steps and decoding of CRF layers on the CPU: ours, pytorch-crf, torch-struct."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from timing import Case, Table, check_close, milliseconds, ratio, time_alternating
 
-SHAPES = ((32, 64, 20), (64, 256, 50), (16, 512, 128), (8, 4096, 9))  # B, T, L of BASELINES
+SHAPES = ((32, 64, 20), (64, 256, 50), (16, 512, 128), (8, 4096, 9))  # (B, T, L)
 LARGEST_TENSOR = 4e9  # bytes; torch-struct allocates several tensors of the largest size
 PEERS = ("pytorch-crf", "torch-struct")
 OURS = ("layer", "layer, lengths", "functions")
@@ -29,7 +29,7 @@ class Crf(NamedTuple):
     inside: np.ndarray  # (B, T) bool
 
     def scores(self, dtype: type) -> tuple[np.ndarray, ...]:
-        """The arguments of trellis in one precision."""
+        """Return the arguments of trellis in one precision."""
         return tuple(array.astype(dtype) for array in self[:4])
 
 
@@ -44,7 +44,7 @@ class Gradients(NamedTuple):
 
 
 def make_crf(batch: int, steps: int, labels: int) -> Crf:
-    """Normal scores, lengths T/2..T; the first is T because torch-struct needs one full row."""
+    """Return normal scores and lengths T/2..T. The first length is T, as torch-struct needs."""
     rng = np.random.default_rng(steps)
     lengths = rng.integers(steps // 2, steps + 1, batch)
     lengths[0] = steps
@@ -61,7 +61,7 @@ def make_crf(batch: int, steps: int, labels: int) -> Crf:
 
 
 def ours_train(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> Gradients:
-    """Expected minus observed counts: the gradient of the loss of a CRF layer."""
+    """Return expected minus observed counts: the gradient of the loss of a CRF layer."""
     count = len(crf.start)
     expected = chain.expected_counts(*scores, lengths=crf.lengths, n_jobs=2)
     gold = chain.score(*scores, labels=crf.labels, lengths=crf.lengths, n_jobs=2)
@@ -79,7 +79,7 @@ def ours_train(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> G
 
 
 def ours_decode(chain: ModuleType, crf: Crf, scores: tuple[np.ndarray, ...]) -> Any:
-    """Best paths and their scores."""
+    """Return the best paths and their scores."""
     return chain.viterbi(*scores, lengths=crf.lengths, n_jobs=2)
 
 
@@ -99,7 +99,7 @@ class TorchPeers:
         self.unary = torch.from_numpy(crf.unary).to(self.dtype).requires_grad_()
         self.lengths, self.labels = torch.from_numpy(crf.lengths), torch.from_numpy(crf.labels)
         self.inside = torch.from_numpy(crf.inside)
-        self.gold: Any = None  # torch-struct's one-hot edges, made once outside the timing
+        self.gold: Any = None  # torch-struct's one-hot edges, computed once, outside the timing
 
     def _gradients(self, loss: Any) -> Gradients:
         leaves = (
@@ -114,17 +114,17 @@ class TorchPeers:
         return Gradients(loss.item(), *(leaf.grad.numpy() for leaf in leaves))
 
     def crf_train(self, **steps: Any) -> Gradients:
-        """The layer: loss and backward, with a mask unless `steps` has lengths."""
+        """Run loss and backward of the layer, with a mask unless `steps` has lengths."""
         steps = steps or {"mask": self.inside}
         return self._gradients(-self.layer(self.unary, self.labels, reduction="sum", **steps))
 
     def crf_decode(self, **steps: Any) -> list[list[int]]:
-        """The layer: best paths."""
+        """Return the best paths of the layer."""
         with self.torch.no_grad():
             return self.layer.decode(self.unary, **(steps or {"mask": self.inside}))
 
     def struct(self) -> Any:
-        """All scores as edge scores (B, T-1, next, previous), the input of torch-struct."""
+        """Return all scores as edge scores (B, T-1, next, previous), the input of torch-struct."""
         from torch_struct import LinearChainCRF
 
         unary, layer = self.unary.clone(), self.layer
@@ -135,7 +135,7 @@ class TorchPeers:
         return LinearChainCRF(edges, lengths=self.lengths)
 
     def struct_train(self) -> Gradients:
-        """torch-struct: log_prob and backward."""
+        """Run log_prob and backward of torch-struct."""
         if self.gold is None:
             from torch_struct import LinearChain
 
@@ -144,26 +144,26 @@ class TorchPeers:
         return self._gradients(-self.struct().log_prob(self.gold).sum())
 
     def struct_argmax(self) -> Any:
-        """torch-struct: best paths as one-hot edges, without its slow from_parts."""
+        """Return the best paths of torch-struct as one-hot edges, without its slow from_parts."""
         return self.struct().argmax
 
 
 def struct_bytes(batch: int, steps: int, labels: int) -> int:
-    """The bytes of the (B, T/2, L, L, L) float32 tensor of torch-struct's first step."""
+    """Return the bytes of the (B, T/2, L, L, L) float32 tensor of torch-struct's first step."""
     return batch * steps // 2 * labels**3 * 4
 
 
-# ---- agreement
+# ---- checks that all sides agree
 
 
 def check_gradients(what: str, left: Gradients, right: Gradients, tolerance: float) -> None:
-    """Value and every gradient."""
+    """Raise unless the value and every gradient agree."""
     for field, a, b in zip(Gradients._fields, left, right, strict=True):
         check_close(f"{what}, {field}", a, b, tolerance)
 
 
 def check_crf(chain: ModuleType | None, crf: Crf, with_struct: bool) -> None:
-    """Check everything in float64 to 1e-8, then ours in float32 to float32 precision."""
+    """Check all sides in float64 to 1e-8, then ours in float32 to 1e-3."""
     peers = TorchPeers(crf, "float64")
     exact = peers.crf_train()
     best = crf_path_scores(crf, peers.crf_decode())
@@ -185,7 +185,7 @@ def check_crf(chain: ModuleType | None, crf: Crf, with_struct: bool) -> None:
 
 
 def crf_path_scores(crf: Crf, labels: Any) -> list[float]:
-    """Scores of one path per sequence, without padding, in float64."""
+    """Return the score of one path per sequence, without padding, in float64."""
     scores = []
     for unary, path, length in zip(crf.unary, labels, crf.lengths, strict=True):
         path = np.asarray(path)[:length]
@@ -198,13 +198,12 @@ def crf_path_scores(crf: Crf, labels: Any) -> list[float]:
 
 
 def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
-    """Training step and decoding of CRF layers, two threads each."""
+    """Return a table of training steps and decoding of CRF layers, with two threads each."""
     import torch
 
     torch.set_num_threads(2)
-    torch.distributions.Distribution.set_default_validate_args(
-        False
-    )  # the validation of torch.distributions is slow
+    # the validation of torch.distributions is slow
+    torch.distributions.Distribution.set_default_validate_args(False)
     table = Table(
         "CRF layers, 2 threads, ms",
         ("B, T, L", "task", *PEERS, *OURS, *GAINS),
@@ -222,7 +221,7 @@ def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
 def add_shape(
     table: Table, chain: ModuleType | None, shape: tuple[int, int, int], repeats: int
 ) -> None:
-    """Check one shape, then add its two rows; without torch-struct if it needs too much memory."""
+    """Check one shape, then add its two rows. Skip torch-struct if it needs too much memory."""
     crf, size = make_crf(*shape), struct_bytes(*shape)
     with_struct = size <= LARGEST_TENSOR
     if not with_struct:
@@ -238,7 +237,7 @@ def add_shape(
 
 
 def torch_cases(chain: ModuleType | None, crf: Crf, with_struct: bool) -> dict[str, list[Case]]:
-    """The cases of both tasks."""
+    """Return the cases of both tasks."""
     peers = TorchPeers(crf, "float32")
     train, decode = [Case("pytorch-crf", peers.crf_train)], [Case("pytorch-crf", peers.crf_decode)]
     if with_struct:

@@ -1,4 +1,4 @@
-"""Run the tests of other libraries, and programs that use them, with the faces of trellis.
+"""Run the tests of other libraries, and programs that use them, with the replacements of trellis.
 
     python benchmarks/compat.py                     in a new environment, built once (minutes)
     python benchmarks/compat.py --python PYTHON     in an environment that has trellis
@@ -6,7 +6,8 @@
 
 Each source package is downloaded from the package index. Its tests are copied to another folder, so
 that none of its modules is imported by accident. They run unchanged under `compat_alias`, which
-puts the face into ``sys.modules`` first. A test must pass, or `CANNOT` must contain the reason.
+puts the replacement into ``sys.modules`` first. A test must pass, or `CANNOT` must contain the
+reason why it cannot.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Suite(NamedTuple):
 
     package: str
     version: str
-    faces: tuple[str, ...]
+    replaced: tuple[str, ...]
+    """Modules that trellis.compat replaces."""
     needs: tuple[str, ...] = ()
     """Other packages that its tests import."""
     options: tuple[str, ...] = ()
@@ -84,10 +86,10 @@ CANNOT = {
 
 def main() -> None:
     """Run the selected suites; exit with 1 if a test fails that is not in `CANNOT`."""
-    options = _arguments()
+    options = _parse_arguments()
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    python = options.python or environment(folder)
+    python = options.python or prepare_environment(folder)
     failures = 0
     for suite in SUITES:
         if options.only and suite.package not in options.only:
@@ -100,7 +102,7 @@ def main() -> None:
     sys.exit(bool(failures))
 
 
-def environment(folder: Path) -> str:
+def prepare_environment(folder: Path) -> str:
     """Return the Python of a virtual environment with trellis; create it if necessary."""
     python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
     if not python.exists():
@@ -110,7 +112,7 @@ def environment(folder: Path) -> str:
 
 
 def pip(python: str, *arguments: str) -> None:
-    """Run pip; raise if it fails."""
+    """Run pip. Raise an error if it fails."""
     command = [python, "-m", "pip", "--disable-pip-version-check", *arguments]
     subprocess.run(command, check=True)
 
@@ -118,11 +120,11 @@ def pip(python: str, *arguments: str) -> None:
 def unpack(suite: Suite, python: str, folder: Path) -> Path:
     """Return the folder of the source package; download it if necessary."""
     name = suite.package
-    archives = [p for p in folder.glob("*.tar.gz") if _same(p.name, suite)]
+    archives = [p for p in folder.glob("*.tar.gz") if _is_archive_of(p.name, suite)]
     if not archives:
         pin = f"{name}=={suite.version}"
         pip(python, "download", "-q", "--no-deps", "--no-binary", name, "-d", str(folder), pin)
-        archives = [p for p in folder.glob("*.tar.gz") if _same(p.name, suite)]
+        archives = [p for p in folder.glob("*.tar.gz") if _is_archive_of(p.name, suite)]
     target = folder / f"{name}-{suite.version}"
     if not target.exists():
         with tarfile.open(archives[0]) as archive:
@@ -131,7 +133,8 @@ def unpack(suite: Suite, python: str, folder: Path) -> Path:
     return target
 
 
-def _same(file: str, suite: Suite) -> bool:
+def _is_archive_of(file: str, suite: Suite) -> bool:
+    """Return whether a file name is that of the source package; case and "_" may differ."""
     return file.replace("_", "-").lower() == f"{suite.package}-{suite.version}.tar.gz"
 
 
@@ -147,15 +150,14 @@ def run_suite(suite: Suite, python: str, folder: Path) -> int:
     shutil.copytree(source / suite.tests, place / "tests")
     if suite.driver:
         (place / "test_driver.py").write_text(suite.driver.format(place=place))
-    (place / "pytest.ini").write_text(
-        "[pytest]\n"
-    )  # otherwise the settings of this repository apply
+    # without this file, pytest would use the settings of this repository
+    (place / "pytest.ini").write_text("[pytest]\n")
     report = place / "report.xml"
     plugin = ["-p", "compat_alias", "-p", "no:cacheprovider", f"--junit-xml={report}"]
-    # --runxfail: tests that the original is known to fail must pass too.
+    # --runxfail: tests that the original library is expected to fail must pass too
     flags = ["-q", "--runxfail", "--continue-on-collection-errors", *plugin, *suite.options]
     command = [python, "-m", "pytest", *flags, "test_driver.py" if suite.driver else "tests"]
-    variables = {"PYTHONPATH": str(HERE), "TRELLIS_FACES": ",".join(suite.faces)}
+    variables = {"PYTHONPATH": str(HERE), "TRELLIS_REPLACED": ",".join(suite.replaced)}
     done = subprocess.run(
         command, cwd=place, env=os.environ | variables, capture_output=True, text=True, check=False
     )
@@ -192,7 +194,7 @@ def _print_results(suite: Suite, report: Path) -> int:
     return failures
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""A program that uses python-crfsuite: run with it and with the face of trellis, in one process.
+"""Run a program with python-crfsuite and with its replacement of trellis, in one process.
 
     python benchmarks/compat_programs.py usaddress FOLDER
 
@@ -55,7 +55,7 @@ def features(program: Any, text: str) -> Any:
 
 
 def main() -> None:
-    """Compare the outputs, then time both."""
+    """Compare the outputs, then time both sides."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     theirs = importlib.import_module(name)
     for imported in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
@@ -66,7 +66,7 @@ def main() -> None:
     for text in inputs:
         for call in (lambda p, t: p.parse(t), tag):
             if call(ours, text) != call(theirs, text):
-                raise WrongResultError(f"{name}: {text!r}")
+                raise WrongResultError(f"{name}: the outputs for {text!r} differ")
     print(f"{name}: parse() and tag() of {len(inputs)} texts are equal")
     taggers = [
         next(v for v in vars(p).values() if type(v).__name__ == "Tagger") for p in (ours, theirs)
@@ -77,11 +77,12 @@ def main() -> None:
         "parse": [lambda p=p: [p.parse(x) for x in inputs] for p in (ours, theirs)],
     }.items():
         times = time_alternating([Case("ours", calls[0]), Case("theirs", calls[1])], repeats=9)
-        a, b = times["ours"], times["theirs"]
+        our_time, peer_time = times["ours"], times["theirs"]
+        our_us, peer_us = (1e6 * t.median / len(inputs) for t in (our_time, peer_time))
         print(
-            f"{name} {function}: {1e6 * a.median / len(inputs):.1f} us per text, python-crfsuite "
-            f"{1e6 * b.median / len(inputs):.1f} us: {b.median / a.median:.2f}x "
-            f"(minima {b.minimum / a.minimum:.2f}x){' DISTURBED' if times.disturbed() else ''}"
+            f"{name} {function}: {our_us:.1f} us per text, python-crfsuite {peer_us:.1f} us: "
+            f"{peer_us / our_us:.2f}x (minima {peer_time.minimum / our_time.minimum:.2f}x)"
+            f"{' DISTURBED' if times.disturbed() else ''}"
         )
 
 

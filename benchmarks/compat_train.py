@@ -1,4 +1,4 @@
-"""python-crfsuite's Trainer and its face in one process: CoNLL-2000, CRFsuite's features.
+"""Compare python-crfsuite's Trainer with its replacement: CoNLL-2000, CRFsuite's features.
 
     python benchmarks/compat_train.py           1,500 sentences, five algorithms, about a minute
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pycrfsuite
-from crf_data import CHUNKING, chunking_names, made, read
+from crf_data import CHUNKING, build_all, chunking_names, read
 from timing import Case, Table, WrongResultError, describe_machine, ratio, time_alternating
 
 from trellis.compat import pycrfsuite as ours
@@ -42,7 +42,7 @@ def check(algorithm: str, logs: list[Any], paths: list[Path], X: Any, y: Any) ->
     """Raise unless both models are equivalent."""
     losses = [log.last_iteration["loss"] for log in logs]
     if algorithm == "lbfgs" and abs(losses[0] - losses[1]) > 1e-4 * losses[1]:
-        raise WrongResultError(f"{algorithm}: losses {losses}")
+        raise WrongResultError(f"{algorithm}: the losses differ: {losses}")
     correct = []
     for path in paths:
         tagger = ours.Tagger()
@@ -50,14 +50,14 @@ def check(algorithm: str, logs: list[Any], paths: list[Path], X: Any, y: Any) ->
         pairs = zip((tagger.tag(x) for x in X), y, strict=True)
         correct.append(sum(a == b for p in pairs for a, b in zip(*p, strict=True)))
     if abs(correct[0] - correct[1]) > 0.01 * sum(map(len, y)):
-        raise WrongResultError(f"{algorithm}: {correct} labels are correct")
+        raise WrongResultError(f"{algorithm}: the numbers of correct labels differ: {correct}")
 
 
 def main() -> None:
-    """Print a row for each algorithm."""
+    """Print a table with a row for each algorithm."""
     print(describe_machine(("trellis", "python-crfsuite")))
     corpus = read(CHUNKING, SENTENCES)
-    X, y = made(chunking_names, corpus), corpus.y
+    X, y = build_all(chunking_names, corpus), corpus.y
     table = Table("Trainer, append to file", ("algorithm", "ours, s", "theirs, s", "ratio"))
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("ours", "theirs")]
@@ -71,8 +71,9 @@ def main() -> None:
             ]
             cases = [Case("ours", calls[0], REPEATS), Case("theirs", calls[1], REPEATS)]
             times = time_alternating(cases, REPEATS)
-            a, b = times["ours"], times["theirs"]
-            table.add(algorithm, f"{a.median:.2f}", f"{b.median:.2f}", ratio(b, a))
+            our_time, peer_time = times["ours"], times["theirs"]
+            seconds = (f"{our_time.median:.2f}", f"{peer_time.median:.2f}")
+            table.add(algorithm, *seconds, ratio(peer_time, our_time))
             table.keep(algorithm, times)
     print(table.text(False))
 

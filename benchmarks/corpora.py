@@ -1,14 +1,14 @@
-"""The corpora of benchmarks, tests and examples: where they come from, and where they are.
+"""List, find, convert and verify the corpora of benchmarks, tests and examples.
 
-    python benchmarks/corpora.py                  # list them: present or absent, what to download
+    python benchmarks/corpora.py                  # list them: present or absent, files to download
     python benchmarks/corpora.py prepare FILE...  # convert downloaded files, verify, store them
     python benchmarks/corpora.py verify           # compare the present files with their checksums
 
 Files are looked up in the folder of the environment variable TRELLIS_DATA. If it is not set, they
 are looked up in the folder `data` of the user's cache (`~/.cache/trellis/data` on Linux), then in
-`../shared/data` beside the repository. `prepare` writes to the first of these folders.
+`../shared/data` next to the repository. `prepare` writes to the first of these folders.
 
-Sizes and SHA-256 checksums of all files are in `corpora.sha256`. They are those of the contents:
+Sizes and SHA-256 checksums of all files are in `corpora.sha256`. They belong to the contents:
 files that end in .gz or .xz are decompressed first, because compressed bytes differ from one
 program to the next.
 """
@@ -37,7 +37,7 @@ class Corpus(NamedTuple):
     title: str
     home: str
     download: str
-    """The names of the files to download, or how the files were made from them."""
+    """The names of the files to download, or how the corpus was made from them."""
 
 
 NLTK = "https://github.com/nltk/nltk_data (packages/corpora)"
@@ -146,7 +146,7 @@ CORPORA = (
 
 
 def data_folders() -> list[Path]:
-    """Return the folders to search, the first one first."""
+    """Return the folders to search, in this order."""
     if folder := os.environ.get("TRELLIS_DATA"):
         return [Path(folder)]
     return [_cache_folder() / "trellis" / "data", REPOSITORY.parent / "shared" / "data"]
@@ -179,8 +179,8 @@ def require(name: str) -> Path:
 
 
 def missing(name: str) -> str:
-    """Return a message that says what is missing, and how to get it."""
-    return f"{name} is not in {data_folders()[0]}: see python benchmarks/corpora.py"
+    """Return a message that names the missing file and how to get it."""
+    return f"{name} is not in {data_folders()[0]}: python benchmarks/corpora.py lists the downloads"
 
 
 # ---- checksums
@@ -247,7 +247,7 @@ def _convert_conll2002(members: Members) -> Members:
 
 
 def _convert_brown(members: Members) -> Members:
-    """Number the sentences of all files; each tenth one is test data. Tags in upper case."""
+    """Number the sentences of all files. Every tenth is test data. Tags become upper case."""
     parts: dict[str, list[str]] = {"train": [], "test": []}
     number = 0
     for name in sorted(n for n in members if len(n) == len("ca01") and n[0] == "c"):
@@ -263,7 +263,7 @@ def _convert_brown(members: Members) -> Members:
 
 
 def _convert_wnut17_train(members: Members) -> Members:
-    """Lines of a single tab separate the sentences of this file; they become empty."""
+    """Convert lines of a single tab, which separate sentences in this file, to empty lines."""
     lines = members["wnut17train.conll"].decode().split("\n")
     text = "\n".join("" if line == "\t" else line for line in lines)
     return {"ner/wnut17.train.conll.gz": text.encode()}
@@ -303,7 +303,7 @@ def prepare(path: Path, folder: Path) -> Iterator[str]:
         yield f"{path}: not recognised; it may be another version of the corpus"
     for name, contents in converted.items():
         if describe(contents) != checksums[name]:
-            yield f"{name}: made from {path}, but the checksum differs; not stored"
+            yield f"{name}: converted from {path}, but not stored, because the checksum differs"
             continue
         store(folder / name, contents)
         yield f"{name}: stored in {folder}"
@@ -320,7 +320,7 @@ def store(path: Path, contents: bytes) -> None:
 
 
 def list_corpora() -> Iterator[str]:
-    """Yield lines about each corpus: present or absent, and what to download."""
+    """Yield lines about each corpus: present or absent, and the files to download."""
     names = list(read_checksums())
     yield "folders: " + ", ".join(map(str, data_folders()))
     for corpus in CORPORA:

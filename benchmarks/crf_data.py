@@ -1,6 +1,7 @@
-"""Input of both sides of the CRF benchmarks: sentences, features built in Python, settings.
+"""Sentences, features and settings for both sides of the CRF benchmarks.
 
-Imports neither trellis nor a peer, so that the memory of each can be measured without the other.
+This module imports neither trellis nor a peer, so that the memory of each can be measured without
+the other.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Corpus(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """The number of tokens."""
+        """Return the number of tokens."""
         return sum(map(len, self.y))
 
 
@@ -61,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def read(name: str, count: int | None = None) -> Corpus:
-    """Return the first sentences of a column file, read without a library."""
+    """Return the first `count` sentences of a column file, or all of them."""
     corpus = Corpus([], [])
     with gzip.open(require(name), "rt", encoding="utf-8") as file:
         for rows in _blocks(file):
@@ -73,6 +74,7 @@ def read(name: str, count: int | None = None) -> Corpus:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[list[list[str]]]:
+    """Yield the rows of each sentence; empty lines separate sentences."""
     rows: list[list[str]] = []
     for line in chain(lines, [""]):
         row = line.rstrip("\n").split("\t")
@@ -84,7 +86,7 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[list[str]]]:
 
 
 def brown(tokens: int = BROWN_TOKENS) -> Corpus:
-    """Return every ninth sentence of the Brown corpus, up to this number of tokens.
+    """Return every ninth sentence of the Brown corpus, until `tokens` tokens are reached.
 
     These sentences have 260 labels. The test file has every tenth sentence of the corpus.
     """

@@ -1,8 +1,9 @@
-"""Peak memory of a training process, for each form of the input.
+"""Measure the peak memory of a training process, for each form of the input.
 
     python benchmarks/crf_memory.py "ours, file" 8936
 
-trains on 8,936 sentences, and prints the memory before and at the peak, and the loss, as JSON.
+This example trains on 8,936 sentences. It prints as JSON the memory before the training, the peak
+memory, and the loss.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Probe(NamedTuple):
     imported: int  # resident bytes after the imports, before any data
     peak: int  # bytes
     loss: float
-    digest: str  # of the weights; empty for the peers
+    digest: str  # checksum of the weights; empty for the peers
 
 
 def measure_in_process(form: str, sentences: int) -> Probe:
@@ -47,7 +48,7 @@ def measure_in_process(form: str, sentences: int) -> Probe:
     return Probe(**json.loads(reply.stdout))
 
 
-def _peer(items: Callable[[Corpus], Iterable[Any]], sentences: int) -> tuple[Outcome, str]:
+def _train_peer(items: Callable[[Corpus], Iterable[Any]], sentences: int) -> tuple[Outcome, str]:
     peers = importlib.import_module("crf_peers")
     corpus = read(CHUNKING, sentences)
     trainer = peers.trainer_for(Task("memory", [], [], [], ITERATIONS))
@@ -55,13 +56,15 @@ def _peer(items: Callable[[Corpus], Iterable[Any]], sentences: int) -> tuple[Out
     return peers.train(trainer), ""
 
 
-def _peer_dicts(sentences: int) -> tuple[Outcome, str]:
+def _train_peer_on_dicts(sentences: int) -> tuple[Outcome, str]:
     corpus = read(CHUNKING, sentences)
     task = Task("memory", [], build_all(chunking_dicts, corpus), corpus.y, ITERATIONS)
     return importlib.import_module("crf_peers").fit_dicts(task), ""
 
 
-def _ours(read_tokens: Callable[[int], tuple[Any, Any]], sentences: int) -> tuple[Outcome, str]:
+def _train_ours(
+    read_tokens: Callable[[int], tuple[Any, Any]], sentences: int
+) -> tuple[Outcome, str]:
     ours = importlib.import_module("crf_ours")
     features = importlib.import_module("trellis.features").chunking()
     X, y = read_tokens(sentences)
@@ -69,17 +72,21 @@ def _ours(read_tokens: Callable[[int], tuple[Any, Any]], sentences: int) -> tupl
     return outcome, ours.digest(crf)
 
 
-def _from_file(sentences: int) -> tuple[Any, Any]:
+def _read_file(sentences: int) -> tuple[Any, Any]:
     X, y = importlib.import_module("trellis.data.conll").read(require(CHUNKING))
     return X[:sentences], y[:sentences]
 
 
 FORMS: dict[str, Callable[[int], tuple[Outcome, str]]] = {
-    "python-crfsuite, lists of names": lambda n: _peer(lambda c: build_all(chunking_names, c), n),
-    "python-crfsuite, a sentence at a time": lambda n: _peer(lambda c: map(chunking_names, c.X), n),
-    "sklearn-crfsuite, dicts": _peer_dicts,
-    "ours, token lists": lambda n: _ours(lambda n: read(CHUNKING, n), n),
-    "ours, file": lambda n: _ours(_from_file, n),
+    "python-crfsuite, lists of names": lambda n: _train_peer(
+        lambda c: build_all(chunking_names, c), n
+    ),
+    "python-crfsuite, a sentence at a time": lambda n: _train_peer(
+        lambda c: map(chunking_names, c.X), n
+    ),
+    "sklearn-crfsuite, dicts": _train_peer_on_dicts,
+    "ours, token lists": lambda n: _train_ours(lambda n: read(CHUNKING, n), n),
+    "ours, file": lambda n: _train_ours(_read_file, n),
 }
 MODULES = {
     "python-crfsuite": "crf_peers",
@@ -89,7 +96,7 @@ MODULES = {
 
 
 def main() -> None:
-    """Train in one form, and print the measurements."""
+    """Train with one form of the input, and print the measurements."""
     form, sentences = sys.argv[1], int(sys.argv[2])
     side = form.partition(",")[0]
     importlib.import_module(MODULES[side])

@@ -1,4 +1,4 @@
-"""The trainings of the CRF benchmarks with trellis."""
+"""Train CRFs with trellis, for the CRF benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CRFsuite through python-crfsuite and sklearn-crfsuite, called as their documentation says.
+"""Train and tag with python-crfsuite and sklearn-crfsuite, as their documentation recommends.
 
 sklearn-crfsuite is imported where it is used, because it imports scikit-learn, which takes memory.
 """
@@ -46,7 +46,7 @@ def trainer_for(task: Task) -> TickingTrainer:
 
 
 def append(trainer: pycrfsuite.Trainer, items: Iterable[Any], y: Labels) -> None:
-    """Append the data, one sequence at a time: python-crfsuite has no other way."""
+    """Append the data, one sequence at a time, as python-crfsuite requires."""
     for item, labels in zip(items, y, strict=True):
         trainer.append(item, labels)
 
@@ -61,6 +61,7 @@ def train(
 
 
 def _outcome(log: Any) -> Outcome:
+    """Return the state at the end of a training, from the parsed log."""
     trials = sum(iteration["linesearch_trials"] for iteration in log.iterations)
     last = log.iterations[-1]
     return Outcome(

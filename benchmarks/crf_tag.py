@@ -1,4 +1,4 @@
-"""CRF tagging: trellis, python-crfsuite and sklearn-crfsuite in one run, with equal models.
+"""Compare CRF tagging with trellis, python-crfsuite and sklearn-crfsuite, with equal models.
 
     python benchmarks/crf_tag.py                        everything, about two minutes
     python benchmarks/crf_tag.py --quick                a smaller model, few repeats
@@ -44,8 +44,8 @@ class Models(NamedTuple):
 
 
 @cache
-def models(quick: bool) -> Models:
-    """Train all sides; they must end at the same loss."""
+def train_models(quick: bool) -> Models:
+    """Train all sides. Raise unless they end at the same loss."""
     corpus = read(CHUNKING, 1500 if quick else None)
     names = build_all(chunking_names, corpus)
     tokens = Task("tokens", corpus.X, names, corpus.y, 5 if quick else ITERATIONS, chunking())
@@ -56,18 +56,21 @@ def models(quick: bool) -> Models:
         path = Path(folder) / "model.crfsuite"
         loss = crf_peers.train(trainer, path=path).loss
         tagger, sklearn = crf_peers.taggers(path)
-    return Models(tagger, sklearn, trained(tokens, loss), trained(ready, loss))
+    return Models(tagger, sklearn, train_ours(tokens, loss), train_ours(ready, loss))
 
 
-def trained(task: Task, loss: float) -> list[CRF]:
-    """Return ours for 1 and 2 threads; raise unless it ends at the loss of CRFsuite."""
+def train_ours(task: Task, loss: float) -> list[CRF]:
+    """Return our model for 1 and 2 threads. Raise unless it ends at the loss of CRFsuite."""
     crf, outcome = crf_ours.train(task, n_jobs=2)
     check_close(f"loss, from {task.name}", outcome.loss, loss)
     return [copy.copy(crf).set_params(n_jobs=n) for n in JOBS]
 
 
-def compared(title: str, ways: Ways, tokens: int, quick: bool, notes: tuple[str, ...]) -> Table:
-    """Return the speed of each way, and its ratio to each peer; the others start with "ours"."""
+def time_ways(title: str, ways: Ways, tokens: int, quick: bool, notes: tuple[str, ...]) -> Table:
+    """Return a table: the speed of each way, and its ratio to each peer.
+
+    A way whose name does not start with "ours" is a peer.
+    """
     peers = [name for name in ways if not name.startswith("ours")]
     repeats = 3 if quick else 9
     slow = 1 if quick else 5  # repeats of the peers
@@ -92,16 +95,16 @@ def check_labels(ways: Ways) -> None:
         expected = expected or paths
         for i, (labels, right) in enumerate(zip(paths, expected, strict=True)):
             if labels != right:
-                raise WrongResultError(f"sentence {i}, {name}: {labels}, the first way: {right}")
+                raise WrongResultError(f"sentence {i}: {name} gives {labels}, expected {right}")
 
 
 # ---- the sections
 
 
 def from_tokens(quick: bool) -> list[Table]:
-    """From tokens: features, scores and labels."""
+    """Time the way from tokens to labels: features, scores and the best path."""
     X, y = read(CHUNKING_TEST)
-    tagger, sklearn, ours, _ = models(quick)
+    tagger, sklearn, ours, _ = train_models(quick)
     sequence = pycrfsuite.ItemSequence
     ways: Ways = {
         "python-crfsuite": lambda: [tagger.tag(sequence(chunking_names(x))) for x in X],
@@ -115,13 +118,13 @@ def from_tokens(quick: bool) -> list[Table]:
         "through ItemSequence, sklearn-crfsuite from dicts; ours 1, 2: n_jobs",
     )
     tokens = sum(map(len, y))
-    return [compared(f"From {tokens:,} tokens to labels", ways, tokens, quick, notes)]
+    return [time_ways(f"From {tokens:,} tokens to labels", ways, tokens, quick, notes)]
 
 
 def from_ready(quick: bool) -> list[Table]:
-    """From features that the caller has built."""
+    """Time the way from features that the caller has built to labels."""
     corpus = read(CHUNKING_TEST)
-    tagger, sklearn, _, ours = models(quick)
+    tagger, sklearn, _, ours = train_models(quick)
     names, dicts = build_all(chunking_names, corpus), build_all(chunking_dicts, corpus)
     sequences = [pycrfsuite.ItemSequence(items) for items in names]
     by_names: Ways = {
@@ -138,15 +141,15 @@ def from_ready(quick: bool) -> list[Table]:
     check_labels(by_names | {f"{name}, dicts": call for name, call in by_dicts.items()})
     note = ("ItemSequence: python-crfsuite's container, filled before the timing starts",)
     return [
-        compared("From lists of names to labels", by_names, corpus.tokens, quick, note),
-        compared("From dicts to labels", by_dicts, corpus.tokens, quick, ()),
+        time_ways("From lists of names to labels", by_names, corpus.tokens, quick, note),
+        time_ways("From dicts to labels", by_dicts, corpus.tokens, quick, ()),
     ]
 
 
 def marginals(quick: bool) -> list[Table]:
-    """p(label | sentence) of every label at every position."""
+    """Time the marginals: p(label | sentence) of every label at every position."""
     corpus = read(CHUNKING_TEST, 400 if quick else None)
-    _, sklearn, _, ours = models(quick)
+    _, sklearn, _, ours = train_models(quick)
     dicts = build_all(chunking_dicts, corpus)
     order = ours[0].classes_.tolist()
     expected = [
@@ -161,7 +164,7 @@ def marginals(quick: bool) -> list[Table]:
         "ours 1": lambda: ours[0].predict_marginals(dicts),
         "ours 2": lambda: ours[1].predict_marginals(dicts),
     }
-    return [compared("From dicts to marginals", ways, corpus.tokens, quick, ())]
+    return [time_ways("From dicts to marginals", ways, corpus.tokens, quick, ())]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""CRF training: trellis and CRFsuite in one run, with the same attributes and objective.
+"""Compare CRF training with trellis and CRFsuite, with the same attributes and objective.
 
     python benchmarks/crf_train.py                      everything, about four minutes
     python benchmarks/crf_train.py --quick              part of the data, under a minute
@@ -46,7 +46,7 @@ from timing import (
 from trellis.features import chunking
 
 PACKAGES = ("trellis", "numpy", "python-crfsuite", "sklearn-crfsuite")
-TURNS = 5  # of each side, so that noise affects all of them
+TURNS = 5  # turns of each side, so that noise affects all sides
 QUICK = 1500  # sentences
 SIDES = ("CRFsuite", "ours 1", "ours 2")
 
@@ -55,28 +55,28 @@ SIDES = ("CRFsuite", "ours 1", "ours 2")
 
 
 def chunking_task(quick: bool) -> Task:
-    """CoNLL-2000 with the features of CRFsuite's example, which ours computes itself."""
+    """Return CoNLL-2000 with the features of CRFsuite's example; trellis computes its own."""
     corpus = read(CHUNKING, QUICK if quick else None)
     items = build_all(chunking_names, corpus)
     return Task("CoNLL-2000", corpus.X, items, corpus.y, 20 if quick else 50, chunking())
 
 
 def spanish_task(quick: bool) -> Task:
-    """CoNLL-2002 Spanish with the features of sklearn-crfsuite's tutorial."""
+    """Return CoNLL-2002 Spanish with the features of sklearn-crfsuite's tutorial."""
     corpus = read(SPANISH, QUICK if quick else None)
     items = build_all(ner_dicts, corpus)
     return Task("CoNLL-2002 es", items, items, corpus.y, 20 if quick else 50)
 
 
 def brown_task(quick: bool) -> Task:
-    """Brown with its full tags: the time depends on the square of the number of labels."""
+    """Return Brown with its 260 labels: the time grows with the square of their number."""
     corpus = brown(10_000) if quick else brown()
     items = build_all(pos_names, corpus)
     return Task("Brown", items, items, corpus.y, 4 if quick else 6)
 
 
 def sparse_task(quick: bool) -> Task:
-    """CoNLL-2002 Spanish with the settings of the tutorial: both penalties, all transitions."""
+    """Return Spanish with the settings of the tutorial: both penalties, all transitions."""
     corpus = read(SPANISH, QUICK if quick else None)
     items = build_all(ner_dicts, corpus)
     return Task(
@@ -168,7 +168,7 @@ def ends_table(task: Task, outcomes: dict[str, Outcome]) -> Table:
 
 
 def ingestion(quick: bool) -> list[Table]:
-    """From tokens, lists of names and dicts to the first iteration."""
+    """Time the preparation before the first iteration, from tokens, lists of names and dicts."""
     task = chunking_task(quick)
     corpus = Corpus(task.X, task.y)
     table = Table(
@@ -213,7 +213,7 @@ def ready(task: Task, items: list[object]) -> Task:
 
 
 def prepare(task: Task) -> crf_ours.CRF:
-    """Return ours, before its first iteration."""
+    """Return our model before its first iteration."""
     return crf_ours.model(task, n_jobs=1, max_iter=0).fit(task.X, task.y)
 
 
@@ -221,7 +221,7 @@ def prepare(task: Task) -> crf_ours.CRF:
 
 
 def memory(quick: bool) -> list[Table]:
-    """Peak memory of training processes, which must give the same bits as this one."""
+    """Measure the peak memory of training processes. Their weights must equal those of this one."""
     corpus = read(CHUNKING, QUICK if quick else None)
     table = Table(
         f"CoNLL-2000, {corpus.tokens:,} tokens: peak memory of a process, {ITERATIONS} iterations",

@@ -1,4 +1,4 @@
-"""CTC loss and gradient from logits: ours beside torch's log_softmax and ctc_loss, on the CPU.
+"""Compare CTC loss and gradient from logits with log_softmax and ctc_loss of PyTorch, on the CPU.
 
     python benchmarks/ctc.py
     python benchmarks/ctc.py --quick --markdown
@@ -20,7 +20,7 @@ from timing import Case, Table, check_close, milliseconds, ratio, time_alternati
 from trellis.inference.ctc import cpu
 from trellis.nn import ctc_loss
 
-SHAPES = ((200, 32, 32, 40), (1000, 16, 80, 150), (1500, 8, 5000, 200))  # T, B, V, S of BASELINES
+SHAPES = ((200, 32, 32, 40), (1000, 16, 80, 150), (1500, 8, 5000, 200))  # (T, B, V, S)
 THREADS = 2
 COLUMNS = ("T, B, V, S", "torch", "ours", "forward", "backward", "torch / ours", "at minima")
 
@@ -34,12 +34,12 @@ class Problem(NamedTuple):
     target_lengths: torch.Tensor
 
     def arrays(self) -> tuple[Any, ...]:
-        """The arguments of ours: views of the same memory."""
+        """Return the arguments of our engine: views of the same memory."""
         return (*(tensor.detach().numpy() for tensor in self), 0, True)
 
 
 def make_problem(shape: tuple[int, int, int, int], dtype: torch.dtype) -> Problem:
-    """Normal logits and uniform labels."""
+    """Return normal logits and uniform labels."""
     frames, rows, vocabulary, labels = shape
     generator = torch.Generator().manual_seed(frames)
     return Problem(
@@ -51,42 +51,44 @@ def make_problem(shape: tuple[int, int, int, int], dtype: torch.dtype) -> Proble
 
 
 def torch_step(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
-    """Losses and the gradient of their sum."""
-    logits, *rest = problem
-    loss = torch.nn.functional.ctc_loss(logits.log_softmax(2), *rest, reduction="none")
+    """Return the losses of PyTorch and the gradient of their sum."""
+    logits, *arguments = problem
+    loss = torch.nn.functional.ctc_loss(logits.log_softmax(2), *arguments, reduction="none")
     return loss.detach(), torch.autograd.grad(loss.sum(), logits)[0]
 
 
 def ours_step(problem: Problem) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same by trellis."""
+    """Return the losses of trellis and the gradient of their sum."""
     loss = ctc_loss(*problem, reduction="none", from_logits=True)
     return loss.detach(), torch.autograd.grad(loss.sum(), problem.logits)[0]
 
 
 def engine_forward(problem: Problem) -> tuple[np.ndarray, ...]:
-    """Losses, and the arrays for the backward pass."""
+    """Return the losses, and the arrays for the backward pass."""
     return cpu.forward(*problem.arrays(), n_jobs=THREADS)
 
 
 def engine_backward(problem: Problem, forward: tuple[np.ndarray, ...]) -> np.ndarray:
-    """The gradient of the sum of the losses."""
-    loss, log_norm, kept = forward
+    """Return the gradient of the sum of the losses."""
+    loss, log_norm, saved = forward
     arrays, weight = problem.arrays(), np.ones_like(loss)
-    return cpu.backward(*arrays, log_norm, kept, loss, weight, n_jobs=THREADS)
+    return cpu.backward(*arrays, log_norm, saved, loss, weight, n_jobs=THREADS)
 
 
 def check(shape: tuple[int, int, int, int]) -> None:
-    """Raise unless ours is right in both precisions."""
+    """Raise unless our results are correct in both precisions."""
     problem = make_problem(shape, torch.float64)
     exact = [part.numpy() for part in torch_step(problem)]
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
         converted = Problem(problem.logits.detach().to(dtype).requires_grad_(), *problem[1:])
-        for name, got, want in zip(("loss", "gradient"), ours_step(converted), exact, strict=True):
-            check_close(f"{name} of {shape} in {dtype}", got.numpy(), want, tolerance)
+        for name, ours, expected in zip(
+            ("loss", "gradient"), ours_step(converted), exact, strict=True
+        ):
+            check_close(f"{name} of {shape} in {dtype}", ours.numpy(), expected, tolerance)
 
 
 def ctc_section(quick: bool) -> list[Table]:
-    """Forward and backward at every shape."""
+    """Time forward and backward at every shape."""
     torch.set_num_threads(THREADS)
     table = Table(f"CTC from logits, forward and backward, {THREADS} threads, float32, ms", COLUMNS)
     table.notes = ["torch: log_softmax, ctc_loss and backward; forward, backward: only the engine"]

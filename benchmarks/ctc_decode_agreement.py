@@ -1,4 +1,4 @@
-"""The texts of CTCDecoder and of pyctcdecode: how many are equal, and why the others differ.
+"""Compare the texts of CTCDecoder and of pyctcdecode, and explain the differences.
 
     python benchmarks/ctc_decode_agreement.py [--count 1000]
 
@@ -41,8 +41,8 @@ class Setting(NamedTuple):
     beta: float = 1.5
 
 
-def peer(setting: Setting) -> Any:
-    """Their decoder."""
+def build_peer(setting: Setting) -> Any:
+    """Return the decoder of pyctcdecode."""
     if setting.lm is None:
         return pyctcdecode.build_ctcdecoder(LABELS)
     return pyctcdecode.build_ctcdecoder(
@@ -54,8 +54,8 @@ def peer(setting: Setting) -> Any:
     )
 
 
-def ours(setting: Setting) -> CTCDecoder:
-    """Our decoder."""
+def build_ours(setting: Setting) -> CTCDecoder:
+    """Return the decoder of trellis."""
     if setting.lm is None:
         return CTCDecoder(LABELS, beam_width=WIDTH)
     return CTCDecoder(
@@ -63,29 +63,29 @@ def ours(setting: Setting) -> CTCDecoder:
     )
 
 
-def explain(decoder: CTCDecoder, theirs: Any, utterance: Utterance, text: str) -> str:
-    """Why pyctcdecode found another text than ours."""
+def explain_difference(decoder: CTCDecoder, theirs: Any, utterance: Utterance, text: str) -> str:
+    """Return the reason why pyctcdecode found a different text."""
     beams = {beam.text: beam for beam in decoder.decode_beams(utterance.log_probs, k=WIDTH)}
-    mine = next(iter(beams))
+    our_text = next(iter(beams))
     their_beams = theirs.decode_beams(utterance.log_probs, beam_width=WIDTH)
     their_lm = {beam[0]: beam[4] - beam[3] for beam in their_beams}
     scores = {beam[0]: beam[4] for beam in their_beams}
-    for either in (mine, text):
-        both = either in beams and either in their_lm
-        if both and abs(their_lm[either] - beams[either].lm) > 0.01:
-            return "they take a space at the end for one more word, an unknown one"
-    best, other = beams[mine].score, scores.get(text, -np.inf)
-    if abs(best - other) < 1e-3:
-        return "a tie"
-    if scores.get(mine, -np.inf) > other:
-        return "ours is best of their own beams, too; their decode() cuts beams of like histories"
-    if other > best:
-        return "theirs scores better, and was cut from our beam"
-    return "ours scores better, and was cut from their beam, or some of its paths were"
+    for candidate in (our_text, text):
+        in_both = candidate in beams and candidate in their_lm
+        if in_both and abs(their_lm[candidate] - beams[candidate].lm) > 0.01:
+            return "pyctcdecode scores a space at the end as an additional unknown word"
+    our_score, their_score = beams[our_text].score, scores.get(text, -np.inf)
+    if abs(our_score - their_score) < 1e-3:
+        return "both texts have the same score"
+    if scores.get(our_text, -np.inf) > their_score:
+        return "our text is best in their beams too, but their decode() prunes similar histories"
+    if their_score > our_score:
+        return "their text has a better score, but our beam dropped it"
+    return "our text has a better score, but their beam dropped it or some of its paths"
 
 
 def without_last_space(utterance: Utterance) -> Utterance:
-    """The same utterance, without a space after the last letter."""
+    """Return the utterance without a space after the last letter."""
     x = utterance.log_probs.copy()
     space, last = LABELS.index(" "), LABELS.index(utterance.text[-1])
     end = int(np.flatnonzero(x[:, last] > np.log(0.05))[-1])
@@ -95,23 +95,25 @@ def without_last_space(utterance: Utterance) -> Utterance:
 
 def compare(setting: Setting, rows: list[Utterance], limit: int) -> None:
     """Print agreement, error rates, and the first differences."""
-    theirs, decoder = peer(setting), ours(setting)
+    theirs, decoder = build_peer(setting), build_ours(setting)
     texts = decoder.decode_batch([utterance.log_probs for utterance in rows])
-    want = [theirs.decode(utterance.log_probs, beam_width=WIDTH) for utterance in rows]
-    differ = [n for n in range(len(want)) if want[n] != texts[n]]
-    reasons = Counter(explain(decoder, theirs, rows[n], want[n]) for n in differ)
-    rates = f"CER {error_rate(want, rows):.2%} theirs, {error_rate(texts, rows):.2%} ours"
-    same = 1 - len(differ) / len(want)
-    print(f"{setting.name}: {same:.1%} of {len(want)} are the same; {rates}", flush=True)
+    their_texts = [theirs.decode(utterance.log_probs, beam_width=WIDTH) for utterance in rows]
+    differ = [n for n in range(len(texts)) if their_texts[n] != texts[n]]
+    reasons = Counter(explain_difference(decoder, theirs, rows[n], their_texts[n]) for n in differ)
+    rates = f"CER {error_rate(their_texts, rows):.2%} theirs, {error_rate(texts, rows):.2%} ours"
+    same = 1 - len(differ) / len(texts)
+    print(f"{setting.name}: {same:.1%} of {len(texts)} are the same; {rates}", flush=True)
     for reason, count in reasons.most_common():
         print(f"  {count:4}  {reason}")
     for n in differ[:limit]:
         said = rows[n].text
-        print(f"    said    {said}\n    theirs  {want[n]}\n    ours    {texts[n]}", flush=True)
+        print(
+            f"    said    {said}\n    theirs  {their_texts[n]}\n    ours    {texts[n]}", flush=True
+        )
 
 
 def main() -> None:
-    """With a language model and two pairs of weights, then without one."""
+    """Compare with a language model and two pairs of weights, then without a language model."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--count", type=int, default=1000, help="utterances")
     options.add_argument("--show", type=int, default=2, help="differences to print")
@@ -128,10 +130,9 @@ def main() -> None:
             for alpha, beta in weights:
                 setting = Setting(f"alpha {alpha}, beta {beta}", plain, alpha, beta)
                 compare(setting, rows, arguments.show)
-        few = Setting(
-            "no language model", None
-        )  # a fifth of the utterances, because this is slower
-        compare(few, complete[: max(1, arguments.count // 5)], arguments.show)
+        # a fifth of the utterances, because this is slower
+        no_model = Setting("no language model", None)
+        compare(no_model, complete[: max(1, arguments.count // 5)], arguments.show)
 
 
 if __name__ == "__main__":

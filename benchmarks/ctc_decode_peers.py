@@ -1,4 +1,4 @@
-"""The peers of CTC decoding, each as a function from emissions to text, set up as ours is."""
+"""Build the peers of CTC decoding: functions from emissions to text, with our settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LN10 = float(np.log(10.0))
 
 @contextmanager
 def plain_arpa() -> Iterator[str]:
-    """The decompressed language model, for KenLM."""
+    """Yield the path of the decompressed language model, for KenLM."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "wiki3g.arpa")
         path.write_bytes(gzip.decompress(LM.read_bytes()))
@@ -34,12 +34,12 @@ def plain_arpa() -> Iterator[str]:
 
 
 def text_of(labels: Any) -> str:
-    """The text of a labelling."""
+    """Return the text of a labelling."""
     return " ".join("".join(LABELS[i] for i in labels).split())
 
 
 def pyctcdecode_decoder(lm: str | None) -> Decode:
-    """pyctcdecode. The words are passed, because it finds only words with a back-off by itself."""
+    """Return pyctcdecode. It gets all words; alone it would use only those with a back-off."""
     from pyctcdecode import build_ctcdecoder
 
     logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
@@ -49,7 +49,7 @@ def pyctcdecode_decoder(lm: str | None) -> Decode:
 
 
 def fast_decoder(cut: float) -> Decode:
-    """fast-ctc-decode: needs probabilities, and labels of exactly one character."""
+    """Return fast-ctc-decode. It needs probabilities, and labels of exactly one character."""
     from fast_ctc_decode import beam_search
 
     alphabet = "".join(["~", *LABELS[1:]])
@@ -59,7 +59,7 @@ def fast_decoder(cut: float) -> Decode:
 
 
 def flashlight_free() -> Decode:
-    """flashlight-text without words: sums over paths, like ours."""
+    """Return flashlight-text without a lexicon. It sums over paths, like ours."""
     from flashlight.lib.text import decoder as fl
 
     options = fl.LexiconFreeDecoderOptions(
@@ -76,7 +76,10 @@ def flashlight_free() -> Decode:
 
 
 def flashlight_words(lm: str) -> Decode:
-    """flashlight-text with words and KenLM; its weight multiplies log10, ours multiplies ln."""
+    """Return flashlight-text with a lexicon and KenLM.
+
+    The weight of its language model multiplies log10, ours multiplies ln.
+    """
     from flashlight.lib.text import decoder as fl
     from flashlight.lib.text.decoder.kenlm import KenLM
     from flashlight.lib.text.dictionary import Dictionary
@@ -116,7 +119,10 @@ def flashlight_words(lm: str) -> Decode:
 
 
 def forced_aligner() -> Align | None:
-    """The kernel of ctc-forced-aligner, without the package, which needs librosa."""
+    """Return the kernel of ctc-forced-aligner, or None if it is not installed.
+
+    The package itself is not imported, because it needs librosa.
+    """
     module_spec = importlib.util.find_spec("ctc_forced_aligner")
     if module_spec is None or module_spec.origin is None:
         return None
@@ -135,7 +141,7 @@ def forced_aligner() -> Align | None:
 
 
 def torchaudio_aligner() -> Align | None:
-    """forced_align of torchaudio, or None if its library cannot be loaded."""
+    """Return forced_align of torchaudio, or None if its library cannot be loaded."""
     try:
         import torch
         from torchaudio.functional import forced_align
@@ -150,5 +156,6 @@ def torchaudio_aligner() -> Align | None:
 
 
 def _collapse(path: Any) -> list[int]:
+    """Merge equal neighbours of a path, then remove blanks."""
     merged = [v for t, v in enumerate(path) if t == 0 or v != path[t - 1]]
     return [v for v in merged if v != 0]

@@ -1,8 +1,8 @@
-"""Emissions like those of a trained speech network, for known sentences.
+"""Generate emissions like those of a trained speech network, for known sentences.
 
 Most frames are blank, and a letter takes one to three frames. The mean entropy of a frame is
-0.23 nat ("peaky": the network is almost certain) or 1.7 nat ("soft"), as in BASELINES. One letter
-in nine has a similar letter with about the same score.
+0.23 nat ("peaky": the network is almost certain) or 1.7 nat ("soft"). One letter in
+nine has a similar letter with about the same score.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ LM = find("models/lm/wiki3g.arpa.gz")
 LETTERS = " 'abcdefghijklmnopqrstuvwxyz"
 LABELS = ["", *LETTERS, "?", "!", ";"]  # 32 with the blank first
 FRAMES = 500
-_WIDTH = {
-    "peaky": (0.8, 7.55),
-    "soft": (1.0, 4.5),
-}  # spread of the scores, height of the correct label
+# spread of the scores, height of the correct label
+_SHAPES = {"peaky": (0.8, 7.55), "soft": (1.0, 4.5)}
 
 
 class Utterance(NamedTuple):
@@ -32,7 +30,7 @@ class Utterance(NamedTuple):
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
-    """Windows of words from the recorded sentences of the language model."""
+    """Return windows of words from the recorded sentences of the language model."""
     path = LM.with_name("wiki3g.expected.json.gz")
     texts = [row["text"] for row in json.loads(gzip.decompress(path.read_bytes()))]
     plain = [[w for w in text.split() if set(w) <= set(LETTERS)] for text in texts]
@@ -47,8 +45,8 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
-    """Log-probabilities like those of a network for a text."""
-    spread, height = _WIDTH[kind]
+    """Return log-probabilities (frames, labels) like those of a network for a text."""
+    spread, height = _SHAPES[kind]
     said = np.zeros(FRAMES, dtype=np.int64)
     x = rng.normal(0.0, spread, (FRAMES, len(LABELS)))
     gaps = rng.dirichlet(np.full(len(text) + 1, 2.0))
@@ -56,14 +54,13 @@ def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
     begin = 1.0
     for i, letter in enumerate(text):
         begin += room * gaps[i]
-        first = (
-            int(begin) + 1
-        )  # a blank before each letter, so that repeated letters are not merged
+        # a blank before each letter, so that repeated letters are not merged
+        first = int(begin) + 1
         frames = range(first, first + int(rng.integers(1, 3)))
         begin += 3
         label = LABELS.index(letter)
         said[frames.start : frames.stop] = label
-        if rng.random() < 1 / 9:  # a similar letter wins half of the time
+        if rng.random() < 1 / 9:  # here another letter gets about the same score
             rival = int(rng.integers(1, 29))
             x[frames.start : frames.stop, rival] += height + rng.normal(0.0, 1.0)
     x[np.arange(FRAMES), said] += height
@@ -72,25 +69,25 @@ def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def utterances(count: int, kind: str, seed: int = 0) -> list[Utterance]:
-    """Sentences and their emissions."""
+    """Return sentences and their emissions."""
     rng = np.random.default_rng(seed + 1)
     return [Utterance(text, emissions(text, kind, rng)) for text in sentences(count, seed)]
 
 
 def entropy(rows: list[Utterance]) -> float:
-    """The mean entropy of a frame."""
+    """Return the mean entropy of a frame, in nat."""
     x = np.concatenate([u.log_probs for u in rows])
     return float(-(np.exp(x) * x).sum(axis=1).mean())
 
 
 def error_rate(texts: list[str], rows: list[Utterance]) -> float:
-    """The character error rate: edit distance divided by length."""
+    """Return the character error rate: edit distance divided by length."""
     wrong = sum(distance(text, u.text) for text, u in zip(texts, rows, strict=True))
     return wrong / sum(len(u.text) for u in rows)
 
 
 def distance(a: str, b: str) -> int:
-    """The edit distance of two texts."""
+    """Return the edit distance of two texts."""
     row = np.arange(len(b) + 1)
     codes = np.array([ord(c) for c in b], dtype=np.int64)
     for i, c in enumerate(a, 1):

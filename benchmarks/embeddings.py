@@ -1,10 +1,11 @@
-"""Word embeddings: trellis, gensim (file mode), fastText and word2vec.c on the same text.
+"""Compare word embeddings of trellis, gensim (file mode), fastText and word2vec.c on one text.
 
     python benchmarks/embeddings.py --quick                    10 MB of the text, a few minutes
     python benchmarks/embeddings.py --only cbow supervised     CBOW and text classification only
     python benchmarks/embeddings.py --only train quality       hours: 5 epochs, 3 seeds, all peers
 
-100 dimensions, window 5, 5 negatives, sample 1e-3, min count 5, 2 threads. The peers need another
+All trainings use 100 dimensions, window 5, 5 negatives, sample 1e-3, min count 5 and 2 threads. The
+peers need another
 environment (requirements-embeddings.txt): TRELLIS_PEERS is the path of its Python, EMBEDDINGS_PEERS
 selects peers. EMBEDDINGS_TEXT is the path of the text; the default is the corpus wiki100. trellis
 and the peers take turns. Speeds are those of the epochs, without reading and counting the text.
@@ -57,7 +58,7 @@ TOOLS = {  # peers of the speed sections
     "subwords": ("gensim", "fasttext"),
 }
 PEERS_KIND = {"skipgram-own": "skipgram"}  # peers always draw negatives for each pair
-TRAININGS = [  # of the quality section: model and side
+TRAININGS = [  # (model, side) of each training of the quality section
     *((kind, "ours") for kind in KINDS),
     *((kind, "gensim") for kind in KINDS if kind not in PEERS_KIND),
     ("subwords", "fasttext"),
@@ -99,7 +100,7 @@ def run_peer(**task: Any) -> dict[str, Any]:
     command = [PEERS, str(script), json.dumps({"threads": THREADS, "seed": 1, **task}, default=str)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RuntimeError(f"{task}: {done.stderr[-500:]}")
+        raise RuntimeError(f"the peer failed at {task}: {done.stderr[-500:]}")
     figures: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return figures
 
@@ -186,7 +187,7 @@ def quality(quick: bool) -> list[Table]:
 def supervised(quick: bool) -> list[Table]:
     """Measure text classification on the SNIPS intents with one thread."""
     files = {split: intents(split) for split in ("train", "test")}
-    epochs = (20, 40)  # the difference of both times is time spent in training
+    epochs = (20, 40)  # the difference of both times excludes the reading of the text
     table = Table("text classification, SNIPS intents", ("side", "P@1, 5 epochs", "words/s"))
     words = len(files["train"].read_text().split()) + files["train"].read_text().count("\n")
     model = TextClassifier(n_jobs=1, random_state=1).fit(files["train"])
@@ -211,10 +212,13 @@ def prediction(quick: bool) -> list[Table]:
     path = folder / "lid.176.ftz"
     cases = json.loads((folder / "expected.json").read_text())[path.name]["predictions"]
     texts = ([case["text"] for case in cases] * 1000)[:1000]
-    face, model = compat.load_model(path), TextClassifier.load(path)
+    replacement, model = compat.load_model(path), TextClassifier.load(path)
     calls = {
         "TextClassifier": (lambda: [model.predict([text]) for text in texts], model.predict),
-        "the face": (lambda: [face.predict(text) for text in texts], face.predict),
+        "replacement": (
+            lambda: [replacement.predict(text) for text in texts],
+            replacement.predict,
+        ),
     }
     times: dict[str, list[float]] = {}
     for _ in range(3 if quick else 7):
@@ -226,7 +230,7 @@ def prediction(quick: bool) -> list[Table]:
                 fastest = min(_seconds(call) for _ in range(5))
                 times.setdefault(f"{name} {mode}", []).append(1e6 * fastest / len(texts))
     for text, (p, label) in zip(texts, fast["answers"], strict=True):
-        (our_label,), (our_p,) = face.predict(text)
+        (our_label,), (our_p,) = replacement.predict(text)
         check_close(f"{label} for {text!r}", our_p if our_label == label else np.nan, p, 1e-6)
     table = Table(
         f"labels of texts, µs per text, {path.name}, {len(cases)} texts in turn",

@@ -1,4 +1,4 @@
-"""Run one training of a peer, in the environment of the peers. Reads and prints JSON.
+"""Run one training of a peer, in the environment of the peers. The task and the result are JSON.
 
 peers/bin/python benchmarks/embeddings_peer.py '{"tool": "gensim", "kind": "skipgram", …}'
 """
@@ -58,7 +58,7 @@ def run_gensim(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 def run_fasttext(task: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return the seconds of a training, including the dictionary; the caller subtracts that."""
+    """Return the seconds of a training, including the dictionary, which the caller subtracts."""
     import fasttext
 
     kind = task["kind"]
@@ -130,7 +130,7 @@ def predict_fasttext(task: dict[str, Any]) -> dict[str, Any]:
     model, texts = fasttext.load_model(task["model"]), task["texts"]
 
     def alone() -> list[Any]:
-        # Not model.predict: it makes an array in a way that fails with NumPy 2.
+        # not model.predict, which fails with NumPy 2
         return [model.f.predict(text + "\n", 1, 0.0, "strict") for text in texts]
 
     seconds: dict[str, float] = {}

@@ -1,9 +1,9 @@
-"""The neural layers on a GPU: checks, then times beside the peers, then tables.
+"""Check the neural layers on a GPU, then compare their times with the peers.
 
     python benchmarks/gpu.py                  everything, about ten minutes
     python benchmarks/gpu.py checks crf       only these parts: checks, crf, ctc
 
-It stops at the first failed check, so that nothing wrong is timed.
+The script stops at the first failed check, so that no wrong result is timed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def main() -> None:
     options = parser.parse_args()
     parts = options.parts or list(PARTS)
     if unknown := [part for part in parts if part not in PARTS]:
-        sys.exit(f"no such part: {unknown[0]}; there are {', '.join(PARTS)}")
+        sys.exit(f"unknown part {unknown[0]}, expected one of {', '.join(PARTS)}")
     if not torch.cuda.is_available():
-        sys.exit("no CUDA GPU here")
+        sys.exit("this benchmark needs a CUDA GPU")
     tables: list[Table] = []
     for part in parts:
         tables += PARTS[part]() or []

@@ -1,4 +1,4 @@
-"""Checks of the layers on a GPU: equal to the CPU and to peers, half precision, wrong input."""
+"""Check the layers on a GPU: equal to the CPU and to peers, half precision, invalid input."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Case(NamedTuple):
 
 
 def cases() -> Iterator[Case]:
-    """Odd sizes; prefix masks and masks of any pattern; forbidden transitions."""
+    """Yield batches of odd sizes, with two kinds of masks and with forbidden transitions."""
     for rows, steps, labels in SIZES:
         for kind in ("lengths", "any"):
             torch.manual_seed(rows * steps + labels)
-            never = [(a, a + 1) for a in range(0, labels - 1, 3)] if labels > 2 else []
-            layer = CRF(labels, batch_first=True, constraints=never).double()
+            forbidden = [(a, a + 1) for a in range(0, labels - 1, 3)] if labels > 2 else []
+            layer = CRF(labels, batch_first=True, constraints=forbidden).double()
             for part in layer.parameters():
                 nn.init.normal_(part)
             if kind == "any":
@@ -49,8 +49,8 @@ def cases() -> Iterator[Case]:
             yield Case(layer, torch.randn(rows, steps, labels).double(), tags, mask)
 
 
-def results(case: Case, device: str, dtype: torch.dtype) -> list[Tensor]:
-    """Likelihood and gradients, best paths' scores, marginals; all in float64 on the CPU."""
+def compute_results(case: Case, device: str, dtype: torch.dtype) -> list[Tensor]:
+    """Return likelihood, gradients, scores of best paths and marginals, in float64 on the CPU."""
     layer = CRF(case.layer.num_tags, batch_first=True).to(device, dtype)
     layer.load_state_dict(case.layer.state_dict())
     for name in ("_no_pairs", "_no_starts", "_no_ends"):
@@ -58,33 +58,35 @@ def results(case: Case, device: str, dtype: torch.dtype) -> list[Tensor]:
     emissions = case.emissions.to(device, dtype).requires_grad_()
     tags, mask = case.tags.to(device), case.mask.to(device)
     value = layer(emissions, tags, mask, reduction="none")
-    wanted = [emissions, *layer.parameters()]
-    gradients = torch.autograd.grad(value.sum(), wanted)
+    inputs = [emissions, *layer.parameters()]
+    gradients = torch.autograd.grad(value.sum(), inputs)
     total = layer(emissions, tags, mask)
-    sums = torch.autograd.grad(total, wanted)
+    sums = torch.autograd.grad(total, inputs)
     best = layer.decode(emissions, mask, padded=0)
-    reached = layer(emissions, best, mask, reduction="none").detach()
-    likely = layer.marginals(emissions, mask)
-    parts = [value.detach(), total.detach(), *gradients, *sums, reached, likely]
+    best_scores = layer(emissions, best, mask, reduction="none").detach()
+    marginals = layer.marginals(emissions, mask)
+    parts = [value.detach(), total.detach(), *gradients, *sums, best_scores, marginals]
     return [part.double().cpu() for part in parts]
 
 
-def distance(got: Tensor, want: Tensor) -> float:
-    """The largest difference, relative to the largest number; infinite if one is not finite."""
-    if not (got.isfinite().all() and want.isfinite().all()):
+def distance(result: Tensor, reference: Tensor) -> float:
+    """Return the largest difference, relative to the largest number; inf if one is not finite."""
+    if not (result.isfinite().all() and reference.isfinite().all()):
         return float("inf")
-    return float((got - want).abs().max()) / max(1.0, float(want.abs().max()))
+    return float((result - reference).abs().max()) / max(1.0, float(reference.abs().max()))
 
 
 def equal_to_the_cpu() -> str:
-    """float32 to 1e-5 of the largest number, float64 to 1e-9."""
+    """Check the CRF against the CPU: float32 to 1e-5 of the largest number, float64 to 1e-9."""
     worst = dict.fromkeys((torch.float32, torch.float64), 0.0)
     count = 0
     for case in cases():
-        right = results(case, "cpu", torch.float64)
+        references = compute_results(case, "cpu", torch.float64)
         for dtype in worst:
-            for got, want in zip(results(case, GPU, dtype), right, strict=True):
-                worst[dtype] = max(worst[dtype], distance(got, want))
+            for result, reference in zip(
+                compute_results(case, GPU, dtype), references, strict=True
+            ):
+                worst[dtype] = max(worst[dtype], distance(result, reference))
         count += 1
     if worst[torch.float32] > 1e-5 or worst[torch.float64] > 1e-9:
         raise AssertionError(f"off by {worst}")
@@ -92,7 +94,7 @@ def equal_to_the_cpu() -> str:
 
 
 def ctc_equal_to_torch() -> str:
-    """Losses and gradients of all reductions, ragged rows and empty targets, to 1e-9."""
+    """Check CTC against PyTorch to 1e-9: all reductions, ragged rows, empty targets."""
     worst, count = 0.0, 0
     for frames, rows, classes, labels in CTC_SIZES:
         torch.manual_seed(frames)
@@ -105,25 +107,22 @@ def ctc_equal_to_torch() -> str:
             log_probs = x.log_softmax(-1)
             expected = nn.functional.ctc_loss(log_probs, targets, ends, sizes, reduction=reduction)
             right = torch.autograd.grad(expected.sum(), x)[0]
-            for zero in (
-                False,
-                True,
-                False,
-            ):  # zero_infinity is applied after the kernels; the last signature is known
+            # zero_infinity is applied after the kernels; the third call uses a cached signature
+            for zero in (False, True, False):
                 on_gpu = x.detach().to(GPU).requires_grad_()
                 options = {"reduction": reduction, "zero_infinity": zero, "from_logits": True}
                 loss = ctc_loss(on_gpu, *batch, **options)
                 gradient = torch.autograd.grad(loss.sum(), on_gpu)[0].cpu()
                 compared = ((loss.detach().cpu(), expected.detach()), (gradient, right))
-                worst = max(worst, *(distance(got, want) for got, want in compared))
+                worst = max(worst, *(distance(result, reference) for result, reference in compared))
                 count += 1
     if not worst < 1e-9:
         raise AssertionError(f"off by {worst}")
     return f"{count} batches, off by {worst:.0e}"
 
 
-def captured() -> str:
-    """The layers in CUDA graphs, which never validate; replayed with other values."""
+def cuda_graphs() -> str:
+    """Check the layers in CUDA graphs, which never validate, replayed with other values."""
     torch.manual_seed(3)
     layer = CRF(5, batch_first=True).to(GPU)
     e = torch.randn(3, 7, 5, device=GPU, requires_grad=True)
@@ -146,14 +145,14 @@ def captured() -> str:
         with torch.no_grad():
             e.normal_()
             x.normal_()
-        for got, want in zip(replay(), step(), strict=True):
-            if not torch.allclose(got, want, rtol=1e-5, atol=1e-5):
-                raise AssertionError(f"{name}: a graph gave other numbers")
+        for result, reference in zip(replay(), step(), strict=True):
+            if not torch.allclose(result, reference, rtol=1e-5, atol=1e-5):
+                raise AssertionError(f"{name}: the CUDA graph gives different numbers")
     return ", ".join(steps)
 
 
 def half_precision() -> str:
-    """Errors of the log-likelihood at (4, 512, 20), and scores of size 1e4."""
+    """Check the log-likelihood in half precision at (4, 512, 20), and scores of size 1e4."""
     torch.manual_seed(0)
     layer = CRF(20, batch_first=True).to(GPU)
     emissions = torch.randn(4, 512, 20, device=GPU)
@@ -162,11 +161,11 @@ def half_precision() -> str:
     layer.float()
     errors = {}
     for dtype in (torch.float16, torch.bfloat16):
-        # both get the rounded emissions: rounding them is not an error of the layer
+        # both layers get the rounded emissions, because rounding them is not an error of the layer
         rounded = emissions.to(dtype)
-        want = layer.double()(rounded.double(), tags).item()
-        got = layer.float()(rounded, tags).item()
-        errors[str(dtype)[6:]] = abs(got - want)
+        reference = layer.double()(rounded.double(), tags).item()
+        result = layer.float()(rounded, tags).item()
+        errors[str(dtype)[6:]] = abs(result - reference)
         huge = (1e4 * rounded).clamp(-6e4, 6e4).requires_grad_()
         layer(huge, tags).backward()
         if not (huge.grad is not None and huge.grad.isfinite().all()):
@@ -179,7 +178,7 @@ def half_precision() -> str:
 
 
 def trained_loss(dtype: torch.dtype | None) -> float:
-    """Loss after 60 steps of a small network, with autocast if a dtype is given."""
+    """Return the loss after 60 steps of a small network, with autocast if a dtype is given."""
     torch.manual_seed(1)
     words = torch.randint(200, (64, 30), device=GPU)
     tags = (words * 7 + words.roll(1, 1) * 3) % 9
@@ -197,7 +196,7 @@ def trained_loss(dtype: torch.dtype | None) -> float:
 
 
 def autocast() -> str:
-    """Half precision trains to the same loss within 1e-2."""
+    """Check that training in half precision reaches the same loss within 1e-2."""
     right = trained_loss(None)
     losses = {str(d)[6:]: trained_loss(d) for d in (torch.float16, torch.bfloat16)}
     for name, value in losses.items():
@@ -207,7 +206,7 @@ def autocast() -> str:
 
 
 def wrong_input() -> str:
-    """Each mistake is an error that names the row of the batch."""
+    """Check that each invalid input raises an error that names the row of the batch."""
     layer = CRF(3, batch_first=True).to(GPU)
     e = torch.zeros(2, 4, 3, device=GPU)
     tags = torch.zeros(2, 4, dtype=torch.long, device=GPU)
@@ -217,7 +216,7 @@ def wrong_input() -> str:
     x, ends = torch.zeros(5, 2, 4, device=GPU), torch.tensor([5, 5], device=GPU)
     targets, sizes = torch.ones(2, 3, dtype=torch.long, device=GPU), torch.tensor([3, 3]).to(GPU)
     leaf, y = e.clone().requires_grad_(), x.clone().requires_grad_()
-    for _ in range(2):  # these signatures are in the cache afterwards
+    for _ in range(2):  # afterwards these signatures are in the cache
         layer(leaf, tags, torch.ones_like(empty))
         layer(leaf, tags, lengths=sizes + 1)
         ctc_loss(y, targets, ends, sizes)
@@ -258,8 +257,15 @@ def wrong_input() -> str:
 
 
 def main() -> None:
-    """Run all checks; stop at the first that fails."""
-    checks = (equal_to_the_cpu, ctc_equal_to_torch, captured, half_precision, autocast, wrong_input)
+    """Run all checks. Stop at the first that fails."""
+    checks = (
+        equal_to_the_cpu,
+        ctc_equal_to_torch,
+        cuda_graphs,
+        half_precision,
+        autocast,
+        wrong_input,
+    )
     for check in checks:
         print(f"{check.__name__.replace('_', ' ')}: {check()}", flush=True)
 

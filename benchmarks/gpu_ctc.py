@@ -1,10 +1,10 @@
-"""CTC on a GPU: ours from logits beside torch's native kernels, cuDNN's and FlagGems'.
+"""Compare CTC from logits on a GPU with the kernels of PyTorch, cuDNN and FlagGems.
 
     python benchmarks/gpu_ctc.py
 
-Checks, then times, then prints; about two minutes. Times are those of forward + backward, in turns,
-from logits: the peers' include torch's log_softmax. FlagGems is left out where it is not installed;
-up to version 5.0.2 its releases have no CTC, its main branch has.
+The script checks the results, measures, and prints tables, in about two minutes. It times forward +
+backward from logits, in turns; for the peers this includes log_softmax of PyTorch. FlagGems is
+skipped if it is not installed. Its releases up to 5.0.2 have no CTC, but its main branch has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 BANDWIDTH = 4.3e12  # bytes/s of a copy on an H200
-STEP = 0.15e-6  # s of a step of the walks with 256 lanes, expected from the machine code
+STEP = 0.15e-6  # seconds per step with 256 lanes, estimated from the machine code
 PEERS = ("native", "cuDNN", "FlagGems")
 
 
@@ -39,7 +39,7 @@ class Shape(NamedTuple):
         return f"{self.T}, {self.B}, {self.V}, {self.S}"
 
 
-# with what forward + backward should take at most, in ms
+# shape -> goal for forward + backward, in ms
 SHAPES = {
     Shape(200, 32, 32, 40): 0.43,
     Shape(1000, 16, 80, 150): 1.3,
@@ -50,21 +50,21 @@ SHAPES = {
 
 
 class Batch(NamedTuple):
-    """Logits and targets on the GPU, all of full length."""
+    """Logits and targets on the GPU. All rows have full length."""
 
     logits: Tensor
     targets: Tensor
     ends: Tensor
     sizes: Tensor
 
-    def few(self, rows: int) -> Batch:
-        """The first rows in float64."""
+    def first_rows(self, rows: int) -> Batch:
+        """Return the first rows in float64."""
         logits = self.logits[:, :rows].detach().double().requires_grad_()
         return Batch(logits, self.targets[:rows], self.ends[:rows], self.sizes[:rows])
 
 
 def make(shape: Shape) -> Batch:
-    """Random logits and labels."""
+    """Return random logits and labels."""
     torch.manual_seed(sum(shape))
     logits = torch.randn(shape.T, shape.B, shape.V, device="cuda", requires_grad=True)
     targets = torch.randint(1, shape.V, (shape.B, shape.S), device="cuda")
@@ -73,14 +73,14 @@ def make(shape: Shape) -> Batch:
 
 
 def load_ours() -> ModuleType:
-    """trellis.nn.ctc; its GPU half also where the native core is not built."""
+    """Return trellis.nn.ctc. If the native core is not built, only its GPU part works."""
     try:
         import trellis._core  # noqa: F401
     except ImportError:
         core = ModuleType("trellis._core")
         core.__getattr__ = lambda name: object  # type: ignore[method-assign]
         sys.modules["trellis._core"] = core
-        print("the native core is not built: only the GPU is measured, and not compared with it")
+        print("the native core is not built: the results are not compared with the CPU")
     from trellis.nn import ctc
 
     return ctc
@@ -90,7 +90,7 @@ Step = Callable[[], tuple[Tensor, Tensor]]
 
 
 def ours(ctc: ModuleType, x: Batch, **options: Any) -> Step:
-    """Loss and gradient by trellis."""
+    """Return a step: loss and gradient by trellis."""
 
     def step() -> tuple[Tensor, Tensor]:
         loss = ctc.ctc_loss(*x, reduction="sum", from_logits=True, **options)
@@ -100,7 +100,7 @@ def ours(ctc: ModuleType, x: Batch, **options: Any) -> Step:
 
 
 def native(x: Batch) -> Step:
-    """The same by torch's kernels."""
+    """Return a step: loss and gradient by the kernels of PyTorch."""
 
     def step() -> tuple[Tensor, Tensor]:
         with torch.backends.cudnn.flags(enabled=False):
@@ -111,9 +111,9 @@ def native(x: Batch) -> Step:
 
 
 def cudnn(x: Batch) -> Step:
-    """The same by cuDNN, which wants integers of 32 bits on the CPU."""
+    """Return a step: loss and gradient by cuDNN, which needs int32 targets on the CPU."""
     if int(x.sizes.max()) > 256:
-        raise RuntimeError("targets over 256 labels are not eligible")
+        raise RuntimeError("cuDNN does not support targets with more than 256 labels")
     targets = x.targets.flatten().int().cpu()
     lengths = (x.ends.int().cpu(), x.sizes.int().cpu())
 
@@ -127,7 +127,7 @@ def cudnn(x: Batch) -> Step:
 
 
 def flag_gems(x: Batch) -> Step:
-    """The same by FlagGems' Triton kernels."""
+    """Return a step: loss and gradient by the Triton kernels of FlagGems."""
     ctc_loss = import_module("flag_gems.ops.ctc_loss").ctc_loss
 
     def step() -> tuple[Tensor, Tensor]:
@@ -138,12 +138,15 @@ def flag_gems(x: Batch) -> Step:
 
 
 def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
-    """Relative error of the float32 loss, error of its gradient, and of that in float64."""
-    few = x.few(min(4, x.logits.shape[1]))
-    single = Batch(few.logits.detach().float().requires_grad_(), *few[1:])
-    loss, gradient = (x.detach() for x in native(few)())
+    """Return the errors of loss (relative) and gradient in float32, and the error in float64.
+
+    Raise if an error is too large, or if two runs give different bits.
+    """
+    part = x.first_rows(min(4, x.logits.shape[1]))
+    single = Batch(part.logits.detach().float().requires_grad_(), *part[1:])
+    loss, gradient = (x.detach() for x in native(part)())
     loss32, gradient32 = (x.detach() for x in ours(ctc, single)())
-    loss64, gradient64 = (x.detach() for x in ours(ctc, few)())
+    loss64, gradient64 = (x.detach() for x in ours(ctc, part)())
     wrong = (loss64 - loss).abs() / loss
     exact = float(max((gradient64 - gradient).abs().max(), wrong))
     rough = float((gradient32 - gradient).abs().max())
@@ -159,7 +162,7 @@ def check(ctc: ModuleType, x: Batch) -> tuple[float, float, float]:
 
 
 def peak(step: Step) -> float:
-    """MiB that a step allocates, its result included."""
+    """Return the MiB that a step allocates, including its result."""
     step()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
@@ -171,7 +174,7 @@ def peak(step: Step) -> float:
 
 
 def expected(shape: Shape) -> dict[str, float]:
-    """Microseconds that each kernel should take: bytes over bandwidth, or steps."""
+    """Return the expected microseconds of each kernel: bytes / bandwidth, or steps * step time."""
     frames = shape.T * shape.B
     logits, states = 4 * frames * shape.V, 4 * frames * 2 * (shape.S + 1)
     lanes = max(shape.S + 1, 256) / 256
@@ -185,22 +188,25 @@ def expected(shape: Shape) -> dict[str, float]:
 
 
 def print_kernels(shape: Shape, step: Step) -> None:
-    """Each kernel's time beside what was expected."""
-    wanted = expected(shape)
-    for name, spent in sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:8]:
-        limit = wanted.get(name)
-        print(f"    {spent:9.1f} us  {name[:60]}" + (f"  (expected {limit:.0f})" if limit else ""))
+    """Print the measured and the expected time of each kernel."""
+    expected_times = expected(shape)
+    for name, microseconds in sorted(kernel_times(step).items(), key=lambda pair: -pair[1])[:8]:
+        limit = expected_times.get(name)
+        print(
+            f"    {microseconds:9.1f} us  {name[:60]}"
+            + (f"  (expected {limit:.0f})" if limit else "")
+        )
 
 
-def ahead(times: dict[str, float | None], way: str) -> float | None:
-    """How many times ours is faster than the best peer; `way` is the suffix of the columns."""
-    theirs = [t for name in PEERS if (t := times[name + way]) is not None]
-    mine = times["ours" + way]
-    return min(theirs) / mine if mine and theirs else None
+def speed_up(times: dict[str, float | None], way: str) -> float | None:
+    """Return how many times ours is faster than the best peer. `way` is the suffix of columns."""
+    peer_times = [t for name in PEERS if (t := times[name + way]) is not None]
+    our_time = times["ours" + way]
+    return min(peer_times) / our_time if our_time and peer_times else None
 
 
 def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
-    """Check and time one shape; peers that fail are left out."""
+    """Check and time one shape. Skip peers that fail."""
     x = make(shape)
     print(f"({shape}) errors of loss, gradient, float64:", *(f"{e:.1e}" for e in check(ctc, x)))
     steps: dict[str, Callable[[], Step]] = {
@@ -216,8 +222,14 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
             print(f"  {name}: its gradient differs from ours by {wrong:.1e}")
         steps[name] = partial(build, x)
         steps[name + " 1"] = partial(lambda build: on_one_thread(build(x)), build)
-    spent = in_turns(steps)
-    times.add(str(shape), *spent.values(), ahead(spent, ""), ahead(spent, " 1"), SHAPES[shape])
+    milliseconds = in_turns(steps)
+    times.add(
+        str(shape),
+        *milliseconds.values(),
+        speed_up(milliseconds, ""),
+        speed_up(milliseconds, " 1"),
+        SHAPES[shape],
+    )
     sizes = [attempt(n, lambda n=n: peak(steps[n]())) for n in ("ours", *PEERS)]  # type: ignore[misc]
     memory.add(str(shape), *sizes)
     try:
@@ -227,9 +239,9 @@ def measure(ctc: ModuleType, shape: Shape, times: Table, memory: Table) -> None:
 
 
 def main() -> list[Table]:
-    """Check, time, print; return the tables."""
+    """Check and time all shapes, print the tables and return them."""
     if not torch.cuda.is_available():
-        sys.exit("no CUDA GPU here")
+        sys.exit("this benchmark needs a CUDA GPU")
     ctc = load_ours()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     columns = (

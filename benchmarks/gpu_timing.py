@@ -1,4 +1,4 @@
-"""Times on a GPU, taken in turns, so that a slow phase of the machine affects all of them."""
+"""Measure times on a GPU in turns, so that a slow phase of the machine affects all candidates."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["attempt", "graph", "in_turns", "kernel_times", "on_one_thread"]
 
 ROUNDS = 5
 REPEATS = 100
-PATIENCE = 2.0  # s for one candidate; at least three times are taken
-PAUSE = 0.3  # s: OpenMP's threads spin for 0.2 s
-SLOW = 0.05  # s: slower steps need no warm-up in each round
+PATIENCE = 2.0  # seconds per candidate; each candidate is timed at least three times
+PAUSE = 0.3  # seconds: the threads of OpenMP spin for 0.2 s
+SLOW = 0.05  # seconds: slower steps need no warm-up in each round
 
 Step = Callable[[], Any]
 T = TypeVar("T")
 
 
 def graph(step: Step) -> Step:
-    """The kernels of a step alone: captured once, then replayed."""
+    """Return a function that replays the kernels of a step, captured once in a CUDA graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -40,7 +40,7 @@ def graph(step: Step) -> Step:
 
 
 def on_one_thread(step: Step) -> Step:
-    """A step whose backward pass runs where it is called, not on PyTorch's thread for the GPU."""
+    """Return a step whose backward pass runs on the calling thread, not on that of autograd."""
 
     def step_on_one_thread() -> Any:
         with torch.autograd.set_multithreading_enabled(False):
@@ -50,7 +50,7 @@ def on_one_thread(step: Step) -> Step:
 
 
 def attempt(name: str, call: Callable[[], T]) -> T | None:
-    """The result of a call, or None after printing why it failed."""
+    """Return the result of a call. If it fails, print the reason and return None."""
     try:
         return call()
     except Exception as error:
@@ -60,7 +60,7 @@ def attempt(name: str, call: Callable[[], T]) -> T | None:
 
 
 def warm_up(step: Step) -> float:
-    """Seconds of a warm step, after the threads of earlier checks have gone to sleep."""
+    """Return the seconds of a warm step, after the threads of earlier checks have stopped."""
     time.sleep(PAUSE)
     begin = last = time.perf_counter()
     calls = 0
@@ -73,9 +73,9 @@ def warm_up(step: Step) -> float:
 
 
 def in_turns(builds: Mapping[str, Callable[[], Step]]) -> dict[str, float | None]:
-    """Milliseconds of each step between CUDA events: medians over rounds in which all take turns.
+    """Return the median milliseconds of each step between CUDA events; all steps take turns.
 
-    None for steps that cannot be built or fail; slow steps are repeated less often.
+    The result is None for a step that fails. Slow steps are repeated less often.
     """
     steps, seconds = {}, {}
     for name, build in builds.items():
@@ -86,8 +86,8 @@ def in_turns(builds: Mapping[str, Callable[[], Step]]) -> dict[str, float | None
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(ROUNDS):
         for name, step in steps.items():
-            wanted = max(3, min(REPEATS, int(PATIENCE / seconds[name])))
-            count = min(-(-wanted // ROUNDS), wanted - len(times[name]))
+            repeats = max(3, min(REPEATS, int(PATIENCE / seconds[name])))
+            count = min(-(-repeats // ROUNDS), repeats - len(times[name]))
             if count and seconds[name] < SLOW:
                 step()
             times[name] += between_events(step, count)
@@ -95,7 +95,7 @@ def in_turns(builds: Mapping[str, Callable[[], Step]]) -> dict[str, float | None
 
 
 def between_events(step: Step, count: int) -> list[float]:
-    """Milliseconds of each of ``count`` steps."""
+    """Return the milliseconds of each of ``count`` steps."""
     events = []
     for _ in range(count):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -108,7 +108,7 @@ def between_events(step: Step, count: int) -> list[float]:
 
 
 def kernel_times(step: Step) -> dict[str, float]:
-    """Microseconds of each kernel of a step."""
+    """Return the microseconds of each kernel of a step."""
     step()
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -116,4 +116,4 @@ def kernel_times(step: Step) -> dict[str, float]:
             step()
         torch.cuda.synchronize()
     times = {event.key: event.device_time_total / 5 for event in profile.key_averages()}
-    return {name: spent for name, spent in times.items() if spent > 0}
+    return {name: microseconds for name, microseconds in times.items() if microseconds > 0}

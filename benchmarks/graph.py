@@ -1,4 +1,4 @@
-"""Sum-product on grids: ours beside pgmax, on the same factors.
+"""Compare sum-product on grids with pgmax, on the same factors.
 
     python benchmarks/graph.py
     python benchmarks/graph.py --quick --markdown
@@ -34,12 +34,12 @@ COLUMNS = ("grid, labels, iterations", "peer", "ours", "ours, 1 thread", "peer /
 
 
 def unary_scores(side: int) -> np.ndarray:
-    """Normal scores."""
+    """Return normal scores of shape (side, side, 2)."""
     return np.random.default_rng(side).normal(size=(side, side, 2))
 
 
 def pgmax_runner(unary: np.ndarray) -> Callable[[], np.ndarray]:
-    """A function that runs all iterations and returns the marginals."""
+    """Return a function that runs all iterations and returns the marginals."""
     side = len(unary)
     variables = vgroup.NDVarArray(num_states=2, shape=(side, side))
     pairs = [[variables[i, j], variables[i, j + 1]] for i in range(side) for j in range(side - 1)]
@@ -59,19 +59,21 @@ def pgmax_runner(unary: np.ndarray) -> Callable[[], np.ndarray]:
 
 
 def ours(unary: np.ndarray, threads: int) -> np.ndarray:
-    """Our marginals after all sweeps, converged or not."""
+    """Return our marginals after all sweeps, even if they have not converged."""
     return graph.grid_marginals(
         unary, TABLE, TABLE, max_iter=SWEEPS, tolerance=0.0, n_jobs=threads
     ).unary
 
 
-def compare(side: int, name: str, make: Callable[..., Any], repeats: int, most: int) -> Table:
-    """Check, then time."""
+def compare(
+    side: int, name: str, make: Callable[..., Any], repeats: int, peer_repeats: int
+) -> Table:
+    """Compare the marginals of both sides, then time them."""
     unary = unary_scores(side)
     peer = make(unary)
     check_close(f"marginals of {name}", ours(unary, 2), peer(), 1e-5)
     cases = [
-        Case("peer", peer, max_repeats=most),
+        Case("peer", peer, max_repeats=peer_repeats),
         Case("ours", lambda: ours(unary, 2)),
         Case("one", lambda: ours(unary, 1)),
     ]
@@ -88,7 +90,7 @@ def compare(side: int, name: str, make: Callable[..., Any], repeats: int, most: 
 
 
 def pgmax_section(quick: bool) -> list[Table]:
-    """The large grid (a smaller one if quick)."""
+    """Time the large grid, or a smaller one if quick."""
     return [compare(SIDE // 4 if quick else SIDE, "pgmax", pgmax_runner, 5, 2)]
 
 

@@ -1,8 +1,9 @@
-"""Measured limits of this machine (GFLOP/s and GB/s), and the peak memory of one call.
+"""Measure the limits of this machine (GFLOP/s and GB/s), and the peak memory of one call.
 
     python benchmarks/machine.py
 
-A kernel can reach these limits, not those of the data sheet: the machine may be shared.
+These are the limits that a program can reach. They are lower than those of the data sheet, because
+the machine may be shared.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 
 class Limits(NamedTuple):
-    """The best of several runs, because a disturbed run is no limit."""
+    """The best of several runs, because other programs may slow down single runs."""
 
     gflops: float  # float64 on one core; a multiply-add counts as two
     copy_1: float  # GB/s read + written, one core, arrays far beyond the caches
@@ -62,12 +63,12 @@ def copy_bandwidth(megabytes: int, threads: int, repeats: int) -> float:
 def added_peak(call: Callable[[], object]) -> int | None:
     """Return the resident bytes at the peak of a call minus those before it; None if not Linux.
 
-    Call it in a new process: memory that was freed earlier would hide what the call needs.
+    Call it in a new process: memory that was freed earlier would be reused, and would not count.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
         before = resident("VmRSS")
-        result = call()  # kept until the peak is read, because results count
+        result = call()  # the results count, so they must exist until the peak is read
         # not ru_maxrss: a child inherits the maximum of its parent
         return resident("VmHWM") - before if result is not None else None
     except OSError:
@@ -83,6 +84,7 @@ def resident(field: str) -> int:
 
 
 def _best(call: Callable[[], object], repeats: int) -> float:
+    """Return the shortest time of a call in seconds, after one call that is not timed."""
     call()
     best = float("inf")
     for _ in range(repeats):

@@ -1,4 +1,4 @@
-"""Nearest neighbours among 1,000,000 × 300 vectors, and files of vectors: trellis and gensim.
+"""Compare nearest neighbours among 1,000,000 × 300 vectors, and files of vectors, with gensim.
 
     python benchmarks/nearest.py
     python benchmarks/nearest.py --only search --quick
@@ -41,7 +41,7 @@ def check(ours: Vectors, peer: KeyedVectors) -> None:
             pairs = zip(neighbors, theirs, strict=True)
             errors = [abs(neighbor.score - score) for neighbor, (_, score) in pairs]
             if max(errors) > 1e-6 or {n.word for n in neighbors} != {w for w, _ in theirs}:
-                raise WrongResultError(f"{word}: {neighbors}, gensim {theirs}")
+                raise WrongResultError(f"{word}: ours {neighbors}, gensim {theirs}")
 
 
 def search_section(quick: bool) -> list[Table]:
@@ -87,7 +87,7 @@ def files_section(quick: bool) -> list[Table]:
             ours.save(path)
             theirs = KeyedVectors.load_word2vec_format(path, binary=name == "v.bin")
             if not np.array_equal(theirs.vectors, Vectors.load(path).matrix):
-                raise WrongResultError(name)
+                raise WrongResultError(f"{name}: trellis and gensim read different vectors")
             cases = [
                 Case(
                     "gensim",

@@ -1,4 +1,4 @@
-"""The neural tagger: epochs with our CRF layer and with that of pytorch-crf, and tagging.
+"""Measure epochs of the neural tagger with our CRF layer and with pytorch-crf, and tagging.
 
     python benchmarks/neural.py                      on the CPU, two threads: minutes
     python benchmarks/neural.py --device cuda
@@ -40,9 +40,9 @@ from trellis.nn import crf
 from trellis.nn.tagger.network import Network
 
 THREADS = 2
-EPOCHS = 4  # the first does not count
+EPOCHS = 4  # the first is not timed
 QUICK = 1000  # sentences
-CHECKED = 200  # sentences to compare the losses of both layers
+CHECKED = 200  # sentences on which the losses of both layers are compared
 Labelled = tuple[list[Any], list[Any]]
 
 
@@ -56,21 +56,21 @@ def read(part: str, count: int | None = None) -> Labelled:
 
 
 def tagger(head: Any, device: str, epochs: int, **settings: Any) -> NeuralTagger:
-    """Return a tagger with the default network and this head."""
+    """Return a tagger with the default network and the given head."""
     return NeuralTagger(head=head, device=device, epochs=epochs, random_state=0, **settings)
 
 
 def check(device: str) -> None:
     """Raise unless the layers agree, and both learn the same from the same initial weights."""
     check_layers(device)
-    # In a batch of single words, the transitions of pytorch-crf have no gradient and ours have 0,
-    # so that momentum would move ours alone.
+    # In a batch of single words, the transitions of pytorch-crf have no gradient and ours have
+    # gradient 0, so momentum would change only ours.
     pairs = [pair for pair in zip(*read("train", CHECKED), strict=True) if len(pair[0]) > 1]
     X, y = [words for words, _ in pairs], [labels for _, labels in pairs]
     losses = {}
-    # SGD: AdamW makes full steps even where a gradient is only a rounding error
+    # SGD, because AdamW makes full steps even where a gradient is only a rounding error
     settings = {"optimizer": "sgd", "learning_rate": 0.01, "dropout": 0.0, "word_dropout": 0.0}
-    # TF32 is too inexact to compare
+    # TF32 is too inexact for the comparison
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         for name, head in HEADS.items():
             model = tagger(head, device, 2, **settings).fit(X, y)
@@ -89,7 +89,7 @@ def check_graphs(device: str, X: list[Any], y: list[Any]) -> None:
     finally:
         Network.fixed_sizes = captured  # type: ignore[method-assign]
     losses = [[entry.loss for entry in history] for history in (with_graphs, without)]
-    check_close("losses of graphs", *losses, 1e-4)
+    check_close("losses with CUDA graphs", *losses, 1e-4)
 
 
 def check_layers(device: str) -> None:
@@ -177,9 +177,11 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, help="run these sections")
     parser.add_argument(
-        "--epochs", type=int, default=EPOCHS, help="epochs per layer; the first does not count"
+        "--epochs", type=int, default=EPOCHS, help="epochs per layer; the first is not timed"
     )
-    parser.add_argument("--batch-size", type=int, help="instead of the default of the tagger")
+    parser.add_argument(
+        "--batch-size", type=int, help="sentences per batch; default: that of the tagger"
+    )
     parser.add_argument("--quick", action="store_true", help="part of the data, few repeats")
     parser.add_argument("--json", type=Path, metavar="PATH", help="save the tables for page.py")
     parser.add_argument("--markdown", action="store_true", help="print Markdown tables")

@@ -35,7 +35,7 @@ WIDTH = 100  # columns of prose; tables may be wider
 HEAD = "<!-- Made by `python benchmarks/page.py`: edit benchmarks/results instead. -->"
 
 DIRECTIVE = re.compile(r"^\{\{ (\w+) ([\w-]+)(?: \| (.*?))? \}\}$")
-MAIN = "chain"  # its machine is described once, and not repeated by files of the same CPU
+MAIN = "chain"  # its machine is described once; files measured on the same CPU do not repeat it
 _NOT_PACKAGES = ("date", "commit", "cpu", "gpu", "cores", "load", "system", "python", "compiler")
 
 
@@ -129,7 +129,7 @@ def render_trainings(name: str, argument: str) -> list[str]:
 
 
 def render_ends(name: str, argument: str) -> list[str]:
-    """Return one table of where the trainings ended, for CRFsuite and ours on one thread."""
+    """Return one table of the final losses of all trainings: CRFsuite, and ours on one thread."""
     del argument
     rows = []
     for table in read_results(name)["tables"]:
@@ -163,14 +163,15 @@ def render_page(template: str) -> str:
             kind, name, argument = match.groups()
             lines += RENDERERS[kind](name, argument or "")
         elif line.startswith("{{"):
-            raise SystemExit(f"results/{template}: cannot read {line!r}")
+            expected = "{{ table FILE | TITLE }}"
+            raise SystemExit(f"results/{template}: {line!r} is not a line such as {expected!r}")
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Write the pages, or compare them with what would be written."""
+    """Write the pages, or check that they are up to date."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

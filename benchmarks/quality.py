@@ -1,10 +1,10 @@
-"""F1 of the built-in features: chunks of CoNLL-2000, names of CoNLL-2002 Spanish.
+"""Print F1 of the built-in features: chunks of CoNLL-2000, names of CoNLL-2002 Spanish.
 
     python benchmarks/quality.py
 
 Features and penalties were chosen on development data: every tenth training sentence of CoNLL-2000,
-and testa of CoNLL-2002. The features of sklearn-crfsuite's tutorial are there for comparison. Its
-c1 = c2 = 0.1 are l1 = 0.1 and l2 = 0.2 here, because the L2 term of CRFsuite is c2 ‖w‖².
+and testa of CoNLL-2002. The features of sklearn-crfsuite's tutorial are included for comparison.
+Its c1 = c2 = 0.1 correspond to l1 = 0.1 and l2 = 0.2, because the L2 term of CRFsuite is c2 ‖w‖².
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The command line of most benchmarks: named sections, each of which returns tables."""
+"""The command line of most benchmarks: it runs named sections, and each returns tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Section = Callable[[bool], list[Table]]
 
 
 def run_sections(doc: str, packages: Sequence[str], sections: Mapping[str, Section]) -> None:
-    """Run the chosen sections, and print the tables of each when it ends."""
-    options = _arguments(doc, sections)
+    """Run the chosen sections, and print the tables of each section when it ends."""
+    options = _parse_arguments(doc, sections)
     machine = describe_machine(packages)
     print("\n".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
     tables: list[Table] = []
@@ -26,7 +26,8 @@ def run_sections(doc: str, packages: Sequence[str], sections: Mapping[str, Secti
         save_json(options.json, machine, tables)
 
 
-def _arguments(doc: str, sections: Mapping[str, Section]) -> argparse.Namespace:
+def _parse_arguments(doc: str, sections: Mapping[str, Section]) -> argparse.Namespace:
+    """Return the options of the command line; `doc` is the help text."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,6 @@
-"""Median times of alternating calls, tables of results, and a description of the machine.
+"""Measure median times of alternating calls, print tables, and describe the machine.
 
-All benchmarks of this folder use it. Nothing here depends on what is measured.
+All benchmarks of this folder use this module. It does not depend on any of them.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Timing(NamedTuple):
 
 
 class Times(dict[str, Timing]):
-    """Timings by case, and how many cores other processes and virtual machines used meanwhile."""
+    """Timings by case, and the number of cores that other programs used during the measurement."""
 
     others: float | None = None
 
     def disturbed(self) -> str | None:
         """Return the reason why these times should not be quoted, or None.
 
-        A median does not help if the disturbance lasts through all repeats.
+        Even a median is wrong if other programs run during all repeats.
         """
         if self.others is not None and self.others > 0.2:
             return f"others used {self.others:.1f} cores"
@@ -65,9 +65,9 @@ class Times(dict[str, Timing]):
 def time_alternating(cases: Iterable[Case], repeats: int, pause: float = 0.0) -> Times:
     """Time all cases in turn, in `repeats` rounds, so that noise affects all of them.
 
-    An untimed call comes before each timed one: caches, memory pages and a second core that was
-    asleep are then as in a series of calls. `pause` seconds before both let the threads of a peer
-    come to rest, which spin for a while after a call.
+    An untimed call comes before each timed one, so that caches and memory pages are warm and the
+    second core is awake. Threads of some peers spin for a while after a call; a `pause` of some
+    seconds before both calls lets them stop.
 
     >>> times = time_alternating([Case("ours", f), Case("peer", g, max_repeats=3)], repeats=9)
     >>> times["peer"].median / times["ours"].median
@@ -112,14 +112,14 @@ def time_iterations(trainings: Mapping[str, Training], turn: int) -> tuple[Times
 
 
 class _Turns:
-    """A token that one thread passes to the next; only the thread that has it uses this object."""
+    """A token that threads pass on in turn. Only the thread that has the token may run."""
 
     def __init__(self, names: Iterable[str], turn: int) -> None:
         self.seconds: dict[str, list[float]] = {name: [] for name in names}
         self._gates = {name: threading.Semaphore(0) for name in self.seconds}
         self._queue = deque(self.seconds)
         self._turn = turn
-        self._started = 0.0  # of the current iteration, in seconds
+        self._started = 0.0  # start of the current iteration, in seconds
 
     def wait(self, name: str) -> None:
         self._gates[name].acquire()
@@ -139,7 +139,7 @@ class _Turns:
 
 
 class _Quiet:
-    """A block without garbage collection, which measures how many cores others use meanwhile."""
+    """A context without garbage collection. It measures how many cores other programs use."""
 
     others: float | None = None
 
@@ -152,12 +152,13 @@ class _Quiet:
     def __exit__(self, *_: object) -> None:
         gc.enable()
         elapsed = time.perf_counter() - self._begin
-        # Linux counts in ticks of 10 ms: too coarse for a shorter time
+        # Linux counts in ticks of 10 ms, which is too coarse for shorter times
         if self._before is not None and elapsed > 0.5:
             self.others = max(0.0, (_others_cpu() - self._before) / elapsed)
 
 
 def _summary(seconds: Mapping[str, list[float]], others: float | None) -> Times:
+    """Return the median and the minimum of each case."""
     times = Times(
         (name, Timing(statistics.median(values), min(values), len(values)))
         for name, values in seconds.items()
@@ -167,7 +168,10 @@ def _summary(seconds: Mapping[str, list[float]], others: float | None) -> Times:
 
 
 def _others_cpu() -> float | None:
-    """Return the CPU seconds since boot that others used, stolen ones too; None if not Linux."""
+    """Return the CPU seconds since boot of all other programs; None if not Linux.
+
+    They include time that the host of a virtual machine gave to other machines.
+    """
     try:
         ticks = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except OSError:
@@ -204,16 +208,18 @@ class Table:
     columns: Sequence[str]
     rows: list[Sequence[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    raw: dict[str, Times] = field(default_factory=dict)  # for JSON, by row
+    raw: dict[str, Times] = field(default_factory=dict)  # times of each row, for JSON
 
     def add(self, *cells: Any) -> None:
         """Append one row with a cell for every column."""
         if len(cells) != len(self.columns):
-            raise ValueError(f"{len(cells)} cells for {len(self.columns)} columns of {self.title}")
+            raise ValueError(
+                f"{self.title}: a row has {len(cells)} cells, expected {len(self.columns)}"
+            )
         self.rows.append(cells)
 
     def keep(self, row: str, times: Times) -> None:
-        """Keep the timings of a row for JSON, and add a note if something disturbed them."""
+        """Store the timings of a row for JSON, and add a note if they are disturbed."""
         self.raw[row] = times
         if reason := times.disturbed():
             self.notes.append(f"disturbed: {row} ({reason})")
@@ -253,6 +259,7 @@ def format_rows(
 
 
 def _cell(value: Any) -> str:
+    """Return the text of a cell: floats have three digits, and None is a dash."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -308,6 +315,7 @@ def _commit() -> str:
 
 
 def _cpu_model() -> str:
+    """Return the name of the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

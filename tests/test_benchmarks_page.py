@@ -52,6 +52,6 @@ def test_downloaded_files_are_converted_and_verified(tmp_path: Path) -> None:
         "corpora.py", "prepare", str(unknown), str(changed), TRELLIS_DATA=str(tmp_path / "data")
     )
     assert "not recognised" in done.stdout
-    assert "ner/wnut17.train.conll.gz: made from" in done.stdout
+    assert "ner/wnut17.train.conll.gz: converted from" in done.stdout
     assert "the checksum differs" in done.stdout
     assert not (tmp_path / "data").exists()
