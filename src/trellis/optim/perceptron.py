@@ -52,7 +52,7 @@ def perceptron(
 
 
 def start_average(state: OnlineState) -> None:
-    """Add the sums of an average over all steps. The first weights count as one step."""
+    """Add the sum and the number of steps of an average. The first weights count as one step."""
     state.vectors["total"] = np.zeros_like(state.vectors["w"])
     state.numbers["steps"] = 1
 

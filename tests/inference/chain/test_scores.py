@@ -73,7 +73,7 @@ def test_a_copy_with_another_mask() -> None:
 @pytest.mark.parametrize("name", ["transition", "start", "end", "mask", "lengths"])
 def test_no_array_beside_scores(name: str) -> None:
     scores = make_scores()
-    with pytest.raises(InputError, match="pass no array beside"):
+    with pytest.raises(InputError, match="pass Scores alone"):
         chain.viterbi(scores, **{name: getattr(scores, name)})
 
 

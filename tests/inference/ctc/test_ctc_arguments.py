@@ -49,7 +49,7 @@ BROKEN = [
     ({"log_probs": np.zeros((B, 0, V))}, "batch row 0 is empty: log_probs has shape (3, 0, 5)"),
     ({"log_probs": np.zeros((B, T, V), int)}, "log_probs has dtype int64: must be float32 or"),
     ({"log_probs": np.zeros(V)}, "log_probs has shape (5,): must be (T, V) or (B, T, V)"),
-    ({"log_probs": np.zeros((T, V)), "targets": [1]}, "lengths need a (B, T, V) array"),
+    ({"log_probs": np.zeros((T, V)), "targets": [1]}, "lengths must be None for one sequence"),
     ({"log_probs": with_value(np.nan)}, "log_probs of batch row 1, frame 3, label 2 is nan"),
     ({"log_probs": with_value(np.inf)}, "log_probs of batch row 1, frame 3, label 2 is inf"),
 ]
