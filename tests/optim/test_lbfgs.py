@@ -57,8 +57,8 @@ def test_ill_conditioned_quadratic(memory: int) -> None:
         assert result.n_iter < 300
 
 
-# The log of CRFsuite 0.12 (python-crfsuite 0.9): loss, norm of the gradient and trials. The sequences
-# have one token with the attributes below, so the model is a softmax over three labels.
+# The log of CRFsuite 0.12 (python-crfsuite 0.9): loss, norm of the gradient and trials. The
+# sequences have one token with the attributes below, so the model is a softmax over three labels.
 CRFSUITE: dict[tuple[float, float, str], tuple[int, dict[int, tuple[float, float, int]]]] = {
     (0.0, 1.0, "MoreThuente"): (
         43,
@@ -296,13 +296,13 @@ def test_a_loss_that_is_finite_only_at_the_first_weights(value: float, l1: float
 def test_a_wrong_gradient(l1: float) -> None:
     objective, _ = logistic()
 
-    def lying(w: Any, gradient: Any) -> float:
+    def wrong_gradient(w: Any, gradient: Any) -> float:
         loss = objective(w, gradient)
         gradient *= -1.0
         return loss
 
     w0 = np.full(20, 0.3)
-    result = lbfgs(lying, w0, l1=l1)
+    result = lbfgs(wrong_gradient, w0, l1=l1)
     assert not result.converged
     assert result.loss <= loss_and_gradient(objective, w0)[0] + l1 * np.abs(w0).sum()
 

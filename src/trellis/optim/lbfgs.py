@@ -316,7 +316,7 @@ class _Run:
         )
 
     def state(self) -> LbfgsState:
-        """The state for a later run: views of arrays that the next iteration overwrites."""
+        """Return the state for a later run. The next iteration overwrites its arrays."""
         return LbfgsState(
             self.here.w,
             self.here.gradient,

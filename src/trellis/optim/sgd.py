@@ -55,22 +55,27 @@ def sgd(
     number_at_least(eta, 1e-12, "eta")
     lam = l2 / sequences
 
-    def start(s: OnlineState) -> None:
+    def start(current: OnlineState) -> None:
         # The sample is always the same, so the step size does not depend on random_state.
         order = np.random.default_rng(0).permutation(sequences)[:sample].astype(np.int64)
-        step = _best_step(learner, order, s.vectors["w"], lam, eta)
-        s.numbers |= {"t0": 1.0 / (lam * step), "scale": 1.0}
+        step = _best_step(learner, order, current.vectors["w"], lam, eta)
+        current.numbers |= {"t0": 1.0 / (lam * step), "scale": 1.0}
 
-    def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
+    def epoch(current: OnlineState, order: NDArray[np.int64]) -> float:
         loss, scale = learner.sgd(
-            order, lam, s.numbers["t0"], s.epoch * sequences, s.vectors["w"], s.numbers["scale"]
+            order,
+            lam,
+            current.numbers["t0"],
+            current.epoch * sequences,
+            current.vectors["w"],
+            current.numbers["scale"],
         )
-        s.numbers["scale"] = scale
-        w = s.vectors["w"]
+        current.numbers["scale"] = scale
+        w = current.vectors["w"]
         return loss + 0.5 * l2 * scale * scale * float(w @ w)
 
-    def weights(s: OnlineState) -> Vector:
-        return s.vectors["w"] * s.numbers["scale"]
+    def weights(current: OnlineState) -> Vector:
+        return current.vectors["w"] * current.numbers["scale"]
 
     rule = UpdateRule("sgd", start, epoch, weights)
     settings = Epochs(max_iter, period, delta, callback, random_state, state)

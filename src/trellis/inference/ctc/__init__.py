@@ -57,9 +57,9 @@ def loss(
     >>> np.exp(-loss(batch, [[1, 2], []], lengths=[4, 2], logits=True)).round(4).tolist()
     [0.1852, 0.1111]
     """
-    x = prepare(log_probs, blank, lengths)
-    values = cpu.forward(*_core_arguments(x, targets), logits, n_jobs=n_jobs)[0]
-    return float(values[0]) if x.single else values
+    batch = prepare(log_probs, blank, lengths)
+    values = cpu.forward(*_core_arguments(batch, targets), logits, n_jobs=n_jobs)[0]
+    return float(values[0]) if batch.single else values
 
 
 def posterior(
@@ -79,11 +79,11 @@ def posterior(
     >>> posterior(np.log([[0.4, 0.6], [0.5, 0.5]]), [1]).round(3).tolist()
     [[0.25, 0.75], [0.375, 0.625]]
     """
-    x = prepare(log_probs, blank, lengths)
-    arguments = _core_arguments(x, targets)
+    batch = prepare(log_probs, blank, lengths)
+    arguments = _core_arguments(batch, targets)
     # The posterior depends only on differences within a frame, so logits need no softmax.
     values, log_norm, saved = cpu.forward(*arguments, False, n_jobs=n_jobs)
-    occupations = np.empty(x.scores.shape, x.scores.dtype)
+    occupations = np.empty(batch.scores.shape, batch.scores.dtype)
     cpu.backward(
         *arguments,
         False,
@@ -94,10 +94,10 @@ def posterior(
         out=occupations.swapaxes(0, 1),
         n_jobs=n_jobs,
     )
-    return occupations[0] if x.single else occupations
+    return occupations[0] if batch.single else occupations
 
 
-def _core_arguments(x: FrameBatch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
+def _core_arguments(batch: FrameBatch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
     """Return the validated arguments in the order of cpu.py, with the frames first."""
-    padded, target_lengths = prepare_targets(targets, x)
-    return x.scores.swapaxes(0, 1), padded, x.lengths, target_lengths, x.blank
+    padded, target_lengths = prepare_targets(targets, batch)
+    return batch.scores.swapaxes(0, 1), padded, batch.lengths, target_lengths, batch.blank

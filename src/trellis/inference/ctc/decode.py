@@ -55,27 +55,36 @@ def align(
     >>> path.confidence.round(3).tolist()  # the first is the root of 0.8 times 0.6
     [0.693, 0.8]
     """
-    x = prepare(log_probs, blank, lengths)
-    padded, counts = prepare_targets(targets, x)
-    count, frames = x.scores.shape[:2]
+    batch = prepare(log_probs, blank, lengths)
+    padded, counts = prepare_targets(targets, batch)
+    count, frames = batch.scores.shape[:2]
     labels = np.empty((count, frames), dtype=np.int64)
     starts, ends = np.empty_like(padded), np.empty_like(padded)
     confidence = np.empty(padded.shape)
     score = np.empty(count)
     out = (labels, starts, ends, confidence, score)
-    _call_core(_core.ctc_align, x, padded, x.lengths, counts, x.blank, resolve_jobs(n_jobs), *out)
+    _call_core(
+        _core.ctc_align,
+        batch,
+        padded,
+        batch.lengths,
+        counts,
+        batch.blank,
+        resolve_jobs(n_jobs),
+        *out,
+    )
     if np.isneginf(score).any():
         b = int(np.argmax(np.isneginf(score)))
         raise InfeasibleError(
             f"batch row {{sequence}}: a target of {counts[b]} labels cannot fit in "
-            f"{x.lengths[b]} frames",
+            f"{batch.lengths[b]} frames",
             sequence=b,
         )
     rows = [
         Alignment(labels[b, :t], starts[b, :s], ends[b, :s], confidence[b, :s], float(score[b]))
-        for b, (t, s) in enumerate(zip(x.lengths, counts, strict=True))
+        for b, (t, s) in enumerate(zip(batch.lengths, counts, strict=True))
     ]
-    return rows[0] if x.single else rows
+    return rows[0] if batch.single else rows
 
 
 def greedy(
@@ -94,14 +103,16 @@ def greedy(
     >>> greedy(x).labels.tolist(), beam_search(x)[0].labels.tolist()
     ([], [1])
     """
-    x = prepare(log_probs, blank, lengths)
+    batch = prepare(log_probs, blank, lengths)
     rows = list(
-        _split_hypotheses(_call_core(_core.ctc_greedy, x, x.lengths, x.blank, resolve_jobs(n_jobs)))
+        _split_hypotheses(
+            _call_core(_core.ctc_greedy, batch, batch.lengths, batch.blank, resolve_jobs(n_jobs))
+        )
     )
     for b, (best,) in enumerate(rows):
         if best.log_prob == -math.inf:
-            raise _impossible_frame(x, b)
-    return rows[0][0] if x.single else [best for (best,) in rows]
+            raise _impossible_frame(batch, b)
+    return rows[0][0] if batch.single else [best for (best,) in rows]
 
 
 def beam_search(
@@ -123,22 +134,24 @@ def beam_search(
     >>> [(h.labels.tolist(), round(math.exp(h.log_prob), 2)) for h in beam_search(x, k=2)]
     [([1], 0.64), ([], 0.36)]
     """
-    x = prepare(log_probs, blank, lengths)
+    batch = prepare(log_probs, blank, lengths)
     width, count = as_positive(beam_width, "beam_width"), as_positive(k, "k")
     threshold = _validate_threshold(min_log_prob)
     jobs = resolve_jobs(n_jobs)
-    beams = _call_core(_core.ctc_beam_search, x, x.lengths, x.blank, width, count, threshold, jobs)
+    beams = _call_core(
+        _core.ctc_beam_search, batch, batch.lengths, batch.blank, width, count, threshold, jobs
+    )
     rows = list(_split_hypotheses(beams))
     for b, row in enumerate(rows):
         if not row:
-            raise _impossible_frame(x, b)
-    return rows[0] if x.single else rows
+            raise _impossible_frame(batch, b)
+    return rows[0] if batch.single else rows
 
 
-def _call_core(function: Callable[..., Any], x: FrameBatch, *args: Any) -> Any:
+def _call_core(function: Callable[..., Any], batch: FrameBatch, *args: Any) -> Any:
     """Call the core with the scores of a batch; raise its ValueErrors as InputErrors."""
-    usable = x.scores.strides[2] == x.scores.itemsize and x.scores.flags.aligned
-    scores = x.scores if usable else np.require(x.scores, requirements=["C", "A"])
+    usable = batch.scores.strides[2] == batch.scores.itemsize and batch.scores.flags.aligned
+    scores = batch.scores if usable else np.require(batch.scores, requirements=["C", "A"])
     try:
         return function(scores, *args)
     except ValueError as error:
@@ -165,9 +178,9 @@ def _split_hypotheses(flat: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
         first += count
 
 
-def _impossible_frame(x: FrameBatch, b: int) -> InfeasibleError:
+def _impossible_frame(batch: FrameBatch, b: int) -> InfeasibleError:
     """Return the error for a row without a path. It names the frame where every label is -inf."""
-    t = int(np.argmax(np.isneginf(x.scores[b, : x.lengths[b]]).all(axis=1)))
+    t = int(np.argmax(np.isneginf(batch.scores[b, : batch.lengths[b]]).all(axis=1)))
     return InfeasibleError(
         f"batch row {{sequence}}, frame {t}: every label is impossible", sequence=b
     )

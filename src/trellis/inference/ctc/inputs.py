@@ -26,23 +26,23 @@ class FrameBatch(NamedTuple):
 
 def prepare(log_probs: Any, blank: Any, lengths: ArrayLike | None) -> FrameBatch:
     """Validate the scores of one sequence or of a padded batch. They must not be NaN or +inf."""
-    x = _validate_scores(log_probs)
-    single = x.ndim == 2
+    scores = _validate_scores(log_probs)
+    single = scores.ndim == 2
     if single:
         if lengths is not None:
             raise InputError(
-                f"lengths must be None for one sequence: log_probs has shape {x.shape}"
+                f"lengths must be None for one sequence: log_probs has shape {scores.shape}"
             )
-        x = x[None]
-    row_lengths = _validate_lengths(lengths, x.shape[0], x.shape[1])
-    _check_finite(x, row_lengths, single)
-    return FrameBatch(x, row_lengths, as_integer(blank, "blank"), single)
+        scores = scores[None]
+    row_lengths = _validate_lengths(lengths, scores.shape[0], scores.shape[1])
+    _check_finite(scores, row_lengths, single)
+    return FrameBatch(scores, row_lengths, as_integer(blank, "blank"), single)
 
 
-def prepare_targets(targets: Any, x: FrameBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def prepare_targets(targets: Any, batch: FrameBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return all targets in one array (B, S), padded with 0, and their lengths (B,)."""
-    count = len(x.lengths)
-    if x.single:
+    count = len(batch.lengths)
+    if batch.single:
         targets = [targets]
     if not isinstance(targets, list | tuple | np.ndarray) or len(targets) != count:
         size = len(targets) if hasattr(targets, "__len__") else type(targets).__name__
@@ -71,15 +71,15 @@ def integers(value: Any, name: str, sequence: int | None = None) -> NDArray[np.i
 
 
 def _validate_scores(log_probs: Any) -> Array:
-    x = np.asarray(log_probs)
-    if x.dtype not in (np.float32, np.float64):
-        raise InputError(f"log_probs has dtype {x.dtype}: must be float32 or float64")
-    if x.ndim not in (2, 3):
-        raise InputError(f"log_probs has shape {x.shape}: must be (T, V) or (B, T, V)")
-    if 0 in x.shape:
-        empty = "the batch" if x.ndim == 3 and x.shape[0] == 0 else "batch row 0"
-        raise InputError(f"{empty} is empty: log_probs has shape {x.shape}")
-    return x
+    scores = np.asarray(log_probs)
+    if scores.dtype not in (np.float32, np.float64):
+        raise InputError(f"log_probs has dtype {scores.dtype}: must be float32 or float64")
+    if scores.ndim not in (2, 3):
+        raise InputError(f"log_probs has shape {scores.shape}: must be (T, V) or (B, T, V)")
+    if 0 in scores.shape:
+        empty = "the batch" if scores.ndim == 3 and scores.shape[0] == 0 else "batch row 0"
+        raise InputError(f"{empty} is empty: log_probs has shape {scores.shape}")
+    return scores
 
 
 def _validate_lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64]:
@@ -97,17 +97,17 @@ def _validate_lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64
     return array
 
 
-def _check_finite(x: Array, lengths: NDArray[np.int64], single: bool) -> None:
+def _check_finite(scores: Array, lengths: NDArray[np.int64], single: bool) -> None:
     # This fast test reads all scores once. If it fails, the bad value may be in the padding, where
     # it is allowed, so the rows are tested one by one.
-    if x.max() < np.inf:
+    if scores.max() < np.inf:
         return
     for b, length in enumerate(lengths):
-        bad = ~(x[b, :length] < np.inf)
+        bad = ~(scores[b, :length] < np.inf)
         if bad.any():
             t, v = np.argwhere(bad)[0]
             row = "" if single else "batch row {sequence}, "
             raise InputError(
-                f"log_probs of {row}frame {t}, label {v} is {x[b, t, v]}: must be finite or -inf",
+                f"log_probs of {row}frame {t}, label {v} is {scores[b, t, v]}: must be finite or -inf",
                 sequence=b,
             )

@@ -178,7 +178,7 @@ def score_frames(
 
 @triton.jit
 def _softmax(row, column, mask, high, low, LOGITS: tl.constexpr):
-    """exp(x - log_norm) of some columns; 0 if the input are log-probabilities."""
+    """exp(x - log_norm) of some columns; 0 without LOGITS, for log-probabilities."""
     x = tl.load(row + column, mask=mask & LOGITS, other=0.0).to(high.dtype)
     return tl.exp2((x - high - low) * LOG2E) if LOGITS else x
 

@@ -42,7 +42,7 @@ def _forward(u, skip):
 
 
 def _backward(u, skip):
-    """β[t, s] = log of the sum over the same steps, from s, of u[t+1] + β[t+1]."""
+    """β[t, s] = log Σ exp(u[t+1, s'] + β[t+1, s']) over the states s' that follow s."""
     beta = np.full(u.shape, -np.inf)
     beta[-1, -2:] = 0.0
     for t in range(len(u) - 1, 0, -1):
@@ -69,7 +69,7 @@ def posterior(log_probs, target, blank=0):
 
 
 def gradient(scores, target, blank=0, logits=False):
-    """∂loss/∂scores; 0 where the loss is infinite."""
+    """∂loss/∂scores. It is 0 if the loss is infinite."""
     log_probs = log_softmax(scores) if logits else scores
     gamma = posterior(log_probs, target, blank)
     return np.exp(log_probs) * gamma.sum(axis=1, keepdims=True) - gamma if logits else -gamma
@@ -103,7 +103,7 @@ def align(log_probs, target, blank=0):
 
 
 def collapse(path, blank=0):
-    """𝓑(path): equal neighbours are merged, then blanks are removed."""
+    """Return 𝓑(path): merge equal neighbours, then remove blanks."""
     merged = [v for t, v in enumerate(path) if t == 0 or v != path[t - 1]]
     return [int(v) for v in merged if v != blank]
 

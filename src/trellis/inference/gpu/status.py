@@ -70,7 +70,7 @@ class RowStatus:
     """One integer ≥ 0 for each row of a batch, written by a kernel.
 
     >>> status = RowStatus(2, torch.device("cpu"))
-    >>> status.tensor[:2] = torch.tensor([0, 1])  # what the kernel does
+    >>> status.tensor[:2] = torch.tensor([0, 1])  # a kernel writes this
     >>> status.wait()
     [0, 1]
     """

@@ -271,7 +271,7 @@ def _find_root(parent: list[int], v: int) -> int:
 
 
 def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int | None) -> float:
-    """Σ_T ρ_T log Z(θ_T): b_v on the variables, θ_f / ρ_f - m_f on the factors of the tree."""
+    """Σ_T ρ_T log Z(θ_T). θ_T is b_v on variables and θ_f / ρ_f - m_f on the tree's factors."""
     log_b = beliefs.log_v[:, None] + _log(graph.rows(beliefs.variables))
     weights = trees.mean(axis=0)
     entries: list[tuple[Integers, Doubles, Choice]] = []  # variables, tables, trees

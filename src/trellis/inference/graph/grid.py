@@ -78,9 +78,9 @@ class GridMarginals:
     @cached_property
     def log_partition(self) -> float:
         """The Bethe estimate of log Z, or the tree-reweighted bound."""
-        s, (across, down) = self._scores, self._weights
+        scores, (across, down) = self._scores, self._weights
         above, below, left, right = self._messages
-        log_v = _log_sum_exp(s.unary + down * (above + below) + across * (left + right))
+        log_v = _log_sum_exp(scores.unary + down * (above + below) + across * (left + right))
         log_z = float(log_v.sum())
         for (log_e, _), ends, weight in zip(self._pairs, _ends(log_v), self._weights, strict=True):
             log_z += weight * float((log_e - ends[0] - ends[1]).sum())
@@ -126,16 +126,16 @@ def grid_marginals(
     >>> p.unary.round(2).tolist(), p.converged
     ([[[0.9, 0.1], [0.74, 0.26]]], True)
     """
-    s = validate_grid(unary, horizontal, vertical)
+    scores = validate_grid(unary, horizontal, vertical)
     one_of(method, ("bp", "trw"), "method")
-    weights = tree_weights(*s.unary.shape[:2]) if method == "trw" else TreeWeights()
-    core = _propagate(s, False, damping, max_iter, tolerance, n_jobs, weights)
-    p = np.empty_like(s.unary)
+    weights = tree_weights(*scores.unary.shape[:2]) if method == "trw" else TreeWeights()
+    core = _propagate(scores, False, damping, max_iter, tolerance, n_jobs, weights)
+    p = np.empty_like(scores.unary)
     if not core.beliefs(p):
         raise InfeasibleError("no labelling is allowed: the scores forbid all labels of a pixel")
     sweeps, residual, converged = core.report()
     kind = "upper bound" if method == "trw" else "Bethe"
-    return GridMarginals(p, converged, sweeps, residual, s, core, kind, weights)
+    return GridMarginals(p, converged, sweeps, residual, scores, core, kind, weights)
 
 
 def tree_weights(height: int, width: int) -> TreeWeights:
@@ -166,11 +166,11 @@ def grid_best(
     >>> best.labels.tolist(), best.score
     ([[1, 1]], 2.0)
     """
-    s = validate_grid(unary, horizontal, vertical)
-    core = _propagate(s, True, damping, max_iter, tolerance, n_jobs)
-    labels = (s.unary + _messages(s, core).sum(axis=0)).argmax(axis=-1)
+    scores = validate_grid(unary, horizontal, vertical)
+    core = _propagate(scores, True, damping, max_iter, tolerance, n_jobs)
+    labels = (scores.unary + _messages(scores, core).sum(axis=0)).argmax(axis=-1)
     sweeps, residual, converged = core.report()
-    return Best(labels, _score(s, labels), False, converged, sweeps, residual)
+    return Best(labels, _score(scores, labels), False, converged, sweeps, residual)
 
 
 def grid_score(
@@ -181,22 +181,22 @@ def grid_score(
     >>> grid_score(np.zeros((2, 2, 2)), np.eye(2), 2 * np.eye(2), [[0, 0], [1, 0]])
     3.0
     """
-    s = validate_grid(unary, horizontal, vertical)
+    scores = validate_grid(unary, horizontal, vertical)
     y = np.asarray(labels)
-    if y.shape != s.unary.shape[:2] or y.dtype.kind not in "iu":
+    if y.shape != scores.unary.shape[:2] or y.dtype.kind not in "iu":
         raise InputError(
-            f"labels must be integers of shape {s.unary.shape[:2]}, not {y.dtype} {y.shape}"
+            f"labels must be integers of shape {scores.unary.shape[:2]}, not {y.dtype} {y.shape}"
         )
-    bad = np.argwhere((y < 0) | (y >= s.unary.shape[2]))
+    bad = np.argwhere((y < 0) | (y >= scores.unary.shape[2]))
     if bad.size:
-        label, last = y[tuple(bad[0])], s.unary.shape[2] - 1
+        label, last = y[tuple(bad[0])], scores.unary.shape[2] - 1
         raise InputError(f"pixel {bad[0].tolist()} has label {label}: must be 0 to {last}")
-    return _score(s, y)
+    return _score(scores, y)
 
 
-def _score(s: GridScores, y: Integers) -> float:
-    total = np.take_along_axis(s.unary, y[..., None], axis=-1).sum()
-    for table, a, b in ((s.horizontal, y[:, :-1], y[:, 1:]), (s.vertical, y[:-1], y[1:])):
+def _score(scores: GridScores, y: Integers) -> float:
+    total = np.take_along_axis(scores.unary, y[..., None], axis=-1).sum()
+    for table, a, b in ((scores.horizontal, y[:, :-1], y[:, 1:]), (scores.vertical, y[:-1], y[1:])):
         if table.ndim == 2:
             total += table[a, b].sum()
         else:
@@ -224,11 +224,11 @@ def grid_graph(unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike) -> 
     >>> len(grid_graph(np.zeros((3, 4, 2)), np.eye(2), np.eye(2)))
     12
     """
-    s = validate_grid(unary, horizontal, vertical)
-    height, width, labels = s.unary.shape
+    scores = validate_grid(unary, horizontal, vertical)
+    height, width, labels = scores.unary.shape
     edges, split = grid_edges(height, width), height * (width - 1)
-    entries: list[Any] = [(np.arange(height * width)[:, None], s.unary.reshape(-1, labels))]
-    for pairs, table in ((edges[:split], s.horizontal), (edges[split:], s.vertical)):
+    entries: list[Any] = [(np.arange(height * width)[:, None], scores.unary.reshape(-1, labels))]
+    for pairs, table in ((edges[:split], scores.horizontal), (edges[split:], scores.vertical)):
         if len(pairs):
             shape = (labels, labels) if table.ndim == 2 else (len(pairs), labels, labels)
             entries.append((pairs, table.reshape(shape)))
@@ -264,7 +264,7 @@ def validate_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
 
 
 def _propagate(
-    s: GridScores,
+    scores: GridScores,
     maximise: bool,
     damping: float,
     max_iter: int,
@@ -274,31 +274,34 @@ def _propagate(
 ) -> _core.Grid:
     limit, tolerance = validate_limits(max_iter, tolerance, damping)
     threads = resolve_jobs(n_jobs)
-    return _core.Grid(*s, maximise, float(damping), tolerance, limit, threads, *weights)
+    return _core.Grid(*scores, maximise, float(damping), tolerance, limit, threads, *weights)
 
 
-def _messages(s: GridScores, core: _core.Grid) -> Doubles:
+def _messages(scores: GridScores, core: _core.Grid) -> Doubles:
     """Return the messages to each pixel from above, below, left and right, ``(4, H, W, L)``."""
-    out = np.empty((4, *s.unary.shape))
+    out = np.empty((4, *scores.unary.shape))
     core.messages(out)
     return out
 
 
-def _cavities(s: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_Edges, _Edges]:
+def _cavities(scores: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_Edges, _Edges]:
     """Compute the cavities of the two ends of each edge, for both directions.
 
     They are sums of the other messages. The belief minus the message of the edge could be ∞ - ∞.
     """
     above, below, left, right = messages
-    across = s.unary + weights.vertical * (above + below)
-    along = s.unary + weights.horizontal * (left + right)
+    across = scores.unary + weights.vertical * (above + below)
+    along = scores.unary + weights.horizontal * (left + right)
     first, second = _line_messages(left, right, weights.horizontal)
     upper, lower = _line_messages(above, below, weights.vertical)
     return (
         _Edges(
-            (across + first)[:, :-1], (across + second)[:, 1:], s.horizontal, weights.horizontal
+            (across + first)[:, :-1],
+            (across + second)[:, 1:],
+            scores.horizontal,
+            weights.horizontal,
         ),
-        _Edges((along + upper)[:-1], (along + lower)[1:], s.vertical, weights.vertical),
+        _Edges((along + upper)[:-1], (along + lower)[1:], scores.vertical, weights.vertical),
     )
 
 
