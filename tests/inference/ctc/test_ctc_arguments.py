@@ -112,5 +112,5 @@ def test_invalid_arguments_of_backward() -> None:
         broken[place] = broken[place][:-1]
         with pytest.raises(InputError):
             cpu.backward(*rows, *broken)
-    with pytest.raises(InputError, match=re.escape("out is float64 (6, 3, 4), input is")):
+    with pytest.raises(InputError, match=re.escape("out is float64 (6, 3, 4): must be float64")):
         cpu.backward(*rows, *good, out=np.zeros((T, B, V - 1)))

@@ -108,6 +108,7 @@ def _check_finite(scores: Array, lengths: NDArray[np.int64], single: bool) -> No
             t, v = np.argwhere(bad)[0]
             row = "" if single else "batch row {sequence}, "
             raise InputError(
-                f"log_probs of {row}frame {t}, label {v} is {scores[b, t, v]}: must be finite or -inf",
+                f"log_probs of {row}frame {t}, label {v} is {scores[b, t, v]}: "
+                "must be finite or -inf",
                 sequence=b,
             )
