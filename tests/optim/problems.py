@@ -1,4 +1,4 @@
-"""Losses to minimise, each a function of (w, gradient) as trellis.optim takes it."""
+"""Losses for the tests. Each is a function of (w, gradient), as trellis.optim requires."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ rosenbrock_hessian = rosen_hess
 
 
 def quadratic(n: int = 30, condition: float = 1e3) -> tuple[Objective, np.ndarray]:
-    """½ (w - w*)ᵀ A (w - w*) with eigenvalues from 1 to `condition`, and w*."""
+    """Return ½ (w - w*)ᵀ A (w - w*) with eigenvalues from 1 to `condition`, and w*."""
     rng = np.random.default_rng(n)
     basis, _ = np.linalg.qr(rng.normal(size=(n, n)))
     matrix = basis @ np.diag(np.geomspace(1.0, condition, n)) @ basis.T
@@ -34,7 +34,7 @@ def quadratic(n: int = 30, condition: float = 1e3) -> tuple[Objective, np.ndarra
 def logistic(
     rows: int = 200, n: int = 20, l2: float = 1.0, seed: int = 0
 ) -> tuple[Objective, Callable[[Any], Any]]:
-    """Logistic loss with an L2 term, and its Hessian."""
+    """Return a logistic loss with an L2 term, and its Hessian."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, n))
     y = np.where(x @ rng.normal(size=n) + rng.normal(size=rows) > 0, 1.0, -1.0)

@@ -13,7 +13,7 @@ from trellis.optim.frank_wolfe import block_frank_wolfe
 
 
 def multiclass(rng: np.random.Generator) -> tuple[Any, Any, int, int]:
-    """An oracle and the primal of a machine with three classes."""
+    """Return the oracle and the primal objective of a machine with three classes, and sizes."""
     n, d, k = 25, 3, 3
     labels = rng.integers(k, size=n)
     x = rng.normal(size=(n, d)) + np.eye(k)[labels]
@@ -43,13 +43,13 @@ def test_the_optimum_is_reached() -> None:
         oracle, n, size, l2=0.5, max_iter=2000, tolerance=1e-3, random_state=0
     )
     assert result.converged
-    # smooth enough for a direct search to come close, never below the optimum
+    # A direct search comes close to the optimum, but never below it.
     other = minimize(primal, result.w, method="Powell", options={"maxiter": 20_000, "ftol": 1e-10})
     assert primal(result.w) <= other.fun * (1 + 3e-3)
     assert result.loss == pytest.approx(primal(result.w), rel=1e-2)
 
 
-def test_the_callback_and_the_seed() -> None:
+def test_callback_stops_the_run_and_seed_fixes_the_result() -> None:
     oracle, _, n, size = multiclass(np.random.default_rng(1))
     seen: list[Any] = []
     result = block_frank_wolfe(

@@ -53,12 +53,12 @@ def test_ill_conditioned_quadratic(memory: int) -> None:
     np.testing.assert_allclose(result.w, best, rtol=0, atol=1e-8)
     if memory == 6:
         assert result.n_iter < 1.3 * scipy_optimum(objective, 30).nit
-    if memory == 40:  # remembers as much as there is to know
+    if memory == 40:  # the memory can hold all directions of the 30 weights
         assert result.n_iter < 300
 
 
-# What CRFsuite 0.12 logs (python-crfsuite 0.9) for one-token sequences with the attributes below,
-# where its model is a softmax over three labels: loss, norm of the gradient and trials.
+# The log of CRFsuite 0.12 (python-crfsuite 0.9): loss, norm of the gradient and trials. The
+# sequences have one token with the attributes below, so the model is a softmax over three labels.
 CRFSUITE: dict[tuple[float, float, str], tuple[int, dict[int, tuple[float, float, int]]]] = {
     (0.0, 1.0, "MoreThuente"): (
         43,
@@ -133,7 +133,7 @@ def test_the_steps_of_crfsuite(c1: float, c2: float, search: str) -> None:
 
 
 def wide_objective(n: int = 20_000) -> Objective:
-    """A loss over several blocks of numbers whose own sums have a fixed order."""
+    """Return a loss of many weights. Its sums have a fixed order."""
     rng = np.random.default_rng(0)
     target, curvature = rng.normal(size=n), rng.uniform(0.1, 10.0, size=n)
 
@@ -192,7 +192,7 @@ def test_resume_after_convergence() -> None:
     assert (again.n_iter, again.n_evaluations) == (done.n_iter, done.n_evaluations)
 
 
-# --- when it stops, and what it tells -----------------------------------------------------------
+# --- reasons to stop, and progress --------------------------------------------------------------
 
 
 def test_already_at_the_optimum() -> None:
@@ -202,7 +202,7 @@ def test_already_at_the_optimum() -> None:
     np.testing.assert_array_equal(result.w, best)
 
 
-def test_norm_test() -> None:
+def test_small_gradient_ends_the_run() -> None:
     objective, _ = logistic()
     result = lbfgs(objective, np.zeros(20), epsilon=1e-3, period=0)
     _, gradient = loss_and_gradient(objective, result.w)
@@ -210,7 +210,7 @@ def test_norm_test() -> None:
     assert np.linalg.norm(gradient) <= 1e-3 * max(1.0, np.linalg.norm(result.w))
 
 
-def test_slow_progress() -> None:
+def test_slow_progress_ends_the_run() -> None:
     objective, _ = logistic()
     losses = [loss_and_gradient(objective, np.zeros(20))[0]]
     result = lbfgs(
@@ -268,7 +268,7 @@ def test_an_error_in_the_objective_is_raised() -> None:
 
 
 @pytest.mark.parametrize("linesearch", SEARCHES)
-def test_a_loss_with_a_wall(linesearch: str) -> None:
+def test_a_loss_that_is_nan_beyond_a_limit(linesearch: str) -> None:
     def objective(w: Any, gradient: Any) -> float:
         with np.errstate(invalid="ignore", divide="ignore"):
             gradient[:] = 100.0 - 1.0 / w
@@ -280,7 +280,7 @@ def test_a_loss_with_a_wall(linesearch: str) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("l1", [0.0, 1.0])
-def test_a_loss_that_is_finite_nowhere_else(value: float, l1: float) -> None:
+def test_a_loss_that_is_finite_only_at_the_first_weights(value: float, l1: float) -> None:
     def objective(w: Any, gradient: Any) -> float:
         gradient[:] = 2.0
         return value if w.any() else 1.0
@@ -296,13 +296,13 @@ def test_a_loss_that_is_finite_nowhere_else(value: float, l1: float) -> None:
 def test_a_wrong_gradient(l1: float) -> None:
     objective, _ = logistic()
 
-    def lying(w: Any, gradient: Any) -> float:
+    def wrong_gradient(w: Any, gradient: Any) -> float:
         loss = objective(w, gradient)
         gradient *= -1.0
         return loss
 
     w0 = np.full(20, 0.3)
-    result = lbfgs(lying, w0, l1=l1)
+    result = lbfgs(wrong_gradient, w0, l1=l1)
     assert not result.converged
     assert result.loss <= loss_and_gradient(objective, w0)[0] + l1 * np.abs(w0).sum()
 
@@ -340,4 +340,6 @@ def test_gradient_that_becomes_nan() -> None:
 
     with pytest.raises(OptimizationError, match="iteration 1"):
         lbfgs(objective, np.zeros(3), l1=1e-9)
-    assert lbfgs(objective, np.zeros(3)).w[0] <= 0.5  # a search takes NaN for too far
+    assert (
+        lbfgs(objective, np.zeros(3)).w[0] <= 0.5
+    )  # for the search, NaN means that the step is too long

@@ -20,7 +20,7 @@ every_search = pytest.mark.parametrize("name", SEARCHES)
 
 
 class Recorded:
-    """φ, and the steps at which it was asked."""
+    """The function φ, and a list of the steps at which it was evaluated."""
 
     def __init__(self, phi: Along) -> None:
         self.phi = phi
@@ -96,7 +96,7 @@ def test_convex(name: str, minimum: float, curvature: float, quartic: float, fir
 
 
 @every_search
-def test_too_far_is_not_finite(name: str) -> None:
+def test_loss_that_is_not_finite_for_long_steps(name: str) -> None:
     def phi(t: float) -> tuple[float, float]:
         if t >= 1.0:
             return math.nan, math.nan
@@ -109,7 +109,7 @@ def test_too_far_is_not_finite(name: str) -> None:
 
 @every_search
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_never_finite(name: str, value: float) -> None:
+def test_loss_that_is_never_finite(name: str, value: float) -> None:
     along = Recorded(lambda t: (value, math.nan))
     search = SEARCHES[name](along, 1.0, -1.0, 1.0, 15)
     assert search.failure is not None
@@ -118,7 +118,7 @@ def test_never_finite(name: str, value: float) -> None:
 
 
 @every_search
-def test_never_lower(name: str) -> None:
+def test_loss_that_never_falls(name: str) -> None:
     along = Recorded(lambda t: (1.0 + t, 1.0))  # the slope at 0 is wrong
     search = SEARCHES[name](along, 1.0, -1.0, 1.0, 25)
     assert search.failure is not None

@@ -54,7 +54,9 @@ def test_newton_with_redundant_weights() -> None:
 
     result = newton(objective, lambda w: x.T @ x, np.zeros(6))
     np.testing.assert_allclose(x @ result.w, target, atol=1e-6)
-    np.testing.assert_allclose(result.w[:3], result.w[3:], atol=1e-9)  # shared evenly
+    np.testing.assert_allclose(
+        result.w[:3], result.w[3:], atol=1e-9
+    )  # both copies of a weight are equal
 
 
 def test_newton_quadratic_takes_one_step() -> None:
@@ -67,7 +69,9 @@ def test_newton_quadratic_takes_one_step() -> None:
 
 def test_newton_direction_without_curvature() -> None:
     np.testing.assert_array_equal(newton_direction(np.zeros((2, 2)), np.ones(2)), [-1.0, -1.0])
-    assert newton_direction(-np.eye(2), np.array([1.0, -1.0])) @ [1.0, -1.0] < 0  # still downhill
+    assert (
+        newton_direction(-np.eye(2), np.array([1.0, -1.0])) @ [1.0, -1.0] < 0
+    )  # d is a direction of descent
     with pytest.raises(OptimizationError, match="gradient is not finite"):
         newton_direction(np.eye(2), np.array([1.0, np.nan]))
     with pytest.raises(OptimizationError, match="not finite"):
@@ -83,7 +87,7 @@ def test_gradient_ascent(step: float | None) -> None:
     np.testing.assert_allclose(result.w, other.w, atol=1e-6)
 
 
-def test_gradient_ascent_is_the_seeds_update() -> None:
+def test_gradient_ascent_with_a_fixed_step() -> None:
     objective, _ = logistic(rows=60, n=5)
     w = np.zeros(5)
     for _ in range(3):
@@ -93,7 +97,7 @@ def test_gradient_ascent_is_the_seeds_update() -> None:
     assert (result.n_iter, result.n_evaluations, result.converged) == (3, 4, False)
 
 
-def test_gradient_ascent_too_long_a_step() -> None:
+def test_gradient_ascent_with_a_step_that_is_too_long() -> None:
     objective, _ = quadratic()
     with (
         np.errstate(over="ignore", invalid="ignore"),

@@ -1,4 +1,4 @@
-"""The online solvers against plain-Python transcriptions of their equations."""
+"""Compare the online solvers with their equations in plain Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOLVERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 class Toy:
-    """A few sequences, the core's learner for them, and φ(x, y) counted one feature at a time."""
+    """A few sequences, the core's learner for them, and φ(x, y) in plain Python."""
 
     def __init__(self, seed: int = 0, n: int = 6, labels: str = "PQR") -> None:
         rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ class Toy:
         every = list(product(self.classes, repeat=len(x)))
         scores = np.array([w @ self.phi(x, labels) for labels in every])
         top = np.sort(scores)[::-1]
-        # the two implementations break ties differently
+        # With a tie, the two implementations could choose different labellings.
         assert len(top) == 1 or top[0] - top[1] > 1e-9, "the example has a tie"
         return every[int(np.argmax(scores))]
 
@@ -90,7 +90,7 @@ def first_weights(toy: Toy) -> np.ndarray:
 
 
 def test_a_perceptron_step_by_hand() -> None:
-    """One mistake on two tokens: every feature of the right labels +1, of the wrong ones -1."""
+    """After one mistake, features of the correct labels get +1, those of the wrong labels -1."""
     X, y = [[{"a": 1.0}, {"b": 2.0}]], [["Q", "P"]]
     model = trellis.CRF(states="all", solver="perceptron", max_iter=1, random_state=0).fit(X, y)
     # with all weights 0 the first labelling wins: P P. Wrong is Q at 0, right is P at 1.
@@ -117,7 +117,7 @@ def test_perceptron_and_its_average() -> None:
     )
     assert result.state.losses == losses
     np.testing.assert_allclose(result.state.vectors["w"], w, atol=1e-12)
-    # over the weights before the first step and after each
+    # The average is over the weights before the first step and after each step.
     np.testing.assert_allclose(result.w, np.mean(averages, axis=0), atol=1e-10)
 
 
@@ -156,7 +156,7 @@ def test_passive_aggressive(variant: int, count_errors: bool, aggressiveness: fl
 
 
 def test_passive_aggressive_without_limit_wins_by_the_margin() -> None:
-    """Variant 0: after its step the right labelling beats the guess by exactly the margin."""
+    """With variant 0, the correct labelling wins by exactly the margin after the step."""
     toy = Toy(seed=2, n=1)
     w = first_weights(toy)
     guess = toy.best(toy.X[0], w)
@@ -210,7 +210,7 @@ def test_sgd_steps() -> None:
         for i in order:
             every = list(product(toy.classes, repeat=len(toy.X[i])))
             table = np.array([toy.phi(toy.X[i], labels) for labels in every])
-            # the shrinking comes first, as if the two terms were two steps
+            # The L2 step comes first, then the step of the loss.
             eta = 1 / (lam * (t0 + t))
             w = w * (1 - eta * lam)
             p = np.exp(table @ w - (table @ w).max())
@@ -227,7 +227,7 @@ def test_sgd_gets_close_to_the_optimum() -> None:
     loss = _core.Objective(toy.data, False).evaluate(result.w, 0.5, 1, np.empty(toy.size))
     assert result.n_iter == 300
     assert loss == pytest.approx(exact.objective_, rel=1e-3)
-    assert loss >= exact.objective_ - 1e-4  # which itself is reached to about 1e-5
+    assert loss >= exact.objective_ - 1e-4  # objective_ itself is exact to about 1e-5
 
 
 def test_the_perceptron_stops_after_an_epoch_without_mistakes() -> None:
@@ -239,7 +239,7 @@ def test_the_perceptron_stops_after_an_epoch_without_mistakes() -> None:
     assert model.objective_ == 0
 
 
-# ---- stopping and going on
+# ---- stopping and resuming
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -289,7 +289,7 @@ def test_w0_is_not_changed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_the_callback_may_stop(name: str) -> None:
+def test_the_callback_can_stop_a_run(name: str) -> None:
     toy = Toy(n=12)
     solve, options = SOLVERS[name]
     seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Bad input: an InputError that names the argument and its value."""
+"""Bad input raises an InputError that names the argument and its value."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_linesearch_with_l1() -> None:
 
 @pytest.mark.parametrize("bad", [np.ones(3, dtype=bool), np.ones(4), [[True] * 4], "all"])
 def test_penalised(bad: Any) -> None:
-    with pytest.raises(InputError, match="penalised must be a mask of 4"):
+    with pytest.raises(InputError, match="penalised must be a bool array"):
         run("lbfgs", l1=1.0, penalised=bad)
 
 

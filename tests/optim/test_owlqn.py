@@ -1,4 +1,4 @@
-"""L1: the optimum of an independent method, the conditions of optimality, sparsity."""
+"""OWL-QN finds the optimum of an independent method, and sparse weights."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ EXACT: dict[str, Any] = {"epsilon": 1e-9, "period": 0, "max_iter": 20_000}
 
 
 def proximal_gradient(objective: Objective, n: int, c: Any) -> np.ndarray:
-    """FISTA with restarts and a step halved until it suits: slow, simple, without curvature."""
+    """Minimise by FISTA with restarts. The step is halved until the loss falls enough."""
     w, v, t, momentum = np.zeros(n), np.zeros(n), 1.0, 1.0
     for _ in range(20_000):
         loss, gradient = loss_and_gradient(objective, v)
@@ -30,7 +30,7 @@ def proximal_gradient(objective: Objective, n: int, c: Any) -> np.ndarray:
         if np.abs(new - v).max() < 1e-12 * max(1.0, t):
             return new
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-        if (v - new) @ (new - w) > 0:  # overshot: start again
+        if (v - new) @ (new - w) > 0:  # the step went too far: restart the momentum
             following, v = 1.0, new
         else:
             v = new + (momentum - 1) / following * (new - w)
@@ -39,7 +39,7 @@ def proximal_gradient(objective: Objective, n: int, c: Any) -> np.ndarray:
 
 
 def violation(objective: Objective, w: Any, c: Any) -> float:
-    """How far w is from optimal: the gradient must be -c sign(w), within ±c at zero."""
+    """Return the violation of optimality: the gradient must be -c sign(w), within ±c at zero."""
     _, gradient = loss_and_gradient(objective, w)
     at_zero = np.maximum(np.abs(gradient) - c, 0.0)
     return float(np.where(w == 0, at_zero, np.abs(gradient + c * np.sign(w))).max())

@@ -22,7 +22,7 @@ from trellis.optim.result import Progress, Result
 TOY = Toy(3, n=12)
 START = np.linspace(-1.0, 2.0, 8)
 
-# a name, what runs it, and what its states are made by
+# A function that runs a solver with more options. RUNS: name -> (runner, class of its states).
 Runner = Callable[..., Result[Any]]
 
 
@@ -74,8 +74,8 @@ RUNS: dict[str, tuple[Runner, Any]] = {
 }
 
 
-def seen(runner: Runner, **more: Any) -> tuple[Result[Any], list[Progress], list[Any]]:
-    """The result, and the progress and the arrays of the state after each iteration."""
+def run_and_record(runner: Runner, **more: Any) -> tuple[Result[Any], list[Progress], list[Any]]:
+    """Return the result, and the progress and the arrays of the state after each iteration."""
     steps: list[Progress] = []
     states: list[Any] = []
 
@@ -87,14 +87,14 @@ def seen(runner: Runner, **more: Any) -> tuple[Result[Any], list[Progress], list
     return runner(callback=callback, **more), steps, states
 
 
-def same_steps(actual: list[Progress], expected: list[Progress]) -> None:
+def assert_same_steps(actual: list[Progress], expected: list[Progress]) -> None:
     assert len(actual) == len(expected)
     for step, other in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(step.w, other.w)
         np.testing.assert_equal(step._replace(w=None), other._replace(w=None))
 
 
-def same_result(actual: Result[Any], expected: Result[Any]) -> None:
+def assert_same_result(actual: Result[Any], expected: Result[Any]) -> None:
     np.testing.assert_array_equal(actual.w, expected.w)
     assert (actual.loss, actual.n_iter) == (expected.loss, expected.n_iter)
     assert (actual.converged, actual.message) == (expected.converged, expected.message)
@@ -104,7 +104,7 @@ def same_result(actual: Result[Any], expected: Result[Any]) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_resume_from_any_iteration(name: str) -> None:
     runner, kind = RUNS[name]
-    uninterrupted, steps, states = seen(runner)
+    uninterrupted, steps, states = run_and_record(runner)
     assert len(steps) > 3
     assert [step.iteration for step in steps] == [*range(1, uninterrupted.n_iter + 1)]
     last = len(states)
@@ -113,17 +113,17 @@ def test_resume_from_any_iteration(name: str) -> None:
         if (arrays := states[at - 1]) is None:
             continue
         for _ in range(2 if at < 3 else 1):  # arrays may be used more than once
-            result, rest, _ = seen(runner, state=kind.from_arrays(arrays))
-            same_steps(rest, steps[at:])
-            same_result(result, uninterrupted)
+            result, rest, _ = run_and_record(runner, state=kind.from_arrays(arrays))
+            assert_same_steps(rest, steps[at:])
+            assert_same_result(result, uninterrupted)
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_states_of_a_resumed_run(name: str) -> None:
-    """They equal those of the uninterrupted run, so a resumed run can be stopped again."""
+    """The states of a resumed run equal those of the uninterrupted run."""
     runner, kind = RUNS[name]
-    _, _, states = seen(runner)
-    _, _, later = seen(runner, state=kind.from_arrays(states[1]))
+    _, _, states = run_and_record(runner)
+    _, _, later = run_and_record(runner, state=kind.from_arrays(states[1]))
     for state, other in zip(later, states[2:], strict=True):
         assert (state is None) == (other is None)
         for key in state or ():
@@ -131,10 +131,10 @@ def test_states_of_a_resumed_run(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_asking_for_the_state_changes_nothing(name: str) -> None:
+def test_reading_the_state_does_not_change_the_run(name: str) -> None:
     runner, _ = RUNS[name]
-    asked, steps, _ = seen(runner)
-    same_result(runner(), asked)
+    asked, steps, _ = run_and_record(runner)
+    assert_same_result(runner(), asked)
     silent: list[float] = []
     runner(callback=lambda progress: silent.append(progress.loss))
     assert silent == [step.loss for step in steps]
@@ -143,7 +143,7 @@ def test_asking_for_the_state_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_arrays_are_plain(name: str) -> None:
     """A file can store them: contiguous arrays of numbers, at least one-dimensional."""
-    _, _, states = seen(RUNS[name][0])
+    _, _, states = run_and_record(RUNS[name][0])
     for arrays in filter(None, states):
         for key, array in arrays.items():
             assert isinstance(key, str)
@@ -154,7 +154,7 @@ def test_arrays_are_plain(name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_an_intermediate_state_equals_that_of_a_shorter_run(name: str) -> None:
     runner, _ = RUNS[name]
-    _, _, states = seen(runner)
+    _, _, states = run_and_record(runner)
     stops: list[int] = []
     stopped = runner(callback=lambda progress: stops.append(progress.iteration) or len(stops) == 2)
     assert (stopped.n_iter, stopped.converged) == (2, False)
@@ -175,21 +175,21 @@ def test_an_intermediate_state_equals_that_of_a_shorter_run(name: str) -> None:
 def test_any_problem_of_lbfgs(seed: int, size: int, memory: int, l1: float, at: int) -> None:
     objective, _ = logistic(rows=30, n=size, l2=0.1, seed=seed)
     runner = batch(lbfgs, objective, np.zeros(size), memory=memory, l1=l1, max_iter=40)
-    uninterrupted, steps, states = seen(runner)
+    uninterrupted, steps, states = run_and_record(runner)
     if states:
         at = min(at, len(states))
-        result, rest, _ = seen(runner, state=LbfgsState.from_arrays(states[at - 1]))
-        same_steps(rest, steps[at:])
-        same_result(result, uninterrupted)
+        result, rest, _ = run_and_record(runner, state=LbfgsState.from_arrays(states[at - 1]))
+        assert_same_steps(rest, steps[at:])
+        assert_same_result(result, uninterrupted)
 
 
-# ---- what is no state
+# ---- invalid states
 
 
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
 def test_a_state_with_a_missing_array(name: str) -> None:
     runner, kind = RUNS[name]
-    _, _, states = seen(runner)
+    _, _, states = run_and_record(runner)
     for key in states[1]:
         arrays = {k: v for k, v in states[1].items() if k != key}
         with pytest.raises(InputError):
@@ -199,7 +199,7 @@ def test_a_state_with_a_missing_array(name: str) -> None:
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
 def test_a_state_of_another_problem(name: str) -> None:
     _, kind = RUNS[name]
-    _, _, states = seen(RUNS[name][0])
+    _, _, states = run_and_record(RUNS[name][0])
     if kind is OnlineState:
         other = Toy(4, n=12, labels="PQRST")
         solve, settings = SOLVERS[name]
@@ -216,6 +216,6 @@ def test_a_state_of_another_problem(name: str) -> None:
 @pytest.mark.parametrize("other", ["lbfgs", "gradient", "sgd"])
 def test_a_state_of_another_solver(name: str, other: str) -> None:
     if name != other:
-        _, _, states = seen(RUNS[other][0])
+        _, _, states = run_and_record(RUNS[other][0])
         with pytest.raises(InputError):
             RUNS[name][1].from_arrays(states[1])

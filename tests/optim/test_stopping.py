@@ -18,7 +18,7 @@ def progress(iteration: int, w: float) -> Progress:
 def test_patience() -> None:
     early = EarlyStopping(lambda w: float(w[0]), patience=2)
     answers = [early(progress(i, w)) for i, w in enumerate([1.0, 3.0, 2.0, 3.0, 9.0], start=1)]
-    assert answers[:4] == [False, False, False, True]  # an equal score is no better one
+    assert answers[:4] == [False, False, False, True]  # an equal score does not count as better
     assert early.history[:4] == [(1, 1.0), (2, 3.0), (3, 2.0), (4, 3.0)]
 
 

@@ -1,4 +1,4 @@
-"""The native work on vectors against NumPy, at sizes around those of blocks, tiles and lanes."""
+"""Compare native vector operations with NumPy, at sizes around blocks, tiles and lanes."""
 
 from typing import Any
 
@@ -37,13 +37,13 @@ def test_step(n: int) -> None:
 
 
 def pseudo_gradient(w: Any, g: Any, c: Any) -> np.ndarray:
-    """Case by case, as Andrew and Gao define it."""
+    """Compute the pseudo-gradient case by case, as Andrew and Gao define it."""
     at_zero = np.where(g + c < 0, g + c, np.where(g - c > 0, g - c, 0.0))
     return np.where(w > 0, g + c, np.where(w < 0, g - c, at_zero))
 
 
 def sparse_problem(n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Weights of which many are zero, gradients, directions, and penalties of which some are."""
+    """Return weights, gradients, directions and penalties. Many weights are zero."""
     w, g, d, c = vectors(n, 4, seed)
     rng = np.random.default_rng(n)
     w[rng.random(n) < 0.5] = 0.0
@@ -93,7 +93,7 @@ def test_orthant_step(n: int) -> None:
 
 
 def two_loops(pairs: list[tuple[Any, Any]], q: Any) -> np.ndarray:
-    """The recursion of Nocedal (1980), on the vectors themselves."""
+    """Compute the direction by the two-loop recursion of Nocedal (1980)."""
     r = -q
     alphas = []
     for s, y in reversed(pairs):
@@ -108,7 +108,7 @@ def two_loops(pairs: list[tuple[Any, Any]], q: Any) -> np.ndarray:
 
 
 def walk(n: int, steps: int, seed: int = 0) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Points, and their gradients on a bowl with curvatures between 1 and 5."""
+    """Return points, and their gradients on a bowl with curvatures between 1 and 5."""
     rng = np.random.default_rng((n, steps, seed))
     points = list(rng.normal(size=(steps + 1, n)))
     curvature = rng.uniform(1.0, 5.0, size=n)

@@ -1,4 +1,4 @@
-"""Scores in; log Z, marginals, best paths, samples out. Knows no models, features or files."""
+"""Compute log Z, marginals, best paths and samples from scores, without any model or file."""
 
 from importlib import import_module
 from types import ModuleType

@@ -44,12 +44,12 @@ def arow(
     number_at_least(variance, 1e-300, "variance")
     number_at_least(gamma, 1e-300, "gamma")
 
-    def start(s: OnlineState) -> None:
-        s.vectors["variance"] = np.full_like(w0, variance)
+    def start(current: OnlineState) -> None:
+        current.vectors["variance"] = np.full_like(w0, variance)
 
-    def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
-        return learner.arow(order, gamma, s.vectors["w"], s.vectors["variance"])
+    def epoch(current: OnlineState, order: NDArray[np.int64]) -> float:
+        return learner.arow(order, gamma, current.vectors["w"], current.vectors["variance"])
 
-    rule = UpdateRule("arow", start, epoch, lambda s: s.vectors["w"])
+    rule = UpdateRule("arow", start, epoch, lambda current: current.vectors["w"])
     settings = Epochs(max_iter, int(delta != 0.0), delta, callback, random_state, state)
     return run_epochs(rule, sequences, w0, settings)

@@ -3,9 +3,9 @@
     min_w l2/2 ‖w‖² + Σᵢ max_y (Δᵢ(y) - w · ψᵢ(y)),   ψᵢ(y) = φ(xᵢ, yᵢ) - φ(xᵢ, y)
 
 w is stored as a sum of blocks, one per sample. Each block is a weighted mean of ψᵢ(y) / l2, so it
-is a point of the dual. A step finds the worst y of one sample and moves its block towards
-ψᵢ(y) / l2, as far as the dual rises most: there is no step size to choose. The duality gap bounds
-the distance to the optimum.
+is a point of the dual problem. A step finds the worst y of one sample and moves its block towards
+ψᵢ(y) / l2. The step length maximises the dual objective, so there is no step size to choose. The
+duality gap bounds the distance to the optimum.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ def block_frank_wolfe(
     """
     strength = number_at_least(l2, 0.0, "l2")
     if strength == 0.0:
-        raise InputError("l2 is 0: a support vector machine needs a positive one")
+        raise InputError("l2 is 0: must be positive for a support vector machine")
     limit = as_integer(max_iter, "max_iter")
     if limit < 1:
         raise InputError(f"max_iter must be at least 1, not {max_iter}")
     number_at_least(tolerance, 0.0, "tolerance")
-    random, began = np.random.default_rng(random_state), time.perf_counter()
-    # The blocks of w, one per sample, and their terms of the dual objective.
+    generator, began = np.random.default_rng(random_state), time.perf_counter()
+    # `parts` are the blocks of w, one per sample; `dual` are their terms of the dual objective.
     w, parts, dual = np.zeros(size), np.zeros((blocks, size)), np.zeros(blocks)
     loss, converged, message, epoch = np.nan, False, f"{limit} epochs", 0
     while epoch < limit and not converged:
         gap = 0.0
-        for i in random.permutation(blocks):
+        for i in generator.permutation(blocks):
             gap += _step(oracle, int(i), w, parts, dual, strength)
         epoch += 1
-        # Loss = dual + gap. Each gap was measured when its sample was visited, so this is an
-        # estimate, without another pass over the samples.
+        # Loss = dual + gap. Each gap was measured when its sample was visited, so this loss is an
+        # estimate. The exact loss would need another pass over the samples.
         loss = float(dual.sum() - 0.5 * strength * (w @ w) + gap)
         if gap <= tolerance * max(1.0, abs(loss)):
             converged, message = True, "the duality gap is small"

@@ -27,8 +27,8 @@ from trellis.optim.result import (
 )
 
 _MAX_TRIALS = 60  # halvings of the step: 2⁻⁶⁰ is below the rounding error of the weights
-# Relative change of the loss that is lost in its rounding errors: such a step cannot be judged by
-# the loss.
+# A smaller relative change of the loss may be a rounding error. Then the loss does not show whether
+# a step is good.
 _ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 
 
@@ -42,13 +42,13 @@ class GradientState:
     evaluations: int
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The state as plain arrays, to store it."""
+        """Return the state as plain arrays, for storage."""
         counts = np.array([self.iteration, self.evaluations], dtype=np.int64)
         return {"w": self.w, "step": np.array([self.step]), "counts": counts}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> GradientState:
-        """The state from the arrays of `to_arrays`; raises if they are anything else."""
+        """Return the state from the arrays of `to_arrays`; raise InputError for invalid arrays."""
         try:
             w = first_weights(arrays["w"])
             step, (iteration, evaluations) = float(arrays["step"][0]), map(int, arrays["counts"])
@@ -59,7 +59,7 @@ class GradientState:
         return cls(w, step, iteration, evaluations)
 
     def check(self, w0: Any) -> None:
-        """Raise if w0 has another shape than the weights of the state."""
+        """Raise InputError if the shape of w0 is not the shape of the state's weights."""
         if w0 is not None and np.shape(w0) != self.w.shape:
             raise InputError(f"w0 has shape {np.shape(w0)}, but the state has {self.w.shape}")
 
@@ -93,7 +93,7 @@ def gradient_ascent(
         return descend(objective, w0, search, max_iter, tolerance, callback, state)
     fixed = number_at_least(step, 0.0, "step")
     if fixed == 0.0:
-        raise InputError("step must be more than 0")
+        raise InputError("step is 0: must be more than 0")
 
     def advance(evaluate: Evaluations, here: Point) -> Move:
         point = point_at(evaluate, here.w - fixed * here.gradient)
@@ -105,7 +105,7 @@ def gradient_ascent(
 
 
 class Move(NamedTuple):
-    """The result of one iteration."""
+    """The result of one iteration: the next point and the step that led to it."""
 
     point: Point
     """The new point, or the old one if no step was possible."""
@@ -127,7 +127,7 @@ def descend(
     state: GradientState | None = None,
     resumable: bool = True,
 ) -> Result[Any]:
-    """Call ``advance`` until the gradient is small: the loop of gradient_ascent and newton."""
+    """Call ``advance`` until the gradient is small. gradient_ascent and newton share this loop."""
     limit = as_integer(max_iter, "max_iter")
     if limit < 0:
         raise InputError(f"max_iter must be at least 0, not {limit}")
@@ -136,7 +136,7 @@ def descend(
         state = GradientState(first_weights(w0), 0.0, 0, 0)
     else:
         state.check(w0)
-    # A resumed run evaluates its first point again, which the earlier run has counted.
+    # A resumed run evaluates its first point again. The earlier run has already counted it.
     evaluate = Evaluations(objective, max(0, state.evaluations - 1))
     here = _first_point(evaluate, state.w.copy())
     began = time.perf_counter()
@@ -191,7 +191,7 @@ def search_along(evaluate: Evaluations, here: Point, d: Vector, slope: float, st
 
 
 def _last_move(evaluate: Evaluations, here: Point, d: Vector, step: float) -> Move:
-    """A step below the rounding error of the loss: it is made if the gradient becomes smaller."""
+    """Take a step whose effect on the loss is below rounding, if it shrinks the gradient."""
     point = point_at(evaluate, here.w + step * d)
     better = np.linalg.norm(point.gradient) < np.linalg.norm(here.gradient)
     message = "a further step is below the rounding error of the loss"
@@ -204,7 +204,7 @@ def _first_point(evaluate: Evaluations, w: Vector) -> Point:
 
 
 def point_at(evaluate: Evaluations, w: Vector) -> Point:
-    """The loss and its gradient at w."""
+    """Evaluate the loss and its gradient at w."""
     gradient = np.empty_like(w)
     return Point(w, gradient, gradient, evaluate(w, gradient))
 

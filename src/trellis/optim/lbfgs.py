@@ -4,7 +4,7 @@
 
 Hₖ approximates the inverse of the matrix of second derivatives. It is built from the changes of the
 weights and of the gradient in the last few steps (Nocedal 1980). tₖ comes from a line search. With
-l1 > 0 the same is done in one orthant at a time (see owlqn.py). Constants and convergence tests are
+l1 > 0, each step stays inside one orthant (see owlqn.py). Constants and convergence tests are
 those of liblbfgs, so that a run takes the same steps as CRFsuite.
 """
 
@@ -40,8 +40,8 @@ from trellis.optim.result import (
 
 __all__ = ["LbfgsState", "lbfgs"]
 
-# Iterations without a new lowest loss after which the run ends. A few are normal close to the
-# optimum, where changes of the loss are as small as its rounding errors.
+# The run ends after this number of iterations without a new lowest loss. A few such iterations are
+# normal close to the optimum, where changes of the loss are as small as its rounding errors.
 _MAX_STALLED = 10
 _SEARCHES = ("more-thuente", "backtracking", "strong-backtracking")
 
@@ -53,18 +53,19 @@ class LbfgsState:
     w: Vector
     gradient: Vector
     losses: Vector
-    """Losses of the last ``period + 1`` iterations, oldest first, for the test of slow progress."""
+    """Losses of the last ``period + 1`` iterations, oldest first: the test with ``delta`` reads
+    them."""
     lowest: float
     """The lowest loss so far."""
     iteration: int
     evaluations: int
     stalled: int
-    """Iterations since the lowest loss."""
+    """The number of iterations since the lowest loss."""
     pairs: tuple[tuple[Vector, Vector], ...]
     """Changes of the weights and of the gradient, oldest first: views, not copies."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The state as plain arrays, to store it: ``LbfgsState.from_arrays`` reads them."""
+        """Return the state as plain arrays, for storage. ``from_arrays`` reads them."""
         n = len(self.w)
         return {
             "w": self.w,
@@ -78,7 +79,7 @@ class LbfgsState:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LbfgsState:
-        """The state from the arrays of ``to_arrays``; raises if they are anything else."""
+        """Return the state from the arrays of ``to_arrays``; raise InputError if invalid."""
         names = ("w", "gradient", "losses", "lowest", "s", "y")
         missing = {*names, "counts"} - set(arrays)
         if missing:
@@ -89,11 +90,11 @@ class LbfgsState:
         except (TypeError, ValueError) as error:
             raise InputError(f"a state of L-BFGS must contain only numbers: {error}") from None
         w, gradient, losses, lowest, s, y = values
-        n = w.size
-        shapes = [a.shape for a in (*values, counts)]
-        k, periods = len(np.atleast_1d(s)), losses.size
-        expected = [(n,), (n,), (periods,), (1,), (k, n), (k, n), (3,)]
-        if shapes != expected or not (n and periods):
+        n_weights, n_losses, n_pairs = w.size, losses.size, len(np.atleast_1d(s))
+        shapes = [array.shape for array in (*values, counts)]
+        vector, pair_rows = (n_weights,), (n_pairs, n_weights)
+        expected = [vector, vector, (n_losses,), (1,), pair_rows, pair_rows, (3,)]
+        if shapes != expected or not (n_weights and n_losses):
             raise InputError(f"the arrays of a state of L-BFGS do not fit each other: {shapes}")
         for name, array in zip(names, values, strict=True):
             if not np.isfinite(array).all():
@@ -141,8 +142,8 @@ def lbfgs(
     """
     threads = resolve_jobs(n_jobs)
     stop = _validate_stop(max_iter, epsilon, period, delta)
-    memory = _positive(memory, "memory")
-    max_trials = _positive(max_linesearch, "max_linesearch")
+    memory = _validate_count(memory, "memory")
+    max_trials = _validate_count(max_linesearch, "max_linesearch")
     l1 = number_at_least(l1, 0.0, "l1")
     search = _validate_search(linesearch, l1)
     w = _first_weights(w0, state, memory)
@@ -157,25 +158,25 @@ def lbfgs(
         run.resume(state)
     else:
         run.start()
-    return _loop(run, stop, callback)
+    return _iterate(run, stop, callback)
 
 
 class Descent(Protocol):
-    """What differs between a smooth loss and one with an L1 term."""
+    """The operations that differ between a smooth loss and a loss with an L1 term."""
 
     evaluate: Evaluations
 
     def point(self, w: Vector) -> Point:
-        """A point with new buffers."""
+        """Return a point at w with new buffers."""
 
     def finish(self, point: Point, loss: float) -> None:
-        """Set slope and loss of a point from its smooth loss and gradient."""
+        """Set slope and loss of a point. ``loss`` is its smooth loss, without the L1 term."""
 
     def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
         """Fill ``out`` with d; return the slope along d."""
 
     def move(self, here: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
-        """Search along d; ``target`` becomes the accepted point."""
+        """Search along d. Overwrite ``target`` with the accepted point."""
 
 
 class Smooth:
@@ -186,12 +187,12 @@ class Smooth:
         self._search, self._max_trials, self._threads = search, max_trials, threads
 
     def point(self, w: Vector) -> Point:
-        """A point with new buffers; its slope is the gradient."""
+        """Return a point at w with new buffers. Its slope is its gradient."""
         gradient = np.empty_like(w)
         return Point(w, gradient, gradient)
 
     def finish(self, point: Point, loss: float) -> None:
-        """Set the loss; the slope is the gradient already."""
+        """Set the loss. The slope needs no change: it is the gradient itself."""
         point.loss = loss
 
     def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
@@ -219,22 +220,22 @@ class _Run:
         self.descent = descent
         self.threads = threads
         self.memory = _core.LbfgsMemory(len(w), memory)
-        # The two points swap roles after each step: no vector is allocated or copied.
+        # The two points swap roles after each step, so no vector is allocated or copied.
         self.here, self.target = descent.point(w), descent.point(np.empty_like(w))
         self.d = np.empty_like(w)
         self.losses: deque[float] = deque(maxlen=period + 1)
         self.lowest, self.stalled = math.inf, 0
         self.iteration = 0
         self.step = 0.0
-        self.norms = (0.0, 0.0)  # of the weights and of the slope
+        self.norms = (0.0, 0.0)  # norm of the weights, norm of the slope
 
     def start(self) -> None:
-        """Evaluate the first weights."""
+        """Evaluate the loss at the first weights."""
         loss = self.descent.evaluate.first(self.here.w, self.here.gradient)
         self.descent.finish(self.here, loss)
         self.losses.append(self.here.loss)
         self.lowest = self.here.loss
-        self._measure()
+        self._compute_norms()
 
     def resume(self, state: LbfgsState) -> None:
         """Continue from the state of an earlier run."""
@@ -247,13 +248,13 @@ class _Run:
         for s, y in state.pairs:
             self.memory.append(s, y, self.threads)
         self.memory.project(self.here.slope, self.threads)
-        self._measure()
+        self._compute_norms()
 
-    def _measure(self) -> None:
+    def _compute_norms(self) -> None:
         w, slope = self.here.w, self.here.slope
-        self._take_norms(_core.dot(w, w, self.threads), _core.dot(slope, slope, self.threads))
+        self._set_norms(_core.dot(w, w, self.threads), _core.dot(slope, slope, self.threads))
 
-    def _take_norms(self, weights: float, slope: float) -> None:
+    def _set_norms(self, weights: float, slope: float) -> None:
         if not (math.isfinite(weights) and math.isfinite(slope)):
             raise OptimizationError(
                 f"iteration {self.iteration}: the gradient or the weights are not finite, "
@@ -295,13 +296,13 @@ class _Run:
         weights, slope, _ = self.memory.push(
             here.w, before.w, here.gradient, before.gradient, here.slope, self.threads
         )
-        self._take_norms(weights, slope)
+        self._set_norms(weights, slope)
         self.losses.append(here.loss)
         self.stalled = 0 if here.loss < self.lowest else self.stalled + 1
         self.lowest = min(self.lowest, here.loss)
 
     def progress(self, seconds: float) -> Progress:
-        """The current iteration, for a callback."""
+        """Return the values of the current iteration for a callback."""
         return Progress(
             self.iteration,
             self.here.loss,
@@ -315,7 +316,7 @@ class _Run:
         )
 
     def state(self) -> LbfgsState:
-        """The state for a later run: views of arrays that the next iteration overwrites."""
+        """Return the state for a later run. The next iteration overwrites its arrays."""
         return LbfgsState(
             self.here.w,
             self.here.gradient,
@@ -328,7 +329,7 @@ class _Run:
         )
 
     def result(self, converged: bool, message: str) -> Result[LbfgsState]:
-        """The result at the current point."""
+        """Return the result at the current point."""
         # The caller owns Result.w and may change it: the state needs a copy.
         state = replace(self.state(), w=self.here.w.copy())
         return Result(
@@ -343,7 +344,7 @@ class _Run:
 
 
 class _Stop(NamedTuple):
-    """The limits and the convergence tests."""
+    """The settings of the convergence tests and the limit of iterations."""
 
     max_iter: int | None
     epsilon: float
@@ -351,7 +352,7 @@ class _Stop(NamedTuple):
     delta: float
 
     def reason(self, run: _Run) -> tuple[bool, str] | None:
-        """(converged, message) if the run ends here, else None."""
+        """Return (converged, message) if the run ends here, otherwise None."""
         weights, slope = run.norms
         if slope <= self.epsilon * max(1.0, weights):
             return True, f"the norm of the gradient is at most {self.epsilon:g} of the weights'"
@@ -369,7 +370,7 @@ class _Stop(NamedTuple):
         return None
 
 
-def _loop(run: _Run, stop: _Stop, callback: Callback | None) -> Result[LbfgsState]:
+def _iterate(run: _Run, stop: _Stop, callback: Callback | None) -> Result[LbfgsState]:
     began = time.perf_counter()
     while (reason := stop.reason(run)) is None:
         failure = run.advance()
@@ -395,7 +396,7 @@ def _validate_stop(max_iter: Any, epsilon: Any, period: Any, delta: Any) -> _Sto
     )
 
 
-def _positive(value: Any, name: str) -> int:
+def _validate_count(value: Any, name: str) -> int:
     number = as_integer(value, name)
     if not 1 <= number <= 10_000:
         raise InputError(f"{name} must be from 1 to 10000, not {number}")
@@ -412,7 +413,7 @@ def _validate_search(linesearch: Any, l1: float) -> str:
 
 
 def _first_weights(w0: Any, state: LbfgsState | None, memory: int) -> Vector:
-    """A copy of the first weights: w0, or those of the state if there is one."""
+    """Return a copy of the first weights: those of the state if there is one, otherwise w0."""
     if state is None:
         return first_weights(w0)
     if not isinstance(state, LbfgsState):

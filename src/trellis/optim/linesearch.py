@@ -1,4 +1,4 @@
-"""Line searches: a step t > 0 along a direction d that lowers φ(t) = loss(w + t d).
+"""Line searches find a step t > 0 along a direction d that lowers φ(t) = loss(w + t d).
 
 ``along(t)`` returns (φ(t), φ′(t)). A step is accepted if the loss falls enough,
 φ(t) ≤ φ(0) + 10⁻⁴ t φ′(0), and the slope is flatter, |φ′(t)| ≤ 0.9 |φ′(0)| (the strong Wolfe
@@ -18,16 +18,16 @@ __all__ = ["Along", "Search", "armijo", "backtracking", "more_thuente"]
 
 # The constants are those of liblbfgs, so that a run takes the same steps as CRFsuite.
 DECREASE = 1e-4  # ftol: required fraction of the predicted decrease
-FLATTER = 0.9  # gtol: the slope may keep this fraction of its size
-SHORTEST, LONGEST = 1e-20, 1e20  # limits of a step
+FLATTER = 0.9  # gtol: the slope at an accepted step is at most this fraction of the first slope
+SHORTEST, LONGEST = 1e-20, 1e20  # limits of the step length
 ROUNDING = 4.0 * sys.float_info.epsilon  # a smaller relative rise of the loss is rounding error
-NARROWEST = 1e-16  # xtol: relative width of an interval that is too narrow to search
+NARROWEST = 1e-16  # xtol: an interval with a smaller relative width is not searched
 
 Along: TypeAlias = Callable[[float], tuple[float, float]]
 
 
 class Search(NamedTuple):
-    """The accepted step, or why there is none."""
+    """The accepted step; or, with a ``failure``, the last step and the reason of the failure."""
 
     step: float
     failure: str | None = None
@@ -42,7 +42,7 @@ class _Trial(NamedTuple):
 
 
 def armijo(along: Along, loss: float, step: float, max_trials: int) -> Search:
-    """The first of t, t/2, t/4 ... with φ(t) ≤ φ(0) + 10⁻⁴ · predicted change.
+    """Return the first of t, t/2, t/4 ... with φ(t) ≤ φ(0) + 10⁻⁴ · predicted change.
 
     Here ``along(t)`` returns φ(t) and the change that the slope predicts, which must be negative.
 
@@ -56,7 +56,7 @@ def armijo(along: Along, loss: float, step: float, max_trials: int) -> Search:
         if step * 0.5 < SHORTEST:
             break
         step *= 0.5
-    return Search(step, f"no step lowers the loss of {loss}, the last one gives {new_loss}")
+    return Search(step, f"no step lowers the loss of {loss}: the last step gives {new_loss}")
 
 
 def backtracking(
@@ -90,7 +90,7 @@ def backtracking(
 
 
 def more_thuente(along: Along, loss: float, slope: float, step: float, max_trials: int) -> Search:
-    """The search of Moré and Thuente (1994): a step that satisfies both conditions, or a failure.
+    """Search for a step that satisfies both conditions, as in Moré and Thuente (1994).
 
     An interval that contains such a step is shrunk by minimising cubics and parabolas through its
     ends. ``low`` is the end with the lowest loss so far. ``high`` is the other end, once the
@@ -106,7 +106,7 @@ def more_thuente(along: Along, loss: float, slope: float, step: float, max_trial
     for _ in range(max_trials):
         now = _Trial(step, *along(step))
         if not (math.isfinite(now.loss) and math.isfinite(now.slope)):
-            # Too long: stay below this step, and move a quarter of the way from the best one.
+            # This step is too long. The next one is at a quarter of the way from `low` to it.
             longest = step
             step = low.step + 0.25 * (step - low.step)
             continue
@@ -117,7 +117,7 @@ def more_thuente(along: Along, loss: float, slope: float, step: float, max_trial
         # sufficient decrease, and minimise the difference (ψ in the paper).
         early = early and not (now.loss <= target and now.slope >= DECREASE * slope)
         tilt = DECREASE * slope if early and target < now.loss <= low.loss else 0.0
-        limits = _limits(low, high, step, bounded, longest)
+        limits = _step_limits(low, high, step, bounded, longest)
         step = _next_step(_tilt(low, tilt), _tilt(high, tilt), _tilt(now, tilt), bounded, limits)
         low, high, bounded = _shrink(low, high, now, bounded, tilt)
         if bounded:
@@ -132,43 +132,43 @@ def more_thuente(along: Along, loss: float, slope: float, step: float, max_trial
 
 
 def _highest_loss(loss: float, slope: float, step: float) -> float:
-    """The highest loss at which a step is accepted."""
+    """Return the highest loss at which a step is accepted."""
     fall = DECREASE * step * slope
     return loss + (fall if -fall > ROUNDING * abs(loss) else ROUNDING * abs(loss))
 
 
 def _tilt(trial: _Trial, tilt: float) -> _Trial:
-    """The same trial for φ(t) - tilt · t."""
+    """Return the same trial for the function φ(t) - tilt · t."""
     return _Trial(trial.step, trial.loss - trial.step * tilt, trial.slope - tilt)
 
 
-def _limits(
+def _step_limits(
     low: _Trial, high: _Trial, step: float, bounded: bool, longest: float
 ) -> tuple[float, float]:
-    """The shortest and the longest step to try next."""
+    """Return the shortest and the longest step to try next."""
     if bounded:
         return min(low.step, high.step), max(low.step, high.step)
     return low.step, min(step + 4.0 * (step - low.step), longest)
 
 
 def _is_exhausted(low: _Trial, high: _Trial, step: float, bounded: bool) -> bool:
-    """True if the interval has become too narrow for another step inside."""
+    """Return True if the interval is too narrow to contain another step."""
     start, end = sorted((low.step, high.step))
     return bounded and (not start < step < end or end - start <= NARROWEST * end)
 
 
 def _accept_lowest(along: Along, low: _Trial, loss: float, slope: float, last: _Trial) -> Search:
-    """Accept the trial with the lowest loss, if that is low enough; otherwise fail."""
+    """Accept the trial with the lowest loss if that loss is low enough; otherwise fail."""
     if low.loss < loss and low.loss <= loss + DECREASE * low.step * slope:
         along(low.step)
         return Search(low.step)
-    return Search(last.step, f"no step lowers the loss of {loss}, the last one gives {last.loss}")
+    return Search(last.step, f"no step lowers the loss of {loss}: the last step gives {last.loss}")
 
 
 def _shrink(
     low: _Trial, high: _Trial, now: _Trial, bounded: bool, tilt: float
 ) -> tuple[_Trial, _Trial, bool]:
-    """The interval (low, high, bounded) after a trial that was not accepted."""
+    """Return the interval (low, high, bounded) after a trial that was not accepted."""
     higher = _tilt(now, tilt).loss > _tilt(low, tilt).loss
     opposite = (now.slope - tilt) * (low.slope - tilt) < 0.0
     if higher:
@@ -179,9 +179,9 @@ def _shrink(
 def _next_step(
     low: _Trial, high: _Trial, now: _Trial, bounded: bool, limits: tuple[float, float]
 ) -> float:
-    """The next step to try: the four cases of section 4 of the paper."""
+    """Return the next step to try. The four cases are those of section 4 of the paper."""
     shortest, longest = limits
-    careful = False  # True: stay away from the other end of the interval
+    careful = False  # True: the step must not be close to the other end of the interval
     if now.loss > low.loss:  # case 1: the minimum is bracketed
         cubic, parabola = _cubic_minimum(low, now), _parabola_minimum(low, now)
         near = abs(cubic - low.step) < abs(parabola - low.step)
@@ -209,20 +209,20 @@ def _next_step(
     return step
 
 
-def _gamma(a: _Trial, b: _Trial) -> tuple[float, float]:
-    """θ and γ of the cubic through two trials; they give the zeros of its derivative."""
+def _cubic_terms(a: _Trial, b: _Trial) -> tuple[float, float]:
+    """Return θ and γ of the cubic through two trials. The zeros of its derivative need them."""
     theta = 3.0 * (a.loss - b.loss) / (b.step - a.step) + a.slope + b.slope
     size = max(abs(theta), abs(a.slope), abs(b.slope))
     if size == 0.0:
         return 0.0, 0.0
-    # Scaled by the largest number, so that the square does not overflow.
+    # All terms are divided by the largest one, so that the square does not overflow.
     square = (theta / size) ** 2 - (a.slope / size) * (b.slope / size)
     return theta, size * math.sqrt(max(0.0, square))
 
 
 def _cubic_minimum(a: _Trial, b: _Trial) -> float:
-    """The step at the minimum of the cubic with the losses and slopes of both trials."""
-    theta, gamma = _gamma(a, b)
+    """Return the step at the minimum of the cubic through the losses and slopes of both trials."""
+    theta, gamma = _cubic_terms(a, b)
     if b.step < a.step:
         gamma = -gamma
     numerator = gamma - a.slope + theta
@@ -232,8 +232,8 @@ def _cubic_minimum(a: _Trial, b: _Trial) -> float:
 
 
 def _cubic_minimum_beyond(a: _Trial, b: _Trial, limits: tuple[float, float]) -> float:
-    """The minimum of the cubic beyond b; the limit on that side if the cubic has none there."""
-    theta, gamma = _gamma(a, b)
+    """Return the minimum of the cubic beyond b, or the limit on that side if there is none."""
+    theta, gamma = _cubic_terms(a, b)
     if b.step > a.step:
         gamma = -gamma
     numerator = gamma - b.slope + theta
@@ -245,11 +245,11 @@ def _cubic_minimum_beyond(a: _Trial, b: _Trial, limits: tuple[float, float]) -> 
 
 
 def _parabola_minimum(a: _Trial, b: _Trial) -> float:
-    """The step at the minimum of the parabola with both losses and the slope at a."""
+    """Return the step at the minimum of the parabola through both losses and the slope at a."""
     width = b.step - a.step
     return a.step + a.slope / ((a.loss - b.loss) / width + a.slope) / 2.0 * width
 
 
 def _secant_zero(a: _Trial, b: _Trial) -> float:
-    """The step at which the line through both slopes is zero."""
+    """Return the step at which the line through both slopes is zero."""
     return b.step + b.slope / (b.slope - a.slope) * (a.step - b.step)

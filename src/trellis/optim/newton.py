@@ -1,4 +1,4 @@
-"""Newton's method with a line search: few iterations, for problems with few weights."""
+"""Newton's method with a line search. It needs few iterations, but only suits few weights."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def newton(
 
 
 def newton_direction(hessian: Any, gradient: Vector) -> Vector:
-    """d = -H⁻¹ g, with |λ| for each eigenvalue λ of H, so that d is a direction of descent.
+    """d = -H⁻¹ g with |λ| for each eigenvalue λ of H, so that d is a direction of descent.
 
-    If λ ≈ 0, it is replaced by the largest eigenvalue: a short step along the slope.
+    If λ ≈ 0, the largest eigenvalue replaces it, so that the step along the slope is short.
 
     >>> newton_direction(np.diag([4.0, 16.0]), np.array([4.0, 8.0])).tolist()
     [-1.0, -0.5]
     """
-    # Takes 0.2 s to import, which a command that only loads a model must not pay.
+    # This import takes 0.2 s: a command that only loads a model does not need it.
     from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
     n = len(gradient)
@@ -67,7 +67,7 @@ def newton_direction(hessian: Any, gradient: Vector) -> Vector:
     flat = n * _EPSILON * float(np.abs(matrix).max())
     try:
         factor = cho_factor(matrix, lower=True)
-        # Cholesky is much faster than eigenvalues, and usual: most losses here are convex.
+        # Most losses here are convex, and Cholesky is much faster than eigenvalues.
         if factor[0].diagonal().min() ** 2 > flat:
             solved: Vector = cho_solve(factor, gradient)
             return -solved

@@ -21,32 +21,32 @@ from trellis.optim.result import Callback, Progress, Result, Vector, read_only
 
 __all__ = ["Epochs", "Learner", "OnlineState", "UpdateRule", "register_state", "run_epochs"]
 
-_MAX_NUMBER = 1e300  # in a stored state: sums of larger numbers could overflow
+_MAX_NUMBER = 1e300  # the limit of numbers in a stored state: larger sums could overflow
 # Name of a rule -> names of its vectors (one element per weight) and of its numbers.
 _STATE_NAMES: dict[str, tuple[set[str], set[str]]] = {}
 
 
 def register_state(rule: str, vectors: set[str], numbers: set[str]) -> None:
-    """Declare what a rule stores between epochs besides w, so that stored states are validated."""
+    """Declare the vectors and numbers that a rule stores besides w, to validate its states."""
     _STATE_NAMES[rule] = {"w", *vectors}, numbers
 
 
 class Learner(Protocol):
-    """The model, as the update rules use it: each method runs one epoch in a certain order.
+    """The model, as the update rules use it. Each method runs one epoch of one rule.
 
-    ``order`` is (sequences,): the indices of the sequences. Vectors have one element per weight and
-    are updated in place.
+    ``order``, shape (sequences,), are the indices of the sequences in the order of the updates.
+    Vectors have one element per weight and are updated in place.
     """
 
     def sgd(
         self, order: NDArray[np.int64], lam: float, t0: float, done: int, v: Vector, scale: float
     ) -> tuple[float, float]:
-        """Gradient descent on w = scale · v; returns the sum of the losses and the scale."""
+        """Run gradient descent on w = scale · v; return the sum of the losses and the new scale."""
 
     def perceptron(
         self, order: NDArray[np.int64], w: Vector, total: Vector, steps: int
     ) -> tuple[int, int]:
-        """The perceptron; returns the number of wrong labels, and the steps so far."""
+        """Run the perceptron; return the number of wrong labels, and the steps so far."""
 
     def passive_aggressive(
         self,
@@ -58,46 +58,47 @@ class Learner(Protocol):
         total: Vector,
         steps: int,
     ) -> tuple[float, int]:
-        """Passive-aggressive updates; returns the sum of the losses, and the steps so far."""
+        """Run passive-aggressive updates; return the sum of the losses, and the steps so far."""
 
     def arow(self, order: NDArray[np.int64], gamma: float, w: Vector, variance: Vector) -> float:
-        """AROW; returns the sum of the losses."""
+        """Run AROW; return the sum of the losses."""
 
 
 @dataclass(eq=False)
 class OnlineState:
     """The state of a solver between epochs. A resumed run gives the same bits as one run."""
 
-    vectors: dict[str, Vector]  # "w" and what the rule registered, each (weights,)
+    vectors: dict[str, Vector]  # "w" and the vectors that the rule registered, each (weights,)
     numbers: dict[str, float]
     epoch: int  # the number of finished epochs
-    losses: list[float]  # of each epoch
+    losses: list[float]  # the loss of each finished epoch
     random: dict[str, Any]  # the state of the bit generator PCG64
 
     def check(self, rule: str, size: int) -> None:
-        """Raise if this is not a state of the rule for ``size`` weights."""
+        """Raise InputError if this is not a state of the rule for ``size`` weights."""
         if (set(self.vectors), set(self.numbers)) != _STATE_NAMES[rule]:
-            raise InputError(f"not a state of {rule}: {sorted({*self.vectors, *self.numbers})}")
+            names = sorted({*self.vectors, *self.numbers})
+            raise InputError(f"not a state of {rule}: its arrays are {names}")
         for name, vector in self.vectors.items():
             if vector.shape != (size,):
                 raise InputError(f"{name} of the state has shape {vector.shape}, not {(size,)}")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The state as plain arrays, to store it."""
-        # PCG64's two 128-bit numbers as four 64-bit words.
+        """Return the state as plain arrays, for storage."""
+        # The two 128-bit numbers of PCG64 are stored as four 64-bit words.
         words = self.random["state"]
         bits = [int(words[k]) >> s & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for s in (0, 64)]
-        others = [self.random["has_uint32"], self.random["uinteger"], self.epoch]
+        counters = [self.random["has_uint32"], self.random["uinteger"], self.epoch]
         arrays: dict[str, NDArray[Any]] = {f"vector.{k}": v for k, v in self.vectors.items()}
         arrays |= {f"number.{k}": np.array([v], dtype=np.float64) for k, v in self.numbers.items()}
         return arrays | {
             "losses": np.array(self.losses),
-            "random": np.array(bits + others, dtype=np.uint64),
+            "random": np.array(bits + counters, dtype=np.uint64),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> OnlineState:
-        """The state from the arrays of `to_arrays`; raises if they are anything else."""
+        """Return the state from the arrays of `to_arrays`; raise InputError for invalid arrays."""
         try:
             low, high, inc_low, inc_high, has, value, epoch = map(int, arrays["random"])
             losses = [float(x) for x in arrays["losses"]]
@@ -111,7 +112,9 @@ class OnlineState:
         }
         prefixes = {k.split(".", 1)[0] for k in arrays if "." in k}
         if not prefixes <= {"vector", "number"}:
-            raise InputError(f"not a state of an online learner: {sorted(prefixes)}")
+            raise InputError(
+                f"not a state of an online learner: unknown prefixes {sorted(prefixes)}"
+            )
         for name, array in arrays.items():
             shape = (array.size,) if name.startswith("vector.") else (1,)
             if "." in name and (array.shape != shape or array.dtype != np.float64):
@@ -126,20 +129,20 @@ class OnlineState:
         if len(losses) != epoch:
             counts = f"{epoch} epochs and {len(losses)} losses"
             raise InputError(f"not a state of an online learner: {counts}")
-        np.random.PCG64().state = cast(Any, random)  # raises for an impossible state
+        np.random.PCG64().state = cast(Any, random)  # NumPy raises an error for an invalid state
         return cls(vectors, numbers, epoch, losses, random)
 
 
 class UpdateRule(NamedTuple):
-    """What differs between the online solvers."""
+    """The parts of an online solver that differ from those of other solvers."""
 
     name: str
     start: Callable[[OnlineState], None]
     """Add the rule's first vectors and numbers to a state that has only "w"."""
     epoch: Callable[[OnlineState, NDArray[np.int64]], float]
-    """``epoch(state, order) -> loss``: one pass over the sequences; updates the state in place."""
+    """``epoch(state, order) -> loss``: make one pass over the sequences, and update the state."""
     weights: Callable[[OnlineState], Vector]
-    """The weights of the model in a state: w itself, scaled, or an average."""
+    """Return the weights of the model in a state: w itself, scaled w, or an average."""
 
 
 class Epochs(NamedTuple):
@@ -149,11 +152,11 @@ class Epochs(NamedTuple):
     period: int
     """Compare the loss with that of ``period`` epochs ago; 0 for no such test."""
     delta: float
-    """Stop if (loss ``period`` epochs ago - loss) / loss is below this."""
+    """Stop if (loss ``period`` epochs ago - loss) / loss is below ``delta``."""
     callback: Callback | None
     random_state: Any
     state: OnlineState | None
-    """Where an earlier run stopped, to resume it."""
+    """The state of an earlier run, to resume it; None for a new run."""
 
 
 def run_epochs(
@@ -172,9 +175,9 @@ def run_epochs(
     began = time.perf_counter()
     bits = np.random.PCG64()
     bits.state = cast(Any, state.random)
-    random = np.random.Generator(bits)
+    generator = np.random.Generator(bits)
     while (reason := _stop_reason(state, max_iter, settings)) is None:
-        order = random.permutation(sequences).astype(np.int64)
+        order = generator.permutation(sequences).astype(np.int64)
         state.losses.append(rule.epoch(state, order))
         state.epoch += 1
         state.random = dict(bits.state)
@@ -189,7 +192,7 @@ def run_epochs(
 
 
 def _stop_reason(state: OnlineState, max_iter: int, settings: Epochs) -> tuple[bool, str] | None:
-    """(converged, message) if the run ends here, else None."""
+    """Return (converged, message) if the run ends here, otherwise None."""
     if state.losses:
         loss, period = state.losses[-1], settings.period
         before = state.losses[-1 - period] if len(state.losses) > period > 0 else np.inf
@@ -199,7 +202,7 @@ def _stop_reason(state: OnlineState, max_iter: int, settings: Epochs) -> tuple[b
 
 
 def _first_state(w0: Vector, random_state: Any) -> OnlineState:
-    """The state before the first epoch, without the vectors and numbers of the rule."""
+    """Return the state before the first epoch, without the vectors and numbers of the rule."""
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**63))
     random = np.random.PCG64(random_state).state

@@ -1,9 +1,10 @@
 """OWL-QN: L-BFGS for loss(w) + Σ cᵢ |wᵢ|, which has a kink wherever a weight is zero.
 
-Inside an orthant the sum is smooth. So (Andrew and Gao 2007): replace the gradient by the
-pseudo-gradient ◇, the slope on the side where the sum falls; in d = -H ◇, keep only the coordinates
-that descend; and set weights to zero that a step would move out of the orthant. H uses only the
-gradients of the loss, because the L1 term has no curvature.
+Inside an orthant the sum is smooth. So the algorithm (Andrew and Gao 2007) changes L-BFGS in three
+places. The pseudo-gradient ◇, the slope on the side where the sum falls, replaces the gradient. The
+direction d = -H ◇ keeps only the coordinates that descend. A weight that a step would move out of
+the orthant is set to zero. H uses only the gradients of the loss, because the L1 term has no
+curvature.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ class Orthantwise:
         self._l1, self._max_trials, self._threads = l1, max_trials, threads
 
     def point(self, w: Vector) -> Point:
-        """A point with new buffers; its slope is the pseudo-gradient."""
+        """Return a point at w with new buffers. Its slope is its pseudo-gradient."""
         return Point(w, np.empty_like(w), np.empty_like(w))
 
     def finish(self, point: Point, loss: float) -> None:
-        """Compute the pseudo-gradient of a point, and its loss with the L1 term."""
+        """Set the slope of a point to its pseudo-gradient, and add the L1 term to its loss."""
         point.loss = loss + _core.pseudo_gradient(
             point.w, point.gradient, self._l1, point.slope, self._threads
         )
 
     def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
-        """Fill out with d = -H ◇, 0 in coordinates that do not descend; return d · ◇."""
+        """Fill ``out`` with d = -H ◇, with 0 where a coordinate does not descend. Return d · ◇."""
         memory.direction(here.slope, out, self._threads)
         return _core.project_direction(here.slope, self._l1, out, self._threads)
 
@@ -59,7 +60,7 @@ class Orthantwise:
 
 
 def penalties(l1: float, penalised: Any, n: int) -> Vector:
-    """The strength of the L1 term for each weight: l1 where ``penalised`` is True, else 0.
+    """Return the strength of the L1 term of each weight: l1 where ``penalised`` is True, else 0.
 
     >>> penalties(0.5, [True, False], 2).tolist()
     [0.5, 0.0]
@@ -69,6 +70,7 @@ def penalties(l1: float, penalised: Any, n: int) -> Vector:
     mask = np.asarray(penalised)
     if mask.dtype != np.bool_ or mask.shape != (n,):
         raise InputError(
-            f"penalised must be a mask of {n} weights, not {mask.dtype} of shape {mask.shape}"
+            f"penalised must be a bool array of shape ({n},), "
+            f"not {mask.dtype} of shape {mask.shape}"
         )
     return np.where(mask, l1, 0.0)

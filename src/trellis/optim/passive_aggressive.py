@@ -51,20 +51,20 @@ def passive_aggressive(
         raise InputError(f"variant must be 0, 1 or 2, not {variant!r}")
     number_at_least(aggressiveness, 1e-300, "aggressiveness")
 
-    def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
+    def epoch(current: OnlineState, order: NDArray[np.int64]) -> float:
         loss, steps = learner.passive_aggressive(
             order,
             variant,
             aggressiveness,
             count_errors,
-            s.vectors["w"],
-            s.vectors["total"],
-            int(s.numbers["steps"]),
+            current.vectors["w"],
+            current.vectors["total"],
+            int(current.numbers["steps"]),
         )
-        s.numbers["steps"] = steps
+        current.numbers["steps"] = steps
         return loss
 
-    weights = average_weights if average else lambda s: s.vectors["w"]
+    weights = average_weights if average else lambda current: current.vectors["w"]
     rule = UpdateRule("passive-aggressive", start_average, epoch, weights)
     settings = Epochs(max_iter, int(delta != 0.0), delta, callback, random_state, state)
     return run_epochs(rule, sequences, w0, settings)

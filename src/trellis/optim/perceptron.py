@@ -39,11 +39,11 @@ def perceptron(
     mistakes. The loss is the number of wrong labels.
     """
 
-    def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
+    def epoch(current: OnlineState, order: NDArray[np.int64]) -> float:
         errors, steps = learner.perceptron(
-            order, s.vectors["w"], s.vectors["total"], int(s.numbers["steps"])
+            order, current.vectors["w"], current.vectors["total"], int(current.numbers["steps"])
         )
-        s.numbers["steps"] = steps
+        current.numbers["steps"] = steps
         return float(errors)
 
     rule = UpdateRule("perceptron", start_average, epoch, average_weights)
@@ -52,13 +52,13 @@ def perceptron(
 
 
 def start_average(state: OnlineState) -> None:
-    """Add the sums of an average over all steps. The first weights count as one step."""
+    """Add the sum and the number of steps of an average. The first weights count as one step."""
     state.vectors["total"] = np.zeros_like(state.vectors["w"])
     state.numbers["steps"] = 1
 
 
 def average_weights(state: OnlineState) -> Vector:
-    """The mean of w before the first step and after each step: w - Σ step · change / steps.
+    """Return the mean of w before the first step and after each: w - Σ step · change / steps.
 
     The change made in step s is missing from the first s of all averaged vectors. So one sum,
     ``total``, replaces adding up w after every step, which would touch all weights each time.

@@ -13,16 +13,16 @@ from trellis.errors import InputError, OptimizationError
 
 Vector: TypeAlias = NDArray[np.float64]
 Objective: TypeAlias = Callable[[Vector, Vector], float]
-"""``objective(w, gradient) -> loss``: fills ``gradient`` with ∂loss/∂w; must not change ``w``."""
+"""``objective(w, gradient) -> loss``. It fills ``gradient`` with ∂loss/∂w and does not change w."""
 
 StateT = TypeVar("StateT")
 
 
 class Progress(NamedTuple):
-    """One iteration, as passed to a callback."""
+    """The values of one iteration that a callback receives."""
 
     iteration: int
-    """Starts at 1; a resumed run continues the count of the earlier run."""
+    """The number of the iteration, from 1. A resumed run continues the count of the earlier run."""
     loss: float
     """The loss, including all penalties."""
     gradient_norm: float
@@ -34,22 +34,22 @@ class Progress(NamedTuple):
     evaluations: int
     """The number of calls of the objective so far."""
     seconds: float
-    """Time since the start of this call."""
+    """The time since the start of this call."""
     w: Vector
-    """The weights: a read-only view that the next iteration overwrites, so copy it to keep it."""
+    """The weights, as a read-only view. The next iteration overwrites them, so copy them."""
     state: Callable[[], Any] | None = None
-    """Returns the state from which a later run resumes, with the same bits as without the
-    interruption. The next iteration overwrites the arrays of the state. None after the last
-    step."""
+    """A function that returns the state from which a later run resumes, with the same bits as
+    without the interruption. The next iteration overwrites the arrays of the state. After the last
+    step, ``state`` is None."""
 
 
 Callback: TypeAlias = Callable[[Progress], object]
-"""Called after each iteration; a truthy return value stops the run."""
+"""A function that is called after each iteration. A truthy return value stops the run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Result(Generic[StateT]):
-    """The weights at the end of a run, and why it ended."""
+    """The weights at the end of a run, and the reason why it ended."""
 
     w: Vector
     loss: float
@@ -70,7 +70,7 @@ class Point:
     gradient: Vector
     """The gradient of the smooth part of the loss."""
     slope: Vector
-    """The gradient of the total loss: ``gradient`` itself, or the pseudo-gradient with L1."""
+    """The gradient of the total loss: ``gradient`` itself or, with L1, the pseudo-gradient."""
     loss: float = 0.0
 
 
@@ -84,7 +84,7 @@ class Evaluations:
         self.count = count
 
     def __call__(self, w: Vector, gradient: Vector) -> float:
-        """Return the loss at w, and fill its gradient."""
+        """Return the loss at w, and fill ``gradient``."""
         self.count += 1
         loss = self._objective(w, gradient)
         try:
@@ -93,20 +93,21 @@ class Evaluations:
             raise InputError(f"the objective must return a number, not {loss!r}") from None
 
     def first(self, w: Vector, gradient: Vector) -> float:
-        """The loss at the first weights. It must be finite, and so must its gradient."""
+        """Return the loss at the first weights. Raise if it or its gradient is not finite."""
         loss = self(w, gradient)
         if not np.isfinite(loss):
-            raise OptimizationError(f"the loss at the first weights is {loss}")
+            raise OptimizationError(f"the loss at the first weights is {loss}: must be finite")
         bad = np.flatnonzero(~np.isfinite(gradient))
         if bad.size:
             raise OptimizationError(
-                f"the gradient at the first weights is {gradient[bad[0]]} at position {bad[0]}"
+                f"the gradient at the first weights is {gradient[bad[0]]} at position {bad[0]}: "
+                "must be finite"
             )
         return loss
 
 
 def first_weights(w0: Any) -> Vector:
-    """A copy of w0 as a vector of finite float64 numbers."""
+    """Return a copy of w0 as a vector of finite float64 numbers."""
     try:
         w = np.array(w0, dtype=np.float64, order="C")
     except (TypeError, ValueError):
@@ -115,12 +116,12 @@ def first_weights(w0: Any) -> Vector:
         raise InputError(f"w0 must be a vector of at least one weight, not of shape {w.shape}")
     bad = np.flatnonzero(~np.isfinite(w))
     if bad.size:
-        raise InputError(f"w0 is {w[bad[0]]} at position {bad[0]}")
+        raise InputError(f"w0 is {w[bad[0]]} at position {bad[0]}: must be finite")
     return w
 
 
 def read_only(w: Vector) -> Vector:
-    """A read-only view of w."""
+    """Return a read-only view of w."""
     view = w.view()
     view.flags.writeable = False
     return view

@@ -23,9 +23,10 @@ __all__ = ["sgd"]
 
 register_state("sgd", vectors=set(), numbers={"t0", "scale"})
 
-# Limits of the first step size: a loss that still falls there has no useful scale.
+# Limits of the search for the first step size. If the loss still falls at a limit, there is no
+# useful step size.
 _MIN_STEP, _MAX_STEP = 1e-9, 1e9
-_NO_STEP = 1e300  # as t₀: steps so short that the weights do not change
+_NO_STEP = 1e300  # a value of t₀ that makes the steps too short to change the weights
 
 
 def sgd(
@@ -54,22 +55,27 @@ def sgd(
     number_at_least(eta, 1e-12, "eta")
     lam = l2 / sequences
 
-    def start(s: OnlineState) -> None:
-        # Always the same sample: the step size does not depend on random_state.
+    def start(current: OnlineState) -> None:
+        # The sample is always the same, so the step size does not depend on random_state.
         order = np.random.default_rng(0).permutation(sequences)[:sample].astype(np.int64)
-        step = _best_step(learner, order, s.vectors["w"], lam, eta)
-        s.numbers |= {"t0": 1.0 / (lam * step), "scale": 1.0}
+        step = _best_step(learner, order, current.vectors["w"], lam, eta)
+        current.numbers |= {"t0": 1.0 / (lam * step), "scale": 1.0}
 
-    def epoch(s: OnlineState, order: NDArray[np.int64]) -> float:
+    def epoch(current: OnlineState, order: NDArray[np.int64]) -> float:
         loss, scale = learner.sgd(
-            order, lam, s.numbers["t0"], s.epoch * sequences, s.vectors["w"], s.numbers["scale"]
+            order,
+            lam,
+            current.numbers["t0"],
+            current.epoch * sequences,
+            current.vectors["w"],
+            current.numbers["scale"],
         )
-        s.numbers["scale"] = scale
-        w = s.vectors["w"]
+        current.numbers["scale"] = scale
+        w = current.vectors["w"]
         return loss + 0.5 * l2 * scale * scale * float(w @ w)
 
-    def weights(s: OnlineState) -> Vector:
-        return s.vectors["w"] * s.numbers["scale"]
+    def weights(current: OnlineState) -> Vector:
+        return current.vectors["w"] * current.numbers["scale"]
 
     rule = UpdateRule("sgd", start, epoch, weights)
     settings = Epochs(max_iter, period, delta, callback, random_state, state)
@@ -79,20 +85,20 @@ def sgd(
 def _best_step(
     learner: Learner, order: NDArray[np.int64], w: Vector, lam: float, eta: float
 ) -> float:
-    """The first step size, among eta · 2ᵏ, with the lowest loss after one pass."""
+    """Return the first step size, among eta · 2ᵏ, with the lowest loss after one pass."""
 
     def loss_after(step: float) -> float:
         v = w.copy()
         _, scale = learner.sgd(order, lam, 1.0 / (lam * step), 0, v, 1.0)
         if not (np.isfinite(v).all() and np.isfinite(scale)):
             return np.inf
-        # A second pass that does not move: the sum of its losses is the loss of these weights.
+        # A second pass does not change the weights: the sum of its losses is their loss.
         after, scale = learner.sgd(order, lam, _NO_STEP, 0, v, scale)
         loss = after + 0.5 * lam * len(order) * scale * scale * float(v @ v)
         return loss if np.isfinite(loss) else np.inf
 
     losses = {step: loss_after(step) for step in (eta / 2, eta, eta * 2)}
-    # As long as the shortest (then the longest) step is the best one, try one beyond it.
+    # While the shortest step is the best one, try a shorter one. Then do the same for longer steps.
     for factor in (0.5, 2.0):
         step = min(losses) if factor < 1 else max(losses)
         while min(losses, key=losses.__getitem__) == step and _MIN_STEP < step < _MAX_STEP:

@@ -11,10 +11,10 @@ from trellis.optim.result import Progress, Vector
 
 
 class EarlyStopping:
-    """A callback that stores the weights with the highest score(w), and stops the run in time.
+    """A callback that stores the weights with the highest score(w), and stops the run early.
 
-    ``score`` is computed every ``every`` iterations. The run stops after ``patience`` scores in a
-    row that are not above the best one.
+    ``score`` is computed every ``every`` iterations. The run stops when ``patience`` scores in
+    succession are not above the best one.
 
     >>> from trellis.optim import lbfgs
     >>> def bowl(w, gradient):
@@ -52,7 +52,7 @@ class EarlyStopping:
         self.best_score = max((score for _, score in history), default=-math.inf)
 
     def __call__(self, progress: Progress) -> bool:
-        """Compute the score if it is time; return True to stop the run."""
+        """Compute the score every ``every`` iterations; return True to stop the run."""
         if progress.iteration % self.every != 0:
             return False
         score = float(self.score(progress.w))

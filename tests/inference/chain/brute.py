@@ -17,7 +17,7 @@ import numpy as np
 def all_labels(length: int, n_labels: int) -> np.ndarray:
     """(L**T, T): all label sequences in lexicographic order (last position changes fastest)."""
     labels = np.indices((n_labels,) * length).reshape(length, -1).T.copy()
-    labels.flags.writeable = False  # the cache hands the same array to everyone
+    labels.flags.writeable = False  # all callers get the same array from the cache
     return labels
 
 
@@ -45,7 +45,7 @@ def path_scores(
 
 @dataclass(frozen=True, eq=False)
 class Enumeration:
-    """All path scores of one chain, and what follows from them."""
+    """All path scores of one chain, and the results computed from them."""
 
     length: int
     n_labels: int
@@ -61,7 +61,7 @@ class Enumeration:
         return self.n_allowed > 0
 
     def index(self, labels: np.ndarray) -> np.ndarray:
-        """Where label sequences (..., T) stand in the enumeration."""
+        """Return the index of label sequences (..., T) in the enumeration."""
         powers = self.n_labels ** np.arange(self.length - 1, -1, -1)
         return np.asarray(labels) @ powers
 
@@ -69,7 +69,7 @@ class Enumeration:
         return self.scores[self.index(labels)]
 
     def log_prob(self, labels: np.ndarray) -> np.ndarray:
-        # Subtract the best score first: log Z itself is rounded to its own, larger, last digit.
+        # The best score is subtracted first, because log Z itself is rounded at a larger digit.
         return (self.score(labels) - self.best_score) - self._log_mass
 
     @property
@@ -93,7 +93,7 @@ class Enumeration:
         return np.stack([self._at(self.scores, t).max((0, 2)) for t in range(self.length)])
 
     def kbest_scores(self, k: int) -> np.ndarray:
-        """The k highest scores of allowed paths, best first; fewer when there are fewer paths."""
+        """Return the k highest scores of allowed paths, best first; fewer if there are fewer."""
         return np.sort(self.scores)[::-1][: min(k, self.n_allowed)]
 
     def _at(self, values: np.ndarray, t: int) -> np.ndarray:
@@ -115,7 +115,7 @@ def enumerate_chain(
     n_allowed = int((scores > -np.inf).sum())
     if n_allowed == 0:
         return Enumeration(length, n_labels, scores, best, 0, -np.inf, None, None)
-    # Relative to the best path nothing overflows, and what underflows is below 1e-300 of Z.
+    # Relative to the best path nothing overflows. A term that underflows is below 1e-300 of Z.
     weights = np.exp(scores - best)
     mass = weights.sum()
     log_mass = np.log(mass)

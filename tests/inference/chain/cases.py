@@ -1,4 +1,4 @@
-"""Seeded chains to test with, and one call that runs every routine of an engine."""
+"""Random chains with fixed seeds, and a function that runs every routine of an engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One chain, a random labelling of it, and the k to ask of kbest."""
+    """One chain, a random labelling of it, and the k for kbest."""
 
     name: str
     unary: Array
@@ -31,7 +31,7 @@ class Case:
 
 
 def generate_cases(chunk: int, n_cases: int) -> Iterator[Case]:
-    """The cases of one chunk: the same for the same numbers, and every regime in turn."""
+    """Yield the cases of one chunk. The same arguments give the same cases."""
     rng = np.random.default_rng([20240, chunk])
     for i in range(n_cases):
         regime = REGIMES[i % len(REGIMES)]
@@ -82,7 +82,7 @@ def _forbid_some(rng: np.random.Generator, arrays: Sequence[Array | None]) -> No
 def _left_to_right(
     rng: np.random.Generator, transition: Array, n_labels: int
 ) -> tuple[Array | None, Array | None]:
-    """Labels may only grow (half the time by at most one); often from the first to the last."""
+    """Forbid decreasing labels. Half of the chains allow only steps of one."""
     before, after = np.indices((n_labels, n_labels))
     transition[..., after < before] = -np.inf
     if rng.random() < 0.5:
@@ -125,7 +125,7 @@ class Batch:
         }
 
     def padded(self, extra: int = 2) -> dict[str, Any]:
-        """The padding has NaN and labels that do not exist, so that reading it is noticed."""
+        """Return a padded batch. The padding is NaN or an invalid label, to detect reads of it."""
         length = int(self.lengths.max()) + extra
         transition = self.transition
         if isinstance(transition, list):
@@ -151,7 +151,7 @@ def _pad(arrays: Sequence[Array], length: int, fill: Any) -> Array:
 def make_batch(
     seed: int, lengths: Sequence[int], n_labels: int, *, positional: bool = False
 ) -> Batch:
-    """Random scores with some of them forbidden; label 0 all the way is always allowed."""
+    """Return random scores, some of them forbidden. The path of only label 0 is allowed."""
     rng = np.random.default_rng(seed)
 
     def scores(shape: tuple[int, ...], always: tuple[Any, ...]) -> Array:
@@ -178,7 +178,7 @@ def make_batch(
 def run_all(
     engine: Any, scores: dict[str, Any], rng: np.random.Generator, *, k: int = 4, n: int = 3
 ) -> dict[str, Any]:
-    """Every routine on the same chain(s): {"routine" or "routine.field": result}."""
+    """Run every routine; return {"routine" or "routine.field": result}."""
     common = {key: value for key, value in scores.items() if key != "labels"}
     labels = scores["labels"]
     results = {

@@ -1,4 +1,4 @@
-"""Every routine against the enumeration of all label sequences, to 1e-10."""
+"""Every routine agrees with the enumeration of all label sequences, to 1e-10."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from trellis.inference.chain import reference
 TOLERANCE = 1e-10
 CASES_PER_CHUNK = 600
 BEST_ISA = native.available_isas()[-1]
-# All 12,000 cases on the code path most people run, 1,800 on each of the others.
+# All 12,000 cases run on the most common instruction set, 1,800 on each of the others.
 CHUNKS = [(BEST_ISA, chunk) for chunk in range(20)] + [
     (name, chunk) for name in native.available_isas()[:-1] for chunk in range(3)
 ]
 
 
 def require_close(what: str, got: Any, want: Any, case: Case) -> None:
-    """Same shape, and |got - want| <= tolerance (1 + |want|); infinities must be equal."""
+    """Assert the same shape and |got - want| <= tolerance (1 + |want|)."""
     got, want = np.asarray(got), np.asarray(want, dtype=np.float64)
     assert got.shape == want.shape, f"{what} of {case.name}: {got.shape}, not {want.shape}"
     finite = np.isfinite(want)
@@ -97,7 +97,7 @@ def check_feasible(engine: Any, case: Case, truth: Enumeration) -> None:
 
 
 def check_sums(engine: Any, case: Case, truth: Enumeration) -> None:
-    """The two routines that need no allowed path."""
+    """Check the two routines that accept chains without an allowed path."""
     score = engine.score(*case.scores, mask=case.mask, labels=case.labels)
     require_close("score", score, truth.score(case.labels), case)
     log_partition = engine.log_partition(*case.scores, mask=case.mask)
@@ -144,8 +144,8 @@ def test_reference(chunk: int) -> None:
             check_feasible(reference, case, truth)
 
 
-def test_cases_cover_what_they_should() -> None:
-    """If the generator made only easy cases, all other tests here would be useless."""
+def test_cases_cover_all_regimes() -> None:
+    """The cases have all shapes, infeasible chains, and each optional argument often."""
     cases = [case for chunk in range(3) for case in generate_cases(chunk, CASES_PER_CHUNK)]
     infeasible = sum(not enumerate_chain(*c.scores, c.mask).feasible for c in cases)
     assert 0.02 * len(cases) < infeasible < 0.3 * len(cases)
@@ -180,7 +180,7 @@ def test_kbest_lists_every_allowed_path() -> None:
 
 
 def sampling_cases(n_cases: int) -> list[Case]:
-    """Feasible chains of the regimes in which more than one path has weight."""
+    """Return feasible chains in which more than one path has a large probability."""
     rng = np.random.default_rng(99)
     spread = [regime for regime in REGIMES if regime not in ("huge", "wide")]
     cases: list[Case] = []
@@ -195,7 +195,7 @@ def sampling_cases(n_cases: int) -> list[Case]:
 
 @pytest.mark.parametrize("case", sampling_cases(30), ids=lambda case: case.name)
 def test_sample_frequencies(case: Case) -> None:
-    """Pearson's chi-square of path counts; paths too rare for it are counted together."""
+    """Compare path counts by Pearson's chi-square. Rare paths are counted together."""
     n = 20_000
     truth = enumerate_chain(*case.scores, case.mask)
     paths = chain.sample(*case.scores, mask=case.mask, n=n, random_state=5)
@@ -212,8 +212,8 @@ def test_sample_frequencies(case: Case) -> None:
     assert (counts[truth.scores == -np.inf] == 0).all()
 
 
-def test_oracle_by_hand() -> None:
-    """Two labels, two positions: 4 paths with weights 2, 3, 5, 6 and nothing left to chance."""
+def test_oracle_against_a_result_by_hand() -> None:
+    """Two labels and two positions give 4 paths with the weights 2, 3, 5 and 6."""
     unary = np.log([[1.0, 1.0], [2.0, 3.0]])
     transition = np.log([[1.0, 1.0], [2.5, 2.0]])
     truth = enumerate_chain(unary, transition)
@@ -233,7 +233,7 @@ def test_oracle_by_hand() -> None:
 
 
 def test_oracle_path_by_path() -> None:
-    """The vectorised sums against the definition, one path and one term at a time."""
+    """The vectorised sums equal the definition, computed one path and one term at a time."""
     for case in generate_cases(chunk=300, n_cases=40):
         length, n_labels = case.unary.shape
         truth = enumerate_chain(*case.scores, case.mask)

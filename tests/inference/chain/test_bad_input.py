@@ -1,4 +1,4 @@
-"""Every mistake gets an InputError that names the place and the numbers; nothing gives NaN."""
+"""Invalid input raises an InputError that names the place and the values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def listed(*lengths: int) -> dict[str, Any]:
 
 
 def labels_for(unary: Any) -> Any:
-    """Labels 0 in the layout of unary."""
+    """Return labels 0 in the layout of unary."""
     if isinstance(unary, (list, tuple)):
         return [np.zeros(len(u), dtype=int) if np.ndim(u) else 0 for u in unary]
     return np.zeros(np.shape(unary)[:-1], dtype=int)
@@ -61,7 +61,7 @@ def call(routine: str, scores: dict[str, Any]) -> Any:
 
 
 def says(*tokens: str | int) -> str:
-    """A regex that requires every token in the message, as complete words and numbers."""
+    """Return a regex that requires every token in the message as a complete word or number."""
     wanted = [
         rf"(?=.*(?<![\d.]){t}(?!\d))" if isinstance(t, int) else rf"(?=.*(?:{t}))" for t in tokens
     ]
@@ -194,7 +194,7 @@ def test_transition_of_wrong_size(routine: str, make: Callable[[], dict[str, Any
 
 @every_routine
 def test_positional_transitions_of_wrong_length(routine: str) -> None:
-    # 9 steps where the 6 positions need 5.
+    # There are 9 steps, but 6 positions need 5.
     rejects(routine, one() | {"transition": np.zeros((9, L, L))}, "transition", 9, T - 1)
     rejects(routine, padded() | {"transition": np.zeros((9, L, L))}, "transition", 9, T - 1)
     rejects(routine, padded() | {"transition": np.zeros((3, 9, L, L))}, "transition", 9, T - 1)
@@ -247,7 +247,7 @@ def test_lengths_of_wrong_type(routine: str) -> None:
     rejects(routine, listed() | {"lengths": np.array([4, 6, 2])}, "lengths")
 
 
-# --- each routine's own arguments ---------------------------------------------------------------
+# --- arguments of single routines ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("routine", WITH_LABELS)
@@ -308,7 +308,7 @@ def test_unknown_isa() -> None:
 
 
 def forbidden_ways() -> dict[str, dict[str, Any]]:
-    """Chains without an allowed path: by one argument alone, and by several together."""
+    """Return chains without an allowed path, forbidden by one argument or by several."""
     never = -np.inf
     row = np.zeros((T, L))
     row[3] = never

@@ -1,4 +1,4 @@
-"""Layouts, threads, dtypes and sizes: the same chain gives the same result in every form."""
+"""A chain gives the same result for all layouts, threads, dtypes and sizes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rng() -> np.random.Generator:
 
 
 def run_one_by_one(batch: Batch) -> list[dict[str, Any]]:
-    one_stream = rng()  # sampling a batch is sampling its sequences one after the other
+    one_stream = rng()  # a batch uses the random numbers of its sequences in order
     return [run_all(chain, batch.one(b), one_stream) for b in range(len(batch.unary))]
 
 
@@ -75,7 +75,7 @@ def test_list_padded_and_single_agree(positional: bool, isa: str) -> None:
 
 
 def test_result_layouts() -> None:
-    """Shapes and types of the contract, so that 'the same' above cannot mean 'equally wrong'."""
+    """Results have the documented shapes and types."""
     batch = make_batch(2, LENGTHS, n_labels=5, positional=True)
     n, longest = len(LENGTHS), max(LENGTHS) + 2
     padded = run_all(chain, batch.padded(), rng(), k=4, n=3)
@@ -216,7 +216,7 @@ def test_inputs_are_neither_changed_nor_aliased(layout: str) -> None:
 
 
 def strided(array: np.ndarray) -> np.ndarray:
-    """The same values in every second slot of a larger array."""
+    """Return the same values in every second slot of a larger array."""
     roomy = np.full([2 * n for n in array.shape], 0, dtype=array.dtype)
     view = roomy[tuple(slice(None, None, 2) for _ in array.shape)]
     view[...] = array
@@ -257,19 +257,19 @@ def test_memory_order_does_not_matter(view: Any, layout: str) -> None:
 
 @cache
 def reference_results(n_labels: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Computed once for all instruction sets, because the reference is slow."""
+    """Compute the reference once for all instruction sets, because it is slow."""
     scores = make_batch(13, [7], n_labels).one(0)
     return scores, run_all(reference, scores, rng())
 
 
 @pytest.mark.parametrize("n_labels", [1, 2, 7, 8, 9, 16, 17, 33, 64, 130, 257, 300])
 def test_many_labels_against_the_reference(n_labels: int, isa: str) -> None:
-    """Around and beyond the widths of vector registers and cache blocks."""
+    """The numbers of labels are around and above the widths of registers and cache blocks."""
     scores, want = reference_results(n_labels)
     got = run_all(chain, scores, rng())
     for name, value in want.items():
         if name in ("viterbi.labels", "kbest.labels", "sample"):
-            continue  # ties and random streams may differ; the scores of these paths may not
+            continue  # ties and random numbers may differ; the scores are compared
         np.testing.assert_allclose(got[name], value, rtol=1e-10, atol=1e-10, err_msg=name)
     unlabelled = {k: v for k, v in scores.items() if k != "labels"}
     path = got["viterbi.labels"]
@@ -284,7 +284,7 @@ def test_long_sequence_against_the_reference(isa: str) -> None:
     del scores["labels"]
     got, want = chain.marginals(**scores), reference.marginals(**scores)
     assert got.log_partition == pytest.approx(want.log_partition, rel=1e-12)
-    # Log space rounds at the size of log Z in each step, hence not 1e-10.
+    # In log space each step rounds at the size of log Z, so the tolerance is above 1e-10.
     np.testing.assert_allclose(got.unary, want.unary, atol=1e-8)
     np.testing.assert_allclose(got.pairwise, want.pairwise, atol=1e-8)
     assert chain.entropy(**scores) == pytest.approx(reference.entropy(**scores), rel=1e-9)
@@ -332,7 +332,7 @@ def send_result(connection: Connection, scores: dict[str, Any]) -> None:
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
 def test_forked_child() -> None:
-    """The threads of the parent's pool do not exist in the child: it must not wait for them."""
+    """A forked child does not have the threads of its parent, and must not wait for them."""
     scores = make_batch(30, [40] * 200, n_labels=12).as_list() | {"n_jobs": 3}
     alone = run_all(chain, scores, rng())  # start the parent's thread pool
     context = multiprocessing.get_context("fork")

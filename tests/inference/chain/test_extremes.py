@@ -1,4 +1,4 @@
-"""Scores at the edges: forced paths near underflow, huge scores over long sequences, overflow."""
+"""Extreme scores: forced paths near underflow, huge scores in long sequences, overflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RNG = np.random.default_rng
 
 
 def test_a_forced_path_through_a_tiny_probability() -> None:
-    """The sum of the scaled probabilities is subnormal on the only path there is."""
+    """On the only allowed path, the sum of the scaled probabilities is subnormal."""
     transition = np.full((3, 3), -INF)
     transition[0, 1] = transition[1, 1] = -3.0
     transition[2, 2] = 0.0

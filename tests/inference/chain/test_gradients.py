@@ -1,4 +1,4 @@
-"""The gradient of log Z is the vector of expected counts: checked by central differences."""
+"""The expected counts are the gradient of log Z, tested by central differences."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def require_gradients(scores: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def small_scores(case: Case) -> dict[str, Any]:
-    """Absent start and end become zeros, so that they have a gradient too."""
+    """Replace missing start and end by zeros, so that they have a gradient too."""
     zeros = np.zeros(case.unary.shape[1])
     return {
         "unary": case.unary,
@@ -57,7 +57,7 @@ def small_scores(case: Case) -> dict[str, Any]:
 
 
 def feasible_cases() -> list[Case]:
-    # Huge and wide scores are left out: their differences lose the digits, not the library.
+    # Huge and wide scores are excluded: central differences are not exact enough for them.
     tame = ("ordinary", "zero", "ties", "forbidden", "left_to_right")
     cases = [c for c in generate_cases(chunk=400, n_cases=150) if c.name.startswith(tame)]
     return [c for c in cases if chain.log_partition(*c.scores, mask=c.mask) > -np.inf]
@@ -71,7 +71,7 @@ def test_one_sequence() -> None:
 
 
 def test_marginals_are_the_gradient() -> None:
-    """The same for marginals(), whose pairwise is the gradient of position-wise transitions."""
+    """marginals().pairwise is the gradient for transitions that depend on the position."""
     for case in feasible_cases():
         scores = small_scores(case)
         length, n_labels = case.unary.shape
@@ -130,7 +130,7 @@ def test_weights_multiply_the_counts_of_a_sequence(shape: tuple[int, ...], scale
     lengths, weights = [5, 3, 1], np.array([0.5, 2.0, 3.0])
     counts = chain.expected_counts(unary, transition, lengths=lengths, weights=weights)
     right = [np.zeros_like(np.asarray(part)) for part in counts[:4]]
-    for b, w in enumerate(weights):  # a batch of one row, the others left out
+    for b, w in enumerate(weights):  # compare with a batch of this row only
         matrices = transition[b : b + 1] if transition.ndim == 4 else transition
         part = chain.expected_counts(unary[b : b + 1], matrices, lengths=lengths[b : b + 1])
         right[0][b] = w * np.asarray(part.unary)[0]

@@ -1,4 +1,4 @@
-"""Laws that hold for every chain: hypothesis looks for scores that break one of them."""
+"""Properties of every chain. Hypothesis searches for scores that violate one of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Chain:
 
 @st.composite
 def any_chains(draw: st.DrawFn, forbid: bool = True) -> Chain:
-    """T in 1..8, L in 1..9, shared or positional transitions, some scores -inf."""
+    """Draw a chain: T in 1..8, L in 1..9, shared or positional transitions, some scores -inf."""
     length, n_labels = draw(st.integers(1, 8)), draw(st.integers(1, 9))
     positional = draw(st.booleans())
     score = FINITE
@@ -53,7 +53,7 @@ def any_chains(draw: st.DrawFn, forbid: bool = True) -> Chain:
 
 @st.composite
 def chains(draw: st.DrawFn) -> Chain:
-    """Chains with at least one allowed path."""
+    """Draw a chain with at least one allowed path."""
     drawn = draw(any_chains())
     assume(drawn.log_partition > -np.inf)
     return drawn
@@ -73,7 +73,7 @@ def test_a_constant_in_a_row_moves_log_z_and_nothing_else(c: Chain, data: st.Dat
     moved = replace(c, unary=shifted)
     near(moved.log_partition, c.log_partition + constant)
     assume(c.log_partition > -np.inf)
-    # The shift itself rounds the scores at the size of the constant, hence not 1e-10.
+    # The shift rounds the scores at the size of the constant, so the tolerance is above 1e-10.
     near(chain.marginals(*moved.scores).unary, chain.marginals(*c.scores).unary, 1e-9)
     near(chain.entropy(*moved.scores), chain.entropy(*c.scores), 1e-8)
 
@@ -140,7 +140,7 @@ def test_max_marginals_peak_at_the_best_score(c: Chain) -> None:
 
 
 def _reachable(c: Chain) -> np.ndarray:
-    """(T, L): some allowed path has the label there; found without any max or sum of scores."""
+    """Return where an allowed path has each label, (T, L), without sums of scores."""
     length, n_labels = c.unary.shape
     steps = np.broadcast_to(c.transition, (length - 1, n_labels, n_labels)) > -np.inf
     allowed = c.unary > -np.inf
@@ -156,7 +156,7 @@ def _reachable(c: Chain) -> np.ndarray:
 @checked
 @given(chains())
 def test_reversed_chain_has_the_same_log_z(c: Chain) -> None:
-    """Reversed positions, transposed transitions, start and end swapped: the same chain."""
+    """Reverse positions, transpose transitions, swap start and end: log Z does not change."""
     transition = np.swapaxes(c.transition, -1, -2)
     transition = transition[::-1] if transition.ndim == 3 else transition
     back = Chain(c.unary[::-1], transition, c.end, c.start)
@@ -193,13 +193,15 @@ def test_entropy_has_bounds(c: Chain) -> None:
     assert 0.0 <= entropy <= length * np.log(n_labels) + 1e-10
     unary = chain.marginals(*c.scores).unary
     each = -np.sum(unary * np.log(np.where(unary > 0, unary, 1.0)))
-    assert entropy <= each + 1e-10 * (1 + each)  # the joint never exceeds the sum of its parts
+    assert entropy <= each + 1e-10 * (
+        1 + each
+    )  # the joint entropy is at most the sum of the entropies
 
 
 @checked
 @given(any_chains(), st.data())
 def test_an_independent_position_multiplies_z(c: Chain, data: st.DataObject) -> None:
-    """A chain of length one, joined by transitions that are all zero: log Z adds up."""
+    """Append a position with transitions of zero: the log Z of both parts are added."""
     length, n_labels = c.unary.shape
     extra = data.draw(arrays(np.float64, (1, n_labels), elements=FINITE))
     steps = np.broadcast_to(c.transition, (length - 1, n_labels, n_labels))

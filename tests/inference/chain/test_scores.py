@@ -38,7 +38,7 @@ def make_scores() -> chain.Scores:
 
 
 def arrays_of(result: Any) -> list[Any]:
-    """The fields of a result, or the result itself."""
+    """Return the fields of a result, or the result itself."""
     if isinstance(result, chain.Marginals):
         return [result.unary, result.pairwise, result.log_partition]
     return list(result) if isinstance(result, tuple) else [result]
@@ -71,9 +71,9 @@ def test_a_copy_with_another_mask() -> None:
 
 
 @pytest.mark.parametrize("name", ["transition", "start", "end", "mask", "lengths"])
-def test_no_array_beside_scores(name: str) -> None:
+def test_no_array_next_to_scores(name: str) -> None:
     scores = make_scores()
-    with pytest.raises(InputError, match="pass no array beside"):
+    with pytest.raises(InputError, match="pass Scores alone"):
         chain.viterbi(scores, **{name: getattr(scores, name)})
 
 

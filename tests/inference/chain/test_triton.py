@@ -31,7 +31,7 @@ pytestmark = NEEDED
 
 
 def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
-    """Values and gradients by the engine of the CPU, row by row, in float64."""
+    """Compute values and gradients on the CPU, row by row, in float64."""
     values = np.zeros(len(p.lengths))
     gradients = [np.zeros(tuple(part.shape)) for part in p[:4]]
     for b in range(len(values)):
@@ -57,7 +57,7 @@ def expected(p: Problem, *, tagged: bool) -> tuple[np.ndarray, ...]:
 
 
 def computed(p: Problem, *, tagged: bool, mask: Any = None) -> tuple[Any, ...]:
-    """Values and weighted gradients by the kernels."""
+    """Compute values and weighted gradients with the kernels."""
     batch = p.batch(tagged=tagged)
     batch = batch if mask is None else (*batch[:4], None, batch[5], mask)
     plan = ChainPlan(batch)
@@ -66,7 +66,7 @@ def computed(p: Problem, *, tagged: bool, mask: Any = None) -> tuple[Any, ...]:
 
 
 def values(p: Problem, *, tagged: bool = False) -> Any:
-    """Values without gradients."""
+    """Compute values without gradients."""
     batch = p.batch(tagged=tagged)
     return ChainPlan(batch, differentiate=False).run(batch)[0]
 
@@ -91,7 +91,7 @@ def require_best(p: Problem, tolerance: float) -> None:
 
 
 def scaled(p: Problem) -> list[bool]:
-    """Which rows were computed with scaled probabilities, not in log space."""
+    """Return which rows were computed with scaled probabilities, not in log space."""
     batch = p.batch(tagged=False)
     plan = ChainPlan(batch)
     tensors = [batch[0] if x is None else x.contiguous() for x in batch]
@@ -116,7 +116,7 @@ def test_equal_to_the_cpu(labels: int, dtype: Any) -> None:
     ids=str,
 )
 def test_in_log_space(labels: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No transitions in registers, as with many labels; 70 labels are two tiles, 130 three."""
+    """Transitions are not in registers, as with many labels. 70 labels need two tiles."""
     monkeypatch.setattr(ChainPlan, "max_held_bytes", 0)
     p = problem([5, 1, 2], labels, dtype, seed=labels, forbidden=0.2)
     assert not any(scaled(p))
@@ -234,7 +234,7 @@ def test_constraints_and_known_labels_stay_scaled() -> None:
 
 @pytest.mark.interpreter
 def test_unlikely_label_that_is_the_only_one_later() -> None:
-    """log α of label 1 falls by 40 a step below label 0, which is forbidden at the end."""
+    """log α of label 1 falls by 40 per step below label 0, which is forbidden at the end."""
     p = problem([6, 6], 2, torch.float32)
     p.emissions[0, :, 1] -= 40.0
     p.transitions[0, 1] = p.transitions[1, 0] = -INF
@@ -250,7 +250,7 @@ def test_large_constant_scores(size: float) -> None:
     p = problem([5, 3], 4, torch.float32, scale=1.0)
     want = expected(p, tagged=False)[1:]
     for part in p[:3]:
-        part.copy_((part + size) - size)  # what is left when the sum has been rounded
+        part.copy_((part + size) - size)  # round the scores as the large sum does
     rounded = expected(p, tagged=False)[1:]
     for part in p[:3]:
         part += size
@@ -390,7 +390,7 @@ def test_status_of_invalid_lengths_and_tags() -> None:
 
 
 def run_masked(p: Problem, mask: Any) -> tuple[Any, list[int]]:
-    """Values of masked rows, and their status."""
+    """Return the values of masked rows, and their status."""
     batch = (*p[:4], None, p.tags, mask)
     status = RowStatus(len(mask), mask.device)
     value, _ = ChainPlan(batch).run(batch, status)
@@ -415,7 +415,7 @@ def test_prefix_mask_instead_of_lengths() -> None:
 
 
 def with_holes(p: Problem, seed: int) -> tuple[Problem, Any]:
-    """The same chains with masked steps of NaN in between, and the mask."""
+    """Insert masked steps of NaN into the chains. Return the new problem and the mask."""
     rng = np.random.default_rng(seed)
     rows, _, labels = p.emissions.shape
     lengths = p.lengths.tolist()
@@ -467,7 +467,7 @@ def test_masks_with_holes(
 
 
 def test_masks_with_holes_in_any_layout() -> None:
-    """Strided, expanded and sliced emissions and tags; more steps than are copied at once."""
+    """Emissions and tags are strided, expanded and sliced, with many steps."""
     p = problem([70, 66], 5, torch.float64)
     spread, mask = with_holes(p, seed=1)
     right = computed(spread, tagged=True, mask=mask)

@@ -1,4 +1,4 @@
-"""Random CTC problems, and all their paths."""
+"""Random CTC problems, and the enumeration of all their paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Case(NamedTuple):
 
     @property
     def log_probs(self) -> np.ndarray:
-        """Scores as log-probabilities."""
+        """Return the scores as log-probabilities."""
         if not self.logits:
             return self.scores
         with np.errstate(invalid="ignore"):
@@ -36,13 +36,13 @@ class Batch(NamedTuple):
     blank: int
 
     def row(self, b: int, logits: bool) -> Case:
-        """One row without its padding."""
+        """Return one row without its padding."""
         target = self.targets[b, : self.target_lengths[b]].tolist()
         return Case(self.scores[: self.input_lengths[b], b], target, self.blank, logits)
 
 
 def enumerate_paths(case: Case) -> tuple[float, np.ndarray]:
-    """-log p(target) and p(label at the frame | target), from every path that collapses to it."""
+    """Compute -log p(target) and p(label at the frame | target) from all paths of the target."""
     x = case.log_probs
     frames, vocabulary = x.shape
     paths = [
@@ -62,13 +62,13 @@ def enumerate_paths(case: Case) -> tuple[float, np.ndarray]:
 
 
 def draw_target(rng: np.random.Generator, vocabulary: int, blank: int, length: int) -> np.ndarray:
-    """Labels other than the blank; every second target repeats many of them."""
+    """Draw labels other than the blank. Every second target repeats many labels."""
     most = vocabulary if rng.random() < 0.5 else min(vocabulary, 3)
     return (blank + rng.integers(1, most, length)) % vocabulary
 
 
 def generate_cases(seed: int, count: int, scale: float, impossible: float = 0.0) -> Iterator[Case]:
-    """Small enough to enumerate, with more and with fewer labels than the target has."""
+    """Yield cases that are small enough to enumerate all paths."""
     rng = np.random.default_rng(seed)
     for i in range(count):
         frames, vocabulary = int(rng.integers(1, 7)), int(rng.integers(2, 5))
@@ -86,7 +86,7 @@ def make_batch(
     scale: float = 1.0,
     blank: int = 0,
 ) -> Batch:
-    """Ragged rows of (T, B, V, S); the first has full lengths, the second an empty target."""
+    """Return ragged rows of (T, B, V, S). Row 0 has full lengths, row 1 an empty target."""
     frames, rows, vocabulary, labels = shape
     rng = np.random.default_rng(seed)
     input_lengths = rng.integers((frames + 1) // 2, frames + 1, rows)

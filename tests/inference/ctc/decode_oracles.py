@@ -1,4 +1,4 @@
-"""Oracles of decoding: brute force, and the simplest search. They import nothing of trellis."""
+"""Oracles of decoding: enumeration and a simple search. They do not import trellis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labelling = tuple[int, ...]
 
 
 def collapse(path: tuple[int, ...] | list[int], blank: int) -> Labelling:
-    """Merge equal neighbours, then drop blanks."""
+    """Merge equal neighbours, then remove blanks."""
     return tuple(v for v, _ in groupby(path) if v != blank)
 
 
@@ -24,7 +24,7 @@ def _paths(frames: int, vocabulary: int, blank: int) -> tuple[np.ndarray, list[L
 
 
 def enumerate_labellings(log_probs: np.ndarray, blank: int) -> dict[Labelling, float]:
-    """log p of every labelling that has a path: the sum over all its paths."""
+    """Compute log p of every labelling that has a path: the sum over all its paths."""
     frames, vocabulary = log_probs.shape
     paths, labellings = _paths(frames, vocabulary, blank)
     scores = log_probs[np.arange(frames), paths].sum(axis=1)
@@ -37,7 +37,7 @@ def enumerate_labellings(log_probs: np.ndarray, blank: int) -> dict[Labelling, f
 def enumerate_alignments(
     log_probs: np.ndarray, target: Labelling, blank: int
 ) -> tuple[float, list[Labelling]]:
-    """The score of the best path of a target, and all paths that have it."""
+    """Return the score of the best path of a target, and all paths with that score."""
     frames, vocabulary = log_probs.shape
     paths, labellings = _paths(frames, vocabulary, blank)
     matching = paths[[labelling == target for labelling in labellings]]
@@ -57,8 +57,10 @@ def prefix_search(
     beam_width: int,
     min_log_prob: float = -np.inf,
 ) -> list[tuple[Labelling, float]]:
-    """The beam search of the lecture in probabilities, with a dictionary from prefix to masses."""
-    beam: dict[Labelling, tuple[float, float]] = {(): (1.0, 0.0)}  # ends in a blank; does not
+    """Run beam search with probabilities. A dictionary maps each prefix to its two masses."""
+    beam: dict[Labelling, tuple[float, float]] = {
+        (): (1.0, 0.0)
+    }  # mass that ends in a blank, and mass that ends in a label
     for row in log_probs:
         grown: dict[Labelling, list[float]] = defaultdict(lambda: [0.0, 0.0])
         best = int(row.argmax())
@@ -85,7 +87,7 @@ def prefix_search(
 def generate_emissions(
     seed: int, count: int, *, frames: int = 6, vocabulary: int = 4, scale: float = 1.0
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Normalised log-probabilities (T, V), and where the blank is."""
+    """Yield normalised log-probabilities (T, V) and the index of the blank."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         shape = int(rng.integers(1, frames + 1)), int(rng.integers(2, vocabulary + 1))
@@ -95,6 +97,6 @@ def generate_emissions(
 def draw_emissions(
     rng: np.random.Generator, shape: tuple[int, ...], scale: float = 1.0
 ) -> np.ndarray:
-    """Log-softmax of normal scores."""
+    """Return the log-softmax of normal scores."""
     x = rng.normal(size=shape) * scale
     return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)

@@ -14,7 +14,10 @@ torch = pytest.importorskip("torch")
 
 # T, B, V, S; the third has targets as long as the input, the fifth more than 256 labels
 SHAPES = [(50, 6, 20, 15), (60, 4, 200, 20), (7, 5, 30, 7), (40, 4, 3, 12), (700, 2, 40, 300)]
-TOLERANCES = {np.float64: 1e-9, np.float32: 2e-5}  # torch's own error, in log space, is the larger
+TOLERANCES = {
+    np.float64: 1e-9,
+    np.float32: 2e-5,
+}  # torch computes in log space: its error is larger
 
 
 def torch_loss(batch: Batch, scores: Any, logits: bool, zero_infinity: bool = False) -> Any:
@@ -43,7 +46,7 @@ def test_from_logits(shape: Any, dtype: type, scale: float, blank: int) -> None:
     np.testing.assert_allclose(loss, want.detach().numpy(), rtol=TOLERANCES[dtype])
     finite = torch_loss(batch, scores, True, zero_infinity=True)
     (finite * torch.from_numpy(weight)).sum().backward()
-    # torch gives the softmax as the gradient of rows that are infeasible, if their weight is not 0
+    # For infeasible rows with a weight, torch returns the softmax as gradient.
     feasible = np.isfinite(loss)
     np.testing.assert_allclose(
         gradient[:, feasible], scores.grad.numpy()[:, feasible], rtol=0, atol=TOLERANCES[dtype]
@@ -53,7 +56,7 @@ def test_from_logits(shape: Any, dtype: type, scale: float, blank: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_from_log_probabilities(shape: Any) -> None:
-    """The loss is torch's; of the gradient, torch leaves out what a softmax would take away."""
+    """The loss equals torch's. The gradient differs: torch's is correct only after a softmax."""
     batch = make_batch(32, shape)
     log_probs = torch.from_numpy(batch.scores).log_softmax(2)
     batch = batch._replace(scores=log_probs.numpy())

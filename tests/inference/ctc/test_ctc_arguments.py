@@ -1,4 +1,4 @@
-"""Every mistake gets an InputError that names the batch row and the numbers."""
+"""Invalid arguments raise an InputError that names the batch row and the values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BROKEN = [
     ({"log_probs": np.zeros((B, 0, V))}, "batch row 0 is empty: log_probs has shape (3, 0, 5)"),
     ({"log_probs": np.zeros((B, T, V), int)}, "log_probs has dtype int64: must be float32 or"),
     ({"log_probs": np.zeros(V)}, "log_probs has shape (5,): must be (T, V) or (B, T, V)"),
-    ({"log_probs": np.zeros((T, V)), "targets": [1]}, "lengths need a (B, T, V) array"),
+    ({"log_probs": np.zeros((T, V)), "targets": [1]}, "lengths must be None for one sequence"),
     ({"log_probs": with_value(np.nan)}, "log_probs of batch row 1, frame 3, label 2 is nan"),
     ({"log_probs": with_value(np.inf)}, "log_probs of batch row 1, frame 3, label 2 is inf"),
 ]
@@ -58,21 +58,23 @@ BROKEN = [
 @pytest.mark.parametrize(("change", "message"), BROKEN, ids=[m for _, m in BROKEN])
 @pytest.mark.parametrize("function", [ctc.loss, ctc.posterior])
 @pytest.mark.parametrize("logits", [False, True])
-def test_refused(function: Any, logits: bool, change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments(
+    function: Any, logits: bool, change: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         function(**(GOOD | change), logits=logits)
 
 
 @pytest.mark.parametrize("logits", [False, True])
-def test_accepted(logits: bool) -> None:
+def test_valid_arguments(logits: bool) -> None:
     assert np.isfinite(ctc.loss(**GOOD, logits=logits)).all()
     assert ctc.posterior(**GOOD, logits=logits).shape == (B, T, V)
-    behind = GOOD | {"log_probs": with_value(np.nan), "lengths": [6, 3, 1]}
-    assert np.isfinite(ctc.loss(**behind, logits=logits)).all()
+    nan_in_padding = GOOD | {"log_probs": with_value(np.nan), "lengths": [6, 3, 1]}
+    assert np.isfinite(ctc.loss(**nan_in_padding, logits=logits)).all()
     assert ctc.loss(np.zeros((3, V)), [1, 2, 3, 4]) == np.inf
     assert ctc.loss(np.zeros((3, V)), ()) == pytest.approx(0.0)
-    same = np.array([[1, 2], [3, 4], [2, 1]])
-    assert np.shape(ctc.loss(np.zeros((B, T, V), np.float32), same)) == (B,)
+    target_array = np.array([[1, 2], [3, 4], [2, 1]])
+    assert np.shape(ctc.loss(np.zeros((B, T, V), np.float32), target_array)) == (B,)
 
 
 def good_rows() -> list[Any]:
@@ -93,14 +95,14 @@ def good_rows() -> list[Any]:
         (4, 9, "blank is 9: must be 0 to 4"),
     ],
 )
-def test_engine_refuses(place: int, value: Any, message: str) -> None:
+def test_invalid_arguments_of_the_core(place: int, value: Any, message: str) -> None:
     rows = good_rows()
     rows[place] = value
     with pytest.raises(InputError, match=re.escape(message)):
         cpu.forward(*rows)
 
 
-def test_engine_validates_arguments_of_backward() -> None:
+def test_invalid_arguments_of_backward() -> None:
     rows = good_rows()
     loss, log_norm, kept = cpu.forward(*rows)
     good = [log_norm, kept, loss, np.ones(B)]
@@ -110,5 +112,5 @@ def test_engine_validates_arguments_of_backward() -> None:
         broken[place] = broken[place][:-1]
         with pytest.raises(InputError):
             cpu.backward(*rows, *broken)
-    with pytest.raises(InputError, match=re.escape("out is float64 (6, 3, 4), input is")):
+    with pytest.raises(InputError, match=re.escape("out is float64 (6, 3, 4): must be float64")):
         cpu.backward(*rows, *good, out=np.zeros((T, B, V - 1)))

@@ -1,4 +1,4 @@
-"""Loss, posterior and gradient against the enumeration of all paths, to 1e-10."""
+"""Loss, posterior and gradient equal those of the enumeration of all paths, to 1e-10."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_random_cases(isa: str, scale: float) -> None:
 @pytest.mark.parametrize("impossible", [0.1, 0.5])
 def test_probability_zero(isa: str, impossible: float) -> None:
     cases = generate_cases(seed=2, count=150, scale=1.0, impossible=impossible)
-    # a frame of logits that are all -inf is not a distribution: a separate test
+    # Logits that are all -inf are not a distribution. A separate test has such a frame.
     for case in cases:
         if not np.isnan(case.log_probs).any():
             require_equal(case)
@@ -71,12 +71,12 @@ def test_gradient() -> None:
 
 
 def test_all_paths_count_when_scores_are_zero() -> None:
-    """Three frames, "a": aaa aa- a-- -aa -a- --a are six of eight paths."""
+    """With three frames, the target "a" has six of eight paths: aaa aa- a-- -aa -a- --a."""
     assert np.exp(-ctc.loss(np.zeros((3, 2)), [1])) == pytest.approx(6.0)
     assert np.exp(-ctc.loss(np.zeros((3, 2)), [1, 1])) == pytest.approx(1.0)
 
 
-def test_a_frame_where_nothing_is_possible() -> None:
+def test_a_frame_without_an_allowed_label() -> None:
     x = np.zeros((4, 3))
     x[2] = -np.inf
     for logits in (False, True):

@@ -1,4 +1,4 @@
-"""The gradient by central differences, with respect to log-probabilities and to logits."""
+"""The gradient with respect to log-probabilities and logits equals central differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches in the native core against the reference: long, ragged, peaked, extreme."""
+"""The native core agrees with the reference for long, ragged, peaked and extreme batches."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ctc_cases import Batch, Case, make_batch
 from trellis.inference import ctc
 from trellis.inference.ctc import cpu, reference
 
-# T, B, V, S: all of the vocabulary in use, a part of it, over 256 labels, several segments
+# T, B, V, S: targets use all labels, or a part of them; over 256 labels; several segments
 SHAPES = [(30, 5, 6, 9), (40, 4, 50, 8), (9, 3, 4, 9), (700, 2, 20, 300), (600, 2, 300, 40)]
 
 
 def both(batch: Batch, logits: bool, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Loss and gradient, weighted by 1, 2, 3, ..."""
+    """Compute the loss, and the gradient weighted by 1, 2, 3, ..."""
     weight = np.arange(1, len(batch.targets) + 1, dtype=batch.scores.dtype)
     loss, log_norm, kept = cpu.forward(*batch, logits, **options)
     out = np.full_like(batch.scores, np.nan)
@@ -25,7 +25,7 @@ def both(batch: Batch, logits: bool, **options: Any) -> tuple[np.ndarray, np.nda
 
 
 def expected(case: Case, frames: int) -> tuple[float, np.ndarray]:
-    """The reference in float64; the gradient is 0 in the padding."""
+    """Compute the reference in float64. The gradient is 0 in the padding."""
     scores = case.scores.astype(np.float64)
     log_probs = reference.log_softmax(scores) if case.logits else scores
     gradient = reference.gradient(scores, case.target, case.blank, case.logits)
@@ -56,13 +56,13 @@ def test_ragged_batches(
 @pytest.mark.parametrize("logits", [False, True])
 @pytest.mark.parametrize("scale", [50.0, 1e3, 1e4])
 def test_large_scores(isa: str, scale: float, logits: bool) -> None:
-    """Where scaled probabilities do not reach, log space takes over."""
+    """Scores with a range too large for scaled probabilities are computed in log space."""
     for shape in SHAPES[:3]:
         require_equal(make_batch(6, shape, scale=scale), logits, 1e-9)
 
 
 def test_large_logits_in_float32() -> None:
-    """log_norm is rounded to 1e-3 here, and the gradient must not be."""
+    """log_norm is rounded to 1e-3 here, but the gradient must be exact."""
     for shape in SHAPES[:3]:
         batch = make_batch(7, shape, np.float32, scale=1e4)
         require_equal(batch, True, 1e-6)
@@ -72,7 +72,7 @@ def test_large_logits_in_float32() -> None:
 
 @pytest.mark.parametrize("gap", [2.0, 12.0, 30.0, 60.0])
 def test_peaked_distributions(isa: str, gap: float) -> None:
-    """A trained network: one label at each frame far above all others, most frames blank."""
+    """As in a trained network, one label per frame is far above the others; most are blank."""
     rng = np.random.default_rng(8)
     frames, vocabulary, labels = 400, 30, 80
     target = rng.integers(1, vocabulary, labels)
@@ -85,7 +85,7 @@ def test_peaked_distributions(isa: str, gap: float) -> None:
 
 
 def test_small_losses_keep_their_digits() -> None:
-    """In float32 too: what the softmax leaves to other labels is not lost beside 1."""
+    """Small probabilities are not lost next to 1, also in float32."""
     scores = np.zeros((300, 1, 200), dtype=np.float32)
     scores[:, 0, 0] = 25.0
     scores[100, 0, :2] = 0.0, 25.0
@@ -133,7 +133,7 @@ def test_nan_stays_in_its_row() -> None:
 
 @pytest.mark.parametrize("logits", [False, True])
 def test_infeasible_rows(logits: bool) -> None:
-    """+inf and a gradient of zeros, beside rows that are feasible."""
+    """Infeasible rows have loss +inf and gradient 0. Feasible rows do not change."""
     targets = np.array([[1, 1, 2], [1, 2, 1], [3, 3, 3], [1, 2, 3]])
     lengths = np.array([3, 3, 5, 2])
     for vocabulary in (4, 20):

@@ -27,14 +27,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, of inf - inf in unused lanes
 ]
 
-# (T, B, V, S): one frame, four frames and more (a block of the walk), two blocks of lanes and of
-# labels, three classes, no labels; and one that needs two blocks of the vocabulary
+# (T, B, V, S). The cases are: one frame; four frames and more (a block of the walk); two blocks of
+# lanes and of labels; three classes; no labels; two blocks of the vocabulary.
 SHAPES = [(1, 2, 3, 1), (6, 3, 5, 2), (11, 3, 40, 4), (17, 2, 3, 5), (4, 2, 4, 0), (3, 2, 1030, 2)]
 
 
 @pytest.fixture(autouse=True)
 def _nan_in_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New memory is NaN, or a huge integer, so that reading it too early shows."""
+    """Fill new memory with NaN or a huge integer, so that a read before a write is detected."""
 
     def filled(make):  # type: ignore[no-untyped-def]
         def new(*args, **kwargs):  # type: ignore[no-untyped-def]
@@ -49,7 +49,7 @@ def _nan_in_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def drawn(shape, blank=0, dtype=torch.float64):  # type: ignore[no-untyped-def]
-    """Random logits, NaN after the ends; targets of few labels, -7 after their ends."""
+    """Return random logits with NaN in the padding, and targets with -7 in the padding."""
     frames, rows, classes, labels = shape
     generator = torch.Generator().manual_seed(sum(shape))
     logits = 2.0 * torch.randn(frames, rows, classes, generator=generator, dtype=torch.float64)
@@ -65,7 +65,7 @@ def drawn(shape, blank=0, dtype=torch.float64):  # type: ignore[no-untyped-def]
 
 
 def run(x, targets, ends, sizes, blank, logits, *, entropy=0.0, **how):  # type: ignore[no-untyped-def]
-    """Loss, saved tensors and the plan."""
+    """Return the loss, the saved tensors and the plan."""
     batch = (x, targets, ends, sizes)
     plan = CTCPlan(batch, blank, logits, entropy != 0.0, **how)
     return (*plan.run(batch, None, entropy), plan)
@@ -79,10 +79,10 @@ def status_of(targets, ends, sizes, frames, classes, **how):  # type: ignore[no-
 
 
 def torch_loss(scores, targets, ends, sizes, blank, logits):  # type: ignore[no-untyped-def]
-    """Loss of each row in float64, and the true gradient of the finite ones' sum."""
+    """Return the loss of each row in float64, and the gradient of the sum of finite losses."""
     scores = scores.double().nan_to_num(0.0).requires_grad_()
     log_probs = scores.log_softmax(-1)
-    # torch's gradient is right through a log_softmax alone: for log-probabilities it adds exp(y)
+    # torch's gradient is correct only after a log_softmax. For log-probabilities it adds exp(y).
     loss = functional.ctc_loss(log_probs, targets, ends, sizes, blank, "none")
     possible = loss.isfinite()
     weight = torch.arange(1, len(loss) + 1).double()
@@ -129,7 +129,7 @@ def test_equals_torch(dtype, logits, blank, shape):  # type: ignore[no-untyped-d
 
 @pytest.mark.interpreter
 def test_many_lanes():  # type: ignore[no-untyped-def]
-    """More labels than one warp has lanes, and than one tile of the gradient."""
+    """The target has more labels than a warp has lanes, and than a tile of the gradient."""
     x, targets, ends, sizes = drawn((75, 1, 6, 70), dtype=torch.float32)
     sizes = torch.tensor([36])
     targets[:, 36:] = 1
@@ -159,7 +159,7 @@ def test_strides():  # type: ignore[no-untyped-def]
 
 @pytest.mark.interpreter
 def test_infeasible_rows():  # type: ignore[no-untyped-def]
-    """(1, 1) needs three frames; no frames give the empty target alone; -inf forbids."""
+    """(1, 1) needs three frames. Zero frames allow only the empty target. -inf forbids."""
     x = torch.zeros(3, 5, 3)
     x[1, 4, 1:] = -torch.inf  # only the blank there
     targets = torch.tensor([[1, 1], [1, 2], [1, 2], [0, 0], [1, 2]])
@@ -180,7 +180,7 @@ def test_infeasible_rows():  # type: ignore[no-untyped-def]
 
 @pytest.mark.interpreter
 def test_huge_scores():  # type: ignore[no-untyped-def]
-    """Scores of ±1e4 over hundreds of nats of range: a lost state would give inf or 0."""
+    """Scores of ±1e4: a state that underflows would give a loss of inf or a gradient of 0."""
     generator = torch.Generator().manual_seed(0)
     x = 1e4 * torch.randint(-1, 2, (12, 2, 4), generator=generator).float()
     x[:, 1] += torch.randn(12, 4, generator=generator)
@@ -220,7 +220,7 @@ def test_same_bits():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("target", [(), (2,), (1, 1), (1, 2), (2, 1, 2)])
 @pytest.mark.parametrize("logits", [True, False])
 def test_entropy_against_enumeration(target, logits):  # type: ignore[no-untyped-def]
-    """Loss minus λ times the entropy of all paths of a target, and its gradient."""
+    """Test loss minus λ times the entropy of all paths of a target, and its gradient."""
     frames, classes, weight = 5, 3, 0.7
     generator = torch.Generator().manual_seed(len(target))
     x = torch.randn(frames, 1, classes, generator=generator, dtype=torch.float64)
@@ -266,7 +266,7 @@ def test_validation(gradient):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("logits", [True, False])
 @pytest.mark.parametrize("shape", SHAPES[:2])
 def test_gradient_at_once(shape, logits, reduction, monkeypatch):  # type: ignore[no-untyped-def]
-    """As PyTorch runs it for a small batch on a GPU, here on CPU tensors."""
+    """Run autograd as for a small batch on a GPU, but with CPU tensors."""
     monkeypatch.setattr(ctc_ops, "_runs_on_gpu", lambda x: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     scores, *rows = drawn(shape)
@@ -291,7 +291,7 @@ def test_gradient_at_once(shape, logits, reduction, monkeypatch):  # type: ignor
 
 
 def at_once(x, targets, ends, sizes, entropy, reduction, status=None):  # type: ignore[no-untyped-def]
-    """Loss and gradient of a plan from the cache."""
+    """Return loss and gradient of a plan from the cache."""
     batch, settings = (x, targets, ends, sizes), (0, True, entropy != 0.0, "now", reduction)
     plan, _ = engine.find_plan(CTCPlan, batch, settings, lambda batch: batch)
     loss, (gradient,) = plan.run(batch, status, entropy)
@@ -316,7 +316,7 @@ def test_entropy_and_mistakes_at_once():  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_sums_of_many_rows(mean):  # type: ignore[no-untyped-def]
-    """More rows than are added at once, some with empty targets."""
+    """The batch has more than 256 rows, the number added at once. Some targets are empty."""
     torch.manual_seed(4)
     loss, sizes, total = torch.rand(600).double(), torch.randint(0, 9, (600,)), torch.zeros(())
     kernels._sum_losses[(1,)](loss, sizes, total, 600, 8, MEAN=mean)
@@ -328,7 +328,7 @@ def test_sums_of_many_rows(mean):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_sums_with_a_row_without_a_path(reduction):  # type: ignore[no-untyped-def]
     x = torch.randn(2, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    # a label twice needs three frames
+    # The same label twice needs three frames.
     rows = (torch.tensor([[1, 1], [2, 1]]), torch.tensor([2, 2]), torch.tensor([2, 2]))
     loss, gradient = at_once(x, *rows, 0.0, reduction)
     assert loss == float("inf")
@@ -346,7 +346,7 @@ def test_empty_targets_alone():  # type: ignore[no-untyped-def]
 @pytest.mark.interpreter
 @pytest.mark.parametrize("entropy", [0.0, 0.3])
 def test_prepared_launches(entropy, monkeypatch):  # type: ignore[no-untyped-def]
-    """By address, as on a GPU, also for inputs that are slices of larger ones."""
+    """Launch by address, as on a GPU, also for inputs that are slices of larger tensors."""
     launched = prepare_launches(monkeypatch)
     for seed in range(2):
         torch.manual_seed(seed)

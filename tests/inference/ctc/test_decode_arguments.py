@@ -1,4 +1,4 @@
-"""Every mistake in a call of align, greedy or beam_search: an InputError with the numbers."""
+"""Invalid arguments of align, greedy and beam_search raise an InputError with the values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("change", "message"), BROKEN, ids=[m for _, m in BROKEN])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_refused(function: Any, change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments(function: Any, change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         call(function, change)
 
@@ -65,7 +65,7 @@ BROKEN_TARGETS = [
 
 
 @pytest.mark.parametrize(("targets", "message"), BROKEN_TARGETS, ids=[m for _, m in BROKEN_TARGETS])
-def test_targets_refused(targets: Any, message: str) -> None:
+def test_invalid_targets(targets: Any, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         ctc.align(GOOD["log_probs"], targets, lengths=GOOD["lengths"])
 
@@ -84,7 +84,7 @@ def test_targets_refused(targets: Any, message: str) -> None:
         ({"min_log_prob": "low"}, "min_log_prob"),
     ],
 )
-def test_options_of_the_search_refused(change: dict[str, Any], what: str) -> None:
+def test_invalid_options_of_the_search(change: dict[str, Any], what: str) -> None:
     with pytest.raises(InputError, match=re.escape(what)):
         call(ctc.beam_search, change)
 
@@ -94,7 +94,7 @@ def test_lengths_need_a_batch(function: Any) -> None:
     change = {"log_probs": np.zeros((T, V)), "lengths": [3]}
     if function is ctc.align:
         change["targets"] = [1]
-    with pytest.raises(InputError, match=re.escape("lengths need a (B, T, V) array")):
+    with pytest.raises(InputError, match=re.escape("lengths must be None for one sequence")):
         call(function, change)
 
 
@@ -107,7 +107,7 @@ def test_a_huge_beam_takes_no_memory_in_advance() -> None:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_accepted(function: Any) -> None:
+def test_valid_arguments(function: Any) -> None:
     assert len(call(function, {})) == B
     assert len(call(function, {"lengths": None, "log_probs": np.zeros((B, T, V), np.float32)})) == B
     assert len(call(function, {"lengths": np.array([6, 4, 1], np.uint8)})) == B

@@ -1,4 +1,4 @@
-"""Decoding against the enumeration of every path, to 1e-10."""
+"""Decoding agrees with the enumeration of all paths, to 1e-10."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trellis.errors import InfeasibleError
 from trellis.inference import ctc
 
 TOLERANCE = 1e-10
-UNLIMITED = 10_000  # more labellings than the largest case has
+UNLIMITED = 10_000  # a beam width larger than the number of labellings of any case
 
 
 def require_every_labelling(log_probs: np.ndarray, blank: int) -> None:
@@ -57,7 +57,7 @@ def test_all_masses_sum_to_one(isa: str) -> None:
 
 
 def test_the_largest_case() -> None:
-    """T = 6, V = 4: 4096 paths of 469 labellings, for every place of the blank."""
+    """T = 6, V = 4: 4096 paths of 469 labellings, for every index of the blank."""
     for blank in range(4):
         log_probs = draw_emissions(np.random.default_rng(blank), (6, 4))
         hypotheses = ctc.beam_search(log_probs, blank=blank, beam_width=UNLIMITED, k=UNLIMITED)
@@ -119,7 +119,7 @@ def test_align_with_probability_zero(isa: str) -> None:
 
 
 def test_align_unnormalised_scores(isa: str) -> None:
-    """Any finite scores will do: the path is the best sum."""
+    """Scores need not be normalised: the best path has the largest sum."""
     rng = np.random.default_rng(10)
     for scale in (1.0, 100.0, 1e4):
         for _ in range(30):

@@ -1,4 +1,4 @@
-"""Real emission matrices, with the texts and losses that were recorded with them."""
+"""Real emission matrices with recorded texts and losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = needs_corpus("ctc")
 
 
 def emissions(entry: dict[str, Any]) -> np.ndarray:
-    """Log-probabilities (T, V)."""
+    """Return the log-probabilities (T, V)."""
     raw = gzip.decompress((DATA / entry["file"]).read_bytes()).decode()
     if entry["file"].endswith(".json.gz"):
         x = np.array(json.loads(raw), dtype=np.float64)
@@ -46,7 +46,7 @@ def target(entry: dict[str, Any], text: str) -> list[int]:
 
 def test_greedy(entry: dict[str, Any]) -> None:
     hypothesis = ctc.greedy(emissions(entry), blank=entry["blank_index"])
-    # the recorded text is stripped of what the recogniser said before the first letter
+    # The recorded text has no spaces before the first letter.
     assert spell(entry, hypothesis.labels).strip() == entry["greedy"].strip()
 
 
@@ -65,7 +65,7 @@ def test_beam_search_is_at_least_as_probable(entry: dict[str, Any]) -> None:
     assert exact - 0.25 < best.log_prob <= exact + 1e-9, "a beam of 200 loses little of the mass"
 
 
-def test_beam_search_is_the_plain_one(entry: dict[str, Any]) -> None:
+def test_beam_search_agrees_with_the_simple_search(entry: dict[str, Any]) -> None:
     x, blank = emissions(entry), entry["blank_index"]
     hypotheses = ctc.beam_search(x, blank=blank, beam_width=10, k=10)
     want = prefix_search(x, blank, 10)

@@ -1,4 +1,4 @@
-"""The readable twins of decoding, against enumeration; and the native core against them."""
+"""The reference of decoding agrees with enumeration, and the native core with the reference."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_native_beam_search(isa: str, beam_width: int, cut: float | None) -> Non
 
 
 def test_native_align(isa: str) -> None:
-    """Targets of many lengths, repeats included, from one to more than 256 labels."""
+    """Targets have one to more than 256 labels, some of them repeated."""
     rng = np.random.default_rng(36)
     sizes = [(1, 3, 1), (17, 3, 7), (64, 5, 30), (65, 5, 31), (200, 30, 63), (301, 8, 130)]
     for frames, vocabulary, length in [*sizes, (900, 40, 400)]:

@@ -1,4 +1,4 @@
-"""Narrow beams, batches, threads, dtypes and shapes: the search, against the plainest one."""
+"""Beam search with narrow beams, batches, threads, dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_narrow_beams(isa: str, beam_width: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [-0.5, -1.5, -3.0])
-def test_labels_below_the_cut_are_not_tried(isa: str, cut: float) -> None:
+def test_labels_below_min_log_prob_are_skipped(isa: str, cut: float) -> None:
     for log_probs, blank in generate_emissions(22, 25, frames=12, vocabulary=8, scale=1.5):
         want = prefix_search(log_probs, blank, 10, cut)
         hypotheses = ctc.beam_search(log_probs, blank=blank, beam_width=10, k=10, min_log_prob=cut)
@@ -51,7 +51,7 @@ def test_the_best_label_is_never_pruned() -> None:
 
 
 def test_long_and_wide(isa: str) -> None:
-    """Vocabularies that are no multiple of a vector, and beams that grow and shrink."""
+    """Vocabulary sizes are not multiples of a vector. Beams grow and shrink."""
     rng = np.random.default_rng(23)
     for vocabulary in (2, 3, 17, 31, 33, 64, 130):
         x = draw_emissions(rng, (40, vocabulary), scale=4.0)
@@ -62,7 +62,7 @@ def test_long_and_wide(isa: str) -> None:
 
 
 def test_many_frames_do_not_underflow() -> None:
-    """p of the best labelling of 20,000 flat frames is far below the smallest float."""
+    """For 20,000 flat frames, p of the best labelling is far below the smallest float."""
     x = np.full((20_000, 3), np.log(1 / 3))
     x[::2000, 1] += 3.0
     best = ctc.beam_search(x, beam_width=8)[0]
@@ -78,7 +78,7 @@ def test_a_wider_beam_is_not_worse_than_greedy() -> None:
         assert -ctc.loss(log_probs, path.labels, blank=blank) >= path.log_prob - 1e-9
 
 
-def test_frames_are_where_the_peaks_are(isa: str) -> None:
+def test_frames_are_at_the_peaks(isa: str) -> None:
     rng = np.random.default_rng(25)
     for _ in range(20):
         frames = np.sort(rng.choice(np.arange(1, 40, 2), 6, replace=False))
@@ -193,7 +193,7 @@ def test_infeasible_rows_are_named() -> None:
         ctc.align(x, [[1, 2], [1], [2]])
 
 
-# ---- the corners
+# ---- edge cases
 
 
 def test_one_frame() -> None:

@@ -30,7 +30,7 @@ SIZES = {
 
 
 def type_of(name: str, number: str) -> str:
-    """The type of an argument, by its name."""
+    """Return the type of an argument from its name."""
     if name in SIZES or name == "V":
         return "i32"
     if name in ("input_lengths", "target_lengths"):
@@ -52,7 +52,7 @@ def compile_kernel(kernel: Any, number: str, warps: int = 4, **constants: Any) -
 
 
 def compile_chain(number: str, dtype: Any) -> None:
-    """The kernels of the chain, with transitions in registers and in memory."""
+    """Compile the kernels of the chain, with transitions in registers and in memory."""
     for shared in (True, False):
         common = {"dtype": dtype, "block": 32 if shared else 16, "tile": 32, "held": shared}
         flags = {**common, "e_label": 1, "masked": True, "tagged": True, "shared": shared}
@@ -66,7 +66,7 @@ def compile_chain(number: str, dtype: Any) -> None:
 
 
 def compile_ctc(number: str) -> None:
-    """The kernels of CTC."""
+    """Compile the kernels of CTC."""
     tile = {"V": 32, "ROWS": 32, "COLUMNS": 32, "LABELS": 32, "ALIGN": 16, "LOGITS": True}
     for lanes in (64, 0):
         scores = {**tile, "KEEP": True, "P": lanes, "BLOCK": 64}

@@ -1,4 +1,4 @@
-"""All kernels compile for a GPU, also where there is none."""
+"""All kernels compile for a GPU, also on a machine without a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How compiled kernels are launched again, and the cache of launch plans."""
+"""Repeated launches of compiled kernels, and the cache of launch plans."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_only_new_signatures_are_validated(monkeypatch: Any) -> None:
         plan, (tensor,) = find_plan(lambda batch: "plan", batch, (), validate)
         assert plan == "plan"
         assert tensor.shape == (2,)
-    # The lambda is new each time, so each call builds; a list never has a signature.
+    # The lambda is new in each call, so each call builds a plan. A list never has a signature.
     assert len(validated) == 4
     for value in (1.0, 2.0):
         find_plan(str, (torch.full((3,), value),), (), validate)

@@ -43,7 +43,7 @@ def test_buffer_is_reused_after_wait() -> None:
 def test_kernel_that_was_not_launched() -> None:
     status = RowStatus(3, CPU)
     status.tensor[0] = 0
-    with pytest.raises(RuntimeError, match="no kernel has validated batch row 1"):
+    with pytest.raises(RuntimeError, match="no kernel has written the status of batch row 1"):
         status.wait()
 
 
@@ -73,7 +73,7 @@ def test_many_buffers_without_wait(monkeypatch: Any) -> None:
 
 
 def test_slow_gpu(monkeypatch: Any) -> None:
-    """After a while of polling, wait() synchronises the stream of the kernels."""
+    """After some time of polling, wait() synchronises the stream of the kernels."""
     status = RowStatus(2, CPU)
     status.device = torch.device("cuda", 1)
     devices = []

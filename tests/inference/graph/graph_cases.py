@@ -13,7 +13,7 @@ Factors = list[tuple[Any, Any]]
 
 
 class Truth(NamedTuple):
-    """What is true of a graph."""
+    """The exact results of a graph, from enumeration."""
 
     log_z: float
     variables: np.ndarray
@@ -22,8 +22,8 @@ class Truth(NamedTuple):
     best_score: float
 
 
-def listed(factors: Factors) -> list[list[tuple[tuple[int, ...], np.ndarray]]]:
-    """Each entry as single factors."""
+def split_entries(factors: Factors) -> list[list[tuple[tuple[int, ...], np.ndarray]]]:
+    """Return each entry as a list of single factors."""
     out = []
     for variables, table in factors:
         rows, tables = np.atleast_2d(variables), np.asarray(table, dtype=float)
@@ -34,8 +34,8 @@ def listed(factors: Factors) -> list[list[tuple[tuple[int, ...], np.ndarray]]]:
 
 
 def enumerate_all(cards: list[int], factors: Factors) -> Truth:
-    """Sums over every labelling, one by one."""
-    entries = listed(factors)
+    """Compute the exact results by sums over all labellings, one by one."""
+    entries = split_entries(factors)
     labellings = list(itertools.product(*map(range, cards)))
     scores = np.array(
         [sum(t[tuple(y[v] for v in vs)] for e in entries for vs, t in e) for y in labellings],
@@ -66,7 +66,7 @@ def random_factors(
     forbidden: float = 0.0,
     scale: float = 1.0,
 ) -> Factors:
-    """A factor for each variable, for some pairs, and for some triples."""
+    """Return a factor for each variable, for some pairs, and for some triples."""
 
     def table(*variables: int) -> np.ndarray:
         scores = scale * rng.normal(size=[cards[v] for v in variables])
@@ -83,7 +83,7 @@ def random_factors(
 
 
 def random_tree(rng: np.random.Generator, cards: list[int], parts: int = 1) -> Factors:
-    """A random forest."""
+    """Return the factors of a random forest."""
     factors: Factors = [((v,), rng.normal(size=c)) for v, c in enumerate(cards)]
     for v in range(parts, len(cards)):
         u = int(rng.integers(v))
@@ -92,13 +92,13 @@ def random_tree(rng: np.random.Generator, cards: list[int], parts: int = 1) -> F
 
 
 def chain_graph(unary: np.ndarray, transition: np.ndarray) -> FactorGraph:
-    """A linear chain as a graph."""
+    """Return a linear chain as a graph."""
     steps = np.arange(len(unary))
     return FactorGraph.pairwise(unary, np.stack([steps[:-1], steps[1:]], axis=1), transition)
 
 
 def assert_truth(p: Any, truth: Truth, tolerance: float = 1e-10) -> None:
-    """Marginals and log Z are those of the enumeration."""
+    """Assert that marginals and log Z are those of the enumeration."""
     assert abs(p.log_partition - truth.log_z) <= tolerance * max(1.0, abs(truth.log_z))
     np.testing.assert_allclose(p.variables, truth.variables, rtol=0, atol=tolerance)
     assert len(p.factors) == len(truth.factors)

@@ -87,7 +87,7 @@ def test_malformed_pairwise_graphs(unary: Any, edges: Any, tables: Any, message:
         FactorGraph.pairwise(unary, edges, tables)
 
 
-def test_unusual_graphs_are_accepted() -> None:
+def test_empty_and_degenerate_graphs_are_accepted() -> None:
     no_edges = FactorGraph.pairwise(np.zeros((3, 2)), [], TWO)
     assert graph.log_partition(no_edges) == pytest.approx(3 * np.log(2))
     none = FactorGraph.pairwise(np.zeros((0, 2)), np.zeros((0, 2), dtype=int), TWO)
@@ -179,7 +179,7 @@ def ints(*values: int) -> Any:
 
 
 def test_the_core_validates_its_arguments() -> None:
-    """No arguments from Python make the core read or write outside of an array."""
+    """The core never reads or writes outside of an array, whatever Python passes."""
     for arrays in (
         (ints(2), ints(0, 2), ints(0, 1), ints(0)),
         (ints(2), ints(0, 1), ints(-1), ints(0)),

@@ -1,4 +1,4 @@
-"""Belief propagation is exact on trees, and the bounds are on their side of log Z."""
+"""Belief propagation is exact on trees. Upper bounds are above log Z, lower bounds below it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_gradient_of_the_bethe_estimate_is_the_beliefs(rng: np.random.Genera
 def test_bounds_are_on_the_right_side(
     seed: int, n: int, edges: float, scale: float, iterations: int
 ) -> None:
-    """Converged or not."""
+    """The bounds hold with and without convergence."""
     rng = np.random.default_rng(seed)
     cards = rng.integers(1, 4, size=n).tolist()
     factors = random_factors(rng, cards, edges, scale=scale)

@@ -18,7 +18,7 @@ from trellis.inference.graph.flow import minimum_cut
 
 
 def submodular(rng: np.random.Generator, n: int, edges: float, scale: float) -> Factors:
-    """Two labels; the equal ones of a pair score at least as much as the different ones."""
+    """Return factors of two labels. Equal labels of a pair score at least as much as others."""
     factors: Factors = [((v,), scale * rng.normal(size=2)) for v in range(n)]
     for a, b in itertools.combinations(range(n), 2):
         if rng.random() < edges:
@@ -59,7 +59,7 @@ def test_min_cut_with_shared_tables_and_parallel_edges(rng: np.random.Generator)
 
 
 def test_min_cut_with_forbidden_labels(rng: np.random.Generator) -> None:
-    """Every pattern of -inf in a pair that is submodular all the same."""
+    """Test every pattern of -inf for which a pair is still submodular."""
     tried = 0
     for pattern in itertools.product([False, True], repeat=4):
         blocked = np.array(pattern).reshape(2, 2)
@@ -76,7 +76,7 @@ def test_min_cut_with_forbidden_labels(rng: np.random.Generator) -> None:
             continue
         try:
             best = graph.best(g, "cut")
-        except InputError as error:  # equal labels forbidden, different ones not
+        except InputError as error:  # the pair forbids equal labels, but allows different ones
             assert "not submodular" in str(error)  # noqa: PT017
             assert np.diag(blocked).any()
             continue
@@ -86,7 +86,7 @@ def test_min_cut_with_forbidden_labels(rng: np.random.Generator) -> None:
     assert tried >= 9
 
 
-def test_min_cut_of_a_grid_is_that_of_elimination(rng: np.random.Generator) -> None:
+def test_min_cut_of_a_grid_agrees_with_elimination(rng: np.random.Generator) -> None:
     unary = rng.normal(size=(8, 30, 2))
     g = graph.grid_graph(unary, 0.8 * np.eye(2), 0.6 * np.eye(2))
     cut, exact = graph.best(g, "cut"), graph.best(g)
@@ -108,7 +108,7 @@ def test_problems_that_min_cut_rejects() -> None:
 
 
 def test_capacities_of_very_different_sizes() -> None:
-    """One round of 32-bit integers would not see the small ones."""
+    """In one round of 32-bit integers, the small capacities would be 0."""
     cost = np.array([1e9, -1e9, 1e-3, -2e-3])
     edges = np.array([[2, 3], [3, 2], [0, 2]])
     labels = minimum_cut(cost, edges, np.array([1.5e-3, 1.5e-3, 1.0]))
@@ -144,7 +144,7 @@ def test_expansion_with_two_labels_is_the_best(rng: np.random.Generator) -> None
 
 @pytest.mark.parametrize("method", ["expansion", "icm"])
 def test_moves_never_lower_the_score(method: str, rng: np.random.Generator) -> None:
-    """Also where pairs are no metric, and with forbidden pairs."""
+    """This holds also if pairs are not a metric, and with forbidden pairs."""
     for forbidden in (0.0, 0.15):
         for _ in range(5):
             cards = [3] * 8

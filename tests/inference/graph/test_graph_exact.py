@@ -98,7 +98,7 @@ def test_chains_agree_with_the_chain_engine(
 
 
 def test_long_chains_and_stars_are_linear(rng: np.random.Generator) -> None:
-    """A quadratic step would not end."""
+    """An algorithm of quadratic time would not finish this test."""
     n = 100_000
     unary = rng.normal(size=(n, 2))
     g = chain_graph(unary, np.eye(2))
@@ -169,7 +169,7 @@ def test_no_allowed_labelling() -> None:
             call(never)
 
 
-def test_samples_have_the_probabilities(rng: np.random.Generator) -> None:
+def test_sample_frequencies_equal_probabilities(rng: np.random.Generator) -> None:
     cards = [2, 3, 2, 2]
     factors = random_factors(rng, cards, edges=0.8)
     truth = enumerate_all(cards, factors)
@@ -195,7 +195,7 @@ def test_the_same_bits_for_every_number_of_threads(n_jobs: int, rng: np.random.G
 
 
 def test_the_markov_property(rng: np.random.Generator) -> None:
-    """P(yᵢ | all others) depends on the neighbours of i alone."""
+    """P(yᵢ | all others) depends only on the neighbours of i."""
     cards = [2, 3, 2, 2, 3, 2]
     factors = random_factors(rng, cards, edges=0.35, triples=1)
     g = FactorGraph(cards, factors)
@@ -210,7 +210,7 @@ def test_the_markov_property(rng: np.random.Generator) -> None:
             same = tuple(label if u == v or u in near else 0 for u, label in enumerate(y))
             assert given_rest[y] == pytest.approx(given_rest[same], rel=1e-12)
         strangers += len(cards) - 1 - len(near)
-        for u in near:  # and on each of them: it is not that nothing matters
+        for u in near:  # it depends on each neighbour
             moved = np.moveaxis(given_rest, u, 0)
             assert np.abs(moved[0] - moved[1]).max() > 1e-6
     assert strangers > 0

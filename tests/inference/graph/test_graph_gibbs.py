@@ -34,7 +34,7 @@ def test_the_result_depends_only_on_the_seed(rng: np.random.Generator) -> None:
     assert (one.labels != other.labels).any()
 
 
-def test_thinning_and_burn_in_leave_sweeps_out() -> None:
+def test_thinning_and_burn_in_skip_sweeps() -> None:
     g = FactorGraph([2] * 3, [([[0, 1], [1, 2]], np.eye(2))])
     every = graph.gibbs(g, n=12, burn_in=0, chains=1, random_state=0).labels
     third = graph.gibbs(g, n=4, burn_in=0, thin=3, chains=1, random_state=0).labels
@@ -43,8 +43,8 @@ def test_thinning_and_burn_in_leave_sweeps_out() -> None:
     np.testing.assert_array_equal(every[:, 5:], burnt_in)
 
 
-def test_a_start_and_forbidden_labels() -> None:
-    """Labels must agree, but a sweep changes one at a time: diagnostics show that it is stuck."""
+def test_initial_labels_with_forbidden_pairs() -> None:
+    """Labels must agree, but a sweep changes one label at a time, so the chain cannot move."""
     stuck = FactorGraph([2, 2], [((0, 1), [[0.0, -np.inf], [-np.inf, 0.0]])])
     samples = graph.gibbs(stuck, n=100, initial=[1, 1], random_state=0)
     assert (samples.labels == 1).all()
@@ -57,7 +57,7 @@ def test_a_start_and_forbidden_labels() -> None:
 
 
 def test_r_hat_detects_chains_that_disagree() -> None:
-    """Two strong magnets: each chain stays with the labels that it found first."""
+    """With strong pairs, each chain keeps the labels that it found first."""
     table = np.array([[9.0, 0.0], [0.0, 9.0]])
     edges = [[i, (i + 1) % 6] for i in range(6)]
     samples = graph.gibbs(FactorGraph([2] * 6, [(edges, table)]), n=300, chains=8, random_state=0)

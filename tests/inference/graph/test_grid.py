@@ -1,4 +1,4 @@
-"""The fast path for grids is belief propagation, exact on lines, the same for all threads."""
+"""The fast path for grids equals belief propagation, and is exact on lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trellis.inference.graph.grid import tree_weights
 def grid(
     rng: np.random.Generator, height: int, width: int, labels: int, scale: float, per_edge: bool
 ) -> tuple[Any, Any, Any]:
-    """Unary scores and tables, one per edge or shared."""
+    """Return unary scores and tables, one per edge or shared."""
     square = (labels, labels)
     across = (height, width - 1, *square) if per_edge else square
     down = (height - 1, width, *square) if per_edge else square
@@ -85,7 +85,7 @@ def test_forbidden_pairs_and_large_scores(per_edge: bool, rng: np.random.Generat
     assert (ours.horizontal[..., 0, 2] == 0.0).all()
 
 
-def test_a_small_grid_is_near_the_truth(rng: np.random.Generator) -> None:
+def test_a_small_grid_is_near_the_exact_marginals(rng: np.random.Generator) -> None:
     scores = grid(rng, 4, 6, 2, 0.2, True)
     exact = graph.marginals(graph.grid_graph(*scores))
     p = graph.grid_marginals(*scores)
@@ -148,7 +148,7 @@ def test_convergence_report(rng: np.random.Generator) -> None:
 
 def test_no_allowed_labelling() -> None:
     never = np.full((2, 2), -np.inf)
-    with pytest.raises(InfeasibleError, match="no label left"):
+    with pytest.raises(InfeasibleError, match="forbid all labels of a pixel"):
         graph.grid_marginals(np.zeros((3, 3, 2)), never, np.zeros((2, 2)))
 
 
@@ -205,7 +205,7 @@ def test_bad_labels_of_a_grid() -> None:
 
 
 def reweighted(scores: Any) -> tuple[Any, np.ndarray, float]:
-    """Beliefs and the bound by the general engine, with the same weights of edges."""
+    """Compute beliefs and the bound with the general engine and the same weights of edges."""
     g = graph.grid_graph(*scores)
     across, down = tree_weights(*scores[0].shape[:2])
     sides = [len(e.variables) for e in g.entries[1:]]
@@ -237,7 +237,7 @@ def test_reweighted_fixed_points_are_those_of_the_general_engine(
     if labels ** min(shape) <= 3**5:
         exact = graph.marginals(g, "exact")
         assert ours.log_partition >= exact.log_partition - 1e-9
-        if 1 in shape:  # one tree is all there is
+        if 1 in shape:  # a line is a tree, so the bound is exact
             assert ours.log_partition == pytest.approx(exact.log_partition, abs=1e-9)
             np.testing.assert_allclose(ours.unary.ravel(), exact.variables.ravel(), atol=1e-9)
 
@@ -261,7 +261,7 @@ def test_reweighted_with_forbidden_labels_and_pairs(
 
 
 def test_strong_pairs_have_one_reweighted_fixed_point(rng: np.random.Generator) -> None:
-    """Where belief propagation has a state of all 0 and one of all 1."""
+    """Here belief propagation has two fixed points: all labels 0, and all labels 1."""
     unary, table = 0.01 * rng.normal(size=(12, 12, 2)), 2.0 * np.eye(2)
     p = graph.grid_marginals(unary, table, table, method="trw", max_iter=5000)
     turned = graph.grid_marginals(unary[:, ::-1], table, table, method="trw", max_iter=5000)

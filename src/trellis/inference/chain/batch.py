@@ -14,8 +14,8 @@ from trellis.inference.chain.layout import Array, BatchLayout, Floats, Integers
 from trellis.inference.chain.scores import Scores
 
 _NATIVE_FLOATS = (np.dtype(np.float32).str, np.dtype(np.float64).str)
-# These repeat cpp/core/chain/types.hpp: an index into an (L, L) matrix must fit into an int, and
-# the status numbers are those of its enum Status.
+# The same values are in cpp/core/chain/types.hpp. An index into an (L, L) matrix must fit into an
+# int. The status numbers are those of the enum Status.
 _MAX_LABELS = 2**15
 _INFEASIBLE, _BAD_LABEL = 1, 4
 
@@ -27,7 +27,7 @@ class ValidatedScores:
     layout: BatchLayout
     unary: Array | list[Array]  # (rows, L), or one (T, L) array per sequence
     labels: int  # L
-    dtype: Any  # of unary and of array results: float32 or float64
+    dtype: Any  # the dtype of unary and of array results: float32 or float64
     transition: Floats | None  # (L, L), or None if it depends on the position
     transitions: list[Array] | None  # otherwise: at least T-1 matrices (L, L) per sequence
     transitions_shared: bool  # True if the caller passed one (T-1, L, L) array for a padded batch
@@ -36,7 +36,7 @@ class ValidatedScores:
     threads: int
 
     def core(self) -> _core.ChainFloat64:
-        """The batch of the native core, which has one method per function of the chain."""
+        """Return the batch of the native core. It has one method per function of the chain."""
         make = _core.ChainFloat32 if self.dtype == np.float32 else _core.ChainFloat64
         return make(
             self.unary,
@@ -50,12 +50,12 @@ class ValidatedScores:
         )
 
     def new_rows(self, columns: tuple[int, ...], dtype: Any, padding: float) -> Array:
-        """A buffer with one row per position, (rows, *columns); padded rows hold `padding`."""
+        """Return a buffer with one row per position, (rows, *columns). Padding is `padding`."""
         flat = np.empty((self.layout.rows, *columns), dtype=dtype)
         return self._pad(flat, self.layout.lengths, padding)
 
     def new_pairs(self) -> Array:
-        """A buffer with one (L, L) matrix per pair of neighbours; padded matrices hold 0."""
+        """Return a buffer with one (L, L) matrix per pair of neighbours; padded matrices hold 0."""
         matrices = self.layout.rows - len(self.layout.starts)
         flat = np.empty((matrices, self.labels, self.labels), dtype=self.dtype)
         return self._pad(flat, self.layout.lengths - 1, 0.0)
@@ -67,11 +67,11 @@ class ValidatedScores:
         return flat
 
     def new_outcomes(self) -> Integers:
-        """(B, 2): a buffer for the status of each sequence, and the position it refers to."""
+        """Return a buffer (B, 2) for the status of each sequence and its position."""
         return np.zeros((len(self.layout.starts), 2), dtype=np.int64)
 
     def raise_for(self, outcomes: Integers, values: Floats, *, infeasible: bool = True) -> None:
-        """Raise for the first sequence with a bad status, or with a value that overflowed.
+        """Raise an error for the first sequence with a bad status or a value that overflowed.
 
         With ``infeasible=False``, a sequence without an allowed path is not an error.
         """
@@ -93,7 +93,7 @@ class ValidatedScores:
                 )
 
     def raise_for_labels(self, outcomes: Integers, labels: Integers) -> None:
-        """Raise for the first label of a path that is not between 0 and L - 1."""
+        """Raise InputError for the first label of a path that is not between 0 and L - 1."""
         for i in np.flatnonzero(outcomes[:, 0] == _BAD_LABEL).tolist():
             position = outcomes[i, 1]
             value = labels[self.layout.starts[i] + position]
@@ -104,7 +104,7 @@ class ValidatedScores:
             )
 
     def check_finite(self, i: int) -> None:
-        """Raise for the first NaN or +inf among the scores of sequence i."""
+        """Raise InputError for the first NaN or +inf among the scores of sequence i."""
         start, length = self.layout.starts[i], self.layout.lengths[i]
         listed = isinstance(self.unary, list)
         unary = self.unary[i] if listed else cast(Array, self.unary)[start : start + length]
@@ -112,7 +112,8 @@ class ValidatedScores:
         if bad.any():
             t, y = np.argwhere(bad)[0]
             raise InputError(
-                f"unary of sequence {{sequence}}, position {t}, label {y} is {unary[t, y]}",
+                f"unary of sequence {{sequence}}, position {t}, label {y} is {unary[t, y]}: "
+                "must be finite or -inf",
                 sequence=i,
             )
         if self.transitions is None:
@@ -123,23 +124,23 @@ class ValidatedScores:
             t, a, b = np.argwhere(bad)[0]
             raise InputError(
                 f"transition of sequence {{sequence}} into position {t + 1}, label {a} to {b}, "
-                f"is {matrices[t, a, b]}",
+                f"is {matrices[t, a, b]}: must be finite or -inf",
                 sequence=i,
             )
 
 
 def validate(scores: Scores, n_jobs: int | None) -> ValidatedScores:
-    """Validate shapes, dtypes and small arrays, and lay the scores out for the kernels.
+    """Validate shapes, dtypes and small arrays, and convert the scores for the kernels.
 
-    The kernels detect NaN and +inf among the unary scores while they read them: to check them
-    here would read all scores twice.
+    The kernels detect NaN and +inf among the unary scores while they read them. A check here would
+    read all scores twice.
     """
     threads = native.resolve_jobs(n_jobs)
-    unary, layout, labels = _unary(scores)
+    unary, layout, labels = _prepare_unary(scores)
     dtype = unary[0].dtype if isinstance(unary, list) else unary.dtype
     if labels > _MAX_LABELS:
         raise InputError(f"unary has {labels} labels: at most {_MAX_LABELS} are supported")
-    shared, per_step = _transitions(scores.transition, layout, labels)
+    shared, per_step = _prepare_transitions(scores.transition, layout, labels)
     if per_step is not None:
         dtype = np.result_type(dtype, *{array.dtype for array in per_step})
         per_step = [array.astype(dtype, copy=False) for array in per_step]
@@ -152,24 +153,24 @@ def validate(scores: Scores, n_jobs: int | None) -> ValidatedScores:
         transition=shared,
         transitions=per_step,
         transitions_shared=layout.padded and np.ndim(scores.transition) == 3,
-        start=_vector(scores.start, "start", labels),
-        end=_vector(scores.end, "end", labels),
+        start=_validate_vector(scores.start, "start", labels),
+        end=_validate_vector(scores.end, "end", labels),
         threads=threads,
     )
 
 
-def _unary(scores: Scores) -> tuple[Array | list[Array], BatchLayout, int]:
-    """Masked unary scores, (rows, L) or one array per sequence; their layout; and L."""
+def _prepare_unary(scores: Scores) -> tuple[Array | list[Array], BatchLayout, int]:
+    """Return masked unary scores, (rows, L) or one array per sequence; their layout; and L."""
     if isinstance(scores.unary, list | tuple):
         if scores.lengths is not None:
             raise InputError(
-                "lengths need a (B, T, L) array; the arrays in a list have lengths already"
+                "lengths must be None if unary is a list: each array of the list has a length"
             )
         arrays, layout, labels = _lay_out_list(list(scores.unary))
-        return arrays if scores.mask is None else _mask_list(scores.mask, arrays), layout, labels
+        return arrays if scores.mask is None else _apply_masks(scores.mask, arrays), layout, labels
     flat, layout = _lay_out(scores.unary, scores.lengths)
     if scores.mask is not None:
-        allowed = _mask(scores.mask, np.shape(scores.unary), "mask").reshape(flat.shape)
+        allowed = _validate_mask(scores.mask, np.shape(scores.unary), "mask").reshape(flat.shape)
         flat = np.where(allowed, flat, flat.dtype.type(-np.inf))
     return flat, layout, flat.shape[1]
 
@@ -181,11 +182,11 @@ def _as_type(unary: Array | list[Array], dtype: Any) -> Array | list[Array]:
 
 
 def flat_labels(labels: ArrayLike, scores: ValidatedScores) -> Integers:
-    """The labels of one path per sequence, as flat rows; the kernels validate the values."""
+    """Return the labels of one path per sequence as flat rows. The kernels validate the values."""
     layout = scores.layout
     if layout.shape is None:
-        paths = _list(labels, len(layout.starts), "labels")
-        arrays = [_integers(path, "labels of sequence {sequence}", i) for i, path in paths]
+        paths = _validate_list(labels, len(layout.starts), "labels")
+        arrays = [_as_integers(path, "labels of sequence {sequence}", i) for i, path in paths]
         for i, (array, length) in enumerate(zip(arrays, layout.lengths, strict=True)):
             if array.shape != (length,):
                 raise InputError(
@@ -195,7 +196,7 @@ def flat_labels(labels: ArrayLike, scores: ValidatedScores) -> Integers:
                 )
         flat = np.concatenate(arrays)
     else:
-        array = _integers(labels, "labels")
+        array = _as_integers(labels, "labels")
         if array.shape != layout.shape:
             raise InputError(f"labels have shape {array.shape}; unary has {layout.shape} positions")
         flat = array.reshape(-1)
@@ -203,8 +204,8 @@ def flat_labels(labels: ArrayLike, scores: ValidatedScores) -> Integers:
 
 
 def _lay_out(unary: ArrayLike, lengths: ArrayLike | None) -> tuple[Array, BatchLayout]:
-    """Flat rows (rows, L) of one sequence or of a padded batch."""
-    array = _floats(unary, "unary")
+    """Return flat rows (rows, L) of one sequence or of a padded batch, and their layout."""
+    array = _as_floats(unary, "unary")
     if array.ndim not in (2, 3):
         raise InputError(f"unary has shape {array.shape}: must be (T, L) or (B, T, L)")
     if array.ndim == 3 and array.shape[0] == 0:
@@ -216,12 +217,14 @@ def _lay_out(unary: ArrayLike, lengths: ArrayLike | None) -> tuple[Array, BatchL
     labels = array.shape[-1]
     if array.ndim == 2:
         if lengths is not None:
-            raise InputError(f"lengths need a (B, T, L) array; unary has shape {array.shape}")
+            raise InputError(
+                f"lengths must be None if unary is (T, L); unary has shape {array.shape}"
+            )
         length = np.array([len(array)], dtype=np.int64)
         return array, BatchLayout(np.zeros(1, dtype=np.int64), length, array.shape[:1])
     batch, longest = array.shape[:2]
     starts = np.arange(batch, dtype=np.int64) * longest
-    layout = BatchLayout(starts, _lengths(lengths, batch, longest), (batch, longest))
+    layout = BatchLayout(starts, _validate_lengths(lengths, batch, longest), (batch, longest))
     return array.reshape(-1, labels), layout
 
 
@@ -229,18 +232,18 @@ def _lay_out_list(unary: list[Any]) -> tuple[list[Array], BatchLayout, int]:
     if not unary:
         raise InputError("unary is an empty list: at least one sequence is needed")
     lengths = np.empty(len(unary), dtype=np.int64)
-    # One native call for the usual list of good arrays: a Python loop over many short sequences
-    # takes longer than decoding them. It returns 0 if an array needs a conversion or an error.
+    # A Python loop over many short sequences takes longer than decoding them, so one native call
+    # reads the shapes of all arrays. It returns 0 if an array must be converted or is invalid.
     labels = _core.scan_arrays(unary, lengths)
     if not labels:
-        unary = _uniform(unary)
+        unary = _unify_arrays(unary)
         labels = _core.scan_arrays(unary, lengths)
     return unary, BatchLayout(np.cumsum(lengths) - lengths, lengths, None), labels
 
 
-def _uniform(unary: list[Any]) -> list[Array]:
-    """The list as contiguous arrays of one dtype and one number of labels."""
-    arrays = [_floats(u, "unary of sequence {sequence}", i) for i, u in enumerate(unary)]
+def _unify_arrays(unary: list[Any]) -> list[Array]:
+    """Return the list as contiguous arrays of one dtype and one number of labels."""
+    arrays = [_as_floats(u, "unary of sequence {sequence}", i) for i, u in enumerate(unary)]
     for i, array in enumerate(arrays):
         if array.ndim != 2:
             raise InputError(
@@ -262,10 +265,10 @@ def _uniform(unary: list[Any]) -> list[Array]:
     return [np.asarray(array, dtype=dtype) for array in arrays]
 
 
-def _lengths(lengths: ArrayLike | None, batch: int, longest: int) -> Integers:
+def _validate_lengths(lengths: ArrayLike | None, batch: int, longest: int) -> Integers:
     if lengths is None:
         return np.full(batch, longest, dtype=np.int64)
-    array = _integers(lengths, "lengths")
+    array = _as_integers(lengths, "lengths")
     if array.shape != (batch,):
         raise InputError(f"lengths have shape {array.shape}; unary has {batch} sequences")
     bad = (array < 1) | (array > longest)
@@ -274,14 +277,14 @@ def _lengths(lengths: ArrayLike | None, batch: int, longest: int) -> Integers:
         raise InputError(
             f"length of sequence {{sequence}} is {array[i]}: must be 1 to {longest}", sequence=i
         )
-    # A copy, because pairwise marginals are computed later, when the caller's array may be changed.
+    # Pairwise marginals are computed later. The caller may change the array before that.
     return array.copy()
 
 
-def _mask(
+def _validate_mask(
     mask: Any, shape: tuple[int, ...], name: str, sequence: int | None = None
 ) -> NDArray[np.bool_]:
-    allowed = _array(mask, name, sequence)
+    allowed = _as_array(mask, name, sequence)
     if allowed.dtype != np.bool_:
         raise InputError(
             f"{name} has dtype {allowed.dtype}: must be bool, True where allowed", sequence=sequence
@@ -291,11 +294,11 @@ def _mask(
     return allowed
 
 
-def _mask_list(mask: ArrayLike, arrays: list[Array]) -> list[Array]:
-    masks = _list(mask, len(arrays), "mask")
+def _apply_masks(mask: ArrayLike, arrays: list[Array]) -> list[Array]:
+    masks = _validate_list(mask, len(arrays), "mask")
     return [
         np.where(
-            _mask(m, arrays[i].shape, "mask of sequence {sequence}", i),
+            _validate_mask(m, arrays[i].shape, "mask of sequence {sequence}", i),
             arrays[i],
             arrays[i].dtype.type(-np.inf),
         )
@@ -303,18 +306,20 @@ def _mask_list(mask: ArrayLike, arrays: list[Array]) -> list[Array]:
     ]
 
 
-def _transitions(
+def _prepare_transitions(
     transition: ArrayLike, layout: BatchLayout, labels: int
 ) -> tuple[Floats | None, list[Array] | None]:
-    """One matrix for all steps, or None and a (T-1, L, L) array for each sequence."""
+    """Return one matrix for all steps, or None and a (T-1, L, L) array for each sequence."""
     square = (labels, labels)
     if isinstance(transition, list | tuple):
-        return None, _list_of_matrices(transition, layout, square)
-    array = _floats(transition, "transition")
+        return None, _validate_matrices(transition, layout, square)
+    array = _as_floats(transition, "transition")
     if array.shape == square:
         if not array.max() < np.inf:  # also true for NaN
             a, b = np.argwhere(~(array < np.inf))[0]
-            raise InputError(f"transition from label {a} to {b} is {array[a, b]}")
+            raise InputError(
+                f"transition from label {a} to {b} is {array[a, b]}: must be finite or -inf"
+            )
         return array.astype(np.float64, copy=False), None
     if layout.shape is None:
         raise InputError(
@@ -330,7 +335,7 @@ def _transitions(
     return None, [array] * count if array.shape == shared_by_batch else list(array)
 
 
-def _list_of_matrices(
+def _validate_matrices(
     transition: list[Any] | tuple[Any, ...], layout: BatchLayout, square: tuple[int, int]
 ) -> list[Array]:
     if layout.shape is not None or len(transition) != len(layout.starts):
@@ -339,7 +344,7 @@ def _list_of_matrices(
             f"length, but it has {len(layout.starts)} sequences"
         )
     name = "transition of sequence {sequence}"
-    matrices = [_floats(m, name, i) for i, m in enumerate(transition)]
+    matrices = [_as_floats(m, name, i) for i, m in enumerate(transition)]
     for i, (array, length) in enumerate(zip(matrices, layout.lengths, strict=True)):
         if array.shape != (length - 1, *square):
             expected = (int(length) - 1, *square)
@@ -347,37 +352,37 @@ def _list_of_matrices(
     return matrices
 
 
-def _vector(value: ArrayLike | None, name: str, labels: int) -> Floats | None:
+def _validate_vector(value: ArrayLike | None, name: str, labels: int) -> Floats | None:
     if value is None:
         return None
-    array = _floats(value, name)
+    array = _as_floats(value, name)
     if array.shape != (labels,):
         raise InputError(f"{name} has shape {array.shape}, unary has {labels} labels")
     if not array.max() < np.inf:  # also true for NaN
         y = int(np.argmax(~(array < np.inf)))
-        raise InputError(f"{name} of label {y} is {array[y]}")
+        raise InputError(f"{name} of label {y} is {array[y]}: must be finite or -inf")
     return array.astype(np.float64, copy=False)
 
 
-def _list(value: Any, count: int, name: str) -> list[tuple[int, Any]]:
-    """(index, array) for each array in a list with one array per sequence."""
+def _validate_list(value: Any, count: int, name: str) -> list[tuple[int, Any]]:
+    """Return (index, array) for each array in a list with one array per sequence."""
     size = len(value) if isinstance(value, list | tuple) else type(value).__name__
     if size != count:
         raise InputError(f"{name} must be a list of {count} arrays, like unary, not {size}")
     return list(enumerate(value))
 
 
-def _array(value: Any, name: str, sequence: int | None = None) -> Array:
+def _as_array(value: Any, name: str, sequence: int | None = None) -> Array:
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:  # ragged, or another library's tensor
         raise InputError(f"{name} is not an array: {error}", sequence=sequence) from None
 
 
-def _floats(value: Any, name: str, sequence: int | None = None) -> Array:
+def _as_floats(value: Any, name: str, sequence: int | None = None) -> Array:
     if type(value) is np.ndarray and value.dtype.str in _NATIVE_FLOATS and value.flags.carray:
         return value
-    array = _array(value, name, sequence)
+    array = _as_array(value, name, sequence)
     if array.dtype not in (np.float32, np.float64):
         raise InputError(
             f"{name} has dtype {array.dtype}: must be float32 or float64", sequence=sequence
@@ -385,8 +390,8 @@ def _floats(value: Any, name: str, sequence: int | None = None) -> Array:
     return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
 
 
-def _integers(value: Any, name: str, sequence: int | None = None) -> Integers:
-    array = _array(value, name, sequence)
+def _as_integers(value: Any, name: str, sequence: int | None = None) -> Integers:
+    array = _as_array(value, name, sequence)
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} has dtype {array.dtype}: must be integers", sequence=sequence)
     return np.require(array, dtype=np.int64, requirements=["C_CONTIGUOUS", "ALIGNED"])

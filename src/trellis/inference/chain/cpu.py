@@ -1,11 +1,11 @@
 """The fast path: the functions of reference.py for batches, in the native core.
 
-The first arguments of every function are `Scores`, or the arrays that it consists of; see there for
-shapes. ``n_jobs`` is the number of threads, None for all cores; the results are the same bits for
-any number.
+The first arguments of every function are `Scores`, or the arrays of a `Scores`, which documents
+their shapes. ``n_jobs`` is the number of threads; None means all cores. The results are the same
+bits for any number.
 
-Scores that lie within 170 of each other are the fastest. A call runs to its end: Ctrl-C waits for
-it.
+The functions are fastest if all finite scores lie within 170 of each other. Ctrl-C takes effect
+only after a call has returned.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from trellis.inference.chain.results import (
 )
 from trellis.inference.chain.signature import takes_scores
 
-# Limit of kbest and sample: 2**36 labels are half a tebibyte. More is surely a mistake, and NumPy
-# would answer with a MemoryError that does not name the argument.
+# The limit of kbest and sample: 2**36 labels are 0.5 TiB. Without it, NumPy would raise a
+# MemoryError that does not name the argument.
 _MAX_PATH_LABELS = 2**36
 
 
@@ -69,7 +69,7 @@ def log_partition(scores: ValidatedScores) -> FloatOrArray:
 
 
 def _log_partition(scores: ValidatedScores) -> tuple[Floats, Integers]:
-    """Log Z, shape (B,), and the status of each sequence; nothing is raised."""
+    """Compute log Z, shape (B,), and the status of each sequence. No error is raised."""
     log_z, outcomes = np.zeros(len(scores.layout.starts)), scores.new_outcomes()
     scores.core().log_partition(log_z, outcomes)
     log_z[outcomes[:, 0] != 0] = -np.inf
@@ -90,7 +90,7 @@ def log_prob(scores: ValidatedScores, *, labels: ArrayLike) -> FloatOrArray:
 
 @takes_scores
 def marginals(scores: ValidatedScores) -> Marginals:
-    """The marginals p(yₜ) and p(yₜ₋₁, yₜ), by the forward-backward algorithm.
+    """Compute the marginals p(yₜ) and p(yₜ₋₁, yₜ) by the forward-backward algorithm.
 
     >>> p = marginals(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.8, 0.2], [0.2, 0.8]]))
     >>> p.unary.round(2).tolist()
@@ -104,11 +104,13 @@ def marginals(scores: ValidatedScores) -> Marginals:
 
 
 def _pairwise(scores: ValidatedScores, flat: Array) -> ArrayOrList:
-    """The pairwise marginals; `flat` are the unary marginals computed earlier, (rows, L)."""
+    """Compute the pairwise marginals. `flat` are the earlier unary marginals, (rows, L)."""
     pairs = scores.new_pairs()
     repeated = _forward_backward(scores, pairs=pairs)
     if not np.allclose(repeated.flat, flat, rtol=0.0, atol=1e-6):
-        raise InputError("the scores, or the unary marginals, have changed since marginals()")
+        raise InputError(
+            "the scores or the unary marginals have changed since the call of marginals()"
+        )
     return scores.layout.per_pair(pairs)
 
 
@@ -145,7 +147,7 @@ def _forward_backward(
 def expected_counts(
     scores: ValidatedScores, *, labels: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Counts:
-    """∂ log Z / ∂ each array, in its shape: how often the model expects to use each score.
+    """∂ log Z / ∂ each array, in its shape: the expected number of uses of each score.
 
     The counts of an array that all sequences share are summed over the sequences.
 
@@ -162,7 +164,7 @@ def expected_counts(
            [ 0.5,  0.5]])
     """
     layout = scores.layout
-    factors = None if weights is None else _weights(weights, len(layout.starts))
+    factors = None if weights is None else _validate_weights(weights, len(layout.starts))
     paths = None if labels is None else flat_labels(labels, scores)
     transition: ArrayOrList
     if scores.transition is not None:
@@ -183,26 +185,30 @@ def expected_counts(
     )
 
 
-def _weights(weights: ArrayLike, count: int) -> Floats:
-    """`count` finite positive numbers, as an array."""
+def _validate_weights(weights: ArrayLike, count: int) -> Floats:
+    """Return the weights as an array of `count` finite positive numbers."""
     try:
-        array = np.ascontiguousarray(weights, dtype=np.float64)
+        checked_weights = np.ascontiguousarray(weights, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"weights must be numbers, not {weights!r:.60}") from None
-    if array.shape != (count,):
-        raise InputError(f"weights have shape {array.shape}, but there are {count} sequences")
-    bad = np.flatnonzero(~((array > 0) & (array < np.inf)))
+    if checked_weights.shape != (count,):
+        raise InputError(
+            f"weights have shape {checked_weights.shape}, but there are {count} sequences"
+        )
+    bad = np.flatnonzero(~((checked_weights > 0) & (checked_weights < np.inf)))
     if bad.size:
         i = int(bad[0])
         raise InputError(
-            f"the weight of sequence {{sequence}} is {array[i]}: must be positive", sequence=i
+            f"the weight of sequence {{sequence}} is {checked_weights[i]}: "
+            "must be positive and finite",
+            sequence=i,
         )
-    return array
+    return checked_weights
 
 
 @takes_scores
 def viterbi(scores: ValidatedScores) -> Path:
-    """argmax_y score(y); of several best labels at a position, the first.
+    """argmax_y score(y). Of several best labels at a position, the first is taken.
 
     >>> best = viterbi(np.array([[0.0, 1.0], [0.9, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]]))
     >>> best.labels.tolist(), best.score
@@ -217,7 +223,7 @@ def viterbi(scores: ValidatedScores) -> Path:
 
 @takes_scores
 def kbest(scores: ValidatedScores, *, k: int) -> KBest:
-    """The k best distinct paths and their scores, best first; fewer if fewer are allowed.
+    """Return the k best distinct paths and their scores, best first; fewer if fewer are allowed.
 
     In a padded batch, missing paths have labels -1 and score -inf.
 
@@ -225,7 +231,7 @@ def kbest(scores: ValidatedScores, *, k: int) -> KBest:
     >>> best.labels.tolist(), best.score.tolist()
     ([[1, 0], [1, 1]], [3.0, 2.0])
     """
-    k = _path_count(k, "k", scores)
+    k = _validate_path_count(k, "k", scores)
     log_z, outcomes = _log_partition(scores)
     scores.raise_for(outcomes, log_z)
     layout = scores.layout
@@ -248,16 +254,16 @@ def kbest(scores: ValidatedScores, *, k: int) -> KBest:
 def sample(
     scores: ValidatedScores, *, n: int = 1, random_state: int | np.random.Generator | None = None
 ) -> ArrayOrList:
-    """``(n, T)`` labels: n independent paths y ~ p(y).
+    """Draw n independent paths y ~ p(y), shape (n, T).
 
-    Forward filtering and backward sampling: α from left to right, then labels from right to left.
+    First α is computed from left to right. Then labels are drawn from right to left.
 
     >>> sample(np.array([[0.0, -np.inf], [-np.inf, 0.0]]), np.zeros((2, 2)), n=2, random_state=0)
     array([[0, 1],
            [0, 1]])
     """
-    n = _path_count(n, "n", scores)
-    uniforms = _generator(random_state).random(n * int(scores.layout.lengths.sum()))
+    n = _validate_path_count(n, "n", scores)
+    uniforms = _validate_generator(random_state).random(n * int(scores.layout.lengths.sum()))
     labels, outcomes = np.empty(len(uniforms), dtype=np.int64), scores.new_outcomes()
     scores.core().sample(scores.layout.rows_before, uniforms, labels, outcomes)
     scores.raise_for(outcomes, np.zeros(len(outcomes)))
@@ -292,8 +298,8 @@ def max_marginals(scores: ValidatedScores) -> ArrayOrList:
     return scores.layout.per_position(flat, pieces)
 
 
-def _path_count(value: Any, name: str, scores: ValidatedScores) -> int:
-    """A number of paths per sequence that fits into memory."""
+def _validate_path_count(value: Any, name: str, scores: ValidatedScores) -> int:
+    """Validate a number of paths per sequence: at least 1, and small enough for the memory."""
     count = as_integer(value, name)
     if count < 1:
         raise InputError(f"{name} must be at least 1, not {count}")
@@ -305,7 +311,7 @@ def _path_count(value: Any, name: str, scores: ValidatedScores) -> int:
     return count
 
 
-def _generator(random_state: Any) -> np.random.Generator:
+def _validate_generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     if random_state is None or (

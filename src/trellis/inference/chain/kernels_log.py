@@ -1,9 +1,9 @@
 """Forward and backward recursion in log space.
 
-Works for any scores, any number of labels and position-dependent transitions, but needs L²
-exponentials per step. Tiles of A are read from memory, and α goes through memory from step to step.
-Stored is log α minus an offset for each step. All stored log α₀ are negative, which tells the
-backward kernel that this row is in log space: scaled α₀ has a positive maximum.
+They work for any scores, any number of labels and position-dependent transitions, but need L²
+exponentials per step. Each step reads tiles of A and the previous α from memory. log α is stored
+minus an offset for each step. All stored log α₀ are negative. From this the backward kernel knows
+that the row is in log space, because scaled α₀ has a positive maximum.
 """
 
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -16,19 +16,19 @@ NEVER = tl.constexpr(float("-inf"))
 
 @triton.jit
 def finite(x):
-    """x, or 0 where x is -inf. Subtracting it keeps -inf - x = -inf, never NaN."""
+    """Return x, or 0 where x is -inf. Subtracting the result from -inf gives -inf, not NaN."""
     return tl.where(x == NEVER, 0.0, x)
 
 
 @triton.jit
 def positive(x):
-    """x, or 1 where x is 0: a divisor for 0 / 0 = 0, and a finite argument of a logarithm."""
+    """Return x, or 1 where x is 0. As a divisor it gives 0 / 0 = 0; its logarithm is finite."""
     return tl.where(x > 0.0, x, 1.0)
 
 
 @triton.jit
 def subtract_tag(post, j, tags, tagged: tl.constexpr):
-    """p(yₜ = j), minus 1 for the label that the tags have at this step."""
+    """Return p(yₜ = j), minus 1 if j is the tag of this step."""
     if tagged:
         post -= tl.where(j == tl.load(tags), 1.0, 0.0)
     return post
@@ -36,7 +36,7 @@ def subtract_tag(post, j, tags, tagged: tl.constexpr):
 
 @triton.jit
 def pair_index(order, t, indexed: tl.constexpr):
-    """Index of the transition into the t-th unmasked step, in (T-1, L, L)."""
+    """Return the index in (T-1, L, L) of the transition into the t-th unmasked step."""
     position = tl.full([], 0, tl.int64) + t
     if indexed:
         position = tl.load(order + t).to(tl.int64)
@@ -45,7 +45,7 @@ def pair_index(order, t, indexed: tl.constexpr):
 
 @triton.jit
 def _max_score(pointer, stride, labels, dtype: tl.constexpr, tile: tl.constexpr):
-    """The maximum of L scores, 0 if all are -inf."""
+    """Return the maximum of L scores, or 0 if all are -inf."""
     i = tl.arange(0, tile).to(tl.int64)
     top = tl.full([tile], NEVER, dtype)
     for base in range(0, labels, tile):
@@ -56,7 +56,7 @@ def _max_score(pointer, stride, labels, dtype: tl.constexpr, tile: tl.constexpr)
 
 @triton.jit
 def _scores(alpha, i, transitions, a_from, a_to, j, labels, dtype: tl.constexpr):
-    """α(i) + A(i, j) as a (tile, tile) matrix, padded with -inf."""
+    """Load α(i) + A(i, j) as a (tile, tile) matrix, padded with -inf."""
     square = (i < labels)[:, None] & (j < labels)[None, :]
     cells = transitions + i[:, None] * a_from + j[None, :] * a_to
     x = tl.load(alpha + i, i < labels, NEVER)[:, None]
@@ -103,7 +103,7 @@ def forward_log(
     emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, order, alpha, length,
     labels, dtype: tl.constexpr, tile: tl.constexpr, best: tl.constexpr, indexed: tl.constexpr,
 ):  # fmt: skip
-    """Return log Z and store log α; with `best`, max in place of log Σ exp: the best path's score.
+    """Store log α and return log Z. With `best`, max replaces log Σ exp: return the best score.
 
     `indexed` transitions depend on the position, which `order` gives for each unmasked step.
     """
@@ -116,7 +116,7 @@ def forward_log(
     for base in range(0, labels, tile):
         j = base + i
         x = tl.load(emissions + j * e_label, j < labels, NEVER).to(dtype) - top
-        # minus 1 so that all stored log α₀ are negative: this marks the row as in log space
+        # The 1 makes all stored log α₀ negative, which marks the row as being in log space.
         x += tl.load(start + j, j < labels, NEVER).to(dtype) - first - 1.0
         tl.store(alpha + j, x, j < labels)
         tops = tl.maximum(tops, x)
@@ -148,12 +148,12 @@ def forward_log(
 
 @triton.jit
 def _negate(counts, weight, labels):
-    """counts = -weight · counts, (L, L): the tags' share of the gradient."""
+    """counts = -weight · counts, (L, L): the part of the gradient that the tags contribute."""
     i = tl.arange(0, 1024)
     tl.debug_barrier()
     for base in range(0, labels * labels, 1024):
         cell = base + i
-        # .cg skips L1, which does not see the atomic additions of count_tags
+        # .cg bypasses the L1 cache, which does not contain the atomic additions of count_tags.
         x = tl.load(counts + cell, cell < labels * labels, 0.0, cache_modifier=".cg")
         tl.store(counts + cell, -weight * x, cell < labels * labels)
 
@@ -163,7 +163,7 @@ def _add_pairs(
     alpha, transitions, a_from, a_to, tags, t_step, weight, d_transitions, sums, tops, quotients, i,
     labels, dtype: tl.constexpr, tile: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j); the terms go to the transitions' gradient.
+    """p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j). Add the terms to the transitions' gradient.
 
     tops, quotients (L,): for each j, maxᵢ x(i, j) and p(yₜ = j) / Σᵢ exp(x(i, j) - max).
     """
@@ -194,7 +194,7 @@ def backward_log(
     d_transitions, sums, scratch, length, labels, dtype: tl.constexpr, tile: tl.constexpr,
     shared: tl.constexpr, tagged: tl.constexpr, indexed: tl.constexpr,
 ):  # fmt: skip
-    """Gradients from log α. Each column of p(yₜ₋₁ | yₜ) is divided by its own sum.
+    """Compute gradients from log α. Each column of p(yₜ₋₁ | yₜ) is divided by its sum.
 
     d_emissions (T, L), d_transitions (T-1, L, L) if not `shared`, sums (2 + L, L): the gradients of
     start, end and the shared transitions; scratch (3, L).

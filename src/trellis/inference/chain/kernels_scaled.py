@@ -1,16 +1,16 @@
 """Recursions with the transitions in registers: scaled probabilities, and the best path.
 
 ψ = exp(A - max A) is computed once. A step is a product of a vector and a matrix, and none of its
-exponentials depends on the previous step. Emissions are loaded three steps ahead: at about 200
-cycles a step, this hides the 600 cycles that a load takes.
+exponentials depends on the previous step. Emissions are loaded three steps ahead. A step takes
+about 200 cycles, so this hides the 600 cycles of a load.
 
     mₜ = αₜ₋₁ ψ / max αₜ₋₁        αₜ = mₜ ∘ wₜ        wₜ = exp(uₜ - max uₜ)
 
-Stored are α₀ and, for t > 0, mₜ. The backward pass
+The kernel stores α₀ and, for t > 0, mₜ. The backward pass
 
     p(yₜ₋₁ = a, yₜ = b) = p(yₜ = b) αₜ₋₁(a) ψ(a, b) / (max αₜ₋₁ · mₜ(b))
 
-needs no β, and so no guard against overflow: it splits p(yₜ) ≤ 1 into parts.
+needs no β. It cannot overflow, because it splits p(yₜ) ≤ 1 into parts.
 """
 
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -23,13 +23,13 @@ from trellis.inference.chain.kernels_log import NEVER, finite, positive, subtrac
 
 @triton.jit
 def load_if(condition, pointers, j, labels, other):
-    """Values of the labels j, or `other` if the condition is false."""
+    """Load the values of the labels j, or return `other` if the condition is false."""
     return tl.load(pointers, j < tl.where(condition, labels, 0), other)
 
 
 @triton.jit
 def load_square(transitions, by_row, by_column, labels, dtype: tl.constexpr, block: tl.constexpr):
-    """All transitions as a (block, block) matrix, padded with -inf."""
+    """Load all transitions as a (block, block) matrix, padded with -inf."""
     j = tl.arange(0, block)
     cells = transitions + j[:, None] * by_row + j[None, :] * by_column
     return tl.load(cells, (j < labels)[:, None] & (j < labels)[None, :], NEVER).to(dtype)
@@ -37,11 +37,12 @@ def load_square(transitions, by_row, by_column, labels, dtype: tl.constexpr, blo
 
 @triton.jit
 def _is_exact(total, least, low, range_, dtype: tl.constexpr):
-    """Whether no underflow has changed the result; docs/kernels.md has the proof.
+    """Return True if no underflow has changed the result; docs/kernels.md has the proof.
 
-    True if each usable label has far more mass than can have been lost, or if all scores are so
-    close that nothing was lost, so that a 0 means that no path is allowed. `least` and `low` are
-    the smallest m, all and those above 0; `range_` is the lowest score minus the highest.
+    This holds if each usable label has far more mass than underflow can have removed. It also holds
+    if all scores are so close that nothing can underflow: then 0 means that no path is allowed.
+    `least` is the smallest m, `low` the smallest m above 0, `range_` the lowest score minus the
+    highest.
     """
     floor: tl.constexpr = 1e-280 if dtype == tl.float64 else 1e-27
     small: tl.constexpr = 1e-130 if dtype == tl.float64 else 1e-13
@@ -51,7 +52,7 @@ def _is_exact(total, least, low, range_, dtype: tl.constexpr):
 
 @triton.jit
 def _psi(transitions, a_from, a_to, labels, dtype: tl.constexpr, block: tl.constexpr):
-    """ψ = exp(A - max A), max A, which labels no transition enters, and A - max A at its lowest."""
+    """Return ψ = exp(A - max A), max A, labels that no transition enters, and min A - max A."""
     depth: tl.constexpr = -700.0 if dtype == tl.float64 else -84.0  # exp(depth) nearly underflows
     scores = load_square(transitions, a_from, a_to, labels, dtype, block)
     best = tl.max(scores, 0)
@@ -94,8 +95,9 @@ def forward_scaled(
         e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
         e = e1.to(dtype)
         top = finite(tl.max(e, 0))
-        w = tl.where(unreachable, 0.0, tl.exp(e - top))  # else they would force log space
-        scale = 1.0 / positive(tl.max(p, 0))  # of the previous step: off the critical path
+        w = tl.where(unreachable, 0.0, tl.exp(e - top))  # their m = 0 must not fail _is_exact
+        # The maximum of the previous step does not have to wait for this step's result.
+        scale = 1.0 / positive(tl.max(p, 0))
         m = tl.sum(p[:, None] * psi, 0)
         used = tl.where(w > 0.0, m, 1.0)
         least = tl.minimum(least, used)
@@ -116,7 +118,7 @@ def forward_scaled(
 
 @triton.jit
 def _alpha(m, e, later):
-    """αₜ = mₜ ∘ wₜ; at the first step α itself was stored."""
+    """αₜ = mₜ ∘ wₜ. For the first step, m is α₀ itself."""
     return m * tl.where(later, tl.exp(e - finite(tl.max(e, 0))), 1.0)
 
 
@@ -126,9 +128,10 @@ def backward_scaled(
     d_emissions, sums, length, labels,
     dtype: tl.constexpr, block: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """Gradients from scaled α: d_emissions (T, L) and sums (2 + L, L): start, end, transitions.
+    """Compute gradients from scaled α: d_emissions (T, L) and sums (2 + L, L).
 
-    ψ is held with the later label first, so that sums run over the same axis as forward.
+    The sums are the gradients of start, end and transitions. ψ is held with the later label first,
+    so that sums run over the same axis as in the forward pass.
     """
     tiny: tl.constexpr = 1e-300 if dtype == tl.float64 else 1e-37  # so that 0 / m is 0 for m = 0
     j = tl.arange(0, block)
@@ -167,7 +170,8 @@ def backward_scaled(
         e3 = load_if(back + 2 < length, unary, j, labels, NEVER)
         m3 = load_if(back + 2 < length, ahead, j, labels, 0.0)
         p = _alpha(m1, e1.to(dtype), back + 1 < length)
-        share = p / (tl.max(p, 0) * total)  # total is 1 up to rounding, which would accumulate
+        # total is 1 except for rounding. Without the division, the rounding would accumulate.
+        share = p / (tl.max(p, 0) * total)
         post = tl.sum(q[:, None] * psi, 0) * share
         counts += q[:, None] * share[None, :]
         total = tl.sum(post, 0)
@@ -184,13 +188,13 @@ def backward_scaled(
 
 @triton.jit
 def _store_counts(sums, counts, weight, labels, block: tl.constexpr, tagged: tl.constexpr):
-    """sums = weight · (expected - tag counts), (L, L); the tag counts are in `sums` before."""
+    """sums = weight · (expected - tag counts), (L, L). At first, `sums` are the tag counts."""
     j = tl.arange(0, block)
     square = (j < labels)[:, None] & (j < labels)[None, :]
     cells = sums + j[:, None] * labels + j[None, :]
     if tagged:
         tl.debug_barrier()
-        # .cg skips L1, which does not see the atomic additions of count_tags
+        # .cg bypasses the L1 cache, which does not contain the atomic additions of count_tags.
         counts -= tl.load(cells, square, 0.0, cache_modifier=".cg")
     tl.store(cells, counts * weight, square)
 
@@ -223,7 +227,8 @@ def best_scores(
         e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
         e = e1.to(dtype)
         top = finite(tl.max(e, 0))
-        lag = finite(tl.max(x, 0))  # of the previous step: off the critical path
+        # The maximum of the previous step does not have to wait for this step's result.
+        lag = finite(tl.max(x, 0))
         x = tl.max(x[:, None] + scores, 0) + ((e - top) - lag)
         tl.store(best, x, inside)
         offset += top.to(tl.float64) + lag.to(tl.float64)

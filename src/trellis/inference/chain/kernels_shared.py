@@ -1,4 +1,4 @@
-"""The kernels of the chain, with what log space and scaled probabilities share.
+"""The kernels of the chain, and the functions that log space and scaled probabilities share.
 
 One program works on one row of the batch. Arguments of all kernels of the chain:
 
@@ -36,7 +36,8 @@ __all__ = [
     "viterbi_kernel",
 ]
 
-# New sizes do not compile a kernel again, and alignments do not change its register layout.
+# With these settings, new sizes do not compile a kernel again, and alignments do not change its
+# register layout.
 _kernel = triton.jit(
     do_not_specialize=["rows", "steps", "labels"],
     do_not_specialize_on_alignment=[
@@ -51,13 +52,13 @@ _kernel = triton.jit(
 
 @triton.jit
 def clip_length(length, steps):
-    """A length clipped to 1 … steps: an invalid one must not cause an access out of bounds."""
+    """Return the length clipped to 1 … steps, so that no access is out of bounds."""
     return tl.minimum(tl.maximum(length, 1), steps).to(tl.int32)
 
 
 @triton.jit
 def load_tags(tags, t_step, t, length, labels):
-    """Tags at positions t, 0 outside the row; invalid tags are clipped, again for the bounds."""
+    """Load the tags at positions t, 0 outside the row. Invalid tags are clipped to 0 … L-1."""
     tag = tl.load(tags + t * t_step, (t >= 0) & (t < length), 0)
     return tl.minimum(tl.maximum(tag, 0), labels - 1)
 
@@ -75,9 +76,10 @@ def validate_row(
     mask, m_step, lengths, tags, t_step, order, length_out, status, steps, labels,
     masked: tl.constexpr, counted: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """Return the length of a row, and store it, its status and (if masked) its order.
+    """Return the length of a row. Store the length, the status and (if masked) the order.
 
-    The pointers are those of the row. Without a mask or lengths (`counted`) all steps count.
+    The pointers are those of the row. Without a mask and without lengths (`counted`), all steps are
+    used.
     Status flags: 1, the mask has a hole; 2, the length is not in 1 … T; 4, a tag is not in 0 … L-1.
     """
     i = tl.arange(0, 256)
@@ -101,7 +103,7 @@ def validate_row(
                 bad_tags += tl.sum(((tag < 0) | (tag >= labels)).to(tl.int32), 0)
             length += tl.sum(on.to(tl.int32), 0)
     if masked:
-        # An empty row counts as one of length 1, which reads order[0].
+        # An empty row is treated as a row of length 1, which reads order[0].
         tl.store(order, 0, length == 0)
     else:
         length = end
@@ -115,7 +117,7 @@ def validate_row(
 
 @triton.jit
 def has_hole(order, length):
-    """Whether the mask of a row is not a prefix: positions increase, so the last one shows it."""
+    """Return True if the mask has a hole. Positions increase, so the last one shows it."""
     return tl.load(order + length - 1) != length - 1
 
 
@@ -144,7 +146,7 @@ def copy_steps(
 
 @triton.jit
 def transpose_share(transitions, a_from, a_to, transposed, rows, labels):
-    """Write this row's share of the transitions, later label first, for the backward kernel."""
+    """Copy this program's share of the transitions, with the later label first, for backward."""
     share = (labels * labels + rows - 1) // rows
     begin = tl.program_id(0) * share
     stop = tl.minimum(begin + share, labels * labels)
@@ -182,9 +184,9 @@ def score_tags(
 
 @triton.jit
 def count_tags(counts, tags, t_step, length, labels):
-    """Add the number of times that each pair of tags occurs to counts (L, L), later label first.
+    """Add the number of occurrences of each pair of tags to counts (L, L), later label first.
 
-    Integers: the order in which the atomic additions happen does not change the sum.
+    The counts are integers, so the order of the atomic additions does not change the sum.
     """
     i = tl.arange(0, 256)
     for base in range(1, length, 256):
@@ -205,7 +207,7 @@ def forward_kernel(
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
     masked: tl.constexpr, counted: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
-    """Validate a row; value (B,) = log Z, or log p of the tags if `tagged`; store α.
+    """Validate a row, store α, and store log Z, or log p of the tags if `tagged`, in value (B,).
 
     If the mask of the row has a hole, its unmasked steps are first copied to `packed` and
     `packed_tags`, which have the strides of emissions and tags. `shared` transitions are also
@@ -267,7 +269,7 @@ def backward_kernel(
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
     masked: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of the value of a row.
+    """Compute the gradients of the value of a row.
 
     d_emissions (B, T, L), d_transitions (B, T-1, L, L) if not `shared`, and a block of `sums` for
     each row: start (L), end (L), shared transitions (L, L) with the later label first, and the
@@ -277,7 +279,7 @@ def backward_kernel(
     length = clip_length(tl.load(lengths + row), steps)
     weight = tl.full([], 1.0, dtype)
     if tagged:
-        weight = -weight  # below is the gradient of log Z minus the tags' score
+        weight = -weight  # the code below computes the gradient of log Z minus the tags' score
     emissions += row * e_row
     transitions += row * a_row
     tags += row * t_row
@@ -360,7 +362,7 @@ def validate_kernel(
     lengths, mask, m_row, m_step, tags, t_row, t_step, order, lengths_out, status, steps, labels,
     masked: tl.constexpr, counted: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
-    """`validate_row` for all rows, without any computation."""
+    """Run `validate_row` for all rows, without a recursion."""
     row = tl.program_id(0).to(tl.int64)
     validate_row(
         mask + row * m_row, m_step, lengths + row, tags + row * t_row, t_step, order + row * steps,
@@ -374,7 +376,7 @@ def viterbi_kernel(
     lengths, value, best, steps, labels,
     dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
 ):  # fmt: skip
-    """value (B,): the score of the best path; best (B, T, L): the best score up to each label."""
+    """Store the best path's score in value (B,), and the best score up to each label in best."""
     row = tl.program_id(0).to(tl.int64)
     length = clip_length(tl.load(lengths + row), steps)
     emissions += row * e_row
@@ -395,7 +397,7 @@ def viterbi_kernel(
 
 @triton.jit
 def _first_maximum(x, j, block: tl.constexpr):
-    """The first label j with the largest x."""
+    """Return the first label j with the largest x."""
     return tl.min(tl.where(x == tl.max(x, 0), j, block), 0)
 
 
@@ -404,10 +406,10 @@ def trace_kernel(
     best, transitions, a_row, a_step, a_from, a_to, end, lengths, path, steps, labels,
     block: tl.constexpr,
 ):  # fmt: skip
-    """path (B, T): back from the best last label, 0 after the length of the row.
+    """Store the best path in path (B, T), from its last label to its first; 0 after the length.
 
-    The best predecessor is computed again, for the label on the path only: storing it in the
-    forward pass would triple the instructions of all L² pairs.
+    The best predecessor is computed again, but only for the label on the path. Storing all
+    predecessors in the forward pass would triple the instructions of all L² pairs.
     """
     row = tl.program_id(0).to(tl.int64)
     length = clip_length(tl.load(lengths + row), steps).to(tl.int64)

@@ -1,8 +1,8 @@
 """The chain as a layer of a network on the CPU: padded batches of arrays, one native call each.
 
 For a small batch the validation in `cpu` takes longer than the computation. The functions here
-raise no errors about values: they return None if a batch is unusual, and the caller falls back to
-`cpu`, which has the error messages.
+raise no errors about values. They return None if a value is invalid or a result is not finite. The
+caller then calls `cpu`, which raises the error.
 """
 
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from trellis.inference.chain.layout import Array, Integers
 
 __all__ = ["ChainCounts", "ValidSteps", "best_paths", "expected_counts", "find_steps"]
 
-_INVALID = 2  # Steps in cpp/bindings/chain/layer.cpp
+_INVALID = 2  # from the enum Steps in cpp/bindings/chain/layer.cpp
 
 
 class ValidSteps(NamedTuple):
     """The unmasked steps of a valid batch."""
 
     lengths: Integers  # (B,)
-    prefix: bool  # whether the mask of each row is a prefix
+    prefix: bool  # True if the unmasked steps of each row are its first ones
 
 
 def find_steps(
@@ -31,7 +31,7 @@ def find_steps(
     tags: Integers | None,
     shape: tuple[int, int, int],
 ) -> ValidSteps | None:
-    """The steps of a batch from a mask (B, T) or lengths (B,); None if a value is invalid.
+    """Return the steps of a batch from a mask (B, T) or lengths (B,); None for invalid values.
 
     ``shape`` is (B, T, L). Valid tags (B, T) are 0 … L-1 at unmasked steps.
 
@@ -55,7 +55,7 @@ class ChainCounts(NamedTuple):
 def expected_counts(
     scores: tuple[Array, Array, Array, Array], lengths: Integers, tags: Integers | None
 ) -> ChainCounts | None:
-    """log Z of each row and the expected counts; with tags, -log p and expected minus tag counts.
+    """Compute log Z and expected counts; with tags, -log p and expected minus tag counts.
 
     ``scores`` are emissions (B, T, L), transitions (L, L), start (L,) and end (L,).
 
@@ -78,7 +78,7 @@ def expected_counts(
 def best_paths(
     scores: tuple[Array, Array, Array, Array], lengths: Integers
 ) -> tuple[Integers, NDArray[np.float64]] | None:
-    """The best labels (B, T), 0 after the length of a row, and their scores (B,).
+    """Return the best labels (B, T), 0 after the length of a row, and their scores (B,).
 
     >>> zeros = np.zeros(2)
     >>> scores = (np.array([[[0.0, 1.0], [2.0, 0.0]]]), np.zeros((2, 2)), zeros, zeros)

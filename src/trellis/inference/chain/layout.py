@@ -1,4 +1,4 @@
-"""How one sequence, a padded batch or a list of sequences maps to flat rows, and back."""
+"""The map from one sequence, a padded batch or a list of sequences to flat rows, and back."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """Where each sequence lies among flat rows, one row per position; B sequences.
+    """The place of each of B sequences among flat rows, with one row per position.
 
-    The kernels read and write flat rows, whichever of the three layouts the caller chose.
+    The kernels read and write flat rows for all three layouts of the caller.
     """
 
     starts: Integers  # (B,): the first row of each sequence
     lengths: Integers  # (B,)
-    shape: tuple[int, ...] | None  # of the positions: (T,), (B, T), or None for a list of sequences
+    # The shape of the positions: (T,), (B, T), or None for a list of sequences.
+    shape: tuple[int, ...] | None
 
     @property
     def rows(self) -> int:
@@ -43,13 +44,13 @@ class BatchLayout:
         return np.cumsum(self.lengths) - self.lengths
 
     def per_position(self, flat: Array, pieces: list[Array] | None) -> ArrayOrList:
-        """Flat rows in the caller's layout; for a list of sequences, the core made `pieces`."""
+        """Return flat rows in the caller's layout. `pieces` is the core's result for a list."""
         if self.shape is None:
             return cast(ArrayOrList, pieces)
         return flat.reshape(*self.shape, *flat.shape[1:])
 
     def per_sequence(self, values: Floats) -> FloatOrArray:
-        """One number per sequence, shape (B,); a float for a single (T, L) sequence."""
+        """Return one number per sequence, shape (B,), or a float for a single (T, L) sequence."""
         return float(values[0]) if self.shape is not None and len(self.shape) == 1 else values
 
     def paths(self, flat: Integers, n: int) -> ArrayOrList:
@@ -68,17 +69,17 @@ class BatchLayout:
         return out
 
     def pair_starts(self) -> Integers:
-        """(B,): the index of each sequence's first matrix among all pairwise matrices.
+        """Return the index of each sequence's first matrix among all pairwise matrices, (B,).
 
-        A sequence of T positions has T - 1 matrices, so a list of sequences has one matrix less
-        than rows for each earlier sequence.
+        A sequence of T positions has T rows, but only T - 1 matrices. So in a list, each earlier
+        sequence shifts the index by one.
         """
         if self.shape is None:
             return self.starts - np.arange(len(self.starts))
         return np.arange(len(self.starts)) * (self.shape[-1] - 1)
 
     def per_pair(self, flat: Array) -> ArrayOrList:
-        """Flat (L, L) matrices, one per pair of neighbours, in the caller's layout."""
+        """Return flat (L, L) matrices, one per pair of neighbours, in the caller's layout."""
         if self.shape is None:
             return _core.split_rows(flat, self.lengths - 1)
         return flat.reshape(*self.shape[:-1], self.shape[-1] - 1, *flat.shape[1:])

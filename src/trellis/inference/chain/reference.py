@@ -1,4 +1,4 @@
-"""The recursions as in the equations, for one sequence. The fast path must return the same."""
+"""The recursions as in the equations, for one sequence. Tests compare the fast path with them."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from trellis.inference.chain.results import Counts, KBest, Marginals, Path
 
 
 def _fold(unary, transition, start=None, end=None, mask=None):
-    """Unary scores with start, end and mask folded in, and one transition matrix per step."""
+    """Return unary scores that include start, end and mask, and one transition matrix per step."""
     u = np.array(unary, dtype=float) if mask is None else np.where(mask, unary, -np.inf)
     u[0] += 0.0 if start is None else start
     u[-1] += 0.0 if end is None else end
@@ -78,16 +78,22 @@ def viterbi(unary, transition, start=None, end=None, *, mask=None):
 
 def kbest(unary, transition, start=None, end=None, *, k, mask=None):
     u, A = _fold(unary, transition, start, end, mask)
-    ways = [[(u[0, b], (b,))] for b in range(u.shape[1])]  # the best paths that end in each label
+    # For each label, (score, path) of the best paths that end in it.
+    beginnings = [[(u[0, b], (b,))] for b in range(u.shape[1])]
     for t in range(1, len(u)):
-        ways = [
+        beginnings = [
             sorted(
-                ((s + A[t - 1, a, b] + u[t, b], (*y, b)) for a, w in enumerate(ways) for s, y in w),
+                (
+                    (s + A[t - 1, a, b] + u[t, b], (*y, b))
+                    for a, paths in enumerate(beginnings)
+                    for s, y in paths
+                ),
                 reverse=True,
             )[:k]
             for b in range(u.shape[1])
         ]
-    best = sorted((way for w in ways for way in w if way[0] > -np.inf), reverse=True)[:k]
+    allowed = (path for paths in beginnings for path in paths if path[0] > -np.inf)
+    best = sorted(allowed, reverse=True)[:k]
     return KBest(np.array([y for _, y in best]), np.array([s for s, _ in best]))
 
 
@@ -97,15 +103,18 @@ def sample(unary, transition, start=None, end=None, *, n=1, random_state=None, m
     uniforms = np.random.default_rng(random_state).random((n, len(u)))
     labels = np.empty((n, len(u)), dtype=np.int64)
     for i, t in np.ndindex(n, len(u)):
-        back = len(u) - 1 - t
-        x = alpha[back] if t == 0 else alpha[back] + A[back, :, labels[i, back + 1]]
+        position = len(u) - 1 - t
+        x = alpha[position]
+        if t > 0:
+            x = x + A[position, :, labels[i, position + 1]]
         total = np.cumsum(np.exp(x - x.max()))
-        labels[i, back] = np.searchsorted(total, uniforms[i, back] * total[-1], side="right")
+        threshold = uniforms[i, position] * total[-1]
+        labels[i, position] = np.searchsorted(total, threshold, side="right")
     return labels
 
 
 def entropy(unary, transition, start=None, end=None, *, mask=None):
-    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ), the second sum over inner t, which two pairs share."""
+    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ). The second sum is over inner t: each is in two pairs."""
     p = marginals(unary, transition, start, end, mask=mask)
     h = lambda q: -np.sum(q * np.log(np.where(q > 0, q, 1.0)))  # noqa: E731
     return h(p.pairwise) - h(p.unary[1:-1]) if len(p.unary) > 1 else h(p.unary)

@@ -24,8 +24,8 @@ class Marginals:
     """The marginals p(yₜ) and p(yₜ₋₁, yₜ).
 
     ``pairwise`` is L times as large as the scores. So it is computed when it is first read, from
-    the arrays that were passed: do not change them before that. A change that is detected raises an
-    error.
+    the arrays that were passed. Do not change them before that: if a change is detected, an
+    InputError is raised.
     """
 
     unary: ArrayOrList
@@ -41,7 +41,7 @@ class Marginals:
 
 
 class Counts(NamedTuple):
-    """The gradient of log Z: how often each score is expected to be used, summed over the batch."""
+    """The gradient of log Z: the expected number of uses of each score, summed over the batch."""
 
     unary: ArrayOrList
     """The shape of the unary scores."""
@@ -52,7 +52,7 @@ class Counts(NamedTuple):
     end: NDArray[np.float64]
     """(L,)"""
     log_partition: FloatOrArray
-    """log Z; or -log p(labels), if labels were passed."""
+    """log Z; if labels were passed, -log p(labels)."""
 
 
 class Path(NamedTuple):

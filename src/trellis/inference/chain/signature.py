@@ -1,4 +1,4 @@
-"""The one signature of all functions of the chain: `Scores`, or the same arrays as arguments."""
+"""The signature that all functions of the chain share: `Scores`, or the same arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class ChainFunction(Protocol[Result_co]):
-    """A function of scores: called with `Scores`, or with the arrays themselves."""
+    """A function of scores. It is called with `Scores`, or with the arrays themselves."""
 
     @overload
     def __call__(
@@ -44,12 +44,12 @@ class ChainFunction(Protocol[Result_co]):
 def takes_scores(
     function: Callable[Concatenate[ValidatedScores, ...], Result_co],
 ) -> ChainFunction[Result_co]:
-    """Replace the first parameter of a function, validated scores, by the caller's arrays.
+    """Return a function that validates the caller's arrays and passes them on as one argument.
 
-    So the parameters that all functions of the chain share are written once, here.
+    So the parameters that all functions of the chain share are written only once, here.
     """
 
-    # Not __annotations__: those of `call` are needed below.
+    # __annotations__ are not copied: those of `call` are needed below.
     @wraps(function, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def call(
         unary: ArrayLike | Scores,
@@ -64,7 +64,7 @@ def takes_scores(
     ) -> Result_co:
         if isinstance(unary, Scores):
             if any(array is not None for array in (transition, start, end, mask, lengths)):
-                raise InputError("Scores contain all arrays: pass no array beside them")
+                raise InputError("pass Scores alone, without other arrays")
             scores = unary
         elif transition is None:
             raise TypeError(f"{function.__name__}() needs unary and transition scores, or Scores")
@@ -85,7 +85,7 @@ class _Annotation(str):
 
 
 def _signature(function: Callable[..., Any], call: inspect.Signature) -> inspect.Signature:
-    """The parameters of `call` and the options of `function`, as `help` shows them."""
+    """Return the parameters of `call` and the options of `function`, as `help` shows them."""
     declared = inspect.signature(function)
     options = list(declared.parameters.values())[1:]
     parameters = [p for p in call.parameters.values() if p.kind != p.VAR_KEYWORD]

@@ -1,12 +1,12 @@
 """The chain on the GPU: log Z or log p(tags), their gradients, and the best path.
 
-For `trellis.nn`, which validates shapes and types. There is one program for each row of the batch,
-and a kernel takes all steps of the row. Where the transitions fit into the registers of a program
-(`held`), it works with scaled probabilities, and only rows that would underflow are computed again
-in log space. -inf forbids a label or transition. The same input gives the same bits.
+`trellis.nn` calls this module after it has validated shapes and types. Each row of the batch has
+one program, and a kernel takes all steps of the row. If the transitions fit into the registers of a
+program (`held`), it works with scaled probabilities, and only rows that would underflow are
+computed again in log space. -inf forbids a label or transition. The same input gives the same bits.
 
-README.md beside this file has the recursions, docs/kernels.md what a step costs. The head of
-kernels_shared.py explains the arguments of all kernels.
+README.md in this folder explains the recursions, and docs/kernels.md the cost of a step. The head
+of kernels_shared.py explains the arguments of all kernels.
 """
 
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -47,17 +47,17 @@ __all__ = [
 #   start, end   (L,)
 #   lengths      (B,) int64, or None
 #   tags         (B, T) int64, or None for log Z
-#   mask         (B, T), nonzero: the step counts; or None. Either lengths or a mask.
+#   mask         (B, T), nonzero where a step is used; or None. A batch has lengths or a mask.
 ChainBatch: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Any, Any, Any]
 
 _TAGS, _MASK = 5, 6
 
 
 class ChainPlan(LaunchPlan):
-    """log Z of each row, or log p of its tags; or their sum. With gradients, if wanted.
+    """log Z of each row, or log p of its tags; or their sum. Gradients are optional.
 
-    Both recursions are launched at once: PyTorch calls `backward` on another thread, where Python
-    is several times slower, so only a product is left for it.
+    `run` launches both recursions. PyTorch calls `backward` on another thread, where Python is
+    several times slower, so the backward pass only multiplies.
 
     >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
     >>> batch = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, None, tags, None)
@@ -71,7 +71,7 @@ class ChainPlan(LaunchPlan):
     """
 
     max_held_bytes = 128 * 128 * 4
-    """Transitions up to this size are kept in the registers of a program."""
+    """Transitions of at most `max_held_bytes` are kept in the registers of a program."""
 
     def __init__(self, batch: ChainBatch, summed: bool = False, differentiate: bool = True) -> None:
         emissions, transitions, _, _, lengths, tags, mask = batch
@@ -81,7 +81,7 @@ class ChainPlan(LaunchPlan):
         self.dtype = dtype = compute_dtype(emissions)
         dtypes = [x.dtype for x in batch[:4]]
         self.dtypes = None if all(x is dtype for x in dtypes) else dtypes
-        # start, end and shared transitions of one row, then its value
+        # A row of the sums holds start, end and shared transitions, then the value of the row.
         self.width = (2 + (labels if self.shared else 0)) * labels + 1
         self.copied = [i for i, x in enumerate(batch) if x is not None and self._copy(i, batch)]
         dense = self._dense(batch)
@@ -121,9 +121,9 @@ class ChainPlan(LaunchPlan):
 
     @staticmethod
     def _copy(index: int, batch: ChainBatch) -> bool:
-        """Whether the kernels need a contiguous copy of a tensor of the batch."""
+        """Return True if the kernels need a contiguous copy of a tensor of the batch."""
         x = batch[index]
-        if index == _MASK or x.dim() == 4:  # read with their strides
+        if index == _MASK or x.dim() == 4:  # the kernels read these by their strides
             return False
         if index in (0, _TAGS):
             # Packed steps are stored with the same strides, so elements must not overlap.
@@ -139,22 +139,23 @@ class ChainPlan(LaunchPlan):
     def run(
         self, batch: ChainBatch, status: RowStatus | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The value (B,) or (), and what `gradients` needs.
+        """Return the value, (B,) or (), and the tensors for `gradients`.
 
-        Where the status of a row is above 1, all results are invalid; see `validate`.
+        If the status of a row is above 1, all results are invalid; see `validate`.
         """
         tensors = self._dense(batch) if self.copied else batch
         emissions = tensors[0]
         value, saved, outputs = self._allocate(emissions)
-        # Kernels do not read absent tensors; any tensor serves as a placeholder.
+        # Kernels do not read absent tensors, so any tensor can be passed instead.
         inputs = [emissions if x is None else x for x in tensors]
         self.launch([*inputs, *outputs], status)
         return value, saved
 
     def _allocate(self, like: Tensor) -> tuple[Tensor, tuple[Tensor, ...], list[Tensor]]:
-        """The value, the saved tensors, and the outputs of the kernels, in their order.
+        """Return new tensors: the value, the saved tensors, and the outputs of the kernels.
 
-        The outputs are: value, d_emissions, d_transitions, sums of each row or their total.
+        The outputs are, in this order: value, d_emissions, d_transitions, and the sums of each row
+        or their total.
         """
         rows, steps, labels = self.rows, self.steps, self.labels
         new, dtype = like.new_empty, self.dtype
@@ -179,7 +180,7 @@ class ChainPlan(LaunchPlan):
         return value, (unary, pairs, start, end), [value, unary, pairs, start]
 
     def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
-        """See LaunchPlan."""
+        """Return programs and arguments of each kernel; see LaunchPlan."""
         emissions, transitions, start, end, lengths, tags, mask, *outputs = tensors
         value, unary, pairs, columns = outputs
         (
@@ -195,8 +196,9 @@ class ChainPlan(LaunchPlan):
         )  # fmt: skip
         if not self.differentiate:
             return [(rows, forward)]
-        # The later label first: the register layout of the backward loop follows this load, and
-        # with the earlier label first the loop was 20 times slower at 128 labels.
+        # The matrix is stored with the later label first, because this load decides the register
+        # layout of the backward loop. With the earlier label first, the loop was 20 times slower at
+        # 128 labels.
         held = (transposed, 0, 0, 1, labels) if self.shared else (transitions, *self.a_strides)
         backward = (
             emissions, *self.e_strides, *held, end, row_lengths, tags, *self.t_strides, order,
@@ -209,9 +211,9 @@ class ChainPlan(LaunchPlan):
         return [(rows, forward), (rows, backward), (-(-self.width // _SUM_COLUMNS), total)]
 
     def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
-        """Gradients of Σ weight · value: of emissions, transitions, start and end.
+        """Return the gradients of Σ weight · value for emissions, transitions, start and end.
 
-        No two of them share memory: the caller may change one in place.
+        They do not share memory, so the caller may change one of them in place.
         """
         if self.summed:
             gradients: Sequence[Tensor] = torch._foreach_mul(saved, weight)
@@ -226,7 +228,7 @@ class ChainPlan(LaunchPlan):
 def sum_gradients(
     unary: Tensor, pairs: Tensor, sums: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of Σ_b weight_b · value_b from those of each row.
+    """Compute the gradients of Σ_b weight_b · value_b from the gradients of each row.
 
     unary (B, T, L); pairs (B, T-1, L, L), or empty if the transitions are shared; sums (B, W + 1)
     as in `backward_kernel`; weight (B,).
@@ -248,9 +250,9 @@ def sum_gradients(
 def viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The best labels (B, T), 0 after the length of a row, and their scores (B,).
+    """Return the best labels (B, T), 0 after the length of a row, and their scores (B,).
 
-    Of equally good labels at a position, searched from the end, the first one is taken.
+    The path is traced from its end. Of equally good labels at a position, the first is taken.
 
     >>> scores = torch.tensor([[[0.0, 1.0], [0.9, 0.0]]])
     >>> stay, zero = torch.tensor([[0.0, 0.0], [0.0, 1.0]]), torch.zeros(2)
@@ -280,7 +282,7 @@ def viterbi(
 def validate(
     emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The lengths (B,) and the status (B,) of all rows.
+    """Return the lengths (B,) and the status (B,) of all rows.
 
     Status flags: 1, the mask has a hole; 2, the length is not in 1 … T; 4, a tag is not in 0 … L-1.
 
@@ -292,21 +294,23 @@ def validate(
     lengths_out = torch.empty(rows, dtype=torch.int64, device=emissions.device)
     status = torch.empty(rows, dtype=torch.int32, device=emissions.device)
     order = torch.empty((rows, steps), dtype=torch.int32, device=emissions.device)
-    m = (lengths_out, 0, 0) if mask is None else (mask, *mask.stride())
-    t = (lengths_out, 0, 0) if tags is None else (tags, *tags.stride())
+    mask_arguments = (lengths_out, 0, 0) if mask is None else (mask, *mask.stride())
+    tag_arguments = (lengths_out, 0, 0) if tags is None else (tags, *tags.stride())
     counts = lengths_out if lengths is None else lengths.contiguous()
     options = (("masked", mask), ("counted", lengths), ("tagged", tags))
     flags = [(name, x is not None) for name, x in options]
     with on_device(emissions):
-        arguments = (counts, *m, *t, order, lengths_out, status, steps, labels)
+        arguments = (
+            counts, *mask_arguments, *tag_arguments, order, lengths_out, status, steps, labels,
+        )  # fmt: skip
         launch(kernels.validate_kernel, rows, arguments, _one_warp, *flags)
     return lengths_out, status
 
 
 # ---- sizes of kernels
 
-# Warps of a program by block of labels. The 32 lanes of a warp share the labels of a row, so a
-# second warp pays only where one has not enough registers for the transitions.
+# Warps of a program for each block of labels. The 32 lanes of a warp share the labels of a row. So
+# a second warp helps only if the registers of one warp are not enough for the transitions.
 _WARPS = {
     "forward": {16: 1, 32: 1, 64: 1, 128: 8},
     "backward": {16: 1, 32: 1, 64: 2, 128: 8},
@@ -316,12 +320,12 @@ _SUM_COLUMNS = 64  # columns that a program of sum_kernel adds up
 
 
 def compute_dtype(emissions: Tensor) -> torch.dtype:
-    """float64 for float64 emissions, else float32."""
+    """Return float64 for float64 emissions, otherwise float32."""
     return torch.float64 if emissions.dtype == torch.float64 else torch.float32
 
 
 def _is_dense(x: Tensor) -> bool:
-    """Whether the elements fill their memory without gaps or overlaps, in any order of axes."""
+    """Return True if the elements fill their memory without gaps or overlaps."""
     expected = 1
     for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
         if size > 1 and stride != expected:
@@ -331,7 +335,7 @@ def _is_dense(x: Tensor) -> bool:
 
 
 def _pair_strides(transitions: Tensor) -> tuple[int, ...]:
-    """Strides of row, step, earlier and later label; 0 for the first two of a shared matrix."""
+    """Return strides of row, step, earlier and later label. A shared matrix has 0 for two."""
     return (0,) * (4 - transitions.dim()) + transitions.stride()
 
 
@@ -346,7 +350,7 @@ def _one_warp(*constants: tuple[str, int]) -> dict[str, Any]:
 def _constants(
     way: str, max_held_bytes: int, dtype: torch.dtype, labels: int, shared: bool
 ) -> dict[str, Any]:
-    """Constants of a kernel: its dtype, tile sizes, and whether it holds the transitions."""
+    """Return a kernel's constants: dtype, tile sizes, and whether it holds the transitions."""
     block = _block(labels)
     held = shared and block * block * dtype.itemsize <= max_held_bytes
     width = block * dtype.itemsize // 4  # float64 takes twice the registers

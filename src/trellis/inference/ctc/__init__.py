@@ -2,21 +2,21 @@
 
 At each of T frames, a network outputs the probability of every label and of the blank. A path takes
 one of them at each frame. It collapses to a target: equal neighbours are merged, then blanks are
-removed. p(target) is the sum over all paths that collapse to the target.
+removed. p(target) is the sum of the probabilities of all paths that collapse to the target.
 
 `loss` and `posterior` need the target. `align` finds the best path of a target. `greedy` and
 `beam_search` search for the best target. All of them take these arguments:
 
 ``log_probs``
     ``(T, V)`` for one sequence, or ``(B, T, V)`` for a padded batch, with ``lengths``. float32 or
-    float64. -inf is probability zero. With ``logits=True`` (`loss`, `posterior`), unnormalised
-    scores: the kernel then computes the softmax too, which is faster and more precise.
+    float64. -inf is probability zero. With ``logits=True`` (`loss`, `posterior`), they are
+    unnormalised scores: the kernel then computes the softmax too, which is faster and more precise.
 ``targets``
     The labels without blanks: a list of integers, or for a batch a list of such lists.
 ``blank``
     The index of the blank in the vocabulary.
 ``n_jobs``
-    The number of threads; None is all cores. Results are the same bits for any number.
+    The number of threads; None means all cores. Results are the same bits for any number.
 
 A target that is too long for the number of frames is not an error: its loss is +inf. README.md in
 this folder explains the recursions. cpu.py has the gradient, for arrays with the frames first.
@@ -46,20 +46,20 @@ def loss(
     logits: bool = False,
     n_jobs: int | None = None,
 ) -> float | Array:
-    """-log p(target | input): a float, or an array (B,) for a batch; +inf if there is no path.
+    """-log p(target | input), a float or, for a batch, an array (B,); +inf if there is no path.
 
     >>> two_frames = np.log([[0.4, 0.6], [0.5, 0.5]])
     >>> round(loss(two_frames, [1]), 4)  # -log 0.8: all paths except (blank, blank)
     0.2231
-    >>> loss(two_frames, [1, 1])  # needs a blank between the labels, so three frames
+    >>> loss(two_frames, [1, 1])  # a blank must separate the labels: three frames are needed
     inf
     >>> batch = np.zeros((2, 4, 3))
     >>> np.exp(-loss(batch, [[1, 2], []], lengths=[4, 2], logits=True)).round(4).tolist()
     [0.1852, 0.1111]
     """
-    x = prepare(log_probs, blank, lengths)
-    values = cpu.forward(*_rows(x, targets), logits, n_jobs=n_jobs)[0]
-    return float(values[0]) if x.single else values
+    batch = prepare(log_probs, blank, lengths)
+    values = cpu.forward(*_core_arguments(batch, targets), logits, n_jobs=n_jobs)[0]
+    return float(values[0]) if batch.single else values
 
 
 def posterior(
@@ -79,13 +79,13 @@ def posterior(
     >>> posterior(np.log([[0.4, 0.6], [0.5, 0.5]]), [1]).round(3).tolist()
     [[0.25, 0.75], [0.375, 0.625]]
     """
-    x = prepare(log_probs, blank, lengths)
-    rows = _rows(x, targets)
+    batch = prepare(log_probs, blank, lengths)
+    arguments = _core_arguments(batch, targets)
     # The posterior depends only on differences within a frame, so logits need no softmax.
-    values, log_norm, saved = cpu.forward(*rows, False, n_jobs=n_jobs)
-    occupations = np.empty(x.scores.shape, x.scores.dtype)
+    values, log_norm, saved = cpu.forward(*arguments, False, n_jobs=n_jobs)
+    occupations = np.empty(batch.scores.shape, batch.scores.dtype)
     cpu.backward(
-        *rows,
+        *arguments,
         False,
         log_norm,
         saved,
@@ -94,10 +94,10 @@ def posterior(
         out=occupations.swapaxes(0, 1),
         n_jobs=n_jobs,
     )
-    return occupations[0] if x.single else occupations
+    return occupations[0] if batch.single else occupations
 
 
-def _rows(x: FrameBatch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
-    """Validated arguments in the order of cpu.py, with the frames first."""
-    padded, target_lengths = prepare_targets(targets, x)
-    return x.scores.swapaxes(0, 1), padded, x.lengths, target_lengths, x.blank
+def _core_arguments(batch: FrameBatch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
+    """Return the validated arguments in the order of cpu.py, with the frames first."""
+    padded, target_lengths = prepare_targets(targets, batch)
+    return batch.scores.swapaxes(0, 1), padded, batch.lengths, target_lengths, batch.blank

@@ -3,9 +3,9 @@
 Both functions take these arguments:
 
 ``input``
-    ``(T, B, V)`` float32 or float64: log-probabilities; or with ``logits`` unnormalised scores,
-    and the kernel computes their softmax too. Any strides; if the last axis is not contiguous, the
-    array is copied.
+    ``(T, B, V)`` float32 or float64: log-probabilities. With ``logits`` they are unnormalised
+    scores, and the kernel computes their softmax too. The array may have any strides; it is copied
+    if its last axis is not contiguous.
 ``targets``
     ``(B, S)`` labels without blanks; entries after ``target_lengths`` are ignored.
 ``input_lengths``, ``target_lengths``
@@ -13,10 +13,10 @@ Both functions take these arguments:
 ``blank``
     The index of the blank in the vocabulary.
 ``n_jobs``
-    The number of threads; None is all cores. Results are the same bits for any number.
+    The number of threads; None means all cores. Results are the same bits for any number.
 
-Wrong labels and lengths raise an InputError that names the batch row. Scores are not validated: NaN
-and +inf make the loss and the gradient of their row NaN. -inf is probability zero.
+Invalid labels and lengths raise an InputError that names the batch row. Scores are not validated:
+NaN and +inf make the loss and the gradient of their row NaN. -inf is probability zero.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def forward(
     >>> np.exp(-loss).round(3).tolist()
     [0.8]
     """
-    x = _frames(input)
-    core = _core_of(x, targets, input_lengths, target_lengths, blank, logits, n_jobs)
+    x = _validate_input(input)
+    core = _make_core(x, targets, input_lengths, target_lengths, blank, logits, n_jobs)
     frames, count = x.shape[:2]
     loss = np.empty(count, dtype=x.dtype)
     log_norm = np.zeros((frames, count) if logits else (0, 0), dtype=x.dtype)
@@ -81,7 +81,7 @@ def backward(
     out: Array | None = None,
     n_jobs: int | None = None,
 ) -> Array:
-    """weight[b] · ∂loss[b]/∂input, shape (T, B, V), written to `out` if it is not None.
+    """weight[b] · ∂loss[b]/∂input, shape (T, B, V). It is written to `out` if that is not None.
 
     For log-probabilities, ∂loss/∂input is -p(label at the frame | target). For logits, it is
     softmax - p(label at the frame | target). It is 0 in the padding, and where the loss is
@@ -93,30 +93,31 @@ def backward(
     >>> backward(x, *row, log_norm, saved, loss, np.ones(1)).round(3).tolist()
     [[[-0.25, -0.75]], [[-0.375, -0.625]]]
     """
-    x = _frames(input)
-    core = _core_of(x, targets, input_lengths, target_lengths, blank, logits, n_jobs)
+    x = _validate_input(input)
+    core = _make_core(x, targets, input_lengths, target_lengths, blank, logits, n_jobs)
     gradient = np.empty(x.shape, dtype=x.dtype) if out is None else out
     if gradient.shape != x.shape or gradient.dtype != x.dtype:
         raise InputError(
-            f"out is {gradient.dtype} {gradient.shape}, input is {x.dtype} {x.shape}: must be equal"
+            f"out is {gradient.dtype} {gradient.shape}: must be {x.dtype} {x.shape}, like input"
         )
     arrays = (np.require(array, x.dtype, ["C", "A"]) for array in (log_norm, alpha, loss, weight))
     _raise_input_errors(core.backward, *arrays, gradient)
     return gradient
 
 
-def _frames(input: Array) -> Array:
-    """The input as (T, B, V) with a contiguous last axis, which the core requires."""
+def _validate_input(input: Array) -> Array:
+    """Validate the input (T, B, V), and make its last axis contiguous, as the core requires."""
     if input.dtype not in (np.float32, np.float64):
         raise InputError(f"input has dtype {input.dtype}: must be float32 or float64")
     if input.ndim != 3:
         raise InputError(f"input has shape {input.shape}: must be (T, B, V)")
-    # Networks output (B, T, V) or (T, B, V): swapped axes are read through strides, without a copy.
+    # Networks output (B, T, V) or (T, B, V). The core reads swapped axes by their strides, so no
+    # copy is needed.
     usable = input.strides[2] == input.itemsize and input.flags.aligned
     return input if usable else np.require(input, requirements=["C", "A"])
 
 
-def _core_of(
+def _make_core(
     x: Array,
     targets: Array,
     input_lengths: Array,
@@ -125,18 +126,19 @@ def _core_of(
     logits: bool,
     n_jobs: int | None,
 ) -> _core.CtcFloat64:
+    """Return the batch as an object of the native core, which validates labels and lengths."""
     make = _core.CtcFloat32 if x.dtype == np.float32 else _core.CtcFloat64
-    rows = {"targets": targets, "input_lengths": input_lengths, "target_lengths": target_lengths}
-    for name, array in rows.items():
+    arrays = {"targets": targets, "input_lengths": input_lengths, "target_lengths": target_lengths}
+    for name, array in arrays.items():
         if array.dtype.kind not in "iu":
             raise InputError(f"{name} has dtype {array.dtype}: must be integers")
-    integers = (np.require(array, np.int64, ["C", "A"]) for array in rows.values())
+    integers = (np.require(array, np.int64, ["C", "A"]) for array in arrays.values())
     core = _raise_input_errors(make, x, *integers, blank, logits, resolve_jobs(n_jobs))
     return cast(_core.CtcFloat64, core)
 
 
 def _raise_input_errors(call: Callable[..., Any], *args: Any) -> Any:
-    """Call the core, which validates labels, lengths and shapes, and names the batch row."""
+    """Call the core; raise its ValueErrors, which name the batch row, as InputErrors."""
     try:
         return call(*args)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""From scores to labels: the best path of a target, the best path overall, the best labellings."""
+"""Decoding: find the best path of a target, the best path overall, or the best labellings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trellis.native import resolve_jobs
 
 
 class Alignment(NamedTuple):
-    """The best path of a target: which frames belong to which symbol."""
+    """The best path of a target. It shows which frames belong to which symbol."""
 
     labels: NDArray[np.int64]  # (T,): a label or the blank at each frame
     starts: NDArray[np.int64]  # (S,): the first frame of each symbol
@@ -31,7 +31,7 @@ class Hypothesis(NamedTuple):
 
     labels: NDArray[np.int64]  # (S,): without blanks
     log_prob: float
-    frames: NDArray[np.int64]  # (S,): on the best path, the likeliest frame of each symbol
+    frames: NDArray[np.int64]  # (S,): the frame of the best path where each symbol is likeliest
 
 
 def align(
@@ -42,10 +42,11 @@ def align(
     lengths: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> Alignment | list[Alignment]:
-    """The path with the largest Σ log-prob among all paths that collapse to the target.
+    """Return the path with the largest Σ log-prob among all paths that collapse to the target.
 
-    Returns an Alignment, or for a batch a list with one per row. A target without any path raises
-    an InfeasibleError. Of equally good paths, the one that changes symbols earliest is returned.
+    The result is an Alignment or, for a batch, a list with one Alignment per row. If a target has
+    no path, an InfeasibleError is raised. Of equally good paths, the one that changes symbols
+    earliest is returned.
 
     >>> x = np.log([[0.1, 0.8, 0.1], [0.3, 0.6, 0.1], [0.7, 0.1, 0.2], [0.1, 0.1, 0.8]])
     >>> path = align(x, [1, 2])
@@ -54,27 +55,36 @@ def align(
     >>> path.confidence.round(3).tolist()  # the first is the root of 0.8 times 0.6
     [0.693, 0.8]
     """
-    x = prepare(log_probs, blank, lengths)
-    padded, counts = prepare_targets(targets, x)
-    count, frames = x.scores.shape[:2]
+    batch = prepare(log_probs, blank, lengths)
+    padded, counts = prepare_targets(targets, batch)
+    count, frames = batch.scores.shape[:2]
     labels = np.empty((count, frames), dtype=np.int64)
     starts, ends = np.empty_like(padded), np.empty_like(padded)
     confidence = np.empty(padded.shape)
     score = np.empty(count)
     out = (labels, starts, ends, confidence, score)
-    _call(_core.ctc_align, x, padded, x.lengths, counts, x.blank, resolve_jobs(n_jobs), *out)
+    _call_core(
+        _core.ctc_align,
+        batch,
+        padded,
+        batch.lengths,
+        counts,
+        batch.blank,
+        resolve_jobs(n_jobs),
+        *out,
+    )
     if np.isneginf(score).any():
         b = int(np.argmax(np.isneginf(score)))
         raise InfeasibleError(
             f"batch row {{sequence}}: a target of {counts[b]} labels cannot fit in "
-            f"{x.lengths[b]} frames",
+            f"{batch.lengths[b]} frames",
             sequence=b,
         )
     rows = [
         Alignment(labels[b, :t], starts[b, :s], ends[b, :s], confidence[b, :s], float(score[b]))
-        for b, (t, s) in enumerate(zip(x.lengths, counts, strict=True))
+        for b, (t, s) in enumerate(zip(batch.lengths, counts, strict=True))
     ]
-    return rows[0] if x.single else rows
+    return rows[0] if batch.single else rows
 
 
 def greedy(
@@ -84,7 +94,7 @@ def greedy(
     lengths: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> Hypothesis | list[Hypothesis]:
-    """The labelling of the path with the best label at each frame, and the log-prob of that path.
+    """Return the labelling of the path with the best label at each frame, and its log-prob.
 
     It is not always the best labelling. In this example the best path is (blank, blank) with
     probability 0.36, but all other paths collapse to [1].
@@ -93,12 +103,16 @@ def greedy(
     >>> greedy(x).labels.tolist(), beam_search(x)[0].labels.tolist()
     ([], [1])
     """
-    x = prepare(log_probs, blank, lengths)
-    rows = list(_hypotheses(_call(_core.ctc_greedy, x, x.lengths, x.blank, resolve_jobs(n_jobs))))
+    batch = prepare(log_probs, blank, lengths)
+    rows = list(
+        _split_hypotheses(
+            _call_core(_core.ctc_greedy, batch, batch.lengths, batch.blank, resolve_jobs(n_jobs))
+        )
+    )
     for b, (best,) in enumerate(rows):
         if best.log_prob == -math.inf:
-            raise _impossible_frame(x, b)
-    return rows[0][0] if x.single else [best for (best,) in rows]
+            raise _impossible_frame(batch, b)
+    return rows[0][0] if batch.single else [best for (best,) in rows]
 
 
 def beam_search(
@@ -111,7 +125,7 @@ def beam_search(
     lengths: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> list[Hypothesis] | list[list[Hypothesis]]:
-    """The `k` best labellings, best first, each with the sum over its paths inside the beam.
+    """Return the `k` best labellings, best first. log_prob sums over the paths inside the beam.
 
     After each frame, the `beam_width` best labellings are kept. At each frame, labels below
     `min_log_prob` are skipped, except the best one. For a batch, the result has one list per row.
@@ -120,57 +134,59 @@ def beam_search(
     >>> [(h.labels.tolist(), round(math.exp(h.log_prob), 2)) for h in beam_search(x, k=2)]
     [([1], 0.64), ([], 0.36)]
     """
-    x = prepare(log_probs, blank, lengths)
+    batch = prepare(log_probs, blank, lengths)
     width, count = as_positive(beam_width, "beam_width"), as_positive(k, "k")
-    threshold = _threshold(min_log_prob)
+    threshold = _validate_threshold(min_log_prob)
     jobs = resolve_jobs(n_jobs)
-    beams = _call(_core.ctc_beam_search, x, x.lengths, x.blank, width, count, threshold, jobs)
-    rows = list(_hypotheses(beams))
+    beams = _call_core(
+        _core.ctc_beam_search, batch, batch.lengths, batch.blank, width, count, threshold, jobs
+    )
+    rows = list(_split_hypotheses(beams))
     for b, row in enumerate(rows):
         if not row:
-            raise _impossible_frame(x, b)
-    return rows[0] if x.single else rows
+            raise _impossible_frame(batch, b)
+    return rows[0] if batch.single else rows
 
 
-def _call(function: Callable[..., Any], x: FrameBatch, *args: Any) -> Any:
-    """Call the core with the scores of a batch; the core names the batch row that is wrong."""
-    usable = x.scores.strides[2] == x.scores.itemsize and x.scores.flags.aligned
-    scores = x.scores if usable else np.require(x.scores, requirements=["C", "A"])
+def _call_core(function: Callable[..., Any], batch: FrameBatch, *args: Any) -> Any:
+    """Call the core with the scores of a batch; raise its ValueErrors as InputErrors."""
+    usable = batch.scores.strides[2] == batch.scores.itemsize and batch.scores.flags.aligned
+    scores = batch.scores if usable else np.require(batch.scores, requirements=["C", "A"])
     try:
         return function(scores, *args)
     except ValueError as error:
         raise InputError(str(error)) from None
 
 
-def _hypotheses(flat: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
+def _split_hypotheses(flat: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
     """Yield the hypotheses of each row, from the flat arrays of the core."""
-    # Hypotheses per row; then labels per hypothesis and its log-prob; then all labels and frames.
+    # The arrays are: hypotheses per row; labels and log-prob per hypothesis; all labels and frames.
     counts, lengths, log_probs, labels, frames = flat
     ends = np.cumsum(lengths).tolist()
     begins = [0, *ends]
-    done = 0
+    first = 0
     for count in counts.tolist():
         yield [
             Hypothesis(labels[i:j], log_prob, frames[i:j])
             for i, j, log_prob in zip(
-                begins[done : done + count],
-                ends[done : done + count],
-                log_probs[done : done + count].tolist(),
+                begins[first : first + count],
+                ends[first : first + count],
+                log_probs[first : first + count].tolist(),
                 strict=True,
             )
         ]
-        done += count
+        first += count
 
 
-def _impossible_frame(x: FrameBatch, b: int) -> InfeasibleError:
-    """The error for a row without a path: it names the frame at which every label is -inf."""
-    t = int(np.argmax(np.isneginf(x.scores[b, : x.lengths[b]]).all(axis=1)))
+def _impossible_frame(batch: FrameBatch, b: int) -> InfeasibleError:
+    """Return the error for a row without a path. It names the frame where every label is -inf."""
+    t = int(np.argmax(np.isneginf(batch.scores[b, : batch.lengths[b]]).all(axis=1)))
     return InfeasibleError(
         f"batch row {{sequence}}, frame {t}: every label is impossible", sequence=b
     )
 
 
-def _threshold(min_log_prob: Any) -> float:
+def _validate_threshold(min_log_prob: Any) -> float:
     if min_log_prob is None:
         return -math.inf
     try:
@@ -178,5 +194,5 @@ def _threshold(min_log_prob: Any) -> float:
     except (TypeError, ValueError):
         raise InputError(f"min_log_prob must be a number, not {min_log_prob!r}") from None
     if math.isnan(threshold):
-        raise InputError("min_log_prob is nan")
+        raise InputError("min_log_prob is nan: must be a number")
     return threshold

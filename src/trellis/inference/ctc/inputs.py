@@ -25,22 +25,24 @@ class FrameBatch(NamedTuple):
 
 
 def prepare(log_probs: Any, blank: Any, lengths: ArrayLike | None) -> FrameBatch:
-    """Validate the scores of one sequence or of a padded batch: no NaN, no +inf."""
-    x = _scores(log_probs)
-    single = x.ndim == 2
+    """Validate the scores of one sequence or of a padded batch. They must not be NaN or +inf."""
+    scores = _validate_scores(log_probs)
+    single = scores.ndim == 2
     if single:
         if lengths is not None:
-            raise InputError(f"lengths need a (B, T, V) array; log_probs has shape {x.shape}")
-        x = x[None]
-    row_lengths = _lengths(lengths, x.shape[0], x.shape[1])
-    _check_scores(x, row_lengths, single)
-    return FrameBatch(x, row_lengths, as_integer(blank, "blank"), single)
+            raise InputError(
+                f"lengths must be None for one sequence: log_probs has shape {scores.shape}"
+            )
+        scores = scores[None]
+    row_lengths = _validate_lengths(lengths, scores.shape[0], scores.shape[1])
+    _check_finite(scores, row_lengths, single)
+    return FrameBatch(scores, row_lengths, as_integer(blank, "blank"), single)
 
 
-def prepare_targets(targets: Any, x: FrameBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All targets in one array (B, S), padded with 0, and their lengths (B,)."""
-    count = len(x.lengths)
-    if x.single:
+def prepare_targets(targets: Any, batch: FrameBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return all targets in one array (B, S), padded with 0, and their lengths (B,)."""
+    count = len(batch.lengths)
+    if batch.single:
         targets = [targets]
     if not isinstance(targets, list | tuple | np.ndarray) or len(targets) != count:
         size = len(targets) if hasattr(targets, "__len__") else type(targets).__name__
@@ -58,7 +60,7 @@ def prepare_targets(targets: Any, x: FrameBatch) -> tuple[NDArray[np.int64], NDA
 
 
 def integers(value: Any, name: str, sequence: int | None = None) -> NDArray[np.int64]:
-    """An int64 array from a list or array of integers; `sequence` is the index for errors."""
+    """Convert integers to an int64 array. `sequence` is the index that error messages name."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:  # ragged
@@ -68,19 +70,19 @@ def integers(value: Any, name: str, sequence: int | None = None) -> NDArray[np.i
     return array.astype(np.int64)
 
 
-def _scores(log_probs: Any) -> Array:
-    x = np.asarray(log_probs)
-    if x.dtype not in (np.float32, np.float64):
-        raise InputError(f"log_probs has dtype {x.dtype}: must be float32 or float64")
-    if x.ndim not in (2, 3):
-        raise InputError(f"log_probs has shape {x.shape}: must be (T, V) or (B, T, V)")
-    if 0 in x.shape:
-        empty = "the batch" if x.ndim == 3 and x.shape[0] == 0 else "batch row 0"
-        raise InputError(f"{empty} is empty: log_probs has shape {x.shape}")
-    return x
+def _validate_scores(log_probs: Any) -> Array:
+    scores = np.asarray(log_probs)
+    if scores.dtype not in (np.float32, np.float64):
+        raise InputError(f"log_probs has dtype {scores.dtype}: must be float32 or float64")
+    if scores.ndim not in (2, 3):
+        raise InputError(f"log_probs has shape {scores.shape}: must be (T, V) or (B, T, V)")
+    if 0 in scores.shape:
+        empty = "the batch" if scores.ndim == 3 and scores.shape[0] == 0 else "batch row 0"
+        raise InputError(f"{empty} is empty: log_probs has shape {scores.shape}")
+    return scores
 
 
-def _lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64]:
+def _validate_lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64]:
     if lengths is None:
         return np.full(count, frames, dtype=np.int64)
     array = integers(lengths, "lengths")
@@ -95,13 +97,18 @@ def _lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64]:
     return array
 
 
-def _check_scores(x: Array, lengths: NDArray[np.int64], single: bool) -> None:
-    # One fast pass over all scores. It also fails for NaN, which is allowed in the padding.
-    if x.max() < np.inf:
+def _check_finite(scores: Array, lengths: NDArray[np.int64], single: bool) -> None:
+    # This fast test reads all scores once. If it fails, the bad value may be in the padding, where
+    # it is allowed, so the rows are tested one by one.
+    if scores.max() < np.inf:
         return
     for b, length in enumerate(lengths):
-        bad = ~(x[b, :length] < np.inf)
+        bad = ~(scores[b, :length] < np.inf)
         if bad.any():
             t, v = np.argwhere(bad)[0]
             row = "" if single else "batch row {sequence}, "
-            raise InputError(f"log_probs of {row}frame {t}, label {v} is {x[b, t, v]}", sequence=b)
+            raise InputError(
+                f"log_probs of {row}frame {t}, label {v} is {scores[b, t, v]}: "
+                "must be finite or -inf",
+                sequence=b,
+            )

@@ -10,8 +10,8 @@ Arguments of all kernels of CTC:
     log_norm         (T, B) float64: log Σᵥ exp x[t, b, v];  only with LOGITS
     scores           (B, T, S + 1): log2 p of each label of the target, then of the blank
     states           (B, T + 2, 2, S + 1), or (B, 2, 2, S + 1) without KEEP: m of blanks and labels;
-                     the last two rows are where the walks ended. walk_out replaces the states by
-                     occupation probabilities
+                     the last two rows are the states at the ends of the two walks. walk_out
+                     replaces the states by occupation probabilities
     powers, entropies  k and h of the same states, see kernels_walks.py
     loss             (B,)
     P, BLOCK         constants: lanes for the labels of a target, and labels compared at once
@@ -35,9 +35,9 @@ __all__ = [
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
-LEAST = tl.constexpr(-(2.0**28))  # log2 scores below this are those of forbidden labels
+LEAST = tl.constexpr(-(2.0**28))  # a label with a log2 score below this is forbidden
 
-# Integers that Triton must not specialise on: new values would compile a kernel again.
+# Triton must not specialise on these integers: each new value would compile a kernel again.
 VARYING = [
     *("T", "B", "S", "blank"),
     *("stride_t", "stride_b", "gradient_t", "gradient_b", "weight_b"),
@@ -46,13 +46,13 @@ VARYING = [
 
 @triton.jit
 def length(lengths, b, longest):
-    """The length of row b, clipped: an invalid one must not cause an access out of bounds."""
+    """Return the length of row b, clipped so that no access is out of bounds."""
     return tl.minimum(tl.maximum(tl.load(lengths + b), 0), longest).to(tl.int32)
 
 
 @triton.jit
 def _frames(input_lengths, T, B, ROWS: tl.constexpr):
-    """Batch row of this program, its frames (ROWS, 1), and which of them are inside the length."""
+    """Return this program's batch row, its frames (ROWS, 1), and which are inside the length."""
     b = (tl.program_id(0) % B).to(tl.int64)
     t = tl.program_id(0) // B * ROWS + tl.arange(0, ROWS)[:, None]
     return b, t, t < length(input_lengths, b, T)
@@ -60,13 +60,13 @@ def _frames(input_lengths, T, B, ROWS: tl.constexpr):
 
 @triton.jit
 def _start(x, t, b, stride_t, stride_b, ALIGN: tl.constexpr):
-    """Pointers to frames, written so that the compiler knows that ALIGN divides the strides."""
+    """Return pointers to frames. The formula shows the compiler that ALIGN divides the strides."""
     return x + (t.to(tl.int64) * (stride_t // ALIGN) + b * (stride_b // ALIGN)) * ALIGN
 
 
 @triton.jit
 def _log_norm(row, live, like: tl.constexpr, V: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
-    """log Σᵥ exp(row[v]) of R frames in float64; each lane has its own maximum and sum."""
+    """log Σᵥ exp(row[v]) of R frames in float64. Each lane has a separate maximum and sum."""
     v = tl.arange(0, C)[None, :]
     top = tl.full([R, C], float("-inf"), like)
     total = tl.zeros([R, C], like)
@@ -88,9 +88,10 @@ def _validate(
 ):  # fmt: skip
     """Store the status and the links of row b.
 
-    ``links[b, 0, i]`` is i if label i occurs here first, else -1; ``links[b, 1, i]`` is the next
-    position of the same label, or -1; ``links[b, 0, S]`` the length of the longest chain. By these
-    chains the occupations of equal labels are summed in a fixed order.
+    ``links[b, 0, i]`` is i if position i is the first one of its label, otherwise -1.
+    ``links[b, 1, i]`` is the next position of the same label, or -1. ``links[b, 0, S]`` is the
+    length of the longest chain. The occupations of equal labels are summed along these chains, in a
+    fixed order.
     """
     frames = tl.load(input_lengths + b)
     count = tl.load(target_lengths + b)
@@ -137,9 +138,9 @@ def score_frames(
     P: tl.constexpr, BLOCK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LABELS: tl.constexpr,
 ):  # fmt: skip
-    """log_norm and scores from one read of the frames; states after the length become 0.
+    """Compute log_norm and scores, reading the frames once. Set states after the length to 0.
 
-    With P > 0 the first programs also validate the rows, which saves a launch.
+    If P > 0, the first programs also validate the rows, which saves a launch.
     """
     b, t, live = _frames(input_lengths, T, B, ROWS)
     if P:  # noqa: SIM102 (this condition is a constant, the next one is not)
@@ -165,7 +166,7 @@ def score_frames(
         label = tl.minimum(tl.maximum(tl.where(i == S, blank, label), 0), V - 1)
         used = live & ((i < s) | (i == S))
         y = (tl.load(row + label, mask=used, other=0.0).to(like) - high - low) * LOG2E
-        # tl.maximum would turn a NaN into LEAST
+        # tl.where keeps NaN; tl.maximum would replace NaN by LEAST.
         tl.store(out + i, tl.where(y < LEAST, LEAST, y), mask=used)
     if KEEP:
         width = 2 * (S + 1)
@@ -177,14 +178,14 @@ def score_frames(
 
 @triton.jit
 def _softmax(row, column, mask, high, low, LOGITS: tl.constexpr):
-    """exp(x - log_norm) of some columns; 0 if the input is log-probabilities."""
+    """exp(x - log_norm) of some columns; 0 without LOGITS, for log-probabilities."""
     x = tl.load(row + column, mask=mask & LOGITS, other=0.0).to(high.dtype)
     return tl.exp2((x - high - low) * LOG2E) if LOGITS else x
 
 
 @triton.jit
 def _share(target_lengths, b, mask, B, S):
-    """Weight of row b in the mean over rows of loss per label: 1 / (labels · B)."""
+    """Return the weight of row b in the mean over rows of the loss per label: 1 / (labels · B)."""
     labels = tl.load(target_lengths + b, mask=mask, other=1)
     return 1.0 / (tl.maximum(tl.minimum(labels, S), 1) * B).to(tl.float64)
 
@@ -209,10 +210,11 @@ def write_gradient(
     MEAN: tl.constexpr, ALIGN: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LABELS: tl.constexpr,
 ):  # fmt: skip
-    """gradient (T, B, V) = weight · (softmax - occupation): first the softmax, then the labels.
+    """gradient (T, B, V) = weight · (softmax - occupation).
 
-    `occupied` are the states after walk_out. Weights are weight (B,) with stride weight_b if
-    WEIGHTED, else those of a MEAN, else 1. With SUMMED, the loss of all rows goes to total ().
+    The softmax is written first; then the labels of the target are overwritten. `occupied` are the
+    states after walk_out. The weights are weight (B,) with stride weight_b if WEIGHTED, the weights
+    of a mean if MEAN, otherwise 1. With SUMMED, the sum of the losses is stored in total ().
     """
     b, t, live = _frames(input_lengths, T, B, ROWS)
     s = length(target_lengths, b, S)
@@ -238,7 +240,7 @@ def write_gradient(
         v = start + tl.arange(0, COLUMNS)[None, :]
         g = w * _softmax(row, v, live & (v < V), high, low, LOGITS)
         tl.store(out + v, tl.where(live, g, 0.0), mask=(t < T) & (v < V))
-    tl.debug_barrier()  # other threads store to the same elements below
+    tl.debug_barrier()  # below, other threads write to the same elements
     blanks = occupied + (b * (T + 2) + t) * (2 * (S + 1))
     lane = tl.arange(0, LABELS)[None, :]
     share = tl.zeros([ROWS, 1], like)

@@ -1,7 +1,7 @@
-"""The two recursions of CTC, from the left and from the right, and where they meet.
+"""The two recursions of CTC, one from the left and one from the right, which meet in the middle.
 
 A probability is a pair m · 2^k of a float m ≥ 1 and an integer k. A step is then a few products
-and sums: nothing underflows, no logarithm is taken, and the error is one rounding a step. A state
+and sums: nothing underflows, no logarithm is taken, and each step makes one rounding error. A state
 is impossible if its k is near IMPOSSIBLE or below.
 
 A row of the lattice is two vectors: blanks ``b[0 … s]`` and labels ``l[0 … s-1]``, where blank i
@@ -27,9 +27,9 @@ from trellis.inference.ctc.kernels_frames import LN2, VARYING, length
 
 __all__ = ["walk_in", "walk_out"]
 
-IMPOSSIBLE = tl.constexpr(-(2**28))  # added to the k of a path by a forbidden frame
-LOWEST = tl.constexpr(-(2**29))  # no k is below this, so that sums of two fit 32 bits
-NEVER = tl.constexpr(-(2**27))  # a sum of paths with a k below this holds no allowed path
+IMPOSSIBLE = tl.constexpr(-(2**28))  # a forbidden frame adds this to the k of a path
+LOWEST = tl.constexpr(-(2**29))  # no k is below this, so the sum of two k fits into 32 bits
+NEVER = tl.constexpr(-(2**27))  # a sum of paths with a k below this contains no allowed path
 
 
 @triton.jit
@@ -44,7 +44,7 @@ def _times(m, d):
 
 @triton.jit
 def _normal(m, k):
-    """The same number with m in [1, 2); NaN stays NaN."""
+    """Return m and k of the same number with m in [1, 2). NaN stays NaN."""
     if m.dtype == tl.float64:
         bits = m.to(tl.int64, bitcast=True)
         mantissa = ((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000).to(tl.float64, bitcast=True)
@@ -58,7 +58,7 @@ def _normal(m, k):
 
 @triton.jit
 def _before(m, k, i):
-    """m and k of the previous lane; in float32 packed into one word, for one exchange a step."""
+    """Return m and k of the previous lane. In float32 one word holds both: one exchange."""
     lane = tl.maximum(i - 1, 0)
     if m.dtype == tl.float64:
         m = tl.gather(m, lane, 0)
@@ -79,7 +79,7 @@ def _entropy_term(w, h):
 
 @triton.jit
 def _arrive(state, i, skip, ENTROPY: tl.constexpr):
-    """The next state without the probabilities of its frame: sums over predecessors."""
+    """Return the sums over predecessors: the next state without its frame's probabilities."""
     mb, kb, hb, ml, kl, hl = state
     mp, kp = _before(ml, kl, i)
     kbb = tl.maximum(kb, kp)
@@ -109,7 +109,7 @@ def _times_score(m, k, y):
 
 @triton.jit
 def _emit(state, c, y):
-    """The state after a frame whose blank scores c and whose labels score y."""
+    """Return the state after a frame with the scores c of the blank and y of the labels."""
     mb, kb, hb, ml, kl, hl = state
     mb, kb = _times_score(mb, kb, c)
     ml, kl = _times_score(ml, kl, y)
@@ -118,7 +118,7 @@ def _emit(state, c, y):
 
 @triton.jit
 def _choose(go, new, old):
-    """The new state if `go`, else the old one."""
+    """Return the new state if `go` is true, otherwise the old state."""
     mb = tl.where(go, new[0], old[0])
     kb = tl.where(go, new[1], old[1])
     hb = tl.where(go, new[2], old[2])
@@ -130,10 +130,11 @@ def _choose(go, new, old):
 
 @triton.jit
 def _route(targets, input_lengths, target_lengths, T, S, P: tl.constexpr):
-    """The route of program 2b (from the left) or 2b + 1 (from the right).
+    """Return the route of program 2b (from the left) or 2b + 1 (from the right).
 
-    The t-th frame is ``first + way · t``; the two meet after `half` frames. Lane i works on blank
-    number ``blank[i]`` and label number ``label[i]`` of the target; lanes after its end are unused.
+    The t-th frame is ``first + way · t``. The two programs meet after `half` frames. Lane i works
+    on blank number ``blank[i]`` and label number ``label[i]`` of the target. Lanes after the end of
+    the target are not used.
     """
     b = (tl.program_id(0) // 2).to(tl.int64)
     back = tl.program_id(0) % 2
@@ -152,7 +153,7 @@ def _route(targets, input_lengths, target_lengths, T, S, P: tl.constexpr):
 
 @triton.jit
 def _scores(scores, frame, way, s, label, S, left):
-    """log2 p of the blank (c) and of each lane's label (y) in the next four frames, of `left`."""
+    """Load log2 p of the blank (c) and of each lane's label (y) for four frames, at most `left`."""
     pointer = scores + frame * (S + 1)
     by = (S + 1) * way
     c0 = tl.load(pointer + S, mask=left > 0, other=0.0)
@@ -168,7 +169,7 @@ def _scores(scores, frame, way, s, label, S, left):
 
 @triton.jit
 def _keep(kept, row, blank, label, S, xb, xl, wanted):
-    """Store xb of the blanks and xl of the labels in a row of kept, if `wanted`."""
+    """Store xb of the blanks and xl of the labels in a row of `kept`, only if `wanted` is true."""
     pointer = kept + row * (2 * (S + 1))
     last = tl.where(wanted, S, -1)
     tl.store(pointer + blank, xb, mask=blank <= last)
@@ -177,7 +178,7 @@ def _keep(kept, row, blank, label, S, xb, xl, wanted):
 
 @triton.jit
 def _keep_state(kept, row, blank, label, S, state, wanted, ENTROPY: tl.constexpr):
-    """Store a state in a row of kept = (states, powers, entropies)."""
+    """Store a state in a row of kept = (states, powers, entropies), only if `wanted` is true."""
     mb, kb, hb, ml, kl, hl = state
     _keep(kept[0], row, blank, label, S, mb, ml, wanted)
     _keep(kept[1], row, blank, label, S, kb, kl, wanted)
@@ -187,7 +188,7 @@ def _keep_state(kept, row, blank, label, S, state, wanted, ENTROPY: tl.constexpr
 
 @triton.jit
 def _load_state(kept, row, blank, label, S, wanted, ENTROPY: tl.constexpr):
-    """The state in a row of kept; an impossible one if not `wanted`."""
+    """Load the state in a row of `kept`; return an impossible state if `wanted` is false."""
     at_b = row * (2 * (S + 1)) + blank
     at_l = row * (2 * (S + 1)) + S + 1 + label
     last = tl.where(wanted, S, -1)
@@ -208,7 +209,7 @@ def walk_in(
     scores, targets, input_lengths, target_lengths, states, powers, entropies, T, S,
     P: tl.constexpr, KEEP: tl.constexpr, ENTROPY: tl.constexpr,
 ):  # fmt: skip
-    """Both walks up to the middle, one program each. Scores are read four frames ahead."""
+    """Run both walks up to the middle, one program for each. Scores are read four frames ahead."""
     b, back, _, s, i, blank, label, skip, first, way, half = _route(
         targets, input_lengths, target_lengths, T, S, P
     )
@@ -243,7 +244,7 @@ def walk_in(
 
 @triton.jit
 def _occupation(arrived, other, zk, inverse, ENTROPY: tl.constexpr):
-    """Occupation probabilities of blanks and labels; with ENTROPY, also their entropy terms."""
+    """Compute occupation probabilities of blanks and labels; with ENTROPY, also entropy terms."""
     mb, kb, hb, ml, kl, hl = arrived
     ob = _times(mb * other[0] * inverse, kb + other[1] - zk)
     ol = _times(ml * other[3] * inverse, kl + other[4] - zk)
@@ -258,9 +259,10 @@ def walk_out(
     scores, targets, input_lengths, target_lengths, states, powers, entropies, loss, entropy_weight,
     T, S, P: tl.constexpr, KEEP: tl.constexpr, ENTROPY: tl.constexpr,
 ):  # fmt: skip
-    """Compute the loss where the walks meet, then turn each other's states into occupations.
+    """Compute the loss where the walks meet. Then replace states by occupation probabilities.
 
-    entropy_weight (1,) float64 is λ in loss - λ · entropy.
+    Each walk continues over the states that the other walk has stored. entropy_weight (1,) float64
+    is λ in loss - λ · entropy.
     """
     b, back, n, s, i, blank, label, skip, first, way, half = _route(
         targets, input_lengths, target_lengths, T, S, P
@@ -293,7 +295,7 @@ def walk_out(
         for t in range(half, end, 4):
             frame = first + way * t
             ahead = _scores(scores, frame + way * 4, way, s, label, S, end - t - 4)
-            # Loaded before the four steps and used after them, to hide the latency of memory.
+            # These loads are used after the four steps, which hides the latency of the memory.
             place = row + frame
             o0 = _load_state(kept, place, blank, label, S, True, ENTROPY)
             o1 = _load_state(kept, place + way, blank, label, S, t + 1 < end, ENTROPY)

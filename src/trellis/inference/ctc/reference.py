@@ -1,4 +1,4 @@
-"""The recursions as in the equations, for one sequence. The fast path must return the same."""
+"""The recursions as in the equations, for one sequence. Tests compare the fast path with them."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def _log_add(*terms):
 
 
 def _extend(target, blank):
-    """The extended labels – y₁ – y₂ – … –, and where a label may directly follow a label."""
+    """Return the extended labels – y₁ – y₂ – … –, and where a step may skip a blank."""
     z = np.full(2 * len(target) + 1, blank)
     z[1::2] = target
     skip = np.zeros(len(z), dtype=bool)
@@ -22,7 +22,7 @@ def _extend(target, blank):
 
 
 def _shift(row, by):
-    """row[s - by], -inf outside of the row."""
+    """Return row[s - by] for each s, with -inf outside of the row."""
     out = np.full_like(row, -np.inf)
     if by > 0:
         out[by:] = row[:-by] if by < len(row) else []
@@ -42,7 +42,7 @@ def _forward(u, skip):
 
 
 def _backward(u, skip):
-    """β[t, s] = log of the sum over the same steps, from s, of u[t+1] + β[t+1]."""
+    """β[t, s] = log Σ exp(u[t+1, s'] + β[t+1, s']) over the states s' that follow s."""
     beta = np.full(u.shape, -np.inf)
     beta[-1, -2:] = 0.0
     for t in range(len(u) - 1, 0, -1):
@@ -69,7 +69,7 @@ def posterior(log_probs, target, blank=0):
 
 
 def gradient(scores, target, blank=0, logits=False):
-    """∂loss/∂scores; 0 where the loss is infinite."""
+    """∂loss/∂scores. It is 0 if the loss is infinite."""
     log_probs = log_softmax(scores) if logits else scores
     gamma = posterior(log_probs, target, blank)
     return np.exp(log_probs) * gamma.sum(axis=1, keepdims=True) - gamma if logits else -gamma
@@ -78,7 +78,8 @@ def gradient(scores, target, blank=0, logits=False):
 def align(log_probs, target, blank=0):
     """max Σ u[t, s_t] over walks s: δ[t, s] = u[t, s] + max of δ[t-1] at s, s-1, s-2.
 
-    Returns the labels of all frames and the score. Of equally good steps, the shortest wins.
+    The result is the labels of all frames and the score. Of equally good steps, the shortest is
+    taken.
     """
     z, skip = _extend(target, blank)
     u = log_probs[:, z]
@@ -87,9 +88,9 @@ def align(log_probs, target, blank=0):
     step = np.zeros(u.shape, dtype=int)
     for t in range(1, len(u)):
         d = delta[t - 1]
-        ways = np.stack([d, _shift(d, 1), np.where(skip, _shift(d, 2), -np.inf)])
-        step[t] = ways.argmax(axis=0)
-        delta[t] = u[t] + ways.max(axis=0)
+        candidates = np.stack([d, _shift(d, 1), np.where(skip, _shift(d, 2), -np.inf)])
+        step[t] = candidates.argmax(axis=0)
+        delta[t] = u[t] + candidates.max(axis=0)
     s = len(z) - 1
     if s > 0 and delta[-1, s - 1] >= delta[-1, s]:
         s -= 1
@@ -102,7 +103,7 @@ def align(log_probs, target, blank=0):
 
 
 def collapse(path, blank=0):
-    """𝓑(path): equal neighbours are merged, then blanks are removed."""
+    """Return 𝓑(path): merge equal neighbours, then remove blanks."""
     merged = [v for t, v in enumerate(path) if t == 0 or v != path[t - 1]]
     return [int(v) for v in merged if v != blank]
 
@@ -112,7 +113,7 @@ def greedy(log_probs, blank=0):
 
 
 def beam_search(log_probs, blank=0, beam_width=100, min_log_prob=-np.inf):
-    """(labelling, log p) of the hypotheses in the last beam, best first.
+    """Return (labelling, log p) of the hypotheses in the last beam, best first.
 
     Each hypothesis has two masses: α₋, its paths that end in a blank, and α⁎, its paths that end in
     its last label.
@@ -122,8 +123,8 @@ def beam_search(log_probs, blank=0, beam_width=100, min_log_prob=-np.inf):
         new = {}
 
         def add(y, blank_mass, label_mass, new=new):
-            b, s = new.get(y, (-np.inf, -np.inf))
-            new[y] = (_log_add(b, blank_mass), _log_add(s, label_mass))
+            old_blank, old_label = new.get(y, (-np.inf, -np.inf))
+            new[y] = (_log_add(old_blank, blank_mass), _log_add(old_label, label_mass))
 
         for v in np.flatnonzero((scores >= min_log_prob) | (scores == scores.max())):
             for y, (minus, star) in beam.items():

@@ -2,8 +2,8 @@
 
 1. `score_frames`, parallel over frames, reads the input once. It computes log_norm and gathers the
    scores of the target's labels, so that the walks read rows of S + 1 numbers instead of V.
-2. `walk_in`: two programs a batch row, from the left and from the right, meet in the middle. All
-   states are stored.
+2. `walk_in` has two programs per batch row. One goes from the left, one from the right, and they
+   meet in the middle. All states are stored.
 3. `walk_out`: both walks continue over the states that the other has stored, and replace them by
    occupation probabilities. Together they need T dependent steps, not 2 T.
 4. `write_gradient`, parallel over frames, reads the input again and writes the gradient.
@@ -33,24 +33,24 @@ from trellis.inference.gpu.status import RowStatus
 
 __all__ = ["CTCPlan", "find_plan", "weighted_gradient"]
 
-_TILE = 1024  # elements that a program works on at once, 8 a thread
-_FRAME_WARPS = 4  # of the kernels that are parallel over frames
-_MAX_WALK_WARPS = 16  # of a walk, which has one thread a lane up to 512 labels
+_TILE = 1024  # elements per program: 8 per thread
+_FRAME_WARPS = 4  # warps of the kernels that are parallel over frames
+_MAX_WALK_WARPS = 16  # warps of a walk; up to 512 labels, each lane has one thread
 
 
 class CTCPlan(LaunchPlan):
-    """The loss of batches of one signature, prepared, with its gradient if wanted.
+    """The prepared computation of the loss of batches of one signature; optionally its gradient.
 
     A batch is input (T, B, V), int64 targets (B, S), input_lengths (B,) and target_lengths (B,).
     The loss of a row is -log p(target | input), minus λ times the entropy of its alignments. With
-    ``logits``, the softmax of the input is part of it.
+    ``logits``, the kernels also compute the softmax of the input.
 
     gradient
-        "now": it is computed with the loss, and only a product is left for the backward pass, which
-        PyTorch runs on another thread, where Python is slow. "later": by a kernel of the
-        backward pass, which needs less memory. "no": not at all.
+        "now": it is computed with the loss. The backward pass, which PyTorch runs on another thread
+        where Python is slow, then only multiplies. "later": a kernel of the backward pass computes
+        it, which needs less memory. "no": it is not computed.
     reduction
-        "none", or with a gradient "now" also "sum" or "mean" as in `trellis.nn.ctc_loss`.
+        "none". If ``gradient`` is "now", also "sum" or "mean" as in `trellis.nn.ctc_loss`.
 
     >>> batch = (torch.zeros(2, 1, 2), torch.tensor([[1]]), torch.tensor([2]), torch.tensor([1]))
     >>> plan = CTCPlan(batch, blank=0, logits=True, entropy=False, gradient="now", reduction="sum")
@@ -78,12 +78,12 @@ class CTCPlan(LaunchPlan):
         self.dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         width = self.labels + 1
         self.strides = x.stride()[:2]
-        output = torch.empty_like(x)  # an input that is not dense has other strides
+        output = torch.empty_like(x)  # its strides differ from those of x if x is not dense
         self.output_strides = output.stride()[:2]
         self.states = (rows, 2 if gradient == "no" else frames + 2, 2, width)
         states = rows * self.states[1] * 2 * width
         norms = frames * rows if logits else 1
-        saved = gradient == "later"  # then states, log_norm and links are tensors of the caller
+        saved = gradient == "later"  # then the caller stores states, log_norm and links
         workspace = [
             (rows * frames * width, self.dtype),  # scores
             (states, torch.int32),  # powers
@@ -98,7 +98,7 @@ class CTCPlan(LaunchPlan):
         sizes = _tile_sizes(frames, self.classes, width)
         lanes = _lanes(width)
         pairs = {"P": lanes, "BLOCK": max(1, 4096 // lanes)}
-        # Validation inside score_frames would cost large inputs registers, and so speed.
+        # score_frames validates only with "now": the code needs registers and slows large inputs.
         inside = pairs if gradient == "now" else {"P": 0, "BLOCK": 0}
         warps = min(lanes // 32, _MAX_WALK_WARPS)
         walk = {"P": lanes, "KEEP": gradient != "no", "ENTROPY": entropy, "num_warps": warps}
@@ -116,9 +116,9 @@ class CTCPlan(LaunchPlan):
     def run(
         self, batch: tuple[Any, ...], status: RowStatus | None = None, entropy: float = 0.0
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The loss (B,) or (), and what `gradients` needs; `entropy` is λ.
+        """Return the loss, (B,) or (), and the tensors for `gradients`. `entropy` is λ.
 
-        Where the status of a row is 1, its results are invalid.
+        If the status of a row is 1, its results are invalid.
         """
         x, targets, *lengths = batch
         x, targets = _contiguous_classes(x), targets.contiguous()
@@ -140,7 +140,7 @@ class CTCPlan(LaunchPlan):
         return loss, saved
 
     def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
-        """See LaunchPlan."""
+        """Return programs and arguments of each kernel; see LaunchPlan."""
         x, targets, ends, sizes, value, weight, gradient, *outputs = tensors
         scores, powers, entropies, states, log_norm, links, losses, status = workspace
         if self.gradient == "later":
@@ -165,16 +165,17 @@ class CTCPlan(LaunchPlan):
         return [*calls, (self.frame_programs, write)]
 
     def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> tuple[Tensor]:
-        """The gradient of Σ weight · loss with respect to the input, (T, B, V)."""
+        """Return the gradient of Σ weight · loss with respect to the input, (T, B, V)."""
         if self.gradient == "now":
             return (saved[0] * (weight.unsqueeze(1) if weight.dim() else weight),)
         return (weighted_gradient(saved, weight, self.blank, self.logits),)
 
 
 def weighted_gradient(saved: Sequence[Tensor], weight: Tensor, blank: int, logits: bool) -> Tensor:
-    """(T, B, V): Σ_b weight[b] · ∂ loss[b] / ∂ input, from what a plan with "later" has saved.
+    """Σ_b weight[b] · ∂ loss[b] / ∂ input, (T, B, V), from the tensors that a plan has saved.
 
-    0 after the lengths, and in rows whose loss is infinite.
+    The plan must have the gradient "later". The result is 0 after the lengths, and in rows whose
+    loss is infinite.
     """
     x, targets, ends, sizes, loss, log_norm, states, links = saved
     frames, rows, classes = x.shape
@@ -196,7 +197,7 @@ def weighted_gradient(saved: Sequence[Tensor], weight: Tensor, blank: int, logit
 def _gradient_constants(
     frames: int, classes: int, width: int, logits: bool, alignment: int
 ) -> dict[str, int]:
-    """Constants of write_gradient for weighted rows."""
+    """Return the constants of write_gradient for weighted rows."""
     flags = {"LOGITS": logits, "WEIGHTED": True, "SUMMED": False, "MEAN": False}
     return {**_tile_sizes(frames, classes, width), **flags, "ALIGN": alignment}
 
@@ -206,12 +207,12 @@ def _contiguous_classes(x: Tensor) -> Tensor:
 
 
 def _alignment(*tensors: Tensor) -> int:
-    """The largest power of two ≤ 16 that divides all strides of frames: how wide a load may be."""
+    """Return the largest power of two ≤ 16 that divides all strides of frames: a load's width."""
     return gcd(16, *(stride for tensor in tensors for stride in tensor.stride()[:2]))
 
 
 def _tile_sizes(frames: int, classes: int, width: int) -> dict[str, int]:
-    """Tile sizes of the kernels that are parallel over frames; width is S + 1."""
+    """Return the tile sizes of the kernels that are parallel over frames. `width` is S + 1."""
     columns = min(power_of_two(classes), _TILE)
     rows = min(_TILE // columns, power_of_two(frames), 32)
     labels = min(power_of_two(width), _TILE // rows)
@@ -220,5 +221,5 @@ def _tile_sizes(frames: int, classes: int, width: int) -> dict[str, int]:
 
 
 def _lanes(width: int) -> int:
-    """Lanes of a walk: at least one for each blank and label, at least one warp."""
+    """Return the lanes of a walk: one for each blank and label, at least 32 (one warp)."""
     return max(power_of_two(width), 32)

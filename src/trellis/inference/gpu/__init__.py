@@ -1,1 +1,1 @@
-"""What every Triton engine shares: launching kernels and reading their status flags."""
+"""Launch Triton kernels and read their status flags. All Triton engines share this code."""

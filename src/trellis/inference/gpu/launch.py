@@ -1,8 +1,8 @@
 """Launching Triton kernels, and the one cache of everything that was prepared for a launch.
 
 Triton chooses the compiled version of a kernel from all arguments of each launch. In Python this
-takes about 55 µs, longer than a small batch takes on the GPU. So what depends on the signature of a
-batch alone (shapes, strides and types, not values) is prepared once:
+takes about 55 µs, longer than a small batch takes on the GPU. So everything that depends only on
+the signature of a batch (shapes, strides and types, not values) is prepared once:
 
 - a `LaunchPlan` holds all kernels of a layer for one signature. A later batch of that signature
   needs one buffer, the addresses of its tensors, and the launches.
@@ -30,17 +30,19 @@ Call = tuple[int, tuple[Any, ...]]  # programs, arguments before the constants
 B = TypeVar("B", bound=tuple[Any, ...])  # a batch: tensors, or None for absent ones
 P = TypeVar("P")  # a plan
 
-_MAX_PREPARED = 4096  # batches padded to few sizes have few signatures; else start over
+# The cache is cleared when it has this number of entries. Batches padded to a few sizes have few
+# signatures, so this is rare.
+_MAX_PREPARED = 4096
 _VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
-_ALIGNMENT = 64  # bytes: arrays of a workspace start at multiples, like PyTorch's allocations
+_ALIGNMENT = 64  # arrays of a workspace start at multiples of 64 bytes, like PyTorch's tensors
 
 _prepared: dict[Any, Any] = {}  # plans by signature, and compiled kernels by their arguments
 
 
 def signature(settings: Any, *tensors: Any) -> Any:
-    """Cache key of a call: its settings, and everything about its tensors except their values.
+    """Return the cache key of a call: its settings, and its tensors except their values.
 
-    A tensor may be None. Returns None if an argument is not a tensor, or has no strides.
+    A tensor may be None. The result is None if an argument is not a tensor, or has no strides.
 
     >>> signature("sum", [1, 2]) is None
     True
@@ -60,10 +62,10 @@ def signature(settings: Any, *tensors: Any) -> Any:
 def find_plan(
     build: Callable[..., P], batch: B, settings: tuple[Any, ...], validate: Callable[[B], B]
 ) -> tuple[P, B]:
-    """The plan for a batch of tensors, and the batch as the plan takes it.
+    """Return the plan for a batch of tensors, and the batch as the plan takes it.
 
     For a new signature, `validate` is called first: it raises an error or returns the batch with
-    its tensors converted. Then ``build(batch, *settings)`` makes the plan.
+    its tensors converted. Then ``build(batch, *settings)`` creates the plan.
     """
     plan = _prepared.get(signature((build, settings), *batch))
     if plan is None:
@@ -85,13 +87,13 @@ def _store(key: Any, entry: Any) -> None:
 class LaunchPlan:
     """Kernels that are launched one after the other, prepared for batches of one signature.
 
-    ``kernels`` are pairs of a kernel and its constants and options; ``workspace`` gives size and
-    type of the arrays that the kernels share, of which the last is the (B,) int32 row status.
-    Subclasses say in `arguments` what each kernel is called with.
+    ``kernels`` are pairs of a kernel and its constants and options. ``workspace`` gives size and
+    type of the arrays that the kernels share; the last one is the row status, (B,) int32.
+    Subclasses implement `arguments`, which returns the arguments of each kernel.
     """
 
     specialized_on_alignment = False
-    """Whether Triton compiles the kernels for addresses that are multiples of 16."""
+    """True if Triton compiles the kernels for addresses that are multiples of 16."""
 
     def __init__(
         self,
@@ -109,21 +111,22 @@ class LaunchPlan:
         self._compiled: list[Any] = []
 
     def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
-        """Programs and arguments of each kernel; tensors and workspace may be addresses."""
+        """Return programs and arguments of each kernel. Tensors and workspace may be addresses."""
         raise NotImplementedError
 
     def launch(self, tensors: Sequence[Tensor], status: RowStatus | None = None) -> Tensor:
-        """Launch all kernels on the tensors of a batch; returns the workspace.
+        """Launch all kernels on the tensors of a batch; return the workspace.
 
-        The row status goes to `status`, or to the workspace, where nobody reads it.
+        The kernels write the row status to `status`. If that is None, they write it to the
+        workspace, and it is not read.
         """
         memory = tensors[0].new_empty(self.bytes, dtype=torch.uint8)
         with on_device(memory):
             addresses = [x.data_ptr() for x in tensors]
-            known = self._compiled and not (
+            is_compiled = self._compiled and not (
                 self.specialized_on_alignment and any(a % 16 for a in addresses)
             )
-            if known:
+            if is_compiled:
                 base = memory.data_ptr()
                 places = [base + begin for begin, _, _ in self.arrays]
                 if status is not None:
@@ -144,7 +147,7 @@ class LaunchPlan:
         return memory
 
     def views(self, memory: Tensor) -> list[Tensor]:
-        """The arrays of a workspace."""
+        """Return the arrays of a workspace as views of its memory."""
         return [memory[begin:end].view(dtype) for begin, end, dtype in self.arrays]
 
 
@@ -155,10 +158,10 @@ def launch(
     choose_constants: Callable[..., dict[str, Any]],
     *settings: Any,
 ) -> None:
-    """``kernel[(programs,)](*arguments, **choose_constants(*settings))``, prepared.
+    """Run ``kernel[(programs,)](*arguments, **choose_constants(*settings))`` from a cache.
 
-    `arguments` are tensors and integers. The compiled kernel is stored under everything that can
-    change it: types and alignment of the tensors, the integers, and the settings.
+    `arguments` are tensors and integers. The cache key of the compiled kernel is everything that
+    can change it: types and alignment of the tensors, the integers, and the settings.
     """
     device = torch.cuda.current_device() if isinstance(kernel, triton.JITFunction) else None
     values = [a if type(a) is int else a.data_ptr() for a in arguments]
@@ -179,9 +182,10 @@ def launch(
 def _launch_first(
     kernel: Any, programs: int, arguments: tuple[Any, ...], constants: dict[str, Any]
 ) -> tuple[Any, ...] | None:
-    """Launch a kernel by Triton, and return what `_launch_compiled` needs to launch it again.
+    """Launch a kernel by Triton, and return the values with which `_launch_compiled` repeats it.
 
-    None in Triton's interpreter, and in versions before 3.6, which launch in another way.
+    The result is None in Triton's interpreter, and in Triton before 3.6, which launches kernels in
+    another way.
     """
     compiled = kernel[(programs,)](*arguments, **constants)
     if _VERSION < (3, 6) or not isinstance(kernel, triton.JITFunction):
@@ -193,8 +197,8 @@ def _launch_first(
 def _launch_compiled(compiled: Sequence[Any], calls: Sequence[Call]) -> None:
     """Launch kernels that `_launch_first` has returned, each with its programs and arguments.
 
-    Tensors are given by their addresses: Triton asks the driver about a tensor, but not about an
-    integer. Integers must be the same as in the first launch, and so must alignments if the kernel
+    Tensors are passed as addresses: Triton calls the driver for a tensor, but not for an integer.
+    Integers must be the same as in the first launch. Alignments must be the same too if the kernel
     is specialised on them.
     """
     stream = triton.runtime.driver.active.get_current_stream(torch.cuda.current_device())
@@ -203,7 +207,7 @@ def _launch_compiled(compiled: Sequence[Any], calls: Sequence[Call]) -> None:
 
 
 def _entry_point(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The function that launches a compiled kernel, and its arguments after the stream."""
+    """Return the function that launches a compiled kernel, and its arguments after the stream."""
     run = compiled.run
     hooks = (compiled.packed_metadata, None, None, None)
     scratch = ("global_scratch_size", "profile_scratch_size")
@@ -216,7 +220,7 @@ def _entry_point(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def power_of_two(size: int) -> int:
-    """The smallest power of two ≥ size; Triton's function for it is slow.
+    """Return the smallest power of two ≥ size. Triton's function for it is slow.
 
     >>> power_of_two(1), power_of_two(33)
     (1, 64)
@@ -225,7 +229,7 @@ def power_of_two(size: int) -> int:
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Make the GPU of a tensor the current one: kernels are launched on the current GPU."""
+    """Return a context in which the GPU of a tensor is current: kernels run on the current GPU."""
     if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
         return nullcontext()
     return torch.cuda.device(tensor.device)

@@ -23,8 +23,8 @@ from trellis.native import resolve_jobs
 __all__ = ["belief_propagation", "max_product", "tree_reweighted"]
 
 _SCHEDULES = ("parallel", "residual")
-# The weight of an edge is the fraction of forests that contain it. With at least 4 forests, the
-# weights of the edges are fairly equal.
+# The weight of an edge is the fraction of forests that contain it. With 4 forests or more, all
+# edges have similar weights.
 _MIN_TREES = 4
 Choice: TypeAlias = NDArray[np.bool_]
 
@@ -53,11 +53,11 @@ def propagate(
     tolerance: float = 1e-8,
     n_jobs: int | None = None,
 ) -> Beliefs:
-    """Update messages until the largest change is at most ``tolerance``."""
+    """Update the messages until their largest change is at most ``tolerance``."""
     one_of(schedule, _SCHEDULES, "schedule")
     limit, tolerance = validate_limits(max_iter, tolerance, damping)
     labels, entries = graph.sizes
-    messages = sum(
+    n_messages = sum(
         len(e.variables) * int(np.sum(e.table.shape[1:], dtype=np.int64)) for e in graph.entries
     )
     out = Beliefs(
@@ -65,7 +65,7 @@ def propagate(
         np.empty(entries),
         np.empty(len(graph)),
         np.empty(graph.factors),
-        np.empty(messages),
+        np.empty(n_messages),
         0,
         np.inf,
         False,
@@ -83,15 +83,17 @@ def propagate(
         *out[:5],
     )
     if not possible:
-        raise InfeasibleError("no labelling is allowed: a variable has no label left")
+        raise InfeasibleError(
+            "no labelling is allowed: the factors forbid all labels of a variable"
+        )
     return out._replace(iterations=iterations, residual=residual, converged=converged)
 
 
 def validate_limits(max_iter: int, tolerance: float, damping: float = 0.0) -> tuple[int, float]:
     """Validate the settings of an iterative algorithm; return max_iter and tolerance."""
     limit = as_integer(max_iter, "max_iter")
-    if not 0 <= limit < 2**40:  # no run ends there, and the core's 64-bit counters stay exact
-        raise InputError(f"max_iter must be at least 0, not {max_iter}")
+    if not 0 <= limit < 2**40:  # no run is so long; the limit protects the core's counters
+        raise InputError(f"max_iter must be from 0 to 2**40 - 1, not {max_iter}")
     if not (isinstance(damping, int | float | np.number) and 0 <= damping < 1):
         raise InputError(f"damping must be at least 0 and below 1, not {damping!r}")
     if not (isinstance(tolerance, int | float | np.number) and tolerance >= 0):
@@ -108,7 +110,7 @@ def belief_propagation(
     tolerance: float = 1e-8,
     n_jobs: int | None = None,
 ) -> Marginals:
-    """Sum-product: beliefs and the Bethe estimate of log Z. Exact on trees, once converged.
+    """Compute beliefs and the Bethe estimate of log Z by sum-product. Both are exact on trees.
 
     ``schedule`` is "parallel" (each iteration computes all messages from those of the previous
     iteration) or "residual" (the factor whose messages would change most is updated next; an
@@ -133,7 +135,7 @@ def belief_propagation(
 
 
 def bethe_terms(graph: FactorGraph, beliefs: Beliefs, weights: Doubles | None = None) -> Doubles:
-    """Terms of the Bethe log Z, shape (variables,): their sum is the estimate.
+    """Return terms whose sum is the Bethe estimate of log Z, shape (variables,).
 
     log Z = Σ_v log Z_v + Σ_f ρ_f (log Z_f - Σ_v∈f log Z_v). Its derivative by the messages is 0 at
     a fixed point, so its derivative by the scores is the beliefs. The term of a factor is added at
@@ -171,7 +173,7 @@ def max_product(
     tolerance: float = 1e-8,
     n_jobs: int | None = None,
 ) -> Best:
-    """The labels with the best max-marginals. On a tree with one best labelling, they are that one.
+    """Return the labels with the best max-marginals: on a tree, the best labelling if it is unique.
 
     >>> chain = FactorGraph.pairwise([[0.0, 1.0], [0.9, 0.0]], [[0, 1]], [[0.0, 0.0], [0.0, 1.0]])
     >>> best = max_product(chain)
@@ -201,7 +203,7 @@ def tree_reweighted(
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
 ) -> Marginals:
-    """An upper bound of log Z from spanning trees, and the beliefs at its minimum.
+    """Compute an upper bound of log Z from spanning trees, and the beliefs at its minimum.
 
     log Z(θ) ≤ Σ_T ρ_T log Z(θ_T) for any scores θ_T on trees with Σ_T ρ_T θ_T = θ. Any messages
     define such θ_T, so the bound also holds before convergence. Factors must have at most two
@@ -232,7 +234,7 @@ def tree_reweighted(
 
 
 def spanning_forests(graph: FactorGraph) -> Choice:
-    """``(trees, factors)``: which factors each spanning forest contains.
+    """Return for each spanning forest which factors it contains, bool (forests, factors).
 
     Every forest contains all factors of one variable, and every pair is in at least one forest.
     """
@@ -243,25 +245,25 @@ def spanning_forests(graph: FactorGraph) -> Choice:
         ]
     )
     single = ends[:, 0] == ends[:, 1]
-    used = np.zeros(len(ends), dtype=np.int64)
+    times_used = np.zeros(len(ends), dtype=np.int64)
     forests: list[Choice] = []
-    while len(forests) < _MIN_TREES or not (used[~single] > 0).all():
+    while len(forests) < _MIN_TREES or not (times_used[~single] > 0).all():
         forest = single.copy()
         parent = list(range(len(graph)))
-        # Kruskal's algorithm, with the edges that few forests contain first.
-        for f in np.lexsort((np.arange(len(ends)), used)).tolist():
+        # Kruskal's algorithm. Edges that few forests contain are first in the order.
+        for f in np.lexsort((np.arange(len(ends)), times_used)).tolist():
             if not single[f]:
-                a, b = _root(parent, int(ends[f, 0])), _root(parent, int(ends[f, 1]))
+                a, b = _find_root(parent, int(ends[f, 0])), _find_root(parent, int(ends[f, 1]))
                 if a != b:
                     parent[a] = b
                     forest[f] = True
-        used += forest
+        times_used += forest
         forests.append(forest)
     return np.array(forests)
 
 
-def _root(parent: list[int], v: int) -> int:
-    """The root of v in a union-find forest; the path to it is halved for later calls."""
+def _find_root(parent: list[int], v: int) -> int:
+    """Return the root of v in a union-find forest. Shorten the path to it for later calls."""
     while parent[v] != v:
         parent[v] = parent[parent[v]]
         v = parent[v]
@@ -269,10 +271,10 @@ def _root(parent: list[int], v: int) -> int:
 
 
 def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int | None) -> float:
-    """Σ_T ρ_T log Z(θ_T): b_v on the variables, θ_f / ρ_f - m_f on the factors of the tree."""
+    """Σ_T ρ_T log Z(θ_T). θ_T is b_v on variables and θ_f / ρ_f - m_f on the tree's factors."""
     log_b = beliefs.log_v[:, None] + _log(graph.rows(beliefs.variables))
     weights = trees.mean(axis=0)
-    entries: list[tuple[Integers, Doubles, Choice]] = []  # variables, tables, in which trees
+    entries: list[tuple[Integers, Doubles, Choice]] = []  # variables, tables, trees
     offset, first = 0, 0
     for entry in graph.entries:
         count, order = entry.variables.shape
@@ -283,8 +285,8 @@ def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int
         scale = 1.0 / weights[first : first + count].reshape(-1, *(1,) * order)
         with np.errstate(invalid="ignore"):
             tables = entry.table * scale - m
-        # -inf - (-inf) is NaN. If a message is -inf, so is the belief of that label, and it stays
-        # forbidden there: to forbid it in the factor as well changes nothing.
+        # -inf - (-inf) is NaN. If a message is -inf, the belief of that label is -inf too, so the
+        # label stays forbidden. To forbid it in the factor as well changes nothing.
         tables = np.where(np.isfinite(tables), tables, -np.inf)
         entries.append((entry.variables, tables, trees[:, first : first + count]))
         first += count

@@ -1,4 +1,4 @@
-"""`marginals` and `best` by the name of an algorithm."""
+"""Functions that select an algorithm by its name: `marginals`, `log_partition` and `best`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BEST: dict[str, Callable[..., Best]] = {
 def marginals(graph: FactorGraph, method: str = "exact", **options: Any) -> Marginals:
     """p(y_v), p(y_f) and log Z by "exact", "bp", "trw" or "mean-field".
 
-    ``options`` are those of the algorithm.
+    ``options`` are passed to the function of the algorithm.
 
     >>> import numpy as np
     >>> ring = FactorGraph([2] * 3, [([[0, 1], [1, 2], [2, 0]], [[1.0, 0.0], [0.0, 1.0]])])
@@ -81,6 +81,7 @@ def score(graph: FactorGraph, labels: Any) -> float:
 
 
 def _select(methods: dict[str, Any], method: str, graph: Any) -> Any:
+    """Return the function of a method, after validation of both arguments."""
     if method not in methods:
         raise InputError(f"method must be one of {', '.join(methods)}, not {method!r}")
     if not isinstance(graph, FactorGraph):

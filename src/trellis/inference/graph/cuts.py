@@ -23,7 +23,7 @@ from trellis.inference.graph.results import Best, Doubles, Integers
 
 __all__ = ["alpha_expansion", "icm", "min_cut"]
 
-# Violation of submodularity that counts as rounding: a fraction of the largest score of the pair.
+# A violation of submodularity up to this fraction of the pair's largest score counts as rounding.
 _ROUNDING = 1e-9
 
 
@@ -39,7 +39,7 @@ class Energy(NamedTuple):
 
 
 def min_cut(graph: FactorGraph) -> Best:
-    """The best labelling, exactly, if all variables have two labels and all pairs are submodular.
+    """Compute argmax_y score(y) if all variables have two labels and all pairs are submodular.
 
     >>> unary = np.array([[0.0, 2.0], [0.5, 0.0], [1.0, 0.0]])
     >>> best = min_cut(FactorGraph.pairwise(unary, [[0, 1], [1, 2]], [[1.0, 0.0], [0.0, 1.0]]))
@@ -49,20 +49,22 @@ def min_cut(graph: FactorGraph) -> Best:
     _check_order(graph, "min_cut")
     if (graph.cardinalities != 2).any():
         v = int(np.argmax(graph.cardinalities != 2))
-        raise InputError(f"variable {v} has {graph.cardinalities[v]} labels: min_cut needs two")
-    energy = move_forbidden(_energy(graph))
-    gap = _gap(energy.pairs)
-    bad = np.flatnonzero(gap < -_slack(energy.pairs))
+        raise InputError(f"variable {v} has {graph.cardinalities[v]} labels: must be 2 for min_cut")
+    energy = move_forbidden(_graph_energy(graph))
+    gap = _submodular_gap(energy.pairs)
+    bad = np.flatnonzero(gap < -_rounding_slack(energy.pairs))
     if bad.size:
         a, b = energy.edges[bad[0]]
         raise InputError(
             f"the pair ({a}, {b}) is not submodular: equal labels score {-gap[bad[0]]:.6g} "
             "less than different labels; use belief propagation or icm"
         )
-    labels = _cut(energy)
+    labels = _lowest_labels(energy)
     score = graph.score(labels)
     if score == -np.inf:
-        raise InfeasibleError("no allowed labelling was found: the factors may forbid them all")
+        raise InfeasibleError(
+            "no allowed labelling was found: the factors may forbid all labellings"
+        )
     return Best(labels, score, True, True, 1, 0.0)
 
 
@@ -71,7 +73,7 @@ def _check_order(graph: FactorGraph, name: str) -> None:
         raise InputError(f"a factor has {graph.order} variables: {name} supports at most two")
 
 
-def _pairs_of(graph: FactorGraph) -> list[tuple[Integers, Doubles]]:
+def _pair_factors(graph: FactorGraph) -> list[tuple[Integers, Doubles]]:
     return [(e.variables, e.table) for e in graph.entries if e.variables.shape[1] == 2]
 
 
@@ -84,21 +86,21 @@ def _add_unary(graph: FactorGraph, totals: Doubles) -> None:
             np.add.at(totals[:, :labels], entry.variables[:, 0], tables)
 
 
-def _energy(graph: FactorGraph) -> Energy:
+def _graph_energy(graph: FactorGraph) -> Energy:
     scores = np.zeros((len(graph), 2))
     _add_unary(graph, scores)
-    factors = _pairs_of(graph)
+    factors = _pair_factors(graph)
     edges = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(v for v, _ in factors)])
     pairs = [np.broadcast_to(-table, (len(v), 2, 2)) for v, table in factors]
     return Energy(-scores, edges, np.concatenate([np.zeros((0, 2, 2)), *pairs]))
 
 
 def move_forbidden(energy: Energy) -> Energy:
-    """The same energy, with labels that a pair forbids completely forbidden in the unary energies.
+    """Return an equal energy, in which labels that a pair forbids are forbidden by the unary term.
 
     If a pair forbids a label of a variable for both labels of its neighbour, the unary energy of
-    that label becomes ∞, and its row of the pair is replaced by the other row. So the gap of a pair
-    is never ∞ - ∞.
+    that label becomes ∞, and the other row of the pair replaces its row. So the gap of a pair is
+    never ∞ - ∞.
     """
     unary, pairs = energy.unary.copy(), energy.pairs.copy()
     for axis in (0, 1):
@@ -107,37 +109,37 @@ def move_forbidden(energy: Energy) -> Energy:
             forbidden = np.isinf(rows[:, label]).all(axis=1)
             unary[energy.edges[forbidden, axis], label] = np.inf
             rows[forbidden, label] = rows[forbidden, 1 - label]
-    # A pair that forbids everything: its unary energies are all ∞ now.
+    # If a pair forbids all labels, its unary energies are all ∞ now, and the pair is not needed.
     pairs[np.isinf(pairs).all(axis=(1, 2))] = 0.0
     return Energy(unary, energy.edges, pairs)
 
 
-def _gap(pairs: Doubles) -> Doubles:
-    """E(0,1) + E(1,0) - E(0,0) - E(1,1), shape (edges,): not negative if submodular."""
+def _submodular_gap(pairs: Doubles) -> Doubles:
+    """E(0,1) + E(1,0) - E(0,0) - E(1,1), shape (edges,); at least 0 for submodular pairs."""
     with np.errstate(invalid="ignore"):
         gap = pairs[:, 0, 1] + pairs[:, 1, 0] - pairs[:, 0, 0] - pairs[:, 1, 1]
     return np.where(np.isnan(gap), 0.0, gap)
 
 
-def _slack(pairs: Doubles) -> Doubles:
-    """The violation of submodularity that rounding can cause, shape (edges,)."""
+def _rounding_slack(pairs: Doubles) -> Doubles:
+    """Return the violation of submodularity that rounding can cause, shape (edges,)."""
     sizes: Doubles = np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(axis=(1, 2), initial=0.0)
     return _ROUNDING * sizes
 
 
-def _cut(energy: Energy) -> Integers:
-    """The labels of lowest energy: E = constant + Σ (capacities of cut arcs)."""
-    unary, pairs = _finite(energy)
+def _lowest_labels(energy: Energy) -> Integers:
+    """Return the labels of lowest energy. E is a constant plus the capacities of the cut arcs."""
+    unary, pairs = _replace_infinities(energy)
     a, b = energy.edges[:, 0], energy.edges[:, 1]
     cost = unary[:, 1] - unary[:, 0]
     # E(x, y) = E00 + (E10 - E00) x + (E11 - E10) y + gap (1 - x) y
     np.add.at(cost, a, pairs[:, 1, 0] - pairs[:, 0, 0])
     np.add.at(cost, b, pairs[:, 1, 1] - pairs[:, 1, 0])
-    return minimum_cut(cost, energy.edges, np.maximum(_gap(pairs), 0.0)).astype(np.int64)
+    return minimum_cut(cost, energy.edges, np.maximum(_submodular_gap(pairs), 0.0)).astype(np.int64)
 
 
-def _finite(energy: Energy) -> tuple[Doubles, Doubles]:
-    """Unary and pair energies with ∞ replaced by a number that outweighs all finite energies."""
+def _replace_infinities(energy: Energy) -> tuple[Doubles, Doubles]:
+    """Return unary and pair energies with a large number, more than all finite ones, for ∞."""
     unary, pairs = energy.unary.copy(), energy.pairs.copy()
     total = sum(float(np.abs(x[np.isfinite(x)]).sum()) for x in (unary, pairs))
     for x in (unary, pairs):
@@ -162,7 +164,7 @@ def icm(graph: FactorGraph, *, initial: Any = None, max_iter: int = 1000) -> Bes
 
 
 def _best_unary_labels(graph: FactorGraph) -> Integers:
-    """The best label of each variable by its unary factors alone."""
+    """Return the best label of each variable by its unary factors alone."""
     total = np.zeros((len(graph), graph.most_labels))
     total[np.arange(graph.most_labels) >= graph.cardinalities[:, None]] = -np.inf
     _add_unary(graph, total)
@@ -172,11 +174,11 @@ def _best_unary_labels(graph: FactorGraph) -> Integers:
 
 
 def alpha_expansion(graph: FactorGraph, *, initial: Any = None, max_iter: int = 100) -> Best:
-    """Repeat for each label α: the best move that changes any set of variables to α.
+    """Repeat for each label α: make the best move that changes any set of variables to α.
 
     A move is optimal if E(α, α) + E(a, b) ≤ E(a, α) + E(α, b) for all pairs. Pairs that violate
     this are truncated, and a move is made only if the score rises. All variables must have the same
-    number of labels, and factors at most two variables.
+    number of labels, and all factors at most two variables.
 
     >>> unary = np.array([[2.0, 0.0, 0.0], [0.0, 0.5, 0.0], [2.0, 0.0, 1.0]])
     >>> best = alpha_expansion(FactorGraph.pairwise(unary, [[0, 1], [1, 2]], np.eye(3)))
@@ -197,7 +199,7 @@ def alpha_expansion(graph: FactorGraph, *, initial: Any = None, max_iter: int = 
         for alpha in range(graph.most_labels):
             moved = _expand(graph, unary, labels, alpha)
             new_score = graph.score(moved)
-            # A smaller gain may be rounding: accepting it could repeat a cycle of moves forever.
+            # A smaller gain may be rounding. If it were accepted, a cycle of moves could repeat.
             if new_score > score + 1e-12 * abs(score):
                 labels, score, converged = moved, new_score, False
         rounds += 1
@@ -206,17 +208,17 @@ def alpha_expansion(graph: FactorGraph, *, initial: Any = None, max_iter: int = 
 
 
 def _expand(graph: FactorGraph, unary: Doubles, labels: Integers, alpha: int) -> Integers:
-    """The labels after the best expansion move: 0 keeps the label, 1 takes α."""
+    """Return the labels after the best expansion move. In the cut, 0 keeps the label, 1 takes α."""
     binary = np.stack([unary[np.arange(len(graph)), labels], unary[:, alpha]], axis=1)
     edges, pairs = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, 2, 2))]
-    for variables, table in _pairs_of(graph):
+    for variables, table in _pair_factors(graph):
         row = np.arange(len(variables)) if len(table) > 1 else np.zeros(len(variables), dtype=int)
         a, b = labels[variables[:, 0]], labels[variables[:, 1]]
         corners = [table[row, x, y] for x in (a, alpha) for y in (b, alpha)]
         edges.append(variables)
         pairs.append(-np.stack(corners, axis=1).reshape(-1, 2, 2))
     energy = move_forbidden(Energy(binary, np.concatenate(edges), np.concatenate(pairs)))
-    # Truncate pairs that are not submodular: a lower E(0, 0) closes the gap.
-    violation = np.minimum(_gap(energy.pairs), 0.0)
+    # Pairs that are not submodular are truncated: with a lower E(0, 0) their gap is 0.
+    violation = np.minimum(_submodular_gap(energy.pairs), 0.0)
     energy.pairs[:, 0, 0] += np.where(np.isfinite(violation), violation, 0.0)
-    return np.where(_cut(energy) == 1, alpha, labels)
+    return np.where(_lowest_labels(energy) == 1, alpha, labels)

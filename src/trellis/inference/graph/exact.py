@@ -14,15 +14,15 @@ from trellis.native import resolve_jobs
 
 __all__ = ["exact_best", "exact_marginals", "exact_sample", "induced_width", "log_partition_terms"]
 
-MAX_ENTRIES = 1 << 26  # default limit for all tables together: half a gibibyte of doubles
-_MAX_SAMPLED_LABELS = 2**32  # 32 GiB: more is surely a mistake
+MAX_ENTRIES = 1 << 26  # default limit of the entries of all tables: 0.5 GiB of float64
+_MAX_SAMPLED_LABELS = 2**32  # 32 GiB of labels: a larger number is a mistake of the caller
 
 
 def induced_width(graph: FactorGraph, max_entries: int = MAX_ENTRIES) -> int:
-    """The largest number of neighbours of a variable when it is eliminated.
+    """Return the largest number of neighbours that a variable has when it is eliminated.
 
-    It is 1 for trees and k for grids of k × n. Raises if elimination needs more than
-    ``max_entries`` table entries.
+    It is 1 for trees and k for grids of k × n. An InputError is raised if elimination needs more
+    than ``max_entries`` table entries.
 
     >>> ring = FactorGraph([2] * 5, [([[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]], np.zeros((2, 2)))])
     >>> induced_width(ring)
@@ -30,7 +30,7 @@ def induced_width(graph: FactorGraph, max_entries: int = MAX_ENTRIES) -> int:
     """
     limit = as_integer(max_entries, "max_entries")
     if limit not in graph.plans:
-        graph.plans.clear()  # the core keeps only the last plan
+        graph.plans.clear()  # the core stores only the last plan
         graph.plans[limit] = graph.core.plan(float(limit))
     fits, width, entries = graph.plans[limit]
     if not fits:
@@ -45,14 +45,14 @@ def induced_width(graph: FactorGraph, max_entries: int = MAX_ENTRIES) -> int:
 def exact_marginals(
     graph: FactorGraph, *, max_entries: int = MAX_ENTRIES, n_jobs: int | None = None
 ) -> Marginals:
-    """p(y_v), p(y_f) and log Z. The time is linear in the variables, exponential in the width.
+    """Compute p(y_v), p(y_f) and log Z, in time exponential in the width of the graph.
 
     >>> agree = np.log([[0.8, 0.2], [0.2, 0.8]])
     >>> p = exact_marginals(FactorGraph([2, 2], [((0,), np.log([0.9, 0.1])), ((0, 1), agree)]))
     >>> p.variables.round(2).tolist(), p.kind
     ([[0.9, 0.1], [0.74, 0.26]], 'exact')
     """
-    log_z, variables, factors = _run(graph, max_entries, n_jobs)
+    log_z, variables, factors = _eliminate(graph, max_entries, n_jobs)
     return Marginals(
         graph.rows(variables), graph.split(factors), float(log_z.sum()), "exact", True, 1, 0.0
     )
@@ -61,7 +61,7 @@ def exact_marginals(
 def log_partition_terms(
     graph: FactorGraph, *, max_entries: int = MAX_ENTRIES, n_jobs: int | None = None
 ) -> Doubles:
-    """Terms of log Z, shape (variables,): their sum is log Z.
+    """Return terms whose sum is log Z, shape (variables,).
 
     Each connected part of the graph has its log Z at one of its variables, and 0 at the others.
 
@@ -75,7 +75,8 @@ def log_partition_terms(
     return log_z
 
 
-def _run(graph: FactorGraph, max_entries: int, n_jobs: int | None) -> Any:
+def _eliminate(graph: FactorGraph, max_entries: int, n_jobs: int | None) -> Any:
+    """Return log Z of each connected part, and the flat marginals of variables and factors."""
     threads = resolve_jobs(n_jobs)
     induced_width(graph, max_entries)
     labels, entries = graph.sizes
@@ -86,7 +87,7 @@ def _run(graph: FactorGraph, max_entries: int, n_jobs: int | None) -> Any:
 
 
 def check_possible(log_z: Doubles) -> None:
-    """Raise if a connected part of the graph has no allowed labelling."""
+    """Raise InfeasibleError if a connected part of the graph has no allowed labelling."""
     bad = np.flatnonzero(log_z == -np.inf)
     if bad.size:
         raise InfeasibleError(
@@ -120,7 +121,7 @@ def exact_sample(
     max_entries: int = MAX_ENTRIES,
     n_jobs: int | None = None,
 ) -> Integers:
-    """``(n, variables)`` labels: n independent labellings y ~ p(y).
+    """Draw n independent labellings y ~ p(y), shape (n, variables).
 
     >>> certain = FactorGraph([2, 2], [((0, 1), [[-np.inf, 0.0], [-np.inf, -np.inf]])])
     >>> exact_sample(certain, random_state=0)
@@ -128,7 +129,9 @@ def exact_sample(
     """
     n = as_integer(n, "n")
     if n < 1 or n * max(1, len(graph)) > _MAX_SAMPLED_LABELS:
-        raise InputError(f"n is {n}: must be at least 1, and the samples must fit into memory")
+        raise InputError(
+            f"n is {n}: must be at least 1, and n times {len(graph)} variables at most 2**32"
+        )
     induced_width(graph, max_entries)
     uniforms = np.random.default_rng(random_state).random(n * len(graph))
     labels = np.empty(len(uniforms), dtype=np.int64)

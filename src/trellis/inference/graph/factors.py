@@ -15,7 +15,7 @@ from trellis.inference.graph.results import Doubles, Integers
 
 __all__ = ["Factor", "FactorGraph"]
 
-_MAX_ORDER = 32  # kMostOrder in the core; NumPy arrays have at most 32 axes before version 2
+_MAX_ORDER = 32  # as kMostOrder in the core; NumPy before version 2 has at most 32 axes
 
 
 class Factor(NamedTuple):
@@ -37,7 +37,7 @@ class Factor(NamedTuple):
 class FactorGraph:
     """Discrete variables, and factors over subsets of them, each a table of log scores.
 
-    score(y) = Σ_f θ_f(y_f): higher is better, -inf forbids, NaN and +inf are errors.
+    score(y) = Σ_f θ_f(y_f). A higher score is better, -inf forbids, NaN and +inf are errors.
 
     ``cardinalities`` is the number of labels of each variable. ``factors`` is a list of pairs
     ``(variables, table)``: ``variables`` are the variables of the factor, and ``table`` has one
@@ -51,14 +51,14 @@ class FactorGraph:
     """
 
     def __init__(self, cardinalities: ArrayLike, factors: Iterable[tuple[Any, Any]] = ()) -> None:
-        self.cardinalities = _cardinalities(cardinalities)
+        self.cardinalities = _validate_cardinalities(cardinalities)
         self.entries = [
-            _entry(i, pair, self.cardinalities) for i, pair in enumerate(_as_list(factors))
+            _validate_entry(i, pair, self.cardinalities) for i, pair in enumerate(_as_list(factors))
         ]
 
     @classmethod
     def pairwise(cls, unary: ArrayLike, edges: ArrayLike, tables: ArrayLike) -> FactorGraph:
-        """A graph of n variables with L labels each, and a factor for each edge.
+        """Return a graph of n variables with L labels each, and a factor for each edge.
 
         ``unary`` is (n, L), ``edges`` (E, 2), and ``tables`` (L, L) or (E, L, L).
 
@@ -66,7 +66,7 @@ class FactorGraph:
         >>> len(graph), graph.factors
         (3, 5)
         """
-        scores = _numbers(unary, "unary")
+        scores = _as_floats(unary, "unary")
         if scores.ndim != 2:
             raise InputError(f"unary must be (variables, labels), not of shape {scores.shape}")
         n, labels = scores.shape
@@ -79,7 +79,7 @@ class FactorGraph:
         return cls(np.full(n, labels), factors)
 
     def rescored(self, tables: Doubles) -> FactorGraph:
-        """A graph with the same structure and other scores, concatenated as in `tables`.
+        """Return a graph with the same structure and new scores, concatenated as in `tables`.
 
         Shared tables stay shared. The analysis of the structure (`core`, `plans`) is reused.
 
@@ -87,12 +87,12 @@ class FactorGraph:
         >>> graph.rescored(np.array([0.0, 1.5])).score([1])
         1.5
         """
-        flat = _numbers(tables, "tables")
+        flat = _as_floats(tables, "tables")
         if flat.shape != self.tables.shape:
             raise InputError(f"tables have shape {flat.shape}: must be {self.tables.shape}")
         if np.isnan(flat).any() or (flat == np.inf).any():
-            raise InputError("tables must not be NaN or +inf")
-        # Not __init__: it would validate the structure again, in every step of training.
+            raise InputError("tables must not contain NaN or +inf")
+        # __init__ is not called: it would validate the structure again in every training step.
         graph = object.__new__(FactorGraph)
         graph.__dict__ = {**self.__dict__, "core": self.core, "tables": flat, "plans": self.plans}
         graph.entries, begin = [], 0
@@ -108,7 +108,7 @@ class FactorGraph:
         return {}
 
     def __len__(self) -> int:
-        """The number of variables."""
+        """Return the number of variables."""
         return len(self.cardinalities)
 
     @property
@@ -130,13 +130,15 @@ class FactorGraph:
         return self.core.score(self.tables, self.checked(labels))
 
     def neighbours(self, variable: int) -> list[int]:
-        """The variables that share a factor with this one: its Markov blanket.
+        """Return the variables that share a factor with this one: its Markov blanket.
 
         >>> FactorGraph([2] * 4, [([[0, 1], [1, 2], [2, 3]], np.zeros((2, 2)))]).neighbours(1)
         [0, 2]
         """
         if not 0 <= variable < len(self):
-            raise InputError(f"there is no variable {variable}: the graph has {len(self)}")
+            raise InputError(
+                f"there is no variable {variable}: the graph has {len(self)} variables"
+            )
         variables: set[int] = set()
         for entry in self.entries:
             rows = entry.variables[(entry.variables == variable).any(axis=1)]
@@ -174,7 +176,7 @@ class FactorGraph:
         return int(self.cardinalities.max(initial=0))
 
     def rows(self, flat: Doubles, fill: float = 0.0) -> Doubles:
-        """One row per variable, from the concatenated values of all variables."""
+        """Return one row per variable, from the concatenated values of all variables."""
         if self.uniform:
             return flat.reshape(len(self), self.most_labels)
         out = np.full((len(self), self.most_labels), fill)
@@ -182,7 +184,7 @@ class FactorGraph:
         return out
 
     def split(self, flat: Doubles) -> list[Doubles]:
-        """One array per entry of ``factors``, from the concatenated values of all factors."""
+        """Return one array per entry of ``factors``, from the values of all factors."""
         out, begin = [], 0
         for entry in self.entries:
             shape = (len(entry.variables), *entry.table.shape[1:])
@@ -199,7 +201,7 @@ class FactorGraph:
         return int(self.cardinalities.sum()), entries
 
     def checked(self, labels: Any) -> Integers:
-        """Validated labels, shape (variables,)."""
+        """Validate labels and return them as integers, shape (variables,)."""
         try:
             array = np.asarray(labels)
         except ValueError:
@@ -214,7 +216,7 @@ class FactorGraph:
         if bad.size:
             v = int(bad[0])
             raise InputError(
-                f"variable {v} has label {array[v]}, but only {self.cardinalities[v]} labels"
+                f"variable {v} has label {array[v]}: must be 0 to {self.cardinalities[v] - 1}"
             )
         return array.astype(np.int64)
 
@@ -229,7 +231,7 @@ def _as_list(factors: Any) -> list[Any]:
     return list(factors)
 
 
-def _cardinalities(value: Any) -> Integers:
+def _validate_cardinalities(value: Any) -> Integers:
     try:
         array = np.asarray(value)
     except ValueError:
@@ -238,18 +240,18 @@ def _cardinalities(value: Any) -> Integers:
         raise InputError(f"cardinalities must be a list of integers, not {value!r:.60}")
     bad = np.flatnonzero(array < 1) if array.size else array
     if bad.size:
-        raise InputError(f"variable {bad[0]} has {array[bad[0]]} labels: at least one is needed")
+        raise InputError(f"variable {bad[0]} has {array[bad[0]]} labels: must be at least 1")
     return array.astype(np.int64)
 
 
-def _numbers(value: Any, name: str) -> Doubles:
+def _as_floats(value: Any, name: str) -> Doubles:
     try:
         return np.ascontiguousarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be an array of numbers, not {value!r:.60}") from None
 
 
-def _entry(i: int, pair: Any, cardinalities: Integers) -> Factor:
+def _validate_entry(i: int, pair: Any, cardinalities: Integers) -> Factor:
     """Validate entry i of ``factors``."""
     try:
         scope, table = pair
@@ -265,10 +267,10 @@ def _entry(i: int, pair: Any, cardinalities: Integers) -> Factor:
         )
     rows = np.ascontiguousarray(rows, dtype=np.int64)
     _check_variables(i, rows, single, len(cardinalities))
-    return Factor(rows, _table(i, table, rows, single, cardinalities), single)
+    return Factor(rows, _validate_table(i, table, rows, single, cardinalities), single)
 
 
-def _name(i: int, row: int, single: bool) -> str:
+def _factor_name(i: int, row: int, single: bool) -> str:
     return f"factor {i}" if single else f"factor {i}, row {row}"
 
 
@@ -277,7 +279,8 @@ def _check_variables(i: int, rows: Integers, single: bool, count: int) -> None:
     if bad.size:
         r, k = bad[0]
         raise InputError(
-            f"{_name(i, r, single)} has variable {rows[r, k]}, but the graph has {count}"
+            f"{_factor_name(i, r, single)} has variable {rows[r, k]}, "
+            f"but the graph has {count} variables"
         )
     order = rows.shape[1]
     if order > _MAX_ORDER:
@@ -286,34 +289,39 @@ def _check_variables(i: int, rows: Integers, single: bool, count: int) -> None:
     twice = np.argwhere(ordered[:, 1:] == ordered[:, :-1])
     if twice.size:
         r, k = twice[0]
-        raise InputError(f"{_name(i, r, single)} has variable {ordered[r, k]} twice")
+        raise InputError(f"{_factor_name(i, r, single)} has variable {ordered[r, k]} twice")
 
 
-def _table(i: int, value: Any, rows: Integers, single: bool, cardinalities: Integers) -> Doubles:
-    table = _numbers(value, f"factor {i}: the table")
+def _validate_table(
+    i: int, value: Any, rows: Integers, single: bool, cardinalities: Integers
+) -> Doubles:
+    table = _as_floats(value, f"factor {i}: the table")
     labels = cardinalities[rows]
     differ = np.flatnonzero((labels != labels[:1]).any(axis=1))
     if differ.size:
         r = int(differ[0])
         raise InputError(
-            f"factor {i}: row {r} has variables of {_shape(labels[r])} labels, row 0 of "
-            f"{_shape(labels[0])}: all rows of a factor must have the same shape"
+            f"factor {i}: row {r} has variables of {_join_sizes(labels[r])} labels, row 0 of "
+            f"{_join_sizes(labels[0])}: all rows of a factor must have the same shape"
         )
     shape = tuple(labels[0].tolist()) if len(labels) else table.shape[-rows.shape[1] :]
     if single or table.ndim == rows.shape[1]:
         table = table[None]
     if table.shape[1:] != shape or len(table) not in (1, len(rows)):
-        several = "" if single else f", or ({len(rows)}, {_shape(shape)})"
+        several = "" if single else f", or ({len(rows)}, {_join_sizes(shape)})"
         raise InputError(
-            f"factor {i}: the table has shape {np.shape(value)}: must be ({_shape(shape)}){several}"
+            f"factor {i}: the table has shape {np.shape(value)}: "
+            f"must be ({_join_sizes(shape)}){several}"
         )
     bad = np.argwhere(np.isnan(table) | (table == np.inf))
     if bad.size:
         index = tuple(bad[0].tolist())
         where = list(index[1:]) if len(table) == 1 else list(index)
-        raise InputError(f"factor {i}: the table is {table[index]} at {where}")
+        raise InputError(
+            f"factor {i}: the table is {table[index]} at {where}: must be finite or -inf"
+        )
     return table
 
 
-def _shape(sizes: NDArray[Any] | tuple[int, ...]) -> str:
+def _join_sizes(sizes: NDArray[Any] | tuple[int, ...]) -> str:
     return ", ".join(str(int(size)) for size in sizes)

@@ -14,12 +14,12 @@ from trellis.inference.graph.results import Doubles, Integers
 __all__ = ["minimum_cut"]
 
 _MAX_CAPACITY = 2**31 - 1  # SciPy's capacities are 32-bit integers
-_MAX_ROUNDS = 12  # each round divides the residual flow by about 5e8 / arcs: a few are enough
-_TOLERANCE = 1e-15  # residual flow, as a fraction of the total, that counts as zero
+_MAX_ROUNDS = 12  # a few are enough: each divides the residual flow by about 5e8 / arcs
+_TOLERANCE = 1e-15  # a residual flow below this fraction of the total counts as zero
 
 
 def minimum_cut(cost: Doubles, edges: Integers, capacity: Doubles) -> Integers:
-    """argmin_x Σ_v cost[v] x_v + Σ_e capacity[e] [x_a = 0, x_b = 1], x of zeros and ones.
+    """argmin_x Σ_v cost[v] x_v + Σ_e capacity[e] [x_a = 0, x_b = 1]; every x_v is 0 or 1.
 
     >>> minimum_cut(np.array([-2.0, 1.0, 3.0]), np.array([[1, 0], [2, 1]]), np.array([1.5, 0.5]))
     array([1, 1, 0])
@@ -39,7 +39,7 @@ def minimum_cut(cost: Doubles, edges: Integers, capacity: Doubles) -> Integers:
     for _ in range(_MAX_ROUNDS):
         if bound <= negligible:
             break
-        residual, bound = _push(residual, bound, source, sink)
+        residual, bound = _run_round(residual, bound, source, sink)
     residual.data[residual.data <= negligible / max(1, n)] = 0.0
     residual.eliminate_zeros()
     reached = breadth_first_order(residual, source, return_predecessors=False)
@@ -48,10 +48,10 @@ def minimum_cut(cost: Doubles, edges: Integers, capacity: Doubles) -> Integers:
     return labels[:n]
 
 
-def _push(
+def _run_round(
     residual: sparse.csr_array, bound: float, source: int, sink: int
 ) -> tuple[sparse.csr_array, float]:
-    """The residual capacities after one round, and an upper bound of the residual flow."""
+    """Return the residual capacities after one round, and an upper bound of the residual flow."""
     # No arc can carry more than the remaining flow. Twice that must fit into the integers, because
     # there may be arcs in both directions.
     unit = 2.0 * bound / (_MAX_CAPACITY // 2)

@@ -14,7 +14,7 @@ from trellis.native import resolve_jobs
 
 __all__ = ["effective_size", "gibbs", "r_hat"]
 
-_MAX_SAMPLED_LABELS = 2**31  # 16 GiB: more is surely a mistake
+_MAX_SAMPLED_LABELS = 2**31  # 16 GiB of labels: a larger number is a mistake of the caller
 _UNIFORMS_PER_BLOCK = 1 << 22  # 32 MiB of random numbers at a time, to bound the memory
 
 
@@ -29,7 +29,7 @@ def gibbs(
     random_state: int | np.random.Generator | None = None,
     n_jobs: int | None = None,
 ) -> Samples:
-    """``n`` labellings from each chain: one every ``thin`` sweeps, after ``burn_in`` sweeps.
+    """Draw ``n`` labellings from each chain: one every ``thin`` sweeps, after ``burn_in`` sweeps.
 
     Chains start from random labels, or all from ``initial``. If some labellings are forbidden,
     ``initial`` must be an allowed one. A chain changes one variable at a time, so it cannot move
@@ -44,32 +44,32 @@ def gibbs(
     np.float64(1.0)
     """
     n, thin, chains = (
-        _at_least(v, 1, k) for v, k in ((n, "n"), (thin, "thin"), (chains, "chains"))
+        _validate_minimum(v, 1, k) for v, k in ((n, "n"), (thin, "thin"), (chains, "chains"))
     )
-    burn_in, threads = _at_least(burn_in, 0, "burn_in"), resolve_jobs(n_jobs)
+    burn_in, threads = _validate_minimum(burn_in, 0, "burn_in"), resolve_jobs(n_jobs)
     if chains * n * max(1, len(graph)) > _MAX_SAMPLED_LABELS:
         raise InputError(
             f"{chains} chains of {n} samples of {len(graph)} variables do not fit into memory"
         )
-    random = np.random.default_rng(random_state)
+    generator = np.random.default_rng(random_state)
     if initial is None:
-        labels = random.integers(np.tile(graph.cardinalities, (chains, 1)))
+        labels = generator.integers(np.tile(graph.cardinalities, (chains, 1)))
     else:
         labels = np.tile(graph.checked(initial), (chains, 1))
     current = np.ascontiguousarray(labels, dtype=np.int64).ravel()
     samples = np.empty((chains, n, len(graph)), dtype=np.int64)
     score = np.empty((chains, n))
-    _sweep(graph, chains, burn_in, current, random, threads)
-    size = max(1, _UNIFORMS_PER_BLOCK // max(1, chains * thin * len(graph)))
-    for begin in range(0, n, size):
-        end = min(n, begin + size)
-        swept, scores = _sweep(graph, chains, (end - begin) * thin, current, random, threads)
+    _sweep(graph, chains, burn_in, current, generator, threads)
+    block = max(1, _UNIFORMS_PER_BLOCK // max(1, chains * thin * len(graph)))
+    for begin in range(0, n, block):
+        end = min(n, begin + block)
+        swept, scores = _sweep(graph, chains, (end - begin) * thin, current, generator, threads)
         samples[:, begin:end] = swept[:, thin - 1 :: thin]
         score[:, begin:end] = scores[:, thin - 1 :: thin]
-    return Samples(samples, score, *_summary(graph, samples))
+    return Samples(samples, score, *_summarize(graph, samples))
 
 
-def _at_least(value: Any, minimum: int, name: str) -> int:
+def _validate_minimum(value: Any, minimum: int, name: str) -> int:
     integer = as_integer(value, name)
     if integer < minimum:
         raise InputError(f"{name} must be at least {minimum}, not {integer}")
@@ -81,39 +81,39 @@ def _sweep(
     chains: int,
     sweeps: int,
     labels: Integers,
-    random: np.random.Generator,
+    generator: np.random.Generator,
     threads: int,
 ) -> tuple[Integers, Doubles]:
-    """Labels (chains, sweeps, variables) after each sweep, and their scores (chains, sweeps).
+    """Return labels (chains, sweeps, variables) after each sweep, and scores (chains, sweeps).
 
     ``labels``, the current state of all chains, is updated in place.
     """
     n = len(graph)
     swept, score = np.empty(chains * sweeps * n, dtype=np.int64), np.empty(chains * sweeps)
-    uniforms = random.random(chains * sweeps * n)
+    uniforms = generator.random(chains * sweeps * n)
     graph.core.gibbs(graph.tables, chains, sweeps, uniforms, labels, swept, score, threads)
     return swept.reshape(chains, sweeps, n), score.reshape(chains, sweeps)
 
 
-def _summary(graph: FactorGraph, samples: Integers) -> tuple[Doubles, Doubles, Doubles]:
-    """Label frequencies, and for each variable the worst diagnostics over its labels."""
-    n, count = samples.shape[1:]
-    rows = np.zeros((count, graph.most_labels))
-    worst, size = np.full(count, np.nan), np.full(count, np.nan)
+def _summarize(graph: FactorGraph, samples: Integers) -> tuple[Doubles, Doubles, Doubles]:
+    """Return label frequencies, and for each variable the worst r_hat and effective size."""
+    n, n_variables = samples.shape[1:]
+    frequencies = np.zeros((n_variables, graph.most_labels))
+    worst, size = np.full(n_variables, np.nan), np.full(n_variables, np.nan)
     for y in range(graph.most_labels):
         indicator = (samples == y).astype(np.float64)
-        rows[:, y] = indicator.mean(axis=(0, 1))
+        frequencies[:, y] = indicator.mean(axis=(0, 1))
         if n > 3:  # each half of a chain needs two samples for a variance
             worst = np.fmax(worst, r_hat(indicator))
             size = np.fmin(size, effective_size(indicator))
-    return rows, worst, size
+    return frequencies, worst, size
 
 
 def r_hat(x: Doubles) -> Doubles:
     """√(total variance / variance within chains) of ``x`` (chains, samples, quantities).
 
     Each chain is split into halves. The halves of a chain that drifts differ, so drift is detected
-    even in a single chain (Gelman et al., 2013). NaN where nothing varies.
+    even in a single chain (Gelman et al., 2013). The result is NaN where nothing varies.
 
     >>> x = np.array([[0.0, 1.0, 0.0, 1.0], [5.0, 6.0, 5.0, 6.0]])[..., None]
     >>> bool(r_hat(x)[0] > 2)
@@ -147,8 +147,8 @@ def effective_size(x: Doubles) -> Doubles:
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = 1.0 - (within - covariance) / total
     pairs = rho[: n // 2 * 2].reshape(n // 2, 2, -1).sum(axis=1)
-    alive = np.cumprod(pairs > 0, axis=0)
-    tau = 2.0 * (np.minimum.accumulate(pairs, axis=0) * alive).sum(axis=0) - 1.0
-    # Anticorrelated samples can make tau tiny: at most n log10(n) samples, as Stan limits it.
+    summed = np.cumprod(pairs > 0, axis=0)  # 1 up to the first pair that is not positive
+    tau = 2.0 * (np.minimum.accumulate(pairs, axis=0) * summed).sum(axis=0) - 1.0
+    # Negative correlations can make tau tiny. Like Stan, limit the size to n log10(n).
     size = chains * n / np.maximum(tau, 1.0 / np.log10(max(chains * n, 10)))
     return np.where(total > 0, size, np.nan)

@@ -37,7 +37,7 @@ class GridScores(NamedTuple):
 
 
 class TreeWeights(NamedTuple):
-    """The fraction of spanning trees that contain an edge; both 1: plain belief propagation."""
+    """The fraction of spanning trees that contain an edge; 1 in plain belief propagation."""
 
     horizontal: float = 1.0
     vertical: float = 1.0
@@ -68,7 +68,7 @@ class GridMarginals:
     _scores: GridScores = field(repr=False)
     _grid: _core.Grid = field(repr=False)
     kind: str = "Bethe"
-    """What ``log_partition`` is: "Bethe" (an estimate), or "upper bound" once converged."""
+    """The meaning of ``log_partition``: "Bethe" (an estimate), or "upper bound" if converged."""
     _weights: TreeWeights = field(default=TreeWeights(), repr=False)
 
     @cached_property
@@ -78,9 +78,9 @@ class GridMarginals:
     @cached_property
     def log_partition(self) -> float:
         """The Bethe estimate of log Z, or the tree-reweighted bound."""
-        s, (across, down) = self._scores, self._weights
+        scores, (across, down) = self._scores, self._weights
         above, below, left, right = self._messages
-        log_v = _log_sum_exp(s.unary + down * (above + below) + across * (left + right))
+        log_v = _log_sum_exp(scores.unary + down * (above + below) + across * (left + right))
         log_z = float(log_v.sum())
         for (log_e, _), ends, weight in zip(self._pairs, _ends(log_v), self._weights, strict=True):
             log_z += weight * float((log_e - ends[0] - ends[1]).sum())
@@ -88,9 +88,9 @@ class GridMarginals:
 
     @cached_property
     def _pairs(self) -> list[tuple[Doubles, Doubles]]:
-        """For each direction: log Z and beliefs of the edges."""
+        """For each direction, log Z and beliefs of the edges."""
         directions = _cavities(self._scores, self._messages, self._weights)
-        return [_pairwise(cavity) for cavity in directions]
+        return [_edge_beliefs(cavity) for cavity in directions]
 
     @property
     def horizontal(self) -> Doubles:
@@ -114,32 +114,32 @@ def grid_marginals(
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
 ) -> GridMarginals:
-    """Beliefs p(y_ij) by sum-product on a grid with ``unary`` scores (H, W, L).
+    """Compute beliefs p(y_ij) by sum-product on a grid with ``unary`` scores (H, W, L).
 
     ``horizontal`` and ``vertical`` are (L, L), or one table per edge: (H, W-1, L, L) and
-    (H-1, W, L, L). -inf forbids. ``method`` is "bp" (belief propagation) or "trw" (tree-reweighted:
-    it has one fixed point, and log Z is an upper bound there). Results are the same bits for every
-    ``n_jobs``.
+    (H-1, W, L, L). -inf forbids a label or a pair. ``method`` is "bp" (belief propagation) or "trw"
+    (tree-reweighted: it has one fixed point, and log Z is an upper bound there). Results are
+    the same bits for every ``n_jobs``.
 
     >>> unary = np.log([[[0.9, 0.1], [0.5, 0.5]]])
     >>> p = grid_marginals(unary, np.log([[0.8, 0.2], [0.2, 0.8]]), np.eye(2))
     >>> p.unary.round(2).tolist(), p.converged
     ([[[0.9, 0.1], [0.74, 0.26]]], True)
     """
-    s = validate_grid(unary, horizontal, vertical)
+    scores = validate_grid(unary, horizontal, vertical)
     one_of(method, ("bp", "trw"), "method")
-    weights = tree_weights(*s.unary.shape[:2]) if method == "trw" else TreeWeights()
-    core = _propagate(s, False, damping, max_iter, tolerance, n_jobs, weights)
-    p = np.empty_like(s.unary)
+    weights = tree_weights(*scores.unary.shape[:2]) if method == "trw" else TreeWeights()
+    core = _propagate(scores, False, damping, max_iter, tolerance, n_jobs, weights)
+    p = np.empty_like(scores.unary)
     if not core.beliefs(p):
-        raise InfeasibleError("no labelling is allowed: a pixel has no label left")
+        raise InfeasibleError("no labelling is allowed: the scores forbid all labels of a pixel")
     sweeps, residual, converged = core.report()
     kind = "upper bound" if method == "trw" else "Bethe"
-    return GridMarginals(p, converged, sweeps, residual, s, core, kind, weights)
+    return GridMarginals(p, converged, sweeps, residual, scores, core, kind, weights)
 
 
 def tree_weights(height: int, width: int) -> TreeWeights:
-    """The fraction of spanning trees that contain a horizontal edge, and a vertical edge.
+    """Return the fraction of spanning trees that contain a horizontal edge, and a vertical edge.
 
     Half of the trees consist of all rows, joined along one column; each column is used equally
     often. The other half consist of all columns, joined along one row.
@@ -160,42 +160,43 @@ def grid_best(
     tolerance: float = 1e-6,
     n_jobs: int | None = None,
 ) -> Best:
-    """Max-product on a grid: labels ``(H, W)`` with the best max-marginals.
+    """Return the labels ``(H, W)`` with the best max-marginals, by max-product on a grid.
 
     >>> best = grid_best(np.array([[[0.0, 1.0], [0.9, 0.0]]]), np.diag([0.0, 1.0]), np.eye(2))
     >>> best.labels.tolist(), best.score
     ([[1, 1]], 2.0)
     """
-    s = validate_grid(unary, horizontal, vertical)
-    core = _propagate(s, True, damping, max_iter, tolerance, n_jobs)
-    labels = (s.unary + _messages(s, core).sum(axis=0)).argmax(axis=-1)
+    scores = validate_grid(unary, horizontal, vertical)
+    core = _propagate(scores, True, damping, max_iter, tolerance, n_jobs)
+    labels = (scores.unary + _messages(scores, core).sum(axis=0)).argmax(axis=-1)
     sweeps, residual, converged = core.report()
-    return Best(labels, _score(s, labels), False, converged, sweeps, residual)
+    return Best(labels, _score(scores, labels), False, converged, sweeps, residual)
 
 
 def grid_score(
     unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike, labels: ArrayLike
 ) -> float:
-    """The score of one labelling ``(H, W)``.
+    """Compute the score of one labelling ``(H, W)``.
 
     >>> grid_score(np.zeros((2, 2, 2)), np.eye(2), 2 * np.eye(2), [[0, 0], [1, 0]])
     3.0
     """
-    s = validate_grid(unary, horizontal, vertical)
+    scores = validate_grid(unary, horizontal, vertical)
     y = np.asarray(labels)
-    if y.shape != s.unary.shape[:2] or y.dtype.kind not in "iu":
+    if y.shape != scores.unary.shape[:2] or y.dtype.kind not in "iu":
         raise InputError(
-            f"labels must be integers of shape {s.unary.shape[:2]}, not {y.dtype} {y.shape}"
+            f"labels must be integers of shape {scores.unary.shape[:2]}, not {y.dtype} {y.shape}"
         )
-    bad = np.argwhere((y < 0) | (y >= s.unary.shape[2]))
+    bad = np.argwhere((y < 0) | (y >= scores.unary.shape[2]))
     if bad.size:
-        raise InputError(f"pixel {bad[0].tolist()} has label {y[tuple(bad[0])]}: out of range")
-    return _score(s, y)
+        label, last = y[tuple(bad[0])], scores.unary.shape[2] - 1
+        raise InputError(f"pixel {bad[0].tolist()} has label {label}: must be 0 to {last}")
+    return _score(scores, y)
 
 
-def _score(s: GridScores, y: Integers) -> float:
-    total = np.take_along_axis(s.unary, y[..., None], axis=-1).sum()
-    for table, a, b in ((s.horizontal, y[:, :-1], y[:, 1:]), (s.vertical, y[:-1], y[1:])):
+def _score(scores: GridScores, y: Integers) -> float:
+    total = np.take_along_axis(scores.unary, y[..., None], axis=-1).sum()
+    for table, a, b in ((scores.horizontal, y[:, :-1], y[:, 1:]), (scores.vertical, y[:-1], y[1:])):
         if table.ndim == 2:
             total += table[a, b].sum()
         else:
@@ -205,7 +206,7 @@ def _score(s: GridScores, y: Integers) -> float:
 
 
 def grid_edges(height: int, width: int) -> Integers:
-    """``(edges, 2)``: pairs of pixel indices, first all horizontal edges, then all vertical ones.
+    """Return the pixels of each edge (edges, 2): first all horizontal, then all vertical edges.
 
     Pixels are numbered row by row.
 
@@ -218,16 +219,16 @@ def grid_edges(height: int, width: int) -> Integers:
 
 
 def grid_graph(unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike) -> FactorGraph:
-    """The same scores as a `FactorGraph`, for the other algorithms.
+    """Return the same scores as a `FactorGraph`, for the other algorithms.
 
     >>> len(grid_graph(np.zeros((3, 4, 2)), np.eye(2), np.eye(2)))
     12
     """
-    s = validate_grid(unary, horizontal, vertical)
-    height, width, labels = s.unary.shape
+    scores = validate_grid(unary, horizontal, vertical)
+    height, width, labels = scores.unary.shape
     edges, split = grid_edges(height, width), height * (width - 1)
-    entries: list[Any] = [(np.arange(height * width)[:, None], s.unary.reshape(-1, labels))]
-    for pairs, table in ((edges[:split], s.horizontal), (edges[split:], s.vertical)):
+    entries: list[Any] = [(np.arange(height * width)[:, None], scores.unary.reshape(-1, labels))]
+    for pairs, table in ((edges[:split], scores.horizontal), (edges[split:], scores.vertical)):
         if len(pairs):
             shape = (labels, labels) if table.ndim == 2 else (len(pairs), labels, labels)
             entries.append((pairs, table.reshape(shape)))
@@ -235,7 +236,7 @@ def grid_graph(unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike) -> 
 
 
 def validate_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
-    """The scores as float64 arrays, after a check of their shapes, and for NaN and +inf."""
+    """Return the scores as float64 arrays; raise InputError for wrong shapes, NaN or +inf."""
     try:
         arrays = [np.array(a, dtype=np.float64, order="C") for a in (unary, horizontal, vertical)]
     except (TypeError, ValueError):
@@ -256,12 +257,14 @@ def validate_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
     for name, array in zip(("unary", *shapes), arrays, strict=True):
         bad = np.argwhere(np.isnan(array) | (array == np.inf))
         if bad.size:
-            raise InputError(f"{name} is {array[tuple(bad[0])]} at {bad[0].tolist()}")
+            raise InputError(
+                f"{name} is {array[tuple(bad[0])]} at {bad[0].tolist()}: must be finite or -inf"
+            )
     return GridScores(*arrays)
 
 
 def _propagate(
-    s: GridScores,
+    scores: GridScores,
     maximise: bool,
     damping: float,
     max_iter: int,
@@ -271,55 +274,57 @@ def _propagate(
 ) -> _core.Grid:
     limit, tolerance = validate_limits(max_iter, tolerance, damping)
     threads = resolve_jobs(n_jobs)
-    return _core.Grid(*s, maximise, float(damping), tolerance, limit, threads, *weights)
+    return _core.Grid(*scores, maximise, float(damping), tolerance, limit, threads, *weights)
 
 
-def _messages(s: GridScores, core: _core.Grid) -> Doubles:
-    """Messages to each pixel from above, below, the left and the right, ``(4, H, W, L)``."""
-    out = np.empty((4, *s.unary.shape))
+def _messages(scores: GridScores, core: _core.Grid) -> Doubles:
+    """Return the messages to each pixel from above, below, left and right, ``(4, H, W, L)``."""
+    out = np.empty((4, *scores.unary.shape))
     core.messages(out)
     return out
 
 
-def _cavities(s: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_Edges, _Edges]:
-    """The cavities of the two ends of each edge, for both directions.
+def _cavities(scores: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_Edges, _Edges]:
+    """Compute the cavities of the two ends of each edge, for both directions.
 
-    They are computed as sums of the other messages: the belief minus the message of the edge could
-    be ∞ - ∞.
+    They are sums of the other messages. The belief minus the message of the edge could be ∞ - ∞.
     """
     above, below, left, right = messages
-    across = s.unary + weights.vertical * (above + below)
-    along = s.unary + weights.horizontal * (left + right)
-    first, second = _ends_of_lines(left, right, weights.horizontal)
-    upper, lower = _ends_of_lines(above, below, weights.vertical)
+    across = scores.unary + weights.vertical * (above + below)
+    along = scores.unary + weights.horizontal * (left + right)
+    first, second = _line_messages(left, right, weights.horizontal)
+    upper, lower = _line_messages(above, below, weights.vertical)
     return (
         _Edges(
-            (across + first)[:, :-1], (across + second)[:, 1:], s.horizontal, weights.horizontal
+            (across + first)[:, :-1],
+            (across + second)[:, 1:],
+            scores.horizontal,
+            weights.horizontal,
         ),
-        _Edges((along + upper)[:-1], (along + lower)[1:], s.vertical, weights.vertical),
+        _Edges((along + upper)[:-1], (along + lower)[1:], scores.vertical, weights.vertical),
     )
 
 
-def _ends_of_lines(before: Doubles, after: Doubles, weight: float) -> tuple[Doubles, Doubles]:
-    """Messages along a line without those of the edge after the pixel, and of the edge before it.
+def _line_messages(before: Doubles, after: Doubles, weight: float) -> tuple[Doubles, Doubles]:
+    """Return messages along a line without the edge after the pixel, and without the edge before.
 
     In the tree-reweighted variant, the cavity is b_v - m: the weighted sum of all messages minus
     the full message of the edge.
     """
     if weight == 1.0:
         return before, after
-    # A message of -inf already forbids the label in the sum: subtracting it would give NaN.
+    # A message of -inf already forbids the label in the sum. Subtracting it would give NaN.
     excess = [np.where(np.isneginf(m), 0.0, (1.0 - weight) * m) for m in (after, before)]
     return weight * before - excess[0], weight * after - excess[1]
 
 
 def _ends(rows: Doubles) -> tuple[tuple[Doubles, Doubles], tuple[Doubles, Doubles]]:
-    """The values at the two ends of each horizontal edge, and of each vertical edge."""
+    """Return the values at both ends of each horizontal edge, and of each vertical edge."""
     return (rows[:, :-1], rows[:, 1:]), (rows[:-1], rows[1:])
 
 
-def _joint(edges: _Edges) -> Doubles:
-    """Log of the unnormalised beliefs of the edges, ``(…, L, L)``."""
+def _log_beliefs(edges: _Edges) -> Doubles:
+    """Compute the log of the unnormalised beliefs of the edges, ``(…, L, L)``."""
     return edges.first[..., :, None] + edges.second[..., None, :] + edges.table / edges.weight
 
 
@@ -330,9 +335,9 @@ def _log_sum_exp(x: Doubles) -> Doubles:
         return np.asarray(top[..., 0] + np.log(np.exp(x - top).sum(axis=-1)))
 
 
-def _pairwise(edges: _Edges) -> tuple[Doubles, Doubles]:
-    """log Z and beliefs of the edges of one direction."""
-    x = _joint(edges)
+def _edge_beliefs(edges: _Edges) -> tuple[Doubles, Doubles]:
+    """Compute log Z and beliefs of the edges of one direction."""
+    x = _log_beliefs(edges)
     flat = x.reshape(*x.shape[:2], x.shape[2] ** 2)
     log_z = _log_sum_exp(flat)
     p = np.exp(flat - log_z[..., None])

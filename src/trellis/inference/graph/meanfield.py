@@ -18,7 +18,7 @@ __all__ = ["mean_field"]
 
 
 def mean_field(graph: FactorGraph, *, max_iter: int = 500, tolerance: float = 1e-8) -> Marginals:
-    """A lower bound of log Z, and the q that attains it. Factor marginals are products of q_v.
+    """Compute a lower bound of log Z, and the q that attains it. Factor marginals are products.
 
     The ascent ends in a local optimum. It runs twice: from equal probabilities and from the
     labelling of max-product. The better bound is returned. (A q that allows a forbidden labelling
@@ -31,9 +31,9 @@ def mean_field(graph: FactorGraph, *, max_iter: int = 500, tolerance: float = 1e
     """
     limit, tolerance = validate_limits(max_iter, tolerance)
     equal = np.repeat(1.0 / graph.cardinalities, graph.cardinalities)
-    likely = _one_hot(graph, max_product(graph).labels)
+    certain = _one_hot(graph, max_product(graph).labels)
     return max(
-        (_ascend(graph, q, limit, tolerance) for q in (equal, likely)),
+        (_ascend(graph, q, limit, tolerance) for q in (equal, certain)),
         key=lambda result: result.log_partition,
     )
 
@@ -44,19 +44,25 @@ def _ascend(graph: FactorGraph, q: Doubles, max_iter: int, tolerance: float) -> 
     rows = graph.rows(q)
     bound = float(expected - np.sum(q * np.log(np.where(q > 0, q, 1.0))))
     return Marginals(
-        rows, _products(graph, rows), bound, "lower bound", change <= tolerance, sweeps, change
+        rows,
+        _factor_marginals(graph, rows),
+        bound,
+        "lower bound",
+        change <= tolerance,
+        sweeps,
+        change,
     )
 
 
 def _one_hot(graph: FactorGraph, labels: Integers) -> Doubles:
-    """The q that is certain of one labelling."""
+    """Return the q that gives one labelling the probability 1."""
     q = np.zeros(graph.sizes[0])
     q[np.cumsum(graph.cardinalities) - graph.cardinalities + labels] = 1.0
     return q
 
 
-def _products(graph: FactorGraph, rows: Doubles) -> list[Doubles]:
-    """Π_v q_v of each factor."""
+def _factor_marginals(graph: FactorGraph, rows: Doubles) -> list[Doubles]:
+    """Return Π_v q_v of each factor."""
     out = []
     for entry in graph.entries:
         shape = entry.table.shape[1:]

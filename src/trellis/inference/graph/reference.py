@@ -1,4 +1,4 @@
-"""Elimination and belief propagation as in the equations. The fast paths must return the same."""
+"""Elimination and belief propagation as in the equations, to test the fast paths."""
 
 import numpy as np
 
@@ -13,14 +13,14 @@ def _logsumexp(x, axis):
 
 
 def _factors(graph):
-    """(variables, table) of each factor."""
+    """Yield (variables, table) of each factor."""
     for entry in graph.entries:
         tables = np.broadcast_to(entry.table, (len(entry.variables), *entry.table.shape[1:]))
         yield from ((tuple(v), table) for v, table in zip(entry.variables, tables, strict=True))
 
 
-def _product(factors, scope, cardinalities):
-    """Σ of the tables, on the axes of `scope`."""
+def _sum_tables(factors, scope, cardinalities):
+    """Return the sum of the tables, with one axis for each variable of `scope`."""
     total = np.zeros([cardinalities[v] for v in scope])
     for variables, table in factors:
         order = [variables.index(v) for v in scope if v in variables]
@@ -35,16 +35,18 @@ def eliminate(graph, keep, add=_logsumexp):
     for v in (v for v in range(len(cards)) if v not in keep):
         near = [f for f in factors if v in f[0]]
         scope = tuple(sorted({u for f in near for u in f[0]} - {v}))
-        message = add(_product(near, (*scope, v), cards), len(scope))
+        message = add(_sum_tables(near, (*scope, v), cards), len(scope))
         factors = [f for f in factors if v not in f[0]] + [(scope, message)]
-    return _product(factors, keep, cards)
+    return _sum_tables(factors, keep, cards)
 
 
 def log_partition(graph):
+    """Compute log Z by eliminating all variables."""
     return float(eliminate(graph, ()))
 
 
 def marginals(graph):
+    """Compute p(y_v) and p(y_f) by eliminating all other variables."""
     log_z = log_partition(graph)
     rows = np.zeros((len(graph), graph.most_labels))
     for v, count in enumerate(graph.cardinalities):
@@ -60,6 +62,7 @@ def marginals(graph):
 
 
 def best(graph):
+    """Compute argmax_y score(y) by elimination with max, one variable after the other."""
     score, labels = float(eliminate(graph, (), np.max)), []
     for v in range(len(graph)):  # the best label of v, given the labels chosen before
         scores = eliminate(graph, tuple(range(v + 1)), np.max)
@@ -68,7 +71,7 @@ def best(graph):
 
 
 def propagate(graph, iterations, add=_logsumexp):
-    """Beliefs after some iterations of m_fv(y_v) = add over y_u of θ_f + Σ_u cavity_u(y_u)."""
+    """Iterate m_fv(y_v) = add over y_u of θ_f + Σ_u cavity_u(y_u); return the beliefs."""
     factors, cards = list(_factors(graph)), graph.cardinalities
     m = {(f, v): np.zeros(cards[v]) for f, (scope, _) in enumerate(factors) for v in scope}
     for _ in range(iterations):
@@ -82,7 +85,7 @@ def propagate(graph, iterations, add=_logsumexp):
                 )
                 cavities += [((u,), cavity)] if u != v else []
             neighbours = tuple(u for u in scope if u != v)
-            x = _product([(scope, table), *cavities], (v, *neighbours), cards)
+            x = _sum_tables([(scope, table), *cavities], (v, *neighbours), cards)
             x = x.reshape(cards[v], -1)
             m[f, v] = add(x, 1)
             m[f, v] = m[f, v] - m[f, v].max()

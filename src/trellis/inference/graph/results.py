@@ -23,15 +23,16 @@ class Marginals(NamedTuple):
     with several factors has them along the first axis."""
     log_partition: float
     kind: str
-    """What ``log_partition`` is: "exact", "lower bound", "upper bound" or "Bethe" (an estimate)."""
+    """The meaning of ``log_partition``: "exact", "lower bound", "upper bound" or "Bethe" (an
+    estimate)."""
     converged: bool
     iterations: int
     residual: float
-    """The largest change of the last iteration: of a message, or in mean field of a probability."""
+    """The largest change of a message in the last iteration; in mean field, of a probability."""
 
 
 class Best(NamedTuple):
-    """The best labelling, or the best one that an approximate search found."""
+    """The best labelling, or the best labelling that an approximate search found."""
 
     labels: Integers
     """``(variables,)``"""
@@ -44,7 +45,7 @@ class Best(NamedTuple):
 
     @property
     def energy(self) -> float:
-        """-score."""
+        """The energy: -score."""
         return -self.score
 
 
@@ -58,9 +59,9 @@ class Samples(NamedTuple):
     variables: Doubles
     """``[v, y]``: the fraction of samples in which variable v has label y."""
     r_hat: Doubles
-    """``(variables,)``: near 1 if the chains agree; above 1.01, draw more samples. It is the worst
-    value over the labels of the variable. NaN if the variable never changed its label, or if there
-    is only one chain."""
+    """``(variables,)``: near 1 if the chains agree. Draw more samples if it is above 1.01. It is
+    the worst value over the labels of the variable. It is NaN if the variable never changed its
+    label, or if there are fewer than four samples per chain."""
     effective_size: Doubles
-    """``(variables,)``: the number of independent samples with the same information. NaN under the
-    same conditions."""
+    """``(variables,)``: the number of independent samples with the same information. It is NaN
+    under the same conditions as ``r_hat``."""
