@@ -237,8 +237,8 @@ def test_arrays_and_tuples() -> None:
 @pytest.mark.parametrize(
     ("y_true", "y_pred", "message"),
     [
-        ([["O"]], [["O"], ["O"]], "y_true has 1 sequences and y_pred 2"),
-        ([["O"], ["O", "O"]], [["O"], ["O"]], "sequence 1: y_true has 2 labels and y_pred 1"),
+        ([["O"]], [["O"], ["O"]], "y_true has 1 sequences, y_pred has 2"),
+        ([["O"], ["O", "O"]], [["O"], ["O"]], "sequence 1: y_true has 2 labels, y_pred has 1"),
         (["O", "O"], [["O"], ["O"]], "y_true, sequence 0 must be a list of labels, not 'O'"),
         ([["O"], ["O"]], [["O"], 3], "y_pred, sequence 1 must be a list of labels, not 3"),
         ("O", [["O"]], "y_true must be a list of label lists, not 'O'"),
@@ -292,7 +292,9 @@ def test_scorer_in_scikit_learn() -> None:
 
 
 def test_invalid_scorers() -> None:
-    with pytest.raises(InputError, match="'f1' is not one of accuracy, sequence_accuracy, span_f1"):
+    with pytest.raises(
+        InputError, match="'f1' is unknown: must be one of accuracy, sequence_accuracy, span_f1"
+    ):
         metrics.scorer("f1")
     with pytest.raises(InputError, match=r"'accuracy'.*scheme"):
         metrics.scorer("accuracy", scheme="BIO")

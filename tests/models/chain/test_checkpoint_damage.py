@@ -25,12 +25,12 @@ def make_checkpoint(name: str, path: Path, last: int = 3) -> Checkpoint:
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        ({"l2": 2.0}, r"l2=1\.0, but this run has 2\.0"),
-        ({"l1": 1.0}, r"l1=0\.0, but this run has 1\.0"),
-        ({"solver": "gradient"}, "solver='lbfgs', but this run has 'gradient'"),
-        ({"solver": "arow"}, "solver='lbfgs', but this run has 'arow'"),
-        ({"constraints": "BIO"}, "constraints=None, but this run has 'BIO'"),
-        ({"transitions": "seen"}, "transitions='all', but this run has 'seen'"),
+        ({"l2": 2.0}, r"l2=1\.0, but this run has l2=2\.0"),
+        ({"l1": 1.0}, r"l1=0\.0, but this run has l1=1\.0"),
+        ({"solver": "gradient"}, "solver='lbfgs', but this run has solver='gradient'"),
+        ({"solver": "arow"}, "solver='lbfgs', but this run has solver='arow'"),
+        ({"constraints": "BIO"}, "constraints=None, but this run has constraints='BIO'"),
+        ({"transitions": "seen"}, "transitions='all', but this run has transitions='seen'"),
         ({"solver_options": {"memory": 3}}, "solver_options"),
         ({"min_count": 2}, "min_count"),
         ({"label_weight": {"O": 2.0}}, "label_weight"),
@@ -49,7 +49,9 @@ def test_other_data(tmp_path: Path) -> None:
     swapped = [*Y[:-1], [("O" if label != "O" else "B-genre") for label in Y[-1]]]
     cut = [*X[:-1], [*X[-1][:-1], "another"]]
     for data in ((X, swapped), (cut, Y), (X[:-1], Y[:-1]), (X[::-1], Y[::-1]), (X + X, Y + Y)):
-        with pytest.raises(InputError, match=r"run\.checkpoint was saved with other training data"):
+        with pytest.raises(
+            InputError, match=r"run\.checkpoint was saved with different training data"
+        ):
             make_model("lbfgs").fit(*data, checkpoint=checkpoint)
     with pytest.raises(InputError, match="other training data or features"):
         make_model("lbfgs", features=lambda x: [["bias", word] for word in x]).fit(

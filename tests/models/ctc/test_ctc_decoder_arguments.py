@@ -51,7 +51,7 @@ def test_labels_rejected(labels: Any, message: str) -> None:
         ({"beam_prune_logp": np.nan}, "beam_prune_logp is nan"),
         ({"n_jobs": 0}, "n_jobs is 0"),
         ({"hotwords": 7}, "hotwords"),
-        ({"hotwords": [7]}, "hot word is 7"),
+        ({"hotwords": [7]}, "hotwords contains 7"),
         ({"hotwords": "one"}, "hotwords"),
         ({"lexicon": 7}, "lexicon"),
         ({"lexicon": ["a", 7]}, "lexicon"),

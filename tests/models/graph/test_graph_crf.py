@@ -325,7 +325,7 @@ def test_data_that_do_not_fit_the_model(rng: np.random.Generator) -> None:
         model.predict([(np.zeros((3, 2)), [[0, 1]])])
     with pytest.raises(InputError, match="3 edge features"):
         model.predict([(np.zeros((3, 4)), [[0, 1]], np.zeros((1, 3)))])
-    with pytest.raises(InputError, match="none of the 3 labels"):
+    with pytest.raises(InputError, match="not one of the 3 labels"):
         model.log_likelihood(X, [["z"] * len(labels) for labels in y])
     with pytest.raises(InputError, match="y has 3"):
         model.score(X, y[:3])
@@ -339,7 +339,11 @@ BAD_IMAGES: dict[str, tuple[Any, Any, str]] = {
     "nothing": ([], [], "empty"),
     "one axis": ([np.zeros(3)], [[[0]]], "image 0 has shape"),
     "no pixel": ([np.zeros((0, 3))], [[[0]]], "image 0 has shape"),
-    "nan": ([np.full((2, 2), np.nan)], [[[0, 1], [1, 0]]], r"image 0 is nan at \[0, 0, 0\]"),
+    "nan": (
+        [np.full((2, 2), np.nan)],
+        [[[0, 1], [1, 0]]],
+        r"image 0: feature 0 of pixel \(0, 0\) is nan",
+    ),
     "words": ([[["a", "b"]]], [[[0, 1]]], "array of numbers"),
     "other depths": (
         [np.zeros((2, 2)), np.zeros((2, 2, 3))],
