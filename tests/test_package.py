@@ -1,4 +1,4 @@
-"""What `import trellis` loads, the base class of the estimators, and the docstring examples."""
+"""The modules that `import trellis` loads, the base class of estimators, docstring examples."""
 
 import doctest
 import importlib
@@ -41,7 +41,7 @@ def test_inference_imports_numpy_only() -> None:
     assert run_python(code).stdout.strip() == "['numpy']"
 
 
-# ---- scikit-learn: the real base class in programs, none in the trellis command
+# ---- the base class of estimators: scikit-learn's in programs, not in the trellis command
 
 ESTIMATORS = (
     *("CRF", "MEMM", "HMM", "LogisticRegression", "SoftmaxRegression", "GraphCRF", "GridCRF"),

@@ -84,7 +84,7 @@ class _Loader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the spec of the module, because importlib has replaced it with a spec of the old path."""
+        """Restore the spec, because importlib has replaced it with the spec of the old path."""
         module.__spec__ = self._spec
 
 

@@ -96,7 +96,7 @@ class Confusion(NamedTuple):
 
     labels: list[str]
     matrix: NDArray[np.int64]
-    """(labels, labels) ``matrix[i, j]`` counts the true ``labels[i]`` predicted as ``labels[j]``."""
+    """(labels, labels) ``matrix[i, j]`` counts ``labels[i]`` predicted as ``labels[j]``."""
 
 
 def accuracy(y_true: Labels, y_pred: Labels) -> float:
@@ -295,7 +295,8 @@ def _check_sequences(y_true: Labels, y_pred: Labels) -> None:
     for n, (labels, guesses) in enumerate(zip(y_true, y_pred, strict=True)):
         if len(labels) != len(guesses):
             raise InputError(
-                f"sequence {{sequence}}: y_true has {len(labels)} labels, y_pred has {len(guesses)}",
+                f"sequence {{sequence}}: y_true has {len(labels)} labels, "
+                f"y_pred has {len(guesses)}",
                 sequence=n,
             )
 

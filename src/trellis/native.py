@@ -35,7 +35,8 @@ def use_isa(name: str) -> None:
     """Use the kernels of one instruction set in all later calls: ``use_isa("v3")``."""
     if not isinstance(name, str) or not _core.use_isa(name):
         raise InputError(
-            f"instruction set {name!r} is not available: must be one of {', '.join(available_isas())}"
+            f"instruction set {name!r} is not available: "
+            f"must be one of {', '.join(available_isas())}"
         )
 
 

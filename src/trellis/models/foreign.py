@@ -144,7 +144,7 @@ def _split_model(spec: Spec, model: TextModel) -> _SplitModel:
     # The core has moved the weights of labels to the front, so the memory behind them is freed.
     weight = model.weight
     weight.resize(len(states[2]), refcheck=False)
-    # Several templates that read no token give a pair several weights. Their sum has the same effect.
+    # With several templates that read no token, a pair has several weights: they are added.
     pairs, group = np.unique(pair, return_inverse=True)
     bigrams: Any = np.bincount(group, weights=pair_weight, minlength=len(pairs))
     return _SplitModel(

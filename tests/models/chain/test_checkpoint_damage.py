@@ -1,4 +1,4 @@
-"""Checkpoints of other runs, damaged or forged ones: errors that name the file."""
+"""Checkpoints of other runs and damaged or forged checkpoints raise errors that name the file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_other_data(tmp_path: Path) -> None:
             InputError, match=r"run\.checkpoint was saved with different training data"
         ):
             make_model("lbfgs").fit(*data, checkpoint=checkpoint)
-    with pytest.raises(InputError, match="other training data or features"):
+    with pytest.raises(InputError, match="different training data or features"):
         make_model("lbfgs", features=lambda x: [["bias", word] for word in x]).fit(
             X, Y, checkpoint=checkpoint
         )
@@ -117,7 +117,7 @@ def forgeries(array: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
 def test_forged_files(tmp_path: Path, name: str) -> None:
-    """Invalid arrays with a correct checksum raise an error that names the file, or do no harm."""
+    """Invalid arrays with a correct checksum raise an error that names the file, or training runs."""
     fit: dict[str, Any] = {"dev": (DEV_X, DEV_Y)}
     path = tmp_path / "run.checkpoint"
     fit_until(make_model(name), Checkpoint(path), 3, **fit)

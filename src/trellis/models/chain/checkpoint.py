@@ -46,7 +46,10 @@ class ResumableRun(Protocol):
         """The number of scores since the best one."""
 
     def best_weights(self) -> NDArray[np.float64] | None:
-        """Return the weights with the best score; None without scores, or if `to_arrays` has them."""
+        """Return the weights with the best score.
+
+        Return None if there is no score, or if `to_arrays` returns these weights.
+        """
 
     def to_arrays(self) -> Mapping[str, NDArray[Any]]:
         """Return the state from which the run can continue with exactly the same results."""

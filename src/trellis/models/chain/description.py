@@ -20,7 +20,7 @@ class Description:
     settings: dict[str, str]
     """The names of the main settings and their values as text: ``{"solver": "lbfgs, l2 = 1"}``."""
     linear: Any = None
-    """The model that has ``top_features``: the model itself, or the linear part of a neural model."""
+    """The model that has ``top_features``: this model, or the linear part of a neural model."""
     weights: int | None = None
     """Number of learned weights."""
     parts: dict[str, int] = field(default_factory=dict)

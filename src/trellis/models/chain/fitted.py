@@ -74,7 +74,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         unary = np.empty((len(batch.rows), labels))
         self._scorer.scores(batch.rows.native(), threads, unary)
         edges = None if batch.edges is None else batch.edges.native()
-        # Without edge features, all transitions share one matrix. With them, each position has its own.
+        # One matrix for all transitions; with edge features, one for each position.
         matrices = np.empty((1 if edges is None else len(unary), labels, labels))
         self._scorer.transitions(edges, limits.forbidden if limits else None, matrices)
         transition: Any = matrices[0]
@@ -89,7 +89,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         return self._normalise(scores)
 
     def _normalise(self, scores: Scores) -> Scores:
-        """Return the scores after normalisation. A CRF returns them unchanged, a MEMM overrides this."""
+        """Return normalised scores. A CRF returns them unchanged; a MEMM overrides this method."""
         return scores
 
     # ---- files

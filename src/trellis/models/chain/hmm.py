@@ -156,7 +156,7 @@ class HMM(Decoding, Estimator):
         return EncodedLabels(tuple(range(self.n_states)), unknown, allowed)
 
     def _run_baum_welch(self, data: "_Data") -> None:
-        """Repeat: compute expected counts under the model, then set probabilities from the counts."""
+        """Repeat: compute expected counts, then set the probabilities from these counts."""
         generator = np.random.default_rng(self.random_state)
         count = len(data.labels.classes)
         allowed = cast(NDArray[np.bool_], data.labels.allowed)
@@ -183,7 +183,7 @@ class HMM(Decoding, Estimator):
     def _compute_expected_counts(
         self, unary: Any, masks: Any, weights: Any
     ) -> tuple[Any, Any, float]:
-        """Return expected counts of pairs (labels, labels), of labels (positions, labels), and log p."""
+        """Return expected counts of pairs (L, L) and of labels (positions, L), and log p(x)."""
         scores = (_log(self.transitions_), _log(self.start_))
         if (weights == 1.0).all():
             counts = chain.expected_counts(unary, *scores, mask=masks, n_jobs=self.n_jobs)

@@ -103,7 +103,7 @@ class Inspection:
         return matrix
 
     def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
-        """Return the n features with the largest absolute weights, for each label or for ``label``."""
+        """Return the n largest absolute weights of features, for each label or for ``label``."""
         model: Any = self
         model._fitted()
         classes = model.classes_.tolist()
@@ -158,7 +158,7 @@ class Inspection:
         explanations = []
         for t, label in enumerate(chosen):
             order = np.argsort(-marginals[t], kind="stable")
-            # The chosen label need not have the highest marginal: Viterbi maximises over whole paths.
+            # The chosen label may not have the highest marginal: Viterbi chooses the best path.
             runner_up = int(next((other for other in order if other != label), label))
             explanations.append(
                 Explanation(

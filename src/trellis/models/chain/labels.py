@@ -240,7 +240,7 @@ def constraints_for(rules: Any, classes: Sequence[Label]) -> Constraints | None:
     A pair is (label, label that must not follow it).
 
     >>> bio = constraints_for("BIO", ["B-X", "I-X", "O"])
-    >>> bio.forbidden.tolist()[2], bio.start.tolist()  # I-X must not follow O, and must not be first
+    >>> bio.forbidden.tolist()[2], bio.start.tolist()  # I-X must not follow O, nor be first
     ([False, True, False], [0.0, -inf, 0.0])
     """
     if rules is None:

@@ -51,7 +51,7 @@ def by_step(scores: Scores) -> Scores:
         normalised[0] -= _log_sum_exp(u[0] if start is None else u[0] + start)
         if len(u) > 1:
             normaliser = _log_sum_exp(u[1:, None, :] + matrices)
-            # If no label may follow a label, its normaliser is -inf, and -inf - (-inf) would be nan.
+            # The normaliser is -inf if no label may follow. Then -inf - (-inf) would be nan.
             no_successor = np.isneginf(normaliser)
             shifted = normalised[:-1] - np.where(no_successor, 0.0, normaliser)
             normalised[:-1] = np.where(no_successor, -np.inf, shifted)

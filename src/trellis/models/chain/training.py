@@ -21,7 +21,7 @@ class Problem:
     """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖² + l1 ‖w‖₁, to be minimised over w."""
 
     data: _core.TrainingData | None
-    """`solve` sets it to None after the core has copied it: two copies would need too much memory."""
+    """`solve` sets it to None after the core has copied it: two copies need too much memory."""
     sequences: int
     by_step: bool
     """True: p is normalised at each step (MEMM); False: over the sequence (CRF)."""

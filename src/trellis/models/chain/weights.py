@@ -5,8 +5,8 @@
                 + Σₜ Σₑ value(x, t, e) · w[e, yₜ₋₁, yₜ]     edge weights: (edge attribute, bigram)
 
 Most pairs of an attribute and a label do not occur, so only pairs with a weight are stored. The
-labels of attribute a are ``state_label[state_begin[a] : state_begin[a + 1]]``. The vector w contains
-the state weights, then the bigram weights, then the edge weights.
+labels of attribute a are ``state_label[state_begin[a] : state_begin[a + 1]]``. The vector w has the
+state weights, then the bigram weights, then the edge weights.
 """
 
 from dataclasses import dataclass, replace
@@ -226,7 +226,7 @@ def choose_weights(
     row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
     begin, label = _find_seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
     if rules.states == "all":
-        # Attributes below min_count get no weight. The other attributes get a weight for each label.
+        # Attributes below min_count get no weight. All others get a weight for each label.
         used = np.diff(begin) > 0
         begin = _to_offsets(np.where(used, count, 0))
         label = np.tile(np.arange(count, dtype=np.int32), int(used.sum()))
@@ -258,7 +258,7 @@ def _find_seen_states(
     row_weight: NDArray[np.float64] | None,
     min_count: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return ``state_begin`` and ``state_label`` of the pairs that occur at least min_count times."""
+    """Return ``state_begin`` and ``state_label`` of pairs that occur at least min_count times."""
     count, allowed = len(labels.classes), labels.allowed
     if allowed is not None and count > 1:
         # A position where every label is possible does not count as an occurrence of a pair.

@@ -151,7 +151,8 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
     for number, entry in enumerate(entries, 1):
         if not is_text(entry):
             raise InputError(
-                f"{name}, entry {number} is {entry!r:.80}: must be a str without unpaired surrogates"
+                f"{name}, entry {number} is {entry!r:.80}: "
+                "must be a str without unpaired surrogates"
             )
         word, tab, units = entry.partition("\t")
         word = word.strip()

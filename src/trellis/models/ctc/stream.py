@@ -82,5 +82,6 @@ def check_width(x: NDArray[Any], labels: LabelSet, name: str) -> None:
     """Raise InputError unless each frame has one score for each label."""
     if x.shape[-1] != len(labels.pieces):
         raise InputError(
-            f"{name} has {x.shape[-1]} scores per frame: must be {len(labels.pieces)}, one per label"
+            f"{name} has {x.shape[-1]} scores per frame: "
+            f"must be {len(labels.pieces)}, one per label"
         )

@@ -294,7 +294,7 @@ class GraphModel(Saved, ABC, Estimator):
         return self.coef_.shape[1] + bool(self.fit_intercept), len(self.pair_coef_)
 
     def _check_samples(self, samples: Samples) -> None:
-        """Raise InputError unless the samples have the features and types of the training samples."""
+        """Raise InputError unless the features and types are those of the training samples."""
         nodes, edges = self._count_features()
         if (samples.nodes.shape[1], samples.edge_features.shape[1]) != (nodes, edges):
             constant = bool(self.fit_intercept)

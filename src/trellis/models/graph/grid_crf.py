@@ -113,7 +113,7 @@ class GridCRF(GraphModel):
     def _edge_features(
         self, pixels: Doubles, pairs: NDArray[Any], horizontal: NDArray[np.bool_]
     ) -> Doubles:
-        """Return the features of the edges ``(edges, k)``: constants and, optionally, the contrast."""
+        """Return the edge features ``(edges, k)``: constants, and optionally the contrast."""
         columns = [np.ones(len(pairs))]
         if self.directed:
             columns = [horizontal.astype(np.float64), (~horizontal).astype(np.float64)]
@@ -172,7 +172,8 @@ def _check_images(X: Any) -> list[Doubles]:
             )
         if images and image.shape[2] != images[0].shape[2]:
             raise InputError(
-                f"image {i} has {image.shape[2]} features, image 0 has {images[0].shape[2]}: must be equal"
+                f"image {i} has {image.shape[2]} features, image 0 has {images[0].shape[2]}: "
+                "all images must have the same number"
             )
         images.append(image)
     return images

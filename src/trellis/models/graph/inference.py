@@ -66,7 +66,7 @@ class Engine(Protocol):
         """Return marginals by the method of the settings."""
 
     def best_labels(self, scores: Scores) -> Integers:
-        """Return the best labelling, exact or approximate depending on the method; shape ``(N,)``."""
+        """Return the best labelling ``(N,)``, exact or approximate depending on the method."""
 
 
 class GraphEngine:
@@ -169,7 +169,7 @@ class GraphEngine:
         return marginals._replace(residual=beliefs.residual)
 
     def _reshape(self, terms: Doubles, p: Doubles, pairs: Doubles, scores: Scores) -> Marginals:
-        """Return the flat arrays in the shapes of the scores. Each node has one of the log Z terms."""
+        """Return the flat arrays in the shapes of the scores, and log Z from one term per node."""
         log_z = np.zeros(len(self._samples))
         np.add.at(log_z, self._samples.sample_of_nodes(), terms)
         unary, tables = scores

@@ -69,7 +69,7 @@ def loss_of(
 def _subtract_correct_score(
     samples: Samples, targets: Targets, scores: Scores, p: Marginals
 ) -> Loss:
-    """Return the loss Σ weight (p.log_z - score(y)); its derivative is weight (p - indicator(y))."""
+    """Return Σ weight (p.log_z - score(y)) and its derivative, weight (p - indicator(y))."""
     correct = indicators(targets.labels, scores.unary.shape, samples)
     per_node = targets.weights[samples.sample_of_nodes()]
     per_edge = targets.weights[samples.sample_of_edges()]

@@ -162,7 +162,7 @@ def labels_of_types(
 
 
 def collect(X: Any, intercept: bool) -> Samples:
-    """Return the samples of a list of `Graph`; with ``intercept``, nodes get a constant feature 1."""
+    """Return the samples of a list of `Graph`; ``intercept`` adds a constant node feature."""
     graphs = [_check_graph(i, x) for i, x in enumerate(_as_list(X))]
     if not graphs:
         raise InputError("X is empty: at least one graph is needed")
@@ -200,7 +200,7 @@ def _with_constant(features: Doubles) -> Doubles:
 
 
 def _stack(nodes: list[Matrix], intercept: bool) -> Matrix:
-    """Return all rows as one matrix, sparse if one is sparse. An intercept is a last column of 1."""
+    """Return all rows as one matrix, sparse if one is. ``intercept`` adds a last column of 1."""
     ones = np.ones((sum(n.shape[0] for n in nodes), 1))
     if any(sparse.issparse(n) for n in nodes):
         rows = sparse.vstack([sparse.csr_array(n) for n in nodes], format="csr")
@@ -214,7 +214,8 @@ def _check_widths(name: str, widths: list[int]) -> None:
     for i, width in enumerate(widths):
         if width != widths[0]:
             raise InputError(
-                f"graph {i} has {width} {name}, graph 0 has {widths[0]}: all graphs must have the same number"
+                f"graph {i} has {width} {name}, graph 0 has {widths[0]}: "
+                "all graphs must have the same number"
             )
 
 

@@ -58,7 +58,7 @@ class Whitening:
     """w = T u, where T makes the curvature of the loss about the same in all directions of u.
 
     The curvature of Σ -log p by the weights of one label is at most XᵀX / 4 + l2 = R Rᵀ. So T = R⁻ᵀ
-    for the node features, and likewise for the edge features. The value of the loss does not change.
+    for the node features, and likewise for the edge features. The loss itself does not change.
     """
 
     def __init__(self, samples: Samples, shape: Shape, l2: float) -> None:
@@ -251,7 +251,7 @@ class SingleSamples:
         return self._model._tied(out, self._shape)
 
     def worst(self, i: int, w: Doubles) -> tuple[Doubles, float]:
-        """Return φ(x, y) - φ(x, ŷ) and the errors of ŷ, the labelling that violates the margin most."""
+        """Return φ(x, y) - φ(x, ŷ) and the errors of ŷ, which violates the margin the most."""
         scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
         cost = hamming(self._labels[i], scores.unary.shape)
         guess = self._engines[i].best_labels(scores._replace(unary=scores.unary + cost))

@@ -4,7 +4,8 @@ Both regressions minimise this loss over weights w and intercepts, which are not
 
     -Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² + l1 ‖w‖₁
 
-The vᵢ are sample weights. The loss is a sum over samples, not a mean, so scikit-learn's C is 1 / l2.
+The vᵢ are sample weights. The loss is a sum over samples, not a mean. So scikit-learn's C is
+1 / l2.
 """
 
 import warnings

@@ -154,7 +154,7 @@ class SoftmaxRegression(Regression):
 
 
 class _JointFeatures:
-    """φ(x, y) of every sample x and class y, as rows ``(n · classes, features)``, sorted by sample."""
+    """φ(x, y) of each sample and class, as rows ``(n · classes, features)``, sorted by sample."""
 
     def __init__(self, features: Callable[[Any, Any], Any], labels: list[Any]) -> None:
         self._features, self._labels = features, labels
@@ -180,7 +180,7 @@ class _JointFeatures:
         return self._build_sparse(self._table.find(values))
 
     def names(self) -> list[str]:
-        """Return the names of the features. For vectors, they are "0", "1", …"""
+        """Return the names of the features. The names of vector entries are their indices."""
         return list(map(str, range(self._columns))) if self._table is None else self._table.names()
 
     def _compute(self, samples: Any) -> list[list[Any]]:
@@ -295,7 +295,7 @@ def joint_problem(rows: Matrix, onehot: NDArray[np.bool_], weights: Vector, l2: 
         scores = (rows @ w).reshape(n, k)
         p = np.exp(scores - log_sum_exp(scores)[:, None])
         second_moment = weighted_gram(rows, (weights[:, None] * p).ravel(), False)
-        # Row i of expectation @ rows is the sum of the k rows of sample i, weighted by p: E[φ(xᵢ, y)].
+        # Row i of expectation @ rows is E[φ(xᵢ, y)]: the k rows of sample i, weighted by p.
         expectation = sparse.csr_matrix((p.ravel(), np.arange(n * k), np.arange(0, n * k + 1, k)))
         matrix = second_moment - weighted_gram(expectation @ rows, weights, False)
         matrix[np.diag_indices(len(w))] += l2
