@@ -135,7 +135,7 @@ def score(model: Any, w: Array, x: Any) -> Scores:
 def weights_by_name(
     model: Any, w: Array
 ) -> tuple[dict[str, Any], dict[Any, float], dict[str, Any]]:
-    """Return {attribute: {label: w}}, {(before, after): w}, {edge attribute: {(before, after): w}}."""
+    """Return {attribute: {label: w}}, {(a, b): w} and {edge attribute: {(a, b): w}}."""
     layout, classes = model.layout_, model.classes_.tolist()
     count = len(classes)
     parts = [part.tolist() for part in layout.split(w)]

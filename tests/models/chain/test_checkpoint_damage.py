@@ -117,7 +117,7 @@ def forgeries(array: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
 def test_forged_files(tmp_path: Path, name: str) -> None:
-    """Invalid arrays with a correct checksum raise an error that names the file, or training runs."""
+    """Invalid arrays under a correct checksum: fit runs, or the error names the file."""
     fit: dict[str, Any] = {"dev": (DEV_X, DEV_Y)}
     path = tmp_path / "run.checkpoint"
     fit_until(make_model(name), Checkpoint(path), 3, **fit)

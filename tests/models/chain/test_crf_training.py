@@ -27,7 +27,7 @@ ONLINE = ("sgd", "perceptron", "passive-aggressive", "arow")
 
 
 def tagged_sentences(seed: int = 0, n: int = 30) -> tuple[list[list[str]], list[list[str]]]:
-    """Return sentences of a small language: words are correlated with their tags, and tags with the next tag."""
+    """Return sentences of a small language: words and tags predict tags."""
     rng = np.random.default_rng(seed)
     words = {"D": ["the", "a"], "N": ["dog", "cat", "run"], "V": ["run", "sees", "sleeps"]}
     next_tag = {"D": "N", "N": "V", "V": "D"}

@@ -86,7 +86,7 @@ def draw_emissions(
 def say(
     spelling: Sequence[str], labels: Sequence[str], sure: float = 0.97, hold: int = 2
 ) -> np.ndarray:
-    """Return emissions of a spelling: for each unit ``hold`` frames, then one frame of the blank."""
+    """Return emissions of a spelling: for each unit ``hold`` frames, then one blank."""
     blank = list(labels).index("")
     frames = [n for unit in spelling for n in [*[list(labels).index(unit)] * hold, blank]]
     p = np.full((len(frames), len(labels)), (1 - sure) / (len(labels) - 1))

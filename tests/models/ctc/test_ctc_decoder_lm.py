@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bonus(lm: arpa.NGramModel, alpha: float, beta: float, unknown: float) -> Any:
-    """α ln p(words) + β for each word, with a penalty for each word that the model does not know."""
+    """α ln p(words) + β for each word, with a penalty for each unknown word."""
 
     def score(words: Words) -> float:
         log10 = lm.score(list(words)) + unknown * sum(word not in KNOWN for word in words)
@@ -206,7 +206,7 @@ ENGLISH = ["", " ", *"abcdefghijklmnopqrstuvwxyz'"]
 
 
 def utterances(lm: arpa.NGramModel, count: int) -> list[np.ndarray]:
-    """Return emissions of random words; at some places, another letter has a similar probability."""
+    """Return emissions of random words; some frames have a second likely letter."""
     rng = np.random.default_rng(15)
     words = [word for word in lm.words() if set(word) <= set(ENGLISH[2:])][:4000]
     rows = []

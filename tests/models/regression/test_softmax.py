@@ -195,7 +195,7 @@ def test_joint_names_that_copy_x_are_multinomial_regression() -> None:
 
 
 def endings(word: str, tag: str) -> list[str]:
-    """Return names of features. "verb/ing" is shared by two labels, unlike in a table of weights."""
+    """Return names of features. Two labels share the feature "verb/ing"."""
     shared = ["verb/ing"] if word.endswith("ing") and tag.startswith("V") else []
     return [f"{word[-1]}/{tag}", tag, *shared]
 
