@@ -1,4 +1,4 @@
-"""Every example in the documentation runs and prints what the page shows; links have targets."""
+"""Every example in the documentation runs and prints the output of the page; links have targets."""
 
 import doctest
 import os
@@ -21,7 +21,7 @@ CODE = re.compile(r"`[^`\n]+`")
 LINK = re.compile(r"\]\(([^)\s]*)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 FILE = re.compile(r"`([\w.]+)`:\n\n```text\n((?:.*\n)*?)```$", re.MULTILINE)
-"""A file that the reader should create: its name stands before a block of text."""
+"""A file that the reader creates: its name in backticks, then a block with its text."""
 
 
 def text_of(page: Path) -> str:
@@ -29,24 +29,24 @@ def text_of(page: Path) -> str:
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks of code."""
+    """Return a page without its blocks of code."""
     return FENCE.sub("", text_of(page))
 
 
 def links(page: Path) -> list[tuple[str, str]]:
-    """(path, anchor) of the links inside the repository."""
+    """Return (path, anchor) of the links inside the repository."""
     targets = (link.partition("#") for link in LINK.findall(CODE.sub("", prose(page))))
     return [(path, anchor) for path, _, anchor in targets if not re.match(r"\w+:", path)]
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page: its headings, as GitHub and MyST name them."""
+    """Return the anchors of the headings of a page, as GitHub and MyST create them."""
     headings = [LINK.sub("]", heading).lower() for heading in HEADING.findall(prose(page))]
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
 def toctree(page: Path) -> list[str]:
-    """The pages in the toctrees of a page."""
+    """Return the pages in the toctrees of a page."""
     blocks = [body for info, body in FENCE.findall(text_of(page)) if info == "{toctree}"]
     lines = [line.strip() for body in blocks for line in body.splitlines()]
     return [line for line in lines if line and not line.startswith(":")]
@@ -54,7 +54,7 @@ def toctree(page: Path) -> list[str]:
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the files that the page shows."""
+    """Return a working directory with the files that the page shows."""
     for name, text in FILE.findall(text_of(request.getfixturevalue("page"))):
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "trellis"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-# A room is a folder or a file of src/trellis. It may import from itself and from earlier lines.
-# The rooms of the first line may import each other; those of any other line may not.
+# The folders and files of src/trellis. Each may import from itself and from earlier lines.
+# Those of the first line may import each other; those of any other line may not.
 ORDER = (
     ("errors", "checks", "estimator", "native", "_core", "_renamed"),
     ("data",),
@@ -29,7 +29,7 @@ ORDER = (
     ("app",),
     ("__main__",),
 )
-RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
+RANK = {folder: rank for rank, folders in enumerate(ORDER) for folder in folders}
 
 MAX_FILES = 18  # in a folder: about what one remembers after reading the list once
 TORCH = re.compile(r"nn/|inference/gpu/|inference/\w+/(triton|kernels_\w+)\.py$")
@@ -64,31 +64,31 @@ def module_of(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room_of(module: str) -> str:
-    """Return the room of a dotted name; the package ``trellis`` itself has none."""
+def folder_of(module: str) -> str:
+    """Return the folder or file of a dotted name; "" for the package ``trellis`` itself."""
     return module.split(".")[1] if "." in module else ""
 
 
 def wrong_imports() -> Iterator[str]:
     for file in FILES:
-        room = room_of(module_of(file))
+        folder = folder_of(module_of(file))
         for name in imports(file):
-            library, other = name.split(".")[0], room_of(name)
+            library, other = name.split(".")[0], folder_of(name)
             if library in ("torch", "triton") and not TORCH.match(path_of(file)):
                 yield f"{path_of(file)} imports {library}"
-            if library != "trellis" or other in (room, ""):
+            if library != "trellis" or other in (folder, ""):
                 continue  # ``import trellis`` itself is for the version
-            if room == "":  # src/trellis/__init__.py: users pay for each of its imports
+            if folder == "":  # src/trellis/__init__.py: users pay for each of its imports
                 earlier = other == "_renamed"
             else:
-                earlier = RANK[other] < RANK[room] or RANK[other] == RANK[room] == 0
+                earlier = RANK[other] < RANK[folder] or RANK[other] == RANK[folder] == 0
             if not earlier:
                 yield f"{path_of(file)} imports {name}"
 
 
-def test_every_file_imports_only_from_earlier_rooms() -> None:
-    unknown = {room_of(module_of(file)) for file in FILES} - {*RANK, ""}
-    assert not unknown, f"not in the order of rooms: {unknown}"
+def test_every_file_imports_only_from_earlier_folders() -> None:
+    unknown = {folder_of(module_of(file)) for file in FILES} - {*RANK, ""}
+    assert not unknown, f"not in ORDER: {unknown}"
     assert not list(wrong_imports())
 
 
@@ -136,7 +136,7 @@ def test_no_import_cycles() -> None:
 def names_of_peers() -> Iterator[str]:
     """Yield definitions outside compat/ and formats/ that are named after another library."""
     for file in FILES:
-        if room_of(module_of(file)) in ("compat", "formats"):
+        if folder_of(module_of(file)) in ("compat", "formats"):
             continue
         names = [file.stem]
         for node in ast.walk(parse(file)):
@@ -151,7 +151,9 @@ def test_folders_are_small_and_named_by_their_contents() -> None:
     crowded = {str(p.relative_to(ROOT)): n for p, n in counts.items() if n > MAX_FILES}
     assert not crowded, f"more than {MAX_FILES} files: {crowded}"
     assert not list(names_of_peers())
-    core = [f for room in ("core", "isa", "tests") for f in (ROOT / "cpp" / room).rglob("*.[hc]pp")]
+    core = [
+        f for folder in ("core", "isa", "tests") for f in (ROOT / "cpp" / folder).rglob("*.[hc]pp")
+    ]
     assert len(core) > 10
     for file in core:  # the algorithms can be used and tested without Python
         text = file.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What `import trellis` loads, the base class of the estimators, and the docstring examples."""
+"""The modules that `import trellis` loads, the base class of estimators, docstring examples."""
 
 import doctest
 import importlib
@@ -41,7 +41,7 @@ def test_inference_imports_numpy_only() -> None:
     assert run_python(code).stdout.strip() == "['numpy']"
 
 
-# ---- scikit-learn: the real base class in programs, none in the trellis command
+# ---- the base class of estimators: scikit-learn's in programs, not in the trellis command
 
 ESTIMATORS = (
     *("CRF", "MEMM", "HMM", "LogisticRegression", "SoftmaxRegression", "GraphCRF", "GridCRF"),
@@ -109,7 +109,7 @@ print(crf, copy, copy.get_params() == crf.get_params() | {"l1": 0.25})
 try:
     crf.set_params(l3=1)
 except InputError as error:
-    print(str(error)[:34])
+    print(str(error)[:46])
 try:
     crf.predict([["a"]])
 except Exception as error:
@@ -117,7 +117,7 @@ except Exception as error:
 """
     assert run_python(code).stdout.splitlines() == [
         "CRF(l2=0.5, max_iter=3) CRF(l2=0.5, l1=0.25, max_iter=3) True",
-        "'l3' is not a parameter of CRF: ['",
+        "'l3' is not a parameter of CRF: must be one of",
         "sklearn.exceptions this CRF is not fitted yet: call fit first",
     ]
 

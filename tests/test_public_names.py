@@ -1,4 +1,4 @@
-"""Every public name imports: those of docs/api.md today, and those of the release 0.1.0."""
+"""Every public name can be imported: the names in docs/api.md, and those of release 0.1.0."""
 
 import importlib
 import os

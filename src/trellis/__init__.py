@@ -1,6 +1,6 @@
 """Label sequences: models that score paths through a trellis, and exact, fast inference over them.
 
-Modules are imported when they are first used, so ``import trellis`` is quick.
+Modules are imported at their first use, so ``import trellis`` takes little time.
 
 >>> import numpy as np
 >>> from trellis.inference import chain

@@ -1,8 +1,8 @@
 """Modules that have moved: the paths of 0.1.0 still import, with a DeprecationWarning.
 
-`RENAMED` is the only table. A finder at the end of ``sys.meta_path`` uses it, so it is asked only
-for modules that do not exist, and ordinary imports cost nothing. Remove an entry one release after
-the module has moved.
+`RENAMED` is the table of these paths. A finder at the end of ``sys.meta_path`` reads it. Python
+calls this finder only for modules that no other finder knows, so ordinary imports are not slower.
+Remove an entry one release after the module has moved.
 """
 
 import sys
@@ -52,7 +52,7 @@ RENAMED: dict[str, str] = {
     "trellis.nn.words_chars": "trellis.nn.words.chars",
     "trellis.nn.words_tables": "trellis.nn.words.tables",
 }
-"""Old path -> new path. Old modules that are now packages (``trellis.nn.tagger``) are not here."""
+"""Old path -> new path. Paths that still exist, now as packages, are not in the table."""
 
 
 class _Finder:
@@ -66,7 +66,7 @@ class _Finder:
         if name not in RENAMED:
             return None
         message = f"{name} is now {RENAMED[name]}: the old path will be removed in the next release"
-        # Level 2 is the import statement: Python does not count the frames of importlib.
+        # Level 2 is the line of the import, because Python does not count the frames of importlib.
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return ModuleSpec(name, _Loader(RENAMED[name]))
 
@@ -84,7 +84,7 @@ class _Loader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the spec: importlib has just replaced it with the one of the old path."""
+        """Restore the spec, because importlib has replaced it with the spec of the old path."""
         module.__spec__ = self._spec
 
 

@@ -29,11 +29,11 @@ __all__ = [
     "unchanged_on_error",
 ]
 
-_MAX_SIZE = 2**62  # the core can still add two such sizes without overflow of 64 bits
+_MAX_SIZE = 2**62  # the core adds two such sizes in 64 bits without overflow
 
 
 def as_integer(value: Any, name: str) -> int:
-    """A Python int from any integer type; NumPy integers would overflow in arithmetic.
+    """Return any integer as a Python int. NumPy integers would overflow in arithmetic.
 
     >>> as_integer(np.int8(7), "n")
     7
@@ -51,7 +51,7 @@ def as_integer(value: Any, name: str) -> int:
 
 
 def as_positive(value: Any, name: str) -> int:
-    """An integer of at least 1, clipped to 2**62: for sizes that are upper bounds."""
+    """Return an integer of at least 1, clipped to 2**62. Use it for sizes that are upper bounds."""
     number = as_integer(value, name)
     if number < 1:
         raise InputError(f"{name} is {number}: must be at least 1")
@@ -59,7 +59,7 @@ def as_positive(value: Any, name: str) -> int:
 
 
 def integer_at_least(value: Any, minimum: int, name: str) -> int:
-    """An integer of at least ``minimum``: ``integer_at_least(max_iter, 1, "max_iter")``."""
+    """Return an integer of at least ``minimum``: ``integer_at_least(max_iter, 1, "max_iter")``."""
     number = as_integer(value, name)
     if number < minimum:
         raise InputError(f"{name} must be at least {minimum}, not {number}")
@@ -67,7 +67,7 @@ def integer_at_least(value: Any, minimum: int, name: str) -> int:
 
 
 def number_at_least(value: Any, minimum: float, name: str) -> float:
-    """A finite number of at least ``minimum``: ``number_at_least(epsilon, 0, "epsilon")``."""
+    """Return a finite float of at least ``minimum``: ``number_at_least(tol, 0, "tol")``."""
     try:
         if isinstance(value, str | bytes):  # float("1") would accept it
             raise TypeError
@@ -80,7 +80,7 @@ def number_at_least(value: Any, minimum: float, name: str) -> float:
 
 
 def one_of(value: Any, choices: Iterable[str], name: str) -> str:
-    """One of a few strings: ``one_of(solver, SOLVERS, "solver")``."""
+    """Return the value if it is one of the choices: ``one_of(solver, SOLVERS, "solver")``."""
     choices = tuple(choices)
     if value not in choices:
         raise InputError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
@@ -88,7 +88,7 @@ def one_of(value: Any, choices: Iterable[str], name: str) -> str:
 
 
 def is_text(value: Any) -> bool:
-    """True for a str that can be encoded as UTF-8: one without unpaired surrogates."""
+    """Return True for a str that can be encoded as UTF-8, so has no unpaired surrogates."""
     try:
         return isinstance(value, str) and bool(value.isascii() or value.encode() is not None)
     except UnicodeEncodeError:
@@ -96,14 +96,14 @@ def is_text(value: Any) -> bool:
 
 
 def sequences(X: Any) -> list[Any]:
-    """X as a list of sequences."""
+    """Return X as a list of sequences."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     return X if isinstance(X, list) else list(X)
 
 
 def check_not_empty(lengths: NDArray[np.int64]) -> None:
-    """Raise if there is no sequence, or if one of them has no positions."""
+    """Raise InputError if there is no sequence, or if a sequence has no positions."""
     if not len(lengths):
         raise InputError("X is empty: at least one sequence is needed")
     empty = np.flatnonzero(lengths == 0)
@@ -112,7 +112,7 @@ def check_not_empty(lengths: NDArray[np.int64]) -> None:
 
 
 def sample_weights(sample_weight: Any, count: int) -> NDArray[np.float64] | None:
-    """One finite number of at least 0 for each of ``count`` sequences, or None."""
+    """Return one finite weight of at least 0 for each of ``count`` sequences, or None for None."""
     if sample_weight is None:
         return None
     try:
@@ -120,17 +120,23 @@ def sample_weights(sample_weight: Any, count: int) -> NDArray[np.float64] | None
     except (TypeError, ValueError):
         raise InputError("sample_weight must be one number for each sequence") from None
     if weights.shape != (count,):
-        raise InputError(f"sample_weight has shape {weights.shape}; X has {count} sequences")
+        raise InputError(
+            f"sample_weight has shape {weights.shape}: must be ({count},), one number per sequence"
+        )
     invalid = ~((weights >= 0) & (weights < np.inf))
     if invalid.any():
         i = int(np.argmax(invalid))
-        raise InputError(f"sample_weight of sequence {{sequence}} is {weights[i]}", sequence=i)
+        raise InputError(
+            f"sample_weight of sequence {{sequence}} is {weights[i]}: "
+            "must be finite and at least 0",
+            sequence=i,
+        )
     return weights
 
 
 @contextmanager
 def unchanged_on_error(model: Any) -> Iterator[None]:
-    """Restore the attributes of a model if fitting raises, so that an earlier fit stays usable."""
+    """Restore the attributes of a model if fitting raises an error: it stays fitted as before."""
     attributes = dict(model.__dict__)
     try:
         yield
@@ -140,7 +146,7 @@ def unchanged_on_error(model: Any) -> Iterator[None]:
 
 
 def integer_in_range(value: Any, minimum: int, maximum: float, name: str) -> int:
-    """An integer from ``minimum`` to ``maximum``, which may be infinite.
+    """Return an integer from ``minimum`` to ``maximum``, which may be infinite.
 
     >>> integer_in_range(5, 1, 10, "window")
     5
@@ -155,7 +161,7 @@ def integer_in_range(value: Any, minimum: int, maximum: float, name: str) -> int
 
 
 def number_in_range(value: Any, minimum: float, maximum: float, name: str) -> float:
-    """A finite number from ``minimum`` to ``maximum``, which may be infinite."""
+    """Return a finite float from ``minimum`` to ``maximum``, which may be infinite."""
     if not isinstance(value, int | float | np.number) or isinstance(value, bool):
         raise InputError(f"{name} must be a number, not {value!r}")
     _check_range(value, minimum, maximum, name)
@@ -163,7 +169,7 @@ def number_in_range(value: Any, minimum: float, maximum: float, name: str) -> fl
 
 
 def _check_range(value: Any, minimum: float, maximum: float, name: str) -> None:
-    """Raise unless ``minimum <= value <= maximum`` and ``value`` is finite; NaN fails too."""
-    if not minimum <= value <= maximum or value == np.inf:
+    """Raise InputError unless ``value`` is finite and ``minimum <= value <= maximum``."""
+    if not minimum <= value <= maximum or value == np.inf:  # also true for NaN
         bound = f"at least {minimum}" if maximum == np.inf else f"in {minimum}..{maximum}"
         raise InputError(f"{name} is {value}: must be {bound}")

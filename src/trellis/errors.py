@@ -1,7 +1,7 @@
 """Every exception of trellis. The messages name the sequence, the position and the value.
 
-A function that works on a slice of the caller's sequences counts them from 0. So an error carries
-the number of its sequence as a field, and the caller renumbers it with `TrellisError.renumbered`:
+A function that gets a slice of the caller's sequences counts them from 0. So an error stores the
+index of its sequence, and the caller replaces the index with `TrellisError.renumbered`:
 
 >>> error = InputError("sequence {sequence} is empty", sequence=2)
 >>> print(error.renumbered(1002))
@@ -25,18 +25,18 @@ _FIELD = "{sequence}"
 class TrellisError(Exception):
     """Base class of all exceptions that trellis raises on purpose.
 
-    ``sequence`` is the index of the sequence that is wrong, or None. The text ``{sequence}`` in the
-    message stands for it.
+    ``sequence`` is the index of the invalid sequence, or None. It replaces the text ``{sequence}``
+    in the message.
     """
 
     def __init__(self, message: str = "", *, sequence: int | None = None) -> None:
         self.template = message
         self.sequence = sequence
-        # One replacement: values of the user that follow in the message are left alone.
+        # Only the first {sequence} is replaced: later ones are part of the user's values.
         super().__init__(message if sequence is None else message.replace(_FIELD, str(sequence), 1))
 
     def renumbered(self, sequence: int) -> Self:
-        """The same error for another index of the sequence."""
+        """Return the same error with another index of the sequence."""
         return type(self)(self.template, sequence=sequence)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -44,7 +44,7 @@ class TrellisError(Exception):
 
 
 def _rebuild(cls: type[TrellisError], template: str, sequence: int | None) -> TrellisError:
-    """Rebuild a pickled error: pickle alone would drop the keyword argument."""
+    """Return a pickled error. Pickle alone would lose the keyword argument ``sequence``."""
     return cls(template, sequence=sequence)
 
 
@@ -57,7 +57,7 @@ class InfeasibleError(TrellisError, ValueError):
 
 
 class FormatError(TrellisError, ValueError):
-    """A file is damaged or of another format; the message names the file and the problem."""
+    """A file is damaged or has another format. The message names the file and the problem."""
 
 
 class OptimizationError(TrellisError, RuntimeError):

@@ -33,7 +33,9 @@ _without_sklearn = False
 
 
 class LightEstimator:
-    """The part of scikit-learn's conventions that commands need: parameters are those of __init__.
+    """The methods of scikit-learn's base class that commands need.
+
+    The parameters are the arguments of ``__init__``.
 
     >>> class Threshold(LightEstimator):
     ...     def __init__(self, low=0.0, high=1.0):
@@ -57,19 +59,22 @@ class LightEstimator:
         if deep:
             for name, value in list(params.items()):
                 if isinstance(value, LightEstimator):
-                    nested = value.get_params().items()
-                    params |= {f"{name}__{key}": inner for key, inner in nested}
+                    inner_params = value.get_params().items()
+                    params |= {f"{name}__{key}": inner for key, inner in inner_params}
         return params
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ``a__b`` sets parameter ``b`` of the estimator ``a``."""
         names = sorted(self._defaults())
         for key, value in params.items():
-            name, _, inner = key.partition("__")
+            name, _, inner_name = key.partition("__")
             if name not in names:
-                raise InputError(f"{name!r} is not a parameter of {type(self).__name__}: {names}")
-            if inner:
-                getattr(self, name).set_params(**{inner: value})
+                raise InputError(
+                    f"{name!r} is not a parameter of {type(self).__name__}: "
+                    f"must be one of {', '.join(names)}"
+                )
+            if inner_name:
+                getattr(self, name).set_params(**{inner_name: value})
             else:
                 setattr(self, name, value)
         return self
@@ -77,7 +82,7 @@ class LightEstimator:
     def __repr__(self) -> str:
         defaults = self._defaults()
         reprs = {name: repr(getattr(self, name)) for name in defaults}
-        # Compared as text, like scikit-learn: == of arrays is no single truth value.
+        # Values are compared as text, as in scikit-learn: == of two arrays is an array, not a bool.
         changed = [f"{name}={text}" for name, text in reprs.items() if text != repr(defaults[name])]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -87,14 +92,14 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Choose `Estimator` when the first model asks for it; from then on it does not change."""
+    """Return `Estimator`. The class is chosen at the first access and does not change later."""
     if name != "Estimator":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = LightEstimator if _without_sklearn else _sklearn_base()
+    globals()[name] = LightEstimator if _without_sklearn else _import_sklearn_base()
     return globals()[name]
 
 
-def _sklearn_base() -> Any:
+def _import_sklearn_base() -> Any:
     from sklearn.base import BaseEstimator
 
     return BaseEstimator
@@ -103,17 +108,17 @@ def _sklearn_base() -> Any:
 def run_without_sklearn() -> None:
     """Give the estimators of this process a light base class, so that scikit-learn is not imported.
 
-    For the entry point of the ``trellis`` command, before any model is imported. Has no effect on
-    models that are already imported.
+    The entry point of the ``trellis`` command calls this before it imports a model. The call has no
+    effect on models that are already imported.
     """
     global _without_sklearn
     _without_sklearn = True
 
 
 def check_fitted(model: Any, attribute: str) -> None:
-    """Raise scikit-learn's NotFittedError if a model has no ``attribute``, which fit sets."""
+    """Raise scikit-learn's NotFittedError if a model lacks ``attribute``, which fit sets."""
     if not hasattr(model, attribute):
-        # Imported here: a program that runs into this error has a second to spare.
+        # Imported only here, because importing scikit-learn takes about a second.
         from sklearn.exceptions import NotFittedError
 
         raise NotFittedError(f"this {type(model).__name__} is not fitted yet: call fit first")

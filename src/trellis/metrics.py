@@ -53,7 +53,7 @@ class Report:
 
     per_label: dict[str, Scores]
     micro: Scores
-    """All labels counted together: "overall" in conlleval."""
+    """The scores of all labels counted together; "overall" in conlleval."""
     macro: Scores
     """The mean over all labels that occur in y_true or y_pred."""
     weighted: Scores
@@ -61,17 +61,17 @@ class Report:
 
     @property
     def precision(self) -> float:
-        """The micro average."""
+        """The micro-averaged precision."""
         return self.micro.precision
 
     @property
     def recall(self) -> float:
-        """The micro average."""
+        """The micro-averaged recall."""
         return self.micro.recall
 
     @property
     def f1(self) -> float:
-        """The micro average."""
+        """The micro-averaged F1."""
         return self.micro.f1
 
     @property
@@ -92,15 +92,15 @@ class Report:
 
 
 class Confusion(NamedTuple):
-    """The labels, sorted, and how often each was predicted as each."""
+    """The sorted labels, and the number of times that each label was predicted as each label."""
 
     labels: list[str]
     matrix: NDArray[np.int64]
-    """(labels, labels) ``matrix[i, j]``: how often ``labels[i]`` was predicted as ``labels[j]``."""
+    """(labels, labels) ``matrix[i, j]`` counts ``labels[i]`` predicted as ``labels[j]``."""
 
 
 def accuracy(y_true: Labels, y_pred: Labels) -> float:
-    """Correct labels / labels.
+    """Return the number of correct labels divided by the number of labels.
 
     >>> accuracy([["A", "B"], ["B"]], [["A", "A"], ["B"]]) == 2 / 3
     True
@@ -111,13 +111,15 @@ def accuracy(y_true: Labels, y_pred: Labels) -> float:
 
 
 def sequence_accuracy(y_true: Labels, y_pred: Labels) -> float:
-    """Sequences without any wrong label / sequences.
+    """Return the fraction of sequences in which every label is correct.
 
     >>> sequence_accuracy([["A", "B"], ["B"]], [["A", "A"], ["B"]])
     0.5
     """
-    _check(y_true, y_pred)
-    correct = sum(list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
+    _check_sequences(y_true, y_pred)
+    correct = sum(
+        list(labels) == list(guesses) for labels, guesses in zip(y_true, y_pred, strict=True)
+    )
     return _ratio(correct, len(y_true))
 
 
@@ -130,15 +132,15 @@ def confusion(y_true: Labels, y_pred: Labels) -> Confusion:
     """
     pairs = _count_pairs(y_true, y_pred)
     labels = sorted(map(str, set(chain.from_iterable(pairs))))  # str(): NumPy strings become str
-    row = {label: i for i, label in enumerate(labels)}
+    index = {label: i for i, label in enumerate(labels)}
     matrix = np.zeros((len(labels), len(labels)), dtype=np.int64)
     for (true, predicted), n in pairs.items():
-        matrix[row[true], row[predicted]] = n
+        matrix[index[true], index[predicted]] = n
     return Confusion(labels, matrix)
 
 
 def label_report(y_true: Labels, y_pred: Labels) -> Report:
-    """Precision, recall and F1 of each label, by token; the micro average is the accuracy.
+    """Return precision, recall and F1 of each label. The micro average is the accuracy.
 
     >>> print(label_report([["A", "B"], ["B"]], [["A", "A"], ["B"]]))
               precision  recall      F1  support
@@ -151,17 +153,17 @@ def label_report(y_true: Labels, y_pred: Labels) -> Report:
     """
     labels, matrix = confusion(y_true, y_pred)
     counts = (matrix.diagonal(), matrix.sum(axis=0), matrix.sum(axis=1))
-    return _report(*(Counter(dict(zip(labels, n.tolist(), strict=True))) for n in counts))
+    return _build_report(*(Counter(dict(zip(labels, n.tolist(), strict=True))) for n in counts))
 
 
 def span_scores(
     y_true: Labels, y_pred: Labels, scheme: str = "BIO", strict: bool = False
 ) -> Report:
-    """Precision, recall and F1 of spans. A span is correct if its label and both ends are.
+    """Return precision, recall and F1 of spans. A correct span has the correct label and ends.
 
-    ``scheme`` and ``strict`` are those of ``trellis.data.tags.spans``. Without ``strict`` the
-    result is that of conlleval and of seqeval's default mode, with it that of seqeval's strict
-    mode.
+    ``scheme`` and ``strict`` have the same meaning as in ``trellis.data.tags.spans``. By default
+    the result is the same as in conlleval and in seqeval's default mode. With ``strict=True``, it
+    is the same as in seqeval's strict mode.
 
     >>> true = [["B-PER", "I-PER", "O", "B-LOC"]]
     >>> predicted = [["B-PER", "I-PER", "O", "I-ORG"]]
@@ -171,7 +173,7 @@ def span_scores(
     >>> round(span_scores(true, predicted, strict=True).f1, 4)  # an I-ORG alone is no span
     0.6667
     """
-    _check(y_true, y_pred)
+    _check_sequences(y_true, y_pred)
     read = Reader(scheme, strict)
     correct: list[str] = []
     predicted: list[str] = []
@@ -180,15 +182,15 @@ def span_scores(
     for n, (labels, guesses) in enumerate(zip(y_true, y_pred, strict=True)):
         true_spans = _read_spans(read, "y_true", n, labels)
         predicted_spans = _read_spans(read, "y_pred", n, guesses)
-        # Spans of one sequence are distinct, so a set loses none.
+        # The spans of a sequence are distinct, so a set has all of them.
         correct += map(label, set(true_spans).intersection(predicted_spans))
         predicted += map(label, predicted_spans)
         true += map(label, true_spans)
-    return _report(Counter(correct), Counter(predicted), Counter(true))
+    return _build_report(Counter(correct), Counter(predicted), Counter(true))
 
 
 def span_f1(y_true: Labels, y_pred: Labels, scheme: str = "BIO", strict: bool = False) -> float:
-    """The micro-averaged F1 of ``span_scores``.
+    """Return the micro-averaged F1 of ``span_scores``.
 
     >>> span_f1([["B-PER", "I-PER", "O", "B-LOC"]], [["B-PER", "I-PER", "O", "O"]]) == 2 / 3
     True
@@ -218,10 +220,10 @@ def scorer(name: str, **options: Any) -> Callable[[Any, Any, Labels], float]:
     0.5
     """
     if name not in _SCORERS:
-        raise InputError(f"scorer {name!r} is not one of {', '.join(_SCORERS)}")
+        raise InputError(f"scorer {name!r} is unknown: must be one of {', '.join(_SCORERS)}")
     metric = partial(_SCORERS[name], **options)
     try:
-        metric([], [])  # raises for a wrong option now, not after the first fit
+        metric([], [])  # raises TypeError for an unknown option before the first fit
     except TypeError as error:
         raise InputError(f"scorer {name!r}: {error}") from None
     return partial(_predict_and_score, metric)
@@ -232,26 +234,30 @@ def _predict_and_score(metric: Callable[..., float], estimator: Any, x: Any, y: 
 
 
 def _ratio(part: float, total: float) -> float:
+    """Return part / total, or 0 if the total is 0."""
     return part / total if total else 0.0
 
 
-def _scores(correct: int, predicted: int, support: int) -> Scores:
-    p, r = _ratio(correct, predicted), _ratio(correct, support)
-    return Scores(p, r, _ratio(2 * p * r, p + r), support)
+def _compute_scores(correct: int, predicted: int, support: int) -> Scores:
+    precision, recall = _ratio(correct, predicted), _ratio(correct, support)
+    f1 = _ratio(2 * precision * recall, precision + recall)
+    return Scores(precision, recall, f1, support)
 
 
-def _report(correct: Counter[str], predicted: Counter[str], true: Counter[str]) -> Report:
+def _build_report(correct: Counter[str], predicted: Counter[str], true: Counter[str]) -> Report:
     names = sorted(true.keys() | predicted.keys())
-    per_label = {name: _scores(correct[name], predicted[name], true[name]) for name in names}
+    per_label = {
+        name: _compute_scores(correct[name], predicted[name], true[name]) for name in names
+    }
     return Report(
         per_label,
-        micro=_scores(correct.total(), predicted.total(), true.total()),
-        macro=_mean(list(per_label.values()), [1] * len(per_label)),
-        weighted=_mean(list(per_label.values()), [s.support for s in per_label.values()]),
+        micro=_compute_scores(correct.total(), predicted.total(), true.total()),
+        macro=_average(list(per_label.values()), [1] * len(per_label)),
+        weighted=_average(list(per_label.values()), [s.support for s in per_label.values()]),
     )
 
 
-def _mean(scores: list[Scores], weights: list[int]) -> Scores:
+def _average(scores: list[Scores], weights: list[int]) -> Scores:
     precision, recall, f1 = (
         _ratio(sum(w * s[i] for s, w in zip(scores, weights, strict=True)), sum(weights))
         for i in range(3)
@@ -268,12 +274,12 @@ def _read_spans(read: Reader, name: str, n: int, tags: Sequence[str]) -> list[tu
 
 def _count_pairs(y_true: Labels, y_pred: Labels) -> Counter[tuple[str, str]]:
     """Count each pair (true label, predicted label)."""
-    _check(y_true, y_pred)
+    _check_sequences(y_true, y_pred)
     flat_true, flat_pred = chain.from_iterable(y_true), chain.from_iterable(y_pred)
     return Counter(zip(flat_true, flat_pred, strict=True))
 
 
-def _check(y_true: Labels, y_pred: Labels) -> None:
+def _check_sequences(y_true: Labels, y_pred: Labels) -> None:
     for name, y in (("y_true", y_true), ("y_pred", y_pred)):
         if not _is_list(y):
             raise InputError(f"{name} must be a list of label lists, not {y!r:.60}")
@@ -285,11 +291,12 @@ def _check(y_true: Labels, y_pred: Labels) -> None:
                 )
         _check_labels(name, y)
     if len(y_true) != len(y_pred):
-        raise InputError(f"y_true has {len(y_true)} sequences and y_pred {len(y_pred)}")
+        raise InputError(f"y_true has {len(y_true)} sequences, y_pred has {len(y_pred)}")
     for n, (labels, guesses) in enumerate(zip(y_true, y_pred, strict=True)):
         if len(labels) != len(guesses):
             raise InputError(
-                f"sequence {{sequence}}: y_true has {len(labels)} labels and y_pred {len(guesses)}",
+                f"sequence {{sequence}}: y_true has {len(labels)} labels, "
+                f"y_pred has {len(guesses)}",
                 sequence=n,
             )
 
@@ -302,7 +309,7 @@ def _check_labels(name: str, y: Labels) -> None:
     try:
         if all(isinstance(label, str) for label in set(chain.from_iterable(y))):
             return
-    except TypeError:  # a label that is not hashable; reported below
+    except TypeError:  # a label is not hashable: the code below names it
         pass
     n, position, label = next(
         (n, position, label)

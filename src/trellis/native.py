@@ -18,16 +18,16 @@ __all__ = [
     "use_isa",
 ]
 
-_MAX_THREADS = 256  # more are surely a mistake: each one takes memory for its stack and buffers
+_MAX_THREADS = 256  # upper limit, because each thread needs memory for its stack and buffers
 
 
 def isa() -> str:
-    """The instruction set of the kernels in use, such as ``"x86-64-v3"``."""
+    """Return the instruction set of the kernels in use, such as ``"x86-64-v3"``."""
     return _core.isa()
 
 
 def available_isas() -> tuple[str, ...]:
-    """The instruction sets that both trellis and this machine support, slowest first."""
+    """Return the instruction sets that trellis and this machine support, slowest first."""
     return tuple(_core.available_isas())
 
 
@@ -35,12 +35,13 @@ def use_isa(name: str) -> None:
     """Use the kernels of one instruction set in all later calls: ``use_isa("v3")``."""
     if not isinstance(name, str) or not _core.use_isa(name):
         raise InputError(
-            f"no kernels for {name!r} here: choose one of {', '.join(available_isas())}"
+            f"instruction set {name!r} is not available: "
+            f"must be one of {', '.join(available_isas())}"
         )
 
 
 def resolve_jobs(n_jobs: int | None) -> int:
-    """The number of threads, as in joblib: None and -1 mean all cores, -2 all but one.
+    """Return the number of threads, as in joblib: None and -1 mean all cores, -2 all but one.
 
     >>> resolve_jobs(3)
     3
@@ -51,12 +52,12 @@ def resolve_jobs(n_jobs: int | None) -> int:
     if jobs == 0:
         raise InputError("n_jobs is 0: use 1 for one thread, None or -1 for all cores")
     if jobs < 0:
-        jobs = max(1, _usable_cores() + 1 + jobs)
+        jobs = max(1, _count_usable_cores() + 1 + jobs)
     return min(jobs, _MAX_THREADS)
 
 
-def _usable_cores() -> int:
-    """The number of cores that this process may use: in a container fewer than the machine has."""
+def _count_usable_cores() -> int:
+    """Return the number of cores that this process may use; a container can limit it."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -211,10 +211,13 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(
     assert signalled(3, signal.SIGINT, "train", "train.conll").code == 130
     before = tree(corpus)
     for arguments, message in (
-        (["train.conll", "--l2", "2"], "l2=1.0, but this run has 2.0"),
-        (["train.conll", "--l1", "2"], "l1=0.0, but this run has 2.0"),
-        (["train.conll", "--solver", "gradient"], "solver='lbfgs', but this run has 'gradient'"),
-        (["train.conll", "-m", "arow"], "solver='lbfgs', but this run has 'arow'"),
+        (["train.conll", "--l2", "2"], "l2=1.0, but this run has l2=2.0"),
+        (["train.conll", "--l1", "2"], "l1=0.0, but this run has l1=2.0"),
+        (
+            ["train.conll", "--solver", "gradient"],
+            "solver='lbfgs', but this run has solver='gradient'",
+        ),
+        (["train.conll", "-m", "arow"], "solver='lbfgs', but this run has solver='arow'"),
         (["train.conll", "-m", "memm"], "model.trellis.checkpoint"),
         (["train.conll", "--features", "ner"], "other training data or features"),
         (["other.conll"], "other training data or features"),

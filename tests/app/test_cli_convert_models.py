@@ -30,7 +30,10 @@ def test_conversion_and_back_is_lossless(tmp_path: Path) -> None:
         (["data.conll", "x.trellis"], "data.conll: "),
         (["a.trellis", "x.crfsuite", "--scheme", "BIO"], "apply to data, not to models"),
         (["none", "x.trellis"], "none"),
-        (["hmm.trellis", "x.crfsuite"], "CRFsuite has CRFs only, not HMM"),
+        (
+            ["hmm.trellis", "x.crfsuite"],
+            "a CRFsuite file can store only models of type CRF, not HMM",
+        ),
     ],
 )
 def test_models_that_cannot_be_converted(

@@ -1,4 +1,4 @@
-"""Checks of every sequence estimator: those of scikit-learn, with sequences as samples."""
+"""Checks of sequence estimators. They follow scikit-learn's checks; samples are sequences."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def check_no_mutation(estimator: Any, data: Data) -> None:
 
 
 def check_fit_twice(estimator: Any, data: Data) -> None:
-    """A second fit starts anew, also after other data."""
+    """A second fit starts from the beginning, also after a fit to other data."""
     model, (X, y) = clone(estimator), data
     first = all_predictions(model.fit(X, y), data)
     assert is_equal(all_predictions(model.fit(X, y), data), first)

@@ -1,9 +1,8 @@
-"""The oracle of the sequence models: weights read by name, features counted one by one, and all
-labellings enumerated.
+"""Expected results of sequence models, by enumeration of all labellings.
 
 score(x, y) = Σₜ Σ_a value(a, t) · w[a, yₜ] + Σₜ (w[yₜ₋₁, yₜ] + Σ_e value(e, t) · w[e, yₜ₋₁, yₜ])
 
-Nothing here uses the inference of the library, and weights are only looked up, never computed.
+This module does not use the inference of the library. It reads the weights of a model by name.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class Scores:
         )
 
     def of_all(self) -> Array:
-        """(L**T,) in the order of `all_paths`."""
+        """Return the score of each labelling (L**T,), in the order of `all_paths`."""
         paths = all_paths(*self.unary.shape)
         total = self.unary[np.arange(len(self.unary)), paths].sum(axis=1)
         for t in range(len(self.transition)):
@@ -109,7 +108,7 @@ class Scores:
 
 @cache
 def all_paths(length: int, n_labels: int) -> Array:
-    """(L**T, T): all labellings; the last position changes fastest."""
+    """Return all labellings (L**T, T). The last position changes fastest."""
     paths = np.indices((n_labels,) * length).reshape(length, -1).T.copy()
     paths.flags.writeable = False
     return paths
@@ -136,7 +135,7 @@ def score(model: Any, w: Array, x: Any) -> Scores:
 def weights_by_name(
     model: Any, w: Array
 ) -> tuple[dict[str, Any], dict[Any, float], dict[str, Any]]:
-    """{attribute: {label: w}}, {(before, after): w}, {edge attribute: {(before, after): w}}."""
+    """Return {attribute: {label: w}}, {(a, b): w} and {edge attribute: {(a, b): w}}."""
     layout, classes = model.layout_, model.classes_.tolist()
     count = len(classes)
     parts = [part.tolist() for part in layout.split(w)]
@@ -164,18 +163,19 @@ def log_sum(values: Any) -> float:
 
 
 def mask_agreeing(known: Sequence[Any], classes: Sequence[Any]) -> Array:
-    """(L**T,): True for each labelling that agrees with y (labels, sets, None)."""
+    """Return True for each labelling (L**T,) that agrees with y (labels, sets, None)."""
     paths = all_paths(len(known), len(classes))
-    fits = np.ones(len(paths), dtype=np.bool_)
+    agrees = np.ones(len(paths), dtype=np.bool_)
     for t, value in enumerate(known):
         members = value if isinstance(value, set | frozenset) else {value}
         if value is not None:
-            fits &= np.isin(paths[:, t], [n for n, label in enumerate(classes) if label in members])
-    return fits
+            numbers = [n for n, label in enumerate(classes) if label in members]
+            agrees &= np.isin(paths[:, t], numbers)
+    return agrees
 
 
 def mask_legal(length: int, classes: Sequence[Any], legal: Legal | None) -> Array:
-    """(L**T,): True for each labelling that obeys the constraints."""
+    """Return True for each labelling (L**T,) that obeys the constraints."""
     paths = all_paths(length, len(classes))
     if legal is None:
         return np.ones(len(paths), dtype=np.bool_)
@@ -183,7 +183,7 @@ def mask_legal(length: int, classes: Sequence[Any], legal: Legal | None) -> Arra
 
 
 def costs(classes: Sequence[Any], known: Sequence[Any], label_weight: Any) -> Array:
-    """(T, L): log(weight of the true label) at each wrong label, where the true label is known."""
+    """Return log(weight of the true label) at each wrong label, (T, L); 0 where it is unknown."""
     out = np.zeros((len(known), len(classes)))
     for t, value in enumerate(known):
         members = list(value) if isinstance(value, set | frozenset) else [value]
@@ -201,25 +201,26 @@ def nll(
     sample_weight: Any = None,
     legal: Legal | None = None,
 ) -> float:
-    """-Σᵢ vᵢ log p(yᵢ | xᵢ) of a CRF: log Σ over all labellings - log Σ over those like y."""
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ) of a CRF: log Σ over all labellings - log Σ over those of y."""
     classes, total = model.classes_.tolist(), 0.0
     for i, (x, known) in enumerate(zip(X, y, strict=True)):
         scores = score(model, w, x)
         raised = Scores(scores.unary + costs(classes, known, model.label_weight), scores.transition)
-        values, may = raised.of_all(), mask_legal(len(x), classes, legal)
-        loss = log_sum(values[may]) - log_sum(values[may & mask_agreeing(known, classes)])
+        values, is_legal = raised.of_all(), mask_legal(len(x), classes, legal)
+        is_correct = is_legal & mask_agreeing(known, classes)
+        loss = log_sum(values[is_legal]) - log_sum(values[is_correct])
         total += loss if sample_weight is None else sample_weight[i] * loss
     return total
 
 
 def probabilities(scores: Scores, classes: Sequence[Any], legal: Legal | None = None) -> Array:
     """p(y | x) of each labelling of `all_paths`."""
-    values, may = scores.of_all(), mask_legal(len(scores.unary), classes, legal)
-    return np.where(may, np.exp(values - log_sum(values[may])), 0.0)
+    values, is_legal = scores.of_all(), mask_legal(len(scores.unary), classes, legal)
+    return np.where(is_legal, np.exp(values - log_sum(values[is_legal])), 0.0)
 
 
 def forward(scores: Scores) -> float:
-    """log Z, for sequences with too many labellings to enumerate."""
+    """Return log Z, for sequences with too many labellings to enumerate."""
     alpha = scores.unary[0]
     for step, unary in zip(scores.transition, scores.unary[1:], strict=True):
         grown = alpha[:, None] + step
@@ -244,7 +245,7 @@ def central_differences(
 
 
 def bio(labels: tuple[Any, ...]) -> bool:
-    """I-X only after B-X or I-X."""
+    """Return True if each I-X follows B-X or I-X."""
     previous = "O"
     for label in labels:
         if label.startswith("I-") and previous not in (f"B-{label[2:]}", label):
@@ -254,7 +255,7 @@ def bio(labels: tuple[Any, ...]) -> bool:
 
 
 def bilou(labels: tuple[Any, ...]) -> bool:
-    """B-X I-X … L-X, or U-X, or O; every span must end."""
+    """Return True if each span is B-X I-X … L-X or U-X, and all other labels are O."""
     inside = ""
     for label in labels:
         prefix, _, name = label.partition("-")

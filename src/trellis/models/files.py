@@ -1,10 +1,11 @@
 """Load a model from a file: ``.trellis`` files, and the files of other programs.
 
-Two tables say everything. `MODELS` maps the kind in a ``.trellis`` file to the class of the model.
-`READERS` lists the other programs whose files can be read. A new model or reader is one new line.
+There are two tables. `MODELS` maps the kind in a ``.trellis`` file to the class of the model.
+`READERS` lists the other programs whose files can be read. A new model or reader needs one new
+entry.
 
-The tables contain dotted paths, and modules are imported when a file needs them. So nothing here
-depends on a model, and a command that tags with a CRF does not import networks or embeddings.
+The tables contain dotted paths, and a module is imported when a file needs it. So this module
+imports no model, and a command that tags with a CRF does not import networks or embeddings.
 """
 
 import os
@@ -37,11 +38,11 @@ MODELS: dict[str, str] = {
 
 
 class Reader(NamedTuple):
-    """How to recognise and read the model files of another program."""
+    """The functions that recognise and read the model files of another program."""
 
     program: str
     recognises: Callable[[bytes], bool]
-    """Whether a file with these first 16 bytes is one of the program."""
+    """Returns True if a file with these first 16 bytes was written by the program."""
     function: str
     """Dotted path of a function ``(path, encoding) -> model``."""
 
@@ -66,17 +67,17 @@ def load(
     edge_features: Callable[[Any], Any] | None = None,
     encoding: str = "utf-8",
 ) -> Any:
-    """Load a model from a file; raise FormatError if the file is damaged or of no known format.
+    """Load a model from a file. Raise FormatError if the file is damaged or its format unknown.
 
-    A ``.trellis`` file returns the model or the `Vectors` that were saved; a `NeuralTagger` is put
-    on the CPU. A ``.bin`` or ``.ftz`` file of fastText returns a `FastText` or a `TextClassifier`.
-    A model file of CRFsuite, CRF++ (as text) or Wapiti returns a `CRF`.
+    For a ``.trellis`` file, the result is the saved model or the saved `Vectors`; a `NeuralTagger`
+    is placed on the CPU. For a ``.bin`` or ``.ftz`` file of fastText, it is a `FastText` or a
+    `TextClassifier`. For a model file of CRFsuite, CRF++ (as text) or Wapiti, it is a `CRF`.
 
-    ``features`` and ``edge_features`` are the functions that a sequence model was trained with, if
-    any: a file cannot contain them. ``encoding`` is the text encoding of the names in model files
-    of other programs.
+    A file cannot contain Python functions. If a sequence model was trained with functions, pass
+    them as ``features`` and ``edge_features``. ``encoding`` is the text encoding of the names in
+    model files of other programs.
     """
-    head = _first_bytes(path)
+    head = _read_first_bytes(path)
     for reader in READERS:
         if reader.recognises(head):
             read = _import(reader.function)
@@ -94,12 +95,12 @@ def model_class(contents: native.Contents) -> Any:
     """Return the class of the model in a ``.trellis`` file."""
     if contents.kind not in MODELS:
         path = contents.tensors.path
-        raise FormatError(f"{path}: contains a model of unknown kind {contents.kind!r}")
+        raise FormatError(f"{path}: the model has the unknown kind {contents.kind!r}")
     return _import(MODELS[contents.kind])
 
 
 def read_fasttext(path: FilePath, encoding: str) -> Any:
-    """Read fastText's ``.bin`` or ``.ftz``: a `TextClassifier` if it is supervised, or `FastText`.
+    """Read a ``.bin`` or ``.ftz`` file: return a `TextClassifier` if supervised, else a `FastText`.
 
     The format is UTF-8 by definition, so ``encoding`` is not used.
     """
@@ -109,8 +110,8 @@ def read_fasttext(path: FilePath, encoding: str) -> Any:
     return _import(MODELS[kind]).from_file(file)
 
 
-def _first_bytes(path: FilePath) -> bytes:
-    """Return up to 16 bytes of a regular file; for anything else, `native.read` raises."""
+def _read_first_bytes(path: FilePath) -> bytes:
+    """Return the first 16 bytes of a regular file, else b"": `native.read` then raises."""
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""CRFs from the model files of CRFsuite, CRF++ and Wapiti, and CRFs written for CRFsuite.
+"""Read CRFs from model files of CRFsuite, CRF++ and Wapiti, and write model files of CRFsuite.
 
 CRFsuite's attributes are ready features. CRF++ and Wapiti store templates, which compute features
 from tokens. Each file becomes an ordinary `CRF`: it can be inspected, saved and trained further.
@@ -35,10 +35,11 @@ __all__ = [
     "save_crfsuite",
 ]
 
-# A name that fits several templates becomes several attributes, each with all weights of the name.
-# A crafted file could repeat that without end, so the weights may at most double, plus this number.
+# A name that matches several templates becomes several attributes, each with all weights of the
+# name. A malicious file could use this to fill the memory. So the attributes may have at most twice
+# as many weights as the file, plus this number.
 _EXTRA_WEIGHTS = 1 << 16
-# Weights copied at a time: 2 MB of float64, so that the temporary index stays in the cache.
+# Number of weights that are copied at a time. They take 2 MB, so the index stays in the cache.
 _BLOCK = 1 << 18
 
 
@@ -75,7 +76,7 @@ def read_crfpp(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
 def refuse_binary_crfpp(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
     """Raise FormatError: a binary CRF++ model depends on the machine that wrote it."""
     raise FormatError(
-        f"{path}: a binary CRF++ model cannot be read: crf_learn -t writes one as text as well"
+        f"{path}: binary CRF++ models cannot be read: crf_learn -t also writes a text file"
     )
 
 
@@ -86,7 +87,7 @@ def read_wapiti(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
 
 
 class _NamedWeights(NamedTuple):
-    """The weights of some names, those of one name after the other."""
+    """The weights of some names, sorted by name."""
 
     name: NDArray[np.int64]
     """``(names,)``: indices of the names."""
@@ -99,7 +100,7 @@ class _NamedWeights(NamedTuple):
 
 
 class _SplitModel(NamedTuple):
-    """A text model, its weights sorted by what they score."""
+    """A text model whose weights are split into those of labels, label pairs and bigrams."""
 
     labels: list[str]
     names: Names
@@ -108,41 +109,42 @@ class _SplitModel(NamedTuple):
     edges: _NamedWeights
     """Weights of (name, pair of labels)."""
     bigram: NDArray[np.int32]
-    """``(bigrams,)``: pairs of labels that have a weight at every position."""
+    """``(bigrams,)``: pairs of labels whose weight is the same at every position."""
     bigram_weight: NDArray[np.float64]
 
 
 def _from_text_model(spec: Spec, models: list[TextModel]) -> CRF:
     """Return a CRF whose features are computed from tokens by the templates of ``spec``.
 
-    Takes the one model out of the list, so that its arrays can be freed on the way: a large model
-    must not be in memory twice.
+    ``models`` is a list with one model, which is removed from it. So no other reference keeps the
+    arrays of the file, and each is freed after its last use: a large model must not be in memory
+    twice.
     """
-    labels, names, states, edges, pairs, bigrams = _split(spec, models.pop())
+    labels, names, states, edges, pairs, bigrams = _split_model(spec, models.pop())
     features, *sources = from_names(spec, (names, states.name), (names, edges.name))
     del names
     states = _repeat_for_attributes(states, sources[0])
     edges = _repeat_for_attributes(edges, sources[1])
     edge_layout: list[Any] = [None, None]
-    further_weights = [bigrams]
+    later_weights = [bigrams]
     if features.has_edges:
         edge_layout = [_offsets(edges.size), edges.cell]
-        further_weights.append(edges.weight)
+        later_weights.append(edges.weight)
     layout = WeightLayout(len(labels), _offsets(states.size), states.cell, pairs, *edge_layout)
-    weights = _append(states.weight, further_weights)
+    weights = _append_in_place(states.weight, later_weights)
     return _make_crf(CRF(spec), labels, features, layout, weights)
 
 
-def _split(spec: Spec, model: TextModel) -> _SplitModel:
+def _split_model(spec: Spec, model: TextModel) -> _SplitModel:
     """Split the weights of a text model into those of labels, of pairs and of bigrams."""
-    flags = model.states.view(np.uint8), _reads_nothing(spec, model.names).view(np.uint8)
+    flags = model.states.view(np.uint8), _find_plain_names(spec, model.names).view(np.uint8)
     states, edges, edge_weight, pair, pair_weight = _core.split_weights(
         model.number, model.weight, model.begin, *flags, len(model.labels)
     )
-    # The core has moved the weights of labels to the front: the memory of the others is freed.
+    # The core has moved the weights of labels to the front, so the memory behind them is freed.
     weight = model.weight
     weight.resize(len(states[2]), refcheck=False)
-    # Several templates without a part give one pair several weights: their sum has the same effect.
+    # With several templates that read no token, a pair has several weights: they are added.
     pairs, group = np.unique(pair, return_inverse=True)
     bigrams: Any = np.bincount(group, weights=pair_weight, minlength=len(pairs))
     return _SplitModel(
@@ -155,21 +157,23 @@ def _split(spec: Spec, model: TextModel) -> _SplitModel:
     )
 
 
-def _reads_nothing(spec: Spec, names: Names) -> NDArray[np.bool_]:
-    """Return which names come from templates that read no token, such as CRF++'s ``B``.
+def _find_plain_names(spec: Spec, names: Names) -> NDArray[np.bool_]:
+    """Return True for names of templates that read no token, such as CRF++'s ``B``: ``(names,)``.
 
     Their weights are the label bigrams of all positions.
     """
     plain = {"".join(t.literals).encode() for t in spec.templates if t.edge and not t.parts}
     is_plain = np.zeros(len(names.size), np.bool_)
-    # Only names that are short enough are decoded: there may be millions.
+    # There may be millions of names, so only those that are short enough are decoded.
     for i in np.flatnonzero(names.size <= max(map(len, plain), default=-1)).tolist():
         is_plain[i] = names.string(i) in plain
     return is_plain
 
 
-def _append(first: NDArray[np.float64], arrays: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Append arrays to the first, in place: it is nearly all of the memory."""
+def _append_in_place(
+    first: NDArray[np.float64], arrays: list[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Append arrays to the first one, in place: a copy of it would nearly double the memory."""
     end = len(first)
     first.resize(end + sum(map(len, arrays)), refcheck=False)
     for array in arrays:
@@ -181,7 +185,7 @@ def _append(first: NDArray[np.float64], arrays: list[NDArray[np.float64]]) -> ND
 def _repeat_for_attributes(weights: _NamedWeights, source: NDArray[np.int64]) -> _NamedWeights:
     """Return the weights of attributes, where attribute i has the name ``source[i]``.
 
-    Several attributes have the same name if it fits several templates.
+    Several attributes have the same name if it matches several templates.
     """
     if len(source) == len(weights.name):
         return weights  # one attribute for each name, in the same order
@@ -189,16 +193,16 @@ def _repeat_for_attributes(weights: _NamedWeights, source: NDArray[np.int64]) ->
     size = weights.size[source]
     total = int(size.sum())
     if total > 2 * len(weights.weight) + _EXTRA_WEIGHTS:
-        raise FormatError("too many of its features can be read in several ways")
+        raise FormatError("too many feature names match several templates")
     cell, weight = np.empty(total, weights.cell.dtype), np.empty(total)
-    for attributes, target in _blocks(size):
-        index = _ranges(begin[attributes], size[attributes])
+    for attributes, target in _split_into_blocks(size):
+        index = _concatenate_ranges(begin[attributes], size[attributes])
         cell[target], weight[target] = weights.cell[index], weights.weight[index]
     return _NamedWeights(source, size, cell, weight)
 
 
-def _blocks(size: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
-    """Yield slices of attributes with about `_BLOCK` weights together, and those of the weights."""
+def _split_into_blocks(size: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of attributes with about `_BLOCK` weights, and the slices of these weights."""
     ends = np.cumsum(size)
     first, begin = 0, 0
     while first < len(size):
@@ -207,7 +211,7 @@ def _blocks(size: NDArray[np.int64]) -> Iterator[tuple[slice, slice]]:
         first, begin = last, int(ends[last - 1])
 
 
-def _ranges(begin: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+def _concatenate_ranges(begin: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the concatenation of all ``range(begin[i], begin[i] + size[i])``."""
     ends = np.cumsum(size)
     return np.repeat(begin - (ends - size), size) + np.arange(int(size.sum()))
@@ -216,7 +220,7 @@ def _ranges(begin: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int
 def _make_crf(
     crf: CRF, labels: list[str], features: Any, layout: WeightLayout, weights: NDArray[np.float64]
 ) -> CRF:
-    """Set what ``fit`` would have set. The file does not say how the model was trained."""
+    """Set the attributes that ``fit`` sets. The file does not contain the history of training."""
     crf.classes_, crf.features_, crf.layout_ = as_array(tuple(labels)), features, layout
     crf.coef_ = weights
     crf.n_iter_, crf.objective_, crf.converged_ = 0, 0.0, False
@@ -232,7 +236,7 @@ def _offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
     return offsets
 
 
-# ---- written for CRFsuite
+# ---- writing files of CRFsuite
 
 
 def save_crfsuite(model: Any, path: str | os.PathLike[str]) -> None:
@@ -246,10 +250,10 @@ def save_crfsuite(model: Any, path: str | os.PathLike[str]) -> None:
     >>> trellis.load(path).predict(X)
     [['LOC', 'O']]
     """
-    crfsuite.write(path, _crfsuite_parts(model))
+    crfsuite.write(path, _collect_crfsuite_parts(model))
 
 
-def _crfsuite_parts(model: Any) -> crfsuite.Parts:
+def _collect_crfsuite_parts(model: Any) -> crfsuite.Parts:
     _check_crfsuite_can_store(model)
     layout = model.layout_
     states, bigrams, _ = layout.split(model.coef_)
@@ -273,14 +277,16 @@ def _crfsuite_parts(model: Any) -> crfsuite.Parts:
 
 
 def _check_crfsuite_can_store(model: Any) -> None:
-    """Raise InputError for a model that CRFsuite does not have."""
+    """Raise InputError if a file of CRFsuite cannot store the model."""
     if type(model) is not CRF:
-        raise InputError(f"CRFsuite has CRFs only, not {type(model).__name__}")
+        raise InputError(
+            f"a CRFsuite file can store only models of type CRF, not {type(model).__name__}"
+        )
     model._fitted()
     if model.constraints is not None:
-        raise InputError("CRFsuite has no constraints: its file cannot store this model")
+        raise InputError("a CRFsuite file cannot store the constraints of this model")
     if model.features_.has_edges:
-        raise InputError("CRFsuite has no edge features: its file cannot store this model")
+        raise InputError("a CRFsuite file cannot store the edge features of this model")
     for label in model.classes_.tolist():
         if not isinstance(label, str):
-            raise InputError(f"CRFsuite has only labels of type str, not {label!r}")
+            raise InputError(f"a CRFsuite file can store only labels of type str, not {label!r}")

@@ -71,7 +71,7 @@ def test_stopped_after_each_iteration(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_crash_resumes_from_the_last_save(tmp_path: Path, name: str) -> None:
-    """An error in the callback, not a call of halt()."""
+    """The callback raises an error; halt() is not called."""
 
     def crash(progress: Progress) -> None:
         if progress.iteration == 4:
@@ -104,7 +104,7 @@ def test_saving_does_not_change_the_result(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_resuming_a_finished_run_changes_nothing(tmp_path: Path, name: str) -> None:
-    """A checkpoint that stays after training does no harm."""
+    """Resuming from the checkpoint of a finished run does not change the result."""
     path = tmp_path / "run.checkpoint"
     make_model(name).fit(X, Y, checkpoint=Checkpoint(path, every=1))
     assert_same_bits(
@@ -164,9 +164,9 @@ def test_sample_weights(tmp_path: Path, name: str) -> None:
     assert_same_bits(
         make_model(name).fit(X, Y, weights, checkpoint=Checkpoint(path, resume=True)), expected
     )
-    with pytest.raises(InputError, match="other training data"):
+    with pytest.raises(InputError, match="different training data"):
         make_model(name).fit(X, Y, weights[::-1], checkpoint=Checkpoint(path, resume=True))
-    with pytest.raises(InputError, match="other training data"):
+    with pytest.raises(InputError, match="different training data"):
         make_model(name).fit(X, Y, checkpoint=Checkpoint(path, resume=True))
 
 
@@ -178,7 +178,7 @@ def test_a_warm_start_can_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run.checkpoint"
     fit_until(warm(), Checkpoint(path), 3)
     assert_same_bits(warm().fit(X, Y, checkpoint=Checkpoint(path, resume=True)), expected)
-    with pytest.raises(InputError, match="other training data"):
+    with pytest.raises(InputError, match="different training data"):
         make_model("lbfgs", max_iter=6).fit(X, Y, checkpoint=Checkpoint(path, resume=True))
 
 
@@ -214,7 +214,7 @@ def test_dev_scores_are_resumed(tmp_path: Path, name: str, every: int) -> None:
     ],
 )
 def test_early_stopping_is_resumed(tmp_path: Path, name: str, patience: int, every: int) -> None:
-    """Interrupted before, at and after the best score, and between two scores."""
+    """The run is interrupted before, at and after the best score, and between two scores."""
     fit = {"dev": (DEV_X, DEV_Y), "dev_every": every}
     parameters = {"early_stopping": patience, "scoring": "span_f1"}
     expected = fit_uninterrupted(name, **parameters, **fit)
@@ -265,7 +265,7 @@ def test_the_file_is_complete_at_any_time(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is raised, the earlier state stays, and no other file is left."""
+    """The error is raised, the earlier checkpoint is unchanged, and there is no other file."""
     path = tmp_path / "run.checkpoint"
     calls: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Checkpoints of other runs, damaged or forged ones: errors that name the file."""
+"""Checkpoints of other runs and damaged or forged checkpoints raise errors that name the file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def make_checkpoint(name: str, path: Path, last: int = 3) -> Checkpoint:
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        ({"l2": 2.0}, r"l2=1\.0, but this run has 2\.0"),
-        ({"l1": 1.0}, r"l1=0\.0, but this run has 1\.0"),
-        ({"solver": "gradient"}, "solver='lbfgs', but this run has 'gradient'"),
-        ({"solver": "arow"}, "solver='lbfgs', but this run has 'arow'"),
-        ({"constraints": "BIO"}, "constraints=None, but this run has 'BIO'"),
-        ({"transitions": "seen"}, "transitions='all', but this run has 'seen'"),
+        ({"l2": 2.0}, r"l2=1\.0, but this run has l2=2\.0"),
+        ({"l1": 1.0}, r"l1=0\.0, but this run has l1=1\.0"),
+        ({"solver": "gradient"}, "solver='lbfgs', but this run has solver='gradient'"),
+        ({"solver": "arow"}, "solver='lbfgs', but this run has solver='arow'"),
+        ({"constraints": "BIO"}, "constraints=None, but this run has constraints='BIO'"),
+        ({"transitions": "seen"}, "transitions='all', but this run has transitions='seen'"),
         ({"solver_options": {"memory": 3}}, "solver_options"),
         ({"min_count": 2}, "min_count"),
         ({"label_weight": {"O": 2.0}}, "label_weight"),
@@ -49,9 +49,11 @@ def test_other_data(tmp_path: Path) -> None:
     swapped = [*Y[:-1], [("O" if label != "O" else "B-genre") for label in Y[-1]]]
     cut = [*X[:-1], [*X[-1][:-1], "another"]]
     for data in ((X, swapped), (cut, Y), (X[:-1], Y[:-1]), (X[::-1], Y[::-1]), (X + X, Y + Y)):
-        with pytest.raises(InputError, match=r"run\.checkpoint was saved with other training data"):
+        with pytest.raises(
+            InputError, match=r"run\.checkpoint was saved with different training data"
+        ):
             make_model("lbfgs").fit(*data, checkpoint=checkpoint)
-    with pytest.raises(InputError, match="other training data or features"):
+    with pytest.raises(InputError, match="different training data or features"):
         make_model("lbfgs", features=lambda x: [["bias", word] for word in x]).fit(
             X, Y, checkpoint=checkpoint
         )
@@ -115,7 +117,7 @@ def forgeries(array: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
 def test_forged_files(tmp_path: Path, name: str) -> None:
-    """Invalid arrays with a correct checksum raise an error that names the file, or do no harm."""
+    """Invalid arrays under a correct checksum: fit runs, or the error names the file."""
     fit: dict[str, Any] = {"dev": (DEV_X, DEV_Y)}
     path = tmp_path / "run.checkpoint"
     fit_until(make_model(name), Checkpoint(path), 3, **fit)

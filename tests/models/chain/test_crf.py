@@ -143,7 +143,7 @@ def test_gradient_where_scores_are_huge() -> None:
 @pytest.mark.parametrize("n_labels", [1, 2, 7, 8, 9, 22, 40, 130])
 @pytest.mark.parametrize("edges", [0, 2])
 def test_loss_and_gradient_of_many_labels(n_labels: int, edges: int) -> None:
-    """The "a" attributes occur often enough for dense rows, "r" ones once."""
+    """Attributes "a…" occur often, so their rows are dense. Attributes "r…" occur once."""
     lengths = [1, 2, 40, 17, 70, 5, 33]
     X, y = random_data(n_labels, n_labels, lengths, edge_attributes=edges, attributes=8)
     for i, x in enumerate(X):

@@ -27,7 +27,7 @@ ONLINE = ("sgd", "perceptron", "passive-aggressive", "arow")
 
 
 def tagged_sentences(seed: int = 0, n: int = 30) -> tuple[list[list[str]], list[list[str]]]:
-    """Return sentences of a small language: words hint at their tags, and tags at the next."""
+    """Return sentences of a small language: words and tags predict tags."""
     rng = np.random.default_rng(seed)
     words = {"D": ["the", "a"], "N": ["dog", "cat", "run"], "V": ["run", "sees", "sleeps"]}
     next_tag = {"D": "N", "N": "V", "V": "D"}
@@ -264,7 +264,7 @@ def test_a_warm_start_at_the_optimum_stays_there() -> None:
 
 
 def test_new_labels_and_features_keep_the_old_weights() -> None:
-    """The perceptron changes only the weights of its one mistake."""
+    """The perceptron changes only the weights of the one sequence with an error."""
     X, y = tagged_sentences()
     new, new_y = [["Anna", "sleeps"]], [["A", "V"]]
     model = trellis.CRF(warm_start=True, transitions="seen").fit(X, y)
@@ -296,7 +296,7 @@ def test_a_warm_start_on_more_data_reaches_the_same_optimum() -> None:
 
 @pytest.mark.parametrize("l1", [0.0, 0.8])
 def test_a_warm_start_with_arrays(l1: float) -> None:
-    """Columns without a weight in the first data must not shift the others."""
+    """Columns without a weight in the first fit must not shift the other columns."""
     rng = np.random.default_rng(0)
     X = [np.abs(rng.normal(size=(5, 4))) for _ in range(12)]
     for x in X:

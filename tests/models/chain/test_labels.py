@@ -96,7 +96,7 @@ def test_invalid_y(cls: Any, y: Any, message: str) -> None:
 
 
 def test_a_label_unknown_to_the_model() -> None:
-    with pytest.raises(InputError, match="sequence 1, position 1: 'z' is none of the 2 labels"):
+    with pytest.raises(InputError, match="sequence 1, position 1: 'z' is not one of the 2 labels"):
         encode([["a"], ["b", "z"]], lengths(1, 2), ["a", "b"])
     with pytest.raises(InputError, match="sequence 0, position 0"):
         encode([[{"a", "z"}]], lengths(1), ["a", "b"])

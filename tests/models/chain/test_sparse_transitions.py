@@ -35,7 +35,7 @@ def evaluate(
     ("labels", "lengths"),
     [(3, [4]), (5, [9, 1, 6, 2, 2, 7, 1, 3, 5]), (17, [40, 3, 25]), (130, [150, 2, 60, 60, 1])],
 )
-def test_both_paths_agree(isa: str, labels: int, lengths: list[int]) -> None:
+def test_the_sparse_path_gives_the_same_results(isa: str, labels: int, lengths: list[int]) -> None:
     original_isa = native.isa()
     native.use_isa(isa)
     try:

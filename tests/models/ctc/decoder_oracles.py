@@ -13,7 +13,7 @@ Words = tuple[str, ...]
 
 LETTERS = ["", "a", "b", " "]  # few enough that all paths of six frames can be listed
 
-# KenLM's tutorial in small: a model that likes "a b" and "b ab", and knows no other words
+# A small model: "a b" and "b ab" are probable, and it knows only the words a, b and ab.
 ARPA = """\\data\\
 ngram 1=6
 ngram 2=6
@@ -44,7 +44,7 @@ ngram 3=2
 
 
 def words_of(text: str) -> Words:
-    """Words between blanks; more than one blank is as good as one."""
+    """Return the words of a text. Several spaces have the same meaning as one space."""
     return tuple(text.split())
 
 
@@ -58,7 +58,7 @@ def _texts(frames: int, labels: tuple[str, ...], blank: int) -> tuple[np.ndarray
 def enumerate_texts(
     log_probs: np.ndarray, labels: Sequence[str] = tuple(LETTERS), blank: int = 0
 ) -> dict[Words, float]:
-    """log p of every text: the sum over all paths that spell it."""
+    """Return log p of each text: the sum over all paths that spell it."""
     paths, texts = _texts(len(log_probs), tuple(labels), blank)
     scores = log_probs[np.arange(len(log_probs)), paths].sum(axis=1)
     log_probs: dict[Words, list[float]] = defaultdict(list)
@@ -70,7 +70,7 @@ def enumerate_texts(
 def fused(
     acoustic: dict[Words, float], bonus: Callable[[Words], float]
 ) -> list[tuple[Words, float, float]]:
-    """(words, log p, score) of all texts, best first."""
+    """Return (words, log p, score) of all texts, best first."""
     rows = [(words, p, p + bonus(words)) for words, p in acoustic.items()]
     return sorted(rows, key=lambda row: -row[2])
 
@@ -78,7 +78,7 @@ def fused(
 def draw_emissions(
     rng: np.random.Generator, shape: tuple[int, ...], scale: float = 1.5
 ) -> np.ndarray:
-    """Log-softmax of normal scores."""
+    """Return log-softmax of normally distributed scores."""
     x = rng.normal(size=shape) * scale
     return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)
 
@@ -86,7 +86,7 @@ def draw_emissions(
 def say(
     spelling: Sequence[str], labels: Sequence[str], sure: float = 0.97, hold: int = 2
 ) -> np.ndarray:
-    """Emissions of a spelling: ``hold`` frames of each unit and one of the blank behind each."""
+    """Return emissions of a spelling: for each unit ``hold`` frames, then one blank."""
     blank = list(labels).index("")
     frames = [n for unit in spelling for n in [*[list(labels).index(unit)] * hold, blank]]
     p = np.full((len(frames), len(labels)), (1 - sure) / (len(labels) - 1))
@@ -95,6 +95,6 @@ def say(
 
 
 def confuse(log_probs: np.ndarray, rng: np.random.Generator, scale: float) -> np.ndarray:
-    """The same, with noise in the scores."""
+    """Return the emissions with noise added to the scores."""
     x = log_probs + scale * rng.normal(size=log_probs.shape)
     return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)

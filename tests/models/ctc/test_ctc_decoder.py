@@ -126,7 +126,7 @@ def test_logits() -> None:
         assert a.score == pytest.approx(b.score, abs=1e-6)
 
 
-# ---- what a label is
+# ---- kinds of labels
 
 
 BPE = ["<pad>", "▁he", "llo", "▁wor", "ld", "▁", "l"]
@@ -224,11 +224,11 @@ def test_single_precision_and_strides() -> None:
         assert decoder.decode(np.repeat(row, 2, axis=0)[::2]) == expected
 
 
-# ---- against the engine, and recorded answers
+# ---- comparison with ctc.beam_search and with recorded results
 
 
 def test_the_best_labelling_without_spaces() -> None:
-    """Without spaces a text is a labelling: the search is ctc.beam_search."""
+    """Without spaces, a text is a sequence of labels, so ctc.beam_search finds the same."""
     rng = np.random.default_rng(7)
     for _ in range(10):
         x = draw_emissions(rng, (20, 6), 3.0)

@@ -1,4 +1,4 @@
-"""When each word of a known text was said."""
+"""CTCDecoder.align: the times of the words and labels of a known text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_words_and_letters() -> None:
     assert 0.5 < aligned.words[0].confidence <= 1.0
 
 
-def test_it_is_the_best_path() -> None:
+def test_the_alignment_is_the_best_path() -> None:
     rng = np.random.default_rng(31)
     decoder = CTCDecoder(ALPHABET)
     for text in ("a", "better", "hall of fame", "it's"):
@@ -61,7 +61,7 @@ def test_pieces_and_words() -> None:
     assert [unit.text for unit in aligned.words] == ["two", "one", "two"]
 
 
-def test_no_text() -> None:
+def test_an_empty_text() -> None:
     aligned = CTCDecoder(ALPHABET).align(say("a", ALPHABET), "")
     assert aligned.words == []
     assert aligned.units == []
@@ -76,6 +76,6 @@ def test_a_text_that_is_too_long() -> None:
     ("text", "message"),
     [("no é here", "'é'"), ("UP", "'U'"), (7, "text"), (None, "text"), (["a"], "text")],
 )
-def test_texts_refused(text: Any, message: str) -> None:
+def test_invalid_texts(text: Any, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         CTCDecoder(ALPHABET).align(say("abcdefghijkl", ALPHABET), text)

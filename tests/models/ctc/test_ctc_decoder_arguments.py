@@ -1,4 +1,4 @@
-"""Every mistake in what CTCDecoder is given: an error that names it."""
+"""Invalid arguments of CTCDecoder raise errors that name the argument."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_labels_rejected(labels: Any, message: str) -> None:
         ({"beam_prune_logp": np.nan}, "beam_prune_logp is nan"),
         ({"n_jobs": 0}, "n_jobs is 0"),
         ({"hotwords": 7}, "hotwords"),
-        ({"hotwords": [7]}, "hot word is 7"),
+        ({"hotwords": [7]}, "hotwords contains 7"),
         ({"hotwords": "one"}, "hotwords"),
         ({"lexicon": 7}, "lexicon"),
         ({"lexicon": ["a", 7]}, "lexicon"),
@@ -122,7 +122,7 @@ def test_missing_or_invalid_files(tmp_path: Path) -> None:
 
 
 def test_words_that_cannot_be_spelt(tmp_path: Path) -> None:
-    """Some are left out; a lexicon of nothing else is a mistake."""
+    """Such words are never returned. A lexicon of only such words raises an error."""
     (tmp_path / "capitals.txt").write_text("A\nAB\nCAB\n")
     with pytest.raises(InputError, match="'A'"):
         CTCDecoder(LETTERS, lexicon=tmp_path / "capitals.txt")

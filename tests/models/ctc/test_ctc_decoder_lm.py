@@ -1,4 +1,4 @@
-"""CTCDecoder with a language model: the fused score of every text, and what pyctcdecode finds."""
+"""CTCDecoder with a language model: the score of each text, and the results of pyctcdecode."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bonus(lm: arpa.NGramModel, alpha: float, beta: float, unknown: float) -> Any:
-    """α ln p(words) + β for each word, with a penalty for each word that the model lacks."""
+    """α ln p(words) + β for each word, with a penalty for each unknown word."""
 
     def score(words: Words) -> float:
         log10 = lm.score(list(words)) + unknown * sum(word not in KNOWN for word in words)
@@ -76,7 +76,7 @@ def test_every_text_has_its_fused_score(
         assert best.text == " ".join(expected[0][0])
 
 
-def test_a_model_may_come_in_any_form(model: Path, tmp_path: Path) -> None:
+def test_every_type_of_language_model(model: Path, tmp_path: Path) -> None:
     packed = tmp_path / "small.arpa.gz"
     packed.write_bytes(gzip.compress(model.read_bytes()))
     rng = np.random.default_rng(12)
@@ -93,7 +93,7 @@ def test_a_model_of_kenlm(model: Path) -> None:
     rows = [draw_emissions(rng, (12, 4)) for _ in range(10)]
     expected = CTCDecoder(LETTERS, lm=model).decode_batch(rows)
     beams = CTCDecoder(LETTERS, lm=kenlm.Model(str(model)), lexicon=None).decode_batch(rows)
-    # a KenLM model cannot list its words, so what is no beginning of a word is not punished
+    # A KenLM model cannot list its words, so an impossible beginning of a word has no penalty.
     same = np.mean([a == b for a, b in zip(expected, beams, strict=True)])
     assert same >= 0.8
 
@@ -125,7 +125,7 @@ def test_units_that_are_words(model: Path) -> None:
 
 
 def test_lexicon_and_model(model: Path) -> None:
-    """Words are those of the lexicon; of these, the model knows some."""
+    """The decoder returns only words of the lexicon. The model knows some of them."""
     rng = np.random.default_rng(14)
     for _ in range(5):
         x = draw_emissions(rng, (6, 4))
@@ -142,7 +142,7 @@ def test_lexicon_and_model(model: Path) -> None:
             assert beam.acoustic == pytest.approx(exact[beam.text], abs=1e-5)
 
 
-# ---- pyctcdecode: its test inputs, and what it finds
+# ---- inputs and results of the tests of pyctcdecode
 
 
 SOUNDS = [" ", "b", "g", "n", "s", "u", "y", ""]
@@ -150,7 +150,7 @@ BUGS, BUNNY = ["b", "u", "g", "s", "", ""], ["b", "u", "n", "", "n", "y"]
 
 
 def mixed(*parts: tuple[float, list[str]]) -> np.ndarray:
-    """Probabilities of spellings of the same length, weighted."""
+    """Return the weighted mean of the probabilities of several spellings of equal length."""
     p = np.zeros((len(parts[0][1]), len(SOUNDS)))
     for weight, spelling in parts:
         for t, letter in enumerate(spelling):
@@ -165,8 +165,8 @@ BUGS_BUNNY = find_corpus("models/lm/bugs_bunny_kenlm.arpa")
 needs_data = needs_corpus("models/lm/bugs_bunny_kenlm.arpa")
 
 
-def test_its_words_without_a_model() -> None:
-    """Sixteen texts are left, "bunny bunny" first and "bugs bunny" last."""
+def test_results_of_pyctcdecode_without_a_model() -> None:
+    """The beam has 16 texts. The first is "bunny bunny", the last is "bugs bunny"."""
     beams = CTCDecoder(SOUNDS).decode_beams(LOG_DOUBTFUL, k=100)
     assert len(beams) == 16
     assert beams[0].text == "bunny bunny"
@@ -175,7 +175,7 @@ def test_its_words_without_a_model() -> None:
 
 
 @needs_data
-def test_its_words_with_a_model() -> None:
+def test_results_of_pyctcdecode_with_a_model() -> None:
     beams = CTCDecoder(SOUNDS, lm=BUGS_BUNNY).decode_beams(LOG_DOUBTFUL, k=100)
     assert [beam.text for beam in beams] == ["bugs bunny"]
     assert beams[0].acoustic == pytest.approx(-2.853399551509947)
@@ -198,7 +198,7 @@ def test_its_words_with_a_model() -> None:
         ({"hotwords": ["bugs bunny"], "hotword_weight": 20}, "bugs bunny"),
     ],
 )
-def test_its_options(options: dict[str, Any], text: str) -> None:
+def test_results_of_pyctcdecode_with_options(options: dict[str, Any], text: str) -> None:
     assert CTCDecoder(SOUNDS, lm=BUGS_BUNNY, **options).decode(LOG_DOUBTFUL) == text
 
 
@@ -206,7 +206,7 @@ ENGLISH = ["", " ", *"abcdefghijklmnopqrstuvwxyz'"]
 
 
 def utterances(lm: arpa.NGramModel, count: int) -> list[np.ndarray]:
-    """Random words of the model; in some places another letter is about as probable."""
+    """Return emissions of random words; some frames have a second likely letter."""
     rng = np.random.default_rng(15)
     words = [word for word in lm.words() if set(word) <= set(ENGLISH[2:])][:4000]
     rows = []

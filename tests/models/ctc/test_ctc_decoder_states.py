@@ -1,4 +1,4 @@
-"""CTCDecoder that goes on where a text ended, with words that count as known, without ends."""
+"""CTCDecoder with start states, with a vocabulary, and without sentence boundaries."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_states_are_those_of_the_model(lm: arpa.NGramModel) -> None:
     assert CTCDecoder(LETTERS).decode_beams(say("a b", LETTERS))[0].state is None
 
 
-def test_like_histories_can_be_pruned() -> None:
+def test_prune_history_merges_hypotheses() -> None:
     decoder = CTCDecoder(LETTERS)
     x = np.log([[0.02, 0.5, 0.46, 0.02], [0.02, 0.02, 0.02, 0.94], [0.02, 0.94, 0.02, 0.02]] * 2)
     every = decoder.decode_beams(x, k=1000)
@@ -95,15 +95,15 @@ def test_like_histories_can_be_pruned() -> None:
         (lambda d, x: d.decode(x, start=-1), "start is -1"),
         (lambda d, x: d.decode_beams(x, start=10**6), "does not belong to this language model"),
         (lambda d, x: CTCDecoder(LETTERS, vocabulary="abc"), "vocabulary must be a list"),
-        (lambda d, x: CTCDecoder(LETTERS, vocabulary=[1]), "a word of the vocabulary is 1"),
+        (lambda d, x: CTCDecoder(LETTERS, vocabulary=[1]), "vocabulary contains 1"),
     ],
 )
-def test_mistakes(lm: arpa.NGramModel, call: Any, what: str) -> None:
+def test_invalid_arguments(lm: arpa.NGramModel, call: Any, what: str) -> None:
     with pytest.raises(InputError, match=what):
         call(CTCDecoder(LETTERS, lm=lm), say("a", LETTERS))
 
 
 @pytest.mark.parametrize(("state", "word"), [("x", "a"), (10**6, "a"), (0, 1), (0, "\ud800")])
-def test_mistakes_with_a_model(lm: arpa.NGramModel, state: Any, word: Any) -> None:
+def test_invalid_states_and_words(lm: arpa.NGramModel, state: Any, word: Any) -> None:
     with pytest.raises(InputError):
         lm.step(state, word)

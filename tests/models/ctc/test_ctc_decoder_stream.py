@@ -30,7 +30,7 @@ def decoders(tmp_path_factory: pytest.TempPathFactory) -> list[CTCDecoder]:
 
 
 def pieces(x: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """Cut anywhere, into empty pieces too."""
+    """Split the frames at random positions; chunks may be empty."""
     cuts = np.sort(rng.integers(0, len(x) + 1, rng.integers(0, 8)))
     return np.split(x, cuts)
 
@@ -66,7 +66,7 @@ def test_a_text_becomes_stable_while_it_is_said() -> None:
 
 
 def test_ambiguous_text_is_not_stable() -> None:
-    """While two beginnings are alive, nothing is."""
+    """While the beam has two different beginnings, no text is stable."""
     p = np.full((3, 4), 0.01)
     p[0, [1, 2]] = 0.49
     p[1:, 0] = 0.97
@@ -75,7 +75,7 @@ def test_ambiguous_text_is_not_stable() -> None:
         assert stream.feed(row[None]).stable == ""
 
 
-def test_a_frame_at_a_time() -> None:
+def test_chunks_of_one_frame() -> None:
     rng = np.random.default_rng(21)
     decoder = CTCDecoder(ALPHABET, beam_width=30)
     x = confuse(say("one by one", ALPHABET), rng, 1.5)
@@ -102,7 +102,7 @@ def test_empty_text() -> None:
     assert stream.finish()[0].text == ""
 
 
-def test_an_end_is_an_end() -> None:
+def test_a_finished_stream_accepts_no_frames() -> None:
     stream = CTCDecoder(ALPHABET).stream()
     stream.feed(say("ok", ALPHABET))
     stream.finish()
@@ -122,10 +122,10 @@ def test_an_end_is_an_end() -> None:
     ],
     ids=["labels", "axes", "nan", "dtype", "text", "none"],
 )
-def test_pieces_refused(piece: Any) -> None:
+def test_invalid_chunks(piece: Any) -> None:
     stream = CTCDecoder(ALPHABET).stream()
     stream.feed(say("a", ALPHABET))
     with pytest.raises(InputError):
         stream.feed(piece)
-    stream.feed(say("b", ALPHABET))  # a mistake does no harm
+    stream.feed(say("b", ALPHABET))  # the error does not change the stream
     assert stream.finish()[0].text == "ab"

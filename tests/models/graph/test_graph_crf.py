@@ -42,7 +42,7 @@ def test_graphs_are_learnt(objective: str, rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_grids_are_learnt(objective: str, rng: np.random.Generator) -> None:
-    # With noisy pixels, the pseudolikelihood makes the pair weights too strong.
+    # With noisy pixels, the pseudolikelihood makes the pair weights too large.
     X, y = images(rng, 8, 12, noise=0.2 if objective == "pseudolikelihood" else 0.8)
     model = GridCRF(objective, l2=1.0, inference="auto", random_state=0)
     if objective == "likelihood":
@@ -247,19 +247,22 @@ BAD_X: dict[str, tuple[Any, str]] = {
     "nothing": ([], "empty"),
     "an array": ([NODES], "graph 0 must be a tuple"),
     "five parts": ([(NODES, (), None, None, 1)], "graph 0 must be a tuple"),
-    "nodes of one axis": ([(np.zeros(3), ())], "nodes must be"),
-    "no nodes": ([(np.zeros((0, 2)), ())], "nodes must be"),
+    "nodes of one axis": ([(np.zeros(3), ())], "nodes has shape"),
+    "no nodes": ([(np.zeros((0, 2)), ())], "nodes has shape"),
     "nodes of text": ([("abc", ())], "array of numbers"),
-    "nan": ([(np.full((3, 2), np.nan), ())], r"nodes is nan at \[0, 0\]"),
+    "nan": ([(np.full((3, 2), np.nan), ())], "nodes: feature 0 of node 0 is nan"),
     "sparse nan": ([(sparse.csr_matrix(np.full((1, 2), np.inf)), ())], "finite"),
-    "a missing node": ([(NODES, [[0, 3]])], "graph 0: edge 0 goes to node 3; there are 3"),
-    "a negative node": ([(NODES, [[0, 1], [-1, 0]])], "edge 1 goes to node -1"),
+    "a missing node": ([(NODES, [[0, 3]])], "graph 0: edge 0 has node 3: must be 0 to 2"),
+    "a negative node": ([(NODES, [[0, 1], [-1, 0]])], "edge 1 has node -1"),
     "a loop": ([(NODES, [[1, 1]])], "joins node 1 to itself"),
-    "edges of three": ([(NODES, [[0, 1, 2]])], "edges must be"),
-    "edges that are not whole": ([(NODES, [[0.0, 1.0]])], "edges must be"),
+    "edges of three": ([(NODES, [[0, 1, 2]])], "edges has dtype"),
+    "edges that are not whole": ([(NODES, [[0.0, 1.0]])], "edges has dtype"),
     "ragged edges": ([(NODES, [[0, 1], [2]])], "edges must be"),
-    "edge features too few": ([(NODES, [[0, 1]], np.zeros((2, 1)))], "there are 1 edges"),
-    "edge features of nan": ([(NODES, [[0, 1]], [[np.nan]])], "edge_features is nan"),
+    "edge features too few": ([(NODES, [[0, 1]], np.zeros((2, 1)))], r"must be \(1, features\)"),
+    "edge features of nan": (
+        [(NODES, [[0, 1]], [[np.nan]])],
+        "feature 0 of edge 0 is nan",
+    ),
     "other widths": ([(NODES, ()), (np.zeros((3, 5)), ())], "graph 1 has 5 node features"),
     "other edge widths": (
         [(NODES, [[0, 1]]), (NODES, [[0, 1]], [[1.0]])],
@@ -325,7 +328,7 @@ def test_data_that_do_not_fit_the_model(rng: np.random.Generator) -> None:
         model.predict([(np.zeros((3, 2)), [[0, 1]])])
     with pytest.raises(InputError, match="3 edge features"):
         model.predict([(np.zeros((3, 4)), [[0, 1]], np.zeros((1, 3)))])
-    with pytest.raises(InputError, match="none of the 3 labels"):
+    with pytest.raises(InputError, match="not one of the 3 labels"):
         model.log_likelihood(X, [["z"] * len(labels) for labels in y])
     with pytest.raises(InputError, match="y has 3"):
         model.score(X, y[:3])
@@ -339,7 +342,11 @@ BAD_IMAGES: dict[str, tuple[Any, Any, str]] = {
     "nothing": ([], [], "empty"),
     "one axis": ([np.zeros(3)], [[[0]]], "image 0 has shape"),
     "no pixel": ([np.zeros((0, 3))], [[[0]]], "image 0 has shape"),
-    "nan": ([np.full((2, 2), np.nan)], [[[0, 1], [1, 0]]], r"image 0 is nan at \[0, 0, 0\]"),
+    "nan": (
+        [np.full((2, 2), np.nan)],
+        [[[0, 1], [1, 0]]],
+        r"image 0: feature 0 of pixel \(0, 0\) is nan",
+    ),
     "words": ([[["a", "b"]]], [[[0, 1]]], "array of numbers"),
     "other depths": (
         [np.zeros((2, 2)), np.zeros((2, 2, 3))],

@@ -15,7 +15,7 @@ from trellis.models.graph.samples import Shape
 
 
 def objective_of(model: Any, X: Any, y: Any, weights: Any = None) -> tuple[Any, int]:
-    """objective(w, gradient) and the number of weights."""
+    """Return objective(w, gradient) and the number of weights."""
     samples = model._collect(X)
     known = encode(model._flatten(y), np.diff(samples.node_begin))
     model.allowed_ = None
@@ -82,7 +82,7 @@ def test_the_likelihood_of_chains_is_that_of_the_chain_engine(rng: np.random.Gen
 
 
 def test_pseudolikelihood_is_the_sum_of_conditionals(rng: np.random.Generator) -> None:
-    """Each conditional by enumeration of the labels of one node."""
+    """The expected conditionals enumerate the labels of one node."""
     X, y = graphs(rng, 1)
     model = GraphCRF("pseudolikelihood", l2=0.0)
     f, size = objective_of(model, X, y)

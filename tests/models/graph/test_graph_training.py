@@ -18,7 +18,7 @@ from trellis.models.graph.training import Whitening
 
 
 def dim_images(rng: np.random.Generator, count: int) -> tuple[list[Any], list[Any]]:
-    """Blobs with weak, nearly equal features: a first step from 0 would go to the pair weights."""
+    """Return noisy images: from weights of 0, the first step would mainly change pair weights."""
     X, y = [], []
     for _ in range(count):
         i, j = np.indices((24, 24))
@@ -73,7 +73,7 @@ def test_edges_improve_accuracy_with_weak_features(rng: np.random.Generator) -> 
 
 
 def test_warning_if_the_bethe_likelihood_reduces_accuracy() -> None:
-    """Its log Z is not a bound, so a lower loss may mean a worse model."""
+    """The Bethe log Z is not a bound, so a model with a lower loss may be worse."""
     X, y = dim_images(np.random.default_rng(2), 4)
     with pytest.warns(ConvergenceWarning, match="edge potentials reduce accuracy"):
         model = GridCRF("bethe", l2=0.1, symmetric=True, max_iter=60).fit(X, y)
@@ -115,7 +115,7 @@ def test_warning_if_messages_do_not_converge(rng: np.random.Generator) -> None:
 def test_warning_if_edges_reduce_accuracy(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrong loss stands for a bad approximation."""
+    """A loss with wrong labels simulates a bad approximation."""
     X, y = images(rng, 3, 10)
     original = GridCRF._objective_of
 

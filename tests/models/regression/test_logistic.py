@@ -1,4 +1,4 @@
-"""LogisticRegression: scikit-learn's rules and optima, derivatives, numbers of any size."""
+"""LogisticRegression: scikit-learn's checks and optima, derivatives, large numbers."""
 
 import pickle
 import warnings
@@ -30,7 +30,7 @@ def test_scikit_learn_rules(estimator: Any, check: Any) -> None:
 
 
 def data(n: int = 150, d: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Samples of which a third of the features is zero, labels, sample weights."""
+    """Return samples (a third of their features are 0), labels and sample weights."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.67)
     y = np.where(x @ rng.normal(size=d) + 0.5 + rng.logistic(size=n) > 0, "yes", "no")
@@ -106,7 +106,7 @@ def test_derivatives(intercept: bool, make: Any) -> None:
     assert problem.penalised.tolist() == [True] * 6 + [False] * intercept
 
 
-def test_objective_is_what_the_documents_say() -> None:
+def test_objective_is_the_loss_with_penalties() -> None:
     x, y, weights = data()
     model = LogisticRegression(l2=2.0, l1=0.5).fit(x, y, weights)
     log_p = model.predict_log_proba(x)[np.arange(len(y)), (y == "yes").astype(int)]
@@ -118,7 +118,7 @@ def test_objective_is_what_the_documents_say() -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array])
-def test_sparse_is_dense(solver: str, make: Any) -> None:
+def test_sparse_and_dense_give_the_same(solver: str, make: Any) -> None:
     x, y, weights = data()
     dense = LogisticRegression(solver=solver).fit(x, y, weights)
     model = LogisticRegression(solver=solver).fit(make(x), y, weights)
@@ -182,7 +182,7 @@ def test_scores_of_ten_thousand() -> None:
 
 
 @pytest.mark.parametrize("labels", [(0, 1), (-1, 1), ("b", "a"), (False, True), (2.0, 7.0)])
-def test_any_two_labels(labels: tuple[Any, Any]) -> None:
+def test_labels_of_any_type(labels: tuple[Any, Any]) -> None:
     x, y, _ = data()
     named = np.where(y == "yes", labels[1], labels[0])
     model = LogisticRegression().fit(x, named)
@@ -218,8 +218,8 @@ def test_in_scikit_learns_tools() -> None:
         ({"l2": np.nan}, "l2.*nan"),
         ({"l1": -1.0}, "l1.*-1"),
         ({"solver": "sgd"}, "solver.*sgd"),
-        ({"l1": 1.0, "solver": "newton"}, "lbfgs with l1 > 0, not newton"),
-        ({"l1": 1.0, "solver": "gradient"}, "lbfgs with l1 > 0, not gradient"),
+        ({"l1": 1.0, "solver": "newton"}, "'lbfgs' if l1 > 0, not 'newton'"),
+        ({"l1": 1.0, "solver": "gradient"}, "'lbfgs' if l1 > 0, not 'gradient'"),
         ({"max_iter": -1}, "max_iter.*-1"),
         ({"max_iter": 1.5}, "max_iter"),
         ({"tol": -1.0}, "tol.*-1"),
@@ -255,5 +255,5 @@ def test_bad_data() -> None:
 
 def test_too_many_weights_for_newton() -> None:
     x = sparse.csr_matrix((2, 10_001))
-    with pytest.raises(InputError, match="10002 weights are too many for newton"):
+    with pytest.raises(InputError, match="at most 10000 weights, not 10002"):
         LogisticRegression(solver="newton").fit(x, [0, 1])

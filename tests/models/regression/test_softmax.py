@@ -1,4 +1,4 @@
-"""SoftmaxRegression: scikit-learn's rules and optima, and features of sample and label together."""
+"""SoftmaxRegression: scikit-learn's checks and optima, and joint features φ(x, y)."""
 
 import pickle
 import warnings
@@ -112,7 +112,7 @@ def test_derivatives_with_joint_features(make: Any) -> None:
     assert curvature.shape == (7, 7)
 
 
-def test_objective_is_what_the_documents_say() -> None:
+def test_objective_is_the_loss_with_penalties() -> None:
     x, y, weights = data()
     model = SoftmaxRegression(l2=2.0, l1=0.5).fit(x, y, weights)
     log_p = model.predict_log_proba(x)[y[:, None] == model.classes_]
@@ -134,7 +134,7 @@ def test_l1_is_sparse_and_optimal() -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_sparse_is_dense(solver: str) -> None:
+def test_sparse_and_dense_give_the_same(solver: str) -> None:
     x, y, weights = data()
     dense = SoftmaxRegression(solver=solver).fit(x, y, weights)
     model = SoftmaxRegression(solver=solver).fit(sparse.csr_matrix(x), y, weights)
@@ -159,7 +159,7 @@ def test_iris() -> None:
     assert model.n_iter_ < 15
 
 
-# --- features of sample and label together ------------------------------------------------------
+# ---- joint features
 
 
 def test_joint_vectors_that_copy_x_are_multinomial_regression() -> None:
@@ -195,7 +195,7 @@ def test_joint_names_that_copy_x_are_multinomial_regression() -> None:
 
 
 def endings(word: str, tag: str) -> list[str]:
-    """Names, some of which labels share: what a table of weights a label cannot do."""
+    """Return names of features. Two labels share the feature "verb/ing"."""
     shared = ["verb/ing"] if word.endswith("ing") and tag.startswith("V") else []
     return [f"{word[-1]}/{tag}", tag, *shared]
 
@@ -209,14 +209,14 @@ def test_joint_features_shared_between_labels() -> None:
     assert model.predict(["talking", "taken"]).tolist() == ["VBG", "VBN"]
     weights = dict(zip(model.feature_names_, model.coef_, strict=True))
     assert weights["verb/ing"] > 0
-    # brute force: p(y|x) from the definition
+    # p(y | x) from the definition
     for word, got in zip(WORDS, model.predict_proba(WORDS), strict=True):
         scores = [
             sum(weights[f] for f in endings(word, tag) if f in weights) for tag in model.classes_
         ]
         want = np.exp(scores) / np.exp(scores).sum()
         np.testing.assert_allclose(got, want, rtol=1e-12)
-    # the empirical counts of each feature are the expected ones, but for the penalty
+    # The empirical count of each feature equals the expected count, except for the penalty.
     for name, weight in weights.items():
         seen = sum(name in endings(w, t) for w, t in zip(WORDS, TAGS, strict=True))
         expected = sum(
@@ -248,7 +248,7 @@ def test_joint_weights_and_l1() -> None:
     assert 0 < np.count_nonzero(sparse_model.coef_) < len(sparse_model.coef_)
 
 
-# --- bad input ----------------------------------------------------------------------------------
+# ---- invalid input
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_joint_weights_and_l1() -> None:
         ({"l2": -1.0}, "l2.*-1"),
         ({"l1": np.inf}, "l1.*inf"),
         ({"solver": "sgd"}, "solver.*sgd"),
-        ({"l1": 1.0, "solver": "newton"}, "lbfgs with l1 > 0, not newton"),
+        ({"l1": 1.0, "solver": "newton"}, "'lbfgs' if l1 > 0, not 'newton'"),
         ({"max_iter": "many"}, "max_iter.*many"),
         ({"tol": np.nan}, "tol.*nan"),
     ],
@@ -286,7 +286,7 @@ def test_bad_joint_data() -> None:
         model.predict(WORDS)
     with pytest.raises(InputError, match="8 samples, y has 7"):
         model.fit(WORDS, TAGS[:-1])
-    with pytest.raises(InputError, match="no samples"):
+    with pytest.raises(InputError, match="X is empty"):
         model.fit([], [])
     with pytest.raises(InputError, match="list of samples, not str"):
         model.fit("walking", ["VBG"])

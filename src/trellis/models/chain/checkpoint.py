@@ -20,14 +20,14 @@ __all__ = ["Checkpoint", "ResumableRun", "Saved", "fingerprint"]
 History: TypeAlias = list[tuple[int, float]]
 """Pairs (iteration, loss) or (iteration, score)."""
 
-_COST_FACTOR = 20  # wait 20 times as long as a save took: saving costs at most 1/20 of the time
-# Parameters that may differ between the saved and the resumed run: the solver's state replaces
-# them, or they do not change the result. Features are compared through the fingerprint of the data.
+_COST_FACTOR = 20  # wait 20 times as long as a save takes: saving uses at most 1/20 of the time
+# Parameters that may differ between the saved and the resumed run. The solver's state replaces
+# them, or they do not change the result. Features are part of the data, which are compared too.
 _MAY_DIFFER = {"features", "edge_features", "max_iter", "n_jobs", "random_state", "warm_start"}
 
 
 class ResumableRun(Protocol):
-    """What a training run must offer so that a checkpoint can save it."""
+    """The attributes and methods of a training run that a checkpoint can save."""
 
     @property
     def iteration(self) -> int:
@@ -46,10 +46,13 @@ class ResumableRun(Protocol):
         """The number of scores since the best one."""
 
     def best_weights(self) -> NDArray[np.float64] | None:
-        """Return the weights with the best score, or None if `to_arrays` holds them or none is."""
+        """Return the weights with the best score.
+
+        Return None if there is no score, or if `to_arrays` returns these weights.
+        """
 
     def to_arrays(self) -> Mapping[str, NDArray[Any]]:
-        """Return the state that the run needs to continue with the same bits."""
+        """Return the state from which the run can continue with exactly the same results."""
 
 
 class Saved(NamedTuple):
@@ -66,10 +69,11 @@ class Saved(NamedTuple):
 class Checkpoint:
     """The file in which ``fit(…, checkpoint=…)`` saves its state, and from which it resumes.
 
-    ``every`` is a number of iterations; with None, saving takes at most 1/20 of the time.
-    After a crash, ``resume=True`` with the same data and parameters ends with the same bits as an
-    uninterrupted run; if there is no file yet, training starts from the beginning. The file is
-    replaced atomically. It stays when training ends: `remove` it once the model is saved.
+    The state is saved after ``every`` iterations. With None, saving takes at most 1/20 of the time.
+    After a crash, fit again with ``resume=True`` and the same data and parameters. The result has
+    the same bits as without the crash. If there is no file yet, training starts from the beginning.
+    The file is replaced atomically. It still exists when training ends: call `remove` when the
+    model is saved.
 
     >>> import tempfile
     >>> from trellis import CRF
@@ -96,7 +100,7 @@ class Checkpoint:
         self._meta: dict[str, Any] = {}
 
     def halt(self) -> None:
-        """Save after the current iteration and end fit. Safe in a signal handler."""
+        """End fit after the current iteration, and save its state. Safe in a signal handler."""
         self._halt_requested = True
 
     def remove(self) -> None:
@@ -111,9 +115,10 @@ class Checkpoint:
         return stored if isinstance(stored, dict) else {}
 
     def restore(self, parameters: dict[str, Any], data: str) -> Saved | None:
-        """Return the saved state of a run with these parameters and data, or None to start anew.
+        """Return the saved state of a run with these parameters and data, or None if there is none.
 
-        ``data`` is the `fingerprint` of the training data. A later `after_iteration` stores both.
+        ``data`` is the `fingerprint` of the training data. `after_iteration` writes the parameters
+        and the fingerprint into the file.
         """
         reprs = {k: repr(v) for k, v in sorted(parameters.items()) if k not in _MAY_DIFFER}
         self._meta = {"parameters": reprs, "data": data}
@@ -128,13 +133,13 @@ class Checkpoint:
 
     @contextmanager
     def errors_name_file(self) -> Iterator[None]:
-        """Turn errors that invalid contents cause into a FormatError that names the file."""
+        """Convert errors caused by invalid contents to a FormatError that names the file."""
         try:
             yield
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             if isinstance(error, FormatError):
                 raise
-            raise FormatError(f"{self.path}: cannot be used: {error}") from None
+            raise FormatError(f"{self.path}: the checkpoint is invalid: {error}") from None
 
     def _check_same_run(self, meta: dict[str, Any]) -> None:
         with self.errors_name_file():
@@ -143,14 +148,16 @@ class Checkpoint:
         for name in sorted({*saved, *current}):
             old, new = saved.get(name), current.get(name)
             if old != new:
-                raise InputError(f"{self.path} was saved with {name}={old}, but this run has {new}")
+                raise InputError(
+                    f"{self.path} was saved with {name}={old}, but this run has {name}={new}"
+                )
         if data != self._meta["data"]:
-            raise InputError(f"{self.path} was saved with other training data or features")
+            raise InputError(f"{self.path} was saved with different training data or features")
 
     def after_iteration(self, run: ResumableRun) -> bool:
         """Save the run if a save is due; return True if it must stop because of `halt`.
 
-        Call it after each iteration except the last, from which there is nothing to continue.
+        Call it after each iteration except the last, after which there is nothing to resume.
         """
         if not (self._halt_requested or self._is_due(run.iteration)):
             return False
@@ -184,14 +191,14 @@ def fingerprint(arrays: Iterable[Any]) -> str:
         if array is None:
             digest.update(b"none;")
             continue
-        # The shape is hashed too: equal bytes in another shape are other data.
+        # The shape is part of the checksum: the same bytes in another shape are different data.
         digest.update(f"{array.dtype.str}{array.shape};".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
 def _as_table(history: History) -> NDArray[np.float64]:
-    """Return an array of shape (entries, 2)."""
+    """Return the pairs as an array of shape (entries, 2)."""
     return np.array(history, dtype=np.float64).reshape(-1, 2)
 
 
@@ -208,6 +215,6 @@ def _read_saved(meta: dict[str, Any], tensors: native.Tensors) -> Saved:
         _as_history(native.expect(tensors, name, np.float64, (None, 2)))
         for name in ("losses", "scores")
     )
-    # Copied: the arrays of a file are read-only views of it.
+    # The arrays of a file are read-only, so the weights are copied.
     best_weights = np.array(tensors["best_w"]) if "best_w" in tensors else None
     return Saved(arrays, losses, scores, best_weights, int(meta["since_best"]))

@@ -1,7 +1,8 @@
 """The conditional random field: p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x).
 
-`LinearChainModel.fit` is the whole pipeline. A fitted model computes scores (fitted.py), and the
-chain engine of `trellis.inference` turns scores into labels and marginals (decoding.py).
+`LinearChainModel.fit` contains the whole training pipeline. A fitted model computes scores
+(fitted.py). From the scores, the chain engine of `trellis.inference` computes labels and marginals
+(decoding.py).
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ __all__ = ["CRF", "LinearChainModel"]
 
 
 class LinearChainModel(FittedChain):
-    """A linear chain model of features. CRF and MEMM differ in the normaliser only."""
+    """A linear chain model with features. CRF and MEMM differ only in the normaliser."""
 
     def fit(
         self,
@@ -38,12 +39,13 @@ class LinearChainModel(FittedChain):
     ) -> Self:
         """Learn the weights from sequences X and their labels y.
 
-        A label of ``None`` is unknown, a set of labels means one of them: the likelihood then sums
-        over all labellings that agree with y. ``sample_weight`` is one number per sequence.
-        ``dev=(X, y)`` is scored every ``dev_every`` iterations; with ``early_stopping=n`` training
-        ends after n scores in a row without improvement, and the best weights are kept.
-        ``callback`` is called after each iteration; a truthy return value stops training. A
-        ``checkpoint`` saves the state during training, to resume it after a crash.
+        A label of ``None`` is unknown. A set of labels means that one of them is correct. The
+        likelihood then sums over all labellings that agree with y. ``sample_weight`` is one number
+        per sequence. The development set ``dev=(X, y)`` is scored every ``dev_every`` iterations.
+        With ``early_stopping=n``, training ends after n scores in a row without improvement, and
+        the model gets the weights with the best score. ``callback`` is called after each iteration;
+        a truthy return value stops training. A ``checkpoint`` saves the state during training, so
+        that training can be resumed after a crash.
         """
         check_parameters(self)
         monitor = Monitor(dev, dev_every, callback, checkpoint)
@@ -57,14 +59,14 @@ class LinearChainModel(FittedChain):
             # Labels become integers.
             labels = encode_for_training(y, batch.lengths, initial_classes(self))
             sample_weight = sample_weights(sample_weight, len(X))
-            # Weights: one for each pair of attribute and label, and of two labels.
+            # Weights: one for each pair of an attribute and a label, and for each pair of labels.
             rules = WeightRules(self.states, self.transitions, self.min_count)
             layout = choose_weights(batch, features, labels, rules, sample_weight)
             layout, w0 = initial_weights(self, layout, labels)
             batch, layout = drop_unused_attributes(features, batch, layout)
             if layout.size == 0:
                 raise InputError(
-                    "no feature is left to learn: X has none, or min_count is too high"
+                    "no feature has a weight: X has no features, or min_count is too high"
                 )
             self.classes_, self.features_, self.layout_ = as_array(labels.classes), features, layout
             # Objective: the core takes its own copy of the data.
@@ -96,34 +98,35 @@ class CRF(LinearChainModel):
     Parameters
     ----------
     features
-        How tokens become features. None: built-in features for ``str`` and tuple tokens; dicts,
-        lists of names and arrays are used as they are. Or a `trellis.features.Window`, a `Spec`
-        (also read from CRF++ and Wapiti templates), or a function of a sequence.
+        How features are computed from tokens: a `trellis.features.Window`, a `Spec` (also read from
+        CRF++ and Wapiti templates), or a function of a sequence. With None, ``str`` and tuple
+        tokens get built-in features, and tokens that are dicts, lists of names or arrays are
+        themselves features.
     edge_features
         A function of a sequence that returns, for each position, features of the transition into
-        it: φ(x, t, y', y). (A Spec has edge templates instead.)
+        it: φ(x, t, y', y). A `Spec` has edge templates instead.
     l2, l1
-        Strengths of the penalties. With l1 > 0 most weights become 0 and are removed.
+        Strengths of the penalties. With l1 > 0, most weights become 0 and are removed.
     solver
         "lbfgs" (OWL-QN with l1 > 0), "gradient" (plain ascent), "sgd", "perceptron",
         "passive-aggressive" or "arow". ``solver_options`` are further arguments of its function in
         `trellis.optim`; ``max_iter`` limits the iterations.
     states, transitions
-        Which weights exist: for pairs "seen" in training, or for "all" pairs. ``transitions`` may
+        The pairs that have a weight: pairs "seen" in training, or "all" pairs. ``transitions`` may
         also be "none".
     min_count
-        Features that occur less often with a label get no weight.
+        A feature that occurs less often with a label gets no weight for this label.
     constraints
         A tagging scheme ("BIO", "BILOU", …) or pairs of labels that must not follow each other.
     label_weight
-        ``{label: weight}``. Above 1, mistakes at this label cost more in training: the scores of
-        the wrong labels are raised by log(weight) there (softmax-margin).
+        ``{label: weight}``. With a weight above 1, errors at this label cost more in training:
+        log(weight) is added to the scores of the wrong labels there (softmax-margin).
     scoring
         The metric of ``fit(…, dev=…)``: "accuracy", "sequence_accuracy" or "span_f1".
     early_stopping
         Training ends after this number of scores in a row without improvement.
     warm_start
-        True: fit continues from the current weights; new data may bring new labels and features.
+        If True, fit continues from the current weights. New data may have new labels and features.
 
     """
 

@@ -1,4 +1,4 @@
-"""What every sequence model computes from its scores: labels, marginals, samples, likelihoods."""
+"""The results of every sequence model: labels, marginals, samples and likelihoods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -17,44 +17,44 @@ from trellis.models.chain.labels import Label, encode
 
 __all__ = ["Decoding", "Labelling"]
 
-# Positions that are scored at a time. The scores of 65,536 positions and 50 labels take 26 MB;
-# without slices, a large file would need the scores of all its positions in memory.
+# Number of positions that are scored at a time. The scores of 65,536 positions and 50 labels take
+# 26 MB. Without slices, the scores of all positions of a large file would be in memory.
 _SLICE_POSITIONS = 1 << 16
 
 
 class Labelling(NamedTuple):
-    """One way to label a sequence."""
+    """A labelling of a sequence and its probability."""
 
     labels: list[Label]
     probability: float
 
 
 class Decoding(Saved, ABC):
-    """Mixin of models that have ``classes_``, and ``_compute_scores(X)`` to score sequences."""
+    """Mixin for models with the attribute ``classes_`` and the method ``_compute_scores``."""
 
     classes_: NDArray[Any]
     n_jobs: int | None
 
     @abstractmethod
     def _fitted(self) -> None:
-        """Raise if the model is not fitted."""
+        """Raise NotFittedError if the model is not fitted."""
 
     @abstractmethod
     def _compute_scores(self, X: list[Any]) -> Scores:
-        """Return the scores of sequences, none of them empty."""
+        """Return the scores of sequences. No sequence is empty."""
 
     def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
         """argmax_y p(y | x) for each sequence.
 
-        ``known`` has, like y, a label, a set of labels or None for each position. The best
-        labelling that agrees with it is returned.
+        ``known`` has, like y, a label, a set of labels or None for each position. The result is
+        the best labelling that agrees with it.
         """
 
         def best_paths(scores: Scores) -> list[Any]:
             path = chain.viterbi(scores, n_jobs=self.n_jobs)
             flat = self.classes_[np.concatenate(path.labels)].tolist()
             ends = np.cumsum([len(numbers) for numbers in path.labels]).tolist()
-            return [flat[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+            return [flat[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
         return self._map_slices(X, known, best_paths, list)
 
@@ -99,10 +99,10 @@ class Decoding(Saved, ABC):
         """log p(y | x) of each sequence, shape (sequences,); labels may be unknown, as in fit."""
 
         def log_probabilities(scores: Scores) -> list[Any]:
-            # Σ over the labellings that agree with y, divided by the Σ over all.
+            # The sum over the labellings that agree with y, divided by the sum over all labellings.
             numerator = cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs))
-            everything = scores._replace(mask=None)
-            return list(numerator - cast(Any, chain.log_partition(everything, n_jobs=self.n_jobs)))
+            unmasked = scores._replace(mask=None)
+            return list(numerator - cast(Any, chain.log_partition(unmasked, n_jobs=self.n_jobs)))
 
         X = _check_pairs(X, y)
         return np.array(self._map_slices(X, y, log_probabilities, float))
@@ -119,7 +119,9 @@ class Decoding(Saved, ABC):
                     sequence=i,
                 )
             weight = 1.0 if weights is None else weights[i]
-            correct += weight * sum(a == b for a, b in zip(predicted, true, strict=True))
+            correct += weight * sum(
+                guess == label for guess, label in zip(predicted, true, strict=True)
+            )
             total += weight * len(predicted)
         return correct / total if total else 0.0
 
@@ -134,33 +136,33 @@ class Decoding(Saved, ABC):
     ) -> list[Any]:
         """Apply ``function`` to the scores of slices of X; return one result for each sequence.
 
-        Sequences without positions are left out of the slices; their result is ``empty()``.
+        The slices do not contain empty sequences. The result of an empty sequence is ``empty()``.
         """
         self._fitted()
         X = sequences(X)
         if known is not None:
             _check_known(known, len(X))
-        lengths = _lengths(X)
+        lengths = _count_positions(X)
         results: list[Any] = []
-        for part in _slices(lengths):
-            filled = (np.flatnonzero(lengths[part]) + part.start).tolist()
+        for block in _split_into_slices(lengths):
+            nonempty = (np.flatnonzero(lengths[block]) + block.start).tolist()
             outputs: list[Any] = []
-            if filled:
-                with _renumber_errors(filled):
-                    scores = self._compute_scores([X[i] for i in filled])
+            if nonempty:
+                with _renumber_errors(nonempty):
+                    scores = self._compute_scores([X[i] for i in nonempty])
                     if known is not None:
-                        mask = self._mask([known[i] for i in filled], scores)
+                        mask = self._compute_mask([known[i] for i in nonempty], scores)
                         scores = scores._replace(mask=cast(Any, mask))
                     outputs = function(scores)
-            if len(filled) < part.stop - part.start:
-                by_sequence = dict(zip(filled, outputs, strict=True))
-                numbers = range(part.start, part.stop)
+            if len(nonempty) < block.stop - block.start:
+                by_sequence = dict(zip(nonempty, outputs, strict=True))
+                numbers = range(block.start, block.stop)
                 outputs = [by_sequence[i] if i in by_sequence else empty() for i in numbers]
             results += outputs
         return results
 
-    def _mask(self, known: list[Any], scores: Scores) -> list[NDArray[np.bool_]]:
-        """(length, labels) for each sequence: True where the known labels allow a label."""
+    def _compute_mask(self, known: list[Any], scores: Scores) -> list[NDArray[np.bool_]]:
+        """Return True where the known labels allow a label: (length, labels) per sequence."""
         lengths = np.array([len(u) for u in cast(list[Any], scores.unary)])
         labels = encode(known, lengths, self.classes_.tolist())
         allowed = labels.allowed
@@ -171,7 +173,7 @@ class Decoding(Saved, ABC):
 
 
 def _check_pairs(X: Any, y: Any) -> list[Any]:
-    """Return X as a list; raise if y has another length."""
+    """Return X as a list; raise InputError if y has another length."""
     X = sequences(X)
     if len(X) != len(y):
         raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
@@ -180,23 +182,23 @@ def _check_pairs(X: Any, y: Any) -> list[Any]:
 
 def _check_known(known: Any, count: int) -> None:
     if not hasattr(known, "__len__"):
-        raise InputError(f"known must be a list like y, not {type(known).__name__}")
+        raise InputError(f"known must be a list of label lists, not {type(known).__name__}")
     if len(known) != count:
         raise InputError(f"X has {count} sequences, known has {len(known)}")
 
 
-def _lengths(X: list[Any]) -> NDArray[np.int64]:
-    """Return the number of positions of each sequence; the feature map validates them later."""
+def _count_positions(X: list[Any]) -> NDArray[np.int64]:
+    """Return the number of positions of each sequence. The feature map validates X later."""
     if {*map(type, X)} <= {list, tuple}:
         return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
-    # len() of a sparse matrix raises an error, so the shape comes first.
+    # The shape is read first, because len() of a sparse matrix raises an error.
     lengths = (
         x.shape[0] if hasattr(x, "shape") else len(x) if hasattr(x, "__len__") else 1 for x in X
     )
     return np.fromiter(lengths, dtype=np.int64, count=len(X))
 
 
-def _slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
+def _split_into_slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
     """Yield slices of sequences with about _SLICE_POSITIONS positions each."""
     ends = np.cumsum(lengths)
     begin = 0
@@ -209,7 +211,7 @@ def _slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
 
 @contextmanager
 def _renumber_errors(numbers: list[int]) -> Iterator[None]:
-    """Renumber sequences in errors to the caller's numbering: sequence i becomes ``numbers[i]``."""
+    """Replace the index i of a sequence in an error by ``numbers[i]``, the caller's index."""
     try:
         yield
     except TrellisError as error:

@@ -1,6 +1,6 @@
 """`Description`: facts about a fitted sequence model, the same record for every model.
 
-Commands and reports read this record, so that they need not know the attributes of each model.
+Commands and reports read this record, so they do not depend on the attributes of each model.
 """
 
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ __all__ = ["Description", "token_columns"]
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What `describe` returns; a fact that a model does not have is None or empty."""
+    """The result of `describe`. A fact that a model does not have is None or empty."""
 
     columns: int | None
     """Number of columns of a token; None if the model takes ready features instead of tokens."""
     settings: dict[str, str]
-    """The main settings by name, as text: ``{"solver": "lbfgs, l2 = 1"}``."""
+    """The names of the main settings and their values as text: ``{"solver": "lbfgs, l2 = 1"}``."""
     linear: Any = None
-    """The model with ``top_features``: the model itself, or the linear part of a hybrid."""
+    """The model that has ``top_features``: this model, or the linear part of a neural model."""
     weights: int | None = None
     """Number of learned weights."""
     parts: dict[str, int] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Description:
     dev_scores: list[tuple[int, float]] = field(default_factory=list)
     """(step, score on the development set)."""
     tokens_per_second: float | None = None
-    """Speed of training."""
+    """The speed of training."""
     has_probabilities: bool = False
     """True if scores of transitions and features are logarithms of probabilities, as in an HMM."""
 

@@ -27,7 +27,7 @@ _HISTORIES = ("losses", "dev_scores")
 
 
 class FittedChain(Inspection, Decoding, Parameters):
-    """score(x, y) = Σₜ w · φ(x, t, yₜ₋₁, yₜ), once w is known."""
+    """score(x, y) = Σₜ w · φ(x, t, yₜ₋₁, yₜ), with weights w that fit has learned."""
 
     classes_: NDArray[Any]
     """(labels,) All labels."""
@@ -42,14 +42,14 @@ class FittedChain(Inspection, Decoding, Parameters):
     """(iteration, loss) of each iteration."""
     dev_scores_: list[tuple[int, float]]
     """(iteration, score) of each scoring of the development set."""
-    _scorer: _core.Scorer | None = None  # weights as the core takes them; built on first use
+    _scorer: _core.Scorer | None = None  # the weights in the core, built at first use
 
     def set_weights(self, w: NDArray[np.float64]) -> None:
         """Replace the weights, in the order of ``layout_``."""
         self.coef_, self._scorer = w, None
 
     def _prune(self) -> None:
-        """Remove the weights that are 0, and the features that have no weight left."""
+        """Remove the weights that are 0, and then the features without a weight."""
         nonzero = self.coef_ != 0.0
         self.layout_, used, edge_used = self.layout_.select(nonzero)
         self.features_.keep(used, edge_used)
@@ -74,7 +74,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         unary = np.empty((len(batch.rows), labels))
         self._scorer.scores(batch.rows.native(), threads, unary)
         edges = None if batch.edges is None else batch.edges.native()
-        # One matrix for all transitions, or one for the transition into each position.
+        # One matrix for all transitions; with edge features, one for each position.
         matrices = np.empty((1 if edges is None else len(unary), labels, labels))
         self._scorer.transitions(edges, limits.forbidden if limits else None, matrices)
         transition: Any = matrices[0]
@@ -89,7 +89,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         return self._normalise(scores)
 
     def _normalise(self, scores: Scores) -> Scores:
-        """Return the scores for the normaliser of the model: a CRF leaves them as they are."""
+        """Return normalised scores. A CRF returns them unchanged; a MEMM overrides this method."""
         return scores
 
     # ---- files
@@ -109,7 +109,9 @@ class FittedChain(Inspection, Decoding, Parameters):
         model.set_weights(finite(tensors, "weights"))
         model.layout_ = WeightLayout.from_tensors(tensors, len(model.classes_), model.features_)
         if model.layout_.size != len(model.coef_):
-            raise InputError(f"{model.layout_.size} weights expected, {len(model.coef_)} in file")
+            raise InputError(
+                f"weights has {len(model.coef_)} numbers, expected {model.layout_.size}"
+            )
         constraints_for(model.constraints, model.classes_.tolist())
         read_training(model, meta, _HISTORIES)
         return model
@@ -119,5 +121,5 @@ class FittedChain(Inspection, Decoding, Parameters):
         features: Callable[[Any], Any] | None = None,
         edge_features: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Set the Python functions that compute features: a file cannot contain them."""
+        """Set the Python functions that compute features. A file cannot contain them."""
         set_feature_functions(self, features=features, edge_features=edge_features)

@@ -39,14 +39,15 @@ class HMM(Decoding, Estimator):
 
     p(x, y) = p(y₀) Πₜ p(yₜ | yₜ₋₁) Πₜ p(xₜ | yₜ)
 
-    If all labels are known, the probabilities are smoothed relative counts. If some are unknown
-    (``None``, a set of labels, or no y at all, then with ``n_states`` labels 0, 1, …), they are
-    fitted by Baum–Welch: expected counts under the current model, until the likelihood converges.
+    If all labels are known, the probabilities are smoothed relative counts. A label in y may also
+    be unknown: ``None``, or a set of labels. Without y, the labels are 0, 1, …, ``n_states`` - 1.
+    If labels are unknown, Baum–Welch fits the probabilities: it repeats expected counts under the
+    current model until the likelihood converges.
 
-    A token that is a ``str`` is one symbol. Features (dicts, lists, arrays or a spec) are drawn
-    independently of each other given the label, as in naive Bayes. A position whose features are
-    all unknown has the probability that smoothing reserves for it; otherwise unknown features are
-    ignored.
+    A token that is a ``str`` is one symbol. A token may also have features (dicts, lists, arrays or
+    a spec). Given the label, features are independent of each other, as in naive Bayes. Unknown
+    features are ignored. If all features of a position are unknown, the position has the
+    probability of an unknown symbol, which comes from the smoothing.
 
     >>> X = [["dog", "barks"], ["cat", "sleeps"], ["dog", "sleeps"]]
     >>> hmm = HMM().fit(X, [["N", "V"]] * 3)
@@ -58,15 +59,16 @@ class HMM(Decoding, Estimator):
     Parameters
     ----------
     features
-        As for `CRF`; None is the word itself for ``str`` tokens.
+        As for `CRF`. With None, the feature of a ``str`` token is the word itself.
     smoothing
-        Added to the count of each symbol in each state.
+        This number is added to the count of each symbol in each state.
     transition_smoothing
-        Added to the count of each transition and each first label.
+        This number is added to the count of each transition and each first label.
     n_states
         The number of labels if fit gets no y.
     max_iter, tol
-        Limits of Baum–Welch: the number of iterations, and the gain in log-likelihood per position.
+        Baum–Welch stops after max_iter iterations, or when an iteration increases the
+        log-likelihood per position by less than tol.
 
     """
 
@@ -115,19 +117,19 @@ class HMM(Decoding, Estimator):
             batch = self.features_.learn(X)
             check_not_empty(batch.lengths)
             if batch.rows.value is not None and (batch.rows.value < 0).any():
-                raise InputError("feature values are counts in an HMM: none may be negative")
+                raise InputError("X has a negative feature value: in an HMM, values are counts")
             weights = sample_weights(sample_weight, len(X))
             weights = np.ones(len(X)) if weights is None else weights
             labels = self._encode_labels(y, batch)
             self.classes_, self.log_likelihoods_ = as_array(labels.classes), []
             data = _Data(
                 batch,
-                _symbol_matrix(batch, len(self.features_)),
+                _build_symbol_matrix(batch, len(self.features_)),
                 labels,
                 np.repeat(weights, batch.lengths),
             )
             if labels.allowed is None:
-                self._set_probabilities(data, _known_labels(data), _known_pairs(data))
+                self._set_probabilities(data, _count_labels(data), _count_pairs(data))
             else:
                 self._run_baum_welch(data)
         return self
@@ -144,39 +146,44 @@ class HMM(Decoding, Estimator):
             if labels.classes:
                 return labels
         if self.n_states is None or as_integer(self.n_states, "n_states") < 1:
-            raise InputError("without any label, fit needs HMM(n_states=…)")
+            raise InputError(
+                f"y has no labels and n_states is {self.n_states!r}: must be at least 1 to fit "
+                "without labels"
+            )
         positions = int(batch.lengths.sum())
         allowed = np.ones((positions, self.n_states), dtype=np.bool_)
         unknown = np.full(positions, -1, np.int32)
         return EncodedLabels(tuple(range(self.n_states)), unknown, allowed)
 
     def _run_baum_welch(self, data: "_Data") -> None:
-        """Repeat: expected counts under the model, then probabilities from the counts."""
-        random = np.random.default_rng(self.random_state)
+        """Repeat: compute expected counts, then set the probabilities from these counts."""
+        generator = np.random.default_rng(self.random_state)
         count = len(data.labels.classes)
         allowed = cast(NDArray[np.bool_], data.labels.allowed)
-        # Each symbol starts with a random preference for states: if all states were alike, they
-        # would get the same expected counts in every iteration. 1e-3 keeps every state possible at
-        # positions without a known symbol.
-        preference = random.exponential(size=(data.symbols.shape[1], count))
+        # Each symbol starts with a random preference for states. If all states were equal, they
+        # would get the same expected counts in every iteration. With 1e-3, every state is possible
+        # at positions without a known symbol.
+        preference = generator.exponential(size=(data.symbols.shape[1], count))
         p = allowed * (data.symbols @ preference + 1e-3)
         p *= data.row_weight[:, None] / p.sum(axis=1, keepdims=True)
-        self._set_probabilities(data, p, 1.0 + random.exponential(size=(count, count)))
+        self._set_probabilities(data, p, 1.0 + generator.exponential(size=(count, count)))
         cuts = np.cumsum(data.batch.lengths)[:-1]
         masks = np.split(allowed, cuts)
         weights = data.row_weight[data.batch.row_begin[:-1]]
         min_gain = self.tol * float(data.row_weight.sum())
         for _ in range(self.max_iter):
             unary = np.split(data.symbols @ self.emissions_[:-1], cuts)
-            pairs, p, log_likelihood = self._expect(unary, masks, weights)
+            pairs, p, log_likelihood = self._compute_expected_counts(unary, masks, weights)
             self.log_likelihoods_.append(log_likelihood)
             self._set_probabilities(data, p, pairs)
             recent = self.log_likelihoods_[-2:]
             if len(recent) == 2 and recent[1] - recent[0] < min_gain:
                 break
 
-    def _expect(self, unary: Any, masks: Any, weights: Any) -> tuple[Any, Any, float]:
-        """Return the expected pairs (labels, labels), labels (positions, labels) and log p."""
+    def _compute_expected_counts(
+        self, unary: Any, masks: Any, weights: Any
+    ) -> tuple[Any, Any, float]:
+        """Return expected counts of pairs (L, L) and of labels (positions, L), and log p(x)."""
         scores = (_log(self.transitions_), _log(self.start_))
         if (weights == 1.0).all():
             counts = chain.expected_counts(unary, *scores, mask=masks, n_jobs=self.n_jobs)
@@ -193,7 +200,7 @@ class HMM(Decoding, Estimator):
         return pairs, rows, float(weights @ np.asarray(marginals.log_partition))
 
     def _set_probabilities(self, data: "_Data", p: Any, pairs: Any) -> None:
-        """Turn (expected) counts of labels and pairs into probabilities.
+        """Set the probabilities from (expected) counts of labels and pairs.
 
         ``p`` has shape (positions, labels), ``pairs`` (labels, labels).
         """
@@ -204,7 +211,7 @@ class HMM(Decoding, Estimator):
         self.emissions_ = _log(counts / np.where(totals > 0, totals, 1.0))
         pairs = pairs + self.transition_smoothing
         sums = pairs.sum(axis=1, keepdims=True)
-        # Without smoothing, a label that nothing follows gets a uniform row.
+        # Without smoothing, a label that no label follows has no counts. Its row is uniform.
         self.transitions_ = np.where(sums > 0, pairs / np.where(sums > 0, sums, 1), 1 / len(pairs))
         first = p[data.batch.row_begin[:-1]].sum(axis=0) + self.transition_smoothing
         self.start_ = first / first.sum()
@@ -217,17 +224,17 @@ class HMM(Decoding, Estimator):
         return _log(self.transitions_)
 
     def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
-        """Return the n most probable symbols of each label, or of one, with log-probabilities."""
+        """Return the n most probable symbols of each label, or of ``label``, with log p."""
         self._fitted()
         classes = self.classes_.tolist()
         n = check_top(n, label, classes)
-        names, rows = self.features_.names(), []
+        names, top = self.features_.names(), []
         for number, name in enumerate(classes):
             if label is None or name == label:
                 weights = self.emissions_[:-1, number]
                 best = np.argsort(-weights, kind="stable")[:n]
-                rows += [FeatureWeight(name, names[a], float(weights[a])) for a in best]
-        return rows
+                top += [FeatureWeight(name, names[a], float(weights[a])) for a in best]
+        return top
 
     def describe(self) -> Description:
         """Return facts about the fitted model: settings and size."""
@@ -247,8 +254,8 @@ class HMM(Decoding, Estimator):
 
     def _compute_scores(self, X: list[Any]) -> Scores:
         batch = self.features_.find(X, resolve_jobs(self.n_jobs))
-        unary = np.asarray(_symbol_matrix(batch, len(self.features_)) @ self.emissions_[:-1])
-        # Without smoothing, log p of unknown symbols is -inf: then they are ignored instead.
+        unary = np.asarray(_build_symbol_matrix(batch, len(self.features_)) @ self.emissions_[:-1])
+        # Without smoothing, log p of unknown symbols is -inf. They are then ignored.
         unknown = self.emissions_[-1]
         is_unknown = np.diff(batch.rows.begin) == 0
         unary[is_unknown] += np.where(np.isneginf(unknown), 0.0, unknown)
@@ -287,10 +294,10 @@ class HMM(Decoding, Estimator):
         model.transitions_ = finite(tensors, "transitions")
         for p in (model.start_, model.transitions_):
             if (p < 0).any() or not np.allclose(p.sum(axis=-1), 1.0, atol=1e-6):
-                raise InputError("start and transitions must be probabilities")
+                raise InputError("start and the rows of transitions must be probabilities")
         emissions = expect(tensors, "emissions", np.float64, (len(model.features_) + 1, labels))
         if np.isnan(emissions).any() or (emissions > 0).any():
-            raise InputError("emissions must be logarithms of probabilities")
+            raise InputError("emissions must be log-probabilities: at most 0, not nan")
         model.emissions_, model.log_likelihoods_ = emissions, []
         return model
 
@@ -299,7 +306,7 @@ class HMM(Decoding, Estimator):
         features: Callable[[Any], Any] | None = None,
         edge_features: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Set the Python function that computes features: a file cannot contain it."""
+        """Set the Python function that computes features. A file cannot contain it."""
         set_feature_functions(self, features=features)
 
 
@@ -308,10 +315,10 @@ class _Data(NamedTuple):
 
     batch: FeatureBatch
     symbols: Any
-    """(positions, symbols) sparse counts."""
+    """(positions, symbols) Counts as a sparse matrix."""
     labels: EncodedLabels
     row_weight: NDArray[np.float64]
-    """(positions,) The sample weight of the sequence."""
+    """(positions,) The sample weight of the sequence that contains the position."""
 
 
 def _log(p: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -319,24 +326,24 @@ def _log(p: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(p)
 
 
-def _symbol_matrix(batch: FeatureBatch, columns: int) -> Any:
+def _build_symbol_matrix(batch: FeatureBatch, columns: int) -> Any:
     """Return the features of each position, a sparse matrix of shape (positions, columns)."""
-    from scipy import sparse  # takes 0.1 s to import, so not before an HMM is used
+    from scipy import sparse  # imported only here, because it takes 0.1 s
 
     rows = batch.rows
     value = np.ones(len(rows.id)) if rows.value is None else rows.value
     return sparse.csr_array((value, rows.id, rows.begin), shape=(len(rows), columns))
 
 
-def _known_labels(data: _Data) -> NDArray[np.float64]:
-    """(positions, labels) The sample weight at the label of each position, else 0."""
+def _count_labels(data: _Data) -> NDArray[np.float64]:
+    """Return the sample weight at the label of each position, else 0: (positions, labels)."""
     p = np.zeros((len(data.labels.label), len(data.labels.classes)))
     p[np.arange(len(p)), data.labels.label] = data.row_weight
     return p
 
 
-def _known_pairs(data: _Data) -> NDArray[np.float64]:
-    """(labels, labels) The weighted count of each transition."""
+def _count_pairs(data: _Data) -> NDArray[np.float64]:
+    """Return the weighted count of each transition: (labels, labels)."""
     label = data.labels.label
     has_previous = np.ones(len(label), dtype=np.bool_)
     has_previous[data.batch.row_begin[:-1]] = False

@@ -35,7 +35,7 @@ class FeatureWeight(NamedTuple):
 
 
 class Contribution(NamedTuple):
-    """Score that a feature adds to the chosen label and to the runner-up."""
+    """The score that a feature adds to the chosen label and to the runner-up."""
 
     feature: str
     value: float
@@ -44,7 +44,7 @@ class Contribution(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """How much more the feature adds to the chosen label than to the runner-up."""
+        """The score that the feature adds to the chosen label minus that of the runner-up."""
         return self.chosen - self.runner_up
 
 
@@ -57,7 +57,8 @@ class Explanation(NamedTuple):
     runner_up: Any
     runner_up_probability: float
     contributions: list[Contribution]
-    """Largest difference first; ``transition:`` entries are transitions from and to neighbours."""
+    """Sorted, largest difference first. ``transition:`` entries are transitions from and to the
+    labels of the neighbours."""
 
 
 class SpanChance(NamedTuple):
@@ -72,7 +73,7 @@ class SpanChance(NamedTuple):
 def check_top(n: Any, label: Any, classes: list[Any]) -> int | None:
     """Validate the arguments of ``top_features``; return n as an int, or None for all features."""
     if label is not None and label not in classes:
-        raise InputError(f"{label!r} is none of the labels {classes}")
+        raise InputError(f"label is {label!r}: must be one of {classes}")
     return None if n is None else as_integer(n, "n")
 
 
@@ -81,34 +82,35 @@ class Inspection:
 
     @property
     def transitions_(self) -> list[Transition]:
-        """All label bigrams with a weight, largest weight first."""
+        """All label bigrams that have a weight, sorted with the largest weight first."""
         model: Any = self
         model._fitted()
         before, after = np.divmod(model.layout_.bigram, len(model.classes_))
-        rows = zip(
+        fields = zip(
             model.classes_[before],
             model.classes_[after],
             model.layout_.split(model.coef_)[1].tolist(),
             strict=True,
         )
-        return sorted((Transition(*row) for row in rows), key=lambda t: -t.weight)
+        transitions = (Transition(*values) for values in fields)
+        return sorted(transitions, key=lambda transition: -transition.weight)
 
     def transition_scores(self) -> NDArray[np.float64]:
-        """Score of each transition, shape (labels, labels): from the row to the column."""
+        """Return the score of each transition from row to column, shape (labels, labels)."""
         model: Any = self
         model._fitted()
         matrix: NDArray[np.float64] = model.layout_.transition_matrix(model.coef_)
         return matrix
 
     def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
-        """Return the n features with the largest absolute weights for each label, or for one."""
+        """Return the n largest absolute weights of features, for each label or for ``label``."""
         model: Any = self
         model._fitted()
         classes = model.classes_.tolist()
         n = check_top(n, label, classes)
         names = model.features_.names()
         w = model.layout_.split(model.coef_)[0]
-        rows = []
+        top = []
         for number, name in enumerate(classes):
             if label is not None and name != label:
                 continue
@@ -116,10 +118,10 @@ class Inspection:
             # A stable sort keeps features of equal weight in the order of training.
             best = of_label[np.argsort(-np.abs(w[of_label]), kind="stable")[:n]]
             ids = model.layout_.state_attribute[best]
-            rows += [
+            top += [
                 FeatureWeight(name, names[a], float(w[i])) for a, i in zip(ids, best, strict=True)
             ]
-        return rows
+        return top
 
     def describe(self) -> Description:
         """Return facts about the fitted model: settings, size and training record."""
@@ -144,20 +146,20 @@ class Inspection:
         """Compare the chosen label with the runner-up, for each position of one sequence.
 
         The runner-up is the most probable other label at the position. The contribution of a
-        feature is value · weight, for each of the two labels; transitions are those from and to the
-        chosen labels of the neighbours.
+        feature is value · weight, for each of the two labels. The transitions from and to the
+        chosen labels of the neighbours are included.
         """
         model: Any = self
         model._fitted()
         classes = model.classes_.tolist()
         chosen = [classes.index(label) for label in model.predict([x])[0]]
         marginals = model.predict_marginals([x])[0]
-        parts = _Contributions(model, x, chosen)
+        contributions = _Contributions(model, x, chosen)
         explanations = []
         for t, label in enumerate(chosen):
             order = np.argsort(-marginals[t], kind="stable")
-            # The chosen label need not have the highest marginal: Viterbi chooses whole paths.
-            runner_up = int(next((z for z in order if z != label), label))
+            # The chosen label may not have the highest marginal: Viterbi chooses the best path.
+            runner_up = int(next((other for other in order if other != label), label))
             explanations.append(
                 Explanation(
                     t,
@@ -165,7 +167,7 @@ class Inspection:
                     float(marginals[t, label]),
                     classes[runner_up],
                     float(marginals[t, runner_up]),
-                    parts.at(t, (label, runner_up)),
+                    contributions.at(t, (label, runner_up)),
                 )
             )
         return explanations
@@ -173,9 +175,9 @@ class Inspection:
     def predict_spans(self, X: Any, scheme: str | None = None) -> list[list[SpanChance]]:
         """Return the spans of the best labelling, each with p(this span | x).
 
-        The probability sums over all labellings that have the same labels inside the span and do
-        not continue it, by the forward recursion restricted to those. ``scheme`` is a tagging
-        scheme of `trellis.data.tags`; None detects it from the labels.
+        The probability is the sum over all labellings that have the same labels inside the span
+        and do not continue the span. The forward recursion computes it with a mask. ``scheme`` is
+        a tagging scheme of `trellis.data.tags`; with None, it is detected from the labels.
         """
         model: Any = self
         model._fitted()
@@ -185,10 +187,12 @@ class Inspection:
         results: list[list[SpanChance]] = []
         for x, labels in zip(X, model.predict(X), strict=True):
             spans = [tags.Span(*span) for span in read([str(label) for label in labels])]
-            masks = [_span_mask(span, labels, classes, scheme) for span in spans]
+            masks = [_build_span_mask(span, labels, classes, scheme) for span in spans]
             chances: list[float] = []
             if spans:
-                chances = _mask_probabilities(model._compute_scores([x]), masks, model.n_jobs)
+                chances = _compute_mask_probabilities(
+                    model._compute_scores([x]), masks, model.n_jobs
+                )
             results.append([SpanChance(*s, p) for s, p in zip(spans, chances, strict=True)])
         return results
 
@@ -211,19 +215,25 @@ class _Contributions:
         begin, cells = self.layout.state_begin, self.layout.state_label
         contributions = [
             Contribution(
-                self.names[a], value, *_products(begin, cells, self.states, a, value, labels)
+                self.names[a],
+                value,
+                *_multiply_weights(begin, cells, self.states, a, value, labels),
             )
-            for a, value in _row(self.batch.rows, t)
+            for a, value in _read_row(self.batch.rows, t)
         ]
         if t > 0:
             before = self.chosen[t - 1]
-            contributions += self._step("into", before, t, [(before, z) for z in labels])
+            contributions += self._explain_transition(
+                "into", before, t, [(before, y) for y in labels]
+            )
         if t + 1 < len(self.chosen):
             after = self.chosen[t + 1]
-            contributions += self._step("out of", after, t + 1, [(z, after) for z in labels])
+            contributions += self._explain_transition(
+                "out of", after, t + 1, [(y, after) for y in labels]
+            )
         return sorted(contributions, key=lambda c: -abs(c.difference))
 
-    def _step(
+    def _explain_transition(
         self, direction: str, neighbour: int, row: int, pairs: list[tuple[int, int]]
     ) -> list[Contribution]:
         """Return the contributions of the transition that ends at ``row``, for two label pairs."""
@@ -232,53 +242,53 @@ class _Contributions:
         if self.batch.edges is None:
             return contributions
         begin, cells = self.layout.edge_begin, self.layout.edge_bigram
-        bigrams = [a * len(self.classes) + b for a, b in pairs]
+        bigrams = [before * len(self.classes) + after for before, after in pairs]
         return contributions + [
             Contribution(
                 f"{direction}:{self.edge_names[a]}",
                 value,
-                *_products(begin, cells, self.edges, a, value, bigrams),
+                *_multiply_weights(begin, cells, self.edges, a, value, bigrams),
             )
-            for a, value in _row(self.batch.edges, row)
+            for a, value in _read_row(self.batch.edges, row)
         ]
 
 
-def _row(rows: SparseRows, t: int) -> list[tuple[int, float]]:
-    """Return (attribute, value) of one row."""
+def _read_row(rows: SparseRows, t: int) -> list[tuple[int, float]]:
+    """Return (attribute, value) for each entry of row t."""
     entries = range(int(rows.begin[t]), int(rows.begin[t + 1]))
     return [(int(rows.id[i]), 1.0 if rows.value is None else float(rows.value[i])) for i in entries]
 
 
-def _products(
-    begin: Any, cells: Any, w: NDArray[np.float64], attribute: int, value: float, wanted: Any
+def _multiply_weights(
+    begin: Any, cells: Any, w: NDArray[np.float64], attribute: int, value: float, two_cells: Any
 ) -> list[float]:
-    """value · w[attribute, cell] for two cells (labels or bigrams); 0 without a weight."""
+    """Return value · w[attribute, cell] for two cells (labels or bigrams); 0 without a weight."""
     part = slice(begin[attribute], begin[attribute + 1])
     weights = dict(zip(cells[part].tolist(), w[part].tolist(), strict=True))
-    return [value * weights.get(cell, 0.0) for cell in wanted]
+    return [value * weights.get(cell, 0.0) for cell in two_cells]
 
 
-def _mask_probabilities(
+def _compute_mask_probabilities(
     scores: Scores, masks: list[NDArray[np.bool_]], n_jobs: int | None
 ) -> list[float]:
     """Return the probability of all paths that each mask allows, for the scores of one sequence."""
-    count, unary, transition = len(masks), cast(list[Any], scores.unary), scores.transition
+    n_masks, unary, transition = len(masks), cast(list[Any], scores.unary), scores.transition
     repeated = scores._replace(
-        unary=unary * count,
-        transition=transition * count if isinstance(transition, list) else transition,
+        unary=unary * n_masks,
+        transition=transition * n_masks if isinstance(transition, list) else transition,
         mask=cast(Any, masks),
     )
-    allowed = np.asarray(chain.log_partition(repeated, n_jobs=n_jobs))
-    everything = np.asarray(chain.log_partition(scores, n_jobs=n_jobs))
-    # Rounding can make a part larger than the total; a probability must not exceed 1.
-    chances: list[float] = np.exp(np.minimum(allowed - everything, 0.0)).tolist()
+    log_allowed = np.asarray(chain.log_partition(repeated, n_jobs=n_jobs))
+    log_total = np.asarray(chain.log_partition(scores, n_jobs=n_jobs))
+    # By rounding, the sum over some paths can be larger than the sum over all: the limit is 1.
+    chances: list[float] = np.exp(np.minimum(log_allowed - log_total, 0.0)).tolist()
     return chances
 
 
-def _span_mask(
+def _build_span_mask(
     span: tags.Span, labels: list[Any], classes: list[Any], scheme: str
 ) -> NDArray[np.bool_]:
-    """(length, labels) True for the labels of all labellings that have exactly this span.
+    """Return the mask (length, labels) of all labellings that have exactly this span.
 
     Inside the span only its labels are allowed. A neighbour's label is not allowed if it would
     extend the span or change it.
@@ -288,7 +298,7 @@ def _span_mask(
     for t in range(span.start, span.end):
         mask[t, classes.index(labels[t])] = True
     inside = [str(label) for label in labels[span.start : span.end]]
-    # Reading each neighbour together with the span works for every scheme.
+    # Each neighbour is parsed together with the span, because this works for every scheme.
     for n, label in enumerate(map(str, classes)):
         if span.start > 0:
             bounds = [s[1:] for s in tags.spans([label, *inside], scheme)]

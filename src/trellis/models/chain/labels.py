@@ -1,6 +1,7 @@
 """Labels as integers: known, unknown, or one of several.
 
-A label is any hashable value; ``None`` at a position means unknown, a set means one of its members.
+A label is any hashable value. In y, ``None`` is an unknown label, and a set means that one of its
+members is the label.
 
 >>> labels = encode([["O", None, {"B", "I"}]], np.array([3]))
 >>> labels.classes, labels.label.tolist()
@@ -50,7 +51,7 @@ def encode(
 ) -> EncodedLabels:
     """Validate y against the lengths of the sequences, and encode its labels.
 
-    ``classes`` are all allowed labels; with None, the distinct labels of y, sorted.
+    ``classes`` are all allowed labels. With None, they are the sorted distinct labels of y.
     """
     _check_lengths(y, lengths)
     flat = list(chain.from_iterable(row.tolist() if hasattr(row, "tolist") else row for row in y))
@@ -62,7 +63,7 @@ def encode(
     if partial:
         distinct = _distinct_labels(flat, y)
     if any(isinstance(label, np.generic) for label in distinct):
-        # NumPy scalars become Python values, so that predictions are what the user passed in.
+        # NumPy scalars become Python values, so that all predicted labels have plain Python types.
         flat = [value.item() if isinstance(value, np.generic) else value for value in flat]
         distinct = {label.item() if isinstance(label, np.generic) else label for label in distinct}
     if any(label != label for label in distinct):  # only NaN differs from itself
@@ -82,7 +83,7 @@ def encode(
 def encode_for_training(
     y: Any, lengths: NDArray[np.int64], earlier_classes: Sequence[Label] = ()
 ) -> EncodedLabels:
-    """Like `encode`, with the classes of an earlier fit first; at least one label must be known."""
+    """Encode y; the classes of an earlier fit come first. Raise InputError if no label is known."""
     labels = encode(y, lengths)
     if earlier_classes:
         classes = dict.fromkeys([*earlier_classes, *labels.classes])
@@ -93,9 +94,9 @@ def encode_for_training(
 
 
 def as_array(classes: Sequence[Label]) -> NDArray[Any]:
-    """Return labels as an array of objects, shape (labels,): indexing returns the labels unchanged.
+    """Return labels as an array of objects, shape (labels,).
 
-    ``np.array`` would turn them into NumPy scalars, and tuples into rows.
+    ``np.array`` would convert labels to NumPy scalars, and tuples to rows.
     """
     array = np.empty(len(classes), dtype=object)
     array[:] = classes
@@ -127,7 +128,7 @@ def _distinct_labels(flat: Iterable[Any], y: Any) -> set[Any]:
                 _raise_at(
                     y,
                     lambda v: isinstance(v, _SETS) and (not v or None in v),
-                    f"{value!r} is not a set of labels",
+                    f"{value!r} is not a set of labels: a set must not be empty or contain None",
                 )
             labels |= value
         elif value is not None:
@@ -159,7 +160,7 @@ def _raise_nan(y: Any) -> NoReturn:
     def has_nan(value: Any) -> bool:
         return any(x != x for x in (value if isinstance(value, _SETS) else (value,)))
 
-    _raise_at(y, has_nan, "nan cannot be a label; None means unknown")
+    _raise_at(y, has_nan, "nan cannot be a label: use None for an unknown label")
 
 
 def _raise_unknown(y: Any, unknown: set[Any], classes: Sequence[Label]) -> NoReturn:
@@ -167,7 +168,7 @@ def _raise_unknown(y: Any, unknown: set[Any], classes: Sequence[Label]) -> NoRet
         return bool(unknown & value) if isinstance(value, _SETS) else value in unknown
 
     value = next(value for row in y for value in row if is_unknown(value))
-    _raise_at(y, is_unknown, f"{value!r} is none of the {len(classes)} labels of the model")
+    _raise_at(y, is_unknown, f"{value!r} is not one of the {len(classes)} labels of the model")
 
 
 def _encode_partial(
@@ -189,7 +190,7 @@ def _encode_partial(
     return EncodedLabels(classes, numbers, allowed)
 
 
-# ---- constraints: which labels may follow each other
+# ---- constraints on consecutive labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,14 +198,14 @@ class Constraints:
     """Forbidden transitions, first labels and last labels."""
 
     forbidden: NDArray[np.bool_]
-    """(labels, labels) True where the column must not follow the row."""
+    """(labels, labels) True where the label of the column must not follow that of the row."""
     start: NDArray[np.float64]
     """(labels,) 0, or -inf for a label that must not be the first."""
     end: NDArray[np.float64]
     """(labels,) 0, or -inf for a label that must not be the last."""
 
     def check(self, labels: EncodedLabels, lengths: NDArray[np.int64]) -> None:
-        """Raise for the first known labels that break a constraint."""
+        """Raise InputError at the first position where known labels break a constraint."""
         begin = 0
         for i, length in enumerate(lengths.tolist()):
             numbers = labels.label[begin : begin + length]
@@ -217,11 +218,11 @@ class Constraints:
         if first >= 0 and np.isinf(self.start[first]):
             _raise_forbidden(i, 0, f"{classes[first]!r} must not be the first label")
         if last >= 0 and np.isinf(self.end[last]):
-            _raise_forbidden(i, len(numbers) - 1, f"{classes[last]!r} must not be the last")
+            _raise_forbidden(i, len(numbers) - 1, f"{classes[last]!r} must not be the last label")
         before, after = numbers[:-1], numbers[1:]
-        broken = (before >= 0) & (after >= 0) & self.forbidden[before, after]
-        if broken.any():
-            t = int(np.argmax(broken))
+        is_broken = (before >= 0) & (after >= 0) & self.forbidden[before, after]
+        if is_broken.any():
+            t = int(np.argmax(is_broken))
             pair = f"{classes[after[t]]!r} must not follow {classes[before[t]]!r}"
             _raise_forbidden(i, t + 1, pair)
 
@@ -234,10 +235,12 @@ def _raise_forbidden(i: int, t: int, rule: str) -> NoReturn:
 
 
 def constraints_for(rules: Any, classes: Sequence[Label]) -> Constraints | None:
-    """Read a tagging scheme ("BIO", "BILOU", …), or pairs (label, label that must not follow it).
+    """Return the constraints of a tagging scheme ("BIO", "BILOU", …) or of forbidden label pairs.
+
+    A pair is (label, label that must not follow it).
 
     >>> bio = constraints_for("BIO", ["B-X", "I-X", "O"])
-    >>> bio.forbidden.tolist()[2], bio.start.tolist()  # I-X neither follows O nor starts
+    >>> bio.forbidden.tolist()[2], bio.start.tolist()  # I-X must not follow O, nor be first
     ([False, True, False], [0.0, -inf, 0.0])
     """
     if rules is None:
@@ -254,8 +257,11 @@ def constraints_for(rules: Any, classes: Sequence[Label]) -> Constraints | None:
     for pair in rules if isinstance(rules, Iterable) else [rules]:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise InputError(
-                f"constraints must be a scheme or pairs (label, next label), got {pair!r}"
+                "constraints must be a tagging scheme or a list of pairs (label, next label): "
+                f"{pair!r} is not a pair"
             )
-        if pair[0] in index and pair[1] in index:  # a label that never occurs needs no rule
+        if (
+            pair[0] in index and pair[1] in index
+        ):  # a label that does not occur in training needs no rule
             forbidden[index[pair[0]], index[pair[1]]] = True
     return Constraints(forbidden, start, end)

@@ -16,12 +16,13 @@ class MEMM(LinearChainModel):
 
     p(yₜ | yₜ₋₁, x) = exp(w · φ(x, t, yₜ₋₁, yₜ)) / Σ_y exp(w · φ(x, t, yₜ₋₁, y))
 
-    It is trained on (previous label, observation) → label, and decoded by Viterbi over the product
-    of the steps. The probabilities of the next labels sum to 1 for each previous label, whatever is
-    observed. This causes the label bias, which a CRF does not have (``examples/label_bias.py``).
+    It is trained to predict a label from the previous label and the observation. Viterbi decoding
+    maximises the product of these probabilities. For each previous label, the probabilities of the
+    next labels sum to 1 for any observation. This causes the label bias, which a CRF does not have
+    (``examples/label_bias.py``).
 
-    The parameters are those of `CRF`, without the online solvers. Training leaves out each step
-    where the label or the previous label is unknown.
+    The parameters are those of `CRF`, except that the online solvers cannot be used. Training
+    ignores each step where the label or the previous label is unknown.
 
     >>> X, y = [["r", "i", "b"], ["r", "o", "b"]] * 3, [["1", "2", "3"], ["4", "5", "3"]] * 3
     >>> MEMM(l2=0.1).fit(X, y).predict([["r", "o", "b"]])
@@ -36,11 +37,11 @@ class MEMM(LinearChainModel):
 
 
 def by_step(scores: Scores) -> Scores:
-    """Return scores whose paths have the product of the local probabilities.
+    """Return scores such that exp(score of a path) is the product of its local probabilities.
 
     log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]).
-    The normaliser of step t depends on the previous label only. So it is subtracted from the unary
-    score of that label, and the chain engine needs no change.
+    The normaliser of step t depends only on the previous label. So it is subtracted from the unary
+    score of the previous label, and the chain engine needs no special case.
     """
     unary: list[Any] = []
     transition, start = cast(Any, scores.transition), cast(Any, scores.start)
@@ -50,16 +51,16 @@ def by_step(scores: Scores) -> Scores:
         normalised[0] -= _log_sum_exp(u[0] if start is None else u[0] + start)
         if len(u) > 1:
             normaliser = _log_sum_exp(u[1:, None, :] + matrices)
-            # A label that no label may follow has a normaliser of -inf: -inf - (-inf) would be nan.
-            dead = np.isneginf(normaliser)
-            shifted = normalised[:-1] - np.where(dead, 0.0, normaliser)
-            normalised[:-1] = np.where(dead, -np.inf, shifted)
+            # The normaliser is -inf if no label may follow. Then -inf - (-inf) would be nan.
+            no_successor = np.isneginf(normaliser)
+            shifted = normalised[:-1] - np.where(no_successor, 0.0, normaliser)
+            normalised[:-1] = np.where(no_successor, -np.inf, shifted)
         unary.append(normalised)
     return scores._replace(unary=unary)
 
 
 def _log_sum_exp(x: NDArray[np.float64]) -> Any:
-    """log Σ exp(x) over the last axis; -inf where all are -inf."""
+    """log Σ exp(x) over the last axis; -inf where all x are -inf."""
     top = np.max(x, axis=-1, keepdims=True)
     top = np.where(np.isneginf(top), 0.0, top)
     with np.errstate(divide="ignore"):

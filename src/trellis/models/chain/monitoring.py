@@ -1,4 +1,4 @@
-"""What happens after each iteration of fit: history, development scores, callback, checkpoint."""
+"""Actions after each iteration of fit: history, development scores, callback, checkpoint."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from trellis.optim.result import Progress, Result
 __all__ = ["Monitor", "TrainingRun", "check_dev"]
 
 _log = logging.getLogger("trellis")
-_NO_LIMIT = int(np.iinfo(np.int64).max)  # patience of a run that must not stop early
+_NO_LIMIT = int(np.iinfo(np.int64).max)  # patience without early stopping
 
 
 class Monitor(NamedTuple):
@@ -43,11 +43,11 @@ class Monitor(NamedTuple):
 
 
 def check_dev(dev: Any) -> None:
-    """Raise if ``dev`` is not None and not a pair (X, y) of equal length."""
+    """Raise InputError unless ``dev`` is None or a pair (X, y) of equal length."""
     if dev is None:
         return
     if not isinstance(dev, tuple | list) or len(dev) != 2:
-        raise InputError("dev must be a pair (X, y)")
+        raise InputError(f"dev must be a pair (X, y), not {type(dev).__name__}")
     if len(sequences(dev[0])) != len(dev[1]):
         raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")
 
@@ -67,13 +67,14 @@ class TrainingRun:
         if monitor.dev is not None:
             patience = model.early_stopping or _NO_LIMIT
             self.early = EarlyStopping(self._score_dev, patience=patience, every=monitor.dev_every)
-        # The model shows the histories while it is trained: progress bars read them.
+        # Progress bars read the histories of the model during training.
         model.losses_, model.dev_scores_ = self.losses, self.dev_scores
 
     def resume(self, data: Iterable[NDArray[Any] | None], w0: NDArray[np.float64]) -> Any:
-        """Restore the run from its checkpoint; return the solver's state, None to start anew.
+        """Restore the run from its checkpoint; return the solver's state, or None if there is none.
 
-        ``data`` are all arrays that the result depends on: a checkpoint of other data is refused.
+        ``data`` are all arrays that the result depends on. Raise InputError if the checkpoint was
+        saved with different data.
         """
         model, checkpoint = self.model, self.monitor.checkpoint
         if checkpoint is None:
@@ -103,7 +104,11 @@ class TrainingRun:
         return stop
 
     def finish(self, result: Result[Any]) -> None:
-        """Give the model its weights: those of the last iteration, or of the best score."""
+        """Set the weights of the model.
+
+        They are the weights of the last iteration or, with early stopping, those with the best
+        development score.
+        """
         model, early = self.model, self.early
         model.set_weights(result.w)
         model.n_iter_, model.objective_ = result.n_iter, result.loss

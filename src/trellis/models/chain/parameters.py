@@ -1,4 +1,4 @@
-"""The parameters of CRF and MEMM: their defaults, written once, and their validation."""
+"""The parameters of CRF and MEMM: the defaults and the validation of both models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -21,12 +21,13 @@ __all__ = ["Parameters", "check_parameters", "label_costs"]
 class Parameters(Estimator):
     """The constructor of CRF and MEMM; `CRF` documents each parameter.
 
-    scikit-learn reads the names from the signature and wants each value stored unchanged, so they
-    are validated in fit. The command line reads its defaults from the same signature.
+    scikit-learn reads the names from the signature and requires that each value is stored
+    unchanged. So the values are validated in fit. The command line reads its defaults from the same
+    signature.
     """
 
     normalised_by_step: ClassVar[bool]
-    """True for a model that is normalised at each step (MEMM), not over the sequence (CRF)."""
+    """True if the model is normalised at each step (MEMM), False if over the sequence (CRF)."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Parameters(Estimator):
 
 
 def check_parameters(model: Parameters) -> None:
-    """Validate the parameters, before any data are read.
+    """Validate the parameters before any data are read.
 
     >>> from trellis import CRF
     >>> check_parameters(CRF(l1=0.5, solver="sgd"))
@@ -89,9 +90,9 @@ def check_parameters(model: Parameters) -> None:
     one_of(model.transitions, TRANSITIONS, "transitions")
     check_solver(model.solver, model.solver_options or {}, model.l1, model.normalised_by_step)
     resolve_jobs(model.n_jobs)
-    scorer(model.scoring)  # raises for an unknown name
+    scorer(model.scoring)  # raises InputError for an unknown name
     if isinstance(model.constraints, str):
-        # A scheme with an unknown name raises for any labels, so one label is enough.
+        # This raises InputError for an unknown scheme. The labels do not matter here.
         constraints_for(model.constraints, ["O"])
 
 
@@ -100,11 +101,12 @@ def label_costs(
 ) -> NDArray[np.float64] | None:
     """log(weight) of each label, shape (labels,); None without ``label_weight``.
 
-    The scores of all wrong labels are raised by it where this label is right (softmax-margin).
+    Where a label is correct, its number is added to the scores of all other labels
+    (softmax-margin).
     """
     if label_weight is None:
         return None
     for label, weight in label_weight.items():
         if not (isinstance(weight, int | float | np.number) and 0 < weight < np.inf):
-            raise InputError(f"label_weight of {label!r} is {weight!r}: must be above 0")
+            raise InputError(f"label_weight of {label!r} is {weight!r}: must be finite and above 0")
     return np.log([float(label_weight.get(label, 1.0)) for label in classes])

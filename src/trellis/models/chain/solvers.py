@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Solver(NamedTuple):
-    """A solver of `trellis.optim`, and which models and penalties it is for."""
+    """A solver of `trellis.optim`, and the models and penalties that it supports."""
 
     minimise: Callable[..., Result[Any]]
     """``minimise(objective, w0, …)``, or ``minimise(learner, sequences, w0, …)`` if online."""
@@ -41,7 +41,7 @@ class Solver(NamedTuple):
     l1: bool = False
     """True if it can minimise an L1 penalty."""
     l2: bool = True
-    """True if it can minimise an L2 penalty; the command line has no option --l2 for the others."""
+    """True if it can minimise an L2 penalty. The command line has --l2 only for such solvers."""
 
 
 SOLVERS: dict[str, Solver] = {
@@ -54,8 +54,7 @@ SOLVERS: dict[str, Solver] = {
 }
 ONLINE_SOLVERS = tuple(name for name, solver in SOLVERS.items() if solver.online)
 
-# Arguments that fit sets from the data and the parameters of the model; all others of a solver's
-# function are options of the user.
+# Arguments of a solver that fit sets. The user may set all other arguments in solver_options.
 _SET_BY_FIT = {
     *("objective", "w0", "learner", "sequences", "callback", "state"),
     *("l1", "l2", "n_jobs", "random_state"),
@@ -63,16 +62,20 @@ _SET_BY_FIT = {
 
 
 def check_solver(name: Any, options: dict[str, Any], l1: float, by_step: bool) -> None:
-    """Raise if the solver is unknown, or cannot have these options, this L1 term or this model."""
+    """Raise InputError if the solver is unknown, or does not support an option, L1 or the model."""
     solver = SOLVERS[one_of(name, SOLVERS, "solver")]
     if l1 and not solver.l1:
-        usable = " or ".join(f"solver={n!r}" for n, entry in SOLVERS.items() if entry.l1)
-        raise InputError(f"l1 > 0 needs {usable}; {name} has no L1 term")
+        alternatives = " or ".join(f"solver={n!r}" for n, entry in SOLVERS.items() if entry.l1)
+        raise InputError(f"l1 > 0 needs {alternatives}; {name} has no L1 term")
     if by_step and solver.online:
-        raise InputError(f"solver {name!r} is for models normalised over the sequence")
+        raise InputError(
+            f"solver {name!r} cannot train a MEMM: it needs a model normalised over the sequence"
+        )
     known = sorted(set(inspect.signature(solver.minimise).parameters) - _SET_BY_FIT)
     for option in sorted(set(options) - set(known)):
-        raise InputError(f"solver {name!r} has no option {option!r}: {known}")
+        raise InputError(
+            f"solver {name!r} has no option {option!r}: must be one of {', '.join(known)}"
+        )
 
 
 def default_max_iter(name: str) -> int | None:
@@ -82,7 +85,7 @@ def default_max_iter(name: str) -> int | None:
 
 
 def select_arguments(solver: Solver, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the arguments that the function of a solver has."""
+    """Return only the arguments that the function of a solver has."""
     parameters = inspect.signature(solver.minimise).parameters
     return {name: value for name, value in arguments.items() if name in parameters}
 
@@ -93,5 +96,5 @@ def restore_state(name: str, arrays: dict[str, Any], size: int) -> Any:
     if isinstance(state, OnlineState):
         state.check(name, size)
     elif state.w.shape != (size,):
-        raise InputError(f"the state has {len(state.w)} weights, not {size}")
+        raise InputError(f"the state of the solver has {len(state.w)} weights, expected {size}")
     return state

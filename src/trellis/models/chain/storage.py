@@ -20,7 +20,7 @@ __all__ = ["read_chain", "set_feature_functions", "store_chain"]
 
 ModelT = TypeVar("ModelT", bound=Any)
 
-# The fitted feature map is stored instead of the feature parameters, and n_jobs depends on the
+# The fitted feature map is stored instead of features and edge_features. n_jobs depends on the
 # machine, not on the model.
 _NOT_STORED = ("features", "edge_features", "n_jobs")
 
@@ -53,9 +53,9 @@ def _read_features(meta: dict[str, Any], tensors: Tensors) -> FeatureMap:
 
 
 def set_feature_functions(model: Any, **functions: Callable[[Any], Any] | None) -> None:
-    """Set the functions of a model that was trained with functions; other models ignore them.
+    """Set ``features`` and ``edge_features`` of a model that was trained with such functions.
 
-    ``functions`` are by the names of the parameters, ``features`` and ``edge_features``.
+    Other models do not change.
     """
     if not isinstance(model.features_, ReadyFeatures):
         return

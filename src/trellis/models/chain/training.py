@@ -21,7 +21,7 @@ class Problem:
     """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖² + l1 ‖w‖₁, to be minimised over w."""
 
     data: _core.TrainingData | None
-    """`solve` sets it to None when the core has a copy: a large corpus must not be kept twice."""
+    """`solve` sets it to None after the core has copied it: two copies need too much memory."""
     sequences: int
     by_step: bool
     """True: p is normalised at each step (MEMM); False: over the sequence (CRF)."""
@@ -40,7 +40,7 @@ class Problem:
             # The core must not raise from its threads, so it stores the first infeasible sequence.
             if core.infeasible >= 0:
                 raise InputError(
-                    "sequence {sequence}: its labels and the constraints allow no labelling",
+                    "sequence {sequence}: no labelling agrees with its labels and the constraints",
                     sequence=core.infeasible,
                 )
             return loss
@@ -55,11 +55,11 @@ def build_problem(
     layout: WeightLayout,
     sample_weight: Vector | None,
 ) -> Problem:
-    """Hand the training data over to the core, with the penalties and limits of the model."""
+    """Return the training problem: data in the core, and the penalties of the model."""
     limits = constraints_for(model.constraints, labels.classes)
     if limits:
         limits.check(labels, batch.lengths)
-    # In the order of the C++ constructor, whose arguments have no names.
+    # The C++ constructor takes positional arguments only, in this order.
     data = _core.TrainingData(
         layout.native,
         batch.rows.native(),
@@ -80,7 +80,7 @@ def build_problem(
 def solve(
     model: Parameters, problem: Problem, w0: Vector, callback: Callback, state: Any
 ) -> Result[Any]:
-    """Run the solver of the model from w0, or from the state of a run that was interrupted."""
+    """Run the solver of the model from w0, or from the state of an interrupted run."""
     solver = SOLVERS[model.solver]
     settings = {
         "l1": problem.l1,
@@ -88,7 +88,7 @@ def solve(
         "n_jobs": problem.n_jobs,
         "random_state": model.random_state,
     }
-    # lbfgs has an argument l1, sgd has l2; otherwise the L2 term is in the objective.
+    # lbfgs has an argument l1, sgd has l2. For the other solvers, the objective has the L2 term.
     arguments = select_arguments(solver, settings) | (model.solver_options or {})
     if model.max_iter is not None:
         arguments["max_iter"] = model.max_iter
@@ -104,5 +104,5 @@ def _build_learner(name: str, problem: Problem) -> _core.Online:
     assert problem.data is not None
     try:
         return _core.Online(problem.data)
-    except ValueError as error:  # it cannot learn from partly unknown labels
+    except ValueError as error:  # online solvers need all labels
         raise InputError(f"solver {name!r}: {error}") from None

@@ -1,12 +1,12 @@
-"""Which weights a linear chain model has.
+"""The weights of a linear chain model, and their order in the vector w.
 
     score(x, y) = Σₜ Σₐ value(x, t, a) · w[a, yₜ]           state weights: (attribute, label)
                 + Σₜ w[yₜ₋₁, yₜ]                            bigram weights: (label, label)
                 + Σₜ Σₑ value(x, t, e) · w[e, yₜ₋₁, yₜ]     edge weights: (edge attribute, bigram)
 
-Most pairs of an attribute and a label never occur, so only those with a weight are stored: the
+Most pairs of an attribute and a label do not occur, so only pairs with a weight are stored. The
 labels of attribute a are ``state_label[state_begin[a] : state_begin[a + 1]]``. The vector w has the
-state weights first, then the bigram weights, then the edge weights.
+state weights, then the bigram weights, then the edge weights.
 """
 
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ TRANSITIONS = ("seen", "all", "none")
 
 
 class WeightRules(NamedTuple):
-    """Which weights a model gets."""
+    """The rules that choose the weights of a model."""
 
     states: str
     """One of `STATES`."""
@@ -55,7 +55,7 @@ class WeightLayout:
     state_begin: NDArray[np.int64]
     """(attributes + 1,) The first state weight of each attribute."""
     state_label: NDArray[np.uint16]
-    """(state weights,) Ascending for each attribute. 16 bits: the largest array of a model."""
+    """(state weights,) Ascending for each attribute. This largest array has 16 bits per label."""
     bigram: NDArray[np.int32]
     """(bigram weights,) from · labels + to, ascending."""
     edge_begin: NDArray[np.int64] | None = None
@@ -76,7 +76,7 @@ class WeightLayout:
 
     @cached_property
     def native(self) -> _core.WeightLayout:
-        """The same arrays as the core takes them; raises ValueError for indices out of range."""
+        """The layout as an object of the core. Raises ValueError for indices out of range."""
         return _core.WeightLayout(
             self.labels,
             self.state_begin,
@@ -87,7 +87,7 @@ class WeightLayout:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        # The object of the core cannot be pickled; it is built again on first use.
+        # The object of the core cannot be pickled. It is built again at its first use.
         return {k: v for k, v in self.__dict__.items() if k != "native"}
 
     @cached_property
@@ -108,22 +108,22 @@ class WeightLayout:
         return tuple(np.split(w, ends))
 
     def transition_matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(labels, labels) The weight of each bigram, 0 for those without one."""
+        """Return the weight of each bigram, 0 without a weight: (labels, labels)."""
         matrix = np.zeros(self.labels * self.labels)
         matrix[self.bigram] = self.split(w)[1]
         return matrix.reshape(self.labels, self.labels)
 
-    def select(self, kept: NDArray[np.bool_]) -> tuple[Self, NDArray[Any], NDArray[Any]]:
-        """Keep some of the weights; also return the attributes and edge attributes with weights.
+    def select(self, selected: NDArray[np.bool_]) -> tuple[Self, NDArray[Any], NDArray[Any]]:
+        """Return the layout of the selected weights, and its attributes and edge attributes.
 
-        ``kept`` has shape (weights,). The attributes of the new layout are numbered from 0.
+        ``selected`` has shape (weights,). The attributes of the new layout are numbered from 0.
         """
-        states, bigrams, edges = self.split(kept)
+        states, bigrams, edges = self.split(selected)
         counts = np.bincount(self.state_attribute[states], minlength=len(self.state_begin) - 1)
         used = np.flatnonzero(counts).astype(np.int32)
         smaller = replace(
             self,
-            state_begin=_begins(counts[used]),
+            state_begin=_to_offsets(counts[used]),
             state_label=self.state_label[states],
             bigram=self.bigram[bigrams],
         )
@@ -132,7 +132,7 @@ class WeightLayout:
         counts = np.bincount(self.edge_attribute[edges], minlength=len(self.edge_begin) - 1)
         edge_used = np.flatnonzero(counts).astype(np.int32)
         smaller = replace(
-            smaller, edge_begin=_begins(counts[edge_used]), edge_bigram=self.edge_bigram[edges]
+            smaller, edge_begin=_to_offsets(counts[edge_used]), edge_bigram=self.edge_bigram[edges]
         )
         return smaller, used, edge_used
 
@@ -163,18 +163,18 @@ class WeightLayout:
     def from_keys(cls, count: int, attributes: int, edges: int | None, keys: list[Any]) -> Self:
         """Return the layout with these sorted keys, the inverse of `keys`."""
         states, bigrams, *edge_keys = keys
-        begin = _begins(np.bincount(states // count, minlength=attributes))
+        begin = _to_offsets(np.bincount(states // count, minlength=attributes))
         layout = cls(count, begin, (states % count).astype(np.uint16), bigrams.astype(np.int32))
         if edges is None:
             return layout
         attribute, bigram = np.divmod(edge_keys[0], count * count)
-        begin = _begins(np.bincount(attribute, minlength=edges))
+        begin = _to_offsets(np.bincount(attribute, minlength=edges))
         return replace(layout, edge_begin=begin, edge_bigram=bigram.astype(np.int32))
 
     # ---- files
 
     def to_tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by the names that a model file has for them."""
+        """Return the arrays, with their names in a model file."""
         tensors: dict[str, NDArray[Any]] = {
             "state_begin": self.state_begin,
             "state_label": self.state_label,
@@ -186,7 +186,7 @@ class WeightLayout:
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, labels: int, features: FeatureMap) -> Self:
-        """Return the layout from the tensors of an untrusted file; raise if an index is invalid."""
+        """Return the layout from the tensors of an untrusted file. Raise if an index is invalid."""
         edges: list[Any] = [None, None]
         if "edge_begin" in tensors:
             edges = [
@@ -201,16 +201,16 @@ class WeightLayout:
             *edges,
         )
         if np.any(np.diff(layout.bigram) <= 0):
-            raise InputError("bigrams must ascend")
-        # The core validates all ranges. This must come before state_attribute, which trusts them.
+            raise InputError("bigram must be strictly ascending")
+        # The core validates all ranges. state_attribute does not, so it must be used later.
         layout.native  # noqa: B018
         keys = layout.state_attribute * labels + layout.state_label
         if np.any(np.diff(keys) <= 0):
-            raise InputError("the labels of an attribute must ascend")
+            raise InputError("state_label must be strictly ascending for each attribute")
         return layout
 
 
-def _begins(counts: NDArray[Any]) -> NDArray[np.int64]:
+def _to_offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
@@ -221,16 +221,16 @@ def choose_weights(
     rules: WeightRules,
     sample_weight: NDArray[np.float64] | None,
 ) -> WeightLayout:
-    """Choose the weights: for the pairs that occur in training, or for all pairs."""
+    """Return the layout with a weight for each pair that occurs in training, or for all pairs."""
     count = len(labels.classes)
     row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
-    begin, label = _seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
+    begin, label = _find_seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
     if rules.states == "all":
-        # Attributes below min_count still get no weight; the others get one for every label.
+        # Attributes below min_count get no weight. All others get a weight for each label.
         used = np.diff(begin) > 0
-        begin = _begins(np.where(used, count, 0))
+        begin = _to_offsets(np.where(used, count, 0))
         label = np.tile(np.arange(count, dtype=np.int32), int(used.sum()))
-    bigram_of_row = _bigram_of_each_row(batch, labels)
+    bigram_of_row = _find_bigrams_of_rows(batch, labels)
     bigrams = _choose_bigrams(bigram_of_row, count, rules, row_weight)
     layout = WeightLayout(count, begin, label.astype(np.uint16), bigrams)
     if batch.edges is None:
@@ -246,22 +246,22 @@ def choose_weights(
     )
     if rules.transitions == "all":
         used = np.diff(edge_begin) > 0
-        edge_begin = _begins(np.where(used, count * count, 0))
+        edge_begin = _to_offsets(np.where(used, count * count, 0))
         edge_bigram = np.tile(np.arange(count * count, dtype=np.int32), int(used.sum()))
     return replace(layout, edge_begin=edge_begin, edge_bigram=edge_bigram)
 
 
-def _seen_states(
+def _find_seen_states(
     rows: SparseRows,
     attributes: int,
     labels: EncodedLabels,
     row_weight: NDArray[np.float64] | None,
     min_count: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return ``state_begin`` and ``state_label`` of the pairs that occur often enough."""
+    """Return ``state_begin`` and ``state_label`` of pairs that occur at least min_count times."""
     count, allowed = len(labels.classes), labels.allowed
     if allowed is not None and count > 1:
-        # A position where every label is possible is no evidence for any pair.
+        # A position where every label is possible does not count as an occurrence of a pair.
         allowed = allowed & ~allowed.all(axis=1, keepdims=True)
     threshold = _threshold(min_count)
     return _core.seen(
@@ -270,12 +270,15 @@ def _seen_states(
 
 
 def _threshold(min_count: float) -> float:
-    """Return -inf for 0: features may have negative values, whose sum is below 0."""
+    """Return -inf for 0, because the sum of negative feature values is below 0."""
     return min_count if min_count > 0 else -np.inf
 
 
-def _bigram_of_each_row(batch: FeatureBatch, labels: EncodedLabels) -> NDArray[np.int32]:
-    """(positions,) The bigram that ends at each row; -1 at a start or next to an unknown label."""
+def _find_bigrams_of_rows(batch: FeatureBatch, labels: EncodedLabels) -> NDArray[np.int32]:
+    """Return the bigram that ends at each row: (positions,).
+
+    It is -1 at the start of a sequence, and where one of the two labels is unknown.
+    """
     before = np.concatenate([[-1], labels.label[:-1]]).astype(np.int32)
     before[batch.row_begin[:-1]] = -1  # no bigram crosses from one sequence to the next
     is_known = (before >= 0) & (labels.label >= 0)
@@ -289,16 +292,16 @@ def _choose_bigrams(
     rules: WeightRules,
     row_weight: NDArray[np.float64] | None,
 ) -> NDArray[np.int32]:
-    """Return the bigrams with a weight, ascending."""
+    """Return the bigrams that get a weight, in ascending order."""
     if rules.transitions == "all":
         return np.arange(count * count, dtype=np.int32)
     if rules.transitions == "none":
         return np.zeros(0, dtype=np.int32)
-    inner = bigram_of_row >= 0
-    bigrams = bigram_of_row[inner]
+    has_bigram = bigram_of_row >= 0
+    bigrams = bigram_of_row[has_bigram]
     seen = np.bincount(bigrams, minlength=count * count) > 0
     if rules.min_count > 0:
-        weights = None if row_weight is None else row_weight[inner]
+        weights = None if row_weight is None else row_weight[has_bigram]
         seen &= np.bincount(bigrams, weights=weights, minlength=count * count) >= rules.min_count
     return np.flatnonzero(seen).astype(np.int32)
 
@@ -306,11 +309,11 @@ def _choose_bigrams(
 def drop_unused_attributes(
     features: FeatureMap, batch: FeatureBatch, layout: WeightLayout
 ) -> tuple[FeatureBatch, WeightLayout]:
-    """Remove the attributes without a weight: too rare, or seen at unknown labels only.
+    """Remove the attributes without a weight: they are too rare, or all their labels are unknown.
 
     The number and order of the weights do not change. ``features`` is changed in place.
     """
-    # select() with all weights only removes attributes whose range of weights is empty.
+    # select() with all weights removes only attributes without weights.
     smaller, used, edge_used = layout.select(np.ones(layout.size, dtype=np.bool_))
     if len(used) == len(features) and len(edge_used) == features.edges:
         return batch, layout

@@ -59,23 +59,23 @@ class CTCDecoder:
     token_min_logp
         Labels with a lower log-probability are not tried, except the most probable one.
     beam_prune_logp
-        Texts whose score is this much below the best are dropped.
+        A text is dropped if its score minus the best score is below this number (at most 0).
     hotwords, hotword_weight
-        Words that are expected, and the bonus of each.
+        Words that are expected in the text, and the bonus of each.
     lexicon
         The only words that may be returned: a list, or a file with one word per line, optionally
         followed by a tab and its labels. Words that the labels cannot spell are never returned.
     vocabulary
-        The words that the language model knows; None takes them from the model. A KenLM binary does
-        not list its words: then every beginning of a word is accepted. With an empty list no
-        beginning is known, but complete words are still looked up in the model.
+        The words that the language model knows. With None, they are read from the model. A KenLM
+        binary does not list its words, so every beginning of a word is accepted. With an empty
+        list, no beginning of a word is known, but complete words are still scored by the model.
     boundary
         Whether a text starts with ``<s>`` and ends with ``</s>``.
     unk_score_offset
-        Added to log10 p of a word that the language model does not know. It is also the score of an
-        incomplete word that is the beginning of no known word.
+        This number is added to log10 p of a word that the language model does not know. It is also
+        the score of an incomplete word if no known word begins with it.
     blank, units
-        The index of the blank and the kind of labels, if they are not recognised correctly.
+        The index of the blank and the kind of labels. Set them if they are not detected correctly.
     n_jobs
         Number of threads for batches; None uses all cores.
 
@@ -119,7 +119,7 @@ class CTCDecoder:
         width = as_positive(beam_width, "beam_width")
         prune = _check_number(beam_prune_logp, "beam_prune_logp", infinite=True)
         if prune > 0:
-            raise InputError(f"beam_prune_logp is {prune}: must not be above 0")
+            raise InputError(f"beam_prune_logp is {prune}: must be at most 0")
         options = (
             _check_number(alpha, "alpha"),
             _check_number(beta, "beta"),
@@ -135,7 +135,7 @@ class CTCDecoder:
         words = read_lexicon(lexicon, self._labels)
         known = read_vocabulary(vocabulary)
         if known is None and words and language.foreign:
-            known = words.words  # a model in Python does not list its words
+            known = words.words  # a Python model cannot list its words, so the lexicon is used
         pieces = [(text, starts, ends) for text, starts, ends in self._labels.pieces]
         hot = read_hot_words(hotwords)
         self._core = _core.CtcWords(
@@ -146,7 +146,7 @@ class CTCDecoder:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that were passed in."""
+        """The labels as they were passed to the constructor."""
         return self._labels.labels
 
     @property
@@ -160,9 +160,10 @@ class CTCDecoder:
         return self._labels.units
 
     def decode(self, log_probs: Array, *, logits: bool = False, start: Any = None) -> str:
-        """Return the best text for log-probabilities ``(T, V)``; ``logits`` allows any scores.
+        """Return the best text for log-probabilities ``(T, V)``.
 
-        ``start`` is the ``state`` of the `Transcript` of the preceding text, if there is one.
+        With ``logits``, the input may be any scores. ``start`` is the ``state`` of the `Transcript`
+        of the preceding text, or None.
         """
         ((best,),) = self._decode([log_probs], None, logits, 1, timed=False, start=start)
         return " ".join(best[0])
@@ -176,8 +177,8 @@ class CTCDecoder:
     ) -> list[str]:
         """Return the best text for each array of a list, or for ``(B, T, V)`` with `lengths`.
 
-        Hypotheses with the same language model state and the same unfinished word are merged: only
-        the best is kept, which is faster. `decode_beams` keeps all of them.
+        Of several hypotheses with the same language model state and the same unfinished word, only
+        the best stays in the beam. This is faster. `decode_beams` keeps all hypotheses.
         """
         hypotheses = self._decode(batch, lengths, logits, 1, timed=False)
         return [" ".join(best[0]) for (best,) in hypotheses]
@@ -194,8 +195,8 @@ class CTCDecoder:
         """Return the `k` best texts, best first, with the times of their words.
 
         ``start`` is the ``state`` of the `Transcript` of the preceding text. With
-        ``prune_history``, hypotheses with the same language model state and the same unfinished
-        word are merged: only the best is kept.
+        ``prune_history``, of several hypotheses with the same language model state and the same
+        unfinished word, only the best stays in the beam.
         """
         count, merge = as_positive(k, "k"), bool(prune_history)
         (hypotheses,) = self._decode(
@@ -214,8 +215,8 @@ class CTCDecoder:
     ) -> list[list[Transcript]]:
         """Return the `k` best texts for each item of a batch, like `decode_beams`."""
         count, merge = as_positive(k, "k"), bool(prune_history)
-        rows = self._decode(batch, lengths, logits, count, timed=True, merge=merge)
-        return [[transcript(*hypothesis) for hypothesis in row] for row in rows]
+        items = self._decode(batch, lengths, logits, count, timed=True, merge=merge)
+        return [[transcript(*hypothesis) for hypothesis in hypotheses] for hypotheses in items]
 
     def stream(self, *, logits: bool = False) -> "Stream":
         """Return a decoder for frames that arrive one chunk at a time."""
@@ -231,7 +232,7 @@ class CTCDecoder:
         [('a', 0, 1), ('b', 2, 3)]
         """
         if not isinstance(text, str):
-            raise InputError(f"text is {type(text).__name__}: must be a str")
+            raise InputError(f"text must be a str, not {type(text).__name__}")
         words = text.split()
         x = self._prepare(log_probs, "log_probs").scores[0]
         if logits:
@@ -247,16 +248,16 @@ class CTCDecoder:
             Unit(self._labels.labels[label], int(start), int(end), float(confidence))
             for label, start, end, confidence in zip(target, *path[1:4], strict=True)
         ]
-        timed, begin = [], 0
+        timed_words, begin = [], 0
         for word, spelling in zip(words, spellings, strict=True):
             letters = units[begin : begin + len(spelling)]
             confidence = joint_confidence(letters)
-            timed.append(Unit(word, letters[0].start, letters[-1].end, confidence))
+            timed_words.append(Unit(word, letters[0].start, letters[-1].end, confidence))
             begin += len(spelling) + len(gap)
-        return Aligned(timed, units, path.score)
+        return Aligned(timed_words, units, path.score)
 
     def _prepare(self, log_probs: Any, name: str) -> FrameBatch:
-        """Validate one array ``(T, V)``."""
+        """Return one array ``(T, V)``, validated, as a batch."""
         x = prepare(log_probs, self._labels.blank, None)
         if not x.single:
             raise InputError(f"{name} has shape {np.shape(log_probs)}: must be (T, V)")
@@ -273,27 +274,27 @@ class CTCDecoder:
         start: Any = None,
         merge: bool | None = None,
     ) -> list[list[Any]]:
-        """Return up to k hypotheses of the core for each item; ``timed`` adds times of words."""
-        rows = self._rows(batch, lengths)
-        double = any(row.dtype == np.float64 for row in rows)
-        decode = self._core.decode_float64 if double else self._core.decode_float32
-        dtype = np.float64 if double else np.float32
-        ready = [np.require(row, dtype, ["C", "A"]) for row in rows]
+        """Return up to k hypotheses of the core for each item; with ``timed``, also word times."""
+        items = self._split_batch(batch, lengths)
+        use_float64 = any(item.dtype == np.float64 for item in items)
+        decode = self._core.decode_float64 if use_float64 else self._core.decode_float32
+        dtype = np.float64 if use_float64 else np.float32
+        arrays = [np.require(item, dtype, ["C", "A"]) for item in items]
         merge = not timed if merge is None else merge
         try:
-            hypotheses = decode(ready, bool(logits), k, merge, timed, self._jobs, start)
+            hypotheses = decode(arrays, bool(logits), k, merge, timed, self._jobs, start)
         except (ValueError, TypeError) as error:
             if start is None:
                 raise
             raise InputError(f"start is {start!r:.80}: {error}") from None
-        for i, row in enumerate(hypotheses):
-            if not row:
+        for i, hypotheses_of_item in enumerate(hypotheses):
+            if not hypotheses_of_item:
                 raise InfeasibleError(
-                    "sequence {sequence}: no text is possible at all of its frames", sequence=i
+                    "sequence {sequence}: every text has probability 0", sequence=i
                 )
         return hypotheses
 
-    def _rows(self, batch: Any, lengths: Any) -> list[Array]:
+    def _split_batch(self, batch: Any, lengths: Any) -> list[Array]:
         """Return an array ``(T, V)`` for each item of a batch."""
         if isinstance(batch, np.ndarray) and batch.ndim == 3:
             x = prepare(batch, self._labels.blank, lengths)
@@ -302,18 +303,18 @@ class CTCDecoder:
         if lengths is not None:
             raise InputError("lengths can only be used with a (B, T, V) array")
         if isinstance(batch, np.ndarray) or not isinstance(batch, Sequence):
-            raise InputError("a batch must be a list of (T, V) arrays or a (B, T, V) array")
-        rows = []
+            raise InputError("batch must be a list of (T, V) arrays or a (B, T, V) array")
+        items = []
         for i, log_probs in enumerate(batch):
             try:
-                rows.append(self._prepare(log_probs, "log_probs").scores[0])
+                items.append(self._prepare(log_probs, "log_probs").scores[0])
             except InputError as error:
                 raise InputError(f"sequence {{sequence}}: {error}", sequence=i) from None
-        return rows
+        return items
 
 
 def _check_number(value: Any, name: str, infinite: bool = False) -> float:
-    """Return a finite number; with ``infinite``, -inf is allowed, and None stands for it."""
+    """Return a finite float. With ``infinite``, it may also be -inf, and None means -inf."""
     if value is None and infinite:
         return -math.inf
     if isinstance(value, bool | str):
@@ -323,5 +324,6 @@ def _check_number(value: Any, name: str, infinite: bool = False) -> float:
     except (TypeError, ValueError):
         raise InputError(f"{name} must be a number, not {value!r}") from None
     if math.isnan(number) or (math.isinf(number) and not (infinite and number < 0)):
-        raise InputError(f"{name} is {number}")
+        expected = "a number or -inf" if infinite else "finite"
+        raise InputError(f"{name} is {number}: must be {expected}")
     return number

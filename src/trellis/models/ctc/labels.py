@@ -1,9 +1,9 @@
-"""The labels of a CTC network: which one is the blank, and where words begin.
+"""The labels of a CTC network: the index of the blank, and the labels that begin words.
 
 There are three kinds of labels:
 
 ``characters``
-    Each label is a letter. The label ``" "``, or ``"|"`` without it, separates words.
+    Each label is a letter. The label ``" "`` separates words. If it does not exist, ``"|"`` does.
 ``bpe``
     Each label is a piece of a word. ``▁`` marks pieces that start a word (SentencePiece), or
     ``##`` marks pieces that do not (WordPiece).
@@ -13,8 +13,8 @@ There are three kinds of labels:
 ``auto`` chooses ``bpe`` if a label starts with ``▁`` or ``##``, ``characters`` if a label separates
 words or if every label is a single letter, and ``words`` otherwise.
 
-The blank is the label ``""``. Without it, it is ``<pad>``, ``[PAD]``, ``<blank>`` or ``[BLANK]``,
-in upper or lower case. Without these, it is ``_``. ``<unk>`` and ``[UNK]`` are printed as ``⁇``.
+The blank is the first of these that exists: the label ``""``; ``<pad>``, ``[PAD]``, ``<blank>`` or
+``[BLANK]``, in upper or lower case; ``_``. In texts, ``<unk>`` and ``[UNK]`` become ``⁇``.
 """
 
 import re
@@ -42,10 +42,10 @@ class Piece(NamedTuple):
 
 
 class LabelSet(NamedTuple):
-    """The labels of a network, parsed."""
+    """The parsed labels of a network."""
 
     labels: tuple[str, ...]
-    """As they were passed in."""
+    """The labels as the user passed them."""
     pieces: tuple[Piece, ...]
     """The same labels without their markers."""
     units: str
@@ -53,7 +53,7 @@ class LabelSet(NamedTuple):
     blank: int
     """Index of the blank."""
     space: int
-    """Index of the label that separates words; -1 without one."""
+    """Index of the label that separates words; -1 if there is none."""
 
     def spell(self, word: str) -> list[int]:
         """Return the shortest sequence of labels that spells a word.
@@ -62,7 +62,7 @@ class LabelSet(NamedTuple):
         >>> [labels.labels[i] for i in labels.spell("today")]
         ['▁to', 'day']
         """
-        first, later = self._by_text()
+        first, later = self._map_texts()
         # best[i] spells word[:i] with the fewest labels; None if no labels spell it.
         best: list[list[int] | None] = [[], *[None] * len(word)]
         longest = max(map(len, [*first, *later]), default=0)
@@ -82,11 +82,11 @@ class LabelSet(NamedTuple):
         spelling = best[-1]
         if spelling is None:
             reached = max(i for i, labels in enumerate(best) if labels is not None)
-            raise InputError(f"no label spells {word[reached]!r} in the word {word!r}")
+            raise InputError(f"the labels cannot spell {word[reached]!r} in the word {word!r}")
         return spelling
 
-    def _by_text(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return maps from letters to labels: labels that start a word, and labels inside words."""
+    def _map_texts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return two maps from text to label: for the start of a word, and for the rest of it."""
         first: dict[str, int] = {}
         later: dict[str, int] = {}
         for i, piece in enumerate(self.pieces):
@@ -132,15 +132,17 @@ def read_labels(labels: Sequence[str], blank: int | None, units: str) -> LabelSe
 
 
 def _check_texts(labels: Any) -> tuple[str, ...]:
-    """Validate that the labels are distinct texts."""
+    """Return the labels as a tuple. Raise InputError unless they are distinct texts."""
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise InputError(f"labels must be a list of str, not {type(labels).__name__}")
     seen: dict[str, int] = {}
     for i, label in enumerate(labels):
         if not is_text(label):
-            raise InputError(f"label {i} is {label!r}: must be text")
+            raise InputError(f"label {i} is {label!r}: must be a str without unpaired surrogates")
         if label in seen:
-            raise InputError(f"labels {seen[label]} and {i} are both {label!r}")
+            raise InputError(
+                f"labels {seen[label]} and {i} are both {label!r}: labels must be distinct"
+            )
         seen[label] = i
     return tuple(labels)
 
@@ -156,10 +158,16 @@ def _find_blank(labels: tuple[str, ...], blank: int | None) -> int:
         matches = [i for i, label in enumerate(labels) if pattern.fullmatch(label)]
         if len(matches) > 1:
             first, second = matches[:2]
-            raise InputError(f"labels {first} and {second} may both be the blank: pass blank=")
+            raise InputError(
+                f"labels {first} and {second} both look like the blank: "
+                "pass the index of the blank as blank=…"
+            )
         if matches:
             return matches[0]
-    raise InputError('no label is "", <pad>, [PAD], <blank> or _: pass the index as blank=')
+    raise InputError(
+        'no label is "", <pad>, [PAD], <blank>, [BLANK] or _: '
+        "pass the index of the blank as blank=…"
+    )
 
 
 def _guess_units(labels: tuple[str, ...], blank: int) -> str:
@@ -167,12 +175,12 @@ def _guess_units(labels: tuple[str, ...], blank: int) -> str:
     if any(label.startswith((_WORD_START, _CONTINUATION)) for label in labels):
         return "bpe"
     letters = [label for i, label in enumerate(labels) if i != blank and not _SPECIAL.match(label)]
-    one_each = all(len(label) == 1 for label in letters)
-    return "characters" if one_each or _find_space(labels) >= 0 else "words"
+    all_single = all(len(label) == 1 for label in letters)
+    return "characters" if all_single or _find_space(labels) >= 0 else "words"
 
 
 def _find_space(labels: tuple[str, ...]) -> int:
-    """Return the index of the label that separates words, or -1."""
+    """Return the index of the label that separates words, or -1 if there is none."""
     for mark in (" ", "|"):
         if mark in labels:
             return labels.index(mark)
@@ -180,7 +188,7 @@ def _find_space(labels: tuple[str, ...]) -> int:
 
 
 def _parse_bpe(label: str, wordpiece: bool) -> Piece:
-    """Split a piece of a word into its letters and its markers."""
+    """Return the letters of a label, and whether its markers start or end a word."""
     if _UNKNOWN.fullmatch(label):
         return Piece("⁇", True, True)
     if wordpiece:

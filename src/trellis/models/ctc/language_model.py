@@ -1,4 +1,4 @@
-"""Language models and word lists for a CTC decoder: validated and loaded."""
+"""Load and validate the language model and the word lists of a CTC decoder."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -15,10 +15,10 @@ _KENLM_MAGIC = b"mmap lm http://kheafield.com/code"
 
 
 class Language(NamedTuple):
-    """A language model of the native core, or one in Python, or none."""
+    """A language model of the core, or a language model in Python, or no language model."""
 
     core: _core.NgramModel | None = None
-    """A model that the decoder calls without Python."""
+    """A model of the core: the decoder calls it without Python."""
     foreign: Callable[[Any], Any] | None = None
     """A function ``(start state) -> session`` of a model in Python, such as kenlm's."""
 
@@ -38,7 +38,7 @@ def read_language(lm: Any, boundary: bool = True) -> Language:
         return _from_kenlm(open_kenlm(lm), boundary) if binary else Language(arpa.read(lm).core)
     if hasattr(lm, "BaseScore") and hasattr(lm, "BeginSentenceWrite"):
         return _from_kenlm(lm, boundary)
-    raise InputError(f"lm is {type(lm).__name__}: must be a path, an NGramModel or a kenlm.Model")
+    raise InputError(f"lm must be a path, an NGramModel or a kenlm.Model, not {type(lm).__name__}")
 
 
 def is_kenlm(path: str | os.PathLike[str]) -> bool:
@@ -53,7 +53,7 @@ def open_kenlm(path: str | os.PathLike[str]) -> Any:
         import kenlm
     except ImportError:
         raise InputError(
-            f"{name_of(path)} is a KenLM binary: pip install kenlm, or pass the ARPA file"
+            f"{name_of(path)} is a KenLM binary: install the package kenlm, or pass an ARPA file"
         ) from None
     return kenlm.Model(os.fspath(path))
 
@@ -63,10 +63,10 @@ def _from_kenlm(model: Any, boundary: bool) -> Language:
 
 
 class _KenlmSession:
-    """A kenlm.Model for one sequence. States have numbers, and equal states the same number.
+    """A kenlm.Model for one sequence. Each distinct state has a number.
 
-    The native decoder calls the public methods. It compares and stores states as integers, so that
-    hypotheses with the same language model state can be merged.
+    The decoder in the core calls the public methods. It compares states by their numbers, to merge
+    hypotheses with the same language model state.
     """
 
     def __init__(self, model: Any, boundary: bool, start: Any) -> None:
@@ -74,12 +74,13 @@ class _KenlmSession:
 
         if start is not None and not isinstance(start, kenlm.State):
             raise TypeError("must be a kenlm.State")
-        self._model, self._new = model, kenlm.State
+        self._model, self._new_state = model, kenlm.State
         self._boundary, self._start = boundary, start
         self._states: list[Any] = []
         self._number: dict[Any, int] = {}
 
     def _number_of(self, state: Any) -> int:
+        """Return the number of a state; a new state gets the next number."""
         number = self._number.setdefault(state, len(self._states))
         if number == len(self._states):
             self._states.append(state)
@@ -89,7 +90,7 @@ class _KenlmSession:
         """Return the state at the beginning of a sequence."""
         if self._start is not None:
             return self._number_of(self._start)
-        state = self._new()
+        state = self._new_state()
         write = self._model.BeginSentenceWrite if self._boundary else self._model.NullContextWrite
         write(state)
         return self._number_of(state)
@@ -100,7 +101,7 @@ class _KenlmSession:
 
     def score(self, state: int, word: str) -> tuple[float, int, bool]:
         """Return log10 p(word | state), the next state, and whether the model knows the word."""
-        after = self._new()
+        after = self._new_state()
         log10 = self._model.BaseScore(self._states[state], word, after)
         return float(log10), self._number_of(after), word in self._model
 
@@ -108,11 +109,11 @@ class _KenlmSession:
         """Return log10 p(end of the sentence | state)."""
         if not self._boundary:
             return 0.0
-        return float(self._model.BaseScore(self._states[state], "</s>", self._new()))
+        return float(self._model.BaseScore(self._states[state], "</s>", self._new_state()))
 
 
 def read_vocabulary(vocabulary: Any) -> list[str] | None:
-    """Validate the list of words that count as known, or None."""
+    """Return the list of words that the language model knows, or None for None."""
     if vocabulary is None:
         return None
     if isinstance(vocabulary, str) or not isinstance(vocabulary, Iterable):
@@ -120,7 +121,9 @@ def read_vocabulary(vocabulary: Any) -> list[str] | None:
     words = list(vocabulary)
     for word in words:
         if not is_text(word):
-            raise InputError(f"a word of the vocabulary is {word!r:.80}: must be text")
+            raise InputError(
+                f"vocabulary contains {word!r:.80}: must be a str without unpaired surrogates"
+            )
     return words
 
 
@@ -143,21 +146,24 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
     name = name_of(lexicon) if is_path else "lexicon"
     entries = lines(lexicon) if is_path else lexicon
     if not isinstance(entries, Iterable):
-        raise InputError(f"lexicon is {type(lexicon).__name__}: must be a path or a list of words")
+        raise InputError(f"lexicon must be a path or a list of words, not {type(lexicon).__name__}")
     words, spellings = [], []
     for number, entry in enumerate(entries, 1):
         if not is_text(entry):
-            raise InputError(f"{name}, entry {number} is {entry!r:.80}: must be text")
+            raise InputError(
+                f"{name}, entry {number} is {entry!r:.80}: "
+                "must be a str without unpaired surrogates"
+            )
         word, tab, units = entry.partition("\t")
         word = word.strip()
         if not word and not tab:
             continue
         if not word or len(word.split()) > 1:
-            raise wrong(name, number, f"{entry!r:.80} is not one word")
+            raise wrong(name, number, f"{entry!r:.80} must be one word without spaces")
         words.append(word)
         spellings.append(_parse_spelling(units.split(), labels, name, number))
     if not words:
-        raise InputError(f"{name} has no words")
+        raise InputError(f"{name} has no words: at least one is needed")
     if not any(spellings):
         _check_any_can_be_spelt(words, labels)
         return Lexicon(words, None)
@@ -166,18 +172,18 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
 
 
 def _check_any_can_be_spelt(words: list[str], labels: LabelSet) -> None:
-    """Raise if no word can be spelt with the labels: the decoder could return nothing.
+    """Raise InputError if the labels can spell no word: the decoder could then return nothing.
 
-    Single words that cannot be spelt are allowed. The decoder never returns them.
+    Some words may be impossible to spell. The decoder never returns these words.
     """
-    first: InputError | None = None
+    first_error: InputError | None = None
     for word in words:
         try:
             labels.spell(word)
             return
         except InputError as error:
-            first = first or error
-    raise InputError(f"no word of the lexicon can be spelt: {first}")
+            first_error = first_error or error
+    raise InputError(f"the labels can spell no word of the lexicon: {first_error}")
 
 
 def _parse_spelling(units: list[str], labels: LabelSet, name: str, number: int) -> list[int]:
@@ -188,7 +194,11 @@ def _parse_spelling(units: list[str], labels: LabelSet, name: str, number: int) 
             raise wrong(name, number, f"{unit!r:.80} is not a label")
         spelling.append(labels.labels.index(unit))
         if spelling[-1] in (labels.blank, labels.space):
-            raise wrong(name, number, f"{unit!r:.80} is the blank or separates words")
+            raise wrong(
+                name,
+                number,
+                f"{unit!r:.80} is the blank or the word separator: not allowed in a spelling",
+            )
     return spelling
 
 
@@ -201,6 +211,8 @@ def read_hot_words(hotwords: Any) -> list[str]:
     words: dict[str, None] = {}
     for phrase in hotwords:
         if not is_text(phrase):
-            raise InputError(f"a hot word is {phrase!r:.80}: must be text")
+            raise InputError(
+                f"hotwords contains {phrase!r:.80}: must be a str without unpaired surrogates"
+            )
         words.update(dict.fromkeys(phrase.split()))
     return list(words)

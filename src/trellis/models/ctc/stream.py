@@ -38,19 +38,21 @@ class Stream:
         self._check_open()
         x = np.asarray(frames)
         if x.ndim == 2 and len(x) == 0 and x.shape[1] == len(self._labels.pieces):
-            return self._partial()
+            return self._read_partial()
         x = prepare(x, self._labels.blank, None).scores[0]
         check_width(x, self._labels, "frames")
         if self._core is None:
             self._start(x.dtype)
         if x.dtype != self._dtype:
-            raise InputError(f"frames are {x.dtype}, and the earlier ones {self._dtype}")
+            raise InputError(
+                f"frames has dtype {x.dtype}: must be {self._dtype}, like earlier frames"
+            )
         assert self._core is not None
         failed = self._core.feed(np.require(x, requirements=["C", "A"]))
         if failed >= 0:
             self._ended = True
-            raise InfeasibleError(f"frame {failed}: no text is possible")
-        return self._partial()
+            raise InfeasibleError(f"frame {failed}: every text has probability 0")
+        return self._read_partial()
 
     def finish(self, k: int = 10) -> list[Transcript]:
         """End the stream and return the `k` best texts, like `CTCDecoder.decode_beams`."""
@@ -63,22 +65,23 @@ class Stream:
         return [transcript(*best) for best in self._core.finish(count)]
 
     def _start(self, dtype: Any) -> None:
-        """Create the native decoder: the dtype is known only when the first frames arrive."""
-        single = dtype == np.float32
-        make = _core.CtcStreamFloat32 if single else _core.CtcStreamFloat64
-        self._core, self._dtype = make(self._words, self._logits), dtype
+        """Create the decoder in the core. Its dtype is that of the first frames."""
+        use_float32 = dtype == np.float32
+        stream_class = _core.CtcStreamFloat32 if use_float32 else _core.CtcStreamFloat64
+        self._core, self._dtype = stream_class(self._words, self._logits), dtype
 
-    def _partial(self) -> Partial:
+    def _read_partial(self) -> Partial:
         return Partial("", "") if self._core is None else Partial(*self._core.partial())
 
     def _check_open(self) -> None:
         if self._ended:
-            raise InputError("the stream has ended: create a new one")
+            raise InputError("the stream has ended: create a new stream")
 
 
 def check_width(x: NDArray[Any], labels: LabelSet, name: str) -> None:
-    """Raise unless there is one score for each label."""
+    """Raise InputError unless each frame has one score for each label."""
     if x.shape[-1] != len(labels.pieces):
         raise InputError(
-            f"{name} has {x.shape[-1]} scores per frame; there are {len(labels.pieces)} labels"
+            f"{name} has {x.shape[-1]} scores per frame: "
+            f"must be {len(labels.pieces)}, one per label"
         )

@@ -1,4 +1,4 @@
-"""What a CTC decoder returns."""
+"""The results of a CTC decoder."""
 
 import math
 from typing import Any, NamedTuple
@@ -22,20 +22,20 @@ class Transcript(NamedTuple):
     acoustic: float
     """log p(text | frames), summed over the paths in the beam."""
     lm: float
-    """The sum of the language model, β and hot word terms."""
+    """The sum of the terms of the language model, of β and of hot words."""
     score: float
     """``acoustic + lm``"""
     state: Any = None
-    """State of the language model after the last word: pass it as ``start`` to continue."""
+    """State of the language model after the last word. Pass it as ``start`` for the next text."""
 
 
 class Partial(NamedTuple):
-    """The result of a stream so far."""
+    """The result of a stream for the frames so far."""
 
     text: str
     """The best text."""
     stable: str
-    """The part at its beginning that no later frame can change."""
+    """The beginning of the text that later frames cannot change."""
 
 
 class Unit(NamedTuple):
@@ -45,7 +45,7 @@ class Unit(NamedTuple):
     start: int
     end: int
     confidence: float
-    """exp of the mean log-probability over its frames."""
+    """exp(mean log-probability over its frames)."""
 
 
 class Aligned(NamedTuple):
@@ -68,8 +68,10 @@ def transcript(
 ) -> Transcript:
     """Return the `Transcript` of a hypothesis of the core; without times, ``starts`` is empty."""
     begins = starts if starts else [0] * len(words)
-    timed = [Word(*word) for word in zip(words, begins, ends if ends else begins, strict=True)]
-    return Transcript(" ".join(words), timed, acoustic, bonus, acoustic + bonus, state)
+    timed_words = [
+        Word(*word) for word in zip(words, begins, ends if ends else begins, strict=True)
+    ]
+    return Transcript(" ".join(words), timed_words, acoustic, bonus, acoustic + bonus, state)
 
 
 def joint_confidence(units: list[Unit]) -> float:

@@ -1,4 +1,4 @@
-"""The base of GraphCRF and GridCRF.
+"""The base class of GraphCRF and GridCRF.
 
 p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_e P · ψ(x, y_e)) / Z(x)
 """
@@ -46,16 +46,16 @@ from trellis.optim.result import Objective, Progress, Result
 __all__ = ["GraphModel"]
 
 _log = logging.getLogger("trellis")
-_SLICE_ENTRIES = 1 << 22  # numbers in the tables of one slice of samples: 32 MB of float64
+_SLICE_ENTRIES = 1 << 22  # largest number of table entries of one slice of samples: 32 MB
 _EPOCHS = {"perceptron": 30, "ssvm": 50}  # default of max_iter for objectives without a gradient
-# The duality gap of Frank–Wolfe shrinks as 1 / epochs, so a smaller one takes far too long.
+# The duality gap of Frank–Wolfe is about 1 / epochs, so a smaller gap would take too long.
 _MIN_GAP = 1e-3
-_NOT_STORED = ("n_jobs",)  # it depends on the machine
+_NOT_STORED = ("n_jobs",)  # the number of threads depends on the machine
 _HISTORIES = ("losses",)
 
 
 class GraphModel(Saved, ABC, Estimator):
-    """A log-linear model of the labels of nodes that are connected by edges."""
+    """A log-linear model for the labels of the nodes of a graph."""
 
     classes_: NDArray[Any]
     coef_: Doubles
@@ -71,7 +71,7 @@ class GraphModel(Saved, ABC, Estimator):
     converged_: bool
     losses_: list[tuple[int, float]]
     report_: Report | None = None
-    """Quality on the training nodes, after training by messages. It is not saved in files."""
+    """Quality on the training nodes after training by messages, else None. Not saved in files."""
 
     def __init__(
         self,
@@ -104,18 +104,18 @@ class GraphModel(Saved, ABC, Estimator):
 
     @abstractmethod
     def _collect(self, X: Any) -> Samples:
-        """Validate X and return its samples."""
+        """Return the samples of X. Raise InputError if X is invalid."""
 
     @abstractmethod
     def _engine(self, samples: Samples, labels: int) -> Engine:
-        """Return inference for some samples."""
+        """Return the inference engine for some samples."""
 
     @abstractmethod
     def _reshape(self, samples: Samples, i: int, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return results for the nodes of sample i in the layout of its y."""
+        """Return results for the nodes of sample i in the shape of its y."""
 
     def _flatten(self, y: Any) -> Any:
-        """Return the labels of each sample as one row."""
+        """Return the labels of each sample as a one-dimensional array or list."""
         return y
 
     # ---- training
@@ -128,7 +128,7 @@ class GraphModel(Saved, ABC, Estimator):
         *,
         callback: Callable[[Progress], object] | None = None,
     ) -> Self:
-        """Learn the weights.
+        """Learn the weights from samples X and their labels y.
 
         ``callback`` is called after each iteration; a truthy return value stops training.
         """
@@ -167,7 +167,7 @@ class GraphModel(Saved, ABC, Estimator):
         for name in ("l2", "l1", "tol"):
             number_at_least(getattr(self, name), 0.0, name)
         if self.l1 > 0 and self.objective in _EPOCHS:
-            raise InputError(f"l1 > 0 is not available for objective={self.objective!r}")
+            raise InputError(f"l1 is {self.l1}: must be 0 with objective={self.objective!r}")
         if self.max_iter is not None and as_integer(self.max_iter, "max_iter") < 1:
             raise InputError(f"max_iter must be at least 1, not {self.max_iter}")
         if not (isinstance(self.damping, int | float | np.number) and 0 <= self.damping < 1):
@@ -179,7 +179,7 @@ class GraphModel(Saved, ABC, Estimator):
     def _solve(
         self, samples: Samples, targets: Targets, shape: Shape, callback: Any
     ) -> Result[Any]:
-        """Return the trained weights."""
+        """Return the result of the optimiser for the chosen objective."""
         if self.objective in _EPOCHS:
             single = SingleSamples(self, samples, targets, shape)
             options = {
@@ -218,8 +218,8 @@ class GraphModel(Saved, ABC, Estimator):
     ) -> Objective:
         """Return ``evaluate(w, gradient) -> loss`` for Σᵢ lossᵢ(w) + l2/2 ‖w‖².
 
-        The Bethe loss is ∞ where its messages do not converge: its gradient is meaningless there,
-        and a line search takes ∞ as a step that is too long.
+        The Bethe loss is ∞ if its messages do not converge, because its gradient is then
+        meaningless. A line search treats ∞ as a step that is too long.
         """
         parts = list(self._slices(samples, targets, shape.labels))
 
@@ -239,7 +239,7 @@ class GraphModel(Saved, ABC, Estimator):
         return evaluate
 
     def _settings(self) -> Settings:
-        """Return the settings of inference; weights trained with "trw" are used with "trw"."""
+        """Return the settings of inference; "auto" means "trw" if the objective is "trw"."""
         use_trw = self.inference == "auto" and self.objective == "trw"
         sweeps = {"damping": self.damping, "max_iter": self.max_sweeps, "tolerance": TOLERANCE}
         return Settings("trw" if use_trw else self.inference, sweeps, self.n_jobs)
@@ -250,8 +250,8 @@ class GraphModel(Saved, ABC, Estimator):
         """Yield slices of the samples whose tables fit into memory together."""
         for begin, end in samples.slices(labels * labels, _SLICE_ENTRIES):
             part = samples.part(begin, end)
-            n0, n1 = samples.node_begin[[begin, end]]
-            correct = Targets(targets.labels[n0:n1], targets.weights[begin:end])
+            nodes = slice(*samples.node_begin[[begin, end]])
+            correct = Targets(targets.labels[nodes], targets.weights[begin:end])
             yield part, correct, self._engine(part, labels)
 
     def _tied(self, w: Doubles, shape: Shape) -> Doubles:
@@ -274,13 +274,13 @@ class GraphModel(Saved, ABC, Estimator):
     def _check_fitted(self) -> None:
         check_fitted(self, "coef_")
 
-    def _scored(self, X: Any) -> Iterator[tuple[Samples, Engine, Scores]]:
-        """Yield slices of the samples, with inference and scores."""
+    def _score_slices(self, X: Any) -> Iterator[tuple[Samples, Engine, Scores]]:
+        """Yield slices of the samples, each with its inference engine and its scores."""
         self._check_fitted()
         samples = self._collect(X)
         self._check_samples(samples)
         labels = len(self.classes_)
-        shape = Shape(labels, *self._widths())
+        shape = Shape(labels, *self._count_features())
         nodes = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
         w = np.concatenate(
             [(nodes if self.fit_intercept else self.coef_).ravel(), self.pair_coef_.ravel()]
@@ -289,13 +289,13 @@ class GraphModel(Saved, ABC, Estimator):
             part = samples.part(begin, end)
             yield part, self._engine(part, labels), part.scores(w, shape, self.allowed_)
 
-    def _widths(self) -> tuple[int, int]:
+    def _count_features(self) -> tuple[int, int]:
         """Return the numbers of node features and of edge features, constants included."""
         return self.coef_.shape[1] + bool(self.fit_intercept), len(self.pair_coef_)
 
     def _check_samples(self, samples: Samples) -> None:
-        """Raise if the samples do not have the features and types of the training samples."""
-        nodes, edges = self._widths()
+        """Raise InputError unless the features and types are those of the training samples."""
+        nodes, edges = self._count_features()
         if (samples.nodes.shape[1], samples.edge_features.shape[1]) != (nodes, edges):
             constant = bool(self.fit_intercept)
             raise InputError(
@@ -306,41 +306,44 @@ class GraphModel(Saved, ABC, Estimator):
         if self.allowed_ is None:
             return
         if samples.types is None:
-            raise InputError("the model was trained with node_types: X must have them")
+            raise InputError("X has no node_types: the model was trained with node_types")
         if samples.types.max() >= len(self.allowed_):
-            raise InputError(f"node type {samples.types.max()} was not seen in training")
+            raise InputError(
+                f"X has node type {samples.types.max()}: "
+                f"the types in training were 0 to {len(self.allowed_) - 1}"
+            )
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
-        """argmax_y p(y | x), or the best labelling that the chosen inference finds."""
+        """argmax_y p(y | x) of each sample; an approximation if ``inference`` is not exact."""
         predictions = []
         names = np.array(self.classes_.tolist()) if hasattr(self, "classes_") else np.empty(0)
-        for samples, engine, scores in self._scored(X):
-            predictions += self._per_sample(samples, names[engine.best(scores)])
+        for samples, engine, scores in self._score_slices(X):
+            predictions += self._split_by_sample(samples, names[engine.best_labels(scores)])
         return predictions
 
     def predict_marginals(self, X: Any) -> list[Doubles]:
-        """p(y_v | x) of each sample: one row for each node, in the order of ``classes_``."""
+        """p(y_v | x) of each sample, one row for each node. The columns are ``classes_``."""
         marginals: list[Any] = []
-        for samples, engine, scores in self._scored(X):
-            marginals += self._per_sample(samples, engine.marginals(scores).nodes)
+        for samples, engine, scores in self._score_slices(X):
+            marginals += self._split_by_sample(samples, engine.marginals(scores).nodes)
         return marginals
 
     def log_likelihood(self, X: Any, y: Any) -> Doubles:
         """log p(y | x) of each sample: exact, or with the Bethe approximation of log Z."""
         self._check_fitted()
         values, begin = [], 0
-        rows = list(self._flatten(y))
+        labels = list(self._flatten(y))
         classes = self.classes_.tolist()
-        for samples, engine, scores in self._scored(X):
+        for samples, engine, scores in self._score_slices(X):
             end = begin + len(samples)
-            known = encode(rows[begin:end], np.diff(samples.node_begin), classes)
+            known = encode(labels[begin:end], np.diff(samples.node_begin), classes)
             if known.allowed is not None:
-                raise InputError("y has unknown labels")
+                raise InputError("y has unknown labels: every node needs a label")
             begin = end
             log_z = engine.marginals(scores).log_z
             values.append(sample_scores(samples, known.label.astype(np.int64), scores) - log_z)
-        if begin != len(rows):
-            raise InputError(f"X has {begin} samples, y has {len(rows)}")
+        if begin != len(labels):
+            raise InputError(f"X has {begin} samples, y has {len(labels)}")
         return np.concatenate(values)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -352,16 +355,18 @@ class GraphModel(Saved, ABC, Estimator):
         correct, total = 0.0, 0.0
         for i, (predicted, labels) in enumerate(zip(predictions, y, strict=True)):
             if predicted.shape != np.shape(labels):
-                raise InputError(f"sample {i} has labels {np.shape(labels)}, not {predicted.shape}")
+                raise InputError(
+                    f"labels of sample {i} have shape {np.shape(labels)}: must be {predicted.shape}"
+                )
             weight = 1.0 if weights is None else weights[i]
             correct += weight * int(np.sum(predicted == np.asarray(labels)))
             total += weight * predicted.size
         return correct / total if total else 0.0
 
-    def _per_sample(self, samples: Samples, rows: NDArray[Any]) -> list[NDArray[Any]]:
-        """Split the rows of all nodes by sample."""
-        pieces = np.split(rows, samples.node_begin[1:-1])
-        return [self._reshape(samples, i, piece) for i, piece in enumerate(pieces)]
+    def _split_by_sample(self, samples: Samples, rows: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the rows of each sample, from the rows of all nodes."""
+        rows_of_samples = np.split(rows, samples.node_begin[1:-1])
+        return [self._reshape(samples, i, values) for i, values in enumerate(rows_of_samples)]
 
     # ---- files
 
@@ -378,7 +383,7 @@ class GraphModel(Saved, ABC, Estimator):
 
     @classmethod
     def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
-        """Return the model with these parts."""
+        """Return the model with these parts; raise InputError if a part is missing or invalid."""
         model = cls(**read_parameters(cls, meta))
         model._check_parameters()
         model.classes_ = as_array(tuple(read_classes(meta)))
@@ -389,7 +394,7 @@ class GraphModel(Saved, ABC, Estimator):
         model.coef_, model.intercept_ = finite(tensors, "coef"), finite(tensors, "intercept")
         model.pair_coef_, model.allowed_ = finite(tensors, "pairs"), None
         if len(model.pair_coef_) == 0:
-            raise InputError("pairs is empty: at least the weights of the constant are needed")
+            raise InputError("pairs is empty: the weights of the constant edge feature are needed")
         if "allowed" in tensors:
             model.allowed_ = expect(tensors, "allowed", np.bool_, (None, labels))
         read_training(model, meta, _HISTORIES)

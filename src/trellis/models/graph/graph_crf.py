@@ -32,8 +32,8 @@ class GraphCRF(GraphModel):
     objective
         The loss. "likelihood": -log p(y | x), exact; the graphs must not be too wide.
         "pseudolikelihood": -Σ_v log p(y_v | x, correct labels of its neighbours); needs no
-        inference. "trw": the likelihood with the tree-reweighted upper bound of log Z; it is
-        convex, so it has one minimum, which is never above the loss of the nodes alone. "bethe":
+        inference. "trw": the likelihood with the tree-reweighted upper bound of log Z; this loss is
+        convex, and its minimum is never above the loss of a model without edges. "bethe":
         the likelihood with log Z of loopy belief propagation, which is not a bound; steps to
         weights where the messages do not converge are rejected. "perceptron": the averaged
         perceptron. "ssvm": the hinge loss with a Hamming margin, by block-coordinate Frank–Wolfe.
@@ -43,20 +43,22 @@ class GraphCRF(GraphModel):
         How labels and marginals are computed: "exact", "bp" (loopy belief propagation), "trw", or
         "auto". With "auto", a model trained with "trw" uses "trw"; any other is exact if the tables
         fit into memory, and uses "bp" otherwise. "expansion", "cut" and "icm" are for labels only.
-        Where inference is not exact, ICM improves the labels of max-product and of the marginals,
-        and the better result is returned.
+        If inference is not exact, ICM improves two labellings, those of max-product and of the
+        marginals, and the better one is returned.
     symmetric
-        Whether the pairs (a, b) and (b, a) have the same weight: edges then have no direction.
+        Whether the pairs (a, b) and (b, a) have the same weight. Edges then have no direction.
     fit_intercept
         Whether to add a constant to the node features.
     max_iter, tol
-        Limits of the optimiser. max_iter is a number of iterations or epochs; with None there is no
-        limit, except 100 for "trw" and "bethe", 30 for "perceptron" and 50 for "ssvm". tol is a
-        bound for the gradient; for "ssvm", for the duality gap relative to the loss.
+        Limits of the optimiser. max_iter is a number of iterations or epochs. None means 100 for
+        "trw" and "bethe", 30 for "perceptron", 50 for "ssvm", and no limit for the others. Training
+        stops when the gradient is below tol; for "ssvm", when the duality gap divided by the loss
+        is below tol.
     damping, max_sweeps
-        Limits of belief propagation. After training with "trw" or "bethe", ``report_`` has the
-        residual of the messages and the accuracy on the training nodes, with edges and without. A
-        warning tells if these are bad.
+        Damping and largest number of sweeps of belief propagation. After training with "trw" or
+        "bethe", ``report_`` has the residual of the messages, and the accuracy on the training
+        nodes with and without edges. fit warns if the messages did not converge, or if the edges
+        reduce the accuracy.
     n_jobs
         Number of threads; None uses all cores. Results do not depend on it.
     random_state

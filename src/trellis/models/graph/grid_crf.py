@@ -1,4 +1,4 @@
-"""The CRF on images: every pixel has a label, and neighbouring pixels have a common score."""
+"""The CRF on images: each pixel has a label, and each pair of neighbouring pixels has a score."""
 
 from typing import Any
 
@@ -35,11 +35,11 @@ class GridCRF(GraphModel):
     ----------
     objective
         As for `GraphCRF`. The default is "trw", because images are too wide for exact inference.
-        "pseudolikelihood" trains fastest. But where the pixels carry little information and
-        neighbouring labels are strongly correlated, it makes the pair weights much too strong.
+        "pseudolikelihood" trains fastest. But if the pixels carry little information and
+        neighbouring labels are strongly correlated, its pair weights are much too large.
     inference
-        "auto", "trw" and "bp" pass messages on the grid, in the native core; "expansion", "cut",
-        "icm" and "exact" are the same as for `GraphCRF`.
+        "auto", "trw" and "bp" pass messages on the grid, in the compiled core. "expansion", "cut",
+        "icm" and "exact" have the same meaning as for `GraphCRF`.
     directed
         Whether horizontal and vertical pairs have different weights.
     contrast
@@ -88,24 +88,24 @@ class GridCRF(GraphModel):
 
     def _collect(self, X: Any) -> Samples:
         images = _check_images(X)
-        nodes, edges, features, first = [], [], [], 0
+        nodes, edges, features, first_node = [], [], [], 0
         for image in images:
             height, width, depth = image.shape
             pixels = image.reshape(-1, depth)
             pairs = graph.grid_edges(height, width)
             ones = np.ones((len(pixels), 1))
             nodes.append(np.concatenate([pixels, ones], axis=1) if self.fit_intercept else pixels)
-            edges.append(pairs + first)
+            edges.append(pairs + first_node)
             # `grid_edges` lists all horizontal edges first.
             horizontal = np.arange(len(pairs)) < height * (width - 1)
             features.append(self._edge_features(pixels, pairs, horizontal))
-            first += len(pixels)
+            first_node += len(pixels)
         return Samples(
             np.concatenate(nodes),
             np.concatenate(edges),
             np.concatenate(features),
-            offsets([len(rows) for rows in nodes]),
-            offsets([len(rows) for rows in edges]),
+            offsets([len(pixels) for pixels in nodes]),
+            offsets([len(pairs) for pairs in edges]),
             None,
             tuple(image.shape[:2] for image in images),
         )
@@ -113,7 +113,7 @@ class GridCRF(GraphModel):
     def _edge_features(
         self, pixels: Doubles, pairs: NDArray[Any], horizontal: NDArray[np.bool_]
     ) -> Doubles:
-        """Return the features of the edges ``(edges, k)``: constants, and the contrast."""
+        """Return the edge features ``(edges, k)``: constants, and optionally the contrast."""
         columns = [np.ones(len(pairs))]
         if self.directed:
             columns = [horizontal.astype(np.float64), (~horizontal).astype(np.float64)]
@@ -124,13 +124,15 @@ class GridCRF(GraphModel):
     def _flatten(self, y: Any) -> Any:
         if isinstance(y, str) or not hasattr(y, "__len__"):
             raise InputError(f"y must be a list of label arrays, not {type(y).__name__}")
-        rows = []
+        flat_labels = []
         for i, image_labels in enumerate(y):
             labels = np.asarray(image_labels)
             if labels.ndim != 2:
-                raise InputError(f"labels of image {i} must be (height, width), not {labels.shape}")
-            rows.append(labels.ravel())
-        return rows
+                raise InputError(
+                    f"labels of image {i} have shape {labels.shape}: must be (height, width)"
+                )
+            flat_labels.append(labels.ravel())
+        return flat_labels
 
     def _engine(self, samples: Samples, labels: int) -> Engine:
         settings = self._settings()
@@ -144,7 +146,7 @@ class GridCRF(GraphModel):
 
 
 def _check_images(X: Any) -> list[Doubles]:
-    """Validate X and return arrays (height, width, features)."""
+    """Return the images as arrays (height, width, features). Raise InputError for invalid X."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of images, not {type(X).__name__}")
     if len(X) == 0:
@@ -161,12 +163,17 @@ def _check_images(X: Any) -> list[Doubles]:
             raise InputError(
                 f"image {i} has shape {np.shape(x)}: must be (height, width, features)"
             )
-        bad = np.argwhere(~np.isfinite(image))
-        if bad.size:
-            raise InputError(f"image {i} is {image[tuple(bad[0])]} at {bad[0].tolist()}")
+        not_finite = np.argwhere(~np.isfinite(image))
+        if not_finite.size:
+            row, column, feature = not_finite[0].tolist()
+            raise InputError(
+                f"image {i}: feature {feature} of pixel ({row}, {column}) is "
+                f"{image[row, column, feature]}: must be finite"
+            )
         if images and image.shape[2] != images[0].shape[2]:
             raise InputError(
-                f"image {i} has {image.shape[2]} features, image 0 has {images[0].shape[2]}"
+                f"image {i} has {image.shape[2]} features, image 0 has {images[0].shape[2]}: "
+                "all images must have the same number"
             )
         images.append(image)
     return images

@@ -1,7 +1,7 @@
 """Inference for graph models: marginals, log Z and the best labelling of many samples at once.
 
-`GraphEngine` works on graphs of any form, `GridEngine` on images. An engine is built once for some
-samples, and then called with new scores at each step of the training.
+`GraphEngine` works on any graph, `GridEngine` on images. An engine is built once for some samples.
+Each step of the training then calls it with new scores.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ __all__ = ["DECODERS", "INFERENCE", "Engine", "GraphEngine", "GridEngine", "Marg
 
 DECODERS = ("expansion", "cut", "icm")  # methods that return labels only
 INFERENCE = ("auto", "exact", "bp", "trw", *DECODERS)
-# Largest sum of the table sizes of exact inference: 128 MB of float64. Wider graphs take messages.
+# Largest number of table entries of exact inference: 128 MB. Wider graphs use messages.
 MAX_TABLE_ENTRIES = 1 << 24
-# Undamped, the messages of tree-reweighted propagation often oscillate on graphs with many loops.
+# Without damping, tree-reweighted messages often oscillate on graphs with many loops.
 TREE_DAMPING = 0.3
 
 
@@ -65,8 +65,8 @@ class Engine(Protocol):
     def marginals(self, scores: Scores) -> Marginals:
         """Return marginals by the method of the settings."""
 
-    def best(self, scores: Scores) -> Integers:
-        """Return the best labelling, or a good one: ``(N,)``."""
+    def best_labels(self, scores: Scores) -> Integers:
+        """Return the best labelling ``(N,)``, exact or approximate depending on the method."""
 
 
 class GraphEngine:
@@ -84,18 +84,18 @@ class GraphEngine:
     def _with_scores(self, scores: Scores) -> graph.FactorGraph:
         return self._graph.rescored(np.concatenate([scores.unary.ravel(), scores.tables.ravel()]))
 
-    # ---- exact inference, of all samples together or of one half after the other
+    # ---- exact inference: all samples together, or one half after the other
 
     def _is_exact(self) -> bool:
-        """Return whether to be exact: if the settings say so, or if the tables are small enough."""
+        """Return True if inference is exact: by the settings, or because the tables are small."""
         if self._settings.inference in ("exact", "bp", "trw"):
             return self._settings.inference == "exact"
         halves = self._halves
-        return self._tables_fit or (len(halves) > 1 and all(h._is_exact() for h in halves))
+        return self._tables_fit or (len(halves) > 1 and all(half._is_exact() for half in halves))
 
     @cached_property
     def _tables_fit(self) -> bool:
-        """Whether the tables of all samples together are small enough."""
+        """True if the tables of all samples together are small enough."""
         try:
             induced_width(self._graph, MAX_TABLE_ENTRIES)
         except InputError:
@@ -104,7 +104,7 @@ class GraphEngine:
 
     @cached_property
     def _halves(self) -> list["GraphEngine"]:
-        """Engines for the first and the second half of the samples; empty for a single sample."""
+        """Engines of the first and the second half of the samples; empty for a single sample."""
         count = len(self._samples)
         if count < 2:
             return []
@@ -114,23 +114,24 @@ class GraphEngine:
             for begin, end in ranges
         ]
 
-    def _by_halves(self, scores: Scores) -> list[tuple["GraphEngine", Scores]]:
+    def _split_in_halves(self, scores: Scores) -> list[tuple["GraphEngine", Scores]]:
+        """Return each half with its scores; the scores are split at the same sample."""
         half = len(self._samples) // 2
-        n, e = self._samples.node_begin[half], self._samples.edge_begin[half]
+        node, edge = self._samples.node_begin[half], self._samples.edge_begin[half]
         first, second = self._halves
         return [
-            (first, Scores(scores.unary[:n], scores.tables[:e])),
-            (second, Scores(scores.unary[n:], scores.tables[e:])),
+            (first, Scores(scores.unary[:node], scores.tables[:edge])),
+            (second, Scores(scores.unary[node:], scores.tables[edge:])),
         ]
 
     def exact(self, scores: Scores) -> Marginals:
         """Return exact marginals by variable elimination; raise if the graph is too wide."""
         if not self._tables_fit and self._halves:
-            parts = [engine.exact(half) for engine, half in self._by_halves(scores)]
+            parts = [engine.exact(half) for engine, half in self._split_in_halves(scores)]
             log_z, p, pairs = (np.concatenate([part[k] for part in parts]) for k in range(3))
             return Marginals(log_z, p, pairs)
         g = self._with_scores(scores)
-        induced_width(g, MAX_TABLE_ENTRIES)  # raises, and names the width
+        induced_width(g, MAX_TABLE_ENTRIES)  # raises InputError if the tables are too large
         log_z = np.empty(len(g))
         p = np.empty(scores.unary.size)
         pairs = np.empty(sum(g.sizes) - scores.unary.size)
@@ -168,26 +169,28 @@ class GraphEngine:
         return marginals._replace(residual=beliefs.residual)
 
     def _reshape(self, terms: Doubles, p: Doubles, pairs: Doubles, scores: Scores) -> Marginals:
-        """Return flat arrays in the shapes of the scores; ``terms`` of log Z are one per node."""
+        """Return the flat arrays in the shapes of the scores, and log Z from one term per node."""
         log_z = np.zeros(len(self._samples))
         np.add.at(log_z, self._samples.sample_of_nodes(), terms)
         unary, tables = scores
-        # The first factors are the unary ones: their marginals are those of the nodes.
+        # The unary factors come first. Their marginals are those of the nodes.
         return Marginals(log_z, p.reshape(unary.shape), pairs[unary.size :].reshape(tables.shape))
 
-    # ---- as the settings say
+    # ---- the method of the settings
 
     def marginals(self, scores: Scores) -> Marginals:
-        """Return exact marginals where possible, otherwise those of messages."""
+        """Return marginals by the method of the settings: exact, or by messages."""
         if self._settings.inference == "trw":
             return self.trw(scores)
         return self.exact(scores) if self._is_exact() else self.bethe(scores)
 
-    def best(self, scores: Scores) -> Integers:
-        """Return the best labelling where possible, otherwise the better of two local optima."""
+    def best_labels(self, scores: Scores) -> Integers:
+        """Return the best labelling if inference is exact, else the better of two local optima."""
         settings = self._settings
         if self._is_exact() and not self._tables_fit and self._halves:
-            return np.concatenate([engine.best(half) for engine, half in self._by_halves(scores)])
+            return np.concatenate(
+                [engine.best_labels(half) for engine, half in self._split_in_halves(scores)]
+            )
         g = self._with_scores(scores)
         if settings.inference in DECODERS:
             return graph.best(g, settings.inference).labels
@@ -202,16 +205,16 @@ class GraphEngine:
 
 
 class GridEngine:
-    """Belief propagation on images, in the native core: much faster than on a general graph."""
+    """Belief propagation on images in the compiled core: much faster than on a general graph."""
 
     def __init__(self, samples: Samples, labels: int, settings: Settings, shared: bool) -> None:
-        """``shared``: all horizontal edges have the same table, and all vertical ones."""
+        """With ``shared``, all horizontal edges have the same table, and all vertical edges too."""
         self._samples, self._labels, self._shared = samples, labels, shared
         self._settings = settings
         self._options = {**settings.sweeps, "n_jobs": settings.n_jobs}
 
     def _images(self, scores: Scores) -> Iterator[tuple[Doubles, Doubles, Doubles]]:
-        """Yield unary, horizontal and vertical scores of each image for the grid functions."""
+        """Yield the unary, horizontal and vertical scores of each image."""
         samples, square = self._samples, (self._labels, self._labels)
         assert samples.grids is not None
         for i, (height, width) in enumerate(samples.grids):
@@ -230,7 +233,7 @@ class GridEngine:
                 )
 
     def exact(self, scores: Scores) -> Marginals:
-        """Return exact marginals of small grids, by the general engine."""
+        """Return exact marginals by the engine for graphs; raise InputError for large images."""
         settings = Settings("exact", {}, None)
         return GraphEngine(self._samples, self._labels, settings).exact(scores)
 
@@ -255,23 +258,24 @@ class GridEngine:
         return Marginals(np.array(log_z), np.concatenate(p), np.concatenate(pairs), residual)
 
     def marginals(self, scores: Scores) -> Marginals:
-        """Return the beliefs of the method of the settings."""
+        """Return marginals by the method of the settings."""
         return self._propagate("trw" if self._settings.inference == "trw" else "bp", scores)
 
-    def best(self, scores: Scores) -> Integers:
-        """Return the better of two local optima: from max-product and from the marginals."""
-        likely = self.marginals(scores).nodes.argmax(axis=1)
+    def best_labels(self, scores: Scores) -> Integers:
+        """Return the better of two labellings: ICM from max-product, and ICM from the marginals."""
+        most_probable = self.marginals(scores).nodes.argmax(axis=1)
         from_max, from_marginals = [], []
         for i, image in enumerate(self._images(scores)):
             g, nodes = graph.grid_graph(*image), slice(*self._samples.node_begin[i : i + 2])
             start = graph.grid_best(*image, **self._options).labels.ravel()
             from_max.append(graph.icm(g, initial=start).labels)
-            from_marginals.append(graph.icm(g, initial=likely[nodes]).labels)
+            from_marginals.append(graph.icm(g, initial=most_probable[nodes]).labels)
         first, second = np.concatenate(from_max), np.concatenate(from_marginals)
         return better_labels(self._samples, first, second, scores)
 
 
 def _first_table(tables: Doubles, square: tuple[int, int]) -> Doubles:
+    """Return the first of equal tables; zeros if there are no edges."""
     return tables[0] if len(tables) else np.zeros(square)
 
 

@@ -1,13 +1,13 @@
 """The losses of graph models, as functions of the scores.
 
 A loss has a value and derivatives by the unary scores (N, L) and by the tables (E, L, L). The
-derivative of log Z is the marginals. The derivative of the score of a labelling is its indicator: 1
-at its labels, 0 elsewhere. So nearly every loss is a difference of the two:
+derivatives of log Z are the marginals p. The derivative of the score of a labelling is its
+indicator: 1 at its labels, 0 elsewhere. So nearly every loss has this form:
 
     loss = Σ weight (level - score(y)),     ∂loss = weight (p - indicator(y))
 
-with log Z as the level for likelihoods, and the score of the best labelling for the perceptron and
-the structured support vector machine.
+For likelihoods, the level is log Z. For the perceptron and the structured support vector machine,
+the level is the score of the best labelling, and p is its indicator.
 """
 
 from typing import NamedTuple
@@ -21,9 +21,10 @@ __all__ = ["MESSAGES", "OBJECTIVES", "Loss", "Targets", "loss_of"]
 
 OBJECTIVES = ("likelihood", "pseudolikelihood", "trw", "bethe", "perceptron", "ssvm")
 MESSAGES = ("trw", "bethe")  # the likelihood with an approximation of log Z by messages
-# Messages stop here. The losses are stationary in the messages, so they are off by its square.
+# Messages stop at this residual. At a fixed point the derivative of a loss by the messages is 0,
+# so the error of the loss is about the square of this number.
 TOLERANCE = 1e-6
-# Below this residual, value and gradient of a loss agree well enough for a line search.
+# Below this residual, the value and the gradient of a loss are consistent enough for a line search.
 MAX_RESIDUAL = 1e-4
 
 
@@ -54,19 +55,21 @@ def loss_of(
         return pseudolikelihood(samples, targets, scores)
     if objective in ("likelihood", *MESSAGES):
         infer = {"likelihood": engine.exact, "bethe": engine.bethe, "trw": engine.trw}[objective]
-        return _difference(samples, targets, scores, infer(scores))
-    # The hinge loss adds 1 for each wrong label, so a labelling with many errors must score lower.
+        return _subtract_correct_score(samples, targets, scores, infer(scores))
+    # The hinge loss adds 1 to the score of each wrong label: the margin.
     costs = hamming(targets.labels, scores.unary.shape) if objective == "ssvm" else 0.0
     augmented = Scores(scores.unary + costs, scores.tables)
-    guess = engine.best(augmented)
+    guess = engine.best_labels(augmented)
     level = sample_scores(samples, guess, augmented)
-    return _difference(
+    return _subtract_correct_score(
         samples, targets, scores, Marginals(level, *indicators(guess, scores.unary.shape, samples))
     )
 
 
-def _difference(samples: Samples, targets: Targets, scores: Scores, p: Marginals) -> Loss:
-    """Return Σ weight (p.log_z - score(y)), whose derivative is weight (p - indicator(y))."""
+def _subtract_correct_score(
+    samples: Samples, targets: Targets, scores: Scores, p: Marginals
+) -> Loss:
+    """Return Σ weight (p.log_z - score(y)) and its derivative, weight (p - indicator(y))."""
     correct = indicators(targets.labels, scores.unary.shape, samples)
     per_node = targets.weights[samples.sample_of_nodes()]
     per_edge = targets.weights[samples.sample_of_edges()]
@@ -97,31 +100,31 @@ def indicators(labels: Integers, shape: tuple[int, ...], samples: Samples) -> Sc
     return Scores(nodes, pairs)
 
 
-def conditionals(samples: Samples, labels: Integers, scores: Scores) -> Doubles:
-    """log p(y_v | the labels of its neighbours), ``(N, L)``."""
+def log_conditionals(samples: Samples, labels: Integers, scores: Scores) -> Doubles:
+    """log p(y_v | the labels of its neighbours) for each node and label, ``(N, L)``."""
     a, b = samples.edges.T
-    x, rows = scores.unary.copy(), np.arange(len(scores.tables))
-    for y in range(x.shape[1]):
-        x[:, y] += np.bincount(a, scores.tables[rows, y, labels[b]], len(x))
-        x[:, y] += np.bincount(b, scores.tables[rows, labels[a], y], len(x))
-    x -= x.max(axis=1, keepdims=True)
-    x -= np.log(np.exp(x).sum(axis=1, keepdims=True))
-    return x
+    log_p, edges = scores.unary.copy(), np.arange(len(scores.tables))
+    for y in range(log_p.shape[1]):
+        log_p[:, y] += np.bincount(a, scores.tables[edges, y, labels[b]], len(log_p))
+        log_p[:, y] += np.bincount(b, scores.tables[edges, labels[a], y], len(log_p))
+    log_p -= log_p.max(axis=1, keepdims=True)
+    log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
+    return log_p
 
 
 def pseudolikelihood(samples: Samples, targets: Targets, scores: Scores) -> Loss:
     """-Σ_v log p(y_v | the correct labels of its neighbours) (Besag 1975)."""
     y = targets.labels
-    log_p = conditionals(samples, y, scores)
+    log_p = log_conditionals(samples, y, scores)
     per_node = targets.weights[samples.sample_of_nodes()]
-    nodes, rows = np.arange(len(y)), np.arange(len(scores.tables))
+    nodes, edges = np.arange(len(y)), np.arange(len(scores.tables))
     value = -float(per_node @ log_p[nodes, y])
     d_unary = np.exp(log_p)
     d_unary[nodes, y] -= 1.0
     d_unary *= per_node[:, None]
     d_tables = np.zeros_like(scores.tables)
     a, b = samples.edges.T
-    # An edge occurs in two conditionals: of its first node given the second, and the reverse.
-    d_tables[rows, :, y[b]] += d_unary[a]
-    d_tables[rows, y[a], :] += d_unary[b]
+    # An edge is part of two conditionals: its first node given the second, and the reverse.
+    d_tables[edges, :, y[b]] += d_unary[a]
+    d_tables[edges, y[a], :] += d_unary[b]
     return Loss(value, Scores(d_unary, d_tables))

@@ -1,4 +1,4 @@
-"""The samples of graph models: many graphs as one large graph, and their scores.
+"""The samples of graph models: several graphs joined into one large graph, and their scores.
 
     unary[v, y] = w_y · x_v          table[e, a, b] = Σ_k P_k[a, b] f_ek
 
@@ -24,16 +24,16 @@ Matrix: TypeAlias = Any  # a dense array or a sparse matrix: both have @, .T and
 
 
 class Graph(NamedTuple):
-    """One sample. A plain tuple in the same order is accepted too."""
+    """One sample. Models also accept a plain tuple in the same order."""
 
     nodes: Any
     """Features of the nodes, ``(nodes, features)``: dense, or a SciPy sparse matrix."""
     edges: Any = ()
-    """Pairs of nodes ``(edges, 2)``; the first node is the row of a table of label pairs."""
+    """Pairs of nodes ``(edges, 2)``. The label of the first node is the row of a score table."""
     edge_features: Any = None
     """``(edges, k)``; a constant 1 is always added as the first feature."""
     node_types: Any = None
-    """One small integer for each node. A type has only the labels it had in training."""
+    """One small integer for each node. Nodes of a type get only labels seen with it in training."""
 
 
 class Scores(NamedTuple):
@@ -46,7 +46,7 @@ class Scores(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The sizes of a model, and so of its weight vector."""
+    """The sizes of a model. They determine the size of its weight vector."""
 
     labels: int
     nodes: int
@@ -61,27 +61,27 @@ class Shape(NamedTuple):
 
     def split(self, w: Doubles) -> tuple[Doubles, Doubles]:
         """Return views of the node weights ``(L, d)`` and of the pair weights ``(k, L, L)``."""
-        first = self.labels * self.nodes
+        n_node_weights = self.labels * self.nodes
         return (
-            w[:first].reshape(self.labels, self.nodes),
-            w[first:].reshape(self.edges, self.labels, self.labels),
+            w[:n_node_weights].reshape(self.labels, self.nodes),
+            w[n_node_weights:].reshape(self.edges, self.labels, self.labels),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Several graphs as one graph that is not connected."""
+    """Several graphs as one large graph, without edges between them."""
 
     nodes: Matrix
     """``(N, d)``: node features."""
     edges: Integers
-    """``(E, 2)``: rows of ``nodes``."""
+    """``(E, 2)``: pairs of indices of ``nodes``."""
     edge_features: Doubles
     """``(E, k)``"""
     node_begin: Integers
     """``(samples + 1,)``: the nodes of sample i are ``node_begin[i] : node_begin[i + 1]``."""
     edge_begin: Integers
-    """``(samples + 1,)``: the same for edges."""
+    """``(samples + 1,)``: the edges of sample i are ``edge_begin[i] : edge_begin[i + 1]``."""
     types: Integers | None
     """``(N,)``: type of each node, or None."""
     grids: tuple[tuple[int, int], ...] | None = None
@@ -92,23 +92,24 @@ class Samples:
 
     def part(self, begin: int, end: int) -> "Samples":
         """Return the samples ``begin : end``."""
-        n0, n1 = self.node_begin[[begin, end]]
-        e0, e1 = self.edge_begin[[begin, end]]
+        nodes = slice(*self.node_begin[[begin, end]])
+        edges = slice(*self.edge_begin[[begin, end]])
         return replace(
             self,
-            nodes=self.nodes[n0:n1],
-            edges=self.edges[e0:e1] - n0,
-            edge_features=self.edge_features[e0:e1],
-            node_begin=self.node_begin[begin : end + 1] - n0,
-            edge_begin=self.edge_begin[begin : end + 1] - e0,
-            types=None if self.types is None else self.types[n0:n1],
+            nodes=self.nodes[nodes],
+            edges=self.edges[edges] - nodes.start,
+            edge_features=self.edge_features[edges],
+            node_begin=self.node_begin[begin : end + 1] - nodes.start,
+            edge_begin=self.edge_begin[begin : end + 1] - edges.start,
+            types=None if self.types is None else self.types[nodes],
             grids=None if self.grids is None else self.grids[begin:end],
         )
 
     def slices(self, entries: int, max_entries: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of samples with about ``max_entries`` numbers each.
 
-        ``entries`` is the count of numbers for one node or edge. A larger sample is a range of one.
+        ``entries`` is the count of numbers for one node or edge. A sample that is too large is a
+        range by itself.
         """
         cost = np.cumsum(np.diff(self.node_begin) + np.diff(self.edge_begin)) * entries
         begin = 0
@@ -119,9 +120,9 @@ class Samples:
             begin = end
 
     def scores(self, w: Doubles, shape: Shape, allowed: NDArray[np.bool_] | None) -> Scores:
-        """Return the scores for weights w: -inf where the type of a node does not have a label.
+        """Return the scores for weights w; -inf where the type of a node excludes the label.
 
-        ``allowed`` ``(types, labels)`` says which labels each type has; None allows all.
+        ``allowed`` ``(types, labels)`` is True for the labels of each type; None allows all labels.
         """
         node_weights, pair_weights = shape.split(w)
         unary = np.asarray(self.nodes @ node_weights.T)
@@ -131,7 +132,7 @@ class Samples:
         return Scores(unary, tables.reshape(-1, shape.labels, shape.labels))
 
     def add_gradient(self, d_scores: Scores, shape: Shape, out: Doubles) -> None:
-        """Add the derivative by the weights to ``out``; ``d_scores`` is that by the scores."""
+        """Add the derivative of a loss by the weights to ``out``, given that by the scores."""
         node_weights, pair_weights = shape.split(out)
         node_weights += np.asarray(self.nodes.T @ d_scores.unary).T
         pairs = d_scores.tables.reshape(len(self.edges), shape.labels**2)
@@ -149,7 +150,7 @@ class Samples:
 def labels_of_types(
     types: Integers | None, labels: Integers, count: int
 ) -> NDArray[np.bool_] | None:
-    """Return which of ``count`` labels the nodes of each type have, ``(types, count)``."""
+    """Return True for the labels that nodes of each type have in training, ``(types, count)``."""
     if types is None:
         return None
     allowed = np.zeros((int(types.max()) + 1, count), dtype=np.bool_)
@@ -161,7 +162,7 @@ def labels_of_types(
 
 
 def collect(X: Any, intercept: bool) -> Samples:
-    """Validate a list of `Graph` and return its samples; ``intercept`` adds a node feature 1."""
+    """Return the samples of a list of `Graph`; ``intercept`` adds a constant node feature."""
     graphs = [_check_graph(i, x) for i, x in enumerate(_as_list(X))]
     if not graphs:
         raise InputError("X is empty: at least one graph is needed")
@@ -169,7 +170,10 @@ def collect(X: Any, intercept: bool) -> Samples:
     _check_widths("edge features", [g.edge_features.shape[1] for g in graphs])
     typed = [i for i, g in enumerate(graphs) if g.node_types is not None]
     if typed and len(typed) < len(graphs):
-        raise InputError(f"graph {typed[0]} has node_types, and others have none")
+        untyped = next(i for i, g in enumerate(graphs) if g.node_types is None)
+        raise InputError(
+            f"graph {typed[0]} has node_types, graph {untyped} has none: all or none must have them"
+        )
     node_begin = offsets([g.nodes.shape[0] for g in graphs])
     return Samples(
         _stack([g.nodes for g in graphs], intercept),
@@ -196,7 +200,7 @@ def _with_constant(features: Doubles) -> Doubles:
 
 
 def _stack(nodes: list[Matrix], intercept: bool) -> Matrix:
-    """Return all rows as one matrix, sparse if any is; with a last column 1 for the intercept."""
+    """Return all rows as one matrix, sparse if one is. ``intercept`` adds a last column of 1."""
     ones = np.ones((sum(n.shape[0] for n in nodes), 1))
     if any(sparse.issparse(n) for n in nodes):
         rows = sparse.vstack([sparse.csr_array(n) for n in nodes], format="csr")
@@ -206,11 +210,12 @@ def _stack(nodes: list[Matrix], intercept: bool) -> Matrix:
 
 
 def _check_widths(name: str, widths: list[int]) -> None:
-    """Raise if a graph has another number of features than the first."""
+    """Raise InputError unless all graphs have the same number of features."""
     for i, width in enumerate(widths):
         if width != widths[0]:
             raise InputError(
-                f"graph {i} has {width} {name}, graph 0 has {widths[0]}: all must have the same"
+                f"graph {i} has {width} {name}, graph 0 has {widths[0]}: "
+                "all graphs must have the same number"
             )
 
 
@@ -230,32 +235,38 @@ class _CheckedGraph(NamedTuple):
 
 
 def _check_graph(i: int, x: Any) -> _CheckedGraph:
-    """Validate sample i."""
+    """Return sample i. Raise InputError if it is invalid."""
     if not isinstance(x, tuple | list) or not 1 <= len(x) <= 4:
-        raise InputError(f"graph {i} must be a tuple (nodes, edges, edge_features, node_types)")
+        raise InputError(
+            f"graph {i} must be a tuple (nodes, edges, edge_features, node_types), "
+            f"not {type(x).__name__}"
+        )
     graph = Graph(*x)
     nodes = _check_nodes(i, graph.nodes)
     edges = _check_edges(i, graph.edges, nodes.shape[0])
     features = np.zeros((len(edges), 0))
     if graph.edge_features is not None:
-        features = _check_numbers(graph.edge_features, f"graph {i}: edge_features")
+        features = _check_features(graph.edge_features, f"graph {i}: edge_features", "edge")
         if features.ndim != 2 or len(features) != len(edges):
             raise InputError(
-                f"graph {i}: edge_features have shape {features.shape}; "
-                f"there are {len(edges)} edges"
+                f"graph {i}: edge_features has shape {features.shape}: "
+                f"must be ({len(edges)}, features), one row per edge"
             )
     types = _check_types(i, graph.node_types, nodes.shape[0])
     return _CheckedGraph(nodes, edges, features, types)
 
 
-def _check_numbers(values: Any, name: str) -> Doubles:
+def _check_features(values: Any, name: str, item: str) -> Doubles:
+    """Return the features of nodes or edges as an array; ``item`` is "node" or "edge"."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be an array of numbers") from None
-    bad = np.argwhere(~np.isfinite(array))
-    if bad.size:
-        raise InputError(f"{name} is {array[tuple(bad[0])]} at {bad[0].tolist()}")
+    not_finite = np.argwhere(~np.isfinite(array))
+    if not_finite.size:
+        index = not_finite[0].tolist()
+        place = f"feature {index[1]} of {item} {index[0]}" if len(index) == 2 else f"entry {index}"
+        raise InputError(f"{name}: {place} is {array[tuple(index)]}: must be finite")
     return array
 
 
@@ -263,13 +274,15 @@ def _check_nodes(i: int, values: Any) -> Matrix:
     if sparse.issparse(values):
         nodes = sparse.csr_array(values, dtype=np.float64)
         if not np.isfinite(nodes.data).all():
-            raise InputError(f"graph {i}: nodes must be finite")
+            raise InputError(
+                f"graph {i}: nodes contains nan or infinity: all features must be finite"
+            )
     else:
-        nodes = _check_numbers(values, f"graph {i}: nodes")
+        nodes = _check_features(values, f"graph {i}: nodes", "node")
     if nodes.ndim != 2 or nodes.shape[0] == 0:
         raise InputError(
-            f"graph {i}: nodes must be (nodes, features) with at least one node, "
-            f"not of shape {nodes.shape}"
+            f"graph {i}: nodes has shape {nodes.shape}: must be (nodes, features) with at least "
+            "one node"
         )
     return nodes
 
@@ -283,15 +296,20 @@ def _check_edges(i: int, values: Any, count: int) -> Integers:
         return np.zeros((0, 2), dtype=np.int64)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
         raise InputError(
-            f"graph {i}: edges must be integers (edges, 2), not {edges.dtype} {edges.shape}"
+            f"graph {i}: edges has dtype {edges.dtype} and shape {edges.shape}: "
+            "must be integers of shape (edges, 2)"
         )
-    bad = np.argwhere((edges < 0) | (edges >= count))
-    if bad.size:
-        e, k = bad[0]
-        raise InputError(f"graph {i}: edge {e} goes to node {edges[e, k]}; there are {count}")
+    invalid = np.argwhere((edges < 0) | (edges >= count))
+    if invalid.size:
+        edge, end = invalid[0]
+        raise InputError(
+            f"graph {i}: edge {edge} has node {edges[edge, end]}: must be 0 to {count - 1}"
+        )
     loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
     if loops.size:
-        raise InputError(f"graph {i}: edge {loops[0]} joins node {edges[loops[0], 0]} to itself")
+        raise InputError(
+            f"graph {i}: edge {loops[0]} joins node {edges[loops[0], 0]} to itself: not allowed"
+        )
     return edges.astype(np.int64)
 
 

@@ -1,8 +1,8 @@
-"""Training on graphs with loops by messages, and one sample at a time.
+"""Training by messages on graphs with loops, and training with one sample at a time.
 
-Messages converge where the pair weights are weak. They may not where the pairs are strong and the
-nodes carry little information. So `train_by_messages` starts at the weights that the nodes alone
-would have, and optimises in whitened features: then no single step makes the pairs strong.
+Messages converge if the pair weights are small. They may not converge if the pair weights are large
+and the nodes carry little information. So `train_by_messages` starts at the weights of a model
+without edges. It optimises in whitened features, so that no single step makes pair weights large.
 """
 
 import warnings
@@ -21,19 +21,19 @@ from trellis.optim.result import Callback, Objective, Progress, Result, read_onl
 
 __all__ = ["Report", "SingleSamples", "Whitening", "train_by_messages"]
 
-_NODES_ONLY_ITERATIONS = 200  # cheap: without edges there is no inference
-# Up to this number, features are decorrelated by a Cholesky factor; more are only scaled, because
-# the factor would take d² memory and d³ time.
+_NODES_ONLY_ITERATIONS = 200  # they take little time, because there is no inference without edges
+# Up to this number, features are decorrelated by a Cholesky factor. A larger number of features is
+# only scaled, because the factor would take d² memory and d³ time.
 _MAX_DECORRELATED = 512
-_VISIBLE_RESIDUAL = 1e-2  # a change of messages that shows in the marginals
-# The default of max_iter. Each iteration takes many sweeps, and the last ones gain little.
+_VISIBLE_RESIDUAL = 1e-2  # above this change of the messages, the marginals change visibly
+# The default of max_iter. Each iteration takes many sweeps, and later iterations gain little.
 _MAX_ITERATIONS = 100
-# Accept this fraction of training nodes as noise before warning that the edges reduce accuracy.
+# fit warns if the edges reduce the accuracy on the training nodes by more than this fraction.
 _TOLERATED_LOSS = 0.005
 
 
 class Model(Protocol):
-    """What the training needs of a model (see `trellis.models.graph.base`)."""
+    """The attributes and methods of a model that training uses (see base.py)."""
 
     objective: str
     l2: float
@@ -55,10 +55,10 @@ class Model(Protocol):
 
 
 class Whitening:
-    """w = T u, with T such that the loss has about the same curvature in all directions of u.
+    """w = T u, where T makes the curvature of the loss about the same in all directions of u.
 
     The curvature of Σ -log p by the weights of one label is at most XᵀX / 4 + l2 = R Rᵀ. So T = R⁻ᵀ
-    for the node features, and likewise for the edge features. The loss as such does not change.
+    for the node features, and likewise for the edge features. The loss itself does not change.
     """
 
     def __init__(self, samples: Samples, shape: Shape, l2: float) -> None:
@@ -67,15 +67,15 @@ class Whitening:
         self._edge_root = _curvature_root(samples.edge_features, l2)
 
     def weights(self, u: Doubles) -> Doubles:
-        """T u."""
+        """Return w = T u."""
         return self._transform(u, lambda root, rows: root.solve_transposed(rows))
 
     def coordinates(self, w: Doubles) -> Doubles:
-        """T⁻¹ w."""
+        """Return u = T⁻¹ w."""
         return self._transform(w, lambda root, rows: root.times_transposed(rows))
 
     def gradient(self, g: Doubles) -> Doubles:
-        """Tᵀ g."""
+        """Return the gradient by u, Tᵀ g, from the gradient g by w."""
         return self._transform(g, lambda root, rows: root.solve(rows))
 
     def _transform(self, w: Doubles, function: Callable[["_Root", Doubles], Doubles]) -> Doubles:
@@ -101,7 +101,7 @@ class Whitening:
 
 
 class _Root:
-    """R of a positive definite matrix R Rᵀ: a lower triangle, or the vector of a diagonal."""
+    """R of a positive definite matrix R Rᵀ: a lower triangular matrix, or the diagonal of one."""
 
     def __init__(self, r: Doubles) -> None:
         self._r = r
@@ -134,12 +134,12 @@ def _curvature_root(features: Matrix, l2: float) -> _Root:
 
 
 class Report(NamedTuple):
-    """How well a model trained by messages does on its training samples."""
+    """Quality of a model trained by messages, on its training samples."""
 
     train_score: float
     """The fraction of nodes whose most probable label is correct."""
     alone_score: float
-    """The same for a model of the nodes alone, without edges."""
+    """The same fraction for a model without edges."""
     residual: float
     """The largest change of a message in the last sweep."""
 
@@ -147,35 +147,37 @@ class Report(NamedTuple):
 def train_by_messages(
     model: Model, samples: Samples, targets: Targets, shape: Shape, callback: Callback
 ) -> tuple[Result[Any], Report]:
-    """Minimise a loss with messages, starting at the weights of the nodes alone.
+    """Minimise a loss with messages, starting at the weights of a model without edges.
 
-    There the pair weights are zero, so the messages are constant and the loss is exact.
+    At this start, the pair weights are zero, so the messages are constant and the loss is exact.
     """
-    # The L1 penalty is one on w, and u mixes the weights: no whitening then.
+    # The L1 penalty applies to w, and each u mixes several weights. So L1 excludes whitening.
     whitening = Whitening(samples, shape, model.l2) if model.l1 == 0 else None
-    watch = callback if whitening is None else lambda p: callback(whitening.progress(p))
+    after_iteration = callback if whitening is None else lambda p: callback(whitening.progress(p))
 
-    def loss(name: str) -> Objective:
+    def build_loss(name: str) -> Objective:
         graphs = _without_edges(samples) if name == "pseudolikelihood" else samples
         objective = model._objective_of(graphs, targets, shape, name)
         return objective if whitening is None else whitening.objective(objective)
 
     zeros = np.zeros(shape.size)
-    nodes_only = model._minimise(loss("pseudolikelihood"), zeros, _NODES_ONLY_ITERATIONS, None).w
+    nodes_only = model._minimise(
+        build_loss("pseudolikelihood"), zeros, _NODES_ONLY_ITERATIONS, None
+    ).w
     limit = model.max_iter or _MAX_ITERATIONS
-    result = model._minimise(loss(model.objective), nodes_only.copy(), limit, watch)
+    result = model._minimise(build_loss(model.objective), nodes_only.copy(), limit, after_iteration)
     if whitening is not None:
         nodes_only = whitening.weights(nodes_only)
         result = replace(result, w=whitening.weights(result.w))
-    report = _report(model, samples, targets, shape, (result.w, nodes_only))
-    # The loss is infinite where messages do not converge, so a line search cannot go there.
+    report = _evaluate(model, samples, targets, shape, (result.w, nodes_only))
+    # The Bethe loss is infinite where messages do not converge, so the line search fails there.
     blocked = model.objective == "bethe" and result.message.startswith("the line search failed")
     _warn(report, type(model).__name__, blocked)
     return result, report
 
 
 def _without_edges(samples: Samples) -> Samples:
-    """Return the nodes alone."""
+    """Return the same samples without their edges."""
     return replace(
         samples,
         edges=samples.edges[:0],
@@ -184,14 +186,14 @@ def _without_edges(samples: Samples) -> Samples:
     )
 
 
-def _report(
+def _evaluate(
     model: Model,
     samples: Samples,
     targets: Targets,
     shape: Shape,
     weights: tuple[Doubles, Doubles],
 ) -> Report:
-    """Evaluate the weights of the model, and those of the nodes alone, on the training samples."""
+    """Evaluate the weights of the model, and those without edges, on the training samples."""
     w, nodes_only = weights
     with_edges, without_edges, residual = 0, 0, 0.0
     for part, correct, engine in model._slices(samples, targets, shape.labels):
@@ -206,7 +208,7 @@ def _report(
 
 
 def _warn(report: Report, name: str, blocked: bool) -> None:
-    """Warn if the model is probably worse than it could be."""
+    """Warn if the messages did not converge, or if the edges reduce the accuracy."""
     from sklearn.exceptions import ConvergenceWarning  # importing scikit-learn takes a second
 
     problems = []
@@ -218,7 +220,7 @@ def _warn(report: Report, name: str, blocked: bool) -> None:
     if report.residual > _VISIBLE_RESIDUAL:
         problems.append(
             f"messages still change by {report.residual:.2g} in the last sweep: "
-            "raise max_sweeps, damping or l2"
+            "increase max_sweeps, damping or l2"
         )
     if report.train_score < report.alone_score - _TOLERATED_LOSS:
         problems.append(
@@ -231,7 +233,7 @@ def _warn(report: Report, name: str, blocked: bool) -> None:
 
 
 class SingleSamples:
-    """One sample at a time, for the perceptron and for Frank–Wolfe."""
+    """Updates from one sample at a time, for the perceptron and for Frank–Wolfe."""
 
     def __init__(self, model: Model, samples: Samples, targets: Targets, shape: Shape) -> None:
         self._model, self._shape, self._weights = model, shape, targets.weights
@@ -240,7 +242,7 @@ class SingleSamples:
         self._engines = [model._engine(sample, shape.labels) for sample in self._samples]
 
     def _feature_difference(self, i: int, guess: Integers) -> Doubles:
-        """φ(x, y) - φ(x, ŷ)."""
+        """Return φ(x, y) - φ(x, ŷ), where ŷ is ``guess``."""
         sample, shape = self._samples[i], (len(guess), self._shape.labels)
         correct, wrong = (indicators(y, shape, sample) for y in (self._labels[i], guess))
         out = np.zeros(self._shape.size)
@@ -249,10 +251,10 @@ class SingleSamples:
         return self._model._tied(out, self._shape)
 
     def worst(self, i: int, w: Doubles) -> tuple[Doubles, float]:
-        """Return φ(x, y) - φ(x, ŷ) and the errors of ŷ, which violates the margin most."""
+        """Return φ(x, y) - φ(x, ŷ) and the errors of ŷ, which violates the margin the most."""
         scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
         cost = hamming(self._labels[i], scores.unary.shape)
-        guess = self._engines[i].best(scores._replace(unary=scores.unary + cost))
+        guess = self._engines[i].best_labels(scores._replace(unary=scores.unary + cost))
         weight = self._weights[i]
         errors = float(np.sum(guess != self._labels[i]))
         return weight * self._feature_difference(i, guess), weight * errors
@@ -260,14 +262,14 @@ class SingleSamples:
     def perceptron(
         self, order: Integers, w: Doubles, total: Doubles, steps: int
     ) -> tuple[int, int]:
-        """Run one epoch of w ← w + φ(x, y) - φ(x, ŷ), and return its errors and the new steps.
+        """Run one epoch of w ← w + φ(x, y) - φ(x, ŷ). Return its errors and the new step count.
 
         ``total`` accumulates steps · change, from which the averaged weights are computed.
         """
         errors = 0
         for i in order.tolist():
             scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
-            guess = self._engines[i].best(scores)
+            guess = self._engines[i].best_labels(scores)
             wrong = int(np.sum(guess != self._labels[i]))
             if wrong:
                 change = self._weights[i] * self._feature_difference(i, guess)

@@ -1,10 +1,11 @@
-"""The base of both regressions: validation, solvers, prediction, files.
+"""The base class of both regressions: validation, solvers, prediction, files.
 
-Both minimise, over weights w and intercepts (which are never penalised),
+Both regressions minimise this loss over weights w and intercepts, which are not penalised:
 
     -Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² + l1 ‖w‖₁
 
-with sample weights vᵢ. The loss is a sum over samples, not a mean, so scikit-learn's C is 1 / l2.
+The vᵢ are sample weights. The loss is a sum over samples, not a mean. So scikit-learn's C is
+1 / l2.
 """
 
 import warnings
@@ -42,18 +43,20 @@ __all__ = ["Matrix", "Problem", "Regression", "log_sum_exp", "sample_weights", "
 # Functions cannot be stored, and the number of threads depends on the machine.
 _NOT_STORED = ("features", "n_jobs")
 _SOLVERS = ("lbfgs", "newton", "gradient")
-_MAX_NEWTON_WEIGHTS = 10_000  # Newton's method stores the Hessian: 800 MB for this many weights
-_BLOCK_ROWS = 4096  # rows of X that are scaled at a time, so that X is not copied as a whole
+_MAX_NEWTON_WEIGHTS = 10_000  # Newton's method stores the Hessian: 800 MB for 10,000 weights
+_BLOCK_ROWS = (
+    4096  # number of rows of X that are scaled at a time: a copy of all rows needs more memory
+)
 
 Matrix: TypeAlias = Any  # a dense array or a sparse matrix: both have @ and .T
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A loss with the L2 penalty. The L1 penalty is not differentiable: the solver adds it."""
+    """A loss with the L2 penalty. The solver adds the L1 penalty, which has no gradient at 0."""
 
     objective: Objective
-    """``objective(w, gradient) -> loss``; writes the gradient."""
+    """``objective(w, gradient) -> loss``; it writes the gradient into its second argument."""
     hessian: Callable[[Vector], NDArray[np.float64]]
     penalised: NDArray[np.bool_]
     """``(weights,)``: True for all weights except the intercepts."""
@@ -94,7 +97,7 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     @classmethod
     def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
-        """Return the model with these parts."""
+        """Return the model with these parts; raise InputError if a part is missing or invalid."""
         model = cls(**read_parameters(cls, meta))
         classes = read_classes(meta)
         rows = cls._coef_rows(len(classes))
@@ -114,7 +117,7 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     # ---- prediction
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the classes ``(n, classes)``; for two, the second minus the first, ``(n,)``."""
+        """Return the scores ``(n, classes)``; for two classes their difference, second - first."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -128,7 +131,7 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return cast(NDArray[np.float64], np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """argmax_y p(y | x), ``(n,)``; the first class if several are equal."""
+        """argmax_y p(y | x), ``(n,)``; the first class if several have the same probability."""
         best = self._scores(X).argmax(axis=1)
         return cast(NDArray[Any], self.classes_[best])
 
@@ -137,12 +140,12 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """Return one score for each class, ``(n, classes)``."""
 
     def _check_rows(self, X: Any) -> Matrix:
-        """Validate new samples: they have the features of the training samples."""
+        """Return new samples. Raise unless they have the features of the training samples."""
         check_is_fitted(self)
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Any, Vector]:
-        """Validate the training data; return samples, indices of their classes, and weights."""
+        """Return the validated samples, the indices of their classes, and the sample weights."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         return X, self._check_classes(y), sample_weights(sample_weight, X)
 
@@ -160,7 +163,7 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         if solver not in _SOLVERS:
             raise InputError(f"solver must be one of {', '.join(_SOLVERS)}, not {solver!r}")
         if l1 > 0.0 and solver != "lbfgs":
-            raise InputError(f"solver must be lbfgs with l1 > 0, not {solver}")
+            raise InputError(f"solver must be 'lbfgs' if l1 > 0, not {solver!r}")
         limit, tol = as_integer(self.max_iter, "max_iter"), number_at_least(self.tol, 0.0, "tol")
         w0 = np.zeros(len(problem.penalised))
         result: Result[Any]
@@ -172,14 +175,17 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
                 penalised=problem.penalised,
                 max_iter=limit,
                 epsilon=tol,
-                # OWL-QN ends with many small steps: also stop when the loss hardly changes.
+                # OWL-QN ends with many small steps, so it also stops when the loss hardly changes.
                 period=10 if l1 > 0.0 else 0,
                 delta=1e-13,
                 n_jobs=self.n_jobs,
             )
         elif solver == "newton":
             if len(w0) > _MAX_NEWTON_WEIGHTS:
-                raise InputError(f"{len(w0)} weights are too many for newton: use lbfgs")
+                raise InputError(
+                    f"solver='newton' supports at most {_MAX_NEWTON_WEIGHTS} weights, "
+                    f"not {len(w0)}: use 'lbfgs'"
+                )
             result = newton(problem.objective, problem.hessian, w0, max_iter=limit, tolerance=tol)
         else:
             result = gradient_ascent(problem.objective, w0, max_iter=limit, tolerance=tol)
@@ -192,7 +198,7 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
 
 def sample_weights(sample_weight: Any, X: Any) -> Vector:
-    """Return one weight for each sample, 1 by default; raise if one is negative."""
+    """Return one weight for each sample, 1 by default. Raise if a weight is negative."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return cast(Vector, weights)
 
@@ -211,8 +217,8 @@ def log_sum_exp(scores: NDArray[np.float64]) -> Vector:
 def weighted_gram(X: Matrix, weights: Vector, intercept: bool) -> NDArray[np.float64]:
     """Xᵀ diag(weights) X; with an intercept, X has an additional last column of ones.
 
-    All weights must have the same sign. Then the rows can be scaled by their square roots, and BLAS
-    computes a product of a matrix with itself, which takes half the time.
+    All weights must have the same sign. Then the rows can be scaled by the square roots of the
+    weights. BLAS computes the product of the result with itself in half the time.
 
     >>> weighted_gram(np.array([[1.0], [2.0]]), np.array([1.0, 4.0]), True).tolist()
     [[17.0, 9.0], [9.0, 5.0]]

@@ -1,4 +1,4 @@
-"""Logistic regression: the log-linear model of a yes or a no."""
+"""Logistic regression: the log-linear model of two classes."""
 
 from typing import Any, Self
 
@@ -24,14 +24,15 @@ class LogisticRegression(Regression):
         "lbfgs" (OWL-QN with l1 > 0), "newton" (iteratively reweighted least squares: the fewest
         iterations, for up to a few thousand features) or "gradient" (plain gradient ascent).
     ``fit_intercept``
-        Whether to fit b; otherwise b is 0.
+        Whether to fit b. If False, b is 0.
     ``max_iter``, ``tol``
         The solver stops when ‖gradient‖ ≤ tol · max(1, ‖w‖), or after max_iter iterations.
     ``n_jobs``
-        Number of threads of the optimiser; results do not depend on it.
+        Number of threads of the optimiser. Results do not depend on it.
 
-    The attributes are those of scikit-learn's class (``coef_`` is ``(1, features)``), and
-    ``objective_``, the final loss with its penalties. X is a dense array or a sparse matrix.
+    The attributes have the same names as in scikit-learn; ``coef_`` is ``(1, features)``. In
+    addition, ``objective_`` is the final loss with its penalties. X is a dense array or a sparse
+    matrix.
 
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), ["no", "no", "yes", "yes"]
     >>> model = LogisticRegression(l2=0.1).fit(X, y)
@@ -75,7 +76,7 @@ class LogisticRegression(Regression):
     @staticmethod
     def _coef_rows(classes: int) -> int:
         if classes > 2:
-            raise InputError(f"a logistic regression has two classes, not {classes}")
+            raise InputError(f"the file has {classes} classes: LogisticRegression needs two")
         return 1
 
     def _check_classes(self, y: Any) -> Any:
@@ -103,7 +104,7 @@ def logistic_problem(
 ) -> Problem:
     """Σᵢ vᵢ log(1 + exp(∓(w · xᵢ + b))) + (l2/2) ‖w‖².
 
-    ∇ = Xᵀ v (p - y) + l2 w and ∇² = Xᵀ v p (1 - p) X + l2 I. The weights are w, then b.
+    ∇ = Xᵀ v (p - y) + l2 w and ∇² = Xᵀ v p (1 - p) X + l2 I. The weight vector is (w, b).
     """
     d = X.shape[1]
     sign = np.where(labels == 1, 1.0, -1.0)

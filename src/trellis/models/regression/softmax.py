@@ -1,8 +1,8 @@
-"""Softmax regression: one of several classes, by features of x or of x and the class together.
+"""Softmax regression: several classes, with features of x or joint features of x and the class.
 
     p(y | x) = exp(w · φ(x, y)) / Σ_y' exp(w · φ(x, y'))
 
-If φ(x, y) is x in the block of y and zero elsewhere, this is multinomial logistic regression.
+If φ(x, y) is x at the weights of y and 0 elsewhere, this is multinomial logistic regression.
 """
 
 from collections.abc import Callable
@@ -48,10 +48,11 @@ class SoftmaxRegression(Regression):
         None, or a function φ(x, y) of a sample and a candidate label. It returns a dict, a list of
         names or a vector. X is then a list of arbitrary objects.
     ``n_jobs``
-        Number of threads of the optimiser; results do not depend on it.
+        Number of threads of the optimiser. Results do not depend on it.
 
-    The attributes are those of scikit-learn's LogisticRegression, and ``objective_``, the final
-    loss with its penalties. ``coef_`` has one row for each class, also for two classes. With
+    The attributes have the same names as in scikit-learn's LogisticRegression. In addition,
+    ``objective_`` is the final loss with its penalties. ``coef_`` has one row for each class, also
+    if there are two classes. With
     ``features``, ``coef_`` is ``(features,)``, and ``feature_names_`` has their names. X is a dense
     array or a sparse matrix.
 
@@ -129,7 +130,9 @@ class SoftmaxRegression(Regression):
         """Return the metadata and the tensors of the fitted model."""
         parts = super().to_parts()
         if self.features is not None:
-            raise InputError("a model with joint features cannot be saved: features is a function")
+            raise InputError(
+                "a model with features=φ cannot be saved: a file cannot contain a function"
+            )
         return parts
 
     @staticmethod
@@ -151,46 +154,48 @@ class SoftmaxRegression(Regression):
 
 
 class _JointFeatures:
-    """φ(x, y) for every candidate y: rows ``(n · classes, features)``, sample by sample."""
+    """φ(x, y) of each sample and class, as rows ``(n · classes, features)``, sorted by sample."""
 
     def __init__(self, features: Callable[[Any, Any], Any], labels: list[Any]) -> None:
         self._features, self._labels = features, labels
-        self._table: ReadyFeatures | None = None  # the columns of named features
-        self._columns = 0  # the length of vectors
+        self._table: ReadyFeatures | None = (
+            None  # maps names of features to columns; None if φ returns vectors
+        )
+        self._columns = 0  # the length of φ(x, y), if φ returns vectors
 
     def learn(self, samples: Any) -> Matrix:
-        """Learn the columns from the training samples; return their rows."""
+        """Learn the columns from the training samples, and return the rows of these samples."""
         values = self._compute(samples)
         if _is_vector(values[0][0]):
             self._columns = len(values[0][0])
-            return self._stack(values)
+            return self._stack_vectors(values)
         self._table = ReadyFeatures()
-        return self._sparse(self._table.learn(values))
+        return self._build_sparse(self._table.learn(values))
 
     def find(self, samples: Any) -> Matrix:
         """Return the rows of new samples; unknown features are ignored."""
         values = self._compute(samples)
         if self._table is None:
-            return self._stack(values)
-        return self._sparse(self._table.find(values))
+            return self._stack_vectors(values)
+        return self._build_sparse(self._table.find(values))
 
     def names(self) -> list[str]:
-        """Return the names of the features; those of vectors are numbers."""
+        """Return the names of the features. The names of vector entries are their indices."""
         return list(map(str, range(self._columns))) if self._table is None else self._table.names()
 
     def _compute(self, samples: Any) -> list[list[Any]]:
-        """Call the function for every sample and label."""
+        """Return φ(x, y) for every sample and every label."""
         return [[self._features(x, y) for y in self._labels] for x in samples]
 
-    def _sparse(self, batch: Any) -> Matrix:
+    def _build_sparse(self, batch: Any) -> Matrix:
         rows, columns = batch.rows, len(cast(ReadyFeatures, self._table))
         if columns == 0:
             raise InputError("features returned no feature for any sample and label")
         value = np.ones(len(rows.id)) if rows.value is None else rows.value
         return sparse.csr_matrix((value, rows.id, rows.begin), shape=(len(rows), columns))
 
-    def _stack(self, vectors: list[list[Any]]) -> Matrix:
-        """Validate vectors and return them as rows."""
+    def _stack_vectors(self, vectors: list[list[Any]]) -> Matrix:
+        """Return vectors as rows. Raise InputError if one has a wrong length or is not finite."""
         for i, candidates in enumerate(vectors):
             for y, vector in zip(self._labels, candidates, strict=True):
                 if np.shape(vector) != (self._columns,) or not np.isfinite(vector).all():
@@ -202,18 +207,18 @@ class _JointFeatures:
 
 
 def _is_vector(value: Any) -> bool:
-    """Return whether a function returned a vector, and not names or a dict."""
+    """Return True if φ(x, y) is a vector, and not a dict or a list of names."""
     return isinstance(value, np.ndarray) or (
         isinstance(value, list | tuple) and len(value) > 0 and isinstance(value[0], Real)
     )
 
 
 def _check_samples(X: Any) -> Any:
-    """Validate X of a model with joint features."""
+    """Return X. Raise InputError unless it is a list of at least one sample."""
     if isinstance(X, str) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of samples, not {type(X).__name__}")
     if len(X) == 0:
-        raise InputError("X has no samples")
+        raise InputError("X is empty: at least one sample is needed")
     return X
 
 
@@ -225,7 +230,7 @@ def _one_hot(numbers: Any, k: int) -> NDArray[np.bool_]:
 def _loss_of_scores(
     scores: NDArray[np.float64], onehot: NDArray[np.bool_], weights: Vector
 ) -> tuple[float, NDArray[np.float64]]:
-    """-Σᵢ vᵢ log p(yᵢ | xᵢ), and its derivative by the scores, v (p - y), ``(n, k)``."""
+    """Return -Σᵢ vᵢ log p(yᵢ | xᵢ), and its derivative by the scores: v (p - y), ``(n, k)``."""
     log_z = log_sum_exp(scores)
     residual = np.exp(scores - log_z[:, None])
     residual -= onehot
@@ -238,7 +243,7 @@ def softmax_problem(
 ) -> Problem:
     """-Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖², with ∇_y = Xᵀ v (p_y - [yᵢ = y]).
 
-    The weights are w_y and then b_y, class by class.
+    The weight vector contains (w_y, b_y) for each class y.
     """
     k, d = onehot.shape[1], X.shape[1]
     penalised = np.tile(np.arange(d + intercept) < d, k)
@@ -275,7 +280,10 @@ def softmax_problem(
 
 
 def joint_problem(rows: Matrix, onehot: NDArray[np.bool_], weights: Vector, l2: float) -> Problem:
-    """The same loss for any φ(x, y): ∇ = Σᵢ vᵢ (E[φ(xᵢ, y)] - φ(xᵢ, yᵢ)) + l2 w."""
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² for any φ(x, y).
+
+    ∇ = Σᵢ vᵢ (E[φ(xᵢ, y)] - φ(xᵢ, yᵢ)) + l2 w.
+    """
     n, k = onehot.shape
 
     def objective(w: Vector, gradient: Vector) -> float:
@@ -286,10 +294,10 @@ def joint_problem(rows: Matrix, onehot: NDArray[np.bool_], weights: Vector, l2: 
     def hessian(w: Vector) -> NDArray[np.float64]:
         scores = (rows @ w).reshape(n, k)
         p = np.exp(scores - log_sum_exp(scores)[:, None])
-        second = weighted_gram(rows, (weights[:, None] * p).ravel(), False)
-        # Row i of this matrix sums the k rows of sample i, weighted by p: E[φ(xᵢ, y)].
+        second_moment = weighted_gram(rows, (weights[:, None] * p).ravel(), False)
+        # Row i of expectation @ rows is E[φ(xᵢ, y)]: the k rows of sample i, weighted by p.
         expectation = sparse.csr_matrix((p.ravel(), np.arange(n * k), np.arange(0, n * k + 1, k)))
-        matrix = second - weighted_gram(expectation @ rows, weights, False)
+        matrix = second_moment - weighted_gram(expectation @ rows, weights, False)
         matrix[np.diag_indices(len(w))] += l2
         return matrix
 
