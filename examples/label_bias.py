@@ -1,4 +1,4 @@
-"""Label bias: three models learn the same noisy automaton, and one ignores what it reads.
+"""Label bias: three models learn the same noisy automaton, and one of them ignores its input.
 
         ┌── 1:r ── 2:i ──┐        every word is rib or rob, equally often;
     0 ──┤                ├── 3:b  a state shows its letter, and sometimes one of the other
@@ -65,7 +65,7 @@ def errors(noise: float, seed: int) -> tuple[dict, dict]:
 
 
 def main() -> None:
-    """Train at several levels of noise, print and draw."""
+    """Train the models at several levels of noise, then print and draw their error rates."""
     print("2,000 words for training, 5,000 for testing; each wrong letter has probability 1/32\n")
     fitted, rates = errors(1 / 32, seed=1)
     print("        wrong words  wrong letters   p(its path | rib)  p(its path | rob)")

@@ -91,7 +91,7 @@ class _Sheet:
         return shapes
 
     def path(self, rows: list[int]) -> list[Shape]:
-        """Return a line through the rows of the path. A run of equal rows has points at its ends."""
+        """Return a line through the rows of the path. A run of equal rows has two points."""
         points, start = [], 0
         for row, run in groupby(rows):
             end = start + len(list(run))

@@ -106,7 +106,7 @@ def build_optimizers(network: nn.Module, parameters: list[Tensor], settings: Any
         optimizers: list[Any] = []
         optimizers.append(torch.optim.SGD(dense, momentum=_MOMENTUM, foreach=True, **options))
         if tables:
-            # Tables have no momentum: it would change rows for many steps after their last gradient.
+            # Tables have no momentum: it would change rows long after their last gradient.
             optimizers.append(torch.optim.SGD(tables, lr=settings.learning_rate))
         return optimizers
     optimizers = [
