@@ -2,10 +2,10 @@
 
 scikit-learn contains 1,797 images of handwritten digits with 8 by 8 pixels. They are joined into
 dates, with gaps, overlaps and noise. The result is lines of text that are not segmented into
-characters. A frame is a column of pixels, and CTC finds the characters. Each digit is a word here (``units="words"``),
-so that the n-gram model of other dates is a model of digits. The test images do not occur in
-training. The images are ordered by writer, so most writers of test images do not occur in training
-either.
+characters. A frame is a column of pixels, and CTC finds the characters. Each digit is a word here
+(``units="words"``), so that the n-gram model of other dates is a model of digits. The test images
+do not occur in training. The images are ordered by writer, so most writers of test images do not
+occur in training either.
 
     python examples/handwritten_digits.py [--steps 600] [--figure handwritten_digits.svg]
 

@@ -311,9 +311,9 @@ def test_hostile_texts_are_escaped() -> None:
         ({"marginals": np.zeros(3)}, r"shape \(3,\)"),
         ({"marginals": P - 0.5}, r"position 0, label 'V': -0.4 is not in \[0, 1\]"),
         ({"marginals": P * np.nan}, "nan is not in"),
-        ({"best": ["N", "V"]}, "best has 2 labels for 3 tokens"),
-        ({"second": ["N"] * 4}, "second has 4 labels for 3 tokens"),
-        ({"gold": ["N"] * 2}, "gold has 2 labels for 3 tokens"),
+        ({"best": ["N", "V"]}, "best has 2 labels, but there are 3 tokens"),
+        ({"second": ["N"] * 4}, "second has 4 labels, but there are 3 tokens"),
+        ({"gold": ["N"] * 2}, "gold has 2 labels, but there are 3 tokens"),
         ({"best": ["N", "V", "X"]}, "best, position 2: 'X' is not one of the labels"),
     ],
 )

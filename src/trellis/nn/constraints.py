@@ -43,6 +43,6 @@ def forbidden(
         raise InputError(f"constraints must be {expected}, not {constraints!r:.60}") from None
     for before, after in forbidden_pairs:
         if not (0 <= before < count and 0 <= after < count):
-            raise InputError(f"constraint {(before, after)}: tags must be from 0 to {count - 1}")
+            raise InputError(f"constraint {(before, after)}: tags must be 0 to {count - 1}")
         pairs[before, after] = True
     return pairs, torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)

@@ -90,7 +90,7 @@ def ctc_loss(
     if reduction not in ("none", "mean", "sum"):
         raise InputError(f"reduction is {reduction!r}: must be 'none', 'mean' or 'sum'")
     if not 0.0 <= label_smoothing <= 1.0:
-        raise InputError(f"label_smoothing is {label_smoothing}: must be from 0 to 1")
+        raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
     needs_adjustment = bool(label_smoothing or zero_infinity)
     batch = _build_batch(log_probs, targets, input_lengths, target_lengths)
     on_cpu = not has_gpu_engine(log_probs)

@@ -32,7 +32,7 @@ def check_batch(batch: Batch, blank: int) -> Batch:
     _check_frames(frames, targets)
     classes = frames.shape[-1]
     if not 0 <= as_integer(blank, "blank") < classes:
-        raise InputError(f"blank is {blank}: must be from 0 to {classes - 1}")
+        raise InputError(f"blank is {blank}: must be 0 to {classes - 1}")
     as_integers(targets, "targets")
     frames = frames.unsqueeze(1) if frames.dim() == 2 else frames
     rows = frames.shape[1]
@@ -143,13 +143,13 @@ def _describe_problem(batch: Batch, blank: int, row: int) -> str:
     width = batch.targets.shape[1]
     n, s = int(batch.input_lengths[row]), int(batch.target_lengths[row])
     if not 0 <= n <= frames:
-        return f"input length of batch row {{sequence}} is {n}: must be from 0 to {frames}"
+        return f"input length of batch row {{sequence}} is {n}: must be 0 to {frames}"
     if not 0 <= s <= width:
-        return f"target length of batch row {{sequence}} is {s}: must be from 0 to {width}"
+        return f"target length of batch row {{sequence}} is {s}: must be 0 to {width}"
     labels = batch.targets[row, :s].tolist()
     bad = (i for i, label in enumerate(labels) if label == blank or not 0 <= label < classes)
     i = next(bad)
     where = f"target of batch row {{sequence}}, position {i} is"
     if labels[i] == blank:
         return f"{where} the blank, {blank}"
-    return f"{where} {labels[i]}: must be from 0 to {classes - 1}"
+    return f"{where} {labels[i]}: must be 0 to {classes - 1}"

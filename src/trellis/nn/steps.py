@@ -242,5 +242,5 @@ def _check_values(batch: Batch) -> None:
     is_bad = ((tags < 0) | (tags >= labels)) & inside.bool()
     if bool(is_bad.any()):
         row, step = is_bad.nonzero()[0].tolist()
-        problem = f"tag {int(tags[row, step])} must be from 0 to {labels - 1}"
+        problem = f"tag {int(tags[row, step])} is not in the range 0 to {labels - 1}"
         raise InputError(f"row {{sequence}} of the batch, step {step}: {problem}", sequence=row)
