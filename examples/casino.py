@@ -2,8 +2,9 @@
 
 A croupier rolls a fair die, and sometimes a loaded one that shows six half of the time. We see the
 rolls, but not the die. It is the smallest problem that needs a trellis: one six is weak evidence
-for the loaded die, but a run of sixes is strong evidence. The example compares three answers: each roll
-by itself, the best path (Viterbi), and the most probable die at each roll (posterior marginals).
+for the loaded die, but a run of sixes is strong evidence. The example compares three answers: each
+roll by itself, the best path (Viterbi), and the most probable die at each roll (posterior
+marginals).
 
     python examples/casino.py
 """
