@@ -1,9 +1,10 @@
 """The occasionally dishonest casino: find the rolls of the loaded die.
 
 A croupier rolls a fair die, and sometimes a loaded one that shows six half of the time. We see the
-rolls, but not the die. It is the smallest problem that needs a trellis: one roll tells little, but
-a run of sixes tells a lot. The example compares three answers: each roll by itself, the best path
-(Viterbi), and the most probable die at each roll (posterior marginals).
+rolls, but not the die. It is the smallest problem that needs a trellis: one six is weak evidence
+for the loaded die, but a run of sixes is strong evidence. The example compares three answers: each
+roll by itself, the best path (Viterbi), and the most probable die at each roll (posterior
+marginals).
 
     python examples/casino.py
 """
@@ -29,14 +30,16 @@ def play(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> None:
-    """Play, decode and print."""
+    """Play the game, find the dice in three ways, and print the results."""
     rng = np.random.default_rng(7)
     truth, faces = play(10_000, rng)
 
     # Scores are log probabilities here; in a CRF they would be w·φ(x, i, y', y).
     unary = np.log(FACES[:, faces].T)
     transition = np.log(STAY)
-    start = np.array([0.0, -np.inf])  # the game begins with the fair die: -inf forbids the other
+    start = np.array(
+        [0.0, -np.inf]
+    )  # the game starts with the fair die: -inf forbids the loaded one
 
     single = unary.argmax(axis=1)
     best = chain.viterbi(unary, transition, start)
@@ -61,11 +64,11 @@ def show(truth: np.ndarray, faces: np.ndarray, path: np.ndarray, loaded: np.ndar
     """Print the first 210 rolls, 70 per block."""
     print("The occasionally dishonest casino: F fair die, L loaded die\n")
     for begin in range(0, 210, 70):
-        rows = slice(begin, begin + 70)
-        print("rolls      ", "".join(str(face + 1) for face in faces[rows]))
-        print("truth      ", "".join("FL"[die] for die in truth[rows]))
-        print("Viterbi    ", "".join("FL"[die] for die in path[rows]))
-        print("p(loaded)  ", "".join(BARS[round(p * 8)] for p in loaded[rows]), "\n")
+        block = slice(begin, begin + 70)
+        print("rolls      ", "".join(str(face + 1) for face in faces[block]))
+        print("truth      ", "".join("FL"[die] for die in truth[block]))
+        print("Viterbi    ", "".join("FL"[die] for die in path[block]))
+        print("p(loaded)  ", "".join(BARS[round(p * 8)] for p in loaded[block]), "\n")
 
 
 if __name__ == "__main__":

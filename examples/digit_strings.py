@@ -1,8 +1,8 @@
-"""Shared by the two CTC examples: dates, a language model of dates, a network, error rates.
+"""Functions of both CTC examples: dates, a language model of dates, a network, error rates.
 
 The date 25 December 1984 is read as "two five one two one nine eight four". A language model of
-other dates knows that no date begins with a seven, and that the fifth digit is a one or a two. A
-network that hears one digit after the other does not know this.
+other dates knows that no date begins with a seven, and that the fifth digit is a one or a two. The
+network is trained on random digits and does not know this.
 """
 
 import math
@@ -101,7 +101,7 @@ def pad(inputs: list[np.ndarray], targets: list[list[int]]) -> Batch:
 
 
 class Block(nn.Module):
-    """x + ReLU(norm(conv(x))); the kernel covers two steps on both sides, ``dilation`` apart."""
+    """x + ReLU(norm(conv(x))), where each kernel has five steps with a distance of ``dilation``."""
 
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Network(nn.Module):
         return self.last(self.blocks(torch.relu(self.first(x.mT)))).permute(2, 0, 1)
 
     def frames(self, lengths: Tensor) -> Tensor:
-        """Return the numbers of output frames for inputs of these lengths."""
+        """Return the number of output frames for each input length."""
         return (lengths + self.stride - 1) // self.stride
 
     @torch.no_grad()
@@ -149,12 +149,12 @@ class Network(nn.Module):
 
 
 def train(network: Network, batches: Iterator[Batch], steps: int, rate: float) -> None:
-    """Minimise the CTC loss with AdamW; print the loss eight times."""
+    """Minimise the CTC loss with AdamW, and print the loss eight times."""
     criterion = CTCLoss(from_logits=True)
     optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps)
     network.train()
-    began, losses = time.perf_counter(), []
+    started, losses = time.perf_counter(), []
     for step in range(1, steps + 1):
         batch = next(batches)
         sizes = torch.tensor([len(target) for target in batch.targets])
@@ -169,7 +169,7 @@ def train(network: Network, batches: Iterator[Batch], steps: int, rate: float) -
         if step % max(1, steps // 8) == 0:
             mean = np.mean(losses[-50:])
             print(
-                f"  step {step:5}  loss {mean:.3f}  {time.perf_counter() - began:4.0f} s",
+                f"  step {step:5}  loss {mean:.3f}  {time.perf_counter() - started:4.0f} s",
                 flush=True,
             )
 
@@ -178,7 +178,7 @@ def train(network: Network, batches: Iterator[Batch], steps: int, rate: float) -
 
 
 def read_greedily(emissions: list[np.ndarray], labels: list[str], glue: str) -> list[str]:
-    """Return the best label of each frame, with repetitions merged and blanks removed."""
+    """Return the text of the best label of each frame, without repetitions and blanks."""
     texts = (glue.join(labels[v] for v in ctc.greedy(x).labels) for x in emissions)
     return [" ".join(text.split()) for text in texts]
 
@@ -190,27 +190,29 @@ def tune_decoder(
     references: list[str],
     **options: Any,
 ) -> CTCDecoder:
-    """Return a decoder with a 5-gram model and the weights that have the lowest error rate."""
+    """Return a decoder with a 5-gram model, and with the weights of the lowest error rate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sentences.arpa"
         write_arpa(path, sentences, order=5)
         lm = arpa.read(path)
 
-    def make(alpha: float, beta: float) -> CTCDecoder:
+    def make_decoder(alpha: float, beta: float) -> CTCDecoder:
         return CTCDecoder(labels, lm=lm, alpha=alpha, beta=beta, **options)
 
     grid = [(alpha, beta) for alpha in (0.25, 0.5, 0.75, 1.0, 1.5) for beta in (0.0, 1.0, 2.0, 3.0)]
-    rates = {pair: jiwer.wer(references, make(*pair).decode_batch(emissions)) for pair in grid}
+    rates = {
+        pair: jiwer.wer(references, make_decoder(*pair).decode_batch(emissions)) for pair in grid
+    }
     alpha, beta = min(rates, key=rates.__getitem__)
     print(f"\nlanguage model weights chosen on development data: alpha {alpha}, beta {beta}")
-    return make(alpha, beta)
+    return make_decoder(alpha, beta)
 
 
 def show(references: list[str], decoded: dict[str, list[str]]) -> None:
-    """Print the error rates of words and of complete strings, for each way to decode."""
+    """Print the error rates of words and of complete strings, for each decoding method."""
     print(f"\n{'':24}word errors   strings with an error")
     for name, texts in decoded.items():
-        wrong = np.mean([a != b for a, b in zip(references, texts, strict=True)])
+        wrong = np.mean([text != true for text, true in zip(texts, references, strict=True)])
         print(f"{name:24}{jiwer.wer(references, texts):11.1%}{wrong:24.0%}")
     print("\nexample:")
     first_texts = next(iter(decoded.values()))

@@ -23,7 +23,7 @@ from trellis.data import conll
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "chunking"
 CLASSES = {"N": "noun", "V": "verb", "J": "adjective", "D": "det", "I": "prep", "R": "adverb"}
-_COLUMNS = 1 << 14  # number of columns that the features are hashed into
+_COLUMNS = 1 << 14  # columns of the feature matrix; a hash chooses the column of a feature
 
 
 def read(path: Path, count: int) -> list[tuple[list[str], list[str], list[str]]]:
@@ -31,8 +31,11 @@ def read(path: Path, count: int) -> list[tuple[list[str], list[str], list[str]]]
     tokens, tags = conll.read(path)
     sentences = []
     for sentence, chunks in zip(tokens[:count], tags[:count], strict=True):
-        words, classes = [t[0] for t in sentence], [CLASSES.get(t[1][0], "other") for t in sentence]
-        sentences.append((words, classes, [c if c.endswith("-NP") else "O" for c in chunks]))
+        words = [token[0] for token in sentence]
+        classes = [CLASSES.get(token[1][0], "other") for token in sentence]
+        sentences.append(
+            (words, classes, [chunk if chunk.endswith("-NP") else "O" for chunk in chunks])
+        )
     return sentences
 
 
@@ -52,7 +55,7 @@ def features(words: list[str]) -> Any:
 
 
 def _hash(text: str) -> int:
-    """Return a hash that is the same in every run, unlike Python's."""
+    """Return a hash that is the same in every run, unlike the built-in hash."""
     value = 0
     for character in text:
         value = (value * 31 + ord(character)) % 1_000_003
@@ -77,15 +80,15 @@ def main() -> None:
     options = parser.parse_args()
     train = read(options.data / "conll2000.train.conll.gz", options.sentences)
     test = read(options.data / "conll2000.test.conll.gz", 300)
-    y = [np.stack([c, k], axis=1).ravel() for _, c, k in train]
-    truth = [np.stack([c, k], axis=1) for _, c, k in test]
+    y = [np.stack([classes, chunks], axis=1).ravel() for _, classes, chunks in train]
+    truth = [np.stack([classes, chunks], axis=1) for _, classes, chunks in test]
     print(f"{'correct test labels':20}{'class':>9}{'chunk':>9}{'both':>9}")
     for name, joined in (("two chains", False), ("factorial chain", True)):
         model = GraphCRF("likelihood", l2=0.5, max_iter=60)
         model.fit([graph(words, joined) for words, *_ in train], y)
         predicted = model.predict([graph(words, joined) for words, *_ in test])
         pairs = zip(predicted, truth, strict=True)
-        correct = np.concatenate([labels.reshape(-1, 2) == y for labels, y in pairs])
+        correct = np.concatenate([labels.reshape(-1, 2) == true for labels, true in pairs])
         both = correct.all(axis=1).mean()
         print(
             f"{name:20}{correct[:, 0].mean():9.2%}{correct[:, 1].mean():9.2%}{both:9.2%}",

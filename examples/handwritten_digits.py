@@ -1,10 +1,11 @@
 """Handwritten dates: read strings of digits column by column, with CTC and a language model.
 
 scikit-learn contains 1,797 images of handwritten digits with 8 by 8 pixels. They are joined into
-dates, with gaps, overlaps and noise: lines of text that are not segmented into characters. A frame
-is a column of pixels, and CTC finds the characters. Each digit is a word here (``units="words"``),
-so that the n-gram model of other dates is a model of digits. The test images do not occur in
-training. scikit-learn has them in the order of their writers, so most test writers are new, too.
+dates, with gaps, overlaps and noise. The result is lines of text that are not segmented into
+characters. A frame is a column of pixels, and CTC finds the characters. Each digit is a word here
+(``units="words"``), so that the n-gram model of other dates is a model of digits. The test images
+do not occur in training. The images are ordered by writer, so most writers of test images do not
+occur in training either.
 
     python examples/handwritten_digits.py [--steps 600] [--figure handwritten_digits.svg]
 
@@ -25,10 +26,10 @@ from trellis.inference import ctc
 from trellis.plots import emissions
 
 LABELS = ["", *"0123456789"]  # index 0 is the blank
-ROWS = 10  # pixels: the height of an image, and some space to move it up and down
+ROWS = 10  # pixels: the height of an image, 8, and space to move it up and down
 NOISE = 0.2
 
-Images = list[list[np.ndarray]]  # by digit
+Images = list[list[np.ndarray]]  # the images of each digit
 
 
 def read() -> tuple[Images, Images, Images]:
@@ -55,7 +56,7 @@ def write(text: str, images: Images, rng: np.random.Generator) -> np.ndarray:
 
 
 def training_batches(images: Images, rng: np.random.Generator) -> Iterator[Batch]:
-    """Yield random digits, not dates: the network must not learn what the language model knows."""
+    """Yield batches of random digits. They are not dates: only the language model knows dates."""
     while True:
         texts = ["".join(map(str, rng.integers(0, 10, rng.integers(2, 9)))) for _ in range(32)]
         inputs = [write(text, images, rng) for text in texts]
@@ -63,7 +64,7 @@ def training_batches(images: Images, rng: np.random.Generator) -> Iterator[Batch
 
 
 def main() -> None:
-    """Train, decode in three ways, print and draw."""
+    """Train the network, decode in three ways, then print the error rates and draw an example."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=600, help="training steps")
     parser.add_argument("--strings", type=int, default=300, help="dates of development and test")

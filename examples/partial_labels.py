@@ -1,4 +1,4 @@
-"""Partial labels: some labels in every sentence against every label in some sentences.
+"""Partial labels: some labels of all sentences, compared with all labels of some sentences.
 
 A CRF can learn from sentences with missing labels. With labels y_K known at some positions, it
 maximises log p(y_K | x) = log Σ_y p(y | x), where the sum is over all labellings y that agree with
@@ -27,7 +27,7 @@ POSITIONS, SENTENCES = "positions of all sentences", "complete sentences"
 
 
 def some_positions(X: list, y: list, share: float, rng: np.random.Generator) -> tuple[list, list]:
-    """Return all sentences; each label is known with probability ``share``."""
+    """Return all sentences, in which each label is known with probability ``share``."""
     hidden = [
         [label if known else None for label, known in zip(labels, mask, strict=True)]
         for labels in y
@@ -43,7 +43,7 @@ def some_sentences(X: list, y: list, share: float, rng: np.random.Generator) -> 
 
 
 def main() -> None:
-    """Train both ways with more and more labels, print and draw."""
+    """Train with increasing numbers of labels of both kinds, then print and draw the scores."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the two files")
     parser.add_argument("--figure", type=Path, help="SVG file to write")

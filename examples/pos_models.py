@@ -1,4 +1,4 @@
-"""Parts of speech by HMM, MEMM and CRF: the same words, the same labels, three normalisers.
+"""Parts of speech by HMM, MEMM and CRF: three models of the same words and labels.
 
     HMM   p(x, y) = Πₜ p(yₜ | yₜ₋₁) p(xₜ | yₜ)                       counts
     MEMM  p(y | x) = Πₜ exp(w · φ(x, t, yₜ₋₁, yₜ)) / Z(x, t, yₜ₋₁)     normalised at each step
@@ -29,7 +29,7 @@ WORD = named(["w[0]"])
 
 
 def candidates() -> dict[str, dict[float, Any]]:
-    """Return models by name and by the strength of smoothing or penalty."""
+    """Return the models by name, and then by strength of smoothing or penalty."""
     return {
         "HMM, word": {s: HMM(smoothing=s) for s in SMOOTHING},
         "MEMM, word": {s: MEMM(WORD, l2=s, max_iter=300) for s in L2},
@@ -40,7 +40,7 @@ def candidates() -> dict[str, dict[float, Any]]:
 
 
 def main() -> None:
-    """Choose the strength on the development set, print the scores on the test set."""
+    """Choose the strength on the development set, and print the scores on the test set."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the three files")
     folder = parser.parse_args().data

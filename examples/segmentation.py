@@ -1,9 +1,9 @@
 """Image segmentation: classify each pixel by itself, or all pixels with a CRF on the grid.
 
     nuclei   microscope images of 64 by 64 pixels with masks of nuclei, fluorescent and stained
-    snakes   coloured snakes whose cells are numbered from head to tail: 11 labels; a single cell
-             tells little about its number
-    shapes   generated noisy binary images, with a picture: input, unary model, CRF, truth
+    snakes   coloured snakes whose cells are numbered from head to tail: 11 labels; the colour of a
+             single cell is weak evidence for its number
+    shapes   generated noisy binary images; --picture shows input, unary model, CRF and truth
 
 Both models have the same features of a pixel, the same training images and the same test images.
 The CRF is `trellis.GridCRF`. It has weights for pairs of labels of neighbouring pixels, trained
@@ -37,8 +37,8 @@ def compare(
 ) -> tuple[float, float, list[Any], list[Any]]:
     """Return the test accuracies and the predicted labels of the unary model and of the CRF."""
     softmax = SoftmaxRegression(l2=1.0, solver="newton")
-    rows = [x.reshape(-1, x.shape[-1]) for x in train[0]]
-    softmax.fit(np.concatenate(rows), np.concatenate([labels.ravel() for labels in train[1]]))
+    pixels = [x.reshape(-1, x.shape[-1]) for x in train[0]]
+    softmax.fit(np.concatenate(pixels), np.concatenate([labels.ravel() for labels in train[1]]))
     unary = [softmax.predict(x.reshape(-1, x.shape[-1])).reshape(x.shape[:2]) for x in test[0]]
     # The score counts pixels, so the most probable label of each pixel is the best prediction.
     joint = [p.argmax(axis=-1) for p in crf.fit(*train).predict_marginals(test[0])]
@@ -67,10 +67,13 @@ def threshold(train: tuple[Any, Any], test: tuple[Any, Any]) -> float:
     """Return the test accuracy of the grey threshold that is best on the training pixels."""
     grey, truth = (np.array(part).ravel() for part in train)
     best = max(
-        ((np.mean((grey > t) == (truth == side)), t, side) for t in range(256) for side in (0, 1)),
+        (np.mean((grey > level) == (truth == bright_label)), level, bright_label)
+        for level in range(256)
+        for bright_label in (0, 1)
     )
     grey, truth = (np.array(part).ravel() for part in test)
-    return 100 * float(np.mean((grey > best[1]) == (truth == best[2])))
+    _, level, bright_label = best
+    return 100 * float(np.mean((grey > level) == (truth == bright_label)))
 
 
 def nuclei(folder: Path, max_images: int, max_iter: int) -> None:
@@ -80,11 +83,11 @@ def nuclei(folder: Path, max_images: int, max_iter: int) -> None:
     for kind, name in ((0, "nuclei, fluorescent"), (1, "nuclei, stained")):
         parts, greys = [], []
         for is_test in (False, True):
-            rows = np.flatnonzero((data["kind"] == kind) & (data["is_test"] == is_test))
-            rows = rows if is_test else rows[:max_images]
-            images = [colour_features(data["images"][i] / 255.0) for i in rows]
-            parts.append((images, [masks[i] for i in rows]))
-            greys.append(([data["images"][i].mean(axis=-1) for i in rows], parts[-1][1]))
+            chosen = np.flatnonzero((data["kind"] == kind) & (data["is_test"] == is_test))
+            chosen = chosen if is_test else chosen[:max_images]
+            images = [colour_features(data["images"][i] / 255.0) for i in chosen]
+            parts.append((images, [masks[i] for i in chosen]))
+            greys.append(([data["images"][i].mean(axis=-1) for i in chosen], parts[-1][1]))
         crf = GridCRF(l2=1.0, contrast=True, symmetric=True, max_iter=max_iter)
         unary, joint, *_ = compare(parts[0], parts[1], crf)
         show(f"{name}, {len(parts[0][0])}", unary, joint)
@@ -118,8 +121,8 @@ def shape(rng: np.random.Generator, side: int = 96) -> np.ndarray:
     i, j = np.indices((side, side))
     image = np.zeros((side, side), dtype=int)
     for _ in range(4):
-        (a, b), r = rng.integers(10, side - 10, size=2), rng.integers(6, 18)
-        image[(i - a) ** 2 + (j - b) ** 2 < r * r] = 1
+        centre, radius = rng.integers(10, side - 10, size=2), rng.integers(6, 18)
+        image[(i - centre[0]) ** 2 + (j - centre[1]) ** 2 < radius**2] = 1
     image[int(rng.integers(side - 8)) :][:8] = 1
     return image
 
@@ -147,7 +150,7 @@ def save(path: Path, panels: list[np.ndarray]) -> None:
 
 
 def main() -> None:
-    """Print one line per data set."""
+    """Compare the models on each data set, and print one line per data set."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sets", nargs="*", default=["nuclei", "snakes", "shapes"])
     parser.add_argument("--data", type=Path, default=DATA)

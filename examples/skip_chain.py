@@ -4,10 +4,10 @@ A name may be easy to recognise in one sentence and hard in another sentence of 
 So, in addition to the chain, an edge joins each capitalised word to its previous occurrence. These
 edges have separate weights for pairs of labels. The graph has loops: training and prediction use
 tree-reweighted message passing. The plain chain has no loops and is trained exactly. The data are
-Dutch news of CoNLL-2002, which has document boundaries; only some documents are used, to be quick.
-The edges are meant for repeated names, so these have a score of their own.
+Dutch news of CoNLL-2002, which has document boundaries. Only some documents are used, to be quick.
+The edges are meant for repeated names, so the example also prints the score of repeated names.
 
-With edges to the four previous occurrences, message passing converged slowly.
+Edges to the four previous occurrences are not used, because message passing converged slowly.
 
     python examples/skip_chain.py [--data FOLDER] [--documents 12]
 """
@@ -38,14 +38,14 @@ def documents(path: Path) -> Iterator[list[list[tuple[str, str]]]]:
             columns = line.rstrip("\n").split("\t")
             if line.startswith("# newdoc"):
                 if any(sentences):
-                    yield [s for s in sentences if s]
+                    yield [sentence for sentence in sentences if sentence]
                 sentences = [[]]
             elif len(columns) > 1:
                 sentences[-1].append((columns[0], columns[-1]))
             elif sentences[-1]:
                 sentences.append([])
     if any(sentences):
-        yield [s for s in sentences if s]
+        yield [sentence for sentence in sentences if sentence]
 
 
 def edges_of(document: list[list[tuple[str, str]]], skip: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +71,7 @@ def rows_of(batch: Any, columns: int, lengths: list[int]) -> list[Any]:
     value = np.ones(len(rows.id)) if rows.value is None else rows.value
     matrix = sparse.csr_matrix((value, rows.id, rows.begin), shape=(len(rows), columns))
     ends = np.cumsum(lengths)
-    return [matrix[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    return [matrix[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def repeated_f1(truth: list[Any], predicted: list[Any], graphs: list[Any]) -> tuple[float, int]:
@@ -80,8 +80,8 @@ def repeated_f1(truth: list[Any], predicted: list[Any], graphs: list[Any]) -> tu
     for true_tags, tags, (_, edges, is_skip) in zip(truth, predicted, graphs, strict=True):
         repeated = set(edges[is_skip[:, 0] > 0].ravel().tolist())
         true_spans, predicted_spans = (
-            {s for s in spans(t) if repeated.intersection(range(s.start, s.end))}
-            for t in (true_tags, tags)
+            {span for span in spans(labels) if repeated.intersection(range(span.start, span.end))}
+            for labels in (true_tags, tags)
         )
         correct = true_spans & predicted_spans
         counts += [len(correct), len(true_spans), len(predicted_spans)]
@@ -110,13 +110,19 @@ def main() -> None:
             batch = spec.find(words, 2)
         lengths = [sum(map(len, doc)) for doc in docs]
         matrices[part] = rows_of(batch, len(spec), lengths)
-    truth = {p: [[t for s in d for _, t in s] for d in docs] for p, docs in parts.items()}
+    truth = {
+        part: [[tag for sentence in doc for _, tag in sentence] for doc in docs]
+        for part, docs in parts.items()
+    }
     tokens = sum(map(len, truth["train"]))
     print(f"{len(parts['train'])} documents of {tokens:,} tokens for training\n")
-    skip_graphs = [(None, *edges_of(d, skip=True)) for d in parts["testa"]]
+    skip_graphs = [(None, *edges_of(doc, skip=True)) for doc in parts["testa"]]
     for name, skip in (("chain", False), ("skip-chain", True)):
         graphs = {
-            part: [(m, *edges_of(d, skip)) for m, d in zip(matrices[part], docs, strict=True)]
+            part: [
+                (matrix, *edges_of(doc, skip))
+                for matrix, doc in zip(matrices[part], docs, strict=True)
+            ]
             for part, docs in parts.items()
         }
         model = GraphCRF("trw" if skip else "likelihood", l2=2.0, max_iter=options.max_iter)

@@ -2,9 +2,9 @@
 
 Recordings of single digits by six speakers are joined, with silences between them, into dates that
 are read digit by digit. A small convolutional network learns to spell them from four speakers. CTC
-needs only the text, not the position of each letter. The weights of the language model are chosen
-on the fifth speaker; the sixth is the test. An n-gram model of other dates knows which digits
-follow each other.
+needs only the text, not the position of each letter. The language model is an n-gram model of other
+dates, which knows the digits that can follow each other. Its weights are chosen on the fifth
+speaker, and the sixth speaker is the test.
 
     python examples/spoken_digits.py [--data FOLDER] [--steps 1000] [--figure spoken_digits.svg]
 
@@ -32,9 +32,9 @@ LABELS = ["", " ", *sorted(set("".join(WORDS)))]  # index 0 is the blank
 DEV, TEST = "yweweler", "theo"
 
 RATE, WINDOW, HOP, BANDS = 8000, 200, 80, 32  # a window of 25 ms every 10 ms
-STRIDE = 2  # the network has a frame every 20 ms
+STRIDE = 2  # windows per output frame of the network: a frame every 20 ms
 
-Recordings = dict[int, list[np.ndarray]]  # by digit
+Recordings = dict[int, list[np.ndarray]]  # the recordings of each digit
 
 
 def read(folder: Path) -> dict[str, Recordings]:
@@ -51,7 +51,7 @@ def read(folder: Path) -> dict[str, Recordings]:
     return speakers
 
 
-# ---- sound to features
+# ---- from sound to features
 
 
 def mel_bands() -> np.ndarray:
@@ -78,7 +78,7 @@ def log_mel(sound: np.ndarray) -> np.ndarray:
 def join(
     digits: str, speaker: list[Recordings], rng: np.random.Generator, vary: bool
 ) -> np.ndarray:
-    """Join recordings, with silences around each and noise over all, and return the features.
+    """Join recordings with silences between them, add noise, and return the features.
 
     With ``vary``, each recording is played faster or slower. This also shifts its pitch, so that
     there are more voices than speakers.
@@ -103,7 +103,7 @@ def spell(digits: str) -> str:
 
 
 def training_batches(speakers: list[Recordings], rng: np.random.Generator) -> Iterator[Batch]:
-    """Yield random digits, not dates: the network must not learn what the language model knows."""
+    """Yield batches of random digits. They are not dates: only the language model knows dates."""
     while True:
         texts = ["".join(map(str, rng.integers(0, 10, rng.integers(2, 6)))) for _ in range(16)]
         inputs = [join(text, speakers, rng, vary=True) for text in texts]
@@ -117,7 +117,7 @@ def training_batches(speakers: list[Recordings], rng: np.random.Generator) -> It
 
 
 def main() -> None:
-    """Train, decode in four ways, print and draw."""
+    """Train the network, decode in four ways, then print the error rates and draw an example."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the two files")
     parser.add_argument("--steps", type=int, default=1000, help="training steps")

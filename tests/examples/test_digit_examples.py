@@ -1,4 +1,4 @@
-"""The CTC examples: the language model is normalised, and the examples run."""
+"""The language model of the CTC examples is normalised, and the examples run."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ def test_the_probabilities_of_all_words_sum_to_one(strings, tmp_path: Path) -> N
         ends = [lm.full_scores([*history, word], eos=False)[-1].log10 for word in words]
         ends.append(lm.full_scores(history)[-1].log10)
         assert np.power(10.0, ends).sum() == pytest.approx(1.0, abs=1e-5)
-    new = strings.dates(np.random.default_rng(2), 100, without=days)
-    known = np.mean([lm.perplexity(list(day)) for day in new])
-    assert known < 5 < np.mean([lm.perplexity(list(reversed(day))) for day in new])
+    new_dates = strings.dates(np.random.default_rng(2), 100, without=days)
+    perplexity = np.mean([lm.perplexity(list(day)) for day in new_dates])
+    assert perplexity < 5 < np.mean([lm.perplexity(list(reversed(day))) for day in new_dates])
 
 
 @pytest.mark.slow
 def test_handwritten_digits(tmp_path: Path) -> None:
     figure = tmp_path / "figure.svg"
     script = EXAMPLES / "handwritten_digits.py"
-    ran = subprocess.run(
+    result = subprocess.run(
         [sys.executable, script, "--steps", "4", "--strings", "3", "--figure", figure],
         capture_output=True,
         text=True,
         timeout=300,
     )
-    assert ran.returncode == 0, ran.stderr
+    assert result.returncode == 0, result.stderr
     for name in ("greedy", "beam", "beam + language model"):
-        assert f"\n{name} " in ran.stdout
+        assert f"\n{name} " in result.stdout
     ElementTree.parse(figure)

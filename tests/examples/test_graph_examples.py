@@ -76,18 +76,16 @@ def test_skip_edges_join_a_name_to_its_previous_occurrence() -> None:
         [("Ook", "O"), ("Smet", "B-PER"), ("zag", "O"), ("Jan", "B-PER")],
     ]
     edges, is_skip = skip_chain.edges_of(document, skip=True)
-    assert edges[is_skip[:, 0] == 1].tolist() == [
-        [4, 8],
-        [2, 10],
-    ]  # no edge from the first word of a sentence
+    # the first word of a sentence has no skip edge
+    assert edges[is_skip[:, 0] == 1].tolist() == [[4, 8], [2, 10]]
     chain_edges = [[0, 1], [1, 2], [2, 3], [3, 4], [5, 6], [7, 8], [8, 9], [9, 10]]
     assert edges[is_skip[:, 0] == 0].tolist() == chain_edges
     assert skip_chain.edges_of(document, skip=False)[0].tolist() == chain_edges
     graph = [(None, edges, is_skip)]
-    right = [[tag for sentence in document for _, tag in sentence]]
-    assert skip_chain.repeated_f1(right, right, graph) == (100.0, 4)
-    wrong = [[*right[0][:10], "O"]]
-    assert skip_chain.repeated_f1(right, wrong, graph) == (pytest.approx(600 / 7), 4)
+    correct = [[tag for sentence in document for _, tag in sentence]]
+    assert skip_chain.repeated_f1(correct, correct, graph) == (100.0, 4)
+    wrong = [[*correct[0][:10], "O"]]
+    assert skip_chain.repeated_f1(correct, wrong, graph) == (pytest.approx(600 / 7), 4)
 
 
 @pytest.mark.usefixtures("examples")

@@ -1,4 +1,4 @@
-"""The neural tagger example: all trainings run, finished ones are not repeated."""
+"""The neural tagger example runs all trainings, and does not repeat finished ones."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TEST = samples.load("test", "calendar")
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Any:
-    """Use one thread: more do not help small networks."""
-    before = torch.get_num_threads()
+    """Use one thread, because more threads do not help small networks."""
+    previous = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(previous)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """The sample corpus under the names of the SNIPS files."""
+    """Write the sample corpus under the names of the SNIPS files, and return the folder."""
     (tmp_path / "slots").mkdir()
     for part, (words, labels) in {"train": (X, Y), "test": TEST}.items():
         path = tmp_path / "slots" / f"snips.{part}.conll"
@@ -70,7 +70,7 @@ def test_all_trainings_of_a_corpus(
     assert call(example, monkeypatch, *common, "--seed", 0, 1) == 0
     lines = [json.loads(line) for line in (data / "r.jsonl").read_text().splitlines()]
     done = [(line["network"], line["seed"]) for line in lines]
-    assert done.count(("linear CRF", 0)) == 1  # it was not repeated
+    assert done.count(("linear CRF", 0)) == 1  # the second call did not repeat it
     assert len(done) == len(set(done)) == 1 + 2 * len(example.networks("snips"))
     assert all(0 <= line["test"] <= 1 for line in lines)
     capsys.readouterr()
@@ -113,11 +113,11 @@ def test_a_real_corpus_is_learned(features: str | None, tmp_path: Path) -> None:
     settings = {"batch_size": 4, "learning_rate": 6e-3, "hidden": 48, "epochs": 25, "dropout": 0.3}
     tagger = trellis.NeuralTagger(features=features, device="cpu", random_state=0, **settings)
     tagger.fit(X, Y, dev=TEST)
-    guess = tagger.predict(TEST[0])
-    assert span_f1(TEST[1], guess, "BIO") == max(score for _, score in tagger.dev_scores_) > 0.5
+    predicted = tagger.predict(TEST[0])
+    assert span_f1(TEST[1], predicted, "BIO") == max(score for _, score in tagger.dev_scores_) > 0.5
     tagger.save(tmp_path / "tagger.trellis")
     loaded = trellis.load(tmp_path / "tagger.trellis")
-    assert loaded.predict(TEST[0]) == guess
+    assert loaded.predict(TEST[0]) == predicted
     for loaded_marginals, marginals in zip(
         loaded.predict_marginals(TEST[0]), tagger.predict_marginals(TEST[0]), strict=True
     ):

@@ -1,4 +1,4 @@
-"""Neural layers are tested where PyTorch is installed."""
+"""Skips the tests of neural layers if PyTorch is not installed."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,13 +11,13 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 
 @pytest.fixture
 def each_isa() -> Iterator[Callable[[], Iterator[str]]]:
-    """Iterates over the instruction sets, each in use while it is the current one."""
+    """Return a generator function that uses each instruction set in turn, and yields its name."""
 
     def switch() -> Iterator[str]:
         for name in native.available_isas():
             native.use_isa(name)
             yield name
 
-    before = native.isa()
+    previous = native.isa()
     yield switch
-    native.use_isa(before)
+    native.use_isa(previous)

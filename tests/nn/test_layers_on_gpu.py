@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
+os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when a kernel is defined
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from prepared_launches import prepare_launches  # noqa: E402
@@ -26,20 +26,21 @@ pytestmark = [
         "Interpreted" not in type(walk_in).__name__,
         reason="Triton was loaded without its interpreter",
     ),
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, of inf - inf in unused lanes
+    # NumPy warns about inf - inf in unused lanes.
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]
 
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Launches by address, and an empty cache."""
+    """Return the list of kernel launches, which are by address; the cache of plans is empty."""
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return prepare_launches(monkeypatch)
 
 
 @pytest.fixture
 def use_gpu_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that switches the layers to the engines of the GPU, and back."""
+    """Return a function that switches the layers to the GPU engines, or back."""
     modules = {module: module._runs_on_gpu for module in (chain_ops, ctc_ops)}
 
     def switch(on: bool) -> None:
@@ -52,11 +53,11 @@ def use_gpu_engine(monkeypatch: pytest.MonkeyPatch) -> Any:
 # ---- the CRF
 
 
-STEPS = ["all", "lengths", "list", "int32", "column", "mask", "integers", "turned", "holes"]
+STEPS = ["all", "lengths", "list", "int32", "column", "mask", "integers", "transposed", "holes"]
 
 
 def steps_arguments(kind: str, rows: int, steps: int) -> dict[str, Any]:
-    """A mask or lengths, in one of many forms."""
+    """Return a mask or lengths in one of the forms of `STEPS`, as keyword arguments."""
     lengths = torch.randint(1, steps + 1, (rows,))
     mask = torch.arange(steps) < lengths[:, None]
     holes = torch.rand(rows, steps) < 0.6
@@ -69,7 +70,7 @@ def steps_arguments(kind: str, rows: int, steps: int) -> dict[str, Any]:
         "column": {"lengths": torch.stack([lengths, lengths], 1)[:, 0]},
         "mask": {"mask": mask},
         "integers": {"mask": mask.to(torch.uint8) * 3},
-        "turned": {"mask": mask.t().contiguous().t()},
+        "transposed": {"mask": mask.t().contiguous().t()},
         "holes": {"mask": holes},
     }
     return forms[kind]
@@ -90,9 +91,9 @@ def test_crf(
     torch.manual_seed(7)
     rows_first = reduction in ("none", "mean")
     layer = CRF(3, batch_first=rows_first, constraints=[(0, 1)]).double()
-    layer.validate = kind != "turned"  # the same launches without validation
-    wanted = list(layer.parameters())
-    for turn in range(2):  # the second batch has a known signature
+    layer.validate = kind != "transposed"  # without validation, the launches are the same
+    parameters = list(layer.parameters())
+    for repetition in range(2):  # the second batch has a known signature
         e = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
         extra = torch.randn(2, 2, 3, 3, dtype=torch.float64, requires_grad=True)
         tags = torch.randint(3, (2, 3)) * 2 % 3
@@ -100,7 +101,7 @@ def test_crf(
         if not rows_first:
             options = {k: v.t() if k == "mask" else v for k, v in options.items()}
         x, y = (e, tags) if rows_first else (e.transpose(0, 1), tags.t())
-        leaves = [e, *wanted]
+        leaves = [e, *parameters]
         if positional:
             options["transitions"] = extra
             leaves.append(extra)
@@ -112,10 +113,10 @@ def test_crf(
             results.append([value.detach()])
             if value.isfinite().all():
                 results[-1] += torch.autograd.grad(value, leaves, weight)
-            if turn == 0 and on:
+            if repetition == 0 and on:
                 count = len(launched)
-        for right, got in zip(*results, strict=True):
-            torch.testing.assert_close(got, right)
+        for expected, actual in zip(*results, strict=True):
+            torch.testing.assert_close(actual, expected)
     assert len(launched) == count == (2 if reduction == "none" else 3)
     with torch.no_grad():
         torch.testing.assert_close(layer(x, y, reduction=reduction, **options), value)
@@ -126,32 +127,32 @@ def test_crf(
 def test_gradients_share_no_memory(
     reduction: str, launched: list[Any], use_gpu_engine: Any
 ) -> None:
-    """They are computed in one allocation, but changing one changes no other."""
+    """Gradients are computed in one allocation, but changing one does not change another."""
     layer = CRF(3, batch_first=True)
     e, tags = torch.randn(2, 4, 3, requires_grad=True), torch.ones(2, 4, dtype=torch.int64)
     mask = torch.ones(2, 4, dtype=torch.bool)
-    wanted = [e, *layer.parameters()]
-    right = torch.autograd.grad(layer(e, tags, mask), wanted)
+    leaves = [e, *layer.parameters()]
+    expected = torch.autograd.grad(layer(e, tags, mask), leaves)
     use_gpu_engine(True)
     for _ in range(2):
         value = layer(e, tags, mask, reduction)
         value.sum().backward(retain_graph=True)
     rate = torch.tensor(2.0, requires_grad=True)
-    gradients = torch.autograd.grad(value.sum(), wanted)
-    for n, (x, got, once) in enumerate(zip(wanted, gradients, right, strict=True)):
+    gradients = torch.autograd.grad(value.sum(), leaves)
+    for n, (x, actual, once) in enumerate(zip(leaves, gradients, expected, strict=True)):
         assert x.grad is not None
         torch.testing.assert_close(x.grad, (n + 1) * 2 * once)
-        assert got.is_contiguous()
+        assert actual.is_contiguous()
         product_ = (rate * x.grad).sum()
-        for other in wanted[n + 1 :]:
-            assert other.grad is not None
-            other.grad.add_(other.grad / (n + 1))  # n + 1 times becomes n + 2 times
-        product_.backward()  # x.grad, which it needs, has not changed
-        torch.testing.assert_close(got.mul_(rate), 2 * once)  # with a graph
+        for later in leaves[n + 1 :]:
+            assert later.grad is not None
+            later.grad.add_(later.grad / (n + 1))  # the factor n + 1 becomes n + 2
+        product_.backward()  # this raises if x.grad has changed
+        torch.testing.assert_close(actual.mul_(rate), 2 * once)  # autograd records this product
 
 
 def test_negative_views(launched: list[Any]) -> None:
-    """The imaginary part of a conjugate: its sign is not in memory."""
+    """The imaginary part of a conjugate is a negative view: its sign is not in memory."""
     layer = CRF(3, batch_first=True)
     e = torch.randn(2, 4, 3, dtype=torch.complex64).conj().imag.requires_grad_()
     assert e.is_neg()
@@ -175,9 +176,9 @@ def test_crf_with_invalid_values(launched: list[Any], use_gpu_engine: Any) -> No
     holes, bad, empty = mask.clone(), tags.clone(), mask.clone()
     holes[0, 1], bad[1, 2], empty[1] = False, 3, False
     assert layer(e, tags, holes).isfinite()
-    for known in (mask, holes):
+    for valid_mask in (mask, holes):
         with pytest.raises(InputError, match="row 1 of the batch, step 2: tag 3"):
-            layer(e, bad, known)
+            layer(e, bad, valid_mask)
     with pytest.raises(InputError, match="row 1 of the batch has no steps"):
         layer(e, tags, empty)
     for _ in range(2):
@@ -203,10 +204,10 @@ def test_ctc(
     labels: int, reduction: str, from_logits: bool, launched: list[Any], use_gpu_engine: Any
 ) -> None:
     torch.manual_seed(5)
-    others: tuple[dict[str, Any], ...] = ({"entropy": 0.3},)
+    more_options: tuple[dict[str, Any], ...] = ({"entropy": 0.3},)
     if reduction == "mean":
-        others = ({"zero_infinity": True}, {"label_smoothing": 0.1}, {"entropy": 0.3})
-    for options in ({}, *(others if labels else ()), {}):
+        more_options = ({"zero_infinity": True}, {"label_smoothing": 0.1}, {"entropy": 0.3})
+    for options in ({}, *(more_options if labels else ()), {}):
         x = torch.randn(5, 2, 4, dtype=torch.float64)
         x = (x if from_logits else x.log_softmax(-1)).requires_grad_()
         rows = (torch.randint(1, 4, (2, labels)), torch.tensor([5, 4]), torch.tensor([labels, 0]))
@@ -216,8 +217,8 @@ def test_ctc(
             loss = ctc_loss(x, *rows, reduction=reduction, from_logits=from_logits, **options)
             weight = torch.arange(1.0, loss.numel() + 1).double().view(loss.shape)
             results.append((loss.detach(), *torch.autograd.grad(loss, x, weight)))
-        for right, got in zip(*results, strict=True):
-            torch.testing.assert_close(got, right)
+        for expected, actual in zip(*results, strict=True):
+            torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.interpreter
@@ -227,17 +228,17 @@ def test_ctc_with_invalid_values(launched: list[Any], use_gpu_engine: Any) -> No
     targets, ends, sizes = torch.ones(2, 3).long(), torch.tensor([5, 5]), torch.tensor([3, 3])
     for _ in range(2):
         ctc_loss(x, targets, ends, sizes)
-    blank, wide = targets.clone(), targets.clone()
-    blank[1, 1], wide[1, 0] = 0, 4
+    with_blank, too_large = targets.clone(), targets.clone()
+    with_blank[1, 1], too_large[1, 0] = 0, 4
     with pytest.raises(InputError, match="row 1, position 1 is the blank"):
-        ctc_loss(x, blank, ends, sizes)
+        ctc_loss(x, with_blank, ends, sizes)
     with pytest.raises(InputError, match="row 1, position 0 is 4"):
-        ctc_loss(x, wide, ends, sizes)
+        ctc_loss(x, too_large, ends, sizes)
     with pytest.raises(InputError, match="input length of batch row 0 is 6"):
         ctc_loss(x, targets, ends + 1, sizes)
     with pytest.raises(InputError, match="targets have shape"):
         ctc_loss(x, targets[:1], ends, sizes)
-    assert ctc_loss(x, blank, ends, sizes, validate=False).isfinite()
+    assert ctc_loss(x, with_blank, ends, sizes, validate=False).isfinite()
 
 
 @pytest.mark.interpreter
@@ -245,10 +246,10 @@ def test_lists_after_a_batch_without_strides() -> None:
     """Arguments without a signature are not stored in the cache."""
     x, targets = torch.zeros(3, 1, 2), torch.tensor([[1]])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's, of such tensors
-        odd = (x + 9).to_sparse_csr()
+        warnings.simplefilter("ignore")  # PyTorch warns about such tensors
+        sparse = (x + 9).to_sparse_csr()
     with pytest.raises(InputError, match="must be a dense tensor, not sparse_csr"):
-        ctc_loss(odd, targets, torch.tensor([3]), torch.tensor([1]))
+        ctc_loss(sparse, targets, torch.tensor([3]), torch.tensor([1]))
     assert ctc_loss(x, targets, [3], [1]).isfinite()
 
 
@@ -266,5 +267,5 @@ def test_checkpointed_step(
     loss = checkpoint(lambda x: ctc_loss(2 * x, *rows, from_logits=True), x, use_reentrant=False)
     loss.backward()
     assert len(pool.pending) == 1
-    right = torch.autograd.grad(ctc_loss(2 * x, *rows, from_logits=True), x)[0]
-    torch.testing.assert_close(x.grad, right)
+    expected = torch.autograd.grad(ctc_loss(2 * x, *rows, from_logits=True), x)[0]
+    torch.testing.assert_close(x.grad, expected)

@@ -17,7 +17,7 @@ from trellis.nn import CRF, reference
 SHAPES = [(1, 1, 1), (2, 1, 2), (3, 7, 2), (4, 5, 3), (2, 9, 5), (5, 3, 33)]
 
 
-def case(
+def make_case(
     rows: int, steps: int, tags: int, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> tuple[CRF, Tensor, Tensor, Tensor]:
     torch.manual_seed(seed)
@@ -29,18 +29,18 @@ def case(
     return crf, emissions, torch.randint(0, tags, (rows, steps)), lengths
 
 
-def parts(crf: CRF) -> tuple[Tensor, Tensor, Tensor]:
+def layer_scores(crf: CRF) -> tuple[Tensor, Tensor, Tensor]:
     return crf.transitions, crf.start_transitions, crf.end_transitions
 
 
 def likelihood(crf: CRF, e: Tensor, y: Tensor, lengths: Tensor) -> Tensor:
-    scores = parts(crf)
+    scores = layer_scores(crf)
     return reference.score(e, *scores, lengths, y) - reference.log_partition(e, *scores, lengths)
 
 
-def enumerated(crf: CRF, e: Tensor) -> dict[tuple[int, ...], float]:
-    """The score of every labelling of one row."""
-    a, start, end = (p.detach().numpy() for p in parts(crf))
+def enumerate_scores(crf: CRF, e: Tensor) -> dict[tuple[int, ...], float]:
+    """Return the score of every labelling of one row."""
+    a, start, end = (p.detach().numpy() for p in layer_scores(crf))
     u = e.detach().numpy()
     scores = {}
     for y in itertools.product(range(crf.num_tags), repeat=len(u)):
@@ -51,25 +51,27 @@ def enumerated(crf: CRF, e: Tensor) -> dict[tuple[int, ...], float]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values_and_gradients_equal_the_loop(shape: tuple[int, int, int]) -> None:
-    crf, e, y, lengths = case(*shape)
+    crf, e, y, lengths = make_case(*shape)
     e.requires_grad_()
     weight = torch.randn(len(e), dtype=torch.float64)
     ours = crf(e, y, lengths=lengths, reduction="none")
     theirs = likelihood(crf, e, y, lengths)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
-    wanted = [e, *crf.parameters()]
+    leaves = [e, *crf.parameters()]
     for w in (weight, torch.ones_like(weight), -2.5 * torch.ones_like(weight)):
-        a = torch.autograd.grad((ours * w).sum(), wanted, retain_graph=True)
-        b = torch.autograd.grad((theirs * w).sum(), wanted, retain_graph=True, allow_unused=True)
-        for x, z in zip(a, b, strict=True):
-            z = torch.zeros_like(x) if z is None else z
-            torch.testing.assert_close(x, z, rtol=1e-10, atol=1e-10)
+        gradients = torch.autograd.grad((ours * w).sum(), leaves, retain_graph=True)
+        expected_gradients = torch.autograd.grad(
+            (theirs * w).sum(), leaves, retain_graph=True, allow_unused=True
+        )
+        for actual, expected in zip(gradients, expected_gradients, strict=True):
+            expected = torch.zeros_like(actual) if expected is None else expected
+            torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 3), (1, 3, 4), (1, 5, 2)])
 def test_everything_equals_enumeration(shape: tuple[int, int, int]) -> None:
-    crf, e, _, _ = case(*shape, seed=3)
-    by_path = enumerated(crf, e[0])
+    crf, e, _, _ = make_case(*shape, seed=3)
+    by_path = enumerate_scores(crf, e[0])
     scores = np.array(list(by_path.values()))
     log_z = np.logaddexp.reduce(scores)
     p = np.exp(scores - log_z)
@@ -96,20 +98,21 @@ def test_everything_equals_enumeration(shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_the_same_as_pytorch_crf(reduction: str, batch_first: bool) -> None:
     torchcrf = pytest.importorskip("torchcrf", reason="pytorch-crf is not installed")
-    crf, e, y, lengths = case(4, 6, 5)
-    peer = torchcrf.CRF(5, batch_first=batch_first).double()
-    peer.load_state_dict(crf.state_dict())
+    crf, e, y, lengths = make_case(4, 6, 5)
+    pytorch_crf = torchcrf.CRF(5, batch_first=batch_first).double()
+    pytorch_crf.load_state_dict(crf.state_dict())
     ours = CRF(5, batch_first=batch_first).double()
-    ours.load_state_dict(peer.state_dict())
+    ours.load_state_dict(pytorch_crf.state_dict())
     mask = torch.arange(6) < lengths[:, None]
     if not batch_first:
         e, y, mask = e.transpose(0, 1), y.T, mask.T
     e = e.clone().requires_grad_()
-    a, b = ours(e, y, mask, reduction), peer(e, y, mask, reduction)
-    torch.testing.assert_close(a, b)
-    (x,), (z,) = torch.autograd.grad(a.sum(), e), torch.autograd.grad(b.sum(), e)
-    torch.testing.assert_close(x, z)
-    assert ours.decode(e, mask) == peer.decode(e, mask)
+    value, expected = ours(e, y, mask, reduction), pytorch_crf(e, y, mask, reduction)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(value.sum(), e), torch.autograd.grad(expected.sum(), e)
+    )
+    assert ours.decode(e, mask) == pytorch_crf.decode(e, mask)
 
 
 # ---- masks
@@ -119,7 +122,7 @@ def test_the_same_as_pytorch_crf(reduction: str, batch_first: bool) -> None:
 @given(st.data())
 def test_masked_steps_are_removed(data: st.DataObject) -> None:
     rows, steps, tags = data.draw(st.tuples(*[st.integers(1, 5)] * 3))
-    crf, e, y, _ = case(rows, steps, tags, seed=data.draw(st.integers(0, 99)))
+    crf, e, y, _ = make_case(rows, steps, tags, seed=data.draw(st.integers(0, 99)))
     bits = data.draw(st.lists(st.integers(1, 2**steps - 1), min_size=rows, max_size=rows))
     mask = torch.tensor([[bool(b >> t & 1) for t in range(steps)] for b in bits])
     y = torch.where(mask, y, -100)
@@ -132,16 +135,16 @@ def test_masked_steps_are_removed(data: st.DataObject) -> None:
     assert (marginals[~mask] == 0).all()
     assert (padded[~mask] == -1).all()
     for b in range(rows):
-        kept = e[b, mask[b]][None]
-        alone = crf(kept, y[b, mask[b]][None])
+        unmasked = e[b, mask[b]][None]
+        alone = crf(unmasked, y[b, mask[b]][None])
         torch.testing.assert_close(ours[b], alone, rtol=1e-10, atol=1e-10)
-        assert crf.decode(kept)[0] == crf.decode(e, mask)[b] == padded[b, mask[b]].tolist()
-        torch.testing.assert_close(marginals[b, mask[b]], crf.marginals(kept)[0])
-        torch.testing.assert_close(crf.entropy(e, mask)[b], crf.entropy(kept)[0])
+        assert crf.decode(unmasked)[0] == crf.decode(e, mask)[b] == padded[b, mask[b]].tolist()
+        torch.testing.assert_close(marginals[b, mask[b]], crf.marginals(unmasked)[0])
+        torch.testing.assert_close(crf.entropy(e, mask)[b], crf.entropy(unmasked)[0])
 
 
 def test_transitions_that_depend_on_the_step() -> None:
-    crf, e, y, _ = case(3, 5, 4)
+    crf, e, y, _ = make_case(3, 5, 4)
     extra = torch.randn(3, 4, 4, 4, dtype=torch.float64, requires_grad=True)
     scores = (extra + crf.transitions, crf.start_transitions, crf.end_transitions)
     lengths = torch.tensor([5, 2, 1])
@@ -149,15 +152,15 @@ def test_transitions_that_depend_on_the_step() -> None:
     theirs = reference.score(e, *scores, lengths, y) - reference.log_partition(e, *scores, lengths)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
     w = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    wanted = [extra, *crf.parameters()]
-    a = torch.autograd.grad((ours * w).sum(), wanted)
-    b = torch.autograd.grad((theirs * w).sum(), wanted)
-    for x, z in zip(a, b, strict=True):
-        torch.testing.assert_close(x, z, rtol=1e-10, atol=1e-10)
+    leaves = [extra, *crf.parameters()]
+    gradients = torch.autograd.grad((ours * w).sum(), leaves)
+    expected_gradients = torch.autograd.grad((theirs * w).sum(), leaves)
+    for actual, expected in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
     mask = torch.tensor([[True, False, True, True, False]] * 3)
-    kept, into = e[:, [0, 2, 3]], extra[:, [1, 2]]
+    unmasked, into = e[:, [0, 2, 3]], extra[:, [1, 2]]
     torch.testing.assert_close(
-        crf(e, y, mask, transitions=extra), crf(kept, y[:, [0, 2, 3]], transitions=into)
+        crf(e, y, mask, transitions=extra), crf(unmasked, y[:, [0, 2, 3]], transitions=into)
     )
     best, _ = reference.viterbi(e, *scores, lengths)
     assert crf.decode(e, lengths=lengths, transitions=extra) == [
@@ -194,15 +197,15 @@ def test_forbidden_pairs() -> None:
 
 
 def test_sets_of_possible_tags() -> None:
-    crf, e, _, _ = case(2, 4, 3, seed=5)
+    crf, e, _, _ = make_case(2, 4, 3, seed=5)
     allowed = torch.rand(2, 4, 3) < 0.6
     allowed[:, :, 0] |= ~allowed.any(dim=2)
     ours = crf(e, allowed, reduction="none")
     for b in range(2):
-        by_path = enumerated(crf, e[b])
+        by_path = enumerate_scores(crf, e[b])
         possible = [s for y, s in by_path.items() if all(allowed[b, t, k] for t, k in enumerate(y))]
-        right = np.logaddexp.reduce(possible) - np.logaddexp.reduce(list(by_path.values()))
-        assert float(ours[b].detach()) == pytest.approx(right, abs=1e-10)
+        expected = np.logaddexp.reduce(possible) - np.logaddexp.reduce(list(by_path.values()))
+        assert float(ours[b].detach()) == pytest.approx(expected, abs=1e-10)
     e.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: crf(x, allowed, reduction="none"), e)
     y = torch.tensor([[0, 1, 2, 0]] * 2)
@@ -211,20 +214,20 @@ def test_sets_of_possible_tags() -> None:
 
 
 def test_rows_without_a_path() -> None:
-    crf, e, y, _ = case(3, 4, 3)
+    crf, e, y, _ = make_case(3, 4, 3)
     e = e.index_fill(0, torch.tensor([1]), -torch.inf).requires_grad_()
     value = crf(e, y, reduction="none")
     assert torch.isneginf(value).tolist() == [False, True, False]
     log_z = crf.log_partition(e)
     assert torch.isneginf(log_z).tolist() == [False, True, False]
     grads = torch.autograd.grad(value.sum(), [e, *crf.parameters()])
-    other = [0, 2]
-    rows = e.detach()[other].requires_grad_()
-    right = torch.autograd.grad(crf(rows, y[other]), [rows, *crf.parameters()])
+    possible_rows = [0, 2]
+    rows = e.detach()[possible_rows].requires_grad_()
+    expected = torch.autograd.grad(crf(rows, y[possible_rows]), [rows, *crf.parameters()])
     assert (grads[0][1] == 0).all()
-    torch.testing.assert_close(grads[0][other], right[0])
-    for a, b in zip(grads[1:], right[1:], strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(grads[0][possible_rows], expected[0])
+    for actual, expected_gradient in zip(grads[1:], expected[1:], strict=True):
+        torch.testing.assert_close(actual, expected_gradient)
 
 
 def test_low_rank() -> None:
@@ -243,15 +246,15 @@ def test_low_rank() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
-    crf, e, y, _ = case(4, 512, 20, dtype=torch.float32)
+    crf, e, y, _ = make_case(4, 512, 20, dtype=torch.float32)
     narrow = e.to(dtype).requires_grad_()
     wide = narrow.detach().double().requires_grad_()
     exact = copy.deepcopy(crf).double()
-    a, b = crf(narrow, y, reduction="none"), exact(wide, y, reduction="none")
-    assert a.dtype == torch.float32
-    assert float((a - b).detach().abs().max()) < 0.01
-    a.sum().backward()
-    b.sum().backward()
+    value, expected = crf(narrow, y, reduction="none"), exact(wide, y, reduction="none")
+    assert value.dtype == torch.float32
+    assert float((value - expected).detach().abs().max()) < 0.01
+    value.sum().backward()
+    expected.sum().backward()
     assert narrow.grad.dtype == dtype
     digits = {torch.float16: 2e-3, torch.bfloat16: 1e-2, torch.float32: 1e-5}[dtype]
     torch.testing.assert_close(narrow.grad.double(), wide.grad, rtol=digits, atol=digits)
@@ -260,7 +263,7 @@ def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
 
 
 def test_large_scores() -> None:
-    crf, e, y, lengths = case(3, 50, 4)
+    crf, e, y, lengths = make_case(3, 50, 4)
     e = (e * 1e4).requires_grad_()
     value = crf(e, y, lengths=lengths, reduction="none")
     torch.testing.assert_close(value, likelihood(crf, e, y, lengths), rtol=1e-10, atol=1e-6)
@@ -271,26 +274,28 @@ def test_large_scores() -> None:
 def test_gradcheck_and_opcheck() -> None:
     from trellis.nn.chain_ops import chain_value, chain_viterbi
 
-    crf, e, y, lengths = case(3, 4, 3)
+    crf, e, y, lengths = make_case(3, 4, 3)
     e.requires_grad_()
 
     def value(e: Tensor, a: Tensor, s: Tensor, f: Tensor) -> Tensor:
         return chain_value(e, a, s, f, lengths, y, True)[0]
 
-    assert torch.autograd.gradcheck(value, (e, *parts(crf)))
-    arguments = (e, *parts(crf), lengths, y, True)
+    assert torch.autograd.gradcheck(value, (e, *layer_scores(crf)))
+    arguments = (e, *layer_scores(crf), lengths, y, True)
     torch.library.opcheck(chain_value, arguments)
-    torch.library.opcheck(chain_viterbi, (e.detach(), *(p.detach() for p in parts(crf)), lengths))
+    torch.library.opcheck(
+        chain_viterbi, (e.detach(), *(p.detach() for p in layer_scores(crf)), lengths)
+    )
 
 
 def test_entropy_has_a_gradient() -> None:
-    crf, e, _, lengths = case(2, 4, 3)
+    crf, e, _, lengths = make_case(2, 4, 3)
     e.requires_grad_()
     assert torch.autograd.gradcheck(lambda x: crf.entropy(x, lengths=lengths), e)
 
 
 def test_no_second_derivative() -> None:
-    crf, e, y, _ = case(2, 3, 2)
+    crf, e, y, _ = make_case(2, 3, 2)
     e.requires_grad_()
     (gradient,) = torch.autograd.grad(crf(e, y), e, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiated again"):
@@ -301,17 +306,17 @@ def test_no_second_derivative() -> None:
 
 
 def test_compiled_without_graph_breaks() -> None:
-    crf, e, y, lengths = case(3, 6, 4)
+    crf, e, y, lengths = make_case(3, 6, 4)
     mask = torch.arange(6) < lengths[:, None]
     e.requires_grad_()
-    fast = torch.compile(crf, fullgraph=True, backend="aot_eager")
-    a, b = fast(e, y, mask), crf(e, y, mask)
-    torch.testing.assert_close(a, b)
-    torch.testing.assert_close(torch.autograd.grad(a, e), torch.autograd.grad(b, e))
+    compiled = torch.compile(crf, fullgraph=True, backend="aot_eager")
+    value, expected = compiled(e, y, mask), crf(e, y, mask)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(torch.autograd.grad(value, e), torch.autograd.grad(expected, e))
 
 
 def test_decoder_can_be_exported() -> None:
-    crf, e, _, lengths = case(3, 6, 4)
+    crf, e, _, lengths = make_case(3, 6, 4)
 
     class Decoder(torch.nn.Module):
         def __init__(self) -> None:
@@ -328,7 +333,7 @@ def test_decoder_can_be_exported() -> None:
 
 
 def test_same_bits_each_time() -> None:
-    crf, e, y, _ = case(6, 40, 7, dtype=torch.float32)
+    crf, e, y, _ = make_case(6, 40, 7, dtype=torch.float32)
     e.requires_grad_()
     first, again = (torch.autograd.grad(crf(e, y), [e, *crf.parameters()]) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
@@ -341,7 +346,7 @@ def test_same_bits_each_time() -> None:
     ("change", "message"),
     [
         ({"emissions": torch.zeros(2, 3)}, "3 dimensions, not 2"),
-        ({"emissions": torch.zeros(2, 3, 5)}, "5 tags, but the layer 4"),
+        ({"emissions": torch.zeros(2, 3, 5)}, "5 tags, but the layer has 4"),
         ({"emissions": torch.zeros(0, 3, 4)}, "the batch is empty"),
         ({"emissions": torch.zeros(2, 3, 4, dtype=torch.long)}, "floating point"),
         ({"tags": torch.zeros(2, 4, dtype=torch.long)}, r"tags of shape \(2, 4\)"),
@@ -357,10 +362,10 @@ def test_same_bits_each_time() -> None:
         ({"emissions": [[[0.0]]]}, "emissions must be a tensor, not list"),
         ({"tags": [[0]]}, "tags must be a tensor, not list"),
         ({"tags": torch.zeros(2, 3).long().to_sparse()}, "tags must be a dense tensor, not sparse"),
-        ({"lengths": []}, "lengths must be 2 integers, not of shape \\(0,\\)"),
+        ({"lengths": []}, "lengths have shape \\(0,\\): must be \\(2,\\)"),
         ({"mask": [[1]]}, "mask must be a tensor, not list"),
         ({"transitions": 5}, "transitions must be a tensor, not int"),
-        ({"lengths": [3, 3], "mask": torch.ones(2, 3)}, "two ways"),
+        ({"lengths": [3, 3], "mask": torch.ones(2, 3)}, "same meaning: pass only one"),
         ({"reduction": "all"}, "reduction must be one of none, sum"),
         ({"transitions": torch.zeros(2, 3, 4, 4)}, r"not \(2, 2, 4, 4\)"),
         ({"tags": torch.ones(2, 3, 3, dtype=torch.bool)}, "possible tags have shape"),
@@ -387,9 +392,9 @@ def test_errors_name_the_position_before_masking() -> None:
         ({"num_tags": 3, "constraints": 5}, "a tagging scheme or pairs"),
         ({"num_tags": 3, "constraints": [(0, "x")]}, "a tagging scheme or pairs"),
         ({"num_tags": 3, "rank": 0}, "rank must be at least 1"),
-        ({"num_tags": 3, "labels": ["O"]}, "3 tags but 1 labels"),
+        ({"num_tags": 3, "labels": ["O"]}, "3 tags, but labels has 1 names"),
         ({"num_tags": 3, "constraints": "BIO"}, "names of the tags"),
-        ({"num_tags": 3, "constraints": [(0, 3)]}, r"\(0, 3\) is not a pair of the 3 tags"),
+        ({"num_tags": 3, "constraints": [(0, 3)]}, r"\(0, 3\): tags must be 0 to 2"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, object], message: str) -> None:

@@ -31,17 +31,20 @@ TOKENS, LABELS = ["Ann", "sings", "here"], ["N", "V", "ADV"]
 P = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.3, 0.1, 0.6]])
 
 
-def parsed(drawing: Drawing) -> ElementTree.Element:
+def parse_svg(drawing: Drawing) -> ElementTree.Element:
     return ElementTree.fromstring(drawing.svg())
 
 
-def of_kind(drawing: Drawing, kind: str) -> list[Any]:
+def shapes_of_kind(drawing: Drawing, kind: str) -> list[Any]:
     return [shape for shape in drawing.shapes if shape.kind == kind]
 
 
-def places(drawing: Drawing) -> dict[tuple[str, str], tuple[float, float]]:
+def node_positions(drawing: Drawing) -> dict[tuple[str, str], tuple[float, float]]:
     """Return the centre of the node of each (token, label)."""
-    return {tuple(node.tip.split(" · ")[:2]): (node.x, node.y) for node in of_kind(drawing, "node")}
+    return {
+        tuple(node.tip.split(" · ")[:2]): (node.x, node.y)
+        for node in shapes_of_kind(drawing, "node")
+    }
 
 
 def luminance(colour: str) -> float:
@@ -96,10 +99,10 @@ def test_a_file_has_fixed_colours_and_a_background() -> None:
 @given(st.text())
 def test_any_text_is_valid_xml(text: str) -> None:
     drawing = Drawing(9, 9, [Text(1, 1, text, fill="ink", tip=text)], text)
-    element = parsed(drawing).find(f"{SVG}text")
+    element = parse_svg(drawing).find(f"{SVG}text")
     assert element is not None
     expected = re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
-    expected = re.sub("\r\n?", "\n", expected)  # as XML parsers do
+    expected = re.sub("\r\n?", "\n", expected)  # XML parsers convert line ends in the same way
     assert (element.text or "") == expected
 
 
@@ -189,14 +192,14 @@ def test_png_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_lattice_nodes_and_edges() -> None:
     drawing = lattice(TOKENS, LABELS, P, ["N", "V", "ADV"], second=["N", "V", "N"])
-    nodes = of_kind(drawing, "node")
+    nodes = shapes_of_kind(drawing, "node")
     assert sorted((node.tip, node.opacity) for node in nodes) == sorted(
         (f"{token} · {label} · p = {P[t, y]:.3f}", P[t, y])
         for t, token in enumerate(TOKENS)
         for y, label in enumerate(LABELS)
     )
-    positions = places(drawing)
-    edges = {edge.points for edge in of_kind(drawing, "edge")}
+    positions = node_positions(drawing)
+    edges = {edge.points for edge in shapes_of_kind(drawing, "edge")}
     expected = {
         (positions[TOKENS[t], a], positions[TOKENS[t + 1], b])
         for t in range(2)
@@ -206,36 +209,34 @@ def test_lattice_nodes_and_edges() -> None:
     }
     assert len(expected) == 2 * 2 + 2 * 3
     assert edges == expected
-    assert [shape.text for shape in of_kind(drawing, "token")] == TOKENS
-    assert [shape.text for shape in of_kind(drawing, "label")] == LABELS
+    assert [shape.text for shape in shapes_of_kind(drawing, "token")] == TOKENS
+    assert [shape.text for shape in shapes_of_kind(drawing, "label")] == LABELS
 
 
 def test_lattice_paths_pass_through_their_nodes() -> None:
     best, second = ["N", "V", "ADV"], ["N", "V", "N"]
     drawing = lattice(TOKENS, LABELS, P, best, second, gold=["N", None, "V"])
-    positions = places(drawing)
-    (line,) = of_kind(drawing, "best")
+    positions = node_positions(drawing)
+    (line,) = shapes_of_kind(drawing, "best")
     assert line.points == tuple(positions[key] for key in zip(TOKENS, best, strict=True))
-    (line,) = of_kind(drawing, "second")
-    assert line.points == (
-        positions["sings", "V"],
-        positions["here", "N"],
-    )  # only where it differs from the best path
+    (line,) = shapes_of_kind(drawing, "second")
+    # the second path is drawn only where it differs from the best path
+    assert line.points == (positions["sings", "V"], positions["here", "N"])
     assert line.dash
-    assert line.stroke != of_kind(drawing, "best")[0].stroke
-    rings = [(ring.x, ring.y) for ring in of_kind(drawing, "gold")]
+    assert line.stroke != shapes_of_kind(drawing, "best")[0].stroke
+    rings = [(ring.x, ring.y) for ring in shapes_of_kind(drawing, "gold")]
     assert rings == [positions["Ann", "N"], positions["here", "V"]]
-    root = parsed(drawing)
+    root = parse_svg(drawing)
     assert len(root.findall(f"{SVG}circle[@class='node']")) == 9
-    legend_of = {text.text for text in root.iter(f"{SVG}text")}
-    assert {"best path", "second best", "true label"} <= legend_of
+    legend_texts = {text.text for text in root.iter(f"{SVG}text")}
+    assert {"best path", "second best", "true label"} <= legend_texts
 
 
 def test_second_best_path_may_differ_in_two_places() -> None:
     p = np.full((5, 2), 0.5)
     drawing = lattice(list("abcde"), ["X", "Y"], p, list("XXXXX"), list("YXXYX"))
-    positions = places(drawing)
-    assert [line.points for line in of_kind(drawing, "second")] == [
+    positions = node_positions(drawing)
+    assert [line.points for line in shapes_of_kind(drawing, "second")] == [
         (positions["a", "Y"], positions["b", "X"]),
         (positions["c", "X"], positions["d", "Y"], positions["e", "X"]),
     ]
@@ -244,29 +245,29 @@ def test_second_best_path_may_differ_in_two_places() -> None:
 def test_lattice_omits_improbable_labels_but_none_on_a_path() -> None:
     labels = [f"L{n}" for n in range(260)]
     p = np.zeros((2, 260))
-    p[:, :30] = np.linspace(0.05, 0.02, 30)  # thirty probable labels: more than fit
+    p[:, :30] = np.linspace(0.05, 0.02, 30)  # thirty probable labels do not fit
     p[:, 200] = 0.4
     drawing = lattice(["a", "b"], labels, p, ["L200", "L259"], ["L200", "L258"])
-    shown = [shape.text for shape in of_kind(drawing, "label")]
+    shown = [shape.text for shape in shapes_of_kind(drawing, "label")]
     assert shown == [*labels[:11], "L200", "L258", "L259"]
-    many = [f"t{n}" for n in range(20)]
-    drawing = lattice(many, labels, np.zeros((20, 260)), labels[:20], gold=labels[20:40])
-    assert [shape.text for shape in of_kind(drawing, "label")] == labels[:40]
+    tokens = [f"t{n}" for n in range(20)]
+    drawing = lattice(tokens, labels, np.zeros((20, 260)), labels[:20], gold=labels[20:40])
+    assert [shape.text for shape in shapes_of_kind(drawing, "label")] == labels[:40]
 
 
 def test_true_label_that_the_model_does_not_have() -> None:
     drawing = lattice(["a"], ["X"], np.ones((1, 1)), ["X"], gold=["Z"])
-    tips = {node.tip for node in of_kind(drawing, "node")}
+    tips = {node.tip for node in shapes_of_kind(drawing, "node")}
     assert tips == {"a · X · p = 1.000", "a · Z · p = 0.000"}
-    (ring,) = of_kind(drawing, "gold")
-    assert (ring.x, ring.y) == places(drawing)["a", "Z"]
+    (ring,) = shapes_of_kind(drawing, "gold")
+    assert (ring.x, ring.y) == node_positions(drawing)["a", "Z"]
 
 
 def test_lattice_of_one_token_and_one_label() -> None:
     drawing = lattice(["a"], [7], np.ones((1, 1)), [7], title="one")
-    assert len(of_kind(drawing, "node")) == 1
-    assert of_kind(drawing, "edge") == []
-    assert parsed(drawing).get("aria-label") == "one"
+    assert len(shapes_of_kind(drawing, "node")) == 1
+    assert shapes_of_kind(drawing, "edge") == []
+    assert parse_svg(drawing).get("aria-label") == "one"
 
 
 @pytest.mark.parametrize("length", [1, 5, 14, 15, 30])
@@ -274,18 +275,18 @@ def test_nodes_do_not_touch_and_stay_on_the_sheet(length: int) -> None:
     tokens = [f"{'incomprehensibilities' * (t % 3)}{t}" for t in range(length)]
     p = np.full((length, 8), 1.0)
     drawing = lattice(tokens, list("ABCDEFGH"), p, ["A"] * length)
-    positions = np.array([(node.x, node.y) for node in of_kind(drawing, "node")])
-    radius = max(node.radius for node in of_kind(drawing, "node"))
+    positions = np.array([(node.x, node.y) for node in shapes_of_kind(drawing, "node")])
+    radius = max(node.radius for node in shapes_of_kind(drawing, "node"))
     distances = np.hypot(*(positions[:, None] - positions[None]).transpose(2, 0, 1))
     assert distances[~np.eye(len(positions), dtype=bool)].min() > 2 * radius
     assert (positions - radius).min() > 0
     assert ((positions + radius) < [drawing.width, drawing.height]).all()
-    words = of_kind(drawing, "token")
-    room = np.diff(sorted(set(positions[:, 0]))).min() if length > 1 else 108.0
+    words = shapes_of_kind(drawing, "token")
+    column_width = np.diff(sorted(set(positions[:, 0]))).min() if length > 1 else 108.0
     for shape, token in zip(words, tokens, strict=True):
         assert shape.tip == token
         if not shape.angle:
-            assert estimate_width(shape.text, shape.size) < room
+            assert estimate_width(shape.text, shape.size) < column_width
 
 
 def test_hostile_texts_are_escaped() -> None:
@@ -295,7 +296,7 @@ def test_hostile_texts_are_escaped() -> None:
         heat_map(p, HOSTILE, HOSTILE, x=HOSTILE[0], y=HOSTILE[1], title=HOSTILE[2]),
         curves({name: [(0, 0), (1, 1)] for name in HOSTILE}, *HOSTILE[:3]),
     ):
-        root = parsed(drawing)
+        root = parse_svg(drawing)
         tags = {element.tag.removeprefix(SVG) for element in root.iter()}
         assert tags <= {"svg", "rect", "circle", "polyline", "text", "title"}
         assert any("<script>" in (element.text or "") for element in root.iter())
@@ -311,9 +312,9 @@ def test_hostile_texts_are_escaped() -> None:
         ({"marginals": np.zeros(3)}, r"shape \(3,\)"),
         ({"marginals": P - 0.5}, r"position 0, label 'V': -0.4 is not in \[0, 1\]"),
         ({"marginals": P * np.nan}, "nan is not in"),
-        ({"best": ["N", "V"]}, "best has 2 labels for 3 tokens"),
-        ({"second": ["N"] * 4}, "second has 4 labels for 3 tokens"),
-        ({"gold": ["N"] * 2}, "gold has 2 labels for 3 tokens"),
+        ({"best": ["N", "V"]}, "best has 2 labels, but there are 3 tokens"),
+        ({"second": ["N"] * 4}, "second has 4 labels, but there are 3 tokens"),
+        ({"gold": ["N"] * 2}, "gold has 2 labels, but there are 3 tokens"),
         ({"best": ["N", "V", "X"]}, "best, position 2: 'X' is not one of the labels"),
     ],
 )
@@ -329,7 +330,7 @@ def test_invalid_lattices(changes: dict[str, Any], message: str) -> None:
 def test_heat_map_is_white_at_zero_and_blue_above() -> None:
     matrix = np.array([[0.0, 4.0], [-4.0, 1.0], [-np.inf, np.inf]])
     drawing = heat_map(matrix, ["a", "b", "c"], ["x", "y"], x="to", y="from", title="T")
-    cells = of_kind(drawing, "cell")
+    cells = shapes_of_kind(drawing, "cell")
     assert [cell.tip for cell in cells] == [
         "a → x: 0",
         "a → y: 4",
@@ -340,7 +341,7 @@ def test_heat_map_is_white_at_zero_and_blue_above() -> None:
     ]
     assert [cell.opacity for cell in cells[:3]] == [0.0, 1.0, 1.0]
     assert [cell.fill for cell in cells[1:]] == ["blue", "red", "blue", "soft", "soft"]
-    texts = [text.text for text in parsed(drawing).iter(f"{SVG}text")]
+    texts = [text.text for text in parse_svg(drawing).iter(f"{SVG}text")]
     for number in ("0.00", "4.00", "−4.00", "−∞", "∞", "to", "from"):
         assert number in texts
 
@@ -350,14 +351,14 @@ def test_heat_maps_of_all_sizes(count: int) -> None:
     matrix = np.arange(count * count, dtype=float).reshape(count, count)
     names = [f"name {n}" for n in range(count)]
     drawing = heat_map(matrix, names, names)
-    cells = of_kind(drawing, "cell")
+    cells = shapes_of_kind(drawing, "cell")
     assert len(cells) == count * count
     assert cells[-1].x + cells[-1].width <= drawing.width
     assert cells[-1].y + cells[-1].height <= drawing.height
     texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
     written = sum(text in names for text in texts)
     assert written == 2 * count if count <= 30 else count / 2 < written < 2 * count
-    numbers = len(texts) - written - 2  # two are on the colour scale
+    numbers = len(texts) - written - 2  # two texts are numbers of the colour scale
     assert numbers == (count * count if count <= 12 else 0)
 
 
@@ -365,7 +366,7 @@ def test_heat_map_without_negative_values_has_half_a_scale() -> None:
     drawing = heat_map(np.array([[0.25, 0.75]]), ["a"], ["x", "y"])
     texts = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
     assert texts[-2:] == ["0", "0.75"]
-    heat_map(np.zeros((2, 2)), ["a", "b"], ["x", "y"])  # all zero: no scale
+    heat_map(np.zeros((2, 2)), ["a", "b"], ["x", "y"])  # a matrix of zeros must not raise
 
 
 @pytest.mark.parametrize(
@@ -386,17 +387,17 @@ def test_invalid_heat_maps(matrix: NDArray[Any], message: str) -> None:
 def test_curves_go_through_their_points() -> None:
     series = {"one": [(0, 0), (5, 50), (10, 100)], "two": [(0, 100), (10, 100)]}
     drawing = curves(series, "x", "y", "title", dashed=["two"])
-    one, two = of_kind(drawing, "curve")
+    one, two = shapes_of_kind(drawing, "curve")
     (left, base), (middle, half), (right, top) = one.points
     assert (middle, half) == pytest.approx(((left + right) / 2, (base + top) / 2))
     assert two.points == ((left, top), (right, top))
     assert (one.dash, two.dash) == (None, (6.0, 4.0))
-    assert [point.tip for point in of_kind(drawing, "point")] == [
+    assert [point.tip for point in shapes_of_kind(drawing, "point")] == [
         "one: 0, 0",
         "one: 5, 50",
         "one: 10, 100",
     ]
-    texts = [text.text for text in parsed(drawing).iter(f"{SVG}text")]
+    texts = [text.text for text in parse_svg(drawing).iter(f"{SVG}text")]
     assert {"x", "y", "title", "one", "two", "0", "10", "100"} <= set(texts)
     assert 0 < left < right < drawing.width
     assert 0 < top < base < drawing.height
@@ -404,9 +405,11 @@ def test_curves_go_through_their_points() -> None:
 
 def test_many_points_have_no_markers_and_one_line_no_legend() -> None:
     drawing = curves({"only": [(n, n * n) for n in range(25)]})
-    assert of_kind(drawing, "point") == []
+    assert shapes_of_kind(drawing, "point") == []
     assert "only" not in [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
-    assert len(of_kind(curves({"a": [(3.0, 7.0)]}), "point")) == 1  # one point, a flat line
+    assert (
+        len(shapes_of_kind(curves({"a": [(3.0, 7.0)]}), "point")) == 1
+    )  # a single point is drawn too
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Emission charts: the right cells, and the path through the right cells."""
+"""Emission charts have the right cells, and the path goes through the right cells."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with np.errstate(divide="ignore"):
     LOG_P = np.log(P)
 
 
-def of_kind(drawing: Drawing, kind: str) -> list[Any]:
+def shapes_of_kind(drawing: Drawing, kind: str) -> list[Any]:
     return [shape for shape in drawing.shapes if shape.kind == kind]
 
 
@@ -29,7 +29,7 @@ def texts(drawing: Drawing) -> list[str]:
 
 def test_cells_are_the_visible_probabilities() -> None:
     drawing = emissions(LOG_P, NAMES)
-    tips = [cell.tip for cell in of_kind(drawing, "cell")]
+    tips = [cell.tip for cell in shapes_of_kind(drawing, "cell")]
     assert tips == [
         "<blank>, frame 0: 0.90",
         "<blank>, frame 1: 0.15",
@@ -39,20 +39,20 @@ def test_cells_are_the_visible_probabilities() -> None:
         "a & b, frame 1: 0.85",
         "a & b, frame 2: 0.90",
     ]
-    cells = of_kind(drawing, "cell")
+    cells = shapes_of_kind(drawing, "cell")
     assert cells[0].opacity == pytest.approx(0.9**0.7)
     assert cells[4].x == cells[0].x
     assert cells[4].y > cells[0].y
     assert "never" not in texts(drawing)
-    assert not of_kind(drawing, "path")
-    ElementTree.fromstring(drawing.svg())  # names are escaped
+    assert not shapes_of_kind(drawing, "path")
+    ElementTree.fromstring(drawing.svg())  # this raises if a name is not escaped
 
 
 def test_the_path_runs_through_its_cells() -> None:
     drawing = emissions(LOG_P, NAMES, [0, 1, 1, 2], title="T")
-    assert "never" in texts(drawing), "what is on the path has a row"
-    (path,) = of_kind(drawing, "path")
-    boxes = {cell.tip.split(":")[0]: cell for cell in of_kind(drawing, "cell")}
+    assert "never" in texts(drawing), "a label on the path must have a row"
+    (path,) = shapes_of_kind(drawing, "path")
+    boxes = {cell.tip.split(":")[0]: cell for cell in shapes_of_kind(drawing, "cell")}
     for point, name in zip(
         path.points, ["<blank>, frame 0", "a & b, frame 1", "a & b, frame 2"], strict=False
     ):
@@ -65,7 +65,7 @@ def test_the_path_runs_through_its_cells() -> None:
 def test_time_in_other_units() -> None:
     drawing = emissions(np.log(np.full((400, 2), 0.5)), ["-", "a"], frame=0.02, x="seconds")
     assert {"0", "2", "4", "8", "seconds"} <= set(texts(drawing))
-    assert all(0 <= cell.x <= drawing.width for cell in of_kind(drawing, "cell"))
+    assert all(0 <= cell.x <= drawing.width for cell in shapes_of_kind(drawing, "cell"))
 
 
 @pytest.mark.parametrize(

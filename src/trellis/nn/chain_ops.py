@@ -1,10 +1,11 @@
-"""The chain for PyTorch: values and gradients, marginals and best paths on CPU and CUDA tensors.
+"""Chains for PyTorch: values and gradients, marginals and best paths on CPU and CUDA tensors.
 
 ``value`` is log Z(x), or log p(y | x) = score(x, y) - log Z(x) if tags are given. The gradient of
-log Z is the expected counts, that of log p the counts of the tags minus the expected ones.
+log Z is the expected counts. The gradient of log p is the counts of the tags minus the expected
+counts.
 
-Eager programs run an engine, the native core or a `ChainPlan` of Triton kernels, by one autograd
-function. Compiled programs (`torch.compile`, `torch.export`) use the operators
+In eager programs one autograd function runs an engine: the native core, or a `ChainPlan` of Triton
+kernels. Compiled programs (`torch.compile`, `torch.export`) use the operators
 ``trellis::chain_*``, which call the same engines: PyTorch cannot trace an engine.
 """
 
@@ -34,23 +35,23 @@ __all__ = [
 ]
 
 Gradients: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Of emissions, transitions, start and end."""
+"""Gradients of emissions, transitions, start and end."""
 
 
 def _gpu_engine() -> Any:
-    """The module of the GPU kernels; it can be imported only where Triton is installed."""
+    """Return the module of the GPU kernels, which can be imported only if Triton is installed."""
     return import_module("trellis.inference.chain.triton")
 
 
 def _runs_on_gpu(emissions: Tensor) -> bool:
-    """Whether an eager program runs a `ChainPlan`."""
+    """Return True if an eager program runs a `ChainPlan`."""
     return emissions.is_cuda and not torch.compiler.is_compiling()
 
 
-def _arrays(*tensors: Tensor) -> Any:
-    """NumPy views of CPU tensors; half precision, which NumPy cannot view, as float32 copies."""
-    wide = (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors)
-    return tuple(t.detach().numpy() for t in wide)
+def _as_arrays(*tensors: Tensor) -> Any:
+    """Return NumPy views of CPU tensors, or float32 copies of tensors in half precision."""
+    converted = (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors)
+    return tuple(t.detach().numpy() for t in converted)
 
 
 def _compute_dtype(emissions: Tensor) -> torch.dtype:
@@ -63,13 +64,14 @@ def _compute_dtype(emissions: Tensor) -> torch.dtype:
 class _Chain(torch.autograd.Function):
     """The value that an engine computes, and its gradients.
 
-    An engine is a `_NativeEngine` or a `ChainPlan`: ``run(batch, status)`` returns the
-    value and the tensors to save, ``gradients(saved, weight)`` the gradients of Σ weight · value.
+    An engine is a `_NativeEngine` or a `ChainPlan`. Its method ``run(batch, status)`` returns the
+    value and the tensors to save; ``gradients(saved, weight)`` returns the gradients of
+    Σ weight · value.
     """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        *_, batch, status, engine = inputs  # the scores come first, for autograd only
+        *_, batch, status, engine = inputs  # the scores come first; only autograd reads them
         value: Tensor
         value, saved = engine.run(batch, status)
         ctx.save_for_backward(*saved)
@@ -78,7 +80,7 @@ class _Chain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        # Few calls: this runs on PyTorch's backward thread, where Python is slow.
+        # This code makes few calls: it runs on PyTorch's backward thread, where Python is slow.
         saved = ctx.saved_tensors
         gradients = ctx.engine.gradients(saved, weight.detach())
         if torch.is_grad_enabled():
@@ -90,8 +92,8 @@ def _needs_gradient(batch: Batch) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in batch.scores)
 
 
-def _run(batch: Batch, status: RowStatus | None, engine: Any) -> Tensor:
-    """The value of an engine; autograd is skipped where it is not needed."""
+def _run_engine(batch: Batch, status: RowStatus | None, engine: Any) -> Tensor:
+    """Return the value of an engine. Autograd is skipped if no score requires a gradient."""
     value: Tensor
     if _needs_gradient(batch):
         value = _Chain.apply(*batch.scores, batch, status, engine)  # type: ignore[no-untyped-call]
@@ -103,10 +105,10 @@ def _run(batch: Batch, status: RowStatus | None, engine: Any) -> Tensor:
 def log_likelihood(
     batch: Batch, summed: bool, validate: bool, check: Callable[[Batch], Batch]
 ) -> tuple[Tensor, Batch]:
-    """log p of the tags of each row (B,), or their sum; and the batch after `check`.
+    """Return log p of the tags of each row (B,), or their sum, and the batch that `check` returns.
 
-    `check` validates shapes and types, and is skipped on a GPU if a batch of the same signature has
-    passed it. With ``validate``, the values of mask, lengths and tags are validated too.
+    `check` validates shapes and types. On a GPU it is skipped if a batch of the same signature has
+    passed it before. With ``validate``, the values of mask, lengths and tags are validated too.
     """
     if _runs_on_gpu(batch.emissions):
         engine = _gpu_engine()
@@ -114,7 +116,7 @@ def log_likelihood(
         plan, batch = engine.find_plan(engine.ChainPlan, batch, settings, check)
         e = batch.emissions
         status = RowStatus(len(e), e.device) if validate else None
-        value = _run(batch, status, plan)
+        value = _run_engine(batch, status, plan)
         if status is not None:
             check_status(status.wait(), batch)
         return value, batch
@@ -135,47 +137,52 @@ def log_partition(
     lengths: Tensor,
     tags: Tensor | None = None,
 ) -> Tensor:
-    """log Z of each row (B,), or log p of its tags, differentiable."""
+    """Return log Z of each row (B,), or log p of its tags; differentiable."""
     batch = Batch(emissions, transitions, start, end, lengths, tags)
     if torch.compiler.is_compiling():
         traced: Tensor = chain_value(*batch[:6], _needs_gradient(batch))[0]
         return traced
     if not _runs_on_gpu(emissions):
-        return _run(batch, None, _NativeEngine(_needs_gradient(batch)))
+        return _run_engine(batch, None, _NativeEngine(_needs_gradient(batch)))
     engine = _gpu_engine()
     settings = (False, _needs_gradient(batch))
     plan, batch = engine.find_plan(engine.ChainPlan, batch, settings, lambda batch: batch)
-    return _run(batch, None, plan)
+    return _run_engine(batch, None, plan)
 
 
 class _NativeEngine:
-    """The native core on CPU tensors. Computes the gradients with the value, if possible.
+    """The native core on CPU tensors. It computes the gradients with the value, if possible.
 
-    Saved are the batch and the gradients of log Z or -log p: unary (B, T, L) and pairs, (L, L)
-    summed over the batch or (B, T-1, L, L). Both are empty if a row has no path.
+    `run` saves the batch and the gradients of log Z or -log p: unary (B, T, L), and pairs. The
+    pairs are (L, L), summed over the batch, or (B, T-1, L, L). Both are empty if a row has no path.
     """
 
     def __init__(self, differentiate: bool) -> None:
         self.differentiate = differentiate
 
     def run(self, batch: Batch, status: None = None) -> tuple[Tensor, Any]:
-        """The value (B,), and what `gradients` needs."""
+        """Return the value (B,), and the tensors that `gradients` needs."""
         emissions, transitions, start, end, lengths, tags, _ = batch
-        scores, counts = _arrays(emissions, transitions, start, end), lengths.numpy()
+        scores = _as_arrays(emissions, transitions, start, end)
         labels = None if tags is None else tags.numpy()
-        value, unary, pairs = _native_value(scores, counts, labels, self.differentiate)
-        number = value if emissions.dtype == torch.float64 else value.astype(np.float32)
+        value, unary, pairs = _compute_native_value(
+            scores, lengths.numpy(), labels, self.differentiate
+        )
+        rounded = value if emissions.dtype == torch.float64 else value.astype(np.float32)
         parts = (torch.from_numpy(np.asarray(x)) for x in (unary, pairs))
-        return torch.from_numpy(number), (*batch[:6], *parts)
+        return torch.from_numpy(rounded), (*batch[:6], *parts)
 
     def gradients(self, saved: Sequence[Any], weight: Tensor) -> Gradients:
-        """Gradients of Σ_b weight_b · value_b; those of the emissions may be saved memory."""
+        """Return the gradients of Σ_b weight_b · value_b.
+
+        The gradient of the emissions may share memory with a saved tensor.
+        """
         *scores, lengths, tags, unary, pairs = saved
-        arrays, factors = _arrays(*scores), weight.numpy().astype(float)
+        arrays, factors = _as_arrays(*scores), weight.numpy().astype(float)
         labels = None if tags is None else tags.numpy()
         counts = (unary.numpy(), pairs.numpy())
         factors = factors if labels is None else -factors
-        parts = _weighted_counts(arrays, lengths.numpy(), labels, counts, factors)
+        parts = _weight_counts(arrays, lengths.numpy(), labels, counts, factors)
         e, a, s, f = (
             torch.from_numpy(part.astype(array.dtype, copy=False)).to(like.dtype)
             for part, array, like in zip(parts, arrays, scores, strict=True)
@@ -183,8 +190,13 @@ class _NativeEngine:
         return e, a, s, f
 
 
-def _native_value(scores: Any, lengths: Any, labels: Any, gradient: bool) -> tuple[Any, Any, Any]:
-    """Value (B,), unary and pairs. Tries the fast call, then the general one, then no gradient."""
+def _compute_native_value(
+    scores: Any, lengths: Any, labels: Any, gradient: bool
+) -> tuple[Any, Any, Any]:
+    """Return value (B,), unary and pairs, by the fastest call that supports these scores.
+
+    If a row has no path, unary and pairs are empty.
+    """
     sign = 1.0 if labels is None else -1.0
     if gradient and scores[1].ndim == 2:
         fast = layer.expected_counts(scores, lengths, labels)
@@ -193,43 +205,45 @@ def _native_value(scores: Any, lengths: Any, labels: Any, gradient: bool) -> tup
     if gradient:
         try:
             counts = chain.expected_counts(*scores, lengths=lengths, labels=labels)
-        except InfeasibleError:  # a row has no path: `gradients` computes those of the others
+        except (
+            InfeasibleError
+        ):  # a row has no path: `gradients` computes the counts of the other rows
             pass
         else:
             return sign * np.asarray(counts.log_partition), counts.unary, counts.transition
     value = np.asarray(chain.log_partition(*scores, lengths=lengths))
     if labels is not None:
         score = np.asarray(chain.score(*scores, labels=labels, lengths=lengths))
-        impossible = np.isneginf(score)
-        value = np.where(impossible, -np.inf, np.where(impossible, 0.0, score) - value)
+        is_impossible = np.isneginf(score)
+        value = np.where(is_impossible, -np.inf, np.where(is_impossible, 0.0, score) - value)
     empty = np.empty(0, scores[0].dtype)
     return value, empty, empty
 
 
-def _weighted_counts(
+def _weight_counts(
     scores: Any, lengths: Any, labels: Any, counts: tuple[Any, Any], weight: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """Σ_b weight_b · counts_b: of emissions, transitions, start and end.
+    """Compute Σ_b weight_b · counts_b of emissions, transitions, start and end.
 
-    In NumPy, on one thread: PyTorch's threads would compete with those of the native core.
+    NumPy computes it on one thread: PyTorch's threads would compete with those of the native core.
     """
     unary, pairs = counts
-    equal = bool((weight == weight[0]).all())
-    if not unary.size or not (equal or scores[1].ndim > 2):
+    all_equal = bool((weight == weight[0]).all())
+    if not unary.size or not (all_equal or scores[1].ndim > 2):
         unary, pairs = _count_again(scores, lengths, labels, weight)
-    elif not equal or weight[0] != 1.0:  # weights of 1, as in a summed loss, need no copy
+    elif not all_equal or weight[0] != 1.0:  # a summed loss has weights of 1: no copy is needed
         unary = unary * weight[:, None, None].astype(unary.dtype)
-        pairs = pairs * (weight[0] if equal else weight[:, None, None, None])
+        pairs = pairs * (weight[0] if all_equal else weight[:, None, None, None])
     last = unary[np.arange(len(unary)), lengths - 1]
     return unary, pairs, unary[:, 0].sum(axis=0, dtype=float), last.sum(axis=0, dtype=float)
 
 
 def _count_again(scores: Any, lengths: Any, labels: Any, weight: Any) -> tuple[Any, Any]:
-    """Weighted counts for weights of any sign; rows without a path have no gradient."""
-    possible = ~np.isneginf(chain.log_partition(*scores, lengths=lengths))
+    """Compute weighted counts for weights of any sign. Rows without a path have counts of 0."""
+    has_path = ~np.isneginf(chain.log_partition(*scores, lengths=lengths))
     unary, pairs = np.zeros(scores[0].shape, scores[0].dtype), np.zeros(scores[1].shape)
     for sign in (1.0, -1.0):  # the core takes positive weights only
-        rows = possible & (sign * weight > 0)
+        rows = has_path & (sign * weight > 0)
         if not rows.any():
             continue
         counts = chain.expected_counts(
@@ -249,7 +263,7 @@ def _count_again(scores: Any, lengths: Any, labels: Any, weight: Any) -> tuple[A
 # ---- operators for compiled programs
 
 
-def _value(
+def _compute_value(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
@@ -258,10 +272,10 @@ def _value(
     tags: Tensor | None,
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The value (B,), and with ``gradient`` what the gradient needs: unary, pairs and sums.
+    """Return the value (B,), unary, pairs and sums; the last three are empty without ``gradient``.
 
-    On the CPU unary and pairs are those of `_NativeEngine`, on the GPU all three those of
-    `inference.chain.triton.sum_gradients`.
+    On the CPU, unary and pairs are those of `_NativeEngine`. On a GPU, all three are the arguments
+    of `inference.chain.triton.sum_gradients`.
     """
     batch = Batch(emissions, transitions, start, end, lengths, tags)
     empty = emissions.new_empty(0)
@@ -275,7 +289,7 @@ def _value(
     return value, unary, pairs, sums
 
 
-chain_value = torch.library.custom_op("trellis::chain_value", _value, mutates_args=())
+chain_value = torch.library.custom_op("trellis::chain_value", _compute_value, mutates_args=())
 
 
 @chain_value.register_fake
@@ -290,14 +304,14 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dtype = _compute_dtype(emissions)
     rows, _, labels = emissions.shape
-    shared = transitions.dim() == 2
+    is_shared = transitions.dim() == 2
     unary: Any = emissions.shape if gradient else 0
     pairs: Any = transitions.shape if gradient else 0
     sums: Any = 0
-    pairs_dtype = torch.float64 if shared and gradient and not emissions.is_cuda else dtype
+    pairs_dtype = torch.float64 if is_shared and gradient and not emissions.is_cuda else dtype
     if emissions.is_cuda and gradient:
-        pairs = 0 if shared else pairs
-        sums = (rows, (2 + (labels if shared else 0)) * labels + 1)
+        pairs = 0 if is_shared else pairs
+        sums = (rows, (2 + (labels if is_shared else 0)) * labels + 1)
     new = emissions.new_empty
     return (
         new((rows,), dtype=dtype),
@@ -307,7 +321,7 @@ def _(
     )
 
 
-def _gradient(
+def _compute_gradient(
     emissions: Tensor,
     transitions: Tensor,
     start: Tensor,
@@ -319,19 +333,23 @@ def _gradient(
     sums: Tensor,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of Σ_b weight_b · value_b; none of them shares memory with an argument."""
+    """Return the gradients of Σ_b weight_b · value_b; none shares memory with an argument."""
     scores = (emissions, transitions, start, end)
     if emissions.is_cuda:
         parts = _gpu_engine().sum_gradients(unary, pairs, sums, weight)
         e, a, s, f = (x.to(like.dtype) for x, like in zip(parts, scores, strict=True))
         return e, a, s, f
     parts = _NativeEngine(True).gradients((*scores, lengths, tags, unary, pairs), weight)
-    inputs = {x.untyped_storage().data_ptr() for x in (unary, pairs)}
-    e, a, s, f = (x.clone() if x.untyped_storage().data_ptr() in inputs else x for x in parts)
+    input_addresses = {x.untyped_storage().data_ptr() for x in (unary, pairs)}
+    e, a, s, f = (
+        x.clone() if x.untyped_storage().data_ptr() in input_addresses else x for x in parts
+    )
     return e, a, s, f
 
 
-chain_gradient = torch.library.custom_op("trellis::chain_gradient", _gradient, mutates_args=())
+chain_gradient = torch.library.custom_op(
+    "trellis::chain_gradient", _compute_gradient, mutates_args=()
+)
 
 
 @chain_gradient.register_fake
@@ -358,18 +376,18 @@ def _save_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     pass
 
 
-def _refuse(ctx: Any, *gradients: Any) -> Any:
+def _raise_second_derivative(ctx: Any, *gradients: Any) -> Any:
     raise RuntimeError("the gradient of a trellis CRF cannot be differentiated again")
 
 
 chain_value.register_autograd(_backward, setup_context=_save_value)
-chain_gradient.register_autograd(_refuse, setup_context=_save_nothing)
+chain_gradient.register_autograd(_raise_second_derivative, setup_context=_save_nothing)
 
 
 def marginals(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> Tensor:
-    """p(yₜ | x), (B, T, L): the gradient of log Z with respect to the emissions."""
+    """Return p(yₜ | x), (B, T, L): the gradient of log Z with respect to the emissions."""
     with torch.no_grad():
         scores = (emissions.to(_compute_dtype(emissions)), transitions, start, end)
         _, *saved = chain_value(*scores, lengths, None, True)
@@ -384,16 +402,16 @@ def marginals(
 def _viterbi(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The best labels (B, T), 0 after the length of a row, and their scores (B,)."""
+    """Return the best labels (B, T), 0 after the length of a row, and their scores (B,)."""
     if emissions.is_cuda:
         labels, score = _gpu_engine().viterbi(emissions, transitions, start, end, lengths)
         return labels, score
-    scores, counts = _arrays(emissions, transitions, start, end), lengths.numpy()
-    fast = layer.best_paths(scores, counts) if transitions.dim() == 2 else None
+    scores = _as_arrays(emissions, transitions, start, end)
+    fast = layer.best_paths(scores, lengths.numpy()) if transitions.dim() == 2 else None
     if fast is not None:
         labels, score = torch.from_numpy(fast[0]), fast[1]
     else:
-        path = chain.viterbi(*scores, lengths=counts)
+        path = chain.viterbi(*scores, lengths=lengths.numpy())
         labels = torch.from_numpy(np.asarray(path.labels)).clamp_(min=0)
         score = np.asarray(path.score)
     return labels, torch.from_numpy(score).to(_compute_dtype(emissions))
@@ -412,8 +430,11 @@ def _(emissions: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 def best_path(
     emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """`chain_viterbi`; eager programs skip the operator, which takes longer than a small batch."""
+    """Return the result of `chain_viterbi`.
+
+    Eager programs call the function directly: for a small batch, the operator itself takes longer.
+    """
     scores = (emissions.detach(), transitions.detach(), start.detach(), end.detach(), lengths)
-    eager = type(emissions) is Tensor and not torch.compiler.is_compiling()
-    path: tuple[Tensor, Tensor] = (_viterbi if eager else chain_viterbi)(*scores)
+    is_eager = type(emissions) is Tensor and not torch.compiler.is_compiling()
+    path: tuple[Tensor, Tensor] = (_viterbi if is_eager else chain_viterbi)(*scores)
     return path

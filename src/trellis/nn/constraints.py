@@ -16,9 +16,12 @@ __all__ = ["forbidden"]
 def forbidden(
     count: int, labels: Sequence[str] | None, constraints: str | Iterable[tuple[int, int]] | None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Forbidden transitions (L, L), starts (L,) and ends (L,), True where forbidden; or None."""
+    """Return tables of transitions (L, L), starts (L,) and ends (L,), True where forbidden.
+
+    All three are None without constraints.
+    """
     if labels is not None and len(labels) != count:
-        raise InputError(f"there are {count} tags but {len(labels)} labels")
+        raise InputError(f"there are {count} tags, but labels has {len(labels)} names")
     if constraints is None:
         return None, None, None
     if isinstance(constraints, str):
@@ -32,14 +35,14 @@ def forbidden(
         return pairs, starts, ends
     pairs = torch.zeros(count, count, dtype=torch.bool)
     try:
-        listed = [
+        forbidden_pairs = [
             (as_integer(before, "tag"), as_integer(after, "tag")) for before, after in constraints
         ]
     except (TypeError, ValueError):
-        what = "a tagging scheme or pairs (tag, next tag) of numbers"
-        raise InputError(f"constraints must be {what}, not {constraints!r:.60}") from None
-    for before, after in listed:
+        expected = "a tagging scheme or pairs (tag, next tag) of numbers"
+        raise InputError(f"constraints must be {expected}, not {constraints!r:.60}") from None
+    for before, after in forbidden_pairs:
         if not (0 <= before < count and 0 <= after < count):
-            raise InputError(f"constraint {(before, after)} is not a pair of the {count} tags")
+            raise InputError(f"constraint {(before, after)}: tags must be 0 to {count - 1}")
         pairs[before, after] = True
     return pairs, torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.bool)

@@ -28,7 +28,7 @@ _REDUCTIONS = ("none", "sum", "mean", "token_mean")
 
 
 class CRF(nn.Module):
-    """A linear-chain CRF over the scores (emissions) that a network gives each step.
+    """A linear-chain CRF over the scores (emissions) that a network computes for each step.
 
     p(y | x) = exp(start(y₁) + Σₜ eₜ(yₜ) + Σₜ A(yₜ₋₁, yₜ) + end(y_T)) / Z(x)
 
@@ -48,20 +48,22 @@ class CRF(nn.Module):
     num_tags
         The number of tags, L.
     batch_first
-        Whether emissions are (batch, steps, tags), not (steps, batch, tags).
+        If True, emissions are (batch, steps, tags), else (steps, batch, tags).
     labels, constraints
         ``constraints`` is a tagging scheme ("BIO", "BILOU", …), which needs the names of the tags
         in ``labels``, or forbidden pairs (tag, next tag) of tag numbers.
     rank
-        Transitions as a product of two matrices (tags, rank), for many tags.
+        If set, the transitions are the product of two matrices (tags, rank), which saves memory and
+        parameters if there are many tags.
     validate
         Whether the values of tags, masks and lengths are validated. On a GPU the call then waits
         for the kernel that validates them. Compiled programs and CUDA graphs never validate.
 
     The parameters ``start_transitions``, ``end_transitions`` and ``transitions`` have the names of
-    pytorch-crf, so its state dicts load. In all methods a ``mask`` (True: the step counts) may have
-    any pattern; ``lengths`` (B,) is the alternative for padded rows. ``transitions=``
-    (B, T-1, L, L) adds a score to the transition into each step but the first.
+    pytorch-crf, so its state dicts can be loaded. In all methods ``mask`` is True at the steps that
+    are part of the chain, and may have any pattern. ``lengths`` (B,) is the alternative for padded
+    rows. ``transitions=`` (B, T-1, L, L) adds a score to the transition into each step except the
+    first.
 
     """
 
@@ -98,7 +100,7 @@ class CRF(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters from ±0.1; factors of low-rank transitions so that products fit."""
+        """Draw all parameters from ±0.1; for low-rank transitions, their product is in ±0.1."""
         nn.init.uniform_(self.start_transitions, -0.1, 0.1)
         nn.init.uniform_(self.end_transitions, -0.1, 0.1)
         if self.rank is None:
@@ -109,7 +111,7 @@ class CRF(nn.Module):
             nn.init.uniform_(self.transition_to, -bound, bound)
 
     def extra_repr(self) -> str:
-        """The settings, as ``print(model)`` shows them."""
+        """Return the settings, as ``print(model)`` shows them."""
         return f"num_tags={self.num_tags}, batch_first={self.batch_first}, rank={self.rank}"
 
     # ---- likelihoods
@@ -124,19 +126,20 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """log p(tags | emissions): of each row ("none"), their "sum", "mean" or "token_mean".
+        """Return log p(tags | emissions) of each row, or reduced.
 
+        ``reduction`` is "none", "sum", "mean" (over the rows) or "token_mean".
         "token_mean" is the sum divided by the number of unmasked steps. Tags at masked steps may
-        have any value, such as -100. Boolean tags (B, T, L) give the possible tags of each step:
-        the probability is that of all labellings that consist of possible tags.
+        have any value, such as -100. Boolean tags (B, T, L) are True for the possible tags of each
+        step: the result is the log-probability of all labellings that have only possible tags.
         """
         one_of(reduction, _REDUCTIONS, "reduction")
         check_tensor(tags, "tags")
         if tags.dtype == torch.bool:
             return self._log_prob_of_sets(emissions, tags, mask, lengths, transitions, reduction)
-        batch = self._batch(emissions, mask, lengths, transitions, tags)
-        validate = self._validates(emissions)
-        value, batch = log_likelihood(batch, reduction != "none", validate, self._check)
+        batch = self._build_batch(emissions, mask, lengths, transitions, tags)
+        validate = self._should_validate(emissions)
+        value, batch = log_likelihood(batch, reduction != "none", validate, self._check_batch)
         return _reduce(value, reduction, batch)
 
     def _log_prob_of_sets(
@@ -148,7 +151,7 @@ class CRF(nn.Module):
         transitions: Tensor | None,
         reduction: str,
     ) -> Tensor:
-        """log p of all labellings that `allowed` (B, T, L) permits: log Z of them minus log Z."""
+        """Return log p of the labellings that `allowed` permits: their log Z minus log Z."""
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
         _check_allowed(allowed, emissions)
         e, pairs, start, end = scores
@@ -166,7 +169,7 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """log Z of each row (B,), differentiable."""
+        """Return log Z of each row (B,), differentiable."""
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
         return log_partition(*scores, steps.lengths)
 
@@ -178,10 +181,10 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """H(y | x) of each row (B,) in nats, differentiable."""
+        """Return H(y | x) of each row (B,) in nats, differentiable."""
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
-        wide = torch.promote_types(emissions.dtype, torch.float32)
-        e, a, start, end = (x.to(wide) for x in scores)
+        dtype = torch.promote_types(emissions.dtype, torch.float32)
+        e, a, start, end = (x.to(dtype) for x in scores)
         return reference.entropy(e, a, start, end, steps.lengths)
 
     # ---- labels
@@ -195,9 +198,9 @@ class CRF(nn.Module):
         transitions: Tensor | None = None,
         padded: int | None = None,
     ) -> Any:
-        """The best tags of each row: a list of lists, one tag for each unmasked step.
+        """Return the best tags of each row: a list of lists, one tag for each unmasked step.
 
-        With ``padded``, a tensor in the layout of the mask, with that number at masked steps.
+        With ``padded``, return a tensor in the layout of the mask; masked steps have that number.
         """
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
         tags, _ = best_path(*scores, steps.lengths)
@@ -214,7 +217,7 @@ class CRF(nn.Module):
         lengths: Any = None,
         transitions: Tensor | None = None,
     ) -> Tensor:
-        """p(yₜ | x) in the layout of the emissions, 0 at masked steps; not differentiable."""
+        """Return p(yₜ | x) in the shape of the emissions, 0 at masked steps; not differentiable."""
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
         probabilities = steps.to_positions(marginals(*scores, steps.lengths))
         return probabilities if self.batch_first else probabilities.transpose(0, 1)
@@ -222,7 +225,7 @@ class CRF(nn.Module):
     def kbest(
         self, emissions: Tensor, k: int, mask: Tensor | None = None, *, lengths: Any = None
     ) -> list[list[tuple[list[int], float]]]:
-        """The k best labellings of each row with their log-probabilities, best first."""
+        """Return the k best labellings of each row with their log-probabilities, best first."""
         scores, counts = self._to_numpy(emissions, mask, lengths)
         best = chain.kbest(*scores, lengths=counts, k=k)
         log_z = np.asarray(chain.log_partition(*scores, lengths=counts))
@@ -243,30 +246,30 @@ class CRF(nn.Module):
         lengths: Any = None,
         random_state: Any = None,
     ) -> list[list[list[int]]]:
-        """n labellings y ~ p(y | x) of each row."""
+        """Draw n labellings y ~ p(y | x) for each row."""
         scores, counts = self._to_numpy(emissions, mask, lengths)
         drawn = chain.sample(*scores, lengths=counts, n=n, random_state=random_state)
         return [paths[:, :length].tolist() for paths, length in zip(drawn, counts, strict=True)]
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions (L, L), starts (L,) and ends (L,); -inf where the constraints forbid them."""
-        return self._scores()
+        """Return transitions (L, L), starts (L,) and ends (L,), -inf where they are forbidden."""
+        return self._compute_scores()
 
     # ---- shared by the methods
 
-    def _validates(self, emissions: Tensor) -> bool:
-        """Whether values are validated: compiled programs and CUDA graphs cannot wait for it."""
+    def _should_validate(self, emissions: Tensor) -> bool:
+        """Return True if values are validated. Compiled programs and CUDA graphs cannot wait."""
         if not self.validate or torch.compiler.is_compiling():
             return False
         return not (emissions.is_cuda and torch.cuda.is_current_stream_capturing())
 
     def _rows_first(self, x: Any) -> Any:
-        """x with the batch as its first axis; anything else is rejected later."""
+        """Return x with the batch as its first axis. An invalid x raises later."""
         if self.batch_first or not isinstance(x, Tensor) or x.dim() < 2:
             return x
         return x.transpose(0, 1)
 
-    def _batch(
+    def _build_batch(
         self,
         emissions: Tensor,
         mask: Tensor | None,
@@ -274,11 +277,11 @@ class CRF(nn.Module):
         transitions: Tensor | None,
         tags: Tensor | None = None,
     ) -> Batch:
-        """The arguments of a call and the scores of the layer, rows first, not validated yet."""
+        """Return the arguments of a call and the scores of the layer, rows first, not validated."""
         check_tensor(emissions, "emissions")
-        # Engines read memory, where the sign of a negative view is missing.
+        # Engines read the memory of a tensor. The sign of a negative view is not in that memory.
         e = self._rows_first(emissions.resolve_neg())
-        pairs, start, end = self._scores()
+        pairs, start, end = self._compute_scores()
         if transitions is not None:
             check_tensor(transitions, "transitions")
             check_emissions(e, self.num_tags, start.device)
@@ -289,7 +292,7 @@ class CRF(nn.Module):
         tags, mask = self._rows_first(tags), self._rows_first(mask)
         return Batch(e, pairs, start, end, lengths, tags, mask)
 
-    def _check(self, batch: Batch) -> Batch:
+    def _check_batch(self, batch: Batch) -> Batch:
         """Validate shapes, types and devices."""
         check_emissions(batch.emissions, self.num_tags, self.start_transitions.device)
         return check_batch(batch)
@@ -297,15 +300,15 @@ class CRF(nn.Module):
     def _to_front(
         self, emissions: Tensor, mask: Tensor | None, lengths: Any, transitions: Tensor | None
     ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Steps]:
-        """Scores with the unmasked steps of each row at the front, and which steps these are."""
-        batch = self._check(self._batch(emissions, mask, lengths, transitions))
-        steps = find_steps(batch, self._validates(batch.emissions))
+        """Return scores with the unmasked steps of each row at the front, and these steps."""
+        batch = self._check_batch(self._build_batch(emissions, mask, lengths, transitions))
+        steps = find_steps(batch, self._should_validate(batch.emissions))
         pairs = (
             batch.transitions if transitions is None else steps.pairs_to_front(batch.transitions)
         )
         return (steps.to_front(batch.emissions), pairs, batch.start, batch.end), steps
 
-    def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _compute_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         pairs = (
             self.transitions if self.rank is None else self.transition_from @ self.transition_to.T
         )
@@ -321,7 +324,7 @@ class CRF(nn.Module):
     def _to_numpy(
         self, emissions: Tensor, mask: Tensor | None, lengths: Any
     ) -> tuple[list[Any], Any]:
-        """Scores in float64 and lengths, as arrays."""
+        """Return scores in float64, and lengths, as arrays."""
         with torch.no_grad():
             scores, steps = self._to_front(emissions, mask, lengths, None)
             arrays = [x.double().cpu().numpy() for x in scores]
@@ -329,7 +332,7 @@ class CRF(nn.Module):
 
 
 def _reduce(value: Tensor, reduction: str, batch: Batch) -> Tensor:
-    """Reduce values (B,), or their sum () if the engine has summed them already."""
+    """Reduce values (B,). A value without dimensions is their sum, computed by the engine."""
     if reduction == "none":
         return value
     total = value if value.dim() == 0 else value.sum()
@@ -346,5 +349,5 @@ def _reduce(value: Tensor, reduction: str, batch: Batch) -> Tensor:
 
 def _check_allowed(allowed: Tensor, emissions: Tensor) -> None:
     if allowed.shape != emissions.shape:
-        shapes = f"{tuple(allowed.shape)}, but emissions {tuple(emissions.shape)}"
+        shapes = f"{tuple(allowed.shape)}, but emissions have {tuple(emissions.shape)}"
         raise InputError(f"possible tags have shape {shapes}")

@@ -1,7 +1,7 @@
 """CTC: -log p(target | input) for a target that is not aligned to the frames.
 
-A path π takes one class at each frame. Merge equal neighbours, then drop the blanks: the rest is
-the target of the path. With y the log-probabilities of a network,
+A path π has one class at each frame. To get the target of a path, merge equal neighbours and then
+remove the blanks. With y the log-probabilities of a network,
 
     loss = -log Σ_{π with this target} Πₜ exp y[t, πₜ]
 
@@ -12,9 +12,9 @@ Arguments, reductions and results are those of `torch.nn.functional.ctc_loss`. I
 - The gradient with respect to log-probabilities is exact, -p(class at the frame | target), and
   never NaN.
 - Labels and lengths are validated.
-- The same input gives the same bits each time.
+- The same input always gives the same bits.
 
-On a GPU a path less likely than e^-90,000,000 counts as impossible.
+On a GPU, a path with a probability below e^-90,000,000 is treated as impossible.
 """
 
 from math import log
@@ -47,40 +47,40 @@ def ctc_loss(
     entropy: float = 0.0,
     validate: bool = True,
 ) -> Tensor:
-    """-log p(target | input) of a batch.
+    """Compute -log p(target | input) of a batch.
 
     log_probs
-        (T, B, V), or (T, V) for a single sequence: log-probabilities, or with `from_logits` any
-        scores. -inf is probability zero.
+        (T, B, V), or (T, V) for a single sequence: log-probabilities, or any scores with
+        `from_logits`. -inf means probability zero.
     targets
         (B, S) padded, or the targets of all rows concatenated. They contain no blanks.
     input_lengths, target_lengths
         (B,): tensors on any device, or integers. Values after a length have no effect.
     reduction
-        "none": one loss a row; "sum": their sum; "mean": the mean of loss / target length.
+        "none": one loss per row; "sum": their sum; "mean": the mean of loss / target length.
     zero_infinity
-        0 instead of inf for a row whose target is too long for its frames. The gradient of such a
-        row is 0 in both cases.
+        If True, the loss is 0 instead of inf for a row whose target is too long for its frames. The
+        gradient of such a row is 0 in both cases.
     label_smoothing
         ε: the loss of a row becomes (1 - ε) loss + ε Σₜ KL(uniform ‖ pₜ), where
         KL(uniform ‖ p) = -log V - (Σᵥ log p(v)) / V.
     entropy
         λ: λ H is subtracted from the loss of a row, where
-        H = -Σ_π p(π | target) log p(π | target) is the entropy of the alignments of its target:
-        λ > 0 keeps a network from committing to one alignment too early. On a GPU this is part of
-        the kernels, on the CPU a loop in Python.
+        H = -Σ_π p(π | target) log p(π | target) is the entropy of the alignments of its target.
+        With λ > 0, a network does not choose a single alignment too early. On the CPU, a slow loop
+        in Python computes H.
     validate
         Whether labels and lengths on a GPU are validated: the call then waits for a small kernel.
-        Compiled programs and CUDA graphs never wait. On the CPU they are always validated.
+        Compiled programs and CUDA graphs never validate them. The CPU always does.
 
     >>> two_frames = torch.tensor([[[0.4, 0.6]], [[0.5, 0.5]]]).log()
     >>> loss = ctc_loss(two_frames, torch.tensor([[1]]), (2,), (1,))
-    >>> round(loss.exp().item(), 3)  # 1 / 0.8: all paths but (blank, blank)
+    >>> round(loss.exp().item(), 3)  # 1 / 0.8: all paths except (blank, blank)
     1.25
     >>> scores = torch.zeros(5, 2, 4, requires_grad=True)
     >>> loss = ctc_loss(scores, torch.tensor([1, 2, 3]), (5, 3), (1, 2), from_logits=True)
     >>> loss.backward()
-    >>> scores.grad[3:, 1].tolist()  # after the end
+    >>> scores.grad[3:, 1].tolist()  # frames after the end of row 1
     [[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     >>> ctc_loss(scores, torch.tensor([[1, 2], [3, 0]]), (5, 3), (2, 2))
     Traceback (most recent call last):
@@ -91,17 +91,17 @@ def ctc_loss(
         raise InputError(f"reduction is {reduction!r}: must be 'none', 'mean' or 'sum'")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InputError(f"label_smoothing is {label_smoothing}: must be 0 to 1")
-    adjusted = bool(label_smoothing or zero_infinity)
-    batch = _batch(log_probs, targets, input_lengths, target_lengths)
+    needs_adjustment = bool(label_smoothing or zero_infinity)
+    batch = _build_batch(log_probs, targets, input_lengths, target_lengths)
     on_cpu = not has_gpu_engine(log_probs)
     settings = Settings(as_integer(blank, "blank"), from_logits, 0.0 if on_cpu else entropy)
-    loss, batch = losses(batch, settings, "none" if adjusted else reduction, validate)
+    loss, batch = losses(batch, settings, "none" if needs_adjustment else reduction, validate)
     if entropy and on_cpu:
-        loss = loss - entropy * _alignment_entropy(batch, blank, from_logits)
+        loss = loss - entropy * _compute_alignment_entropy(batch, blank, from_logits)
     if validate and on_cpu and not torch.compiler.is_compiling():
         check_numbers(batch, loss)
-    if adjusted:
-        loss = _adjust(loss, batch, from_logits, label_smoothing, zero_infinity)
+    if needs_adjustment:
+        loss = _adjust_losses(loss, batch, from_logits, label_smoothing, zero_infinity)
     return _reduce(loss, reduction, batch.target_lengths, single=log_probs.dim() == 2)
 
 
@@ -114,23 +114,24 @@ def ctc_posterior(
     *,
     validate: bool = True,
 ) -> Tensor:
-    """``[t, b, v]`` = p(class v at frame t | target of row b), shaped as log_probs.
+    """Return p(class v at frame t | target of row b) at ``[t, b, v]``, in the shape of log_probs.
 
-    Each frame sums to 1, but is 0 after the length and in rows whose target has no path. Logits
-    give the same result as log-probabilities. Not differentiable.
+    The probabilities of a frame sum to 1. They are all 0 after the length of a row, and in rows
+    whose target has no path. Logits give the same result as log-probabilities. The result is not
+    differentiable.
 
     >>> two_frames = torch.tensor([[0.4, 0.6], [0.5, 0.5]]).log()
     >>> share = ctc_posterior(two_frames, torch.tensor([1]), 2, 1)
     >>> [[round(p, 3) for p in frame] for frame in share.tolist()]
     [[0.25, 0.75], [0.375, 0.625]]
     """
-    batch = _batch(log_probs, targets, input_lengths, target_lengths)
+    batch = _build_batch(log_probs, targets, input_lengths, target_lengths)
     share = posterior(batch, blank, validate)
     return share.squeeze(1) if log_probs.dim() == 2 else share
 
 
 class CTCLoss(nn.Module):
-    """`ctc_loss` as a module; takes the place of `torch.nn.CTCLoss`.
+    """`ctc_loss` as a module, a replacement for `torch.nn.CTCLoss`.
 
     >>> criterion = CTCLoss(blank=0, from_logits=True)
     >>> scores = torch.zeros(50, 16, 20, requires_grad=True)  # (T, B, V)
@@ -168,7 +169,7 @@ class CTCLoss(nn.Module):
         input_lengths: Lengths,
         target_lengths: Lengths,
     ) -> Tensor:
-        """The loss, reduced."""
+        """Return the reduced loss."""
         return ctc_loss(
             log_probs,
             targets,
@@ -184,19 +185,20 @@ class CTCLoss(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The settings, as ``print(model)`` shows them."""
+        """Return the settings, as ``print(model)`` shows them."""
         names = ["blank", "reduction", "zero_infinity", "from_logits"]
         names += [name for name in ("label_smoothing", "entropy") if getattr(self, name)]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
-def _batch(log_probs: Tensor, *rows: Any) -> Batch:
-    # Engines read memory, where the sign of a negative view is missing.
-    return Batch(log_probs.resolve_neg() if isinstance(log_probs, Tensor) else log_probs, *rows)
+def _build_batch(log_probs: Tensor, *arguments: Any) -> Batch:
+    # Engines read the memory of a tensor. The sign of a negative view is not in that memory.
+    resolved = log_probs.resolve_neg() if isinstance(log_probs, Tensor) else log_probs
+    return Batch(resolved, *arguments)
 
 
 def _reduce(loss: Tensor, reduction: str, target_lengths: Tensor, single: bool) -> Tensor:
-    """Reduce losses (B,), unless the engine has done so; `single`: the input was one sequence."""
+    """Reduce losses (B,), unless the engine has reduced them; `single` means input (T, V)."""
     if loss.dim() == 0:
         return loss
     if reduction == "mean":
@@ -206,66 +208,71 @@ def _reduce(loss: Tensor, reduction: str, target_lengths: Tensor, single: bool) 
     return loss.squeeze(0) if single else loss
 
 
-def _adjust(loss: Tensor, batch: Batch, logits: bool, smoothing: float, zero: bool) -> Tensor:
-    """The loss of each row after label_smoothing and zero_infinity."""
-    possible = loss != float("inf")
+def _adjust_losses(
+    loss: Tensor, batch: Batch, logits: bool, smoothing: float, zero: bool
+) -> Tensor:
+    """Apply label_smoothing and zero_infinity to the loss of each row."""
+    is_possible = loss != float("inf")
     if smoothing:
-        divergence = torch.where(possible, _divergence(batch, logits), 0.0)
+        divergence = torch.where(is_possible, _compute_divergence(batch, logits), 0.0)
         loss = (1.0 - smoothing) * loss + smoothing * divergence
-    return torch.where(possible, loss, 0.0) if zero else loss
+    return torch.where(is_possible, loss, 0.0) if zero else loss
 
 
 def _mask_frames(batch: Batch) -> tuple[Tensor, Tensor]:
-    """(T, B) whether a frame is inside the length of its row, and the frames, 0 after it."""
+    """Return which frames (T, B) are inside the length of their row, and the frames, 0 outside."""
     t = torch.arange(batch.frames.shape[0], device=batch.frames.device)
     inside = t[:, None] < batch.input_lengths
     frames = batch.frames.to(compute_dtype(batch.frames))
     return inside, frames.masked_fill(~inside[:, :, None], 0.0)
 
 
-def _divergence(batch: Batch, logits: bool) -> Tensor:
-    """Σₜ KL(uniform ‖ pₜ) of each row (B,)."""
+def _compute_divergence(batch: Batch, logits: bool) -> Tensor:
+    """Compute Σₜ KL(uniform ‖ pₜ) of each row (B,)."""
     inside, y = _mask_frames(batch)
     mean = y.mean(-1) - (y.logsumexp(-1) if logits else 0.0)
     return torch.where(inside, -log(y.shape[-1]) - mean, 0.0).sum(0)
 
 
-def _alignment_entropy(batch: Batch, blank: int, logits: bool) -> Tensor:
-    """H of each row (B,), by the recursion as in the equations: one iteration a frame.
+def _compute_alignment_entropy(batch: Batch, blank: int, logits: bool) -> Tensor:
+    """Compute the entropy H of the alignments of each row (B,), with one iteration per frame.
 
-    If paths of log-weights aᵢ and entropies hᵢ meet, a = log Σ exp aᵢ and
-    h = Σ exp(aᵢ - a) (hᵢ - (aᵢ - a)). A state has these predecessors: itself, the state before it,
-    and for a label that differs from the previous label, also the previous label.
+    A state whose predecessors i have log-weights aᵢ and entropies hᵢ gets a = log Σ exp aᵢ and
+    h = Σ exp(aᵢ - a) (hᵢ - (aᵢ - a)). The predecessors of a state are itself, the state before it
+    and, for a label that differs from the previous label, also the previous label.
     """
     inside, y = _mask_frames(batch)
     y = (y.log_softmax(-1) if logits else y).clamp(min=_IMPOSSIBLE)
     extended, skip = _extend_targets(batch, blank)
     y = y.gather(2, extended.expand(len(y), -1, -1))
     a = torch.full_like(y[0], _IMPOSSIBLE)
-    a[:, 0] = 0.0  # before the first frame
+    a[:, 0] = 0.0  # a path starts in the first blank
     h = torch.zeros_like(a)
-    for t, go in enumerate(inside[:, :, None]):
+    for t, is_inside in enumerate(inside[:, :, None]):
         shifted = [_shift(a, k, _IMPOSSIBLE) for k in (0, 1, 2)]
         shifted[2] = torch.where(skip, shifted[2], _IMPOSSIBLE)
         entropies = torch.stack([_shift(h, k, 0.0) for k in (0, 1, 2)])
         weights = torch.stack(shifted)
         total = weights.logsumexp(0)
         share = weights - total
-        h = torch.where(go, (share.exp() * (entropies - share)).sum(0), h)
-        a = torch.where(go, total + y[t], a)
-    # A path ends in the last blank or, if there is one, in the last label.
+        h = torch.where(is_inside, (share.exp() * (entropies - share)).sum(0), h)
+        a = torch.where(is_inside, total + y[t], a)
+    # A path ends in the last blank, or in the last label of a target that is not empty.
     last = 2 * batch.target_lengths[:, None]
     last = torch.cat([last, (last - 1).clamp(min=0)], 1)
     ends, entropies = a.gather(1, last), h.gather(1, last)
-    labels = batch.target_lengths > 0
-    ends = torch.stack([ends[:, 0], torch.where(labels, ends[:, 1], _IMPOSSIBLE)], 1)
+    has_labels = batch.target_lengths > 0
+    ends = torch.stack([ends[:, 0], torch.where(has_labels, ends[:, 1], _IMPOSSIBLE)], 1)
     share = ends - ends.logsumexp(1, keepdim=True)
     entropy = (share.exp() * (entropies - share)).sum(1)
     return torch.where(ends.amax(1) > _IMPOSSIBLE / 2, entropy, 0.0)
 
 
 def _extend_targets(batch: Batch, blank: int) -> tuple[Tensor, Tensor]:
-    """Targets with blanks around each label (B, 2 S + 1), and where the blank may be skipped."""
+    """Return targets with blanks around each label, and where a blank may be skipped.
+
+    Both have shape (B, 2 S + 1).
+    """
     s = torch.arange(batch.targets.shape[1], device=batch.targets.device)
     labels = torch.where(s < batch.target_lengths[:, None], batch.targets, blank)
     extended = torch.stack([torch.full_like(labels, blank), labels], 2).flatten(1)
@@ -274,5 +281,5 @@ def _extend_targets(batch: Batch, blank: int) -> tuple[Tensor, Tensor]:
 
 
 def _shift(x: Tensor, by: int, fill: float) -> Tensor:
-    """x (B, N) shifted to the right, filled on the left."""
+    """Return x (B, N) shifted to the right by ``by`` columns, with ``fill`` on the left."""
     return nn.functional.pad(x, (by, 0), value=fill)[:, : x.shape[1]]

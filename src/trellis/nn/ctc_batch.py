@@ -1,4 +1,4 @@
-"""Batches of CTC: validation and conversion of the arguments."""
+"""Validation and conversion of the arguments of the CTC loss."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 def check_batch(batch: Batch, blank: int) -> Batch:
-    """Validate shapes, types and devices, and convert; the values are validated by an engine."""
+    """Validate shapes, types and devices, and return converted tensors. Engines validate values."""
     frames, targets, input_lengths, target_lengths = batch
     _check_frames(frames, targets)
     classes = frames.shape[-1]
@@ -38,7 +38,7 @@ def check_batch(batch: Batch, blank: int) -> Batch:
     rows = frames.shape[1]
     ends = _as_lengths(input_lengths, "input_lengths", rows)
     sizes = _as_lengths(target_lengths, "target_lengths", rows)
-    padded, sizes = _pad(targets, sizes, rows, frames.shape[0])
+    padded, sizes = _pad_targets(targets, sizes, rows, frames.shape[0])
     return Batch(frames, *(_as_int64(x, frames.device) for x in (padded, ends, sizes)))
 
 
@@ -48,17 +48,17 @@ def _check_frames(frames: Any, targets: Any) -> None:
     if frames.dtype not in _FLOATS:
         raise InputError(f"log_probs have type {frames.dtype}: must be floating-point numbers")
     if frames.dim() not in (2, 3):
-        raise InputError(f"log_probs have shape {_shape(frames)}: must be (T, B, V) or (T, V)")
+        raise InputError(f"log_probs have shape {_shape_of(frames)}: must be (T, B, V) or (T, V)")
     if 0 in frames.shape:
-        raise InputError(f"the batch is empty: log_probs have shape {_shape(frames)}")
+        raise InputError(f"the batch is empty: log_probs have shape {_shape_of(frames)}")
     if frames.device.type not in ("cpu", "cuda"):
         raise InputError(f"log_probs are on {frames.device}: must be on the CPU or on CUDA")
     if targets.device != frames.device:
-        raise InputError(f"targets are on {targets.device}, log_probs on {frames.device}")
+        raise InputError(f"targets are on {targets.device}, but log_probs are on {frames.device}")
 
 
 def _as_int64(x: Tensor, device: torch.device) -> Tensor:
-    """x as a contiguous int64 tensor on the device."""
+    """Return x as a contiguous int64 tensor on the device."""
     if x.dtype is torch.int64 and x.device == device and x.is_contiguous():
         return x
     return x.to(device, torch.int64, non_blocking=True).contiguous()
@@ -68,24 +68,29 @@ def _as_lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
     tensor = as_integers(lengths, name)
     tensor = tensor.reshape(1) if tensor.dim() == 0 else tensor
     if tensor.shape != (rows,):
-        raise InputError(f"{name} have shape {_shape(tensor)}: must be ({rows},), one a batch row")
+        raise InputError(
+            f"{name} have shape {_shape_of(tensor)}: must be ({rows},), one per batch row"
+        )
     return tensor
 
 
-def _shape(tensor: Tensor) -> tuple[int, ...]:
+def _shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
-def _pad(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor, Tensor]:
-    """Targets (B, S), from concatenated ones too, and their lengths."""
+def _pad_targets(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor, Tensor]:
+    """Return targets (B, S) and their lengths. Concatenated targets are split into rows."""
     if targets.dim() == 2:
         if targets.shape[0] != rows:
-            raise InputError(f"targets have shape {_shape(targets)}: must have {rows} rows")
+            raise InputError(f"targets have shape {_shape_of(targets)}: must have {rows} rows")
         return targets, sizes
     if targets.dim() != 1:
-        raise InputError(f"targets have shape {_shape(targets)}: must be (B, S) or concatenated")
+        raise InputError(
+            f"targets have shape {_shape_of(targets)}: must be (B, S) or (sum of lengths,)"
+        )
     if torch.compiler.is_compiling():
-        # A traced program cannot read the lengths. Targets longer than this have no path anyway.
+        # A traced program cannot read the lengths. A target with more labels than frames has no
+        # path, whatever its other labels are, so its row can be cut here.
         longest = min(targets.numel(), frames + 1)
     else:
         longest = _longest_target(sizes, targets.numel())
@@ -93,46 +98,47 @@ def _pad(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor
         return targets.new_empty((rows, 0)), sizes
     sizes = sizes.to(targets.device)
     first = sizes.cumsum(0) - sizes
-    place = first[:, None] + torch.arange(longest, device=targets.device)
-    return targets[place.clamp(max=targets.numel() - 1)], sizes.clamp(max=longest)
+    index = first[:, None] + torch.arange(longest, device=targets.device)
+    return targets[index.clamp(max=targets.numel() - 1)], sizes.clamp(max=longest)
 
 
 def _longest_target(sizes: Tensor, total: int) -> int:
-    """The largest of the lengths of concatenated targets; raise if they do not add up."""
-    smallest, largest, length = torch.stack([sizes.min(), sizes.max(), sizes.sum()]).tolist()
+    """Return the largest target length. Raise InputError unless the lengths sum to ``total``."""
+    smallest, largest, length_sum = torch.stack([sizes.min(), sizes.max(), sizes.sum()]).tolist()
     if smallest < 0:
         raise InputError(
             f"target length of batch row {{sequence}} is {smallest}: must not be negative",
             sequence=int(sizes.argmin()),
         )
-    if length != total:
-        raise InputError(f"target_lengths sum to {length}, but there are {total} targets")
+    if length_sum != total:
+        raise InputError(f"target_lengths sum to {length_sum}, but there are {total} targets")
     return int(largest)
 
 
 def check_status(status: list[int], batch: Batch, blank: int) -> None:
-    """Raise for the first row that a kernel has found invalid."""
+    """Raise for the first row that a kernel has marked as invalid."""
     if any(status):
         row = status.index(1)
-        raise InputError(_describe_mistake(batch, blank, row), sequence=row)
+        raise InputError(_describe_problem(batch, blank, row), sequence=row)
 
 
 def check_numbers(batch: Batch, loss: Tensor) -> None:
-    """Raise for NaN in the input, which makes a path impossible to the native core.
+    """Raise if the input has a NaN. The native core treats such paths as impossible.
 
-    Only rows without a finite loss are searched.
+    So only rows without a finite loss are searched.
     """
     for row in (~torch.isfinite(loss.detach())).nonzero().flatten().tolist():
         bad = torch.isnan(batch.frames[: int(batch.input_lengths[row]), row]).nonzero()
         if len(bad):
             frame = int(bad[0, 0])
             raise InputError(
-                f"log_probs of batch row {{sequence}}, frame {frame} are nan", sequence=row
+                f"log_probs of batch row {{sequence}}, frame {frame} are nan: must be numbers",
+                sequence=row,
             )
 
 
-def _describe_mistake(batch: Batch, blank: int, row: int) -> str:
-    """The message for an invalid row; {sequence} stands for its number."""
+def _describe_problem(batch: Batch, blank: int, row: int) -> str:
+    """Return the message for an invalid row; {sequence} stands for its number."""
     frames, _, classes = batch.frames.shape
     width = batch.targets.shape[1]
     n, s = int(batch.input_lengths[row]), int(batch.target_lengths[row])

@@ -1,9 +1,9 @@
 """CTC for PyTorch: losses and gradients on CPU and CUDA tensors.
 
-The loss is -log p(target | input), its gradient softmax - p(label at the frame | target).
+The loss is -log p(target | input). Its gradient is softmax - p(label at the frame | target).
 
-Eager programs run an engine, the native core or a `CTCPlan` of Triton kernels, by one autograd
-function. Compiled programs use the operators ``trellis::ctc_*``, which call the same engines:
+In eager programs one autograd function runs an engine: the native core, or a `CTCPlan` of Triton
+kernels. Compiled programs use the operators ``trellis::ctc_*``, which call the same engines:
 PyTorch can trace an operator, but not an engine.
 """
 
@@ -31,11 +31,12 @@ __all__ = [
     "posterior",
 ]
 
-_MAX_AT_ONCE = 2**22  # elements of an input whose gradient is stored until the backward pass
+# elements: for a larger input, storing the gradient until the backward pass needs too much memory
+_MAX_AT_ONCE = 2**22
 
 
 class Settings(NamedTuple):
-    """What a loss is computed with."""
+    """The settings of a loss."""
 
     blank: int
     logits: bool  # whether the softmax of the input is part of the loss
@@ -43,12 +44,12 @@ class Settings(NamedTuple):
 
 
 def compute_dtype(input: Tensor) -> torch.dtype:
-    """float64 for float64 input, else float32."""
+    """Return float64 for float64 input, else float32."""
     return torch.float64 if input.dtype == torch.float64 else torch.float32
 
 
 def _gpu_engine() -> Any:
-    """The module of the GPU kernels; it can be imported only where Triton is installed."""
+    """Return the module of the GPU kernels, which can be imported only if Triton is installed."""
     return import_module("trellis.inference.ctc.triton")
 
 
@@ -58,13 +59,14 @@ def _gpu_engine() -> Any:
 class _CTC(torch.autograd.Function):
     """The loss that an engine computes, and its gradient.
 
-    An engine is a `_NativeEngine` or a `CTCPlan`: ``run(batch, status, entropy)`` returns the loss
-    and the tensors to save, ``gradients(saved, weight)`` the gradient of Σ weight · loss.
+    An engine is a `_NativeEngine` or a `CTCPlan`. Its method ``run(batch, status, entropy)``
+    returns the loss and the tensors to save; ``gradients(saved, weight)`` returns the gradient of
+    Σ weight · loss.
     """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        _, batch, status, entropy, engine = inputs  # the first is the input, for autograd only
+        _, batch, status, entropy, engine = inputs  # the first is the input; only autograd reads it
         loss: Tensor
         loss, saved = engine.run(batch, status, entropy)
         ctx.save_for_backward(*saved)
@@ -73,7 +75,7 @@ class _CTC(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        # Few calls: this runs on PyTorch's backward thread, where Python is slow.
+        # This code makes few calls: it runs on PyTorch's backward thread, where Python is slow.
         saved = ctx.saved_tensors
         gradients = ctx.engine.gradients(saved, weight.detach())
         if torch.is_grad_enabled():
@@ -82,24 +84,25 @@ class _CTC(torch.autograd.Function):
 
 
 def is_eager(input: Any) -> bool:
-    """True for a plain tensor outside tracing."""
+    """Return True for a plain tensor in a program that is not being traced."""
     return type(input) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
 
 
 def _runs_on_gpu(input: Any) -> bool:
-    """Whether an eager program runs a `CTCPlan`."""
+    """Return True if an eager program runs a `CTCPlan`."""
     return is_eager(input) and input.is_cuda
 
 
 def has_gpu_engine(input: Any) -> bool:
-    """Whether the GPU engine computes the loss, in an eager or a compiled program."""
+    """Return True if the GPU engine computes the loss, in an eager or a compiled program."""
     return _runs_on_gpu(input) or (isinstance(input, Tensor) and input.is_cuda)
 
 
 def _computes_at_once(input: Tensor, targets: Any) -> bool:
-    """Whether the gradient is computed with the loss: for small inputs, see `CTCPlan`.
+    """Return True if the gradient is computed together with the loss, see `CTCPlan`.
 
-    Half precision is not: its gradient is rounded, and a loss scaler must scale it before that.
+    It is for small inputs, but not for half precision: there the gradient is rounded, and a loss
+    scaler must scale it before it is rounded.
     """
     return (
         input.dtype == compute_dtype(input)
@@ -114,24 +117,25 @@ def _computes_at_once(input: Tensor, targets: Any) -> bool:
 def losses(
     batch: Batch, settings: Settings, reduction: str, validate: bool
 ) -> tuple[Tensor, Batch]:
-    """The loss of each row (B,), and the batch after `check_batch`.
+    """Return the loss of each row (B,), and the batch that `check_batch` returns.
 
-    A GPU may have applied the reduction already: then the loss has no dimensions. With
-    ``validate``, labels and lengths are validated; the native core always does so.
+    On a GPU the loss may be reduced already: then it has no dimensions. With ``validate``, labels
+    and lengths are validated; the native core always validates them.
     """
-    needed = torch.is_grad_enabled() and getattr(batch.frames, "requires_grad", False)
+    needs_gradient = torch.is_grad_enabled() and getattr(batch.frames, "requires_grad", False)
     if _runs_on_gpu(batch.frames):
-        now = needed and _computes_at_once(batch.frames, batch.targets)
-        how = ("now", reduction) if now else ("later" if needed else "no", "none")
-        return _run_on_gpu(batch, settings, how, validate)
+        at_once = needs_gradient and _computes_at_once(batch.frames, batch.targets)
+        later = "later" if needs_gradient else "no"
+        gradient_and_reduction = ("now", reduction) if at_once else (later, "none")
+        return _run_on_gpu(batch, settings, gradient_and_reduction, validate)
     batch = check_batch(batch, settings.blank)
     if not is_eager(batch.frames):
-        traced: Tensor = ctc_value(*batch, *settings[:2], needed, settings.entropy)[0]
+        traced: Tensor = ctc_value(*batch, *settings[:2], needs_gradient, settings.entropy)[0]
         return traced, batch
-    return _run(batch, None, 0.0, _NativeEngine(settings)), batch
+    return _run_engine(batch, None, 0.0, _NativeEngine(settings)), batch
 
 
-def _run(batch: Batch, status: RowStatus | None, entropy: float, engine: Any) -> Tensor:
+def _run_engine(batch: Batch, status: RowStatus | None, entropy: float, engine: Any) -> Tensor:
     loss: Tensor = _CTC.apply(  # type: ignore[no-untyped-call]
         batch.frames, batch, status, entropy, engine
     )
@@ -139,25 +143,25 @@ def _run(batch: Batch, status: RowStatus | None, entropy: float, engine: Any) ->
 
 
 def _run_on_gpu(
-    batch: Batch, settings: Settings, how: tuple[str, str], validate: bool
+    batch: Batch, settings: Settings, gradient_and_reduction: tuple[str, str], validate: bool
 ) -> tuple[Tensor, Batch]:
-    """`losses` with a plan whose gradient and reduction are `how`."""
+    """Return the result of `losses`, by a `CTCPlan` for this gradient and this reduction."""
     engine, (blank, logits, entropy) = _gpu_engine(), settings
-    arguments = (blank, logits, entropy != 0.0, *how)
+    arguments = (blank, logits, entropy != 0.0, *gradient_and_reduction)
     check: Callable[[Batch], Batch] = lambda batch: check_batch(batch, blank)  # noqa: E731
     plan, batch = engine.find_plan(engine.CTCPlan, batch, arguments, check)
-    # Waiting, and allocating the pinned memory to wait on, would end the capture of a CUDA graph.
+    # A CUDA graph cannot be captured while the host waits or allocates pinned memory.
     validate = validate and not torch.cuda.is_current_stream_capturing()
     rows, device = batch.frames.shape[1], batch.frames.device
     status = RowStatus(rows, device) if validate else None
-    loss = _run(batch, status, entropy, plan)
+    loss = _run_engine(batch, status, entropy, plan)
     if status is not None:
         check_status(status.wait(), batch, blank)
     return loss, batch
 
 
 def posterior(batch: Batch, blank: int, validate: bool) -> Tensor:
-    """(T, B, V): p(class at the frame | target), which is -∂ loss / ∂ log-probabilities."""
+    """Return p(class at the frame | target), (T, B, V), which is -∂ loss / ∂ log-probabilities."""
     settings = Settings(blank, False)
     batch = check_batch(batch, blank)
     batch = batch._replace(frames=batch.frames.to(compute_dtype(batch.frames)))
@@ -172,7 +176,7 @@ def posterior(batch: Batch, blank: int, validate: bool) -> Tensor:
         if _runs_on_gpu(leaf):
             loss, _ = _run_on_gpu(batch, settings, ("later", "none"), validate)
         else:
-            loss = _run(batch, None, 0.0, _NativeEngine(settings))
+            loss = _run_engine(batch, None, 0.0, _NativeEngine(settings))
     share: Tensor = torch.autograd.grad(loss, leaf, torch.full_like(loss, -1.0))[0]
     return share
 
@@ -182,46 +186,53 @@ class _NativeEngine:
 
     def __init__(self, settings: Settings) -> None:
         if settings.entropy:
-            raise InputError("on the CPU ctc_loss adds the entropy itself: entropy must be 0 here")
+            raise InputError(
+                f"entropy is {settings.entropy}: must be 0 on the CPU, where ctc_loss adds it"
+            )
         self.blank, self.logits = settings[:2]
 
     def run(
         self, batch: Sequence[Tensor], status: None = None, entropy: float = 0.0
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The loss (B,), and what `gradients` needs."""
-        x, labels, ends, sizes = _views(*batch)
+        """Return the loss (B,), and the tensors that `gradients` needs."""
+        x, labels, ends, sizes = _as_arrays(*batch)
         results = cpu.forward(x, labels, ends, sizes, self.blank, self.logits)
         loss, log_norm, states = (torch.from_numpy(array) for array in results)
         return loss, (*batch, loss, log_norm, states)
 
     def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> tuple[Tensor]:
-        """The gradient of Σ_b weight_b · loss_b with respect to the input, (T, B, V)."""
+        """Return the gradient of Σ_b weight_b · loss_b with respect to the input, (T, B, V)."""
         input = saved[0]
-        x, labels, ends, sizes = _views(*saved[:4])
+        x, labels, ends, sizes = _as_arrays(*saved[:4])
         loss, log_norm, states = (part.detach().numpy() for part in saved[4:7])
-        same = input.dtype == compute_dtype(input)
-        gradient = _allocate(x) if same and input.is_contiguous() else torch.empty_like(input)
-        direct = same and gradient.stride(2) == 1
-        output = gradient if direct else _allocate(x)
-        rows = (labels, ends, sizes, self.blank, self.logits)
-        cpu.backward(x, *rows, log_norm, states, loss, weight.numpy(), out=output.numpy())
-        return (gradient if direct else gradient.copy_(output),)
+        same_dtype = input.dtype == compute_dtype(input)
+        is_plain = same_dtype and input.is_contiguous()
+        gradient = _allocate(x) if is_plain else torch.empty_like(input)
+        # the core writes contiguous rows of classes in the type that it computes with
+        needs_no_copy = same_dtype and gradient.stride(2) == 1
+        output = gradient if needs_no_copy else _allocate(x)
+        arguments = (labels, ends, sizes, self.blank, self.logits)
+        cpu.backward(x, *arguments, log_norm, states, loss, weight.numpy(), out=output.numpy())
+        return (gradient if needs_no_copy else gradient.copy_(output),)
 
 
-def _views(input: Tensor, *tensors: Tensor) -> Any:
-    """NumPy views of CPU tensors; half precision, which NumPy cannot view, as a float32 copy."""
+def _as_arrays(input: Tensor, *tensors: Tensor) -> Any:
+    """Return NumPy views of CPU tensors, or a float32 copy of an input in half precision."""
     return (tensor.detach().numpy() for tensor in (input.to(compute_dtype(input)), *tensors))
 
 
 def _allocate(like: Any) -> Tensor:
-    """A new tensor; NumPy requests huge pages for large arrays, which fault in faster."""
+    """Return a new tensor of this shape and type, in memory of NumPy.
+
+    NumPy requests huge pages for large arrays, and their first use is faster.
+    """
     return torch.from_numpy(np.empty(like.shape, like.dtype))
 
 
 # ---- operators for compiled programs
 
 
-def _value(
+def _compute_value(
     input: Tensor,
     targets: Tensor,
     input_lengths: Tensor,
@@ -231,15 +242,15 @@ def _value(
     gradient: bool,
     entropy: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Loss (B,), log_norm, states and links: what the gradient needs; see `CTCPlan`."""
+    """Return the loss (B,), and log_norm, states and links for its gradient; see `CTCPlan`."""
     batch = (input, targets, input_lengths, target_lengths)
     settings = Settings(blank, logits, entropy)
     if not input.is_cuda:
         loss, saved = _NativeEngine(settings).run(batch)
         return loss, saved[5], saved[6], input.new_empty(0, dtype=torch.int32)
     engine = _gpu_engine()
-    how = (blank, logits, entropy != 0.0, "later" if gradient else "no", "none")
-    plan, _ = engine.find_plan(engine.CTCPlan, batch, how, lambda batch: batch)
+    arguments = (blank, logits, entropy != 0.0, "later" if gradient else "no", "none")
+    plan, _ = engine.find_plan(engine.CTCPlan, batch, arguments, lambda batch: batch)
     loss, saved = plan.run(batch, None, entropy)
     if gradient:
         return loss, *saved[5:]
@@ -247,7 +258,7 @@ def _value(
     return loss, log_norm, loss.new_empty(0), loss.new_empty(0, dtype=torch.int32)
 
 
-ctc_value = torch.library.custom_op("trellis::ctc_value", _value, mutates_args=())
+ctc_value = torch.library.custom_op("trellis::ctc_value", _compute_value, mutates_args=())
 
 
 @ctc_value.register_fake
@@ -278,7 +289,7 @@ def _(
     )
 
 
-def _gradient(
+def _compute_gradient(
     input: Tensor,
     targets: Tensor,
     input_lengths: Tensor,
@@ -291,7 +302,7 @@ def _gradient(
     blank: int,
     logits: bool,
 ) -> Tensor:
-    """Σ_b weight[b] · ∂ loss[b] / ∂ input."""
+    """Compute Σ_b weight[b] · ∂ loss[b] / ∂ input."""
     batch = (input, targets, input_lengths, target_lengths)
     saved = (*batch, loss, log_norm, states, links)
     if not input.is_cuda:
@@ -300,7 +311,7 @@ def _gradient(
     return gradient
 
 
-ctc_gradient = torch.library.custom_op("trellis::ctc_gradient", _gradient, mutates_args=())
+ctc_gradient = torch.library.custom_op("trellis::ctc_gradient", _compute_gradient, mutates_args=())
 
 
 @ctc_gradient.register_fake
@@ -312,7 +323,7 @@ def _save_value(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -
     ctx.save_for_backward(*inputs[:4], *output)
     ctx.blank, ctx.logits = inputs[4:6]
     ctx.mark_non_differentiable(*output[1:])
-    ctx.set_materialize_grads(False)  # else autograd makes zeros as large as the states
+    ctx.set_materialize_grads(False)  # otherwise autograd allocates zeros as large as the states
 
 
 def _backward(ctx: Any, weight: Tensor | None, *_: Any) -> tuple[Any, ...]:
@@ -326,9 +337,9 @@ def _save_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     pass
 
 
-def _refuse(ctx: Any, *gradients: Any) -> Any:
+def _raise_second_derivative(ctx: Any, *gradients: Any) -> Any:
     raise RuntimeError("the gradient of a trellis CTC loss cannot be differentiated again")
 
 
 ctc_value.register_autograd(_backward, setup_context=_save_value)
-ctc_gradient.register_autograd(_refuse, setup_context=_save_nothing)
+ctc_gradient.register_autograd(_raise_second_derivative, setup_context=_save_nothing)

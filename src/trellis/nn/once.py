@@ -1,4 +1,4 @@
-"""Gradients that cannot be differentiated again."""
+"""Errors for second derivatives, which the engines do not compute."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,9 @@ from torch import Tensor
 __all__ = ["refuse_second_derivative"]
 
 
-class _Once(torch.autograd.Function):
+class _DifferentiableOnce(torch.autograd.Function):
+    """Returns copies of the gradients; a backward pass through them raises."""
+
     @staticmethod
     def forward(ctx: Any, layer: str, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.layer = layer
@@ -17,26 +19,27 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        raise _error(ctx.layer)
+        raise _build_error(ctx.layer)
 
 
-def _error(layer: str) -> RuntimeError:
+def _build_error(layer: str) -> RuntimeError:
     return RuntimeError(f"the gradient of a trellis {layer} cannot be differentiated again")
 
 
 def refuse_second_derivative(
     gradients: Sequence[Tensor], saved: Sequence[Any], layer: str
 ) -> Sequence[Tensor]:
-    """The gradients of a backward pass with ``create_graph=True``; differentiating them raises.
+    """Return the gradients, connected to the inputs so that a second derivative raises.
 
-    Without the inputs among the saved tensors there is no graph to raise from: then this function
-    raises. PyTorch's `once_differentiable` would treat the gradient as
-    a constant, so that a loss which contains it would be wrong without an error.
+    It is called in a backward pass with ``create_graph=True``. The inputs are those of the
+    ``saved`` tensors that require a gradient. If no input is saved, nothing
+    can be connected, and this function raises at once. PyTorch's `once_differentiable` would treat
+    the gradient as a constant: a loss that contains it would be wrong without an error.
     """
     inputs = [x for x in saved if x is not None and x.requires_grad]
     if not inputs:
-        raise _error(layer)
-    outputs: Sequence[Tensor] = _Once.apply(  # type: ignore[no-untyped-call]
+        raise _build_error(layer)
+    outputs: Sequence[Tensor] = _DifferentiableOnce.apply(  # type: ignore[no-untyped-call]
         layer, len(gradients), *gradients, *inputs
     )
     return outputs

@@ -1,8 +1,8 @@
-"""Batches of the CRF layer: validation, and which steps count.
+"""Batches of the CRF layer: their validation, and their unmasked steps.
 
-A masked step is removed from the chain: its neighbours become adjacent. The GPU kernels do this
-themselves. For the CPU, the unmasked steps of each row are moved to the front, so that the engine
-needs lengths only.
+A masked step is removed from the chain: its neighbours become adjacent. The GPU kernels skip masked
+steps themselves. For the CPU, the unmasked steps of each row are moved to the front, so that the
+engine needs only their number.
 """
 
 from importlib import import_module
@@ -34,13 +34,13 @@ class Batch(NamedTuple):
     transitions: Tensor  # (L, L), or (B, T-1, L, L) if they depend on the step
     start: Tensor  # (L,)
     end: Tensor  # (L,)
-    lengths: Any = None  # (B,) int64 after `check_batch`, before it anything
+    lengths: Any = None  # (B,) int64 after `check_batch`; before it, any type
     tags: Any = None  # (B, T) int64 after `check_batch`
-    mask: Any = None  # (B, T), nonzero: the step counts
+    mask: Any = None  # (B, T), nonzero at the steps that are part of the chain
 
     @property
     def scores(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Emissions, transitions, start and end: what has a gradient."""
+        """Emissions, transitions, start and end: the tensors that have a gradient."""
         return self[:4]
 
 
@@ -52,21 +52,21 @@ class Steps(NamedTuple):
     """(B, T) positions, unmasked steps first; None if all masks are prefixes."""
 
     def to_front(self, x: Tensor) -> Tensor:
-        """x (B, T, …) with its unmasked steps moved to the front."""
+        """Return x (B, T, …) with its unmasked steps moved to the front."""
         if self.order is None:
             return x
         index = self.order.reshape(*self.order.shape, *[1] * (x.dim() - 2))
         return x.gather(1, index.expand(x.shape))
 
     def pairs_to_front(self, x: Tensor) -> Tensor:
-        """The same for x (B, T-1, L, L), where x[:, t - 1] is the transition into step t."""
+        """Do the same for x (B, T-1, L, L), where x[:, t - 1] is the transition into step t."""
         if self.order is None or x.shape[1] == 0:
             return x
         into = (self.order[:, 1:] - 1).clamp(min=0)
         return x.gather(1, into[:, :, None, None].expand(x.shape))
 
     def to_positions(self, x: Tensor, fill: Any = 0) -> Tensor:
-        """The inverse of `to_front`: x (B, T, …) at its positions, `fill` at masked steps."""
+        """Invert `to_front`: return x (B, T, …) at its positions, with `fill` at masked steps."""
         inside = torch.arange(x.shape[1], device=x.device) < self.lengths[:, None]
         x = x.masked_fill(~inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), fill)
         if self.order is None:
@@ -88,7 +88,7 @@ def check_tensor(value: Any, name: str) -> None:
 
 
 def as_integers(value: Any, name: str, device: torch.device | None = None) -> Tensor:
-    """An integer or a list of integers as a tensor.
+    """Return an integer or a list of integers as a tensor.
 
     >>> as_integers([3, 1], "lengths")
     tensor([3, 1])
@@ -100,7 +100,7 @@ def as_integers(value: Any, name: str, device: torch.device | None = None) -> Te
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"{name} must be integers, not {value!r:.60}") from None
     if not tensor.numel() and not isinstance(value, Tensor):
-        tensor = tensor.to(torch.int64)  # PyTorch makes an empty list a float tensor
+        tensor = tensor.to(torch.int64)  # PyTorch converts an empty list to a float tensor
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise InputError(f"{name} have type {tensor.dtype}: must be integers")
     return tensor
@@ -111,7 +111,7 @@ def check_emissions(emissions: Tensor, num_tags: int, device: torch.device) -> N
     if emissions.dim() != 3:
         raise InputError(f"emissions must have 3 dimensions, not {emissions.dim()}")
     if emissions.shape[2] != num_tags:
-        raise InputError(f"emissions have {emissions.shape[2]} tags, but the layer {num_tags}")
+        raise InputError(f"emissions have {emissions.shape[2]} tags, but the layer has {num_tags}")
     if not emissions.is_floating_point():
         raise InputError(f"emissions must be floating point, not {emissions.dtype}")
     if 0 in emissions.shape[:2]:
@@ -122,18 +122,18 @@ def check_emissions(emissions: Tensor, num_tags: int, device: torch.device) -> N
 
 
 def check_batch(batch: Batch) -> Batch:
-    """Validate shapes, types and devices of mask, lengths and tags; convert integers to int64."""
+    """Validate shapes, types and devices of mask, lengths and tags; return them with int64."""
     e, lengths, mask = batch.emissions, batch.lengths, batch.mask
     if mask is not None:
         if lengths is not None:
-            raise InputError("mask and lengths are two ways to say the same: give one of them")
+            raise InputError("mask and lengths have the same meaning: pass only one")
         check_tensor(mask, "mask")
         _check_grid(mask, "mask", e)
     if lengths is not None:
         lengths = as_integers(lengths, "lengths", e.device)
         if lengths.shape != e.shape[:1]:
             shape = tuple(lengths.shape)
-            raise InputError(f"lengths must be {len(e)} integers, not of shape {shape}")
+            raise InputError(f"lengths have shape {shape}: must be ({len(e)},), one per row")
         lengths = lengths.to(torch.int64)
     tags = None if batch.tags is None else as_tags(batch.tags, e)
     if lengths is batch.lengths and tags is batch.tags:
@@ -142,7 +142,7 @@ def check_batch(batch: Batch) -> Batch:
 
 
 def as_tags(tags: Tensor, emissions: Tensor) -> Tensor:
-    """Tags (B, T) as int64; their values are validated later, with the mask."""
+    """Return tags (B, T) as int64. Their values are validated later, together with the mask."""
     _check_grid(tags, "tags", emissions)
     if tags.is_floating_point() or tags.is_complex():
         raise InputError(f"tags must be integers, not {tags.dtype}")
@@ -153,17 +153,19 @@ def _check_grid(grid: Tensor, name: str, emissions: Tensor) -> None:
     shape = emissions.shape[:2]
     if grid.shape != shape:
         raise InputError(
-            f"{name} of shape {tuple(grid.shape)} for emissions of {tuple(shape)} steps"
+            f"{name} of shape {tuple(grid.shape)}: must be {tuple(shape)}, as the emissions have"
         )
     if grid.device != emissions.device:
-        raise InputError(f"{name} on {grid.device} for emissions on {emissions.device}")
+        raise InputError(
+            f"{name} on {grid.device}: must be on {emissions.device}, as the emissions are"
+        )
 
 
 # ---- values
 
 
 def find_steps(batch: Batch, validate: bool) -> Steps:
-    """The unmasked steps of a batch that `check_batch` has returned.
+    """Return the unmasked steps of a batch that `check_batch` has returned.
 
     With ``validate``, raise for rows without a step, and for lengths and tags out of range.
     """
@@ -178,7 +180,7 @@ def find_steps(batch: Batch, validate: bool) -> Steps:
         lengths, status = engine.validate(e, mask, lengths, tags)
         flags = status.tolist()
         check_status(flags, batch._replace(lengths=lengths))
-        return Steps(lengths, _order(mask) if any(flags) else None)
+        return Steps(lengths, _order_steps(mask) if any(flags) else None)
     if validate:
         steps = _find_on_cpu(batch)
         if steps is not None:
@@ -187,15 +189,15 @@ def find_steps(batch: Batch, validate: bool) -> Steps:
         steps = Steps(lengths, None)
     else:
         mask = mask.bool()
-        prefix = validate and bool((mask[:, :-1] >= mask[:, 1:]).all())
-        steps = Steps(mask.sum(dim=1), None if prefix else _order(mask))
+        is_prefix = validate and bool((mask[:, :-1] >= mask[:, 1:]).all())
+        steps = Steps(mask.sum(dim=1), None if is_prefix else _order_steps(mask))
     if validate:
         _check_values(batch._replace(lengths=steps.lengths))
     return steps
 
 
 def _find_on_cpu(batch: Batch) -> Steps | None:
-    """The steps of CPU tensors, in one native call; None if a value is invalid."""
+    """Return the steps of CPU tensors, by one native call; None if a value is invalid."""
     mask = None if batch.mask is None else batch.mask.bool()
     bits, lengths, tags = (
         None if x is None else x.numpy() for x in (mask, batch.lengths, batch.tags)
@@ -204,28 +206,29 @@ def _find_on_cpu(batch: Batch) -> Steps | None:
     valid = layer.find_steps(bits, lengths, tags, (rows, width, labels))
     if valid is None:
         return None
-    order = None if valid.prefix or mask is None else _order(mask)
+    order = None if valid.prefix or mask is None else _order_steps(mask)
     return Steps(torch.from_numpy(valid.lengths), order)
 
 
 def check_status(status: list[int], batch: Batch) -> None:
-    """Raise if a kernel has found an invalid row; flags as in `inference.chain.triton.validate`."""
+    """Raise if a row is invalid; ``status`` has the flags of `inference.chain.triton.validate`."""
     if max(status) > 1:
         if batch.mask is not None:
             batch = batch._replace(lengths=(batch.mask != 0).sum(1))
         _check_values(batch)
 
 
-def _order(mask: Tensor) -> Tensor:
+def _order_steps(mask: Tensor) -> Tensor:
+    """Return the positions (B, T) of each row, unmasked steps first."""
     return (mask == 0).to(torch.uint8).argsort(dim=1, stable=True)
 
 
 def _check_values(batch: Batch) -> None:
     """Raise for the first row whose length or tags are out of range."""
     lengths, tags, (_, width, labels) = batch.lengths, batch.tags, batch.emissions.shape
-    bad = (lengths < 1) | (lengths > width)
-    if bool(bad.any()):
-        row = int(bad.nonzero()[0, 0])
+    is_bad = (lengths < 1) | (lengths > width)
+    if bool(is_bad.any()):
+        row = int(is_bad.nonzero()[0, 0])
         length = int(lengths[row])
         problem = (
             "has no steps" if length < 1 else f"has length {length}, but there are {width} steps"
@@ -236,11 +239,8 @@ def _check_values(batch: Batch) -> None:
     inside = batch.mask
     if inside is None:
         inside = torch.arange(width, device=lengths.device) < lengths[:, None]
-    bad = ((tags < 0) | (tags >= labels)) & inside.bool()
-    if bool(bad.any()):
-        row, step = bad.nonzero()[0].tolist()
-        raise InputError(
-            f"row {{sequence}} of the batch, step {step}: tag {int(tags[row, step])} is not one of "
-            f"{labels}",
-            sequence=row,
-        )
+    is_bad = ((tags < 0) | (tags >= labels)) & inside.bool()
+    if bool(is_bad.any()):
+        row, step = is_bad.nonzero()[0].tolist()
+        problem = f"tag {int(tags[row, step])} is not in the range 0 to {labels - 1}"
+        raise InputError(f"row {{sequence}} of the batch, step {step}: {problem}", sequence=row)

@@ -13,7 +13,7 @@ Entry: TypeAlias = tuple[str, Callable[[float, float], Sequence[Shape]]]
 
 
 def draw_title(title: str | None, width: float) -> list[Shape]:
-    """Return the title above a chart, cut to the width; nothing without a title."""
+    """Return the title above a chart, cut to the width, or an empty list without a title."""
     if not title:
         return []
     return [Text(16, 27, cut(title, width - 32, 15), 15, bold=True, fill="ink", tip=title)]
@@ -22,7 +22,7 @@ def draw_title(title: str | None, width: float) -> list[Shape]:
 def draw_legend(
     entries: Sequence[Entry], left: float, top: float, right: float
 ) -> tuple[list[Shape], float]:
-    """Return symbols and names, wrapped into lines, and the y at which the last line ends."""
+    """Return symbols and names, wrapped into lines, and the y coordinate below the last line."""
     shapes: list[Shape] = []
     x, y = left, top
     for name, draw_symbol in entries:
@@ -36,7 +36,7 @@ def draw_legend(
 
 
 def choose_ticks(values: Sequence[float]) -> list[float]:
-    """Return at most 10 round numbers that span the values; their step is 1, 2 or 5 times 10ⁿ.
+    """Return at most 10 round numbers that span the values. Their step is 1, 2 or 5 times 10ⁿ.
 
     >>> choose_ticks([0.13, 0.78])
     [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
@@ -49,7 +49,7 @@ def choose_ticks(values: Sequence[float]) -> list[float]:
         low, high = low - margin, high + margin
     unit = 10.0 ** floor(log10(high - low))
     step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0) if (high - low) / (s * unit) <= 8)
-    # Rounded, because multiples of 0.1 are not exact: 3 * 0.1 would print 0.30000000000000004.
+    # Ticks are rounded, because multiples of 0.1 are not exact: 3 * 0.1 is 0.30000000000000004.
     digits = 2 - floor(log10(step))
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
     return [round(n * step, digits) for n in range(first, last + 1)]

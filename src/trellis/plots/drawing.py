@@ -32,7 +32,7 @@ class Drawing:
     """A description for screen readers."""
 
     def svg(self, themed: bool = False) -> str:
-        """Return the drawing as SVG: on white, or with ``themed`` in the colours of the page."""
+        """Return the drawing as SVG, on white; with ``themed``, in the colours of the page."""
         width, height = format_number(self.width), format_number(self.height)
         paint = "var(--{})".format if themed else LIGHT.__getitem__
         shapes = list(self.shapes)
@@ -53,7 +53,7 @@ class Drawing:
         if name.lower().endswith(".svg"):
             Path(name).write_text(self.svg() + "\n", encoding="utf-8")
         elif name.lower().endswith(".png"):
-            # Imported here: it needs matplotlib, which is optional.
+            # The import is here because it needs matplotlib, which is optional.
             from trellis.plots.png import write_png
 
             write_png(name, self.width, self.height, self.shapes)

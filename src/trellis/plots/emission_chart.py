@@ -14,10 +14,10 @@ from trellis.plots.shapes import Line, Rect, Shape, Text, cut, estimate_width
 
 __all__ = ["emissions"]
 
-_MIN_SHOWN = 0.02  # smaller probabilities are left white: the file would have too many cells
-_MAX_NAME = 110.0  # width of a label name
+_MIN_SHOWN = 0.02  # smaller probabilities have no cell: the file would be too large
+_MAX_NAME = 110.0  # largest width of a label name; longer names are cut
 _ROW_HEIGHT = 16.0
-_WIDTH = 900.0  # of all frames, unless a frame would be narrower than 2 or wider than 24
+_WIDTH = 900.0  # width of all frames together; but one frame has a width from 2 to 24
 
 
 def emissions(
@@ -47,7 +47,7 @@ def emissions(
     for row, v in enumerate(shown.tolist()):
         for t in np.flatnonzero(p[:, v] >= _MIN_SHOWN):
             tip = f"{labels[v]}, frame {t}: {p[t, v]:.2f}"
-            shade = float(p[t, v]) ** 0.7  # < 1: small values stay visible
+            shade = float(p[t, v]) ** 0.7  # with an exponent below 1, small values stay visible
             box = (
                 sheet.left + sheet.frame_width * t,
                 sheet.top + _ROW_HEIGHT * row,
@@ -61,7 +61,7 @@ def emissions(
 
 
 class _Sheet:
-    """Positions on the sheet."""
+    """Computes the positions of cells, names and axes on the sheet."""
 
     def __init__(self, frames: int, names: list[str], title: str | None) -> None:
         self.frames, self.names = frames, names
@@ -91,7 +91,7 @@ class _Sheet:
         return shapes
 
     def path(self, rows: list[int]) -> list[Shape]:
-        """Return a line through the rows of the path; a run of equal rows needs its ends only."""
+        """Return a line through the rows of the path. A run of equal rows has two points."""
         points, start = [], 0
         for row, run in groupby(rows):
             end = start + len(list(run))
@@ -111,7 +111,7 @@ def _validate(
         raise InputError(f"log_probs has shape {x.shape}, but there are {len(labels)} labels")
     if x.size == 0:
         raise InputError(f"log_probs has shape {x.shape}: there is nothing to draw")
-    if not (x <= 1e-6).all():  # false for NaN too
+    if not (x <= 1e-6).all():  # a comparison with NaN is False, so NaN raises too
         t, v = np.argwhere(~(x <= 1e-6))[0].tolist()
         raise InputError(f"log_probs of frame {t}, label {labels[v]!r} is {x[t, v]}: must be ≤ 0")
     on_path = np.asarray([] if path is None else path, dtype=np.int64)

@@ -16,7 +16,7 @@ __all__ = ["curves"]
 Points: TypeAlias = Sequence[tuple[float, float]]
 
 _COLOURS = ("blue", "red", "green", "purple", "amber", "soft")
-_MAX_MARKERS = 24  # a line with more points has no markers: they would hide it
+_MAX_MARKERS = 24  # a line with more points has no markers, because they would hide it
 
 
 def curves(
@@ -36,7 +36,7 @@ def curves(
     >>> [shape.tip for shape in drawing.shapes if shape.kind == "point"]
     ['loss: 0, 9.5', 'loss: 1, 4', 'loss: 2, 3.5']
     """
-    _check(series)
+    _validate(series)
     axes = _Axes(series, x, y, title, size)
     entries: list[Entry] = [
         (name, partial(_draw_symbol, n, name in dashed))
@@ -62,10 +62,10 @@ def curves(
 
 
 class _Axes:
-    """The axes: from values to positions on the sheet."""
+    """The axes, which map values to positions on the sheet."""
 
     top: float
-    """Set once the height of the legend is known."""
+    """The y coordinate of the upper end; it is set when the height of the legend is known."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Axes:
         return horizontal, self.base - y_fraction * (self.base - self.top)
 
     def shapes(self) -> list[Shape]:
-        """Return the grid lines, their numbers and the labels of the axes."""
+        """Return the grid lines, the numbers of the ticks and the labels of the axes."""
         shapes: list[Shape] = []
         for value in self.y_ticks:
             y = self.position(self.x_ticks[0], value)[1]
@@ -115,8 +115,8 @@ class _Axes:
         return shapes
 
 
-def _check(series: Mapping[str, Points]) -> None:
-    """Raise if there is nothing to draw or a point is not two finite numbers."""
+def _validate(series: Mapping[str, Points]) -> None:
+    """Raise if there is no point, or if a point is not two finite numbers."""
     if not series:
         raise InputError("series is empty: there is nothing to draw")
     for name, points in series.items():
@@ -138,7 +138,7 @@ def _draw_line(n: int, dashed: bool, points: Points, kind: str = "") -> Shape:
 
 
 def _draw_marker(n: int, x: float, y: float, tip: str = "") -> Shape:
-    """Return a disc, a square or a ring, so that lines on top of each other can be told apart."""
+    """Return a disc, a square or a ring, so that overlapping lines can be distinguished."""
     colour = _COLOURS[n % len(_COLOURS)]
     kind = "point" if tip else ""
     if n % 3 == 1:

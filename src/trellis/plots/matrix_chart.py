@@ -13,8 +13,8 @@ from trellis.plots.shapes import Rect, Shape, Text, cut, estimate_width
 
 __all__ = ["heat_map"]
 
-_MAX_NUMBERED = 12  # rows or columns; in a larger matrix numbers do not fit the cells
-_MAX_NAME = 150.0  # width of a row or column name
+_MAX_NUMBERED = 12  # rows or columns; in a larger matrix, the cells are too small for numbers
+_MAX_NAME = 150.0  # largest width of a row or column name; longer names are cut
 _SCALE_STEPS = 48  # cells of the colour scale
 
 
@@ -47,7 +47,7 @@ def heat_map(
 
 
 class _Grid:
-    """Positions on the sheet."""
+    """Computes the positions of cells and names on the sheet."""
 
     def __init__(
         self, rows: list[str], columns: list[str], x: str, y: str, title: str | None
@@ -55,7 +55,7 @@ class _Grid:
         self.rows, self.columns, self.x_label, self.y_label = rows, columns, x, y
         count = max(len(rows), len(columns))
         self.numbered = count <= _MAX_NUMBERED
-        # From 23 units for 13 rows or columns down to 6 for 216 or more.
+        # The side of a cell is 23 units for 13 rows or columns, and 6 units for 216 or more.
         side = max(6.0, 24.0 - count / 12)
         self.cell_width, self.cell_height = (48.0, 32.0) if self.numbered else (side, side)
         self.left = min(max(map(estimate_width, rows)), _MAX_NAME) + (42.0 if y else 24.0)
@@ -68,7 +68,7 @@ class _Grid:
         self.width = max(content, self.left + 260, estimate_width(title or "", 15) + 40)
 
     def names(self) -> list[Shape]:
-        """Return the names of rows and columns; every n-th one if the cells are too small."""
+        """Return the names of rows and columns; if cells are small, only every n-th name."""
         shapes: list[Shape] = []
         step = ceil(12 / self.cell_height)
         for n, name in list(enumerate(self.rows))[::step]:
@@ -100,7 +100,7 @@ class _Grid:
             size = (self.cell_width - gap, self.cell_height - gap)
             shapes.append(Rect(x, y, *size, fill=fill, opacity=shade, tip=tip, kind="cell"))
             if self.numbered:
-                # In the dark palette, the colour of the paper has more contrast from 0.64 on.
+                # In the dark palette, paper has more contrast than ink for shades above 0.64.
                 colour = "paper" if shade > 0.62 else "ink"
                 centre = (x + self.cell_width / 2, y + self.cell_height / 2 + 4)
                 shapes.append(
@@ -115,9 +115,8 @@ def _choose_shade(value: float, highest: float) -> tuple[str, float]:
     """Return the colour and the opacity of a value."""
     if not np.isfinite(value):
         return "soft", 0.35
-    return "blue" if value >= 0 else "red", (
-        abs(value) / highest
-    ) ** 0.7  # < 1: small values stay visible
+    opacity = (abs(value) / highest) ** 0.7  # with an exponent below 1, small values stay visible
+    return "blue" if value >= 0 else "red", opacity
 
 
 def _format_number(value: float, highest: float) -> str:

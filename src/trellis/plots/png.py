@@ -1,4 +1,4 @@
-"""Shapes as PNG, by matplotlib: nothing else in the package needs it."""
+"""Drawings as PNG files, by matplotlib. No other module of the package needs matplotlib."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,9 +10,9 @@ from trellis.plots.shapes import LIGHT, Circle, Line, Rect, Shape, Text, replace
 __all__ = ["write_png"]
 
 _UNITS_PER_INCH = 96.0  # a unit of a drawing is a CSS pixel
-_PIXELS_PER_UNIT = 2.0  # sharp on high-resolution screens
+_PIXELS_PER_UNIT = 2.0  # so that the picture is sharp on high-resolution screens
 _FONTS = ("Helvetica", "Arial", "Liberation Sans", "DejaVu Sans")  # DejaVu comes with matplotlib
-# Settings of matplotlib that a user may have changed, and that would change the picture.
+# These settings of matplotlib would change the picture, and a user may have changed them.
 _SETTINGS = {"lines.scale_dashes": False, "text.usetex": False, "path.sketch": None}
 
 
@@ -25,7 +25,7 @@ def write_png(path: str, width: float, height: float, shapes: Sequence[Shape]) -
         fonts = import_module("matplotlib.font_manager")
     except ImportError:
         raise InputError(
-            f"{path}: a .png needs matplotlib: pip install trellis[plot] (a .svg does not)"
+            f"{path}: a .png file needs matplotlib: pip install trellis[plot], or save a .svg file"
         ) from None
     installed = set(fonts.get_font_names())
     family = [name for name in _FONTS if name in installed]
@@ -80,7 +80,7 @@ def _make_text(shape: Text, family: list[str]) -> Any:
         verticalalignment="baseline",
         rotation=-shape.angle,
         rotation_mode="anchor",
-        parse_math=False,  # "$" is a dollar, not TeX
+        parse_math=False,  # "$" is a dollar sign, not the start of a TeX formula
     )
 
 

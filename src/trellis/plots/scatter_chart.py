@@ -13,7 +13,7 @@ from trellis.plots.shapes import Circle, Shape, Text, cut, estimate_width
 __all__ = ["scatter"]
 
 _MARGIN = 24.0
-_MAX_NAME = 160.0  # width of a name
+_MAX_NAME = 160.0  # largest width of a name; longer names are cut
 
 
 def scatter(
@@ -41,7 +41,8 @@ def scatter(
         raise InputError(f"places of {names[n]!r} are {points[n].tolist()}: must be finite")
     width, height = size
     top = _MARGIN + (28.0 if title else 0.0)
-    name_width = min(_MAX_NAME, max(map(estimate_width, names))) + 8  # of a name at the right edge
+    # space for a name at the right edge
+    name_width = min(_MAX_NAME, max(map(estimate_width, names))) + 8
     low, span = points.min(axis=0), np.maximum(np.ptp(points, axis=0), 1e-12)
     scale = float(
         min((width - 2 * _MARGIN - name_width) / span[0], (height - top - _MARGIN) / span[1])
@@ -49,9 +50,9 @@ def scatter(
     x = _MARGIN + (points[:, 0] - low[0]) * scale
     y = height - _MARGIN - (points[:, 1] - low[1]) * scale
     shapes: list[Shape] = [*draw_title(title, width)]
-    for name, (a, b), left, down in zip(names, points, x.tolist(), y.tolist(), strict=True):
-        tip = f"{name}: {a:.4g}, {b:.4g}"
-        left, down = round(left, 2), round(down, 2)
-        shapes.append(Circle(left, down, 3.0, fill="blue", tip=tip, kind="point"))
-        shapes.append(Text(left + 6, down + 4, cut(name, _MAX_NAME), fill="ink", tip=tip))
+    for name, point, dot_x, dot_y in zip(names, points, x.tolist(), y.tolist(), strict=True):
+        tip = f"{name}: {point[0]:.4g}, {point[1]:.4g}"
+        dot_x, dot_y = round(dot_x, 2), round(dot_y, 2)
+        shapes.append(Circle(dot_x, dot_y, 3.0, fill="blue", tip=tip, kind="point"))
+        shapes.append(Text(dot_x + 6, dot_y + 4, cut(name, _MAX_NAME), fill="ink", tip=tip))
     return Drawing(width, height, shapes, title or ", ".join(names[:20]))

@@ -1,7 +1,8 @@
 """The shapes of a drawing, and the palettes of their colours.
 
-A colour is the name of an entry in a palette. Colour-blind people can tell the colours of a palette
-apart (after Okabe and Ito). A shade is blue or red with an opacity, so that it follows the palette.
+A colour is the name of an entry in a palette. Colour-blind people can distinguish the colours of a
+palette (after Okabe and Ito). A shade is blue or red with an opacity, so that another palette also
+changes the shades.
 """
 
 import re
@@ -50,7 +51,7 @@ DARK = {
     "amber": "#e9b949",
 }
 Paint: TypeAlias = Callable[[str], str]
-"""From the name of a colour to its value in SVG."""
+"""A function from the name of a colour to its value in SVG."""
 _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NARROW, _WIDE = frozenset("fijlrt.,:;!|'()[]/ -"), frozenset("mwMW%@—")
 
@@ -61,15 +62,15 @@ def replace_invalid(text: object) -> str:
 
 
 def estimate_width(text: str, size: float = 12.0) -> float:
-    """Estimate the width of a text, without a font.
+    """Estimate the width of a text from typical widths of sans-serif characters.
 
     >>> widths = [estimate_width(text, 10) for text in ("ill", "abc", "MWM", "日本語")]
     >>> widths == sorted(widths)
     True
     """
 
-    def width(character: str) -> float:
-        """Return the width in units of the font size: typical values of sans-serif fonts."""
+    def relative_width(character: str) -> float:
+        """Return the width of a character in multiples of the font size."""
         if combining(character):
             return 0.0
         if east_asian_width(character) in "WF":
@@ -78,11 +79,11 @@ def estimate_width(text: str, size: float = 12.0) -> float:
             return 0.33
         return 0.9 if character in _WIDE else 0.68 if character.isupper() else 0.57
 
-    return size * sum(map(width, text))
+    return size * sum(map(relative_width, text))
 
 
 def cut(text: str, width: float, size: float = 12.0) -> str:
-    """Return the text, cut and with an ellipsis if it is wider than ``width``.
+    """Return the text. If it is wider than ``width``, it is cut and ends with an ellipsis.
 
     >>> cut("Constantinople", 100), cut("Constantinople", 50)
     ('Constantinople', 'Consta…')
@@ -96,7 +97,7 @@ def cut(text: str, width: float, size: float = 12.0) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape(ABC):
-    """Base class: colours, a tooltip, and the role of the shape in the picture."""
+    """Base class: the colours, the tooltip and the role of a shape."""
 
     fill: str | None = None
     stroke: str | None = None
@@ -107,7 +108,7 @@ class Shape(ABC):
     tip: str = ""
     """The text that appears when the mouse is over the shape."""
     kind: str = ""
-    """What the shape stands for, for example "cell": its CSS class."""
+    """The role of the shape, for example "cell". It is the CSS class in SVG."""
 
     def svg(self, paint: Paint) -> str:
         """Return the shape as an SVG element."""
@@ -121,7 +122,9 @@ class Shape(ABC):
         if self.opacity < 1.0:
             fields["fill-opacity" if self.fill else "stroke-opacity"] = self.opacity
         attributes = [
-            f'{key}="{format_attribute(v)}"' for key, v in fields.items() if v is not None
+            f'{key}="{format_attribute(value)}"'
+            for key, value in fields.items()
+            if value is not None
         ]
         content = escape(content) + (
             f"<title>{escape(replace_invalid(self.tip))}</title>" if self.tip else ""
@@ -163,7 +166,7 @@ class Circle(Shape):
 
 @dataclass(frozen=True)
 class Line(Shape):
-    """A line from point to point."""
+    """A line through two or more points."""
 
     points: tuple[tuple[float, float], ...]
 

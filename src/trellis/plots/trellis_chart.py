@@ -14,10 +14,10 @@ from trellis.plots.shapes import Circle, Line, Shape, Text, cut, estimate_width
 
 __all__ = ["lattice"]
 
-_MAX_ROWS = 14  # labels; more would not fit a page
-_MIN_SHOWN = 0.01  # probability from which a node is drawn above the paths, and gets edges
+_MAX_ROWS = 14  # labels; more rows would not fit on a page
+_MIN_SHOWN = 0.01  # nodes with a higher probability are drawn above the paths, and have edges
 _ROW_HEIGHT = 42.0
-_MAX_UPRIGHT = 14  # tokens; more of them are slanted, so that they can stand closer
+_MAX_UPRIGHT = 14  # tokens; if there are more, they are slanted and closer to each other
 _TOKEN_SIZE = 13.0
 
 Position = tuple[float, float]
@@ -44,18 +44,18 @@ def lattice(
     ['Ann · N · p = 0.900', 'Ann · V · p = 0.100', 'sings · N · p = 0.300', 'sings · V · p = 0.700']
     """
     p = _validate(tokens, labels, marginals)
-    rows = {label: n for n, label in enumerate(labels)}
-    paths = {"best": _find_path_rows(best, "best", rows, len(p))}
+    label_index = {label: n for n, label in enumerate(labels)}
+    paths = {"best": _encode_path(best, "best", label_index, len(p))}
     if second is not None:
-        paths["second"] = _find_path_rows(second, "second", rows, len(p))
-    gold_rows, names, p = _find_gold_rows(gold, list(labels), p)
-    needed = [y for y in gold_rows if y is not None]
+        paths["second"] = _encode_path(second, "second", label_index, len(p))
+    gold_indices, names, p = _encode_gold(gold, list(labels), p)
+    needed = [y for y in gold_indices if y is not None]
     shown = _choose_labels(p, {*needed, *chain.from_iterable(paths.values())})
     grid = _Grid([str(token) for token in tokens], [str(names[y]) for y in shown], title)
     row_of = {y: n for n, y in enumerate(shown)}
     rows_of_path = {kind: [row_of[y] for y in path] for kind, path in paths.items()}
     rows_of_gold = (
-        [None if y is None else row_of[y] for y in gold_rows] if gold is not None else None
+        [None if y is None else row_of[y] for y in gold_indices] if gold is not None else None
     )
     return _draw(grid, p[:, shown], rows_of_path, rows_of_gold)
 
@@ -66,7 +66,7 @@ def _draw(
     paths: dict[str, list[int]],
     gold: list[int | None] | None,
 ) -> Drawing:
-    """Draw the shown labels: p has shape (tokens, rows), paths and gold have a row per token."""
+    """Draw the chosen labels. p is (tokens, rows); paths and gold have the row of each token."""
     improbable, nodes = _draw_nodes(grid, p, paths)
     shapes: list[Shape] = [*grid.names_and_title(), *_draw_edges(grid, p)]
     shapes += [*improbable, *_draw_paths(grid, paths), *nodes]
@@ -84,7 +84,7 @@ def _draw(
 
 
 class _Grid:
-    """Positions on the sheet."""
+    """Computes the positions of nodes, tokens and labels on the sheet."""
 
     def __init__(self, tokens: list[str], names: list[str], title: str | None) -> None:
         self.tokens, self.names, self.title = tokens, names, title
@@ -97,7 +97,7 @@ class _Grid:
         token_height = min(longest, 110.0) * 0.7 + 14 if self.slanted else 24.0
         self.top = (38.0 if title else 10.0) + token_height + 30
         self.bottom = self.top + _ROW_HEIGHT * (len(names) - 1) + 22
-        overhang = 50.0 if self.slanted else 0.0  # of the last slanted token
+        overhang = 50.0 if self.slanted else 0.0  # the last slanted token extends to the right
         content = self.left + self.column_width * len(tokens) + overhang + 12
         self.width = max(content, self.left + 575, estimate_width(title or "", 15) + 40)
 
@@ -158,7 +158,7 @@ def _draw_node(x: float, y: float, p: float, stroke: str, width: float, tip: str
             x, y, r, fill="blue", opacity=p, stroke=stroke, stroke_width=width, tip=tip, kind=kind
         ),
     ]
-    if p >= 0.145:  # a radius of 7.6, enough for a number of two digits
+    if p >= 0.145:  # the radius is at least 7.6: a number of two digits fits
         colour = "paper" if p > 0.62 else "ink"
         number = f"{100 * p:.0f}"
         shapes.append(Text(x, y + 3.5, number, 10, "middle", p > 0.62, fill=colour, tip=tip))
@@ -183,25 +183,27 @@ def _draw_nodes(
 
 
 def _draw_edges(grid: _Grid, p: NDArray[np.float64]) -> Iterable[Shape]:
-    """Yield edges between probable nodes of neighbouring positions, darker if both are likelier."""
+    """Yield the edges between probable neighbouring nodes. Edges of likelier nodes are darker."""
     for t, (before, after) in enumerate(pairwise(p)):
-        for a in np.flatnonzero(before > _MIN_SHOWN).tolist():
-            for b in np.flatnonzero(after > _MIN_SHOWN).tolist():
-                ends = (grid.position(t, a), grid.position(t + 1, b))
-                shade = 0.2 + 0.6 * float(min(before[a], after[b]))
+        for row in np.flatnonzero(before > _MIN_SHOWN).tolist():
+            for next_row in np.flatnonzero(after > _MIN_SHOWN).tolist():
+                ends = (grid.position(t, row), grid.position(t + 1, next_row))
+                shade = 0.2 + 0.6 * float(min(before[row], after[next_row]))
                 yield Line(ends, stroke="soft", stroke_width=1.0, opacity=shade, kind="edge")
 
 
 def _draw_paths(grid: _Grid, paths: dict[str, list[int]]) -> Iterable[Shape]:
     """Yield the best path, and the parts of the second best path that differ from it."""
-    points = {kind: [grid.position(t, y) for t, y in enumerate(p)] for kind, p in paths.items()}
+    points = {
+        kind: [grid.position(t, row) for t, row in enumerate(rows)] for kind, rows in paths.items()
+    }
     yield Line(tuple(points["best"]), kind="best", **_BEST)
     if "second" in paths:
-        differs = [a != b for a, b in zip(paths["best"], paths["second"], strict=True)]
+        differs = [row != best for row, best in zip(paths["second"], paths["best"], strict=True)]
         for is_different, run in groupby(range(len(differs)), differs.__getitem__):
             if is_different:
                 positions = list(run)
-                # With the common node before and after, so that the lines meet.
+                # The part includes the common nodes before and after it, so that the lines meet.
                 part = points["second"][max(positions[0] - 1, 0) : positions[-1] + 2]
                 yield Line(tuple(part), kind="second", **_SECOND)
 
@@ -226,31 +228,37 @@ def _validate(
     return p.clip(0.0, 1.0)
 
 
-def _find_path_rows(path: Sequence[Any], name: str, rows: dict[Any, int], length: int) -> list[int]:
+def _encode_path(
+    path: Sequence[Any], name: str, label_index: dict[Any, int], length: int
+) -> list[int]:
+    """Return the indices of the labels of a path. Raise if a label is unknown."""
     if len(path) != length:
-        raise InputError(f"{name} has {len(path)} labels for {length} tokens")
+        raise InputError(f"{name} has {len(path)} labels, but there are {length} tokens")
     for t, label in enumerate(path):
-        if label not in rows:
+        if label not in label_index:
             raise InputError(f"{name}, position {t}: {label!r} is not one of the labels")
-    return [rows[label] for label in path]
+    return [label_index[label] for label in path]
 
 
-def _find_gold_rows(
+def _encode_gold(
     gold: Sequence[Any] | None, labels: list[Any], p: NDArray[np.float64]
 ) -> tuple[list[int | None], list[Any], NDArray[np.float64]]:
-    """Return the rows of the true labels, all labels, and p; new labels have probability 0."""
+    """Return the indices of the true labels, all labels, and p.
+
+    True labels that are new get a column of zeros in p.
+    """
     if gold is None:
         return [None] * len(p), labels, p
     if len(gold) != len(p):
-        raise InputError(f"gold has {len(gold)} labels for {len(p)} tokens")
-    new = [y for y in dict.fromkeys(gold) if y is not None and y not in labels]
-    labels = [*labels, *new]
-    p = np.hstack([p, np.zeros((len(p), len(new)))])
+        raise InputError(f"gold has {len(gold)} labels, but there are {len(p)} tokens")
+    new_labels = [y for y in dict.fromkeys(gold) if y is not None and y not in labels]
+    labels = [*labels, *new_labels]
+    p = np.hstack([p, np.zeros((len(p), len(new_labels)))])
     return [None if y is None else labels.index(y) for y in gold], labels, p
 
 
 def _choose_labels(p: NDArray[np.float64], needed: set[int]) -> list[int]:
-    """Return the needed labels, and the likeliest of the others up to `_MAX_ROWS`."""
+    """Return the needed labels and the most probable others, at most `_MAX_ROWS` if possible."""
     highest = p.max(axis=0)
     others = [y for y in np.argsort(-highest, kind="stable").tolist() if y not in needed]
     free_rows = max(_MAX_ROWS - len(needed), 0)

@@ -1,4 +1,4 @@
-"""Our bidirectional LSTM against that of PyTorch, in float32 and in float64."""
+"""Our bidirectional LSTM equals that of PyTorch, in float32 and in float64."""
 
 import copy
 
@@ -20,18 +20,18 @@ HIDDEN = (1, 3, 16, 17, 100, 128)
 
 @pytest.fixture(autouse=True)
 def one_thread_of_pytorch():
-    """The products are small: starting threads would take longer than the tests."""
-    before = torch.get_num_threads()
+    """Use one thread, because the matrix products are too small for more."""
+    previous = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(previous)
 
 
 def sizes_of(lengths):
     return torch.tensor([sum(n > t for n in lengths) for t in range(max(lengths))])
 
 
-def case(lengths, width=3, hidden=4, layers=1):
+def make_case(lengths, width=3, hidden=4, layers=1):
     torch.manual_seed(0)
     sizes = sizes_of(lengths)
     lstm = torch.nn.LSTM(width, hidden, layers, bidirectional=True)
@@ -44,9 +44,9 @@ def gradients(value, inputs):
     return torch.autograd.grad((value * weight).sum(), inputs)
 
 
-def check(lengths, isas=("",), **shape):
-    """Values and all gradients equal those of nn.LSTM in float64, to the precision of float32."""
-    lstm, x, sizes = case(lengths, **shape)
+def check_against_pytorch(lengths, isas=("",), **shape):
+    """Assert that values and gradients equal those of nn.LSTM in float64, within float32."""
+    lstm, x, sizes = make_case(lengths, **shape)
     exact, x_exact = copy.deepcopy(lstm).double(), x.detach().double().requires_grad_()
     theirs = exact(PackedSequence(x_exact, sizes))[0].data
     expected = gradients(theirs, [x_exact, *exact.parameters()])
@@ -55,30 +55,32 @@ def check(lengths, isas=("",), **shape):
         assert type(ours.grad_fn).__name__ == "_RecurrenceBackward"  # not nn.LSTM itself
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=2e-6)
         actual = gradients(ours, [x, *lstm.parameters()])
-        for gradient, right in zip(actual, expected, strict=True):
-            scale = float(right.abs().max())
-            torch.testing.assert_close(gradient.double(), right, rtol=1e-5, atol=5e-6 * (1 + scale))
+        for gradient, reference in zip(actual, expected, strict=True):
+            tolerance = 5e-6 * (1 + float(reference.abs().max()))
+            torch.testing.assert_close(gradient.double(), reference, rtol=1e-5, atol=tolerance)
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
 @pytest.mark.parametrize("sequences", [1, 2, 3, 4, 5, 6, 7, 8, 9, 33])
 def test_equal_to_pytorch(hidden, sequences, each_isa):
-    check([1 + 5 * n % 7 for n in range(sequences)], each_isa(), width=5, hidden=hidden)
+    check_against_pytorch(
+        [1 + 5 * n % 7 for n in range(sequences)], each_isa(), width=5, hidden=hidden
+    )
 
 
 @pytest.mark.parametrize("lengths", [[1], [1, 1, 1], [12], [9] * 4, [40, 1, 1], [6, 5, 4, 3, 2, 1]])
 def test_equal_to_pytorch_for_any_lengths(lengths, each_isa):
-    check(lengths, each_isa(), hidden=19)
+    check_against_pytorch(lengths, each_isa(), hidden=19)
 
 
 @settings(deadline=None, max_examples=examples(25))
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=20), st.integers(1, 40), st.integers(1, 3))
 def test_equal_to_pytorch_for_random_shapes(lengths, hidden, layers):
-    check(lengths, hidden=hidden, layers=layers)
+    check_against_pytorch(lengths, hidden=hidden, layers=layers)
 
 
 def test_error_is_like_that_of_pytorch_in_float32():
-    lstm, x, sizes = case([30, 28, 15, 2], width=20, hidden=100)
+    lstm, x, sizes = make_case([30, 28, 15, 2], width=20, hidden=100)
     exact = copy.deepcopy(lstm).double()(PackedSequence(x.double(), sizes))[0].data
     ours, theirs = bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data
     our_error, their_error = ((h.double() - exact).abs().max() for h in (ours, theirs))
@@ -86,7 +88,7 @@ def test_error_is_like_that_of_pytorch_in_float32():
 
 
 def test_saturated_gates():
-    lstm, x, sizes = case([5, 3], hidden=7)
+    lstm, x, sizes = make_case([5, 3], hidden=7)
     with torch.no_grad():
         x *= 300.0
     ours, theirs = bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data
@@ -95,7 +97,7 @@ def test_saturated_gates():
 
 
 def test_nan_stays_in_its_sequence():
-    lstm, x, sizes = case([3, 2])
+    lstm, x, sizes = make_case([3, 2])
     with torch.no_grad():
         x[1] = torch.nan  # the first token of the second sequence
         h = bidirectional(lstm, x, sizes)
@@ -104,14 +106,14 @@ def test_nan_stays_in_its_sequence():
 
 
 def test_no_grad_gives_the_same_values():
-    lstm, x, sizes = case([5, 3, 1], hidden=9, layers=2)
+    lstm, x, sizes = make_case([5, 3, 1], hidden=9, layers=2)
     with torch.no_grad():
-        plain = bidirectional(lstm, x, sizes)
-    assert torch.equal(plain, bidirectional(lstm, x, sizes))
+        without_grad = bidirectional(lstm, x, sizes)
+    assert torch.equal(without_grad, bidirectional(lstm, x, sizes))
 
 
 def test_threads_do_not_change_bits(monkeypatch, each_isa):
-    lstm, x, sizes = case([1 + n % 9 for n in range(45)], width=6, hidden=21)
+    lstm, x, sizes = make_case([1 + n % 9 for n in range(45)], width=6, hidden=21)
     for _ in each_isa():
         results = []
         for threads in (1, 2, 5):
@@ -123,21 +125,21 @@ def test_threads_do_not_change_bits(monkeypatch, each_isa):
 
 
 def test_float64_falls_back_to_pytorch():
-    lstm, x, sizes = case([4, 2, 1], width=2, hidden=2)
+    lstm, x, sizes = make_case([4, 2, 1], width=2, hidden=2)
     lstm, x = lstm.double(), x.detach().double()
     assert torch.equal(bidirectional(lstm, x, sizes), lstm(PackedSequence(x, sizes))[0].data)
 
 
 def test_dropout_between_layers(monkeypatch):
-    lstm, x, sizes = case([4, 2], layers=2)
+    lstm, x, sizes = make_case([4, 2], layers=2)
     lstm.dropout = 0.5
     calls = []
 
-    def dropout(h, p):
+    def record_dropout(h, p):
         calls.append((h.shape[1], p))
         return torch.zeros_like(h)
 
-    monkeypatch.setattr(module.nn.functional, "dropout", dropout)
+    monkeypatch.setattr(module.nn.functional, "dropout", record_dropout)
     bidirectional(lstm, x, sizes)
     assert calls == [(8, 0.5)]
     bidirectional(lstm.eval(), x, sizes)
@@ -145,7 +147,7 @@ def test_dropout_between_layers(monkeypatch):
 
 
 def test_second_derivative_raises():
-    lstm, x, sizes = case([2])
+    lstm, x, sizes = make_case([2])
     value = bidirectional(lstm, x, sizes).square().sum()
     (gradient,) = torch.autograd.grad(value, x, create_graph=True)
     with pytest.raises(RuntimeError, match="twice"):
@@ -169,12 +171,12 @@ def test_second_derivative_raises():
     ],
 )
 def test_invalid_sizes_raise(sizes, message):
-    gates, u, wrong = torch.zeros(5, 16), torch.zeros(2, 8, 2), torch.tensor(sizes).long()
+    gates, u, invalid_sizes = torch.zeros(5, 16), torch.zeros(2, 8, 2), torch.tensor(sizes).long()
     with pytest.raises(ValueError, match=message):
-        cpu.Engine(wrong).forward(gates, u)
+        cpu.Engine(invalid_sizes).forward(gates, u)
     h = torch.zeros(5, 4)
     with pytest.raises(ValueError, match=message):
-        cpu.Engine(wrong).backward(h, gates, h, u)
+        cpu.Engine(invalid_sizes).backward(h, gates, h, u)
 
 
 def test_inconsistent_shapes_raise():

@@ -1,4 +1,4 @@
-"""The Triton kernels of the bidirectional LSTM against PyTorch, interpreted or on a GPU."""
+"""The Triton kernels of the bidirectional LSTM, interpreted or on a GPU, equal PyTorch."""
 
 import copy
 
@@ -22,7 +22,7 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def our_kernels(monkeypatch):
+def use_triton_engine(monkeypatch):
     """Use the Triton engine on any device."""
     monkeypatch.setattr(
         module,
@@ -31,7 +31,7 @@ def our_kernels(monkeypatch):
     )
 
 
-def case(lengths, width, hidden, padding=0, layers=1):
+def make_case(lengths, width, hidden, padding=0, layers=1):
     torch.manual_seed(len(lengths) + hidden)
     sizes = torch.tensor([sum(n > t for n in lengths) for t in range(max(lengths))])
     packing = torch.cat([sizes.cumsum(0) - sizes, torch.tensor(lengths)])
@@ -46,7 +46,7 @@ def case(lengths, width, hidden, padding=0, layers=1):
     [([1], 2, 1, 1), ([3, 2, 1], 4, 3, 2), ([6, 6, 2], 5, 17, 1), ([4, 1], 3, 70, 1)],
 )
 def test_equal_to_pytorch(lengths, width, hidden, layers, padding):
-    lstm, x, sizes, packing = case(lengths, width, hidden, padding, layers)
+    lstm, x, sizes, packing = make_case(lengths, width, hidden, padding, layers)
     exact, count = copy.deepcopy(lstm).double().cpu(), sum(lengths)
     x_exact = x.detach().double().cpu().requires_grad_()
     theirs = exact(PackedSequence(x_exact[:count], sizes))[0].data
@@ -58,16 +58,16 @@ def test_equal_to_pytorch(lengths, width, hidden, layers, padding):
     padded_weight = torch.zeros_like(ours)
     padded_weight[:count] = weight
     actual = torch.autograd.grad(ours, [x, *lstm.parameters()], padded_weight)
-    for gradient, right in zip(actual, expected, strict=True):
-        torch.testing.assert_close(gradient.double().cpu(), right, rtol=1e-4, atol=1e-5)
+    for gradient, reference in zip(actual, expected, strict=True):
+        torch.testing.assert_close(gradient.double().cpu(), reference, rtol=1e-4, atol=1e-5)
 
 
 def test_two_runs_give_the_same_bits():
-    lstm, x, sizes, packing = case([5, 3, 3], 4, 20)
-    first, again = (
+    lstm, x, sizes, packing = make_case([5, 3, 3], 4, 20)
+    first, second = (
         torch.autograd.grad(
             module.bidirectional(lstm, x, sizes, packing, 3).square().sum(), [x, *lstm.parameters()]
         )
         for _ in range(2)
     )
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))

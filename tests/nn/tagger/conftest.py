@@ -1,4 +1,4 @@
-"""Tests of the tagger run on one thread of PyTorch: its sums then have the same bits."""
+"""Tests of the tagger run on one thread of PyTorch, so that its sums have the same bits."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
+    previous = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(previous)

@@ -21,7 +21,7 @@ HEADS = ["crf", "softmax", "memm"]
 
 
 def corpus(count=40, seed=0):
-    """Sentences in which a colour starts a span, and the following thing ends it."""
+    """Return sentences in which a colour starts a span, and the following thing ends it."""
     rng = np.random.default_rng(seed)
     X, y = [], []
     for _ in range(count):
@@ -40,7 +40,7 @@ def corpus(count=40, seed=0):
     return X, y
 
 
-def small(**options):
+def make_tagger(**options):
     settings = {"hidden": 8, "word_dim": 6, "char_dim": 5, "char_hidden": 6, "epochs": 3}
     settings |= {"random_state": 0, "device": "cpu", "learning_rate": 0.02}
     return NeuralTagger(**(settings | options))
@@ -69,7 +69,9 @@ def same_weights(a, b):
 )
 def test_training_learns_a_simple_rule(head, words, epochs):
     X, y = corpus()
-    tagger = small(head=head, words=words, epochs=epochs, dropout=0.1, char_hidden=12).fit(X, y)
+    tagger = make_tagger(head=head, words=words, epochs=epochs, dropout=0.1, char_hidden=12).fit(
+        X, y
+    )
     assert tagger.score(*corpus(20, seed=1)) > 0.97
     assert tagger.losses_[-1][1] < 0.3 * tagger.losses_[0][1]
 
@@ -78,19 +80,21 @@ def test_training_learns_a_simple_rule(head, words, epochs):
 @pytest.mark.parametrize("head", HEADS)
 def test_training_objective_equals_log_likelihood(head, encoder):
     X, y = corpus(12)
-    tagger = small(head=head, encoder=encoder, layers=2).fit(X, y)
+    tagger = make_tagger(head=head, encoder=encoder, layers=2).fit(X, y)
     encoded = tagger._build_corpus(X)
     encoded.tags = np.searchsorted(tagger.classes_.astype(str), np.concatenate(y)).astype(np.int64)
     groups = [np.arange(5), np.arange(5, 12)]
     with torch.no_grad():
-        total = sum(float(tagger.network_.log_likelihood(b)) for b in Epoch(encoded, groups))
+        total = sum(
+            float(tagger.network_.log_likelihood(batch)) for batch in Epoch(encoded, groups)
+        )
     assert total == pytest.approx(tagger.log_likelihood(X, y).sum(), rel=1e-5)
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_marginals_equal_sums_over_all_labellings(head):
     X, y = corpus(12)
-    tagger = small(head=head).fit(X, y)
+    tagger = make_tagger(head=head).fit(X, y)
     x = ["the", "red", "cat"]
     (marginals,) = tagger.predict_marginals([x])
     (labellings,) = tagger.predict_kbest([x], 27)
@@ -107,21 +111,21 @@ def test_marginals_equal_sums_over_all_labellings(head):
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
 def test_marginals_do_not_depend_on_the_batch(encoder):
     X, y = corpus(30)
-    tagger = small(encoder=encoder, layers=2, features="crf").fit(X, y)
-    together = tagger.predict_marginals(X)
-    for x, marginals in zip(X, together, strict=True):
+    tagger = make_tagger(encoder=encoder, layers=2, features="crf").fit(X, y)
+    batch_marginals = tagger.predict_marginals(X)
+    for x, marginals in zip(X, batch_marginals, strict=True):
         np.testing.assert_allclose(tagger.predict_marginals([x])[0], marginals, atol=1e-5)
 
 
 def test_crf_has_transitions_and_softmax_has_none():
     X, y = corpus(10)
-    assert not small(head="softmax").fit(X, y).transition_scores().any()
-    assert small().fit(X, y).transition_scores().any()
+    assert not make_tagger(head="softmax").fit(X, y).transition_scores().any()
+    assert make_tagger().fit(X, y).transition_scores().any()
 
 
 def test_samples_obey_constraints():
     X, y = corpus(20)
-    tagger = small(constraints="BIO", epochs=1).fit(X, y)
+    tagger = make_tagger(constraints="BIO", epochs=1).fit(X, y)
     allowed = {("O", "O"), ("O", "B-X"), ("B-X", "I-X"), ("B-X", "O"), ("B-X", "B-X")}
     allowed |= {("I-X", "I-X"), ("I-X", "O"), ("I-X", "B-X")}
     for labels in tagger.sample(X, 20, random_state=0)[0]:
@@ -132,8 +136,8 @@ def test_samples_obey_constraints():
 @pytest.mark.parametrize("head", ["crf", "softmax"])
 def test_unknown_labels_are_summed_over(head):
     X, y = corpus(30)
-    partly = [[None if t % 3 == 2 else {v} for t, v in enumerate(labels)] for labels in y]
-    tagger = small(head=head, epochs=15, dropout=0.1).fit(X, partly)
+    partial_labels = [[None if t % 3 == 2 else {v} for t, v in enumerate(labels)] for labels in y]
+    tagger = make_tagger(head=head, epochs=15, dropout=0.1).fit(X, partial_labels)
     assert tagger.score(X, y) > 0.8
     encoded = tagger._build_corpus(X[:1])
     known = np.array([[label == v for label in tagger.classes_] for v in y[0]])
@@ -147,8 +151,8 @@ def test_unknown_labels_are_summed_over(head):
 def test_pytorch_crf_as_head_learns_the_same():
     torchcrf = pytest.importorskip("torchcrf", reason="pytorch-crf is not installed")
     X, y = corpus()
-    ours = small().fit(X, y, dev=(X, y))
-    theirs = small(head=lambda n: torchcrf.CRF(n, batch_first=True)).fit(X, y, dev=(X, y))
+    ours = make_tagger().fit(X, y, dev=(X, y))
+    theirs = make_tagger(head=lambda n: torchcrf.CRF(n, batch_first=True)).fit(X, y, dev=(X, y))
     np.testing.assert_allclose(ours.losses_, theirs.losses_, rtol=1e-4)
     assert ours.predict([*X, []]) == theirs.predict([*X, []])
     for call in (theirs.predict_marginals, theirs.transition_scores):
@@ -161,14 +165,14 @@ def test_pytorch_crf_as_head_learns_the_same():
 
 def test_tokens_may_have_columns():
     X, y = corpus(20)
-    plain = small().fit(X, y)
+    plain = make_tagger().fit(X, y)
     columns = [[("#", word) for word in x] for x in X]
     dicts = [[{"form": word} for word in x] for x in X]
     for tokens, column in ((columns, 1), (dicts, "form")):
-        tagger = small(column=column).fit(tokens, y)
+        tagger = make_tagger(column=column).fit(tokens, y)
         assert same_weights(weights(tagger), weights(plain))
         assert tagger.predict(tokens) == plain.predict(X)
-    assert small(column=1).fit(columns, y).columns_ == 2
+    assert make_tagger(column=1).fit(columns, y).columns_ == 2
 
 
 def test_vectors_initialise_the_table(tmp_path):
@@ -176,27 +180,29 @@ def test_vectors_initialise_the_table(tmp_path):
     rng = np.random.default_rng(0)
     vectors = Vectors([*COLOURS, "unseen"], rng.normal(size=(5, 7)).astype(np.float32))
     vectors.save(tmp_path / "words.trellis")
-    a = small(vectors=vectors, epochs=1).fit(X, y)
-    b = small(vectors=tmp_path / "words.trellis", epochs=1).fit(X, y)
-    assert same_weights(weights(a), weights(b))
-    table = a.network_.words.encoders[0]
+    tagger = make_tagger(vectors=vectors, epochs=1).fit(X, y)
+    from_file = make_tagger(vectors=tmp_path / "words.trellis", epochs=1).fit(X, y)
+    assert same_weights(weights(tagger), weights(from_file))
+    table = tagger.network_.words.encoders[0]
     assert table.dim == 7
     row = table.table.weight[table.index["unseen"]].detach()
-    np.testing.assert_array_equal(row, vectors["unseen"])  # no batch contains it
+    np.testing.assert_array_equal(
+        row, vectors["unseen"]
+    )  # no batch contains the word, so its row is unchanged
 
 
 @pytest.mark.parametrize("head", ["crf", "softmax"])
 def test_hybrid_is_a_product_of_two_models(head):
     X, y = corpus(15)
-    tagger = small(features=Window(columns=()), epochs=2, head=head).fit(X, y)
-    alone = small(epochs=2, head=head).fit(X, y)
+    tagger = make_tagger(features=Window(columns=()), epochs=2, head=head).fit(X, y)
+    alone = make_tagger(epochs=2, head=head).fit(X, y)
     linear = trellis.CRF(Window(columns=()), l2=0.3, max_iter=100).fit(X, y)
     tagger.alpha_ = 0.7
     x = ["the", "red", "Unseen"]
     (hybrid_paths,) = tagger.predict_kbest([x], 27)
     (paths,), (linear_paths,) = alone.predict_kbest([x], 27), linear.predict_kbest([x], 27)
-    p = {tuple(k.labels): k.probability for k in paths}
-    q = {tuple(k.labels): k.probability for k in linear_paths}
+    p = {tuple(path.labels): path.probability for path in paths}
+    q = {tuple(path.labels): path.probability for path in linear_paths}
     product = {labels: p[labels] * q[labels] ** 0.7 for labels in p}
     total = sum(product.values())
     for labels, probability in hybrid_paths:
@@ -206,42 +212,42 @@ def test_hybrid_is_a_product_of_two_models(head):
 def test_alpha_is_the_best_on_the_development_set():
     X, y = corpus()
     dev = corpus(20, seed=3)
-    tagger = small(features="crf", epochs=1).fit(X, y, dev=dev)
+    tagger = make_tagger(features="crf", epochs=1).fit(X, y, dev=dev)
     scores = {}
     for alpha in (0.25, 0.5, 1.0, 2.0, 4.0, tagger.alpha_):
         copy = clone(tagger).set_params(features=None)
         copy.__dict__ |= {**tagger.__dict__, "alpha_": alpha}
         scores[alpha] = trellis.metrics.span_f1(dev[1], copy.predict(dev[0]))
     assert scores[tagger.alpha_] == max(scores.values())
-    assert small(features="crf", epochs=1).fit(X, y).alpha_ == 1.0
+    assert make_tagger(features="crf", epochs=1).fit(X, y).alpha_ == 1.0
 
 
 def test_hybrid_errors():
     X, y = corpus(5)
     edges = trellis.CRF(lambda x: [["a"] for _ in x], edge_features=lambda x: [["e"] for _ in x])
     with pytest.raises(InputError, match="features of transitions"):
-        small(features=edges, epochs=1).fit(X, y).predict(X)
+        make_tagger(features=edges, epochs=1).fit(X, y).predict(X)
     with pytest.raises(InputError, match="memm"):
-        small(features="crf", head="memm").fit(X, y)
+        make_tagger(features="crf", head="memm").fit(X, y)
 
 
 def test_empty_sequences_get_no_labels():
     X, y = corpus(10)
-    tagger = small(epochs=1).fit(X, y, dev=([*X, []], [*y, []]))
+    tagger = make_tagger(epochs=1).fit(X, y, dev=([*X, []], [*y, []]))
     assert tagger.predict([[], X[0], []]) == [[], tagger.predict(X[:1])[0], []]
     assert tagger.predict([]) == []
 
 
 def test_labels_of_the_development_set_may_be_new():
     X, y = corpus(10)
-    new = [["B-NEW" for _ in labels] for labels in y]
-    assert small(epochs=1).fit(X, y, dev=(X, new)).dev_scores_ == [(1, 0.0)]
+    new_labels = [["B-NEW" for _ in labels] for labels in y]
+    assert make_tagger(epochs=1).fit(X, y, dev=(X, new_labels)).dev_scores_ == [(1, 0.0)]
 
 
 def test_labels_may_be_numbers():
     X, y = corpus(20)
     numbers = [[len(label) for label in labels] for labels in y]
-    tagger = small(epochs=8, dropout=0.1).fit(X, numbers, dev=(X, numbers))
+    tagger = make_tagger(epochs=8, dropout=0.1).fit(X, numbers, dev=(X, numbers))
     assert {type(label) for labels in tagger.predict(X) for label in labels} == {int}
     assert tagger.dev_scores_[-1][1] == pytest.approx(tagger.score(X, numbers))
 
@@ -251,9 +257,9 @@ def test_labels_may_be_numbers():
 
 def test_same_seed_gives_the_same_bits():
     X, y = corpus()
-    first = small(features="crf").fit(X, y)
-    assert same_weights(weights(first), weights(small(features="crf").fit(X, y)))
-    reseeded = small(features="crf", random_state=1).fit(X, y)
+    first = make_tagger(features="crf").fit(X, y)
+    assert same_weights(weights(first), weights(make_tagger(features="crf").fit(X, y)))
+    reseeded = make_tagger(features="crf", random_state=1).fit(X, y)
     assert not same_weights(weights(first), weights(reseeded))
 
 
@@ -262,7 +268,7 @@ def test_global_random_state_is_unchanged():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    small(epochs=1).fit(X, y)
+    make_tagger(epochs=1).fit(X, y)
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -273,11 +279,11 @@ def test_resumed_training_ends_with_the_same_bits(tmp_path, options):
     X, y = corpus()
     dev = corpus(10, seed=2)
     path = tmp_path / "run.checkpoint"
-    uninterrupted = small(epochs=5, **options).fit(X, y, dev=dev)
-    small(epochs=5, **options).fit(
+    uninterrupted = make_tagger(epochs=5, **options).fit(X, y, dev=dev)
+    make_tagger(epochs=5, **options).fit(
         X, y, dev=dev, checkpoint=Checkpoint(path, every=1), callback=lambda p: p.epoch == 4
     )
-    resumed = small(epochs=5, **options)
+    resumed = make_tagger(epochs=5, **options)
     resumed.fit(X, y, dev=dev, checkpoint=Checkpoint(path, resume=True))
     assert same_weights(weights(uninterrupted), weights(resumed))
     assert [p[:3] for p in uninterrupted.history_] == [p[:3] for p in resumed.history_]
@@ -286,7 +292,7 @@ def test_resumed_training_ends_with_the_same_bits(tmp_path, options):
 def test_halt_saves_and_stops(tmp_path):
     X, y = corpus(10)
     checkpoint = Checkpoint(tmp_path / "run.checkpoint", every=100)
-    tagger = small().fit(X, y, checkpoint=checkpoint, callback=lambda p: checkpoint.halt())
+    tagger = make_tagger().fit(X, y, checkpoint=checkpoint, callback=lambda p: checkpoint.halt())
     assert checkpoint.stopped
     assert checkpoint.iteration == tagger.n_iter_ == 1
 
@@ -294,17 +300,17 @@ def test_halt_saves_and_stops(tmp_path):
 def test_checkpoint_of_another_run_raises(tmp_path):
     X, y = corpus(10)
     path = tmp_path / "run.checkpoint"
-    small().fit(X, y, checkpoint=Checkpoint(path, every=1))
+    make_tagger().fit(X, y, checkpoint=Checkpoint(path, every=1))
     with pytest.raises(InputError, match="hidden=8"):
-        small(hidden=9).fit(X, y, checkpoint=Checkpoint(path, resume=True))
+        make_tagger(hidden=9).fit(X, y, checkpoint=Checkpoint(path, resume=True))
     with pytest.raises(InputError, match="other training data"):
-        small().fit(X[1:], y[1:], checkpoint=Checkpoint(path, resume=True))
+        make_tagger().fit(X[1:], y[1:], checkpoint=Checkpoint(path, resume=True))
 
 
 def test_best_epoch_is_kept_and_patience_stops_training():
     X, y = corpus()
     scores = []
-    tagger = small(epochs=30, patience=2, learning_rate=0.05, schedule="constant")
+    tagger = make_tagger(epochs=30, patience=2, learning_rate=0.05, schedule="constant")
     tagger.fit(X, y, dev=corpus(20, seed=1), callback=lambda p: scores.append(p.dev_score))
     assert len(scores) == tagger.n_iter_ < 30
     assert scores[-1] <= max(scores[:-2])
@@ -313,7 +319,7 @@ def test_best_epoch_is_kept_and_patience_stops_training():
 
 
 def test_clone_and_parameters():
-    tagger = small(head="memm", words=("rnn",))
+    tagger = make_tagger(head="memm", words=("rnn",))
     assert clone(tagger).get_params() == tagger.get_params()
     with pytest.raises(NotFittedError):
         tagger.predict([["a"]])
@@ -323,11 +329,11 @@ def test_clone_and_parameters():
 
 def test_failed_fit_leaves_the_model_unchanged():
     X, y = corpus(10)
-    tagger = small(epochs=1).fit(X, y)
-    before = tagger.predict(X)
+    tagger = make_tagger(epochs=1).fit(X, y)
+    predicted = tagger.predict(X)
     with pytest.raises(InputError):
         tagger.fit(X, y[1:])
-    assert tagger.predict(X) == before
+    assert tagger.predict(X) == predicted
 
 
 @pytest.mark.parametrize(
@@ -364,7 +370,7 @@ def test_invalid_settings_raise(options, message):
         X = [["a", "a"]]
         y = [["x", "O"]]
     with pytest.raises(InputError, match=message):
-        small(**options).fit(X, y)
+        make_tagger(**options).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -375,14 +381,14 @@ def test_invalid_settings_raise(options, message):
         ([["a", "b"]], [["x"]], "sequence 0 has 2 positions and 1 labels"),
         ([["a"], "bc"], [["x"], ["x", "x"]], "sequence 1"),
         ([["a", 3]], [["x", "x"]], "sequence 0, position 1"),
-        ([["a"]], [[None]], "no label is known"),
+        ([["a"]], [[None]], "y has no known label"),
         ([["a"], []], [["x"], []], "sequence 1 is empty"),
         ([], [], "X is empty"),
     ],
 )
 def test_invalid_data_raise(X, y, message):
     with pytest.raises(InputError, match=message):
-        small().fit(X, y)
+        make_tagger().fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -396,24 +402,24 @@ def test_invalid_data_raise(X, y, message):
 )
 def test_invalid_arguments_of_fit_raise(options, message):
     with pytest.raises(InputError, match=message):
-        small().fit([["a"]], [["x"]], **options)
+        make_tagger().fit([["a"]], [["x"]], **options)
 
 
 def test_forbidden_labels_in_the_training_data_raise():
     with pytest.raises(InputError, match="sequence 1, position 1: 'I-X' must not follow 'O'"):
-        small(constraints="BIO").fit([["a"], ["a", "b"]], [["B-X"], ["O", "I-X"]])
+        make_tagger(constraints="BIO").fit([["a"], ["a", "b"]], [["B-X"], ["O", "I-X"]])
 
 
 def test_memm_with_unknown_labels_raises():
     with pytest.raises(InputError, match="memm"):
-        small(head="memm").fit([["a", "b"]], [["x", None]])
+        make_tagger(head="memm").fit([["a", "b"]], [["x", None]])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", [None, "bf16", "fp16"])
 def test_model_trained_on_a_gpu_loads_on_the_cpu(tmp_path, precision):
     X, y = corpus()
-    tagger = small(device="cuda", precision=precision, features="crf", epochs=10).fit(X, y)
+    tagger = make_tagger(device="cuda", precision=precision, features="crf", epochs=10).fit(X, y)
     tagger.save(tmp_path / "model.trellis")
     loaded = trellis.load(tmp_path / "model.trellis")
     assert loaded.network_.device.type == "cpu"

@@ -1,4 +1,4 @@
-"""Files of neural taggers: saved and loaded models are equal, and invalid files raise."""
+"""Saved and loaded neural taggers are equal, and invalid files raise errors."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ SETTINGS = {
 }
 
 
-def fitted(**options):
+def fit_tagger(**options):
     settings = {"hidden": 5, "word_dim": 6, "char_hidden": 4, "epochs": 1, "device": "cpu"}
     return NeuralTagger(random_state=0, **(settings | options)).fit(X, Y, dev=(X, Y))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_loaded_model_equals_saved_model(name, tmp_path):
-    tagger, path = fitted(**SETTINGS[name]), tmp_path / "model.trellis"
+    tagger, path = fit_tagger(**SETTINGS[name]), tmp_path / "model.trellis"
     tagger.save(path)
     state = torch.random.get_rng_state()
     for loaded in (trellis.load(path), NeuralTagger.load(path)):
@@ -50,33 +50,35 @@ def test_loaded_model_equals_saved_model(name, tmp_path):
 
 
 def test_loaded_model_can_be_fitted_again(tmp_path):
-    tagger = fitted()
+    tagger = fit_tagger()
     tagger.save(tmp_path / "model.trellis")
-    again = trellis.load(tmp_path / "model.trellis").set_params(device="cpu").fit(X, Y, dev=(X, Y))
-    assert again.losses_ == tagger.losses_
+    refitted = (
+        trellis.load(tmp_path / "model.trellis").set_params(device="cpu").fit(X, Y, dev=(X, Y))
+    )
+    assert refitted.losses_ == tagger.losses_
 
 
 def test_head_set_as_a_function_cannot_be_saved(tmp_path):
-    tagger = fitted(head=lambda n: nn.CRF(n, batch_first=True))
+    tagger = fit_tagger(head=lambda n: nn.CRF(n, batch_first=True))
     with pytest.raises(InputError, match="function"):
         tagger.save(tmp_path / "model.trellis")
     assert not list(tmp_path.iterdir())
 
 
-def endings(sequence):
+def ending_features(sequence):
     return [[f"end={word[-1]}", "bias"] for word in sequence]
 
 
 def test_feature_function_is_passed_to_load(tmp_path):
-    tagger, path = fitted(features=endings), tmp_path / "model.trellis"
+    tagger, path = fit_tagger(features=ending_features), tmp_path / "model.trellis"
     tagger.save(path)
-    assert trellis.load(path, features=endings).predict(X) == tagger.predict(X)
+    assert trellis.load(path, features=ending_features).predict(X) == tagger.predict(X)
     with pytest.raises(InputError, match="features=function"):
         trellis.load(path).predict(X)
 
 
 def rewrite(path, meta=None, tensors=None, without=()):
-    """Replace parts of a file, with a valid checksum."""
+    """Replace parts of a file, and write it with a valid checksum."""
     contents = native.read(path)
     arrays = {name: np.array(a) for name, a in contents.tensors.items() if name not in without}
     native.write(path, contents.kind, contents.meta | (meta or {}), arrays | (tensors or {}))
@@ -101,7 +103,7 @@ DAMAGES = {
 @pytest.mark.parametrize("name", DAMAGES)
 def test_invalid_files_raise_format_errors(name, tmp_path):
     path = tmp_path / "model.trellis"
-    fitted().save(path)
+    fit_tagger().save(path)
     parameters, tensors, without = DAMAGES[name]
     meta = {"parameters": native.read(path).meta["parameters"] | parameters}
     rewrite(path, meta, tensors, without)
@@ -128,7 +130,7 @@ def test_invalid_files_raise_format_errors(name, tmp_path):
 )
 def test_invalid_metadata_raise_format_errors(meta, tmp_path):
     path = tmp_path / "model.trellis"
-    fitted().save(path)
+    fit_tagger().save(path)
     rewrite(path, meta)
     with pytest.raises(FormatError, match=r"model\.trellis"):
         trellis.load(path)
@@ -139,7 +141,7 @@ def test_other_and_damaged_files_raise(tmp_path):
     CRF(max_iter=1).fit(X, Y).save(path)
     with pytest.raises(FormatError, match="crf"):
         NeuralTagger.load(path)
-    fitted().save(path)
+    fit_tagger().save(path)
     data = path.read_bytes()
     for damaged in (data[:-1], data[:100], b"", data[:-5] + b"xxxxx", b"\x80\x04" + data):
         path.write_bytes(damaged)

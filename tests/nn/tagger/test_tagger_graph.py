@@ -28,7 +28,7 @@ Y = [["V" if word in ("sat", "ran") else "O" for word in x] for x in X]
 SMALL = {"word_dim": 5, "char_dim": 3, "char_hidden": 4, "hidden": 6, "random_state": 0}
 
 
-def tagger(**settings):
+def make_tagger(**settings):
     return NeuralTagger(**{**SMALL, "batch_size": 4, "epochs": 2, **settings})
 
 
@@ -37,7 +37,7 @@ def tagger(**settings):
     not INTERPRETED, reason="without the interpreter, the kernels need CUDA tensors"
 )
 def test_padding_changes_nothing(monkeypatch):
-    model = tagger(dropout=0.0, word_dropout=0.0, device="cpu").fit(X, Y)
+    model = make_tagger(dropout=0.0, word_dropout=0.0, device="cpu").fit(X, Y)
     network = model.network_
     words, lengths = read_words(X)
     corpus = build_corpus(words, lengths, network.words, torch.device("cpu"))
@@ -66,10 +66,10 @@ def test_padding_changes_nothing(monkeypatch):
         assert sorted(padded.cell.tolist()) == list(range(4 * 16))
         assert int(padded.tokens) == plain.tokens == len(plain.word)
         loss, gradients = loss_and_gradients(padded)
-        expected_loss, expected = loss_and_gradients(plain)
+        expected_loss, expected_gradients = loss_and_gradients(plain)
         torch.testing.assert_close(loss, expected_loss)
-        for a, b in zip(gradients, expected, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+        for actual, expected in zip(gradients, expected_gradients, strict=True):
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
     assert shapes == {(4, 16)}
 
 
@@ -90,7 +90,7 @@ def test_graphs_learn_what_plain_steps_learn(settings, monkeypatch):
     runs = []
     for captured in (True, False):
         monkeypatch.setattr(Network, "fixed_sizes", captured)
-        model = tagger(device="cuda", epochs=4, **settings).fit(X, Y)
+        model = make_tagger(device="cuda", epochs=4, **settings).fit(X, Y)
         runs.append(([entry.loss for entry in model.history_], model.predict(X)))
     (losses, labels), (plain_losses, plain_labels) = runs
     np.testing.assert_allclose(losses, plain_losses, rtol=1e-4)
@@ -104,10 +104,10 @@ def test_a_graph_is_captured_on_the_gpu(monkeypatch):
     graphs = []
     capture = StepGraphs._capture
 
-    def recorded(*arguments):
+    def record(*arguments):
         graphs.append(capture(*arguments))
         return graphs[-1]
 
-    monkeypatch.setattr(StepGraphs, "_capture", recorded)
-    tagger(device="cuda").fit(X, Y)
+    monkeypatch.setattr(StepGraphs, "_capture", record)
+    make_tagger(device="cuda").fit(X, Y)
     assert [graph.integers.is_cuda for graph in graphs] == [True]

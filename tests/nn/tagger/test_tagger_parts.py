@@ -1,4 +1,4 @@
-"""Optimisers, clipping and batches of the neural tagger, against independent references."""
+"""Optimisers, clipping and batches of the neural tagger equal independent references."""
 
 import numpy as np
 import pytest
@@ -42,14 +42,14 @@ def test_lazy_rows_equal_adamw_where_all_rows_have_gradients(decay):
 
 def test_rows_without_a_gradient_are_unchanged():
     table = torch.nn.Embedding(5, 2, sparse=True)
-    before = table.weight.detach().clone()
+    initial = table.weight.detach().clone()
     lazy = LazyRows([table.weight], lr=0.1, weight_decay=0.5)
     for ids in ([1, 3], [1], []):
         lazy.zero_grad()
         table(torch.tensor(ids, dtype=torch.long)).sum().backward()
         lazy.step()
-    moved = (table.weight != before).any(dim=1)
-    assert moved.tolist() == [False, True, False, True, False]
+    has_changed = (table.weight != initial).any(dim=1)
+    assert has_changed.tolist() == [False, True, False, True, False]
 
 
 @pytest.mark.parametrize("max_norm", [0.1, 1e6])
@@ -57,13 +57,13 @@ def test_clipping_equals_that_of_pytorch(max_norm):
     torch.manual_seed(0)
     ours = [torch.nn.Parameter(torch.zeros(n)) for n in (3, 5)]
     theirs = [torch.nn.Parameter(torch.zeros(n)) for n in (3, 5)]
-    for a, b in zip(ours, theirs, strict=True):
-        a.grad = torch.randn_like(a)
-        b.grad = a.grad.clone()
+    for our, their in zip(ours, theirs, strict=True):
+        our.grad = torch.randn_like(our)
+        their.grad = our.grad.clone()
     clip_gradients(ours, max_norm)
     torch.nn.utils.clip_grad_norm_(theirs, max_norm)
-    for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a.grad, b.grad)
+    for our, their in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(our.grad, their.grad)
 
 
 # ---- batches

@@ -1,4 +1,4 @@
-"""Word encoders against plain formulas, central differences, and one word at a time."""
+"""Word encoders equal plain formulas, central differences, and encodings of single words."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ MAKERS = {
 }
 
 
-def learned(kind):
+def make_encoder(kind):
     torch.manual_seed(0)
     encoder = MAKERS[kind]()
     encoder.learn(COUNTS)
@@ -46,22 +46,22 @@ def kind(request):
 
 
 def test_batch_equals_single_words(kind):
-    encoder = learned(kind)
-    together = encoder.encode(TEXT)
-    assert together.shape == (len(TEXT), encoder.dim)
-    for word, vector in zip(TEXT, together, strict=True):
+    encoder = make_encoder(kind)
+    batch_vectors = encoder.encode(TEXT)
+    assert batch_vectors.shape == (len(TEXT), encoder.dim)
+    for word, vector in zip(TEXT, batch_vectors, strict=True):
         torch.testing.assert_close(encoder.encode([word])[0], vector, atol=1e-12, rtol=1e-12)
 
 
 def test_padding_changes_nothing(kind):
-    encoder = learned(kind)
+    encoder = make_encoder(kind)
     rows = encoder.rows(["cat", "the"])
     padded = [torch.nn.functional.pad(table, (0, 5)) for table in rows]
     torch.testing.assert_close(encoder(*rows), encoder(*padded), atol=1e-12, rtol=1e-12)
 
 
 def test_gradient_equals_central_differences(kind):
-    encoder = learned(kind)
+    encoder = make_encoder(kind)
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(len(TEXT), encoder.dim, generator=generator, dtype=torch.float64)
 
@@ -74,11 +74,11 @@ def test_gradient_equals_central_differences(kind):
         flat, gradient = p.data.view(-1), p.grad.view(-1)
         used = gradient.nonzero()[:, 0].tolist()
         for i in used[:: max(1, len(used) // 8)]:
-            before, values = flat[i].item(), []
+            original, values = flat[i].item(), []
             for step in (1e-6, -1e-6):
-                flat[i] = before + step
+                flat[i] = original + step
                 values.append(loss().item())
-            flat[i] = before
+            flat[i] = original
             numeric = (values[0] - values[1]) / 2e-6
             assert numeric == pytest.approx(gradient[i].item(), rel=1e-5, abs=1e-7)
             checked += 1
@@ -86,7 +86,7 @@ def test_gradient_equals_central_differences(kind):
 
 
 def test_vocabularies_and_parameters_restore_an_encoder(kind):
-    encoder, restored = learned(kind), MAKERS[kind]()
+    encoder, restored = make_encoder(kind), MAKERS[kind]()
     restored.restore(encoder.vocabularies())
     restored.double().load_state_dict(encoder.state_dict())
     assert torch.equal(restored.eval().encode(TEXT), encoder.encode(TEXT))
@@ -106,7 +106,7 @@ def test_any_words_have_vectors(words):
 
 
 def test_cnn_takes_the_maximum_over_windows():
-    encoder = learned("cnn")
+    encoder = make_encoder("cnn")
     ids = encoder.rows(["cat"])[0][0].tolist()
     table = encoder.characters.weight.detach()
     expected = []
@@ -123,7 +123,7 @@ def test_cnn_takes_the_maximum_over_windows():
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_rnn_equals_a_bidirectional_network_on_one_word(cell):
-    encoder = learned(cell)
+    encoder = make_encoder(cell)
     network = (torch.nn.LSTM if cell == "lstm" else torch.nn.GRU)(6, 4, bidirectional=True).double()
     state = dict(encoder.forwards.state_dict())
     state |= {f"{n}_reverse": p for n, p in encoder.backwards.state_dict().items()}
@@ -136,10 +136,10 @@ def test_rnn_equals_a_bidirectional_network_on_one_word(cell):
 
 
 def test_long_words_keep_both_ends():
-    encoder = learned("cnn")
-    a, b = "x" * 40, "x" * 16 + "y" * 30 + "x" * 16
-    assert torch.equal(encoder.encode([a]), encoder.encode([b]))
-    assert not torch.equal(encoder.encode([a]), encoder.encode(["x" * 16 + "t" * 20]))
+    encoder = make_encoder("cnn")
+    word, same_ends = "x" * 40, "x" * 16 + "y" * 30 + "x" * 16
+    assert torch.equal(encoder.encode([word]), encoder.encode([same_ends]))
+    assert not torch.equal(encoder.encode([word]), encoder.encode(["x" * 16 + "t" * 20]))
 
 
 @pytest.mark.parametrize("ngrams", ["hashed", "dictionary"])
@@ -172,7 +172,9 @@ def test_vectors_initialise_the_table_also_for_upper_case_words():
     table.learn({"Red": 2, "green": 1})
     table.eval()
     assert table.encode(["red", "Red", "BLUE"]).tolist() == [[1, 2], [1, 2], [3, 4]]
-    assert table.index["Red"] != table.index["red"]  # its own row, which training can change
+    assert (
+        table.index["Red"] != table.index["red"]
+    )  # Red has a separate row, which training can change
     assert torch.equal(table.encode(["never"])[0], table.unknown)
 
 
@@ -204,11 +206,11 @@ def test_frozen_table_has_no_gradient():
     [
         (lambda: CharCNN(0), "char_dim"),
         (lambda: CharCNN(widths=()), "widths"),
-        (lambda: CharCNN(widths=(3, 99)), "at most 8"),
-        (lambda: CharCNN(widths=(2, 3, 4), filters=2), "too few"),
+        (lambda: CharCNN(widths=(3, 99)), "from 1 to 8"),
+        (lambda: CharCNN(widths=(2, 3, 4), filters=2), "filters is 2: must be at least 3"),
         (lambda: CharRNN(cell="transformer"), "transformer"),
         (lambda: CharRNN(hidden=0), "hidden"),
-        (lambda: WordEmbedding(), "needs dim or vectors"),
+        (lambda: WordEmbedding(), "dim and vectors are both None"),
         (lambda: WordEmbedding(0), "at least 1"),
         (lambda: WordEmbedding(3, vectors=Vectors(["a"], [[1.0, 2.0]])), "dim is 3"),
         (lambda: WordEmbedding(vectors=[[1.0]]), "must be Vectors"),
@@ -218,13 +220,13 @@ def test_frozen_table_has_no_gradient():
         (lambda: NGramEmbedding(3, ngrams="bytes"), "bytes"),
         (lambda: NGramEmbedding(from_fasttext="model.bin"), "must be a FastText"),
         (lambda: ConcatWords(), "at least one encoder"),
-        (lambda: ConcatWords(torch.nn.Linear(2, 2)), "not a WordEncoder"),
-        (lambda: learned("cnn").encode("word"), "list of str"),
-        (lambda: learned("cnn").encode(["a", 3]), "list of str"),
+        (lambda: ConcatWords(torch.nn.Linear(2, 2)), "encoders must be WordEncoders"),
+        (lambda: make_encoder("cnn").encode("word"), "list of str"),
+        (lambda: make_encoder("cnn").encode(["a", 3]), "list of str"),
         (lambda: WordEmbedding(2).restore([["a", "a"]]), "twice"),
-        (lambda: NGramEmbedding(2).restore([["ab"]]), "neither"),
+        (lambda: NGramEmbedding(2).restore([["ab"]]), "must start with a space or #"),
         (lambda: CharCNN(2).restore([["ab"]]), "single characters"),
-        (lambda: learned("all").restore([["a"]]), "1 vocabularies for 3"),
+        (lambda: make_encoder("all").restore([["a"]]), "1 vocabularies for 3"),
     ],
 )
 def test_invalid_arguments_raise(make, message):

@@ -22,17 +22,17 @@ from trellis.nn.lstm import cpu
 
 __all__ = ["bidirectional", "runs_on_gpu"]
 
-# hidden units: a larger U does not stay in the caches of a GPU, and cuDNN is faster
+# hidden units: with more, U does not fit the caches of a GPU, and cuDNN is faster
 _MAX_GPU_HIDDEN = 320
 
 
 def bidirectional(
     lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None = None, rows: int = 0
 ) -> Tensor:
-    """``lstm(PackedSequence(x, sizes))[0].data``, shape (N, 2 · hidden).
+    """Return ``lstm(PackedSequence(x, sizes))[0].data``, shape (N, 2 · hidden).
 
-    ``lstm`` must be bidirectional; ``x`` (N, width) holds the packed tokens, and ``sizes`` (T,),
-    on the CPU, the number of sequences at each step. The Triton engine reads ``packing``, shape
+    ``lstm`` must be bidirectional. ``x`` (N, width) holds the packed tokens. ``sizes`` (T,), on the
+    CPU, holds the number of sequences at each step. The Triton engine reads ``packing``, shape
     (T + rows,), on the GPU instead of ``sizes``: the index of the first token of each step, then
     the lengths of the ``rows`` sequences.
 
@@ -47,7 +47,7 @@ def bidirectional(
     for layer in range(lstm.num_layers):
         if layer and lstm.training and lstm.dropout:
             x = nn.functional.dropout(x, lstm.dropout)
-        # one pair (forward, backward direction) each: W (4 H, width), U (4 H, H), biases (4 H,)
+        # Each is a pair (forward, backward direction): W (4 H, width), U (4 H, H), biases (4 H,).
         w, u, b_input, b_hidden = (
             [getattr(lstm, f"{name}_l{layer}{suffix}") for suffix in ("", "_reverse")]
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -58,7 +58,7 @@ def bidirectional(
 
 
 def runs_on_gpu(lstm: nn.LSTM) -> bool:
-    """True if the Triton kernels support this network; otherwise cuDNN runs it on a GPU."""
+    """Return True if the Triton kernels support this network. Otherwise cuDNN runs it on a GPU."""
     weight: Tensor = lstm.weight_hh_l0  # type: ignore[assignment]
     if not _is_supported(lstm) or _import_triton() is None:
         return False
@@ -68,7 +68,7 @@ def runs_on_gpu(lstm: nn.LSTM) -> bool:
 def _choose_engine(
     lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None, rows: int
 ) -> Any:
-    """Return the engine for these tensors, or None to call ``lstm`` itself."""
+    """Return the engine for these tensors, or None if ``lstm`` itself must be called."""
     # torch.compile cannot trace into our kernels
     if torch.compiler.is_compiling() or not _is_supported(lstm):
         return None

@@ -105,7 +105,7 @@ def _forward_kernel(
     j = tl.arange(0, BLOCK)
     is_unit = j < H
     u += back * 4 * H * H
-    # c and h of the previous step, one unit per lane
+    # cell and h_last are c and h of the previous step; a lane has one unit.
     cell = tl.zeros([BLOCK], tl.float32)
     h_last = tl.zeros([BLOCK], tl.float32)
     token = tl.zeros([], tl.int64)
@@ -171,7 +171,7 @@ def _backward_kernel(
     j = tl.arange(0, BLOCK)
     is_unit = j < H
     u += back * 4 * H * H
-    # gradients of h and c that arrive from the step computed just before (the later one in time)
+    # the gradients of h and c that the later time step, which is computed first, passes on
     dh_after = tl.zeros([BLOCK], tl.float32)
     dc = tl.zeros([BLOCK], tl.float32)
     for s in range(length):
@@ -186,7 +186,7 @@ def _backward_kernel(
         o = tl.load(gate + 3 * H, mask=is_unit, other=0.0)
         unit = back * H + j
         tanh_c = _tanh(tl.load(c + token * 2 * H + unit, mask=is_unit, other=0.0))
-        # before the first step c is 0: an empty mask
+        # Before the first step c is 0: the mask is False everywhere.
         has_before = j < tl.where(is_first, 0, H)
         c_before = tl.load(c + token_before * 2 * H + unit, mask=has_before, other=0.0)
         dh = tl.load(d_h + token * 2 * H + unit, mask=is_unit, other=0.0) + dh_after

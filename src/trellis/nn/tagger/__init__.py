@@ -12,7 +12,7 @@ __all__ = ["NeuralTagger"]
 
 
 def __getattr__(name: str) -> Any:
-    # imported on first use: scripts that need only `data` or `network` load no models
+    # The import is delayed: scripts that need only `data` or `network` do not load the models.
     if name == "NeuralTagger":
         return import_module(f"{__name__}.tagger").NeuralTagger
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Training steps on a GPU as CUDA graphs: one launch per step instead of hundreds from Python.
+"""Training steps on a GPU as CUDA graphs: Python starts one launch per step instead of hundreds.
 
 A CUDA graph has fixed sizes and fixed memory addresses. So batches are padded to a few shapes, one
 graph is captured per shape, and each batch is copied to the memory from which its graph reads.
@@ -22,10 +22,10 @@ class _Graph(NamedTuple):
 
 
 class StepGraphs:
-    """Runs training steps of padded batches; from the second batch of a shape on, with a graph.
+    """Runs training steps of padded batches as CUDA graphs, except the first step of each shape.
 
     A step may only change tensors that exist before it, and must never synchronise with the GPU.
-    ``drop_gradients`` releases the tensors that one step would leave to the next.
+    ``drop_gradients`` releases the gradients, which a step must not take over from the step before.
     """
 
     def __init__(self, corpus: Corpus) -> None:

@@ -1,7 +1,7 @@
-"""Sentences as integers: computed once, moved to the device once, batched by similar length.
+"""Sentences as integers, which are computed once, and batches of sentences of similar length.
 
-A batch is packed: the first tokens of all its sequences, then all second tokens, and so on, longest
-sequence first. So a recurrent network spends no step on padding.
+A batch is packed: it has the first tokens of all its sequences, then all second tokens, and so on,
+longest sequence first. So a recurrent network spends no step on padding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,11 @@ __all__ = [
 ]
 
 Integers = NDArray[np.int64]
-_BATCHES_PER_COPY = 64  # batches copied to the device together: one copy costs more than its bytes
-_STEP_MULTIPLE = 16  # padded batches have a multiple of this many steps, so that few shapes occur
-# tokens: a larger batch keeps a GPU busy without a CUDA graph, and would waste more on padding
+# batches copied to the device together: starting a copy takes longer than copying one batch
+_BATCHES_PER_COPY = 64
+# the number of steps of a padded batch is rounded up to a multiple of 16, so that few shapes occur
+_STEP_MULTIPLE = 16
+# tokens: a larger batch keeps a GPU busy without a CUDA graph, and its padding would cost more time
 _MAX_PADDED_TOKENS = 8192
 
 
@@ -45,18 +47,19 @@ def read_words(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
     lengths = lengths_of(X)
     flat = list(chain.from_iterable(X))
     if not {*map(type, flat)} <= {str}:
-        flat = [_word(token, column) for token in flat]
+        flat = [_get_word(token, column) for token in flat]
     if {*map(type, flat)} <= {str}:
         return flat, lengths
     for i, x in enumerate(X):
         for t, token in enumerate(x):
-            if not isinstance(_word(token, column), str):
-                shown = f"{token!r:.60} has no word in column {column!r}"
-                raise InputError(f"sequence {{sequence}}, position {t}: {shown}", sequence=i)
+            if not isinstance(_get_word(token, column), str):
+                problem = f"{token!r:.60} has no word in column {column!r}"
+                raise InputError(f"sequence {{sequence}}, position {t}: {problem}", sequence=i)
     return [str(word) for word in flat], lengths
 
 
-def _word(token: Any, column: int | str) -> Any:
+def _get_word(token: Any, column: int | str) -> Any:
+    """Return the word of a token, or None if the token has no such column."""
     if isinstance(token, str):
         return token
     try:
@@ -91,7 +94,7 @@ class Corpus:
         return len(self.word_id)
 
     def rows_of(self, unique: Tensor, columns: list[int]) -> tuple[Tensor, ...]:
-        """Return the rows of some words, for each encoder cut to its number of columns."""
+        """Return the rows of some words for each encoder, cut to ``columns[n]`` for encoder n."""
         return tuple(
             table.index_select(0, unique)[:, :count]
             for table, count in zip(self.rows, columns, strict=True)
@@ -107,12 +110,12 @@ def build_corpus(
     rows = encoder.rows(list(ids))
     used_columns = [_count_columns(row.numpy()) for row in rows]
     first_token = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    moved = tuple(row.to(device) for row in rows)
-    return Corpus(lengths, first_token, word_id, moved, used_columns, device)
+    device_rows = tuple(row.to(device) for row in rows)
+    return Corpus(lengths, first_token, word_id, device_rows, used_columns, device)
 
 
 def _count_columns(table: Integers) -> Integers:
-    """Return the number of columns up to the last nonzero one, of each row; at least 1."""
+    """Return the number of columns of each row up to its last nonzero value, at least 1."""
     reversed_nonzero = (table != 0)[:, ::-1]
     last = table.shape[1] - reversed_nonzero.argmax(axis=1)
     return np.where(reversed_nonzero.any(axis=1), last, 1)
@@ -126,7 +129,8 @@ def bucket_by_length(
     Without a generator, the groups are in order of length.
     """
     noise = np.zeros(len(lengths)) if generator is None else generator.random(len(lengths))
-    # noise of an eighth: sequences of nearly equal length meet other ones in each epoch
+    # The noise is an eighth of the length: in each epoch, a sequence is grouped with other
+    # sequences of similar length.
     order = np.argsort(lengths * (1.0 + 0.125 * noise) + noise, kind="stable")
     groups = np.split(order, np.arange(size, len(order), size))
     if generator is not None:
@@ -135,7 +139,7 @@ def bucket_by_length(
 
 
 class Batch(NamedTuple):
-    """B sequences, packed: N tokens, the longest sequence has T."""
+    """B packed sequences with N tokens; the longest sequence has T tokens."""
 
     rows: tuple[Tensor, ...]
     """One tensor (unique words, k) per word encoder."""
@@ -154,7 +158,7 @@ class Batch(NamedTuple):
     tags: Tensor | None
     """(B, T) label indices, or (B, T, labels) bool: the labels each token may have."""
     tokens: int | Tensor
-    """N without padding."""
+    """Number of tokens without padding: N, or less in a padded batch."""
     sequences: Integers
     """(B,) indices of the sequences in the corpus, longest first."""
 
@@ -170,21 +174,21 @@ class Epoch:
         return len(self.groups)
 
     def __iter__(self) -> Iterator[Batch]:
-        for host, tensors in self._copied(None):
-            yield self._as_batch(host, tensors)
+        for host, tensors in self._copy_batches(None):
+            yield self._build_batch(host, tensors)
 
     def padded(self, rows: int) -> "Iterator[Batch | PaddedBatch]":
-        """Iterate over the batches; those of ``rows`` sequences are padded to a common shape."""
-        for host, tensors in self._copied(rows):
+        """Yield the batches; batches of ``rows`` sequences are padded to one of a few shapes."""
+        for host, tensors in self._copy_batches(rows):
             if host.shape is None:
-                yield self._as_batch(host, tensors)
+                yield self._build_batch(host, tensors)
             else:
                 yield PaddedBatch(tensors[0], host.shape)
 
-    def _copied(self, rows: int | None) -> "Iterator[tuple[_HostBatch, list[Tensor]]]":
+    def _copy_batches(self, rows: int | None) -> "Iterator[tuple[_HostBatch, list[Tensor]]]":
         for begin in range(0, len(self.groups), _BATCHES_PER_COPY):
             groups = self.groups[begin : begin + _BATCHES_PER_COPY]
-            batches = [self._build(group, rows) for group in groups]
+            batches = [self._build_host_batch(group, rows) for group in groups]
             tensors = iter(self._to_device([array for host in batches for array in host.arrays]))
             for host in batches:
                 yield host, [next(tensors) for _ in host.arrays]
@@ -197,15 +201,15 @@ class Epoch:
             tensor = tensor.pin_memory().to(self.corpus.device, non_blocking=True)
         return _split(tensor, sizes)
 
-    def _build(self, sequences: Integers, padded_rows: int | None) -> "_HostBatch":
+    def _build_host_batch(self, sequences: Integers, padded_rows: int | None) -> "_HostBatch":
         corpus = self.corpus
         order = np.argsort(-corpus.lengths[sequences], kind="stable")
         sequences = sequences[order]
         lengths = corpus.lengths[sequences]
-        shape = self._padded_shape(lengths, padded_rows)
+        shape = self._choose_shape(lengths, padded_rows)
         width = int(lengths[0]) if shape is None else shape.steps
         steps = np.arange(int(lengths[0]))[:, None]
-        inside = steps < lengths  # (T, B): row by row, this is the packed order of tokens
+        inside = steps < lengths  # (T, B); read row by row, it is the packed order of tokens
         token = (corpus.first_token[sequences] + steps)[inside]
         row = np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside]
         cell = row * width + np.broadcast_to(steps, inside.shape)[inside]
@@ -224,15 +228,15 @@ class Epoch:
         columns = [int(used[unique].max()) for used in corpus.used_columns]
         return _HostBatch(sequences, arrays, sizes, columns, shape)
 
-    def _padded_shape(self, lengths: Integers, rows: int | None) -> "PaddedShape | None":
-        """Return the shape to pad a batch to, or None if it stays packed."""
+    def _choose_shape(self, lengths: Integers, rows: int | None) -> "PaddedShape | None":
+        """Return the shape that a batch is padded to, or None if it stays packed."""
         steps = -(-int(lengths[0]) // _STEP_MULTIPLE) * _STEP_MULTIPLE
         is_labelled = self.corpus.tags is not None and self.corpus.allowed is None
         if len(lengths) == rows and is_labelled and rows * steps <= _MAX_PADDED_TOKENS:
             return PaddedShape(rows, steps)
         return None
 
-    def _as_batch(self, host: "_HostBatch", tensors: list[Tensor]) -> Batch:
+    def _build_batch(self, host: "_HostBatch", tensors: list[Tensor]) -> Batch:
         corpus = self.corpus
         word, cell, row, unique, lengths, packing, *labels = tensors
         rows = corpus.rows_of(unique, host.columns)
@@ -257,10 +261,10 @@ class PaddedShape(NamedTuple):
     """Steps of each sequence, padding included."""
 
     def pad(self, arrays: list[Integers]) -> Integers:
-        """Join the arrays of a batch into one, whose layout depends on this shape alone.
+        """Join the arrays of a batch into one array. Its layout depends only on this shape.
 
-        Padding tokens take the unused cells of the grid, so that each cell has one token:
-        ``index_copy_`` with repeated cells would be undefined.
+        Padding tokens get the unused cells of the grid, so that each cell has one token. The result
+        of ``index_copy_`` would be undefined if a cell had two tokens.
         """
         word, cell, row, unique, lengths, packing, tags = arrays
         is_free = np.ones(self.rows * self.steps, np.bool_)
@@ -294,7 +298,7 @@ class PaddedBatch(NamedTuple):
             self.integers, self.shape.sizes
         )
         rows = corpus.rows_of(unique, [table.shape[1] for table in corpus.rows])
-        # the values of sizes are unknown on the host; the Triton engine reads packing instead
+        # The host does not know the values of sizes: the Triton engine reads packing instead.
         sizes = torch.zeros(self.shape.steps, dtype=torch.int64)
         sequences = np.empty(0, np.int64)
         grid = tags.view(self.shape)
@@ -302,7 +306,7 @@ class PaddedBatch(NamedTuple):
 
 
 def _join(arrays: list[Integers]) -> tuple[Integers, list[int]]:
-    """Return the arrays joined into one, and their sizes; each starts at a multiple of 16 bytes."""
+    """Return the joined arrays, and their sizes. Each array starts at a multiple of 16 bytes."""
     sizes = [len(array) for array in arrays]
     joined = np.zeros(sum(size + size % 2 for size in sizes), np.int64)
     begin = 0
@@ -337,6 +341,6 @@ class _UniqueFinder:
     def __call__(self, ids: Integers) -> tuple[Integers, Integers]:
         slot, order = self._slot, np.arange(len(ids))
         slot[ids] = order
-        unique = ids[slot[ids] == order]  # of equal ids, the one written last
+        unique = ids[slot[ids] == order]  # of equal ids, only the last is kept
         slot[unique] = order[: len(unique)]
         return unique, slot[ids]

@@ -1,7 +1,7 @@
 """Heads other than the CRF: a softmax per token, and a MEMM.
 
-They have the interface of `trellis.nn.CRF`: called with emissions (B, T, L), tags (B, T) and
-lengths (B,), they return the sum of the log probabilities. ``scores()`` returns the scores of
+They have the interface of `trellis.nn.CRF`. A call with emissions (B, T, L), tags (B, T) and
+lengths (B,) returns the sum of the log probabilities. ``scores()`` returns the scores of
 transitions (L, L), starts (L,) and ends (L,).
 """
 
@@ -20,11 +20,11 @@ class Softmax(nn.Module):
         self.num_tags = num_tags
 
     def forward(self, emissions: Tensor, tags: Tensor, *, lengths: Tensor) -> Tensor:
-        """Σ log p(tags | emissions), a scalar."""
+        """Return Σ log p(tags | emissions), a scalar."""
         return _log_likelihood(emissions, tags, lengths)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of transitions, starts and ends, all 0."""
+        """Return scores of transitions, starts and ends, all 0."""
         zeros = torch.zeros(self.num_tags)
         return zeros.expand(self.num_tags, -1), zeros, zeros
 
@@ -39,18 +39,18 @@ class MEMM(nn.Module):
         self.transitions = nn.Parameter(torch.empty(num_tags, num_tags).uniform_(-0.1, 0.1))
 
     def forward(self, emissions: Tensor, tags: Tensor, *, lengths: Tensor) -> Tensor:
-        """Σ log p(tags | emissions), a scalar."""
+        """Return Σ log p(tags | emissions), a scalar."""
         first = self.start_transitions.expand(len(tags), 1, -1)
         later = functional.embedding(tags[:, :-1], self.transitions)
         return _log_likelihood(emissions + torch.cat([first, later], dim=1), tags, lengths)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of transitions, starts and ends, before the softmax of each step."""
+        """Return scores of transitions, starts and ends, before the softmax of each step."""
         return self.transitions, self.start_transitions, torch.zeros(self.num_tags)
 
 
 def _log_likelihood(scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-    """Sum of log softmax(scores) at the tags; bool tags (B, T, L) are sets of allowed labels."""
+    """Sum log softmax(scores) at the tags. Bool tags (B, T, L) are sets of allowed labels."""
     inside = torch.arange(tags.shape[1], device=tags.device) < lengths[:, None]
     if tags.dtype == torch.bool:
         allowed = scores.masked_fill(~tags, -torch.inf).logsumexp(dim=2)

@@ -33,11 +33,11 @@ __all__ = [
     "Network",
     "build_network",
     "build_words",
+    "copy_weights",
     "count_weights",
     "load_weights",
     "network_parts",
     "read_network",
-    "weights_of",
 ]
 
 WORDS = ("embedding", "cnn", "rnn", "ngrams")
@@ -72,7 +72,7 @@ class RecurrentEncoder(nn.Module):
 class ConvEncoder(nn.Module):
     """hₜ ← relu(W [hₜ₋ₖ; hₜ; hₜ₊ₖ] + b) + hₜ, with k = 1, 2, 4, … in successive layers."""
 
-    skips_padding = False  # a padding token would be a neighbour of real ones
+    skips_padding = False  # a padding token would be a neighbour of a real token
 
     def __init__(self, width: int, hidden: int, layers: int = 3, dropout: float = 0.0) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class ConvEncoder(nn.Module):
         shape, cell = (len(batch.lengths), len(batch.sizes)), batch.cell
         h = self.first(x).relu()
         for convolution in self.convolutions:
-            # a fresh grid per layer: positions after the end of a sequence must be 0 in each
+            # Each layer has a new grid: positions after the end of a sequence must be 0.
             grid = h.new_zeros(shape[0] * shape[1], self.dim).index_copy_(0, cell, self.dropout(h))
             out = convolution(grid.view(*shape, self.dim).transpose(1, 2)).transpose(1, 2)
             h = out.reshape(-1, self.dim).index_select(0, cell).relu() + h
@@ -130,12 +130,12 @@ class Network(nn.Module):
 
     @property
     def fixed_sizes(self) -> bool:
-        """True if a step on a padded batch gives the same result, and depends on its shape alone.
+        """True if the kernels of a step depend only on the shape of a padded batch.
 
-        Only such steps can be captured as CUDA graphs.
+        Padding must not change the result. Only such steps can be captured as CUDA graphs.
         """
         head = self.head
-        # a CRF that validates reads values back from the GPU, which a graph cannot do
+        # a CRF with validation copies values from the GPU to the host, which a CUDA graph cannot do
         synchronises = type(head) is CRF and head.validate
         is_builtin = type(head) in (CRF, Softmax, MEMM)
         return bool(self.encoder.skips_padding) and is_builtin and not synchronises
@@ -144,14 +144,14 @@ class Network(nn.Module):
         """Return emissions (B, T, labels); 0 after the end of a sequence."""
         shape = (len(batch.lengths), len(batch.sizes))
         x = self.words(*batch.rows).index_select(0, batch.word)
-        h = self.encoder(self._drop(x, batch), batch)
-        e = self.output(self._drop(h, batch))
+        h = self.encoder(self._apply_dropout(x, batch), batch)
+        e = self.output(self._apply_dropout(h, batch))
         e = e.float()
         grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy_(0, batch.cell, e)
         return grid.view(*shape, e.shape[1])
 
     def log_likelihood(self, batch: Batch) -> Tensor:
-        """Σ log p(tags | words) over the sequences of a batch."""
+        """Return Σ log p(tags | words) over the sequences of a batch."""
         emissions = self(batch)
         if self.has_builtin_head:
             log_p: Tensor = self.head(emissions, batch.tags, lengths=batch.lengths)
@@ -160,8 +160,8 @@ class Network(nn.Module):
             log_p = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
         return log_p
 
-    def _drop(self, x: Tensor, batch: Batch) -> Tensor:
-        """Variational dropout: the same columns are set to 0 in all tokens of a sequence."""
+    def _apply_dropout(self, x: Tensor, batch: Batch) -> Tensor:
+        """Apply variational dropout: the same columns are 0 in all tokens of a sequence."""
         if not self.training or self.dropout == 0:
             return x
         mask = x.new_empty(len(batch.lengths), x.shape[1]).bernoulli_(1 - self.dropout)
@@ -176,8 +176,8 @@ def count_weights(network: nn.Module) -> dict[str, int]:
     return dict(counts)
 
 
-def weights_of(network: nn.Module, prefix: str = "network.") -> Arrays:
-    """Return copies of all weights as NumPy arrays, which later training steps do not change."""
+def copy_weights(network: nn.Module, prefix: str = "network.") -> Arrays:
+    """Return copies of all weights as NumPy arrays. Later training steps do not change them."""
     state = network.state_dict()
     return {prefix + name: np.array(t.detach().cpu().numpy()) for name, t in state.items()}
 
@@ -188,9 +188,10 @@ def load_weights(network: nn.Module, arrays: Arrays, prefix: str = "network.") -
     for name, tensor in state.items():
         array = arrays.get(prefix + name)
         if array is None or array.shape != tuple(tensor.shape) or array.dtype != np.float32:
-            raise InputError(f"tensor {prefix + name!r} is missing, or its shape or type is wrong")
+            expected = f"must be float32 of shape {tuple(tensor.shape)}"
+            raise InputError(f"tensor {prefix + name!r} {expected}, and must not be missing")
         if not np.isfinite(array).all():
-            raise InputError(f"tensor {prefix + name!r} is not finite")
+            raise InputError(f"tensor {prefix + name!r} has values that are not finite")
         state[name] = torch.from_numpy(np.array(array))
     network.load_state_dict(state)
 
@@ -237,7 +238,7 @@ def build_network(settings: Any, words: WordEncoder, labels: list[Any]) -> Netwo
 
 
 def _build_head(head: str | Callable[[int], nn.Module], labels: list[Any], constraints: Any) -> Any:
-    """Return the head of this name, or the result of a function of the number of labels."""
+    """Return the head of this name. If it is a function, call it with the number of labels."""
     if callable(head):
         return head(len(labels))
     if head == "crf":
@@ -260,7 +261,7 @@ def _build_head(head: str | Callable[[int], nn.Module], labels: list[Any], const
 
 def network_parts(network: Network) -> Parts:
     """Return the weights and vocabularies of a network, as metadata and tensors of a file."""
-    tensors = weights_of(network)
+    tensors = copy_weights(network)
     tables = [m.dim for m in network.words.modules() if isinstance(m, WordEmbedding)]
     vocabularies = network.words.vocabularies()
     for n, strings in enumerate(vocabularies):
@@ -275,7 +276,8 @@ def read_network(
     """Return the network that `network_parts` stored, in evaluation mode on the CPU.
 
     The network is first built without memory, on the device "meta", and each tensor of the file is
-    compared with it. So sizes that a file only declares are never allocated.
+    compared with it. So memory is allocated only for
+    sizes that the tensors of the file really have.
     """
     table_dim = None if meta["table_dim"] is None else as_integer(meta["table_dim"], "table_dim")
     vocabularies = [
@@ -291,12 +293,12 @@ def read_network(
     try:
         with torch.device("meta"):
             shapes = {n: tuple(t.shape) for n, t in build().state_dict().items()}
-    except (RuntimeError, OverflowError) as error:  # sizes that PyTorch cannot represent
-        raise InputError(f"no network has such sizes: {error}") from None
+    except (RuntimeError, OverflowError) as error:  # the sizes of the file are too large
+        raise InputError(f"PyTorch cannot build a network of these sizes: {error}") from None
     for name, shape in shapes.items():
         expect(tensors, f"network.{name}", np.float32, shape)
         finite(tensors, f"network.{name}")
-    # the initial weights are random, but the caller's generator must not advance
+    # Initial weights are random. fork_rng keeps the state of the caller's generator unchanged.
     with torch.random.fork_rng(devices=[]):
         network = build()
     load_weights(network, tensors)

@@ -68,21 +68,21 @@ class LazyRows(torch.optim.Optimizer):
             state["step"] = torch.zeros(())
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
         state["step"] += 1
-        step = int(state["step"])
+        count = int(state["step"])
         w, m, v = (x.detach().numpy() for x in (p, state["exp_avg"], state["exp_avg_sq"]))
         beta1, beta2 = group["betas"]
-        # not coalesced: the core adds the gradients of a row that occurs twice
+        # The gradient may have a row twice: the core adds such rows, so coalescing is not needed.
         rows, g = grad._indices()[0].numpy(), grad._values().contiguous().numpy()
         decay = 1 - group["lr"] * group["weight_decay"]
-        size, scale = group["lr"] / (1 - beta1**step), (1 - beta2**step) ** -0.5
-        _core.adam_rows(w, m, v, rows, g, beta1, beta2, decay, size, scale, group["eps"])
+        step_size, scale = group["lr"] / (1 - beta1**count), (1 - beta2**count) ** -0.5
+        _core.adam_rows(w, m, v, rows, g, beta1, beta2, decay, step_size, scale, group["eps"])
 
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
     """Scale all gradients so that their norm is at most ``max_norm``.
 
-    On a GPU the host never waits for the norm: the factor is computed and applied on the device.
+    On a GPU the factor is computed and applied on the device, so the host never waits for the norm.
     """
     grads = [p.grad for p in parameters if p.grad is not None]
     values = [g._values() if g.is_sparse else g for g in grads]
@@ -93,7 +93,7 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
 
 
 def build_optimizers(network: nn.Module, parameters: list[Tensor], settings: Any) -> list[Any]:
-    """Return an optimiser of the dense parameters, and one of the sparse tables, if any."""
+    """Return an optimiser of the dense parameters, and another one if there are sparse tables."""
     sparse = {
         id(m.weight)
         for m in network.modules()
@@ -106,15 +106,17 @@ def build_optimizers(network: nn.Module, parameters: list[Tensor], settings: Any
         optimizers: list[Any] = []
         optimizers.append(torch.optim.SGD(dense, momentum=_MOMENTUM, foreach=True, **options))
         if tables:
-            # without momentum: it would move rows for many steps after their last gradient
+            # Tables have no momentum: it would change rows long after their last gradient.
             optimizers.append(torch.optim.SGD(tables, lr=settings.learning_rate))
         return optimizers
-    optimizers = [torch.optim.AdamW(dense, fused=True, **_graph_options(dense[0].device, options))]
+    optimizers = [
+        torch.optim.AdamW(dense, fused=True, **_add_graph_options(dense[0].device, options))
+    ]
     return optimizers + ([LazyRows(tables, **options)] if tables else [])
 
 
-def _graph_options(device: torch.device, options: dict[str, Any]) -> dict[str, Any]:
-    """Return options for steps in a CUDA graph, which reads the learning rate from GPU memory."""
+def _add_graph_options(device: torch.device, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options. On a GPU, the learning rate is a tensor, which CUDA graphs can read."""
     if device.type != "cuda":
         return options
     return {**options, "lr": torch.tensor(options["lr"], device=device), "capturable": True}
@@ -133,7 +135,8 @@ def set_rate(optimizers: list[Any], rate: float) -> None:
 def rate_factor(schedule: str, epochs: float, total: int) -> float:
     """Return the factor of the learning rate after some of ``total`` epochs.
 
-    It rises from 0 to 1 in the first epoch, or the first tenth of a short training, then falls.
+    It rises from 0 to 1 in the first epoch, or in the first tenth of a training of less than 10
+    epochs. Then it falls to 0. The factor of a constant schedule is always 1.
 
     >>> [round(rate_factor("linear", e, 11), 2) for e in (0.5, 1.0, 6.0, 11.0)]
     [0.5, 1.0, 0.5, 0.0]
@@ -143,8 +146,12 @@ def rate_factor(schedule: str, epochs: float, total: int) -> float:
     warmup = min(1.0, 0.1 * total)
     if epochs < warmup:
         return epochs / warmup
-    done = min(1.0, (epochs - warmup) / (total - warmup))
-    return 1.0 - done if schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+    fraction_done = min(1.0, (epochs - warmup) / (total - warmup))
+    return (
+        1.0 - fraction_done
+        if schedule == "linear"
+        else 0.5 * (1.0 + math.cos(math.pi * fraction_done))
+    )
 
 
 def state_arrays(
@@ -183,7 +190,9 @@ def _read_state(
         if array is None:
             continue
         if array.shape not in ((), tuple(p.shape)) or not np.isfinite(array).all():
-            raise InputError(f"tensor '{key}.{name}' has a wrong shape, or is not finite")
+            raise InputError(
+                f"tensor '{key}.{name}' must be finite numbers of shape () or {tuple(p.shape)}"
+            )
         # PyTorch keeps the step count on the CPU, except for its fused kernels
         device = p.device if key != "step" or is_fused else "cpu"
         state[key] = torch.from_numpy(np.array(array)).to(device)

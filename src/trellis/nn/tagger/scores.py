@@ -1,4 +1,4 @@
-"""The scores of a tagger: those of its network, plus α times those of a linear CRF in a hybrid.
+"""The scores of a tagger: those of its network and, in a hybrid, α times those of a linear CRF.
 
     p(y | x) ∝ p_network(y | x) · p_CRF(y | x)^α
 
@@ -40,12 +40,12 @@ __all__ = [
 
 Metric: TypeAlias = Callable[[list[list[Any]], list[list[Any]]], float]
 DevScore: TypeAlias = Callable[..., float]
-"""``score(alpha=1.0)``: the score of the development set with this weight α."""
+"""A function ``score(alpha=1.0)`` that returns the development score with the weight α."""
 
 ALPHAS = (1.0, 0.25, 0.5, 2.0, 4.0)
 """Candidates for α. Without a development set it is the first one."""
 _L2, _MAX_ITER = 0.3, 100
-_BATCH = 128  # sequences per batch: prediction needs less memory than training
+_BATCH_SIZE = 128  # sequences; prediction needs less memory than training
 
 
 # ---- the linear part of a hybrid
@@ -61,7 +61,7 @@ class LinearScores(NamedTuple):
 
 
 def build_linear(features: Any, head: Any, n_jobs: int | None) -> CRF | None:
-    """Return the unfitted model for the setting ``features``, or None."""
+    """Return the unfitted CRF for the setting ``features``, or None if it is None."""
     if features is None:
         return None
     if head not in ("crf", "softmax"):
@@ -76,9 +76,9 @@ def build_linear(features: Any, head: Any, n_jobs: int | None) -> CRF | None:
 
 
 def check_linear(model: CRF) -> None:
-    """Raise if a fitted CRF has transition features: a tagger has one transition matrix."""
+    """Raise if a fitted CRF has features of transitions: a tagger has one transition matrix."""
     if model.features_.has_edges:
-        raise InputError("a neural tagger does not support features of transitions")
+        raise InputError("features: a neural tagger does not support features of transitions")
 
 
 def score_linear(model: CRF | None, X: list[Any]) -> LinearScores | None:
@@ -96,9 +96,9 @@ def score_linear(model: CRF | None, X: list[Any]) -> LinearScores | None:
 @torch.no_grad()
 def _score_emissions(network: Network, corpus: Corpus) -> list[NDArray[np.float64]]:
     """Return emissions (length, labels) of each sequence."""
-    groups = bucket_by_length(corpus.lengths, _BATCH, None)
+    groups = bucket_by_length(corpus.lengths, _BATCH_SIZE, None)
     network.eval()
-    # all batches before the first copy to the host: a copy waits until the GPU is idle
+    # All batches are started before the first copy to the host, because a copy waits for the GPU.
     grids = [(batch.sequences, network(batch)) for batch in Epoch(corpus, groups)]
     emissions: list[Any] = [None] * len(corpus.lengths)
     for indices, grid in grids:
@@ -111,7 +111,7 @@ def _score_emissions(network: Network, corpus: Corpus) -> list[NDArray[np.float6
 def head_scores(network: Network) -> tuple[NDArray[np.float64], Any, Any]:
     """Return the scores of transitions (labels, labels), starts and ends (labels,)."""
     if not hasattr(network.head, "scores"):
-        raise InputError("a head set as a function can only predict labels")
+        raise InputError("a tagger whose head is a function can only predict labels")
     with torch.no_grad():
         matrix, start, end = (x.double().cpu().numpy() for x in network.head.scores())
     return matrix, start, end
@@ -132,10 +132,13 @@ def compute_scores(
 
 @torch.no_grad()
 def decode_custom(network: Network, corpus: Corpus) -> list[list[int]]:
-    """Return label indices from the ``decode`` method of a head set as a function."""
+    """Return the label indices of each sequence, for a head that is a function.
+
+    The ``decode`` method of the head computes them.
+    """
     paths: list[list[int]] = [[] for _ in corpus.lengths]
     network.eval()
-    for batch in Epoch(corpus, bucket_by_length(corpus.lengths, _BATCH, None)):
+    for batch in Epoch(corpus, bucket_by_length(corpus.lengths, _BATCH_SIZE, None)):
         emissions = network(batch)
         steps = torch.arange(emissions.shape[1], device=emissions.device)
         decoded = network.head.decode(emissions, mask=steps < batch.lengths[:, None])
@@ -148,7 +151,7 @@ def decode_custom(network: Network, corpus: Corpus) -> list[list[int]]:
 
 
 def choose_metric(scoring: str | None, labels: list[Any]) -> Metric:
-    """Return a function of true and predicted labels: ``scoring``, or the default for the labels.
+    """Return the metric ``scoring``, a function of true and predicted labels.
 
     The default is span_f1 if the labels follow a tagging scheme, else accuracy.
     """
@@ -158,7 +161,7 @@ def choose_metric(scoring: str | None, labels: list[Any]) -> Metric:
     metric = getattr(metrics, name)
 
     def score(true: list[list[Any]], predicted: list[list[Any]]) -> float:
-        # labels may be numbers; the development set may have other labels than the training data
+        # Labels may be numbers, and the development set may have labels that are new.
         texts = ([[str(label) for label in labels] for labels in y] for y in (true, predicted))
         return float(metric(*texts, **options))
 

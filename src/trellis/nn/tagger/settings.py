@@ -32,7 +32,7 @@ def check_settings(tagger: Any) -> None:
     """Validate the settings of a `NeuralTagger`."""
     names = tagger.words
     if isinstance(names, str) or not names or not all(name in WORDS for name in names):
-        raise InputError(f"words must be a tuple of names out of {', '.join(WORDS)}, not {names!r}")
+        raise InputError(f"words must be a tuple of names from {', '.join(WORDS)}, not {names!r}")
     for name in _SIZES:
         as_positive(getattr(tagger, name), name)
     if tagger.patience is not None:
@@ -53,7 +53,7 @@ def check_settings(tagger: Any) -> None:
     if tagger.constraints is not None and tagger.head != "crf":
         raise InputError(f"constraints need head='crf', not {tagger.head!r}")
     if isinstance(tagger.constraints, str):
-        constraints_for(tagger.constraints, ["O"])  # raises for an unknown scheme
+        constraints_for(tagger.constraints, ["O"])  # this raises for an unknown scheme
 
 
 def _check_range(value: Any, bound: float, name: str) -> None:
@@ -63,7 +63,7 @@ def _check_range(value: Any, bound: float, name: str) -> None:
 
 
 def choose_device(device: Any) -> torch.device:
-    """Return the device of this name; None is a GPU if there is one, else the CPU."""
+    """Return the device of this name. None means a GPU if there is one, else the CPU."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -86,6 +86,6 @@ def check_fit_arguments(dev: Any, callback: Any, checkpoint: Any) -> None:
     if dev is None:
         return
     if not isinstance(dev, tuple | list) or len(dev) != 2:
-        raise InputError("dev must be a pair (X, y)")
+        raise InputError(f"dev must be a pair (X, y), not {dev!r:.60}")
     if len(sequences(dev[0])) != len(dev[1]):
         raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")

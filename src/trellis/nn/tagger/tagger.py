@@ -54,11 +54,11 @@ from trellis.nn.tagger.training import Progress, Trainer, TrainingRun, fingerpri
 
 __all__ = ["NeuralTagger"]
 
-# Not stored in a file: the weights replace vectors, device and n_jobs are those of the machine
-# that loads the file, and features may be a function.
+# These parameters are not stored in a file: the weights replace vectors, device and n_jobs depend
+# on the machine that loads the file, and features may be a function.
 _NOT_STORED = ("vectors", "device", "n_jobs", "features")
 _LINEAR = "linear."  # prefix of the tensors of the linear part
-# Not compared when training resumes: neither changes the meaning of the saved weights.
+# These parameters may differ when training resumes: the saved weights do not depend on them.
 _NOT_COMPARED = {"device", "vectors"}
 
 
@@ -87,8 +87,8 @@ class NeuralTagger(Decoding, Estimator):
         `Vectors`, or the path of a file with vectors, that initialise the table of words. Without
         them the table is random, with ``word_dim`` columns.
     char_dim, char_hidden, char_widths
-        Width of the character vectors; width of the word vectors computed from them; numbers of
-        characters per filter of "cnn".
+        Width of the character vectors, width of the word vectors that are computed from them, and
+        numbers of characters per filter of "cnn".
     lowercase
         If True, the table of words stores lower-case words only. Characters keep their case.
     column
@@ -97,9 +97,9 @@ class NeuralTagger(Decoding, Estimator):
         "lstm" or "cnn" (dilated convolutions), its width (2 · hidden), and its number of layers.
     head
         "crf", "softmax" (independent labels), "memm" (each label depends on the previous one), or
-        a function of the number of labels that returns a Module with the interface of pytorch-crf's
-        ``CRF``: ``head(emissions, tags, mask=mask)`` is Σ log p, ``head.decode(emissions,
-        mask=mask)`` the labels.
+        a function of the number of labels. It returns a Module with the interface of pytorch-crf's
+        ``CRF``: ``head(emissions, tags, mask=mask)`` returns Σ log p, and
+        ``head.decode(emissions, mask=mask)`` returns the labels.
     constraints
         For head="crf": a tagging scheme ("BIO", …), or pairs (y', y) of labels such that y must not
         follow y'.
@@ -109,21 +109,22 @@ class NeuralTagger(Decoding, Estimator):
         without one it is 1. A `Window`, a `Spec`, a function or a `CRF` sets the features and how
         they are fitted.
     dropout, word_dropout
-        Probability that a column is set to 0 before and after the encoder (the same columns in all
-        steps of a sequence); the number a in the probability a / (a + n) that a word which occurs
-        n times is replaced by the unknown word.
+        ``dropout`` is the probability that a column is set to 0 before and after the encoder, in
+        all steps of a sequence. ``word_dropout`` is the number a in a / (a + n), the probability
+        that a word which occurs n times is replaced by the unknown word.
     optimizer, learning_rate, weight_decay, schedule, clip
         "adamw" or "sgd"; the learning rate is "constant", or rises for an epoch and then falls to 0
         ("linear", "cosine"); ``clip`` is the largest norm of the gradient.
     epochs, patience, batch_size
-        Number of passes over the data; with a development set, the number of epochs without a
-        better score after which training stops; sequences per batch.
+        ``epochs`` is the number of passes over the data. With a development set, training stops
+        after ``patience`` epochs without a better score. ``batch_size`` is the number of sequences
+        per batch.
     scoring
         Metric of the development set: "span_f1", "accuracy" or "sequence_accuracy". None chooses
         span_f1 if the labels are spans, else accuracy.
     device, precision
-        "cpu", "cuda", or None for a GPU if there is one; "bf16" or "fp16" for mixed precision on a
-        GPU.
+        ``device`` is "cpu", "cuda", or None for a GPU if there is one. ``precision`` is "bf16" or
+        "fp16" for mixed precision on a GPU.
     n_jobs
         Number of threads of the CRF of a hybrid, and of decoding.
     random_state
@@ -140,7 +141,7 @@ class NeuralTagger(Decoding, Estimator):
     linear_: CRF | None
     """The CRF of sparse features of a hybrid, or None."""
     alpha_: float
-    """The weight of its scores."""
+    """The weight α of the scores of ``linear_``."""
     history_: list[Progress]
     """One entry per epoch."""
     columns_: int
@@ -222,11 +223,11 @@ class NeuralTagger(Decoding, Estimator):
     ) -> Self:
         """Train on sequences X and their labels y.
 
-        A label of ``None`` is unknown; a set of labels means one of them. ``dev=(X, y)`` is scored
-        after each epoch, and the weights with the best score are kept; with ``patience=n`` training
-        stops after n epochs in a row without a better score. ``callback`` is called with the
-        `Progress` of each epoch; a truthy return value stops training. A ``checkpoint`` saves the
-        state during training, and can resume it.
+        A label of ``None`` is unknown. A set of labels means that one of them is correct.
+        ``dev=(X, y)`` is scored after each epoch, and the weights with the best score are kept.
+        With ``patience=n``, training stops after n epochs in a row without a better score.
+        ``callback`` is called with the `Progress` of each epoch; a truthy return value stops
+        training. A ``checkpoint`` saves the state during training, and can resume it.
         """
         with unchanged_on_error(self):
             self._fit(sequences(X), y, dev, callback, checkpoint)
@@ -266,9 +267,9 @@ class NeuralTagger(Decoding, Estimator):
     def _encode_labels(self, y: Any, lengths: NDArray[np.int64]) -> Any:
         labels = encode(y, lengths)
         if not labels.classes:
-            raise InputError("no label is known at any position")
+            raise InputError("y has no known label: at least one is needed")
         if labels.allowed is not None and (callable(self.head) or self.head == "memm"):
-            raise InputError(f"head={self.head!r} cannot be trained with unknown labels")
+            raise InputError(f"y has unknown labels, which head={self.head!r} does not support")
         limits = constraints_for(self.constraints, labels.classes)
         if limits is not None:
             limits.check(labels, lengths)
@@ -277,16 +278,16 @@ class NeuralTagger(Decoding, Estimator):
     def _restore(self, run: TrainingRun, checkpoint: Checkpoint | None) -> None:
         if checkpoint is None:
             return
-        left_out = _NOT_COMPARED | ({"head"} if callable(self.head) else set())
+        ignored = _NOT_COMPARED | ({"head"} if callable(self.head) else set())
         params = self.get_params(deep=False).items()
-        settings = {"model": "NeuralTagger", **{k: v for k, v in params if k not in left_out}}
+        settings = {"model": "NeuralTagger", **{k: v for k, v in params if k not in ignored}}
         saved = checkpoint.restore(settings, fingerprint_of(run.trainer.corpus, self.network_))
         if saved is not None:
             with checkpoint.errors_name_file():
                 run.restore(saved.arrays, saved.since_best)
 
     def _build_dev_score(self, dev: Any) -> DevScore | None:
-        """Return a function that scores the development set; a hybrid with any weight α."""
+        """Return a function that scores the development set for a weight α, or None without one."""
         if dev is None:
             return None
         pairs = [(x, list(labels)) for x, labels in zip(*dev, strict=True) if len(labels)]
@@ -298,12 +299,12 @@ class NeuralTagger(Decoding, Estimator):
     # ---- scores and labels
 
     def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
-        """argmax_y p(y | x) for each sequence; ``known`` as in `trellis.CRF`."""
+        """argmax_y p(y | x) for each sequence; ``known`` is that of `trellis.CRF.predict`."""
         self._fitted()
         if self.network_.has_builtin_head:
             return super().predict(X, known)
         if known is not None:
-            raise InputError("a head set as a function cannot decode with known labels")
+            raise InputError("known must be None: a head that is a function does not support it")
         X = sequences(X)
         paths: list[list[Label]] = [[] for _ in X]
         nonempty = [i for i, x in enumerate(X) if len(x)]
@@ -322,7 +323,7 @@ class NeuralTagger(Decoding, Estimator):
         return matrix + self.alpha_ * self.linear_.transition_scores()
 
     def describe(self) -> Description:
-        """Return facts about the fitted tagger: size of its parts and training record."""
+        """Return facts about the fitted tagger: the sizes of its parts, and its training."""
         self._fitted()
         parts = count_weights(self.network_)
         if self.linear_ is not None:
@@ -385,14 +386,14 @@ class NeuralTagger(Decoding, Estimator):
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, device: Any = "cpu") -> Self:
-        """Load a tagger from a ``.trellis`` file; FormatError if the file contains none."""
+        """Load a tagger from a ``.trellis`` file. Raise FormatError if it contains no tagger."""
         target = choose_device(device)
         tagger = load_class(cls, path)
         tagger.network_.to(target)
         return tagger
 
     def to_parts(self) -> Parts:
-        """Return metadata and tensors: the network, and those of the linear part of a hybrid."""
+        """Return metadata and tensors of the network and, in a hybrid, of the linear part."""
         self._fitted()
         if callable(self.head):
             raise InputError("a tagger whose head is a function cannot be saved")
@@ -430,7 +431,7 @@ class NeuralTagger(Decoding, Estimator):
         features: Callable[[Any], Any] | None = None,
         edge_features: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Set the function that computes the features of the linear part, if it has one."""
+        """Set the functions that compute the features of the linear part of a hybrid."""
         if self.linear_ is not None:
             self.linear_.set_feature_functions(features, edge_features)
 
@@ -438,7 +439,9 @@ class NeuralTagger(Decoding, Estimator):
 def _read_linear(meta: dict[str, Any], tensors: Tensors) -> CRF:
     model: CRF = CRF.from_parts(meta["linear"], tensors_below(tensors, _LINEAR))
     if model.classes_.tolist() != meta["classes"] or model.features_.has_edges:
-        raise InputError("the linear part has other labels, or features of transitions")
+        raise InputError(
+            "the linear part must have the labels of the tagger, and no features of transitions"
+        )
     return model
 
 

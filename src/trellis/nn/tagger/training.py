@@ -13,7 +13,7 @@ from trellis.errors import InputError, OptimizationError
 from trellis.models.chain.checkpoint import Checkpoint, fingerprint
 from trellis.nn.tagger.cuda_graph import StepGraphs
 from trellis.nn.tagger.data import Batch, Corpus, Epoch, PaddedBatch, bucket_by_length
-from trellis.nn.tagger.network import Arrays, Network, load_weights, weights_of
+from trellis.nn.tagger.network import Arrays, Network, copy_weights, load_weights
 from trellis.nn.tagger.optimizer import (
     build_optimizers,
     clip_gradients,
@@ -28,9 +28,9 @@ __all__ = ["Progress", "Trainer", "TrainingRun", "fingerprint_of"]
 _log = logging.getLogger("trellis")
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-# tokens per batch: for smaller ones, waking a second CPU thread takes longer than it saves
+# tokens per batch: with fewer, waking a second CPU thread takes longer than it saves
 _MIN_TOKENS_FOR_THREADS = 512
-_NO_SCORE = -1.0  # stands for None in a table of numbers; a score is never negative
+_NO_SCORE = -1.0  # replaces None in a table of numbers; a score is never negative
 
 
 class Progress(NamedTuple):
@@ -67,16 +67,17 @@ class Trainer:
         self.graphs = StepGraphs(corpus) if self._can_capture() else None
 
     def _can_capture(self) -> bool:
-        """True if a step never waits for the GPU, and depends on the shape of its batch alone."""
-        # fp16 reads back whether gradients overflowed; SGD's learning rate is a Python number
+        """Return True if a step never waits for the GPU, and needs only the shape of its batch."""
+        # With fp16, a step copies to the host whether gradients overflowed. The learning rate of
+        # SGD is a Python number, which a graph would store as a constant.
         is_plain = self.precision is not torch.float16 and self.settings.optimizer == "adamw"
         is_on_gpu = self.corpus.device.type == "cuda" and self.corpus.allowed is None
         return is_on_gpu and is_plain and self.network.fixed_sizes
 
     def run_epoch(self, number: int) -> tuple[float, float]:
-        """Train on all sequences once; return the loss per token, and the time in seconds."""
+        """Train on all sequences once, and return the loss per token and the time in seconds."""
         started = time.perf_counter()
-        # seeded by the number: a resumed training draws the same numbers in this epoch
+        # The epoch number is part of the seed: a resumed training draws the same random numbers.
         torch.manual_seed((self.seed << 16) + number)
         generator = np.random.default_rng([self.seed, number])
         size = self.settings.batch_size
@@ -86,7 +87,8 @@ class Trainer:
         self.network.train()
         is_small = self.corpus.tokens < _MIN_TOKENS_FOR_THREADS * len(groups)
         with (
-            # autograd would run the backward pass of a GPU on another thread: slower to wake
+            # By default autograd runs the GPU's backward pass on another thread, and waking it
+            # takes time.
             torch.autograd.set_multithreading_enabled(False),
             _limit_threads(1 if is_small and self.corpus.device.type == "cpu" else None),
             _use_stream(self.graphs),
@@ -99,18 +101,18 @@ class Trainer:
                     self.graphs.run(batch, self._step, self._drop_gradients)
         self.network.eval()
         self._drop_gradients()
-        # reading the loss is the only point of an epoch that waits for the device
+        # Only here does an epoch wait for the device: reading the loss copies it to the host.
         loss = float(self.total_loss) / self.corpus.tokens
         return loss, time.perf_counter() - started
 
     def _drop_gradients(self) -> None:
-        for p in self.parameters.values():  # Optimizer.zero_grad would run once per optimiser
+        for p in self.parameters.values():  # Optimizer.zero_grad would be called for each optimiser
             p.grad = None
 
     def _step(self, batch: Batch) -> None:
         self._drop_gradients()
         dtype = self.precision
-        # no cache: a CUDA graph would keep the casts of old weights
+        # The cache is off: a CUDA graph would reuse casts of old weights.
         cast = torch.autocast("cuda", dtype=dtype, cache_enabled=False) if dtype else nullcontext()
         with cast:
             loss = -self.network.log_likelihood(batch)
@@ -131,14 +133,14 @@ class Trainer:
 
     def to_arrays(self) -> Arrays:
         """Return the weights, the state of the optimisers and the scale of the loss."""
-        arrays = weights_of(self.network) | state_arrays(self.optimizers, self.parameters)
+        arrays = copy_weights(self.network) | state_arrays(self.optimizers, self.parameters)
         arrays["scale"] = np.array(self.scaler.get_scale() if self.scaler.is_enabled() else 1.0)
         return arrays
 
     def restore(self, arrays: Arrays) -> None:
         """Set the state that `to_arrays` returned."""
         load_weights(self.network, arrays)
-        if self.graphs:  # captured graphs would write to the old state of the optimisers
+        if self.graphs:  # captured graphs would still write to the old state of the optimisers
             self.graphs = StepGraphs(self.corpus)
         if self.scaler.is_enabled():
             self.scaler = torch.amp.GradScaler(init_scale=float(arrays["scale"]))
@@ -146,7 +148,7 @@ class Trainer:
 
 
 class TrainingRun:
-    """Epochs until all are done, or the score on the development set stops improving.
+    """The epochs of a training, until the last one or until the development score stops improving.
 
     A `Checkpoint` can save a run: it has the members of `ResumableRun`.
     """
@@ -186,7 +188,7 @@ class TrainingRun:
         speed = self.trainer.corpus.tokens / seconds
         self.since_best += 1
         if score is not None and score > max((s for _, s in self.dev_scores), default=-np.inf):
-            self.best = weights_of(self.trainer.network)
+            self.best = copy_weights(self.trainer.network)
             self.since_best = 0
         self.progress.append(Progress(number, loss, score, seconds, speed, self.trainer.rate))
         _log.info("epoch %d: loss %.4f, dev %s, %.1f s", number, loss, score, seconds)
@@ -207,10 +209,10 @@ class TrainingRun:
         return [(p.epoch, p.dev_score) for p in self.progress if p.dev_score is not None]
 
     def best_weights(self) -> None:
-        """Return None: `to_arrays` includes the best weights."""
+        """Return None, because `to_arrays` includes the best weights."""
 
     def to_arrays(self) -> Arrays:
-        """Return the state from which training resumes with the same bits."""
+        """Return the full state. A training that resumes from it ends with the same bits."""
         table = [[_NO_SCORE if v is None else v for v in p] for p in self.progress]
         best = {name.replace("network.", "best.", 1): a for name, a in self.best.items()}
         arrays: Arrays = {"progress": np.array(table, np.float64)}
@@ -221,7 +223,8 @@ class TrainingRun:
         """Set the state that `to_arrays` returned."""
         table = arrays["progress"]
         if table.ndim != 2 or table.shape[1] != len(Progress._fields):
-            raise InputError(f"the table of epochs has shape {table.shape}")
+            expected = f"must be (epochs, {len(Progress._fields)})"
+            raise InputError(f"tensor 'progress' has shape {table.shape}: {expected}")
         self.progress = [
             Progress(int(row[0]), row[1], None if row[2] == _NO_SCORE else row[2], *row[3:])
             for row in table.tolist()
@@ -239,12 +242,12 @@ class TrainingRun:
 @contextmanager
 def _limit_threads(count: int | None) -> Iterator[None]:
     """Limit PyTorch to ``count`` CPU threads; None changes nothing."""
-    usual = torch.get_num_threads()
-    torch.set_num_threads(usual if count is None else count)
+    previous = torch.get_num_threads()
+    torch.set_num_threads(previous if count is None else count)
     try:
         yield
     finally:
-        torch.set_num_threads(usual)
+        torch.set_num_threads(previous)
 
 
 @contextmanager

@@ -31,11 +31,11 @@ class WordEncoder(nn.Module, ABC):
 
     @abstractmethod
     def vocabularies(self) -> list[list[str]]:
-        """Return the learned strings: the state of an encoder besides its parameters."""
+        """Return the learned strings: with the parameters, the full state of an encoder."""
 
     @abstractmethod
     def restore(self, vocabularies: Sequence[list[str]]) -> None:
-        """Set the strings that `vocabularies` returned, and create parameters to match."""
+        """Set the strings that `vocabularies` returned, and create parameters for them."""
 
     def encode(self, words: Sequence[str]) -> Tensor:
         """Return the vectors of any words, shape (words, dim). Each unique word is encoded once."""
@@ -43,7 +43,7 @@ class WordEncoder(nn.Module, ABC):
             raise InputError(f"words must be a list of str, not {words!r:.60}")
         unique = {word: n for n, word in enumerate(dict.fromkeys(words))}
         device = next(self.parameters()).device
-        rows = (r.to(device) for r in self.rows(list(unique)))
+        rows = (row.to(device) for row in self.rows(list(unique)))
         index = torch.tensor([unique[word] for word in words], device=device)
         vectors: Tensor = self(*rows).index_select(0, index)
         return vectors
@@ -59,7 +59,7 @@ class ConcatWords(WordEncoder):
         flat: list[WordEncoder] = []
         for encoder in encoders:
             if not isinstance(encoder, WordEncoder):
-                raise InputError(f"{encoder!r:.60} is not a WordEncoder")
+                raise InputError(f"encoders must be WordEncoders, not {encoder!r:.60}")
             flat += encoder.encoders if isinstance(encoder, ConcatWords) else [encoder]
         if not flat:
             raise InputError("ConcatWords needs at least one encoder")
@@ -87,6 +87,6 @@ class ConcatWords(WordEncoder):
             encoder.restore([strings])
 
     def forward(self, *rows: Tensor) -> Tensor:
-        """Return the joined vectors, shape (words, dim), of one tensor of rows per encoder."""
+        """Return the joined vectors, shape (words, dim). Each encoder has one tensor of rows."""
         parts = [encoder(table) for encoder, table in zip(self.encoders, rows, strict=True)]
         return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]

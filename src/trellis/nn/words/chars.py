@@ -19,11 +19,11 @@ __all__ = ["CharCNN", "CharRNN"]
 
 _PAD, _BEGIN, _END, _UNKNOWN, _FIRST = range(5)  # reserved rows of the character table
 _MAX_WIDTH = 8  # characters per filter: the largest window of the native kernel
-_MAX_CHARACTERS = 32  # of a longer word, only the first and the last 16 characters are read
+_MAX_CHARACTERS = 32  # a longer word is cut to its first and its last 16 characters
 
 
 class _CharacterEncoder(WordEncoder):
-    """An alphabet, and an embedding (characters, char_dim) of it."""
+    """Base class: an alphabet, and an embedding (characters, char_dim) of its characters."""
 
     def __init__(self, char_dim: int) -> None:
         super().__init__()
@@ -43,7 +43,8 @@ class _CharacterEncoder(WordEncoder):
         """Set the alphabet and create its embedding."""
         (self.alphabet,) = vocabularies
         if any(len(character) != 1 for character in self.alphabet):
-            raise InputError("the alphabet must be a list of single characters")
+            wrong = next(c for c in self.alphabet if len(c) != 1)
+            raise InputError(f"the alphabet has {wrong!r:.60}: must be single characters")
         count = _FIRST + len(self.alphabet)
         self.characters = nn.Embedding(count, self.char_dim, padding_idx=_PAD)
         bound = (3.0 / self.char_dim) ** 0.5  # uniform on ±bound has variance 1 / char_dim
@@ -93,10 +94,12 @@ class CharCNN(_CharacterEncoder):
         super().__init__(char_dim)
         self.widths = tuple(as_positive(width, "widths") for width in widths)
         if not self.widths or max(self.widths) > _MAX_WIDTH:
-            raise InputError(f"widths must be numbers of at most {_MAX_WIDTH}, not {widths!r}")
+            raise InputError(f"widths must be numbers from 1 to {_MAX_WIDTH}, not {widths!r}")
         self.dim = as_positive(filters, "filters")
         if self.dim < len(self.widths):
-            raise InputError(f"{filters} filters are too few for {len(self.widths)} widths")
+            raise InputError(
+                f"filters is {filters}: must be at least {len(self.widths)}, the number of widths"
+            )
         counts = [len(part) for part in np.array_split(np.arange(self.dim), len(self.widths))]
         self.convolutions = nn.ModuleList(
             nn.Conv1d(self.char_dim, count, width, bias=False)
@@ -110,8 +113,9 @@ class CharCNN(_CharacterEncoder):
         characters = self.dropout(self.characters.weight)
         maxima = []
         for convolution, width in zip(self.convolutions, self.widths, strict=True):
-            # (characters, width, filters): what a character adds at each offset of a window.
-            # An alphabet is smaller than a batch, so this is cheaper than a convolution.
+            # The table (characters, width, filters) has the score that a character adds at each
+            # offset of a window. An alphabet is smaller than a batch, so computing this table is
+            # cheaper than a convolution.
             weight: Any = convolution.weight
             flat = characters @ weight.permute(1, 2, 0).flatten(1)
             maxima.append(_max_windows(rows, flat.view(len(flat), width, -1)))
@@ -123,7 +127,7 @@ class CharCNN(_CharacterEncoder):
 
 
 def _max_windows(ids: Tensor, table: Tensor) -> Tensor:
-    """maxₜ Σₖ table[idsₜ₊ₖ, k], shape (words, filters).
+    """Compute maxₜ Σₖ table[idsₜ₊ₖ, k], shape (words, filters).
 
     Padding and positions after the end add 0. Only the best window has a gradient, so only that
     window is recorded for the backward pass.
@@ -147,7 +151,7 @@ def _max_windows(ids: Tensor, table: Tensor) -> Tensor:
 
 
 class _MaxWindows(torch.autograd.Function):
-    """`_max_windows` in the native core: one pass over the characters, no scores are stored."""
+    """`_max_windows` in the native core: one pass over the characters, which stores no scores."""
 
     @staticmethod
     def forward(ctx: Any, ids: Tensor, table: Tensor) -> Tensor:
@@ -195,7 +199,7 @@ class CharRNN(_CharacterEncoder):
         """Return vectors (words, dim) of character ids (words, longest)."""
         lengths = (rows != _PAD).sum(dim=1)
         steps = torch.arange(rows.shape[1], device=rows.device)
-        # each word reversed, with its padding still at the end
+        # the position that each step of the reversed word reads; padding stays at the end
         sources = (lengths[:, None] - 1 - steps).remainder(rows.shape[1])
         reversed_rows = rows.gather(1, sources).where(steps < lengths[:, None], _PAD)
         last = (lengths - 1).clamp(min=0)

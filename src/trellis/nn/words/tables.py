@@ -20,13 +20,13 @@ from trellis.nn.words.base import WordEncoder
 __all__ = ["Charagram", "NGramEmbedding", "WordEmbedding", "as_vectors"]
 
 _PAD, _UNKNOWN, _FIRST = range(3)  # reserved rows of a table of words
-_WORD, _GRAM = " ", "#"  # prefixes of the entries of an n-gram table: a whole word, an n-gram
+_WORD, _GRAM = " ", "#"  # prefixes of words and of n-grams among the entries of an n-gram table
 _MAX_GRAM = 64  # characters
 _MAX_BUCKETS = 2**31  # row numbers of the native core are 32-bit
 
 
 class WordEmbedding(WordEncoder):
-    """v(word) = the word's row of a table, or the vector of the unknown word.
+    """v(word) is the row of the word in a table, or the vector of the unknown word.
 
     >>> table = WordEmbedding(vectors=Vectors(["red", "blue"], [[1.0, 0.0], [0.0, 1.0]]))
     >>> table.learn({"red": 3})
@@ -79,7 +79,7 @@ class WordEmbedding(WordEncoder):
             n = torch.tensor([0.0] * _FIRST + [totals.get(word, 0) for word in self.words])
             a = self.unknown_dropout
             self.chance.copy_(torch.where(n > 0, a / (a + n), 0.0))
-        self.vectors = None  # the table has a copy now
+        self.vectors = None  # the table has a copy, so the vectors can be freed
 
     def _copy_vectors(self, rows: NDArray[np.float32]) -> None:
         """Copy vectors (n, dim) to the first n words; other words copy their lower-case form."""
@@ -99,7 +99,7 @@ class WordEmbedding(WordEncoder):
         (self.words,) = vocabularies
         self.index = {word: _FIRST + n for n, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
-            raise InputError("a word occurs twice in the vocabulary")
+            raise InputError("the vocabulary has a word twice: words must be distinct")
         count = _FIRST + len(self.words)
         self.table = nn.Embedding(count, self.dim, padding_idx=_PAD, sparse=self.sparse)
         self.table.weight.requires_grad_(self.trainable)
@@ -139,8 +139,8 @@ class NGramEmbedding(WordEncoder):
 
     With ``ngrams="hashed"``, the hash of an n-gram selects one of ``bucket`` rows. With
     "dictionary", the ``bucket`` most frequent n-grams of the training data have one row each.
-    ``from_fasttext`` copies the sizes and rows of a `trellis.FastText`. Such a model also has rows
-    for words, which are part of the mean.
+    ``from_fasttext`` copies the sizes and rows of a `trellis.FastText`. Such a model also has a row
+    for each of its words, which is part of the mean.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class NGramEmbedding(WordEncoder):
         self.restore([[]])
 
     def learn(self, counts: Mapping[str, int]) -> None:
-        """Create rows for the n-grams of the training data, or copy those of the FastText."""
+        """Create rows for the n-grams of the training data, or copy the rows of a FastText."""
         if self.source is not None:
             self._copy_rows(self.source)
         elif self.ngrams == "hashed":
@@ -199,7 +199,7 @@ class NGramEmbedding(WordEncoder):
         self.restore([words + grams])
         with torch.no_grad():
             self.table.weight[1:] = torch.from_numpy(rows[: self.table.num_embeddings - 1])
-        self.source = None  # the table has a copy now
+        self.source = None  # the table has a copy, so the model can be freed
 
     def vocabularies(self) -> list[list[str]]:
         """Return the words (prefix: a space) and n-grams (prefix: #) that have their own row."""
@@ -209,10 +209,10 @@ class NGramEmbedding(WordEncoder):
         """Create a table for these words and n-grams, and for the hash buckets of all others."""
         (self.entries,) = vocabularies
         if any(entry[:1] not in (_WORD, _GRAM) for entry in self.entries):
-            raise InputError("an entry of the n-gram vocabulary is neither a word nor an n-gram")
+            raise InputError("each entry of the n-gram vocabulary must start with a space or #")
         self.index = {entry: 1 + n for n, entry in enumerate(self.entries)}
         if len(self.index) < len(self.entries):
-            raise InputError("an n-gram occurs twice in the vocabulary")
+            raise InputError("the n-gram vocabulary has an entry twice: entries must be distinct")
         count = 1 + len(self.entries) + (self.bucket if self.ngrams == "hashed" else 0)
         self.table = nn.EmbeddingBag(
             count, self.dim, padding_idx=_PAD, mode="mean", sparse=self.sparse
@@ -223,6 +223,7 @@ class NGramEmbedding(WordEncoder):
             self.table.weight[1:].uniform_(-bound, bound)
 
     def _split(self, word: str) -> list[str]:
+        """Return the n-grams of a word."""
         return _core.subwords(word, self.minn, self.maxn)
 
     def rows(self, words: Sequence[str]) -> tuple[Tensor]:
@@ -242,10 +243,10 @@ class NGramEmbedding(WordEncoder):
             len(grams) + (row is not None) for grams, row in zip(gram_rows, word_rows, strict=True)
         ]
         table = np.zeros((len(words), max(sizes, default=1) or 1), np.int64)
-        for line, grams, word_row in zip(table, gram_rows, word_rows, strict=True):
-            line[: len(grams)] = grams
+        for table_row, grams, word_row in zip(table, gram_rows, word_rows, strict=True):
+            table_row[: len(grams)] = grams
             if word_row is not None:
-                line[len(grams)] = word_row
+                table_row[len(grams)] = word_row
         return (torch.from_numpy(table),)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -259,11 +260,11 @@ Charagram = NGramEmbedding
 
 
 def _choose_dim(dim: int | None, source_dim: int | None, source: str) -> int:
-    """Return ``dim``, or that of the source of the rows; both must agree if both are set."""
+    """Return ``dim``, or the dimension of the source. If both are set, they must be equal."""
     if dim is None and source_dim is None:
-        raise InputError(f"a table needs dim or {source}")
+        raise InputError(f"dim and {source} are both None: set one of them")
     if dim is not None and source_dim is not None and dim != source_dim:
-        raise InputError(f"dim is {dim}, but that of {source} is {source_dim}")
+        raise InputError(f"dim is {dim}, but {source} has dimension {source_dim}")
     return as_positive(source_dim if dim is None else dim, "dim")
 
 
