@@ -1,4 +1,4 @@
-"""The pycrfsuite face: training, compared with python-crfsuite in a new process.
+"""The replacement of pycrfsuite: training, compared with python-crfsuite in a new process.
 
 The original shuffles with C's rand(), so its online algorithms are reproducible only in a new
 process.

@@ -1,4 +1,4 @@
-"""gensim's evaluations: correlation with human scores of word pairs, and analogies by section."""
+"""gensim's evaluations: correlation with human scores of word pairs, and accuracy on analogies."""
 
 import os
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Options(NamedTuple):
     """Number of words to use, from the first row; None for all."""
     ignore_case: bool
     count_unknown: bool
-    """Unknown words count: as cosine 0 for pairs, as wrong answers for analogies."""
+    """If True, a pair with an unknown word has cosine 0, and such an analogy is wrong."""
 
 
 def word_pairs(
@@ -37,7 +37,7 @@ def word_pairs(
         fields = line.rstrip("\r\n").split(delimiter)
         try:
             (a, b), score = fields[:-1], float(fields[-1])
-        except ValueError:  # gensim skips such lines; trellis.Vectors raises
+        except ValueError:  # gensim skips invalid lines, trellis.Vectors raises an error
             continue
         rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (a, b)]
         is_known = min(rows) >= 0
@@ -47,7 +47,7 @@ def word_pairs(
             human_scores.append(score)
             cosines.append(vectors.similarity(first, second) if is_known else 0.0)
     if not human_scores:
-        raise InputError(f"{path}: has no pairs of words that have vectors")
+        raise InputError(f"{path}: no pair has vectors for both words")
     total = len(human_scores) + (0 if options.count_unknown else unknown)
     pearson = stats.pearsonr(human_scores, cosines)
     spearman = stats.spearmanr(human_scores, cosines)
@@ -78,7 +78,7 @@ class _Question(NamedTuple):
     section: dict[str, Any]
     words: tuple[str, ...]
     rows: list[int]
-    """-1 for an unknown word."""
+    """Row of each word; -1 for an unknown word."""
 
     @property
     def is_known(self) -> bool:

@@ -1,4 +1,4 @@
-"""What CRFsuite's algorithms work on, and the messages that all of them send."""
+"""The data and parameters of one training, and the messages that all algorithms send."""
 
 import time
 from collections.abc import Callable
@@ -30,16 +30,16 @@ class Task(NamedTuple):
 
     def data(self) -> _core.TrainingData:
         """Return the training data for the objectives and online learners of the core."""
-        rows, nothing = self.train.rows.native(), [None] * 6
+        rows, unused = self.train.rows.native(), [None] * 6
         return _core.TrainingData(
-            self.layout.native, rows, None, self.train.row_begin, self.train.label, *nothing
+            self.layout.native, rows, None, self.train.row_begin, self.train.label, *unused
         )
 
     def evaluate(self, w: Vector) -> None:
         """Send the scores of the holdout sequences, if there are any."""
         if self.holdout is not None:
             predicted = self.tag(w)
-            for line in _report(self.labels, self.holdout, predicted):
+            for line in _report_lines(self.labels, self.holdout, predicted):
                 self.send(line)
 
     def tag(self, w: Vector) -> NDArray[np.int64]:
@@ -54,7 +54,10 @@ class Task(NamedTuple):
         return np.concatenate(paths.labels)
 
     def send_parameters(self, title: str, *names: str) -> None:
-        """Send a title and the values of parameters; ``shown=name`` renames one."""
+        """Send a title and the values of parameters.
+
+        ``"shown=name"`` sends the parameter ``name`` under the name ``shown``.
+        """
         self.send(f"{title}\n")
         for name in names:
             shown, _, key = name.partition("=")
@@ -71,8 +74,8 @@ class Task(NamedTuple):
         self.send("\n")
 
 
-def _report(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]:
-    """Return lines with precision, recall and F1 of each label that occurs, and averages."""
+def _report_lines(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]:
+    """Return lines with precision, recall and F1 of each label, their averages, and accuracies."""
     count, expected = len(labels), part.label
     is_correct = expected == predicted
     match, model, ref = (
@@ -89,7 +92,7 @@ def _report(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]
             sums += scores
             shown = ", ".join(f"{s:1.4f}" for s in scores)
         lines.append(f"    {name}: ({n_match}, {n_model}, {n_ref}) ({shown})\n")
-    # CRFsuite divides by the number of all labels, also of those that do not occur.
+    # As in CRFsuite, the sum is divided by the number of all labels, even if some do not occur.
     averages = ", ".join(f"{s:f}" for s in sums / max(count, 1))
     lines.append(f"Macro-average precision, recall, F1: ({averages})\n")
     ends = np.cumsum(part.lengths)

@@ -1,4 +1,4 @@
-"""scikit-learn's scores for lists of label lists, and the accuracy of sequences.
+"""scikit-learn's scores for label sequences, and the fraction of correct sequences.
 
 >>> flat_accuracy_score([["x", "z", "y"], ["x", "x"]], [["y", "z", "y"], ["x", "y"]])
 0.6

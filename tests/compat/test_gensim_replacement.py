@@ -1,4 +1,4 @@
-"""The gensim face gives the same results as gensim on the same vectors."""
+"""The replacement of gensim gives the same results as gensim on the same vectors."""
 
 from __future__ import annotations
 

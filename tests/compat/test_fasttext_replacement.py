@@ -1,4 +1,4 @@
-"""The fastText face: the same results as fastText from its files, and equivalent training."""
+"""The replacement of fastText gives the same results from its files, and trains as well."""
 
 from __future__ import annotations
 
