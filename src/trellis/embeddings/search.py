@@ -1,10 +1,10 @@
 """Exact search for the rows of largest cosine: argmax_i q · xᵢ / ‖xᵢ‖, on all cores.
 
 The matrix may be a mapped file, so its rows are not normalised in a copy. Instead 1 / ‖xᵢ‖ is
-stored in a second array. A single query reads the whole matrix, and memory bandwidth limits its speed. The
-second single query creates a copy of the rows in bytes (a quarter of the matrix), which excludes
-most rows: if y is row x in bytes, then q·x ≤ q·y + ‖q‖ ‖x − y‖. The remaining rows are read as
-floats, so the results are the same bits.
+stored in a second array. A single query reads the whole matrix, and memory bandwidth limits its
+speed. The second single query creates a copy of the rows in bytes (a quarter of the matrix), which
+excludes most rows: if y is row x in bytes, then q·x ≤ q·y + ‖q‖ ‖x − y‖. The remaining rows are
+read as floats, so the results are the same bits.
 """
 
 from __future__ import annotations

@@ -92,7 +92,8 @@ class Vectors(Saved):
             raise InputError(f"matrix is not an array of numbers: {error}") from None
         if self.matrix.ndim != 2 or len(self.matrix) != len(self.words) or not self.matrix.size:
             raise InputError(
-                f"matrix has shape {self.matrix.shape}: must be ({len(self.words)}, dimensions)"
+                f"matrix has shape {self.matrix.shape} for {len(self.words)} words: "
+                "must be (words, dimensions) and not empty"
             )
         self.index = {word: row for row, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
@@ -281,7 +282,7 @@ class Vectors(Saved):
     def evaluate_analogies(
         self, path: str | os.PathLike[str], *, restrict: int | None = None, ignore_case: bool = True
     ) -> evaluation.AnalogyScores:
-        """Return the accuracy on lines "a b c d" of a file: is d the nearest word to b − a + c?"""
+        """Return the accuracy on lines "a b c d" of a file; d must be nearest to b − a + c."""
         return evaluation.analogies(self, path, restrict, ignore_case)
 
     def project(self, words: Sequence[str] | None = None) -> NDArray[np.float64]:

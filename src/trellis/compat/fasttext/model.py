@@ -285,7 +285,7 @@ class _FastText:
         if type(k) is not int or k == -1:
             k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:
-            raise InputError(f"k is {k}: must be at least 1, or -1 for all labels")
+            raise InputError(f"k is {k}: it needs to be 1 or higher, or -1 for all labels")
         if not isinstance(threshold, _NUMBERS) or threshold != threshold:  # NaN
             raise InputError(f"threshold is {threshold!r}: must be a number")
         prefix = encoded(self.label, "label")

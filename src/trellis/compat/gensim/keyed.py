@@ -147,11 +147,10 @@ class Keyed:
     ) -> Any:
         """Return (word, cosine) of the words nearest to a mean of keys.
 
-        Positive keys have weight 1 in the mean, negative keys −1. A key is a word, a
-        vector, or a (key, weight) pair. Words of the query are excluded. ``clip_start`` and
-        ``clip_end``, or ``restrict_vocab``, limit the search to a range of rows. ``topn=None``
-        returns the cosines of all rows in the range. `trellis.Vectors.nearest_each` searches
-        for many words at once.
+        Positive keys have weight 1 in the mean, negative keys −1. A key is a word, a vector, or a
+        (key, weight) pair. Words of the query are excluded. ``clip_start`` and ``clip_end``, or
+        ``restrict_vocab``, limit the search to a range of rows. ``topn=None`` returns the cosines
+        of all rows in the range. `trellis.Vectors.nearest_each` searches for many words at once.
 
         >>> from trellis.compat.gensim.models import KeyedVectors
         >>> v = KeyedVectors(2)
@@ -172,7 +171,7 @@ class Keyed:
             return self._cosines(mean)[clip]
         excluded = self._rows_of(keys)
         if not len(rows):
-            raise InputError(f"the range of rows {clip.start}..{clip.stop} is empty")
+            raise InputError(f"the rows {clip.start}..{clip.stop} contain no words")
         threads = resolve_jobs(self.n_jobs)
         scores, ids = self._search.best(mean[None], topn + len(excluded), rows, threads)
         pairs = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
