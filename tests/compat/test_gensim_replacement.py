@@ -337,7 +337,7 @@ def test_invalid_files_and_vectors(v: KeyedVectors, tmp_path: Path) -> None:
             KeyedVectors(bad)
     with pytest.raises(InputError, match="must have 2"):
         small.add_vectors(["a"], [[1, 2, 3]])
-    with pytest.raises(InputError, match="not a matrix of 2 rows"):
+    with pytest.raises(InputError, match="must be a matrix of 2 rows"):
         small.add_vectors(["a", "b"], [[1, 2, 3]])
     with pytest.raises(InputError, match="keys must be a list of str"):
         small.add_vectors([3], [[1, 2]])

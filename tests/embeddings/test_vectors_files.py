@@ -1,4 +1,4 @@
-"""Vectors.load detects the format of a file; other programs read what Vectors.save writes."""
+"""Vectors.load detects the format of a file. Other programs can read files of Vectors.save."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ def test_invalid_queries() -> None:
         with pytest.raises(ValueError, match=match):
             query()
     bad = Vectors(list("ab"), [[1, 0], [np.nan, 0]])
-    with pytest.raises(InputError, match="'b' has NaN"):
+    with pytest.raises(InputError, match="'b' contains NaN"):
         bad.nearest("a")
 
 

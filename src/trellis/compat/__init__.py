@@ -35,10 +35,10 @@ def stand_in(*names: str) -> None:
         replacement = f"{__name__}.{name}"
         module = import_module(replacement)
         # The original may be imported already: remove it and its submodules.
-        for imported in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
+        for imported in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
             del sys.modules[imported]
         sys.modules[name] = module
-        for imported in [n for n in sys.modules if n.startswith(f"{replacement}.")]:
+        for imported in [m for m in sys.modules if m.startswith(f"{replacement}.")]:
             sys.modules[name + imported.removeprefix(replacement)] = sys.modules[imported]
 
 

@@ -201,15 +201,19 @@ class TextClassifier(EmbeddingModel):
         names, counts, names_by_type = number_types(corpus)
         prefix = self.label_prefix
         pairs = list(zip(names, counts.tolist(), strict=True))
-        words = [(n, c) for n, c in pairs if not n.startswith(prefix) and c >= self.min_count]
-        labels = [(n.removeprefix(prefix), c) for n, c in pairs if n.startswith(prefix)]
+        words = [
+            (name, count)
+            for name, count in pairs
+            if not name.startswith(prefix) and count >= self.min_count
+        ]
+        labels = [
+            (name.removeprefix(prefix), count) for name, count in pairs if name.startswith(prefix)
+        ]
         if not labels:
             raise InputError(f"the texts have no labels: no word starts with {prefix!r}")
-        labels = [(n, c) for n, c in labels if c >= self.min_label_count]
+        labels = [(name, count) for name, count in labels if count >= self.min_label_count]
         if not labels:
-            raise InputError(
-                f"no label occurs {self.min_label_count} times: min_label_count is too large"
-            )
+            raise InputError(f"min_label_count is {self.min_label_count}: no label occurs so often")
         self.labels_, self.label_counts_ = _unzip(labels)
         self.words_, self.counts_ = Vocabulary(*_unzip(words)).with_pretrained(
             pretrained, self.vector_size

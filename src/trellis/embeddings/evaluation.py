@@ -93,14 +93,14 @@ def similarity(
     human_scores: list[float] = []
     cosines: list[float] = []
     skipped = 0
-    for a, b, score in _read_pairs(path):
-        pair_rows = [rows.get(fold_case(word, ignore_case)) for word in (a, b)]
+    for word1, word2, score in _read_pairs(path):
+        pair_rows = [rows.get(fold_case(word, ignore_case)) for word in (word1, word2)]
         if None in pair_rows and not (with_unseen and vectors.unseen):
             skipped += 1
             continue
         first, second = (
             word if row is None else vectors.words[row]
-            for word, row in zip((a, b), pair_rows, strict=True)
+            for word, row in zip((word1, word2), pair_rows, strict=True)
         )
         human_scores.append(score)
         cosines.append(vectors.similarity(first, second))
@@ -186,13 +186,13 @@ def _read_pairs(path: FilePath) -> Iterator[tuple[str, str, float]]:
             continue
         fields = line.split("\t") if "\t" in line else line.split()
         try:
-            a, b, score = fields[0].strip(), fields[1].strip(), float(fields[2])
+            word1, word2, score = fields[0].strip(), fields[1].strip(), float(fields[2])
         except (IndexError, ValueError):
             problem = f"expected two words and a score, found {files.shown(line)}"
             raise files.wrong(name, number, problem) from None
         if not np.isfinite(score):
             raise files.wrong(name, number, f"the score is {score}: must be finite")
-        yield a, b, score
+        yield word1, word2, score
 
 
 def _read_questions(path: FilePath) -> Iterator[tuple[str, list[str]]]:

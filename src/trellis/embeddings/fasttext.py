@@ -158,7 +158,9 @@ class FastText(Word2Vec):
             # N-grams of equal count are sorted by name: the order in a Counter would depend on the
             # order of the words.
             frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            self.ngrams_ = [g for g, n in frequent[: self.bucket] if n >= self.min_count]
+            self.ngrams_ = [
+                ngram for ngram, count in frequent[: self.bucket] if count >= self.min_count
+            ]
         index = self._ngram_index()
         ids = [[index[g] for g in word_ngrams if g in index] for word_ngrams in ngrams_of_words]
         begin = np.cumsum([0, *map(len, ids)], dtype=np.int64)

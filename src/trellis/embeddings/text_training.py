@@ -40,8 +40,8 @@ class CorpusNames(NamedTuple):
 
 def number_types(corpus: _core.Corpus) -> CorpusNames:
     """Number the words of a corpus by type. Return the names and counts of the types."""
-    data, ends, counts, types = corpus.common_words(0, 0)
-    names = unpack_strings(data.view(np.uint8), ends, "the text")
+    letters, ends, counts, types = corpus.common_words(0, 0)
+    names = unpack_strings(letters.view(np.uint8), ends, "the text")
     corpus.number(np.arange(corpus.types, dtype=np.int32))
     by_type = [""] * len(names)
     for name, number in zip(names, types.tolist(), strict=True):

@@ -36,10 +36,10 @@ class Vocabulary(NamedTuple):
         >>> words, counts.tolist()
         (['a', 'rose', 'dog'], [3, 2, 1])
         """
-        data, ends, counts, _ = corpus.common_words(min_count, max_words or 0)  # 0: no limit
+        letters, ends, counts, _ = corpus.common_words(min_count, max_words or 0)  # 0: no limit
         if not len(counts):
             raise InputError(f"min_count is {min_count}: no word occurs {min_count} times")
-        return cls(unpack_strings(data.view(np.uint8), ends, "the text"), counts)
+        return cls(unpack_strings(letters.view(np.uint8), ends, "the text"), counts)
 
     def joined(self, new: Vocabulary, min_count: int) -> Vocabulary:
         """Return the union of both; the counts of common words are added.
@@ -80,12 +80,12 @@ class Vocabulary(NamedTuple):
 
     def number(self, corpus: _core.Corpus) -> None:
         """Number the words of a corpus as in this vocabulary; -1 for unknown words."""
-        data, ends, _, types = corpus.common_words(0, 0)
+        letters, ends, _, types = corpus.common_words(0, 0)
         index = {word: i for i, word in enumerate(self.words)}
         numbers = np.empty(corpus.types, np.int32)
         for begin in range(0, len(types), _STRINGS):
             part = ends[begin : begin + _STRINGS + 1]
-            letters = data[part[0] : part[-1]].view(np.uint8)
-            names = unpack_strings(letters, part - part[0], "the text")
+            part_letters = letters[part[0] : part[-1]].view(np.uint8)
+            names = unpack_strings(part_letters, part - part[0], "the text")
             numbers[types[begin : begin + _STRINGS]] = [index.get(name, -1) for name in names]
         corpus.number(numbers)

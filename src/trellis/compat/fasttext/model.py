@@ -273,8 +273,10 @@ class _FastText:
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of str")
         lines = [one_line(line, "predict") for line in text]
         answers = self._predict_lines(lines, k, threshold)
-        label_lists = [[_decode(names[i], on_unicode_error) for i, _ in a] for a in answers]
-        probabilities = [np.array([p for _, p in a], np.float32) for a in answers]
+        label_lists = [
+            [_decode(names[i], on_unicode_error) for i, _ in answer] for answer in answers
+        ]
+        probabilities = [np.array([p for _, p in answer], np.float32) for answer in answers]
         return label_lists, probabilities
 
     def _predict_lines(self, lines: list[bytes], k: int, threshold: float) -> Answers:
@@ -298,7 +300,9 @@ class _FastText:
             return [words for words, _ in pairs], [labels for _, labels in pairs]
         words, labels = self._split(one_line(text, "get_line"))
         names = [self._file.labels[i] for i in labels]
-        return tuple([_decode(t, on_unicode_error) for t in tokens] for tokens in (words, names))
+        return tuple(
+            [_decode(token, on_unicode_error) for token in tokens] for tokens in (words, names)
+        )
 
     def _split(self, line: bytes) -> tuple[list[bytes], list[int]]:
         return self._predictor.split(line, encoded(self.label, "label"))

@@ -36,10 +36,10 @@ def word_pairs(
             continue
         fields = line.rstrip("\r\n").split(delimiter)
         try:
-            (a, b), score = fields[:-1], float(fields[-1])
+            (word1, word2), score = fields[:-1], float(fields[-1])
         except ValueError:  # gensim skips invalid lines, trellis.Vectors raises an error
             continue
-        rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (a, b)]
+        rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (word1, word2)]
         is_known = min(rows) >= 0
         unknown += not is_known
         if is_known or options.count_unknown:

@@ -243,8 +243,8 @@ class Keyed:
     def n_similarity(self, ws1: Sequence[str], ws2: Sequence[str]) -> float:
         """Return the cosine of the means of two lists of words."""
         # As in gensim, the vectors are not normalised before the mean is computed.
-        a, b = (unit_rows(self.get_mean_vector(ws, None, False)) for ws in (ws1, ws2))
-        return float(a.astype(np.float64) @ b)
+        unit1, unit2 = (unit_rows(self.get_mean_vector(ws, None, False)) for ws in (ws1, ws2))
+        return float(unit1.astype(np.float64) @ unit2)
 
     def closer_than(self, key1: Key, key2: Key) -> list[str]:
         """Return the words that are nearer to ``key1`` than ``key2`` is, in the order of rows."""

@@ -132,7 +132,7 @@ class TrainLogParser:
             self.last_iteration |= zip(names, map(float, match.groups()), strict=True)
         if match := _LABEL.match(line):
             label, *counts = match.groups()
-            scores = [None if s.startswith("*") else float(s) for s in counts[3:]]
+            scores = [None if text.startswith("*") else float(text) for text in counts[3:]]
             self.last_iteration["scores"][label] = LabelScore(*map(int, counts[:3]), *scores)
         return None
 

@@ -57,7 +57,7 @@ class Dataset:
 
     def part(self, holdout: int, *, inside: bool) -> Part:
         """Return the sequences inside the holdout group, or those outside if not ``inside``."""
-        selected = [i for i, g in enumerate(self._group) if (g == holdout) == inside]
+        selected = [i for i, group in enumerate(self._group) if (group == holdout) == inside]
         rows = [self._rows[i] for i in selected]
         counts = [np.diff(begin) for begin, _, _ in rows]
         value = None  # None means that all values are 1, and the core reads no array

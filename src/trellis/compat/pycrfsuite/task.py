@@ -76,10 +76,10 @@ class Task(NamedTuple):
 
 def _report_lines(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]:
     """Return lines with precision, recall and F1 of each label, their averages, and accuracies."""
-    count, expected = len(labels), part.label
+    n_labels, expected = len(labels), part.label
     is_correct = expected == predicted
     match, model, ref = (
-        np.bincount(numbers, minlength=count)
+        np.bincount(numbers, minlength=n_labels)
         for numbers in (expected[is_correct], predicted, expected)
     )
     lines = ["Performance by label (#match, #model, #ref) (precision, recall, F1):\n"]
@@ -87,19 +87,23 @@ def _report_lines(labels: list[str], part: Part, predicted: NDArray[Any]) -> lis
     for name, n_match, n_model, n_ref in zip(labels, match, model, ref, strict=True):
         shown = "******, ******, ******"
         if n_ref:
-            p, r = n_match / n_model if n_model else 0.0, n_match / n_ref
-            scores = np.array([p, r, 2 * p * r / (p + r) if p + r else 0.0])
+            precision, recall = n_match / n_model if n_model else 0.0, n_match / n_ref
+            denominator = precision + recall
+            f1 = 2 * precision * recall / denominator if denominator else 0.0
+            scores = np.array([precision, recall, f1])
             sums += scores
-            shown = ", ".join(f"{s:1.4f}" for s in scores)
+            shown = ", ".join(f"{score:1.4f}" for score in scores)
         lines.append(f"    {name}: ({n_match}, {n_model}, {n_ref}) ({shown})\n")
     # As in CRFsuite, the sum is divided by the number of all labels, even if some do not occur.
-    averages = ", ".join(f"{s:f}" for s in sums / max(count, 1))
+    averages = ", ".join(f"{mean:f}" for mean in sums / max(n_labels, 1))
     lines.append(f"Macro-average precision, recall, F1: ({averages})\n")
     ends = np.cumsum(part.lengths)
-    sequences = sum(is_correct[e - n : e].all() for e, n in zip(ends, part.lengths, strict=True))
+    correct_sequences = sum(
+        is_correct[end - length : end].all() for end, length in zip(ends, part.lengths, strict=True)
+    )
     for unit, correct, total in (
         ("Item", int(match[ref > 0].sum()), len(expected)),
-        ("Instance", int(sequences), len(part.lengths)),
+        ("Instance", int(correct_sequences), len(part.lengths)),
     ):
         accuracy = correct / total if total else 0.0
         lines.append(f"{unit} accuracy: {correct} / {total} ({accuracy:1.4f})\n")

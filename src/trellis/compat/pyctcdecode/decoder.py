@@ -191,8 +191,10 @@ class BeamSearchDecoderCTC:
         cuts = (beam_width, beam_prune_logp, token_min_logp)
         decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
         batch = self._to_log_probs_batch(logits_list)
-        rows = decoder.decode_beams_batch(batch, k=beam_width, prune_history=prune_history)
-        return [[(b.text, _word_frames(b), b.acoustic, b.score) for b in beams] for beams in rows]
+        beam_lists = decoder.decode_beams_batch(batch, k=beam_width, prune_history=prune_history)
+        return [
+            [(b.text, _word_frames(b), b.acoustic, b.score) for b in beams] for beams in beam_lists
+        ]
 
     def _get_decoder(self, search: _SearchOptions) -> CTCDecoder:
         """Return the cached decoder for these options and the current language model."""
