@@ -80,6 +80,7 @@ def without_times(log: list[str]) -> list[str]:
 
 
 def assert_similar(models: Any, tolerance: float) -> None:
+    """Compare the weights of two models."""
     ours, theirs = models
     assert list(ours.labels) == list(theirs.labels)
     assert list(ours.attributes) == list(theirs.attributes)

@@ -48,6 +48,7 @@ class CRF(_CRF):
         return super().decode(emissions, _as_bool(mask), **more)
 
     def _validate(self, emissions: Any, tags: Any, mask: Any) -> None:
+        """Raise InputError, with the messages of pytorch-crf, if an argument is invalid."""
         if emissions.dim() != 3:
             raise InputError(f"emissions must have dimension of 3, got {emissions.dim()}")
         size = emissions.size(2)

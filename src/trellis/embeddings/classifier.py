@@ -274,6 +274,7 @@ class TextClassifier(EmbeddingModel):
                     yield [word for word in words if not word.startswith(prefix)], labels
 
     def _get_predictor(self) -> Predictor:
+        """Return the predictor, created at first use."""
         if self._predictor is None:
             self._predictor = Predictor(self.to_file())
         return self._predictor
@@ -389,6 +390,7 @@ def _unzip(pairs: list[tuple[str, int]]) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def _split_words(text: Text, number: int) -> list[str]:
+    """Return the words of text number ``number``. Raise InputError if its type is wrong."""
     if isinstance(text, str):
         return text.split()
     if isinstance(text, list | tuple) and all(isinstance(word, str) for word in text):

@@ -170,6 +170,7 @@ class FastText(Word2Vec):
         return _core.subwords(word, self.minn, self.maxn) if self.maxn > 0 else []
 
     def _ngram_index(self) -> dict[str, int]:
+        """Return the number of each n-gram of the dictionary, from a cache."""
         ngrams, index = _INDEXES.get(self, (None, None))
         if index is None or ngrams is not self.ngrams_:
             index = {ngram: i for i, ngram in enumerate(self.ngrams_)}
@@ -212,6 +213,7 @@ class FastText(Word2Vec):
         return Vectors(self.words_, matrix, unseen=self.vector, n_jobs=self.n_jobs)
 
     def _subword_rows(self) -> SubwordRows:
+        """Return the lookup table of rows, from a cache."""
         table, rows = _LOOKUPS.get(self, (None, None))
         if rows is None or table is not self._input:
             rows = SubwordRows(self.to_file())

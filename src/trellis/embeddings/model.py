@@ -101,6 +101,7 @@ class EmbeddingModel(Saved, Estimator):
                 setattr(self, name, value)
 
     def _check_parameters(self) -> None:
+        """Raise InputError if a parameter is invalid."""
         for name, (minimum, maximum) in self._INTEGERS.items():
             if not self._is_unset(name):
                 integer_in_range(getattr(self, name), minimum, maximum, name)

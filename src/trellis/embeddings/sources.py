@@ -66,6 +66,7 @@ def _is_arrow(source: Any) -> bool:
 
 
 def _add_file(corpus: _core.Corpus, path: Any, column: str | None) -> None:
+    """Add a text file, or a column of a Parquet or Arrow file, to the corpus."""
     if Path(path).suffix.lower() in _TABLES:
         _add_arrow(corpus, _open_arrow_file(path), column)
         return
@@ -86,6 +87,7 @@ def _add_file(corpus: _core.Corpus, path: Any, column: str | None) -> None:
 
 
 def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
+    """Add token lists to the corpus. Error messages name the sequence."""
     remaining, first = iter(sentences), 0
     while batch := list(islice(remaining, _SENTENCES)):
         try:
@@ -98,6 +100,7 @@ def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
 
 
 def _open_arrow_file(path: Any) -> Any:
+    """Return a Parquet or Arrow file, opened by pyarrow."""
     try:
         if Path(path).suffix.lower() == ".parquet":
             from pyarrow import parquet

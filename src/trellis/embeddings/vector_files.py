@@ -95,6 +95,7 @@ def from_parts(tensors: native.Tensors) -> tuple[list[str], Floats]:
 
 
 def _read_native(path: FilePath) -> Loaded:
+    """Read the vectors in a ``.trellis`` file of vectors or of a model."""
     contents = native.read(path)
     if contents.kind not in (KIND, *_MODELS):
         raise FormatError(f"{path}: a model of kind {contents.kind!r} has no word vectors")
@@ -110,6 +111,7 @@ def _read_native(path: FilePath) -> Loaded:
 
 
 def _read_fasttext(path: FilePath, errors: str, limit: int | None) -> Loaded:
+    """Read the vectors in a binary file of fastText."""
     file = fasttext.read(path)
     rows = SubwordRows(file)
     words: list[str] = []
@@ -133,6 +135,7 @@ def _read_fasttext(path: FilePath, errors: str, limit: int | None) -> Loaded:
 
 
 def _encode(word: str) -> bytes:
+    """Return a word as UTF-8. Raise InputError if that is impossible."""
     try:
         return word.encode()
     except UnicodeEncodeError as error:

@@ -183,6 +183,7 @@ class Word2Vec(EmbeddingModel):
     def _train(
         self, corpus: _core.Corpus, rows: RowTable, seed: int, callback: Callback | None
     ) -> None:
+        """Train on a corpus, and update the losses and the number of tokens."""
         Vocabulary(self.words_, self.counts_).number(corpus)
         threads = resolve_jobs(self.n_jobs)
         step = self._make_trainer(rows).sentences
@@ -193,6 +194,7 @@ class Word2Vec(EmbeddingModel):
         self._vectors = None
 
     def _schedule(self) -> Schedule:
+        """Return the learning rates, with the defaults of the architecture and the loss."""
         first = _ALPHA[self.architecture] if self.alpha is None else self.alpha
         last = self.min_alpha
         if last is None:
@@ -200,6 +202,7 @@ class Word2Vec(EmbeddingModel):
         return Schedule(first, min(last, first), self.epochs)  # the rate never grows
 
     def _make_trainer(self, rows: RowTable) -> _core.EmbeddingTrainer:
+        """Return the native trainer for the tables of this model."""
         return _core.EmbeddingTrainer(
             input=self._input,
             output=self._output,

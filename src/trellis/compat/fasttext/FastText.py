@@ -148,6 +148,7 @@ class _FastTextOfLines(FastText):
         return sources.read(source, resolve_jobs(self.n_jobs), column=column, end_words=True)
 
     def _learn_words(self, corpus: _core.Corpus) -> Vocabulary:
+        """Set the labels and their counts. Return the frequent words."""
         words, counts = Vocabulary.of(corpus, 1, None)
         is_label = np.array([word.startswith(self.label_prefix) for word in words])
         self.labels = [words[i] for i in np.flatnonzero(is_label).tolist()]

@@ -106,6 +106,7 @@ class Meter:
         return float(max(recalls[precisions >= precision], default=0.0))
 
     def _label_number(self, label: str) -> int:
+        """Return the number of a label. Raise InputError if the model does not have it."""
         if label not in self._labels:
             raise InputError(f"label is {label!r}: the model has no such label")
         return self._labels[label]

@@ -57,6 +57,7 @@ class _FastText:
 
     @classmethod
     def _from_file(cls, file: files.FastTextFile, args: SimpleNamespace) -> _FastText:
+        """Return the model of a file with the arguments of its training."""
         model = cls(args=args)
         model._set_file(file)
         return model
@@ -172,6 +173,7 @@ class _FastText:
         return self._copy_matrix(self._file.output)
 
     def _copy_matrix(self, matrix: files.Matrix) -> Floats:
+        """Return a copy of a matrix as floats. Raise InputError if the model is quantised."""
         if self.is_quantized() or isinstance(matrix, QuantizedMatrix):
             raise InputError("Can't get quantized Matrix")  # fastText's message
         return np.array(matrix, np.float32, order="C")
@@ -240,6 +242,7 @@ class _FastText:
     def _search(
         self, query: Floats, excluded: Sequence[str], k: int, errors: str
     ) -> list[tuple[float, str]]:
+        """Return (cosine, word) of the k words nearest to a vector, without excluded words."""
         banned = {self._rows.index.get(encoded(word)) for word in excluded}
         if not self._file.words:
             return []
@@ -280,6 +283,7 @@ class _FastText:
         return label_lists, probabilities
 
     def _predict_lines(self, lines: list[bytes], k: int, threshold: float) -> Answers:
+        """Return the k most probable labels of each line. Raise InputError if k is invalid."""
         if self._file.args.model != "supervised":
             raise InputError("Model needs to be supervised for prediction!")
         # The most frequent type is tested first: the full checks take longer than the prediction

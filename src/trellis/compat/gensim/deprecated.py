@@ -61,6 +61,7 @@ def load_word2vec_format(*args: Any, **options: Any) -> Vectors:
 
 
 def _warn(name: str) -> None:
+    """Issue a DeprecationWarning that names the new attribute."""
     new_name = f"Vectors.{_NEW_NAMES[name]}" if name in _NEW_NAMES else _KEYED_VECTORS
     text = f"Vectors.{name} is deprecated: use {new_name}"
     # Level 4 is the line of the user, after _warn, its caller and the method of Vectors.

@@ -88,6 +88,7 @@ class _Question(NamedTuple):
 def _read_questions(
     vectors: WordVectors, path: str | os.PathLike[str], options: Options
 ) -> tuple[list[dict[str, Any]], list[_Question]]:
+    """Return the sections and the questions of an analogy file."""
     row_of = row_by_word(vectors, options.restrict, options.ignore_case)
     sections: list[dict[str, Any]] = []
     questions: list[_Question] = []

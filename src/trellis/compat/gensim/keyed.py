@@ -265,6 +265,7 @@ class Keyed:
         return sorted(zip(scores.tolist(), words, strict=True), reverse=True)
 
     def _as_vector(self, key: Any) -> Floats:
+        """Return the vector of a key, or a vector itself after validation, (dimensions,)."""
         if isinstance(key, _KEYS):
             return self.get_vector(key)
         vector: Floats = np.asarray(key, np.float32)

@@ -55,6 +55,7 @@ def dump_lines(model: Model) -> Iterator[str]:
 
 
 def _header_fields(model: Model) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of the fields in the file header."""
     yield "magic", "lCRF"
     for key, value in model.header.items():
         if (
@@ -65,11 +66,13 @@ def _header_fields(model: Model) -> Iterator[tuple[str, str]]:
 
 
 def _transition_weights(model: Model) -> Iterator[tuple[str, str, str]]:
+    """Yield (label, next label, weight) of each transition."""
     for before, after, weight in zip(model.before, model.after, model.bigram_weight, strict=True):
         yield model.labels[before], model.labels[after], f"{weight:f}"
 
 
 def _state_weights(model: Model, attributes: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield (attribute, label, weight) of each state feature."""
     columns = (model.state_attribute, model.state_label, model.state_weight)
     for attribute, label, weight in zip(*(c.tolist() for c in columns), strict=True):
         yield attributes[attribute], model.labels[label], f"{weight:f}"

@@ -84,11 +84,13 @@ class TrainLogParser:
         return event
 
     def _parse_start(self, line: str) -> str | None:
+        """Parse a message before the feature generation."""
         if line.startswith("Feature generation"):
             self.state = "FEATGEN"
         return None
 
     def _parse_features(self, line: str) -> str | None:
+        """Parse a message of the feature generation; return its event."""
         if line.isdigit() or line == ".":
             self.featgen_percent += 2
             return "featgen_progress"
@@ -101,6 +103,7 @@ class TrainLogParser:
         return None
 
     def _parse_preparation(self, line: str) -> str | None:
+        """Parse a message before the first iteration; return its event."""
         if _HEAD.match(line):
             self.state = "ITERATION"
             self._parse_iteration(line)
@@ -111,6 +114,7 @@ class TrainLogParser:
         return None
 
     def _parse_iteration(self, line: str) -> str | None:
+        """Store the values in a message of an iteration; return the event at its end."""
         if match := _HEAD.match(line):
             self.last_iteration = {"num": int(match[1]), "scores": {}}
             self.iterations.append(self.last_iteration)
@@ -137,6 +141,7 @@ class TrainLogParser:
         return None
 
     def _parse_between_iterations(self, line: str) -> str | None:
+        """Parse a message after an iteration; return its event."""
         if _HEAD.match(line):
             self.state = "ITERATION"
             return self._parse_iteration(line)
@@ -148,6 +153,7 @@ class TrainLogParser:
         return None
 
     def _parse_storing(self, line: str) -> str | None:
+        """Parse a message about the storing of the model; return the last event."""
         if match := _SECONDS.match(line):
             self.storing_seconds = float(match[1])
         return "end" if line == "\n" else None

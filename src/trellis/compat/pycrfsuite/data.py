@@ -77,6 +77,7 @@ class Dataset:
 
 
 def _label_name(label: Any) -> str:
+    """Return a label as str. Raise TypeError if it is neither str nor bytes."""
     if isinstance(label, bytes):
         return label.decode("utf-8")
     if not isinstance(label, str):

@@ -49,6 +49,7 @@ class Tagger:
         return contextlib.closing(self)
 
     def _set_model(self, model: crfsuite.Model) -> None:
+        """Replace the open model."""
         self.close()
         # A model without labels can be opened and inspected, but it cannot tag.
         self._crf = from_crfsuite(model) if model.labels else None
@@ -124,6 +125,7 @@ class Tagger:
         return float(self._marginals[pos, number])
 
     def _label_number(self, label: str) -> int:
+        """Return the number of a label. Raise RuntimeError if the model does not have it."""
         assert self._model is not None
         try:
             return self._model.labels.index(label)

@@ -118,6 +118,7 @@ class BaseTrainer:
         return self._find_parameter(name).help
 
     def _find_parameter(self, name: str, more: str = "") -> Parameter:
+        """Return a parameter of the algorithm. Raise ValueError if there is none of this name."""
         if name not in self._parameters:
             raise ValueError(f"Parameter not found: {name}{more}")
         return self._parameters[name]
@@ -167,6 +168,7 @@ class BaseTrainer:
         """Prepare a training. A subclass may override this."""
 
     def _select_features(self, part: Part) -> WeightLayout:
+        """Return the weights of the model, and send the messages of the feature generation."""
         values, started = self._values, time.process_time()
         self.message("Feature generation\n")
         self.message("type: CRF1d\n")

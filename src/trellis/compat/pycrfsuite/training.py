@@ -29,6 +29,7 @@ def train(algorithm: str, task: Task) -> Vector:
 
 
 def _train_lbfgs(task: Task) -> Vector:
+    """Return the weights that L-BFGS, or OWL-QN with an L1 penalty, learns."""
     values, started = task.parameters, time.process_time()
     names = ("c1", "c2", "num_memories", "max_iterations", "epsilon", "stop=period", "delta")
     searches = ("linesearch", "linesearch.max_iterations=max_linesearch")

@@ -84,6 +84,7 @@ class Alphabet:
 
 
 def _check_labels(labels: Any) -> list[str]:
+    """Return the labels as a list. Raise InputError if one is not a valid str."""
     if isinstance(labels, str) or not isinstance(labels, list | tuple):
         raise InputError(f"labels must be a list of str, not {type(labels).__name__}")
     for i, label in enumerate(labels):
@@ -126,6 +127,7 @@ def _normalize_bpe_alphabet(labels: list[str]) -> list[str]:
 
 
 def _mark_start(label: str) -> str:
+    """Return a label of BERT with ``▁`` at a word start, and without ``##``."""
     if label.startswith(_CONTINUATION):
         return label.removeprefix(_CONTINUATION)
     is_special = SPECIAL_TOKEN_PTN.match(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN)

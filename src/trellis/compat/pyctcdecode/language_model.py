@@ -355,6 +355,7 @@ def _open_model(path: str | os.PathLike[str]) -> Any:
 
 
 def _new_state() -> Any:
+    """Return an empty state of KenLM."""
     import kenlm  # optional package: imported only if the model is a kenlm.Model
 
     return kenlm.State()

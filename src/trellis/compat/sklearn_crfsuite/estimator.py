@@ -98,6 +98,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _get_trainer(self) -> Any:
+        """Return a trainer with the parameters of this estimator."""
         arguments = self.get_params(deep=False)
         params = {
             _NAMES.get(name, name): value
@@ -133,6 +134,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return flat_accuracy_score(y, self.predict(X))
 
     def _fitted_tagger(self) -> Tagger:
+        """Return the tagger of the model. Raise AttributeError before `fit`."""
         tagger = self.tagger_
         if tagger is None:
             # sklearn-crfsuite raises AttributeError here, not scikit-learn's NotFittedError.

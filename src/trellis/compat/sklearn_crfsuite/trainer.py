@@ -36,6 +36,7 @@ class LinePerIterationTrainer(Trainer):
 
 
 def _format_scores(scores: dict[str, Any]) -> str:
+    """Return a table with the scores of each label."""
     width = max(map(len, ("Label", *scores)))
     lines = [f"{'Label':<{width}}  Precision    Recall        F1    Support"]
     for label, score in sorted(scores.items()):

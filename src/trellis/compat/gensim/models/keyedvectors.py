@@ -63,6 +63,7 @@ class KeyedVectors(Keyed, Vectors):
         return vectors
 
     def _set_rows(self, words: list[str], matrix: Floats, unseen: Any) -> None:
+        """Replace all words and vectors, and delete the attributes of words."""
         self.words, self.index = list(words), {word: row for row, word in enumerate(words)}
         self.matrix = matrix
         self._buffer = matrix  # (capacity, dimensions); the matrix is a view of its first rows
@@ -124,6 +125,7 @@ class KeyedVectors(Keyed, Vectors):
         self.add_vectors(keys, weights, replace=True)
 
     def _append(self, names: list[str], rows: Floats) -> None:
+        """Append new words and their vectors."""
         count = len(self.words)
         if count + len(rows) > len(self._buffer) or not self._buffer.flags.writeable:
             # The capacity grows by half, so adding n words one by one takes time O(n).
@@ -265,6 +267,7 @@ class KeyedVectors(Keyed, Vectors):
 
 
 def _read_counts(path: Path) -> dict[str, int]:
+    """Return the count of each word in a file of "word count" lines."""
     counts = {}
     for number, line in enumerate(text_files.lines(path), 1):
         try:
