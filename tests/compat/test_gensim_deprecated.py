@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_gensim_face import CALLS, ROWS, WORDS, A, agree
+from test_gensim_replacement import CALLS, ROWS, WORDS, A, agree
 
 from trellis import Vectors
 from trellis.compat.gensim.keyed import Keyed

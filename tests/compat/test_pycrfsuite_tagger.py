@@ -1,4 +1,4 @@
-"""The pycrfsuite face: taggers and item sequences, compared with python-crfsuite."""
+"""The replacement of pycrfsuite: taggers and items, compared with python-crfsuite."""
 
 from __future__ import annotations
 

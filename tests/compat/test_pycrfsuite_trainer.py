@@ -1,4 +1,4 @@
-"""The pycrfsuite face: training, compared with python-crfsuite in a new process.
+"""The replacement of pycrfsuite: training, compared with python-crfsuite in a new process.
 
 The original shuffles with C's rand(), so its online algorithms are reproducible only in a new
 process.
@@ -80,6 +80,7 @@ def without_times(log: list[str]) -> list[str]:
 
 
 def assert_similar(models: Any, tolerance: float) -> None:
+    """Compare the weights of two models."""
     ours, theirs = models
     assert list(ours.labels) == list(theirs.labels)
     assert list(ours.attributes) == list(theirs.attributes)

@@ -1,4 +1,4 @@
-"""`stand_in` replaces a library by its face for the rest of the process."""
+"""`stand_in` makes all later imports of a library return its replacement."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from trellis import compat
 from trellis.compat import stand_in
 from trellis.errors import InputError
 
@@ -17,7 +18,7 @@ def run(code: str) -> str:
 
 
 @pytest.mark.parametrize("before", ["", "import pycrfsuite"])
-def test_imports_return_the_face(before: str) -> None:
+def test_imports_return_the_replacement(before: str) -> None:
     pytest.importorskip("pycrfsuite")
     code = f"""
 {before}
@@ -51,6 +52,13 @@ print(DEFAULT_ALPHA, LanguageModel.__module__)
     assert run(code) == "0.5 trellis.compat.pyctcdecode.language_model"
 
 
-def test_library_without_a_face() -> None:
-    with pytest.raises(InputError, match="no face for 'numpy'"):
+def test_library_without_a_replacement() -> None:
+    with pytest.raises(InputError, match="'numpy' has no replacement"):
         stand_in("numpy")
+
+
+def test_old_name_of_the_constant() -> None:
+    with pytest.warns(DeprecationWarning, match="use trellis.compat.REPLACEMENTS"):
+        assert compat.FACES == compat.REPLACEMENTS
+    with pytest.raises(AttributeError, match="no attribute 'NAMES'"):
+        compat.NAMES  # noqa: B018

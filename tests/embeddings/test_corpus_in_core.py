@@ -19,10 +19,11 @@ EXPECTED = find_corpus("models/fasttext/expected.json")
 
 
 def words_of(corpus: _core.Corpus, min_count: int = 1, max_words: int = 0) -> dict[str, int]:
-    data, ends, counts, _ = corpus.common_words(min_count, max_words)
-    raw = data.tobytes()
+    """Return the count of each frequent word of a corpus."""
+    letters, ends, counts, _ = corpus.common_words(min_count, max_words)
+    text = letters.tobytes()
     return {
-        raw[ends[i] : ends[i + 1]].decode(): int(count) for i, count in enumerate(counts.tolist())
+        text[ends[i] : ends[i + 1]].decode(): int(count) for i, count in enumerate(counts.tolist())
     }
 
 
@@ -103,11 +104,12 @@ def test_invalid_corpus_input() -> None:
 
 
 def fnv(text: bytes) -> int:
-    h = 2166136261
+    """Return fastText's hash of a text: FNV-1a with signed bytes."""
+    result = 2166136261
     for byte in text:
         signed = byte - 256 if byte > 127 else byte
-        h = ((h ^ (signed & 0xFFFFFFFF)) * 16777619) & 0xFFFFFFFF
-    return h
+        result = ((result ^ (signed & 0xFFFFFFFF)) * 16777619) & 0xFFFFFFFF
+    return result
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -46,6 +46,7 @@ def step(
 def expected_loss(
     hidden: NDArray[np.float64], rows: NDArray[np.float64], label: NDArray[np.float32], loss: str
 ) -> float:
+    """Return the loss by its definition, in float64."""
     scores = hidden @ rows.T
     if loss == "softmax":
         target_scores = scores[:, len(rows) // 2]
@@ -56,6 +57,7 @@ def expected_loss(
 def central_differences(
     f: Callable[[NDArray[np.float64]], float], x: NDArray[np.float32]
 ) -> NDArray[np.float64]:
+    """Return the numerical gradient of f at x."""
     point = x.astype(np.float64)
     gradient = np.zeros_like(point)
     for i in np.ndindex(*point.shape):

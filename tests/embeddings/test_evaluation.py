@@ -79,8 +79,8 @@ def test_analogies_by_hand(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("man king 9\nman king\n", "line 2: not two words and a score: 'man king'"),
-        ("man king x\n", "line 1: not two words and a score"),
+        ("man king 9\nman king\n", "line 2: expected two words and a score, found 'man king'"),
+        ("man king x\n", "line 1: expected two words and a score"),
         ("man king nan\n", "line 1: the score is nan"),
     ],
 )
@@ -93,8 +93,8 @@ def test_invalid_similarity_files(text: str, match: str, path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        (": a\nman king woman\n", "line 2: not four words in a section"),
-        ("man king woman queen\n", "line 1: not four words in a section"),
+        (": a\nman king woman\n", "line 2: expected four words in a section"),
+        ("man king woman queen\n", "line 1: expected four words in a section"),
         ("", "no section"),
     ],
 )
@@ -107,5 +107,5 @@ def test_invalid_analogy_files(text: str, match: str, path: Path) -> None:
 def test_file_without_pairs(tmp_path: Path) -> None:
     path = tmp_path / "empty.tsv"
     path.write_text("")
-    with pytest.raises(FormatError, match=r"empty.tsv: has no pairs"):
+    with pytest.raises(FormatError, match=r"empty.tsv: the file has no pairs"):
         Vectors(["a"], [[1.0]]).evaluate_similarity(path)

@@ -52,7 +52,9 @@ def test_learns(loss: str, options: dict[str, int], tmp_path: Path) -> None:
 
 def test_files_of_texts(tmp_path: Path) -> None:
     X, y = examples()
-    lines = "".join(f"__label__{b} {' '.join(a)}\n" for a, b in zip(X, y, strict=True))
+    lines = "".join(
+        f"__label__{label} {' '.join(words)}\n" for words, label in zip(X, y, strict=True)
+    )
     (tmp_path / "train.txt").write_text(lines)
     options: dict[str, Any] = {"epochs": 5, "random_state": 0, "n_jobs": 1}
     a, b = TextClassifier(8, **options).fit(X, y), TextClassifier(8, **options)

@@ -32,6 +32,7 @@ TEXTS = [
 
 
 def labelled(loss: str, kind: str = "dense", labels: int = LABELS, **args: Any) -> FastTextFile:
+    """Return a random classifier; ``kind`` is the memory layout of its input matrix."""
     file = some_file("supervised", DIM, WORDS, BUCKET)
     counts = np.sort(np.random.default_rng(2).integers(1, 1000, labels))[::-1]
     file = replace(
@@ -60,6 +61,7 @@ def labelled(loss: str, kind: str = "dense", labels: int = LABELS, **args: Any) 
 
 
 def dense(matrix: Any) -> Any:
+    """Return a matrix as float64; decode it if it is quantised."""
     return np.float64(matrix.rows() if isinstance(matrix, QuantizedMatrix) else matrix)
 
 
@@ -67,7 +69,7 @@ def tree_paths(counts: Any) -> list[list[tuple[int, bool]]]:
     """Return the path from the root to each label: nodes, and whether it turns right there."""
     begin, node, right, _ = _core.huffman(counts)
     pairs = list(zip(node.tolist(), right.tolist(), strict=True))
-    return [pairs[a:b] for a, b in pairwise(begin)]
+    return [pairs[first:last] for first, last in pairwise(begin)]
 
 
 def probabilities(file: FastTextFile, words: list[str]) -> Any:
@@ -77,13 +79,15 @@ def probabilities(file: FastTextFile, words: list[str]) -> Any:
     rows = SubwordRows(file)
     ids = rows.ids(text)[1].tolist()
     if args.word_ngrams > 1:
-        hashes = _core.word_hashes(text).astype(np.int32).astype(object)  # signed, any size
+        hashes = (
+            _core.word_hashes(text).astype(np.int32).astype(object)
+        )  # signed; Python integers do not overflow
         grams = []
         for i in range(len(text)):
-            h = hashes[i]
+            ngram_hash = hashes[i]
             for j in range(i + 1, min(len(text), i + args.word_ngrams)):
-                h = h * 116049371 + hashes[j]
-                grams.append(h % 2**64 % args.bucket)
+                ngram_hash = ngram_hash * 116049371 + hashes[j]
+                grams.append(ngram_hash % 2**64 % args.bucket)
         ids += rows.bucket_rows(np.array(grams, np.int32))[0].tolist()
     if not ids:
         return None
@@ -94,7 +98,9 @@ def probabilities(file: FastTextFile, words: list[str]) -> Any:
         return expit(scores) + 1e-5
     return np.array(
         [
-            np.prod([expit(scores[n] if right else -scores[n]) + 1e-5 for n, right in path])
+            np.prod(
+                [expit(scores[node] if right else -scores[node]) + 1e-5 for node, right in path]
+            )
             for path in tree_paths(file.label_counts)
         ]
     )

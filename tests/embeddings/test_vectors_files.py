@@ -1,4 +1,4 @@
-"""Vectors.load detects the format of a file; other programs read what Vectors.save writes."""
+"""Vectors.load detects the format of a file. Other programs can read files of Vectors.save."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_native_files_without_vectors(tmp_path: Path) -> None:
 
 
 def test_unknown_formats_and_missing_files(v: Vectors, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not end in a known format"):
+    with pytest.raises(InputError, match="the suffix is not"):
         v.save(tmp_path / "v.dat")
     with pytest.raises(InputError, match=r"format must be one of .* not 'csv'"):
         v.save(tmp_path / "v.dat", "csv")

@@ -320,8 +320,8 @@ def test_invalid_parameters(options: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize(
     ("source", "match"),
     [
-        ([], "no text"),
-        ([[]], "no text"),
+        ([], "no words"),
+        ([[]], "no words"),
         (5, "int"),
         (["no/such/file"], "no such file"),
         ("no/such/file", "no such file"),

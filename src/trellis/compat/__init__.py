@@ -1,37 +1,51 @@
-"""Faces: modules with the API of other libraries, implemented by trellis, with the same results.
+"""Replacements: modules with the API of other libraries, implemented by trellis.
 
-In your program, change one import line: ``from trellis.compat import pycrfsuite``. For a program
-that imports the original library itself, `stand_in` replaces the library by the face.
+They give the same results as the original libraries. In your program, change one import line:
+``from trellis.compat import pycrfsuite``. If a program that you do not want to change imports the
+original library, `stand_in` makes it import the replacement.
 
     from trellis.compat import stand_in
     stand_in("pycrfsuite")
-    import usaddress              # imports the face as "pycrfsuite"
+    import usaddress              # its "import pycrfsuite" imports the replacement
 
->>> FACES
+>>> REPLACEMENTS
 ('fasttext', 'gensim', 'pycrfsuite', 'pyctcdecode', 'sklearn_crfsuite', 'torchcrf')
 """
 
 import sys
+import warnings
 from importlib import import_module
+from typing import Any
 
 from trellis.errors import InputError
 
-__all__ = ["FACES", "stand_in"]
+__all__ = ["REPLACEMENTS", "stand_in"]
 
-FACES = ("fasttext", "gensim", "pycrfsuite", "pyctcdecode", "sklearn_crfsuite", "torchcrf")
-"""The libraries that have a face."""
+REPLACEMENTS = ("fasttext", "gensim", "pycrfsuite", "pyctcdecode", "sklearn_crfsuite", "torchcrf")
+"""The libraries that have a replacement."""
 
 
 def stand_in(*names: str) -> None:
-    """Make ``import name`` import the face of that library; by default for all `FACES`."""
-    for name in names or FACES:
-        if name not in FACES:
-            raise InputError(f"no face for {name!r}: must be one of {', '.join(FACES)}")
-        face = f"{__name__}.{name}"
-        module = import_module(face)
-        # Remove an original that was imported before, with its submodules.
-        for imported in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
+    """Make ``import name`` import the replacement of that library; by default of all libraries."""
+    for name in names or REPLACEMENTS:
+        if name not in REPLACEMENTS:
+            raise InputError(
+                f"{name!r} has no replacement: must be one of {', '.join(REPLACEMENTS)}"
+            )
+        replacement = f"{__name__}.{name}"
+        module = import_module(replacement)
+        # The original may be imported already: remove it and its submodules.
+        for imported in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
             del sys.modules[imported]
         sys.modules[name] = module
-        for imported in [n for n in sys.modules if n.startswith(f"{face}.")]:
-            sys.modules[name + imported.removeprefix(face)] = sys.modules[imported]
+        for imported in [m for m in sys.modules if m.startswith(f"{replacement}.")]:
+            sys.modules[name + imported.removeprefix(replacement)] = sys.modules[imported]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `REPLACEMENTS` for its old name ``FACES``, with a DeprecationWarning."""
+    if name == "FACES":
+        text = "trellis.compat.FACES is deprecated: use trellis.compat.REPLACEMENTS"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return REPLACEMENTS
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The interface of pytorch-crf's `CRF`, over `trellis.nn.CRF`; state dicts load both ways.
+"""pytorch-crf's `CRF`, implemented by `trellis.nn.CRF`. State dicts are compatible.
 
 >>> import torch
 >>> crf = CRF(3, batch_first=True)
@@ -20,7 +20,7 @@ _REDUCTIONS = ("none", "sum", "mean", "token_mean")
 
 
 class CRF(_CRF):
-    """A linear-chain CRF over emissions (steps, batch, tags), or batch first.
+    """A linear-chain CRF. Emissions are (steps, batch, tags), or (batch, steps, tags).
 
     Parameters are named ``start_transitions``, ``end_transitions`` and ``transitions``.
     """
@@ -36,36 +36,37 @@ class CRF(_CRF):
     def forward(
         self, emissions: Any, tags: Any, mask: Any = None, reduction: str = "sum", **more: Any
     ) -> Any:
-        """log p(tags | emissions), reduced; ``more`` are options of `trellis.nn.CRF`."""
+        """Return log p(tags | emissions), reduced; ``more`` are options of `trellis.nn.CRF`."""
         self._validate(emissions, tags, mask)
         if reduction not in _REDUCTIONS:
             raise InputError(f"invalid reduction: {reduction}")
         return super().forward(emissions, tags, _as_bool(mask), reduction, **more)
 
     def decode(self, emissions: Any, mask: Any = None, **more: Any) -> Any:
-        """The best tags of each sequence."""
+        """Return the best tags of each sequence."""
         self._validate(emissions, None, mask)
         return super().decode(emissions, _as_bool(mask), **more)
 
     def _validate(self, emissions: Any, tags: Any, mask: Any) -> None:
+        """Raise InputError, with the messages of pytorch-crf, if an argument is invalid."""
         if emissions.dim() != 3:
             raise InputError(f"emissions must have dimension of 3, got {emissions.dim()}")
         size = emissions.size(2)
         if size != self.num_tags:
             raise InputError(f"expected last dimension of emissions is {self.num_tags}, got {size}")
         shape = tuple(emissions.shape[:2])
-        for name, other in (("tags", tags), ("mask", mask)):
-            if other is not None and tuple(other.shape[:2]) != shape:
+        for name, tensor in (("tags", tags), ("mask", mask)):
+            if tensor is not None and tuple(tensor.shape[:2]) != shape:
                 raise InputError(
                     f"the first two dimensions of emissions and {name} must match, "
-                    f"got {shape} and {tuple(other.shape)}"
+                    f"got {shape} and {tuple(tensor.shape)}"
                 )
         if mask is not None and self.validate:
-            first = mask[:, 0] if self.batch_first else mask[0]
-            if not first.all():
+            first_step = mask[:, 0] if self.batch_first else mask[0]
+            if not first_step.all():
                 raise InputError("mask of the first timestep must all be on")
 
 
 def _as_bool(mask: Any) -> Any:
-    """The mask as booleans; pytorch-crf also takes byte masks."""
+    """Return the mask as booleans; pytorch-crf also accepts byte masks."""
     return None if mask is None else mask.bool()

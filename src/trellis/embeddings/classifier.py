@@ -1,4 +1,4 @@
-"""Text classification: p(label | text) = softmax(W h), h the mean of the rows of its words."""
+"""Text classification: p(label | text) = softmax(W h); h is the mean of the rows of its words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Prediction(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Quality of the predictions for labelled texts, with k predictions each."""
+    """Quality of the predictions for labelled texts, with k predictions for each text."""
 
     texts: int
     """Number of texts."""
@@ -70,17 +70,18 @@ class TextClassifier(EmbeddingModel):
         "softmax"; "ova" (one logistic regression for each label) for texts with several labels;
         "hierarchical" or "negative" for a very large number of labels.
     word_ngrams
-        Word n-grams up to this length have rows too; a hash assigns them to ``bucket`` rows.
+        Largest length of word n-grams. They have rows too: a hash assigns them to ``bucket`` rows.
     minn, maxn, bucket
-        Character n-grams, as in `FastText`; ``maxn=0`` for none.
+        Settings of the character n-grams, as in `FastText`; ``maxn=0`` means no n-grams.
     negatives, exponent
-        Number of random labels per text for the loss "negative", drawn by count^exponent.
+        Number of random labels per text for the loss "negative". They are drawn with probability
+        proportional to count^exponent.
     min_count, min_label_count
-        Words that occur less often have no row; labels that occur less often are not learnt.
+        Smallest counts: rarer words have no row, and rarer labels are not learnt.
     alpha, epochs
         Learning rate at the start (it falls to 0), and number of passes over the texts.
     label_prefix
-        Prefix of labels in files. The labels of the model are without it.
+        Prefix of labels in files. The labels of the model do not contain it.
     n_jobs
         Number of threads; the same ``random_state`` gives the same bits only with one thread.
 
@@ -101,7 +102,8 @@ class TextClassifier(EmbeddingModel):
     label_counts_: NDArray[np.int64]
     """(labels,)"""
 
-    # The file that the model was loaded from. It can be pruned, which the tables do not say.
+    # The file that the model was loaded from. It is stored because the tables do not show whether
+    # the file is pruned.
     _source: files.FastTextFile | None = None
     _predictor: Predictor | None = None
 
@@ -141,7 +143,7 @@ class TextClassifier(EmbeddingModel):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self._has_buckets() and self.bucket == 0:
-            raise InputError("bucket is 0: n-grams need rows")
+            raise InputError("bucket is 0: must be at least 1, because n-grams need rows")
         if not isinstance(self.label_prefix, str) or not self.label_prefix:
             raise InputError(f"label_prefix is {self.label_prefix!r}: must be a non-empty str")
 
@@ -166,12 +168,12 @@ class TextClassifier(EmbeddingModel):
         """
         self._check_parameters()
         seed, threads = seed_of(self.random_state), resolve_jobs(self.n_jobs)
-        # </s> at each line end is a word of its own, as in fastText: it acts as a bias.
-        texts = source if y is None else self._labelled_texts(source, y)
+        # As in fastText, the word </s> is added at the end of each line. It acts as a bias.
+        texts = source if y is None else self._yield_labelled_words(source, y)
         corpus = sources.read(texts, threads, end_words=True)
         names = self._learn_words(corpus, pretrained)
-        self._source = self._predictor = None  # both belong to an earlier fit or file
-        self._start_tables(self._rows().total, len(self.labels_), pretrained, seed)
+        self._source = self._predictor = None  # they belong to the previous model
+        self._start_tables(self._make_row_table().total, len(self.labels_), pretrained, seed)
         tables = self._input, self._output
         self.n_tokens_ = corpus.words
         step = text_step(self.to_file(), tables, names, self.label_prefix, self.exponent)
@@ -182,37 +184,43 @@ class TextClassifier(EmbeddingModel):
     def _schedule(self) -> Schedule:
         return Schedule(self.alpha, 0.0, self.epochs)
 
-    def _labelled_texts(self, texts: Iterable[Text], y: Any) -> Iterator[list[str]]:
-        """Yield the words of each text, after its labels with their prefix."""
-        label_lists = _label_lists(y)
+    def _yield_labelled_words(self, texts: Iterable[Text], y: Any) -> Iterator[list[str]]:
+        """Yield a list for each text: its labels with their prefix, then its words."""
+        label_lists = _validate_labels(y)
         texts = list(texts)
         if len(texts) != len(label_lists):
-            raise InputError(f"{len(texts)} texts but {len(label_lists)} labels")
+            raise InputError(
+                f"there are {len(texts)} texts but {len(label_lists)} labels: must be equally many"
+            )
         for i, (text, labels) in enumerate(zip(texts, label_lists, strict=True)):
-            yield [*(self.label_prefix + label for label in labels), *_words_of(text, i)]
+            yield [*(self.label_prefix + label for label in labels), *_split_words(text, i)]
 
     def _learn_words(self, corpus: _core.Corpus, pretrained: Vectors | None) -> list[str]:
-        """Set words and labels with their counts; return the names of the corpus, by type."""
-        # The corpus does not distinguish words and labels: the prefix of a name does.
+        """Set words and labels with their counts. Return the names of the corpus, by type."""
+        # The corpus contains words and labels. Labels are the names that start with the prefix.
         names, counts, names_by_type = number_types(corpus)
         prefix = self.label_prefix
         pairs = list(zip(names, counts.tolist(), strict=True))
-        words = [(n, c) for n, c in pairs if not n.startswith(prefix) and c >= self.min_count]
-        labels = [(n.removeprefix(prefix), c) for n, c in pairs if n.startswith(prefix)]
+        words = [
+            (name, count)
+            for name, count in pairs
+            if not name.startswith(prefix) and count >= self.min_count
+        ]
+        labels = [
+            (name.removeprefix(prefix), count) for name, count in pairs if name.startswith(prefix)
+        ]
         if not labels:
             raise InputError(f"the texts have no labels: no word starts with {prefix!r}")
-        labels = [(n, c) for n, c in labels if c >= self.min_label_count]
+        labels = [(name, count) for name, count in labels if count >= self.min_label_count]
         if not labels:
-            raise InputError(
-                f"no label occurs {self.min_label_count} times: min_label_count is too large"
-            )
+            raise InputError(f"min_label_count is {self.min_label_count}: no label occurs so often")
         self.labels_, self.label_counts_ = _unzip(labels)
         self.words_, self.counts_ = Vocabulary(*_unzip(words)).with_pretrained(
             pretrained, self.vector_size
         )
         return names_by_type
 
-    def _rows(self) -> RowTable:
+    def _make_row_table(self) -> RowTable:
         return RowTable(None, None, len(self.words_) + (self.bucket if self._has_buckets() else 0))
 
     # ---- prediction
@@ -220,13 +228,14 @@ class TextClassifier(EmbeddingModel):
     def predict(
         self, texts: Iterable[Text], k: int = 1, threshold: float = 0.0
     ) -> list[list[Prediction]]:
-        """Return the k most probable labels of each text, without those below the threshold.
+        """Return the k most probable labels of each text; omit labels below the threshold.
 
-        Probabilities are those of fastText, which adds 1e-5 to each one (with hierarchical softmax,
-        to each step in the tree). A text without known words or n-grams has no labels.
+        As in fastText, 1e-5 is added to each probability (with hierarchical softmax, to that of
+        each step in the tree). A text without known words or n-grams has no labels.
         """
         self._check_fitted()
-        # The usual types are tested first: for one short text the two checks take longer.
+        # The most frequent types are tested first: the two checks take longer than the prediction
+        # of a short text.
         if type(k) is not int or type(threshold) is not float or not (k > 0 and threshold >= 0.0):
             integer_in_range(k, 1, np.inf, "k")
             number_in_range(threshold, 0.0, np.inf, "threshold")
@@ -238,9 +247,11 @@ class TextClassifier(EmbeddingModel):
         return [[Prediction(labels[i], p) for i, p in answer] for answer in answers]
 
     def test(self, source: Any, y: Any = None, k: int = 1, threshold: float = 0.0) -> Scores:
-        """Return precision and recall of `predict` on labelled texts, passed as to `fit`."""
+        """Return precision and recall of `predict` on labelled texts; arguments are as in `fit`."""
         pairs = list(
-            self._read_examples(source) if y is None else zip(source, _label_lists(y), strict=True)
+            self._read_examples(source)
+            if y is None
+            else zip(source, _validate_labels(y), strict=True)
         )
         predictions = self.predict([text for text, _ in pairs], k, threshold)
         correct = sum(
@@ -248,11 +259,11 @@ class TextClassifier(EmbeddingModel):
             for text_predictions, (_, labels) in zip(predictions, pairs, strict=True)
         )
         predicted, expected = sum(map(len, predictions)), sum(len(labels) for _, labels in pairs)
-        # max: without predictions or labels the score is 0, not an error.
+        # max avoids a division by 0: the score without predictions or labels is 0.
         return Scores(len(pairs), correct / max(predicted, 1), correct / max(expected, 1))
 
     def _read_examples(self, source: Any) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield the words and the labels of each labelled line in files."""
+        """Yield (words, labels) of each line in files; skip lines without labels."""
         paths = [source] if isinstance(source, str | os.PathLike) else source
         prefix = self.label_prefix
         for path in paths:
@@ -263,6 +274,7 @@ class TextClassifier(EmbeddingModel):
                     yield [word for word in words if not word.startswith(prefix)], labels
 
     def _get_predictor(self) -> Predictor:
+        """Return the predictor, created at first use."""
         if self._predictor is None:
             self._predictor = Predictor(self.to_file())
         return self._predictor
@@ -282,18 +294,18 @@ class TextClassifier(EmbeddingModel):
 
         ``cutoff=n`` keeps only the n rows of largest length (0: all rows). ``dsub`` is the number
         of dimensions per code. ``norms`` encodes the lengths of rows separately; ``output`` encodes
-        W too. If ``retrain`` is a file as for `fit`, the remaining rows are trained on it once more
+        W too. ``retrain`` is a file in the format of `fit`: the remaining rows are trained on it
         before they are encoded.
         """
         self._check_fitted()
         seed = seed_of(self.random_state)
         compression = Compression(cutoff, dsub, norms, output, seed)
-        train_again = None if retrain is None else self._retrainer(retrain, seed)
+        train_again = None if retrain is None else self._make_retrainer(retrain, seed)
         return self.from_file(
             quantized(self.to_file(), compression, train_again), self.label_prefix
         )
 
-    def _retrainer(self, source: Any, seed: int) -> Any:
+    def _make_retrainer(self, source: Any, seed: int) -> Any:
         prefix, schedule, threads = self.label_prefix, self._schedule(), resolve_jobs(self.n_jobs)
         return lambda file: retrain(file, source, prefix, schedule, seed, threads)
 
@@ -319,7 +331,7 @@ class TextClassifier(EmbeddingModel):
 
     @classmethod
     def from_file(cls, file: files.FastTextFile, label_prefix: str = "__label__") -> Self:
-        """Return the model of a fastText file of a classifier."""
+        """Return the classifier that a fastText file contains."""
         args = file.args
         if args.model != "supervised":
             raise InputError("the file contains word vectors: use FastText.load")
@@ -377,7 +389,8 @@ def _unzip(pairs: list[tuple[str, int]]) -> tuple[list[str], NDArray[np.int64]]:
     return [name for name, _ in pairs], np.array([count for _, count in pairs], np.int64)
 
 
-def _words_of(text: Text, number: int) -> list[str]:
+def _split_words(text: Text, number: int) -> list[str]:
+    """Return the words of text number ``number``. Raise InputError if its type is wrong."""
     if isinstance(text, str):
         return text.split()
     if isinstance(text, list | tuple) and all(isinstance(word, str) for word in text):
@@ -385,8 +398,8 @@ def _words_of(text: Text, number: int) -> list[str]:
     raise InputError(f"text {number} is {type(text).__name__}: must be a str or a list of str")
 
 
-def _label_lists(y: Any) -> list[list[str]]:
-    """Return the labels of each text as a list."""
+def _validate_labels(y: Any) -> list[list[str]]:
+    """Return a list of labels for each text. Raise InputError if a label is not a single word."""
     label_lists = [[labels] if isinstance(labels, str) else list(labels) for labels in y]
     for i, labels in enumerate(label_lists):
         if not all(isinstance(label, str) and label.split() == [label] for label in labels):

@@ -1,4 +1,4 @@
-"""A smaller fastText classifier: fewer rows, and product codes instead of floats."""
+"""Compression of a fastText classifier: fewer rows, and product codes instead of floats."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _OUTPUT_DSUB = 2  # dimensions per code of the output matrix; fastText's constan
 
 
 class Compression(NamedTuple):
-    """How a classifier is compressed."""
+    """Settings of the compression of a classifier."""
 
     cutoff: int
-    """Number of input rows to keep, those of largest length; 0 for all."""
+    """Number of input rows to keep: the rows of largest length are kept. 0 keeps all rows."""
     dsub: int
     """Number of dimensions per code of the input rows."""
     norms: bool
-    """Encode the lengths of rows separately."""
+    """True encodes the lengths of rows separately."""
     output: bool
-    """Encode the output matrix too."""
+    """True encodes the output matrix too."""
     seed: int
 
 
@@ -38,12 +38,12 @@ def quantized(
     compression: Compression,
     retrain: Callable[[FastTextFile], FastTextFile] | None = None,
 ) -> FastTextFile:
-    """Return the file with product codes. ``retrain`` trains the rows that a cutoff has kept."""
+    """Return the file with product codes. ``retrain`` trains the rows that the cutoff keeps."""
     cutoff, dsub, norms, output, seed = compression
     if as_integer(cutoff, "cutoff") < 0 or as_integer(dsub, "dsub") < 1:
-        raise InputError(f"cutoff is {cutoff} and dsub {dsub}: must be at least 0 and 1")
+        raise InputError(f"cutoff is {cutoff}, must be >= 0; dsub is {dsub}, must be >= 1")
     if isinstance(file.input, QuantizedMatrix):
-        raise InputError("the model is quantised already")
+        raise InputError("the model is already quantised: quantize needs a model with float rows")
     if 0 < cutoff < file.input.shape[0]:
         file = _prune(file, cutoff)
         file = file if retrain is None else retrain(file)
@@ -57,12 +57,13 @@ def quantized(
 
 
 def _prune(file: FastTextFile, cutoff: int) -> FastTextFile:
-    """Keep the ``cutoff`` rows of largest length, always including that of the end of a line."""
+    """Return the file with the ``cutoff`` rows of largest length. The row of ``</s>`` stays."""
     assert not isinstance(file.input, QuantizedMatrix)
     lengths = np.linalg.norm(file.input, axis=1)
-    if _END in file.words:  # every text ends with it, so it is never removed
+    if _END in file.words:  # every text ends with this word, so its row must stay
         lengths[file.words.index(_END)] = np.inf
-    # Rows keep their order, words before buckets. The sort is stable, so results are reproducible.
+    # The remaining rows stay in order: words, then buckets. A stable sort gives the same rows each
+    # time.
     kept_rows = np.sort(np.argsort(-lengths, kind="stable")[:cutoff])
     words = kept_rows[kept_rows < len(file.words)]
     buckets = kept_rows[kept_rows >= len(file.words)] - len(file.words)

@@ -27,10 +27,10 @@ __all__ = [
 
 FilePath: TypeAlias = str | os.PathLike[str]
 
-# Nearest words to search for each analogy: the three words of the question are among them, and
-# words that differ from these three only in case do not count as an answer either.
+# Number of nearest words to search for each analogy. One is not enough: the three words of the
+# question, and words that differ from them only in case, are not valid answers.
 _CANDIDATES = 8
-_BATCH = 4096  # questions per search; limits the memory for scores
+_BATCH = 4096  # questions per search; a larger batch needs more memory for scores
 
 
 class WordVectors(Protocol):
@@ -50,12 +50,12 @@ class WordVectors(Protocol):
 
 
 class SimilarityScores(NamedTuple):
-    """Correlation between cosines and the scores that people gave."""
+    """Correlation between cosines and human scores."""
 
     spearman: float
     """Rank correlation; NaN for fewer than two known pairs, or if all scores are equal."""
     pearson: float
-    """Linear correlation; NaN in the same cases."""
+    """Linear correlation; NaN in the same cases as ``spearman``."""
     pairs: int
     """Number of pairs that were used."""
     skipped: int
@@ -93,19 +93,19 @@ def similarity(
     human_scores: list[float] = []
     cosines: list[float] = []
     skipped = 0
-    for a, b, score in _read_pairs(path):
-        pair_rows = [rows.get(fold_case(word, ignore_case)) for word in (a, b)]
+    for word1, word2, score in _read_pairs(path):
+        pair_rows = [rows.get(fold_case(word, ignore_case)) for word in (word1, word2)]
         if None in pair_rows and not (with_unseen and vectors.unseen):
             skipped += 1
             continue
         first, second = (
             word if row is None else vectors.words[row]
-            for word, row in zip((a, b), pair_rows, strict=True)
+            for word, row in zip((word1, word2), pair_rows, strict=True)
         )
         human_scores.append(score)
         cosines.append(vectors.similarity(first, second))
     if not (human_scores or skipped):
-        raise FormatError(f"{path}: has no pairs of words")
+        raise FormatError(f"{path}: the file has no pairs of words")
     spearman = _correlation(_ranks(human_scores), _ranks(cosines))
     pearson = _correlation(human_scores, cosines)
     return SimilarityScores(spearman, pearson, len(human_scores), skipped)
@@ -166,34 +166,37 @@ def row_by_word(vectors: WordVectors, restrict: int | None, ignore_case: bool) -
     If words differ only in case and case is ignored, the first one counts.
     """
     words = vectors.words[:restrict]
-    # Backwards: a later entry of a dict replaces an earlier one, and the first word must win.
+    # The words are added in reverse order: later entries of a dict replace earlier ones, and the
+    # first word must remain.
     last_first = zip(reversed(words), range(len(words) - 1, -1, -1), strict=True)
     return {fold_case(word, ignore_case): row for word, row in last_first}
 
 
 def fold_case(word: str, ignore_case: bool) -> str:
-    """Return the word in the form in which words are compared."""
-    # upper, not casefold: word2vec's and gensim's evaluations use it, and results must agree.
+    """Return the form of a word for comparisons: upper case if case is ignored."""
+    # word2vec and gensim use upper case, not casefold. The results must agree with theirs.
     return word.upper() if ignore_case else word
 
 
 def _read_pairs(path: FilePath) -> Iterator[tuple[str, str, float]]:
+    """Yield (word, word, score) of each line."""
     name = os.fspath(path)
     for number, line in enumerate(files.lines(path), 1):
         if not line.strip() or line.startswith("#"):
             continue
         fields = line.split("\t") if "\t" in line else line.split()
         try:
-            a, b, score = fields[0].strip(), fields[1].strip(), float(fields[2])
+            word1, word2, score = fields[0].strip(), fields[1].strip(), float(fields[2])
         except (IndexError, ValueError):
-            problem = f"not two words and a score: {files.shown(line)}"
+            problem = f"expected two words and a score, found {files.shown(line)}"
             raise files.wrong(name, number, problem) from None
         if not np.isfinite(score):
             raise files.wrong(name, number, f"the score is {score}: must be finite")
-        yield a, b, score
+        yield word1, word2, score
 
 
 def _read_questions(path: FilePath) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of the section and the four words of each question."""
     name, section = os.fspath(path), None
     for number, line in enumerate(files.lines(path), 1):
         if line.startswith(":"):
@@ -201,7 +204,7 @@ def _read_questions(path: FilePath) -> Iterator[tuple[str, list[str]]]:
         elif line.strip():
             words = line.split()
             if len(words) != 4 or section is None:
-                problem = f"not four words in a section: {files.shown(line)}"
+                problem = f"expected four words in a section, found {files.shown(line)}"
                 raise files.wrong(name, number, problem)
             yield section, words
     if section is None:
@@ -218,6 +221,7 @@ def _ranks(values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _correlation(a: ArrayLike, b: ArrayLike) -> float:
+    """Return the Pearson correlation; NaN if it is not defined."""
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if len(x) < 2:
         return float("nan")

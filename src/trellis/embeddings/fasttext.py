@@ -29,13 +29,13 @@ __all__ = ["SUBWORD_RANGES", "FastText", "as_bytes"]
 SUBWORD_RANGES: dict[str, tuple[int, float]] = {
     "minn": (0, 64),
     "maxn": (0, 64),
-    "bucket": (0, 2**31 - 2**25),  # row numbers are int32; 2^25 of them are left for words
+    "bucket": (0, 2**31 - 2**25),  # row numbers are int32, and words need up to 2^25 of them
 }
 """Smallest and largest values of the parameters of n-grams."""
 
 _NO_COUNTS = np.zeros(0, np.int64)
-# Lookup tables of each model, with the array they were computed from. They are not attributes of
-# the model, so that copies and pickles of it stay small.
+# Lookup tables of each model, with the array from which they were computed. They are not
+# attributes of the model, because copies and pickles of the model would then be larger.
 _LOOKUPS: WeakKeyDictionary[FastText, tuple[Any, SubwordRows]] = WeakKeyDictionary()
 _INDEXES: WeakKeyDictionary[FastText, tuple[Any, dict[str, int]]] = WeakKeyDictionary()
 
@@ -43,9 +43,9 @@ _INDEXES: WeakKeyDictionary[FastText, tuple[Any, dict[str, int]]] = WeakKeyDicti
 class FastText(Word2Vec):
     """Word embeddings with character n-grams: unseen words get a vector from their n-grams.
 
-    v(word) = mean of V[word] and V[g], g the n-grams of ``<word>`` with minn to maxn characters
+    v(word) = mean of V[word] and all V[g]; g is an n-gram of ``<word>`` of minn to maxn characters
 
-    Everything else in the training is as in `Word2Vec`. Models can be loaded from fastText's files
+    The training is otherwise that of `Word2Vec`. Models can be loaded from fastText's files
     and saved to them (``.bin``).
 
     >>> text = [["the", "cat", "purrs"], ["the", "dog", "barks"]] * 50
@@ -56,13 +56,13 @@ class FastText(Word2Vec):
     Parameters
     ----------
     minn, maxn
-        Lengths of the shortest and longest n-grams; ``maxn=0`` for no n-grams.
+        Lengths of the shortest and longest n-grams; ``maxn=0`` means no n-grams.
     bucket
         Number of rows for n-grams.
     ngrams
         "hashed", as in fastText: a hash assigns each n-gram to one of ``bucket`` rows.
-        "dictionary": each of the ``bucket`` most frequent n-grams that occur ``min_count`` times
-        has a row of its own, and other n-grams have none.
+        "dictionary": the ``bucket`` most frequent n-grams that occur at least ``min_count`` times
+        have one row each. The other n-grams have no row.
 
     The other parameters are those of `Word2Vec`.
 
@@ -113,16 +113,20 @@ class FastText(Word2Vec):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.maxn > 0 and self.minn > self.maxn:
-            raise InputError(f"minn is {self.minn} and maxn {self.maxn}: minn must not be larger")
+            raise InputError(
+                f"minn is {self.minn} and maxn is {self.maxn}: minn must be at most maxn"
+            )
         if self.maxn > 0 and self.bucket == 0:
-            raise InputError("bucket is 0: n-grams need rows; use maxn=0 for no n-grams")
+            raise InputError(
+                "bucket is 0: must be at least 1, because n-grams need rows; or pass maxn=0"
+            )
 
     # ---- training
 
     def fit(self, source: Any, **options: Any) -> Self:
         """See `Word2Vec.fit`."""
         if hasattr(self, "ngrams_"):
-            del self.ngrams_  # `_dictionary_rows` then learns them from the new text
+            del self.ngrams_  # `_dictionary_rows` learns them again from the new text
         return super().fit(source, **options)
 
     def partial_fit(self, source: Any, **options: Any) -> Self:
@@ -131,7 +135,7 @@ class FastText(Word2Vec):
             raise InputError("a quantised model cannot be trained")
         return super().partial_fit(source, **options)
 
-    def _rows(self) -> RowTable:
+    def _make_row_table(self) -> RowTable:
         words = len(self.words_)
         if self.maxn == 0:
             return RowTable(None, None, words)
@@ -141,19 +145,22 @@ class FastText(Word2Vec):
         else:
             begin, ids = self._dictionary_rows()
             count = len(self.ngrams_)
-        return RowTable(*_with_word_rows(begin, ids, words), words + count)
+        return RowTable(*_insert_word_rows(begin, ids, words), words + count)
 
     def _dictionary_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return ``(begin, ids)``: numbers of the n-grams of each word, as in `RowTable`."""
+        """Return the numbers of the n-grams of each word as ``(begin, ids)``, as in `RowTable`."""
         ngrams_of_words = [self._ngrams_of(word) for word in self.words_]
         if not hasattr(self, "ngrams_"):
             counts: Counter[str] = Counter()
             for word_ngrams, count in zip(ngrams_of_words, self.counts_.tolist(), strict=True):
                 for ngram in word_ngrams:
                     counts[ngram] += count
-            # Ties by name: the order in a Counter depends on the order of the words.
+            # N-grams of equal count are sorted by name: the order in a Counter would depend on the
+            # order of the words.
             frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            self.ngrams_ = [g for g, n in frequent[: self.bucket] if n >= self.min_count]
+            self.ngrams_ = [
+                ngram for ngram, count in frequent[: self.bucket] if count >= self.min_count
+            ]
         index = self._ngram_index()
         ids = [[index[g] for g in word_ngrams if g in index] for word_ngrams in ngrams_of_words]
         begin = np.cumsum([0, *map(len, ids)], dtype=np.int64)
@@ -163,6 +170,7 @@ class FastText(Word2Vec):
         return _core.subwords(word, self.minn, self.maxn) if self.maxn > 0 else []
 
     def _ngram_index(self) -> dict[str, int]:
+        """Return the number of each n-gram of the dictionary, from a cache."""
         ngrams, index = _INDEXES.get(self, (None, None))
         if index is None or ngrams is not self.ngrams_:
             index = {ngram: i for i, ngram in enumerate(self.ngrams_)}
@@ -172,7 +180,7 @@ class FastText(Word2Vec):
     # ---- vectors
 
     def vector(self, word: str) -> NDArray[np.float32]:
-        """Return the vector of any word; zero if the model has none of its n-grams."""
+        """Return the vector of any word; zero if neither the word nor its n-grams have a row."""
         self._check_fitted()
         if not isinstance(word, str):
             raise InputError(f"word is {type(word).__name__}: must be a str")
@@ -191,7 +199,7 @@ class FastText(Word2Vec):
 
     def _make_vectors(self) -> Vectors:
         if not isinstance(self._input, QuantizedMatrix) and _is_padded(self._input):
-            rows = self._rows()
+            rows = self._make_row_table()
             matrix = np.empty((len(self.words_), self.vector_size), np.float32)
             begin = np.arange(len(matrix) + 1) if rows.begin is None else rows.begin
             ids = np.arange(len(matrix), dtype=np.int32) if rows.row is None else rows.row
@@ -199,10 +207,13 @@ class FastText(Word2Vec):
         elif self.ngrams == "hashed":
             matrix = self._subword_rows().vectors(as_bytes(self.words_))
         else:
-            matrix = np.stack([self.input_[ids].mean(axis=0) for ids in _split(self._rows())])
+            matrix = np.stack(
+                [self.input_[ids].mean(axis=0) for ids in _split_by_word(self._make_row_table())]
+            )
         return Vectors(self.words_, matrix, unseen=self.vector, n_jobs=self.n_jobs)
 
     def _subword_rows(self) -> SubwordRows:
+        """Return the lookup table of rows, from a cache."""
         table, rows = _LOOKUPS.get(self, (None, None))
         if rows is None or table is not self._input:
             rows = SubwordRows(self.to_file())
@@ -218,7 +229,7 @@ class FastText(Word2Vec):
 
     @classmethod
     def from_file(cls, file: files.FastTextFile) -> Self:
-        """Return the model of a fastText file of word vectors."""
+        """Return the model of word vectors that a fastText file contains."""
         args = file.args
         if args.model == "supervised":
             raise InputError("the file contains a text classifier: use TextClassifier.load")
@@ -237,7 +248,8 @@ class FastText(Word2Vec):
             maxn=args.maxn,
             bucket=args.bucket,
         )
-        # fastText's words are bytes; those that are not UTF-8 survive a round trip this way.
+        # fastText's words are bytes. With surrogateescape, `as_bytes` restores bytes that are not
+        # UTF-8.
         model.words_ = [word.decode("utf-8", "surrogateescape") for word in file.words]
         model.counts_, model.n_tokens_ = np.array(file.counts), file.n_tokens
         model.losses_, model.words_per_second_ = [], 0.0
@@ -247,7 +259,9 @@ class FastText(Word2Vec):
     def to_file(self) -> files.FastTextFile:
         """Return the content of fastText's file for this model."""
         if self.ngrams != "hashed":
-            raise InputError("fastText's files cannot contain ngrams='dictionary'")
+            raise InputError(
+                "ngrams is 'dictionary': fastText's files can only store ngrams='hashed'"
+            )
         is_quantized = isinstance(self._input, QuantizedMatrix)
         args = files.Args(
             dim=self.vector_size,
@@ -287,16 +301,17 @@ class FastText(Word2Vec):
 
 
 def as_bytes(words: Sequence[str]) -> list[bytes]:
-    """Encode words as in a fastText file: bytes that are not UTF-8 are restored."""
+    """Return words as the bytes of a fastText file; bytes that are not UTF-8 are restored."""
     return [word.encode("utf-8", "surrogateescape") for word in words]
 
 
-def _with_word_rows(
+def _insert_word_rows(
     begin: NDArray[np.int64], ids: NDArray[np.int32], words: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Insert the row of each word before the rows of its n-grams, which follow those of all words.
+    """Return ``(begin, ids)`` with the row of each word before the rows of its n-grams.
 
-    ``begin`` (words + 1,) and ``ids`` number the n-grams from 0; the results number rows of V.
+    In the arguments, ``begin`` (words + 1,) and ``ids``, n-grams are numbered from 0. The results
+    contain rows of V, where the rows of n-grams follow the rows of all words.
     """
     starts = begin + np.arange(words + 1)
     row = np.empty(starts[-1], np.int32)
@@ -308,11 +323,11 @@ def _with_word_rows(
 
 
 def _is_padded(rows: Table) -> bool:
-    """True for a table that the core can read: rows of whole cache lines, aligned."""
+    """Return whether the core can read the table: aligned rows, padded to whole cache lines."""
     return rows.shape[1] % 16 == 0 and rows.flags.c_contiguous and rows.flags.aligned
 
 
-def _split(rows: RowTable) -> list[NDArray[Any]]:
+def _split_by_word(rows: RowTable) -> list[NDArray[Any]]:
     """Return the array of row numbers of each word."""
     assert rows.begin is not None
     assert rows.row is not None

@@ -35,26 +35,26 @@ __all__ = ["EmbeddingModel", "RowTable", "Table"]
 
 Table: TypeAlias = NDArray[np.float32]
 
-# Settings of one run, not properties of the model: a file written on another machine would
-# otherwise differ.
+# These settings belong to one run and not to the model. With them, the same model would give
+# different files on different machines.
 _NOT_STORED = ("n_jobs", "random_state")
 
 
 class RowTable(NamedTuple):
-    """The input rows of each word: those of word i are ``row[begin[i] : begin[i + 1]]``."""
+    """The input rows of each word: word i has the rows ``row[begin[i] : begin[i + 1]]``."""
 
     begin: NDArray[np.int64] | None
-    """(words + 1,); None if word i has row i only."""
+    """(words + 1,); None if each word i has only row i."""
     row: NDArray[np.int32] | None
     total: int
     """Number of rows in the input table."""
 
 
 class EmbeddingModel(Saved, Estimator):
-    """A model of two tables: V, input rows (words, then n-grams), and W, output rows.
+    """A model with two tables: V has the input rows (words, then n-grams), W the output rows.
 
-    scikit-learn reads the parameters from the signature of ``__init__``, so each class spells out
-    its own. What can be shared is here: storing and validating them.
+    scikit-learn reads the parameters from the signature of ``__init__``, so each class lists its
+    parameters there. This class stores and validates them.
     """
 
     vector_size: int
@@ -69,14 +69,14 @@ class EmbeddingModel(Saved, Estimator):
     words_: list[str]
     """The vocabulary, most frequent first."""
     counts_: NDArray[np.int64]
-    """(words,): occurrences of each word."""
+    """(words,): number of occurrences of each word."""
     n_tokens_: int
     """Number of words in the training text, including those outside the vocabulary."""
     losses_: list[float]
     """Mean loss of each epoch, estimated from a part of the steps."""
     words_per_second_: float
     _input: Any  # V: (rows, at least vector_size) or a QuantizedMatrix
-    _output: Any  # W: likewise
+    _output: Any  # W: as V
 
     _INTEGERS: ClassVar[dict[str, tuple[int, float]]] = {
         "vector_size": (1, 1 << 16),
@@ -86,7 +86,7 @@ class EmbeddingModel(Saved, Estimator):
     }
     """Smallest and largest value of each integer parameter."""
     _NUMBERS: ClassVar[dict[str, tuple[float, float]]] = {"exponent": (-10.0, 10.0)}
-    """The same for real numbers."""
+    """Smallest and largest value of each real parameter."""
     _CHOICES: ClassVar[dict[str, Iterable[str]]] = {}
     _FLAGS: ClassVar[tuple[str, ...]] = ()
     _OPTIONAL: ClassVar[tuple[str, ...]] = ()
@@ -101,6 +101,7 @@ class EmbeddingModel(Saved, Estimator):
                 setattr(self, name, value)
 
     def _check_parameters(self) -> None:
+        """Raise InputError if a parameter is invalid."""
         for name, (minimum, maximum) in self._INTEGERS.items():
             if not self._is_unset(name):
                 integer_in_range(getattr(self, name), minimum, maximum, name)
@@ -118,40 +119,40 @@ class EmbeddingModel(Saved, Estimator):
 
     # ---- tables
 
-    def _rows(self) -> RowTable:
+    def _make_row_table(self) -> RowTable:
         """Return the input rows of each word of the vocabulary."""
         raise NotImplementedError
 
     def _start_tables(
         self, total: int, outputs: int, pretrained: Vectors | None, seed: int
     ) -> None:
-        """Create V with ``total`` random rows, or pretrained vectors, and W with zeros."""
+        """Create V with ``total`` rows, random or pretrained, and W with ``outputs`` rows of 0."""
         self._input = table(total, self.vector_size)
-        self._fill(self._input, 0, total, seed)
+        self._fill_random(self._input, 0, total, seed)
         Vocabulary(self.words_, self.counts_).copy_pretrained(pretrained, self._input)
-        # Zero, as in word2vec and fastText: all outputs start with the same probability.
+        # W starts at zero, as in word2vec and fastText: all outputs then have the same probability.
         self._output = table(outputs, self.vector_size)
         self._output.fill(0.0)
 
-    def _fill(self, rows: Table, begin: int, end: int, seed: int) -> None:
-        """Fill rows with random numbers, uniform in ±1/vector_size."""
+    def _fill_random(self, rows: Table, begin: int, end: int, seed: int) -> None:
+        """Fill rows ``begin`` to ``end`` with random numbers, uniform in ±1/vector_size."""
         dim, threads = self.vector_size, resolve_jobs(self.n_jobs)
         _core.fill_table(rows, begin, end, dim, 1.0 / dim, seed, threads)
 
     @property
     def input_(self) -> Table:
-        """V, (rows, vector_size): words, then n-grams. A quantised table is decoded each time."""
+        """V, (rows, vector_size): words, then n-grams. Each access decodes a quantised table."""
         self._check_fitted()
-        return self._floats(self._input)
+        return self._unpad(self._input)
 
     @property
     def output_(self) -> Table:
-        """W, (words or labels, vector_size); inner nodes of the tree for hierarchical softmax."""
+        """W, (words or labels, vector_size); hierarchical softmax: rows of inner tree nodes."""
         self._check_fitted()
-        return self._floats(self._output)
+        return self._unpad(self._output)
 
-    def _floats(self, matrix: Any) -> Table:
-        """Return a table without its padding."""
+    def _unpad(self, matrix: Any) -> Table:
+        """Return a table as floats, without its padding."""
         if isinstance(matrix, QuantizedMatrix):
             return matrix.rows(np.arange(matrix.shape[0]))
         rows: Table = matrix[:, : self.vector_size]
@@ -169,7 +170,7 @@ class EmbeddingModel(Saved, Estimator):
 
     @classmethod
     def from_file(cls, file: fasttext.FastTextFile) -> Self:
-        """Return the model of a fastText file."""
+        """Return the model that a fastText file contains."""
         raise InputError("the file was written by fastText: use FastText.load")
 
     def to_parts(self) -> Parts:
@@ -178,7 +179,7 @@ class EmbeddingModel(Saved, Estimator):
         meta = {
             "parameters": stored_parameters(self, _NOT_STORED),
             "tokens": self.n_tokens_,
-            # JSON has no NaN, the loss of an epoch in which no word was predicted.
+            # The loss of an epoch without predictions is NaN. JSON has no NaN, so null is stored.
             "losses": [loss if np.isfinite(loss) else None for loss in self.losses_],
             "words_per_second": self.words_per_second_,
         }
@@ -199,12 +200,12 @@ class EmbeddingModel(Saved, Estimator):
         model.counts_ = expect(tensors, "counts", np.int64, (len(model.words_),))
         # The core builds a Huffman tree from the counts and relies on this order.
         if (model.counts_ < 0).any() or (np.diff(model.counts_) > 0).any():
-            raise InputError("counts must be in descending order and not negative")
+            raise InputError("counts must be at least 0 and in descending order")
         model.n_tokens_ = int(meta["tokens"])
         model.losses_ = [np.nan if loss is None else float(loss) for loss in meta["losses"]]
         model.words_per_second_ = float(meta["words_per_second"])
         outputs = model._read_outputs(tensors)
-        expect(tensors, "input", np.float32, (model._rows().total, model.vector_size))
+        expect(tensors, "input", np.float32, (model._make_row_table().total, model.vector_size))
         expect(tensors, "output", np.float32, (outputs, model.vector_size))
         model._input, model._output = finite(tensors, "input"), finite(tensors, "output")
         return model

@@ -1,6 +1,6 @@
-"""Collocations: pairs of words that occur together more often than by chance, joined into one.
+"""Collocations: pairs of words that occur together more often than by chance.
 
-score(a, b) = (count(a b) − discount) · N / (count(a) · count(b))       N words of text
+score(a, b) = (count(a b) − discount) · N / (count(a) · count(b))       N = number of words
 npmi(a, b)  = ln(p(a b) / (p(a) p(b))) / −ln p(a b)                     in −1..1
 """
 
@@ -46,11 +46,12 @@ class Phrases:
         "default" is the score of word2vec, the first formula of this module; "npmi" the second.
     discount
         Number that is subtracted from the count of a pair, so that rare pairs get a low score; None
-        for ``min_count``.
+        means ``min_count``.
     delimiter
         String between the words of a phrase.
     connectors
-        Words such as "of" that may be inside a phrase and are not counted.
+        Words such as "of". They may be inside a phrase, but a phrase does not start or end with
+        them.
 
     """
 
@@ -88,10 +89,10 @@ class Phrases:
                     "sequence {sequence} is a str: must be a list of words", sequence=number
                 )
             words.update(sentence)
-            pairs.update(group for _, _, group in self._groups(sentence))
+            pairs.update(group for _, _, group in self._find_pairs(sentence))
         total = sum(words.values())
         if not total:
-            raise InputError("the sentences have no words")
+            raise InputError("sentences contain no words: at least one word is needed")
         self.phrases_: dict[tuple[str, ...], Phrase] = {}
         for group, count in pairs.items():
             first, last = group[0], group[-1]
@@ -107,31 +108,34 @@ class Phrases:
         return [self._join(sentence) for sentence in sentences]
 
     def iterate(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-        """Yield what `transform` returns, one sentence at a time, in constant memory."""
+        """Yield the sentences of `transform` one at a time; this needs constant memory."""
         return map(self._join, sentences)
 
-    def _groups(self, sentence: Sequence[str]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-        """Yield begin, end and words of each pair that has only connectors between its words."""
+    def _find_pairs(self, sentence: Sequence[str]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+        """Yield begin, end and words of each pair; only connectors may be between its two words."""
         positions = [i for i, word in enumerate(sentence) if word not in self.connectors]
         for i, j in pairwise(positions):
             yield i, j + 1, tuple(sentence[i : j + 1])
 
     def _score(self, count: int, first: int, last: int, total: int) -> float:
+        """Return the score of a pair from the counts of the pair, its words and all words."""
         if self.scoring == "npmi":
             p = count / total
-            # p = 1 would divide by log 1 = 0; its limit is 1.
+            # At p = 1 the denominator log p is 0. The limit of the score is 1.
             return math.log(p * total * total / (first * last)) / -math.log(p) if p < 1 else 1.0
         discount = self.min_count if self.discount is None else self.discount
         return (count - discount) * total / (first * last)
 
     def _join(self, sentence: Sequence[str]) -> list[str]:
+        """Return the sentence with the words of each phrase joined."""
         if not hasattr(self, "phrases_"):
-            raise InputError("these Phrases are not fitted: call fit first")
+            raise InputError("this Phrases object is not fitted: call fit first")
         joined: list[str] = []
-        done = 0  # pairs are joined from left to right, and no word belongs to two of them
-        for begin, end, group in self._groups(sentence):
-            if begin >= done and group in self.phrases_:
-                joined += sentence[done:begin]
+        # Pairs are joined from left to right, and a word belongs to at most one pair.
+        next_word = 0
+        for begin, end, group in self._find_pairs(sentence):
+            if begin >= next_word and group in self.phrases_:
+                joined += sentence[next_word:begin]
                 joined.append(self.delimiter.join(group))
-                done = end
-        return [*joined, *sentence[done:]]
+                next_word = end
+        return [*joined, *sentence[next_word:]]

@@ -1,10 +1,10 @@
-"""p(label | text) of a fastText model, from the mean h of the rows of a text.
+"""p(label | text) of a fastText model; h is the mean of the rows of the text.
 
 softmax: exp(wᵧ·h) / Σ exp(w·h)      tree: Π σ(±w·h)      negative sampling, ova: σ(wᵧ·h)
 
-The core computes it. fastText adds 1e-5 to a probability before it takes the logarithm, and so does
-trellis; a threshold applies to the probability without it. Labels of equal probability (as float32)
-are in the order of the file.
+The core computes the probabilities. As in fastText, 1e-5 is added to a probability before its
+logarithm is taken, and a threshold applies to the probability before this addition. Labels of equal
+probability (as float32) are in the order of the file.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from trellis.native import resolve_jobs
 
 __all__ = ["Predictor"]
 
-_FEW = 64  # fewer texts take less time than starting other threads
+_FEW_TEXTS = 64  # for fewer texts, starting threads takes longer than the predictions
 
 Answers: TypeAlias = list[list[tuple[int, float]]]
 """(label number, probability) pairs of each text, best first."""
 
 
 class Predictor:
-    """Predicts the labels of texts: lists of words, or lines as bytes (their labels are ignored).
+    """Predicts the labels of texts. A text is a list of words, or a line as bytes.
 
     >>> from trellis.formats.fasttext import Args
     >>> rows = np.array([[2.0, 0.0], [0.0, 2.0]], np.float32)
@@ -47,7 +47,7 @@ class Predictor:
         args, output = file.args, file.output
         if isinstance(output, QuantizedMatrix):
             output = output.rows()
-        if args.model != "supervised":  # `split` and `mean` work, but there are no labels
+        if args.model != "supervised":  # for a model without labels, `split` and `mean` still work
             args = args._replace(loss="softmax")
             output = np.zeros((len(file.labels), args.dim), np.float32)
         self._core = _core.TextPredictor(
@@ -57,9 +57,9 @@ class Predictor:
             maxn=args.maxn,
             word_ngrams=args.word_ngrams,
             bucket=args.bucket,
-            # Buckets that a pruned file has kept, in the order of their rows.
+            # The buckets of a pruned file, in the order of their rows.
             kept=None if file.prune is None else file.prune[np.argsort(file.prune[:, 1]), 0],
-            output=_aligned(output),
+            output=_align(output),
             loss=args.loss,
             label_counts=np.asarray(file.label_counts, np.int64),
             **_input_arguments(file.input),
@@ -75,11 +75,11 @@ class Predictor:
         threshold: float = 0.0,
         n_jobs: int | None = None,
     ) -> Answers:
-        """Return the k most probable labels of each text; ``</s>`` is added to its words."""
+        """Return the k most probable labels of each text; ``</s>`` is appended to its words."""
         try:
-            threads = _threads(len(texts), n_jobs)
+            threads = _choose_threads(len(texts), n_jobs)
             return self._core.best(texts, min(k, self._labels), threshold, threads)
-        except InputError:  # it names the text
+        except InputError:  # the message already names the text
             raise
         except ValueError as error:
             raise InputError(str(error)) from None
@@ -87,8 +87,11 @@ class Predictor:
     def best_of_lines(
         self, lines: list[bytes], prefix: bytes, k: int, threshold: float = 0.0
     ) -> Answers:
-        """Return the k most probable labels of each line; text after a line end is ignored."""
-        k, threads = min(k, self._labels), _threads(len(lines), None)
+        """Return the k most probable labels of each line.
+
+        Labels in the line, and text after a line end, are ignored.
+        """
+        k, threads = min(k, self._labels), _choose_threads(len(lines), None)
         return self._core.best_of_lines(lines, prefix, k, threshold, threads)
 
     def split(self, line: bytes, prefix: bytes) -> tuple[list[bytes], list[int]]:
@@ -100,14 +103,14 @@ class Predictor:
         return self._core.mean(line, prefix)
 
 
-def _threads(texts: int, n_jobs: int | None) -> int:
-    return 1 if texts < _FEW else resolve_jobs(n_jobs)
+def _choose_threads(texts: int, n_jobs: int | None) -> int:
+    return 1 if texts < _FEW_TEXTS else resolve_jobs(n_jobs)
 
 
 def _input_arguments(matrix: NDArray[np.float32] | QuantizedMatrix) -> dict[str, Any]:
-    """Return the arguments of the core for the input matrix: codes, or floats.
+    """Return the arguments of the core for the input matrix of codes or floats.
 
-    Floats are passed as bytes, because those of a mapped file can be unaligned.
+    Floats are passed as bytes, because the floats of a mapped file can be unaligned.
     """
     if not isinstance(matrix, QuantizedMatrix):
         floats = matrix if matrix.strides[1] == 4 else np.ascontiguousarray(matrix)
@@ -116,12 +119,12 @@ def _input_arguments(matrix: NDArray[np.float32] | QuantizedMatrix) -> dict[str,
     norms = matrix.norm_quantizer
     return {
         "input": np.ascontiguousarray(matrix.codes),
-        "centroids": _aligned(matrix.quantizer.centroids),
+        "centroids": _align(matrix.quantizer.centroids),
         "width": matrix.quantizer.dsub,
         "norm_codes": matrix.norm_codes,
-        "norms": None if norms is None else _aligned(norms.centroids),
+        "norms": None if norms is None else _align(norms.centroids),
     }
 
 
-def _aligned(floats: NDArray[np.float32]) -> NDArray[np.float32]:
+def _align(floats: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.require(floats, np.float32, ["C", "A"])

@@ -1,9 +1,10 @@
 """Exact search for the rows of largest cosine: argmax_i q · xᵢ / ‖xᵢ‖, on all cores.
 
-The matrix may be a mapped file, so its rows are not normalised in a copy: 1 / ‖xᵢ‖ is stored beside
-it. A single query reads the whole matrix and is limited by memory bandwidth. From the second single
-query on, a copy of the rows in bytes (a quarter of the matrix) excludes most rows: with y the bytes
-of row x, q·x ≤ q·y + ‖q‖ ‖x − y‖. Only the other rows are read. So the results are the same bits.
+The matrix may be a mapped file, so its rows are not normalised in a copy. Instead 1 / ‖xᵢ‖ is
+stored in a second array. A single query reads the whole matrix, and memory bandwidth limits its
+speed. The second single query creates a copy of the rows in bytes (a quarter of the matrix), which
+excludes most rows: if y is row x in bytes, then q·x ≤ q·y + ‖q‖ ‖x − y‖. The remaining rows are
+read as floats, so the results are the same bits.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ __all__ = ["RowSearch", "check_k", "query_rows", "unit_rows"]
 Floats: TypeAlias = NDArray[np.float32]
 
 _CHUNK = 1 << 14  # rows whose lengths are computed at a time, to limit temporary memory
-_EXTREME = 1e30  # row lengths above this, or below its inverse, overflow float32 products
-_FEW_QUERIES = 6  # with fewer queries memory bandwidth is the limit, with more arithmetic
-_LARGE = 1 << 22  # bytes; a smaller matrix stays in the cache, where bytes gain nothing
+_EXTREME = 1e30  # float32 products overflow for row lengths above this or below its inverse
+_FEW_QUERIES = 6  # memory bandwidth limits fewer queries, arithmetic limits more queries
+_LARGE = 1 << 22  # bytes; a smaller matrix stays in the cache, and rows in bytes are not faster
 
 
 class CoarseRows(NamedTuple):
     """Rows in bytes, with a bound on their error."""
 
     codes: NDArray[np.int8]
-    """(N, D rounded up to 16): the size of a SIMD register."""
+    """(N, D rounded up to 16, the size of a SIMD register)"""
     step: Floats
     """(N,): row i is about ``codes[i] * step[i]``."""
     error: Floats
@@ -40,9 +41,10 @@ class CoarseRows(NamedTuple):
 
 
 class RowSearch:
-    """Searches the rows of a matrix (N, D) and caches what the searches need.
+    """Searches the rows of a matrix (N, D), and caches their lengths and their copy in bytes.
 
-    ``words`` name the rows in error messages. Create a new object when the matrix changes.
+    ``words`` are the names of the rows in error messages. If the matrix changes, create a new
+    object.
     """
 
     def __init__(self, matrix: Floats, words: Sequence[str]) -> None:
@@ -57,7 +59,7 @@ class RowSearch:
         The rows are the matrix itself, except where its products would overflow float32.
         """
         if self._scaled is None:
-            norms = self._norms()
+            norms = self._compute_norms()
             factors = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
             if max(norms.max(), factors.max()) < _EXTREME:
                 self._scaled = self._matrix, factors.astype(np.float32)
@@ -78,15 +80,15 @@ class RowSearch:
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
         table, factors = (part[first:last] for part in self.scaled_rows())
-        coarse = self._coarse_rows(threads) if len(queries) < _FEW_QUERIES else None
+        coarse = self._get_coarse_rows(threads) if len(queries) < _FEW_QUERIES else None
         if coarse is not None:
             codes, step, error = coarse
             coarse = CoarseRows(codes[first:last], step[first:last], error[first:last])
         _core.nearest(table, factors, queries, threads, scores, ids, coarse)
-        return scores, np.where(ids < 0, ids, ids + first)  # -1: no row is left
+        return scores, np.where(ids < 0, ids, ids + first)  # -1: fewer than k rows were found
 
-    def _norms(self) -> NDArray[np.float64]:
-        """The length of each row, (N,)."""
+    def _compute_norms(self) -> NDArray[np.float64]:
+        """Return the length of each row, (N,). Raise InputError if a row is not finite."""
         norms = np.empty(len(self._matrix))
         for begin in range(0, len(norms), _CHUNK):
             part = self._matrix[begin : begin + _CHUNK]
@@ -94,11 +96,11 @@ class RowSearch:
             np.einsum("ij,ij->i", part, part, dtype=np.float64, out=squares)
         if not np.isfinite(norms).all():
             word = self._words[int(np.argmin(np.isfinite(norms)))]
-            raise InputError(f"the vector of {word!r} has NaN or infinities")
+            raise InputError(f"the vector of {word!r} contains NaN or infinity: must be finite")
         return np.sqrt(norms, out=norms)
 
-    def _coarse_rows(self, threads: int) -> CoarseRows | None:
-        """Return the rows in bytes; None for the first query, which would not repay the copy."""
+    def _get_coarse_rows(self, threads: int) -> CoarseRows | None:
+        """Return the rows in bytes; None for the first query, because the copy takes longer."""
         self._single_queries += 1
         if self._coarse is None and self._single_queries > 1 and self._matrix.nbytes >= _LARGE:
             rows, factors = self.scaled_rows()
@@ -113,7 +115,7 @@ class RowSearch:
 def unit_rows(rows: NDArray[Any]) -> Floats:
     """Return each row divided by its Euclidean length; rows of zeros stay zero.
 
-    Lengths are computed in float64: squares of large float32 numbers overflow.
+    Lengths are computed in float64, because the squares of large float32 numbers overflow.
     """
     norms = np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
     units: Floats = (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
@@ -121,15 +123,15 @@ def unit_rows(rows: NDArray[Any]) -> Floats:
 
 
 def query_rows(queries: NDArray[Any], dim: int) -> Floats:
-    """Validate query vectors; return them as float32 rows, (queries, dim)."""
+    """Return query vectors as float32 rows, (queries, dim). Raise InputError if invalid."""
     try:
         rows = np.require(queries, np.float32, ["C", "A"])
     except (TypeError, ValueError) as error:
-        raise InputError(f"queries are not numbers: {error}") from None
+        raise InputError(f"queries must be an array of numbers: {error}") from None
     if rows.ndim != 2 or rows.shape[1] != dim:
         raise InputError(f"queries have shape {rows.shape}: must be (queries, {dim})")
     if not np.isfinite(rows).all():
-        raise InputError("queries have NaN or infinities")
+        raise InputError("queries contain NaN or infinity: must be finite")
     return rows
 
 

@@ -22,7 +22,7 @@ Source: TypeAlias = Any
 """A path, a list of paths, an iterable of token lists, or a column of an Arrow table."""
 
 _BLOCK = 1 << 22  # bytes per call of the core: large enough to keep all its threads busy
-_IN_MEMORY = 1 << 20  # words of text that are kept in memory; a longer text goes to a file
+_IN_MEMORY = 1 << 20  # words; a longer text is stored in a temporary file
 _SENTENCES = 1 << 12  # sentences per call of the core
 _TABLES = (".parquet", ".arrow", ".feather")
 
@@ -53,7 +53,7 @@ def read(
         raise InputError(f"source is {type(source).__name__}: must be a path or token lists")
     corpus.finish()
     if corpus.words == 0:
-        raise InputError("the source has no text")
+        raise InputError("source contains no words: at least one word is needed")
     return corpus
 
 
@@ -66,12 +66,14 @@ def _is_arrow(source: Any) -> bool:
 
 
 def _add_file(corpus: _core.Corpus, path: Any, column: str | None) -> None:
+    """Add a text file, or a column of a Parquet or Arrow file, to the corpus."""
     if Path(path).suffix.lower() in _TABLES:
         _add_arrow(corpus, _open_arrow_file(path), column)
         return
     if not os.path.exists(path):
         raise InputError(f"{path}: no such file (a sentence must be a list of words, not a str)")
-    # Decompressors return small blocks; joined ones keep the threads of the core busy.
+    # Decompressors return small blocks. They are joined, because small blocks leave threads of the
+    # core without work.
     parts: list[bytes] = []
     size = 0
     for block in files.blocks(path):
@@ -81,15 +83,16 @@ def _add_file(corpus: _core.Corpus, path: Any, column: str | None) -> None:
             corpus.add_text(b"".join(parts))
             parts, size = [], 0
     corpus.add_text(b"".join(parts))
-    corpus.end_text()  # the last line of a file ends here, even without a line feed
+    corpus.end_text()  # ends the last line of the file, which may have no line feed
 
 
 def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
+    """Add token lists to the corpus. Error messages name the sequence."""
     remaining, first = iter(sentences), 0
     while batch := list(islice(remaining, _SENTENCES)):
         try:
             corpus.add_sentences(batch, first)
-        except InputError:  # it names the sequence
+        except InputError:  # the message already names the sequence
             raise
         except ValueError as error:
             raise InputError(str(error)) from None
@@ -97,6 +100,7 @@ def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
 
 
 def _open_arrow_file(path: Any) -> Any:
+    """Return a Parquet or Arrow file, opened by pyarrow."""
     try:
         if Path(path).suffix.lower() == ".parquet":
             from pyarrow import parquet
@@ -104,23 +108,24 @@ def _open_arrow_file(path: Any) -> Any:
             return parquet.ParquetFile(path)
         from pyarrow import dataset
     except ImportError:
-        raise InputError(f"{path}: needs pyarrow: pip install 'trellis[arrow]'") from None
+        raise InputError(f"{path}: reading needs pyarrow: pip install 'trellis[arrow]'") from None
     return dataset.dataset(path, format="feather")
 
 
 def _add_arrow(corpus: _core.Corpus, table: Any, column: str | None) -> None:
-    """Add a column of a table or of an Arrow file, or a single column."""
+    """Add to the corpus a column of a table or file, or an Arrow array."""
     for values in _column_chunks(table, column):
-        rows = values.to_pylist()
-        if any(isinstance(row, str) for row in rows):
-            corpus.add_text("\n".join(map(_as_line, rows)).encode() + b"\n")
+        texts = values.to_pylist()
+        if any(isinstance(text, str) for text in texts):
+            corpus.add_text("\n".join(map(_as_line, texts)).encode() + b"\n")
         else:
-            _add_sentences(corpus, (row for row in rows if row is not None))
+            _add_sentences(corpus, (text for text in texts if text is not None))
     corpus.end_text()
 
 
 def _column_chunks(table: Any, column: str | None) -> Iterator[Any]:
-    # Recognised by their methods: pyarrow is optional, so its types cannot be named here.
+    """Yield the Arrow arrays of a column."""
+    # Types are recognised by their methods: pyarrow is optional, so its classes are not imported.
     if hasattr(table, "chunks"):
         yield from table.chunks
         return
@@ -137,6 +142,6 @@ def _column_chunks(table: Any, column: str | None) -> Iterator[Any]:
         yield batch.column(column)
 
 
-def _as_line(row: str | None) -> str:
+def _as_line(text: str | None) -> str:
     """Return a text as one line; a missing value is an empty line."""
-    return "" if row is None else row.replace("\n", " ")
+    return "" if text is None else text.replace("\n", " ")

@@ -1,7 +1,8 @@
 """v(word) = mean of the rows of the word and of its character n-grams, in a fastText file.
 
-The rows of words come first, then those of the buckets to which n-grams are hashed. A pruned file
-has only some of the buckets. A word outside the vocabulary has only the rows of its n-grams.
+The rows of words come first, then the rows of buckets. A hash assigns each n-gram to a bucket. A
+pruned file has only some of the buckets. A word outside the vocabulary has only the rows of its
+n-grams.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from trellis.formats.quantization import QuantizedMatrix
 
 __all__ = ["SubwordRows"]
 
-# Both limit temporary memory:
-_NUMBERS = 1 << 22  # floats that are gathered at a time
+# These two constants limit temporary memory:
+_NUMBERS = 1 << 22  # number of floats that are copied at a time
 _IDS = 1 << 20  # estimated number of n-grams in one batch of words
 
 Ids = NDArray[np.int64]
 
 
 class SubwordRows:
-    """The input rows of a file by word. Words are bytes, as in the file.
+    """The input rows of each word of a file. Words are bytes, as in the file.
 
     >>> from trellis.formats.fasttext import Args
     >>> rows = np.array([[1.0, 0.0], [0.0, 2.0], [4.0, 4.0]], np.float32)
@@ -55,8 +56,8 @@ class SubwordRows:
         ngram_words = np.repeat(np.arange(len(words)), np.diff(begin))
         rows, has_row = self.bucket_rows(buckets)
         words_of_rows = np.concatenate([known, ngram_words[has_row]])
-        # A stable sort keeps the row of the word before those of its n-grams, as in fastText: the
-        # order of a sum decides its last bits.
+        # A stable sort leaves the row of the word before the rows of its n-grams, as in fastText.
+        # The order of a sum changes its last bits.
         order = np.argsort(words_of_rows, kind="stable")
         ids = np.concatenate([word_rows[known], rows])[order]
         return _offsets(np.bincount(words_of_rows, minlength=len(words))), ids
@@ -75,7 +76,7 @@ class SubwordRows:
         return matrix.rows(ids) if isinstance(matrix, QuantizedMatrix) else matrix[ids]
 
     def bucket_rows(self, buckets: NDArray[np.int32]) -> tuple[Ids, NDArray[np.bool_]]:
-        """Return the rows of the buckets that have one, and a mask of these buckets."""
+        """Return the rows of the buckets that have a row, and the mask of these buckets."""
         words = len(self.file.words)
         if self._buckets is None:
             return words + buckets.astype(np.int64), np.ones(len(buckets), np.bool_)
@@ -94,7 +95,7 @@ class SubwordRows:
         return rows
 
     def _batches(self, words: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
-        """Yield the first index and the words of each batch, limited by the number of n-grams."""
+        """Yield the first index and the words of each batch; batches have about `_IDS` n-grams."""
         lengths = max(1, self.file.args.maxn - max(self.file.args.minn, 1) + 1)
         first = size = 0
         for i, word in enumerate(words):
@@ -106,18 +107,18 @@ class SubwordRows:
             yield first, words[first:]
 
     def means(self, begin: Ids, ids: Ids) -> NDArray[np.float32]:
-        """Return the mean of the rows ``ids[begin[i] : begin[i + 1]]`` for each i; zero of none."""
+        """Return the mean of the rows ``ids[begin[i] : begin[i + 1]]`` of each word i, or zero."""
         counts = np.diff(begin)
         begin = begin[:-1][counts > 0]
         sums = np.zeros((len(begin), self.file.args.dim), np.float32)
         step = max(1, _NUMBERS // self.file.args.dim)
-        # The rows of a word can be in two steps, so the sums of its parts are added.
+        # The rows of a word can be in two steps, so the partial sums are added.
         for start in range(0, len(ids), step):
             rows = self.rows(ids[start : start + step])
             first = int(np.searchsorted(begin, start, "right")) - 1
             last = int(np.searchsorted(begin, start + len(rows)))
             cuts = np.maximum(begin[first:last], start) - start
-            with np.errstate(over="ignore", invalid="ignore"):  # possible in a forged file
+            with np.errstate(over="ignore", invalid="ignore"):  # a damaged file can overflow
                 sums[first:last] += np.add.reduceat(rows, cuts)
         result = np.zeros((len(counts), self.file.args.dim), np.float32)
         result[counts > 0] = sums / counts[counts > 0, None].astype(np.float32)

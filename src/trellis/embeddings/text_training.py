@@ -1,4 +1,4 @@
-"""Training on labelled texts: −log p(label | text), p from the mean of the rows of the text."""
+"""Training on labelled texts: minimises −log p(label | text)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from trellis.formats.strings import unpack_strings
 
 __all__ = ["CorpusNames", "number_types", "retrain", "text_step"]
 
-_EXPONENT = 0.5  # of counts, for negative samples of labels; fastText's constant
-# Numbers of a type of word that is not a label of the model:
+_EXPONENT = 0.5  # fastText draws labels as negative samples in proportion to count^0.5
+# Label numbers of the names that are not labels of the model:
 _WORD, _UNKNOWN_LABEL = -1, -2
 
 Table: TypeAlias = NDArray[np.float32]
@@ -35,13 +35,13 @@ class CorpusNames(NamedTuple):
     counts: NDArray[np.int64]
     """The count of each name."""
     by_type: list[str]
-    """The names again, in the order of their numbers in the corpus."""
+    """The same names, in the order of their numbers in the corpus."""
 
 
 def number_types(corpus: _core.Corpus) -> CorpusNames:
-    """Number each distinct word of a corpus by its type; return their names and counts."""
-    data, ends, counts, types = corpus.common_words(0, 0)
-    names = unpack_strings(data.view(np.uint8), ends, "the text")
+    """Number the words of a corpus by type. Return the names and counts of the types."""
+    letters, ends, counts, types = corpus.common_words(0, 0)
+    names = unpack_strings(letters.view(np.uint8), ends, "the text")
     corpus.number(np.arange(corpus.types, dtype=np.int32))
     by_type = [""] * len(names)
     for name, number in zip(names, types.tolist(), strict=True):
@@ -58,11 +58,12 @@ def text_step(
 ) -> Callable[..., tuple[float, float]]:
     """Return the step of the native trainer for `trellis.embeddings.training.train`.
 
-    ``tables`` are V and W, padded. ``names`` are all words and labels of the corpus, by type.
+    ``tables`` are V and W, padded. ``names`` are all words and labels of the corpus, in the
+    order of their numbers.
     """
     args, rows, encoded = file.args, SubwordRows(file), as_bytes(names)
     begin, ids = rows.ids(encoded)
-    # A file names the loss in fastText's terms.
+    # The file contains fastText's name of the loss.
     loss = next(name for name, file_name in FILE_LOSSES.items() if file_name == args.loss)
     counts = np.asarray(file.label_counts, np.int64)
     trainer = _core.EmbeddingTrainer(
@@ -72,7 +73,7 @@ def text_step(
         rows_begin=None,
         row=None,
         keep=None,
-        # The trainer has one constructor for texts and sentences; texts do not use these.
+        # The next four arguments are for sentences. Training on texts does not use them.
         cbow=False,
         shared=False,
         window=1,
@@ -95,27 +96,27 @@ def text_step(
 def _label_numbers(names: list[bytes], labels: list[bytes], prefix: bytes) -> NDArray[np.int32]:
     """Return the label number of each name; -1 for a word, -2 for an unknown label, (names,)."""
     number = {label: i for i, label in enumerate(labels)}
-    otherwise = (_UNKNOWN_LABEL if name.startswith(prefix) else _WORD for name in names)
-    pairs = zip(names, otherwise, strict=True)
+    defaults = (_UNKNOWN_LABEL if name.startswith(prefix) else _WORD for name in names)
+    pairs = zip(names, defaults, strict=True)
     return np.array([number.get(name, default) for name, default in pairs], np.int32)
 
 
 def retrain(
     file: FastTextFile, source: Any, prefix: str, schedule: Schedule, seed: int, threads: int
 ) -> FastTextFile:
-    """Return the file after more epochs on a source, with the same words and labels."""
+    """Train on a source with the words and labels of the file. Return the file with new rows."""
     assert not isinstance(file.input, QuantizedMatrix)
     assert not isinstance(file.output, QuantizedMatrix)
     corpus = sources.read(source, threads, end_words=True)
-    tables = _padded(file.input), _padded(file.output)
+    tables = _pad(file.input), _pad(file.output)
     step = text_step(file, tables, number_types(corpus).by_type, prefix)
     train(step, corpus, schedule, seed, threads, None)
     input, output = (rows[:, : file.args.dim] for rows in tables)
     return replace(file, input=input, output=output)
 
 
-def _padded(matrix: NDArray[np.float32]) -> Table:
-    """Copy a matrix into a table of the trainer."""
+def _pad(matrix: NDArray[np.float32]) -> Table:
+    """Return a copy of a matrix as a padded table of the trainer."""
     rows, dim = matrix.shape
     copy = table(rows, dim)
     copy.fill(0.0)

@@ -1,4 +1,4 @@
-"""Runs the epochs of training: the core trains on slices of the corpus, each with a report."""
+"""Runs the epochs of training: the core trains on one slice of the corpus after the other."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = [
 
 _log = logging.getLogger("trellis")
 
-_SLICE = 1 << 20  # words between two reports; large, because all threads wait for the last one
-_LOSS_EVERY = 64  # in long texts the loss is estimated from every 64th step, which costs no time
+_SLICE = 1 << 20  # words per slice; large, because all threads wait at the end of a slice
+_LOSS_EVERY = 64  # in long texts the loss is estimated from every 64th step to save time
 
 Table: TypeAlias = NDArray[np.float32]
 
@@ -41,25 +41,25 @@ FILE_LOSSES = {"negative": "ns", "hierarchical": "hs", "softmax": "softmax", "ov
 
 
 class Progress(NamedTuple):
-    """State of the training at a report."""
+    """State of the training after a slice; the argument of a callback."""
 
     epoch: int
     """Number of the current epoch, from 0."""
     epochs: int
     """Number of epochs in total."""
     fraction: float
-    """Fraction of the words of all epochs that are done."""
+    """Fraction of the work that is done: words seen / words of all epochs."""
     words_per_second: float
     """Mean speed since training started."""
     loss: float
-    """Mean loss per predicted word since the last report."""
+    """Mean loss per predicted word in the last slice."""
 
 
 Callback: TypeAlias = Callable[[Progress], object]
 
 
 class Schedule(NamedTuple):
-    """Learning rate: falls linearly from ``first`` to ``last`` with the number of words seen."""
+    """Learning rate. It falls linearly from ``first`` to ``last`` with the number of words seen."""
 
     first: float
     last: float
@@ -67,7 +67,7 @@ class Schedule(NamedTuple):
 
 
 class History(NamedTuple):
-    """Record of a finished training."""
+    """Losses and speed of a finished training."""
 
     losses: list[float]
     """Mean loss of each epoch."""
@@ -82,7 +82,10 @@ def train(
     threads: int,
     callback: Callback | None,
 ) -> History:
-    """Run all epochs. ``step`` is a method of the native trainer; it returns (Σ loss, terms)."""
+    """Run all epochs. ``step`` is a method of the native trainer.
+
+    It returns the sum of the losses and the number of terms in the sum.
+    """
     words_before = corpus.chunk_words()  # (chunks + 1,): words before each chunk, then all words
     corpus_words = float(words_before[-1])
     slices = _slices(words_before)
@@ -116,10 +119,10 @@ def train(
 
 
 def _slices(words_before: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return (first, last) of runs of chunks with about `_SLICE` words each."""
+    """Return (first, last) chunk of each slice; a slice has about `_SLICE` words."""
     cuts = np.searchsorted(words_before, np.arange(0, words_before[-1], _SLICE)).tolist()
     pairs = zip(cuts, [*cuts[1:], len(words_before) - 1], strict=True)
-    # A chunk can be longer than a slice: two cuts are then the same.
+    # A chunk can be longer than a slice. Then two cuts are equal, and the empty slice is omitted.
     return [(first, last) for first, last in pairs if first < last]
 
 
@@ -138,13 +141,14 @@ def loss_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of the native trainer that depend on the loss.
 
-    ``counts`` are those of the words or labels that are predicted. Negative sampling draws from
-    counts^exponent; hierarchical softmax needs the path of each output in a Huffman tree.
+    ``counts`` are the counts of the predicted words or labels. Negative sampling draws them with
+    probability proportional to counts^exponent. Hierarchical softmax needs the path of each output
+    in a Huffman tree.
     """
     noise = None
     path: tuple[Any, ...] = (None, None, None)
     if loss == "negative":
-        # Alias method: a draw takes the same time for every size of the vocabulary.
+        # With the alias method, a draw takes constant time for any size of the vocabulary.
         noise = _core.alias_cells(counts.astype(np.float64) ** exponent)
     if loss == "hierarchical":
         path = _core.huffman(counts)[:3]
@@ -164,7 +168,7 @@ def table(rows: int, dim: int) -> Table:
 
 
 def seed_of(random_state: Any) -> int:
-    """Return a seed from None, an integer or a random generator of NumPy."""
+    """Return the seed for a ``random_state``: None, an integer or a random generator of NumPy."""
     if random_state is None:
         random_state = np.random.default_rng()
     if isinstance(random_state, np.random.Generator):
@@ -179,5 +183,5 @@ def seed_of(random_state: Any) -> int:
 
 def _epoch_seed(seed: int, epoch: int) -> int:
     """Return the seed of one epoch; seeds of different epochs are independent."""
-    # Not seed + epoch: models with the seeds 0 and 1 would share all but one of their epochs.
+    # With seed + epoch, models with the seeds 0 and 1 would use the same seeds for most epochs.
     return int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])

@@ -1,4 +1,4 @@
-"""Word vectors in files of several formats; the first bytes of a file decide which one it is."""
+"""Reads and writes word vectors in several formats. The first bytes of a file show its format."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ KIND = "vectors"
 FilePath: TypeAlias = str | os.PathLike[str]
 Floats: TypeAlias = NDArray[np.float32]
 Loaded: TypeAlias = tuple[list[str], Floats, Callable[[str], Floats] | None]
-"""Words, matrix (words, dimensions), and the function for unseen words if the file has one."""
+"""Words, matrix (words, dimensions), and the function that computes vectors of unseen words."""
 
 _FORMATS = {".trellis": "trellis", ".vec": "text", ".txt": "text", ".bin": "binary"}
-# Models whose ``vectors_`` can be loaded from their file. The classes are imported by name, because
-# they use `Vectors`, which uses this module.
+# The vectors of these models can be loaded from their files. The classes are imported by name,
+# because their modules import `Vectors`, which imports this module.
 _MODELS = {
     "word2vec": ("trellis.embeddings.word2vec", "Word2Vec"),
     "fasttext": ("trellis.embeddings.fasttext", "FastText"),
@@ -36,14 +36,14 @@ _MODELS = {
 
 
 def write(path: FilePath, words: Sequence[str], matrix: Floats, format: str | None = None) -> None:
-    """Write a file in this format, or in the format that the end of the name says."""
+    """Write a file. If ``format`` is None, the suffix of the name decides the format."""
     if format is None:
         name = Path(path)
         suffix = Path(name.stem).suffix if name.suffix in (".gz", ".xz") else name.suffix
         format = _FORMATS.get(suffix)
         if format is None:
             raise InputError(
-                f"{path}: the name does not end in a known format: pass format='text', for example"
+                f"{path}: the suffix is not {', '.join(_FORMATS)}: pass format='text', for example"
             )
     if format == "trellis":
         native.write(path, KIND, *to_parts(words, matrix))
@@ -72,7 +72,7 @@ def read(path: FilePath, errors: str = "strict", limit: int | None = None) -> Lo
 
 
 def is_fasttext(path: FilePath) -> bool:
-    """True if a file starts like the binary files of fastText."""
+    """Return whether a file is a binary file of fastText."""
     with open(path, "rb") as file:
         return file.read(len(fasttext.MAGIC)) == fasttext.MAGIC
 
@@ -88,13 +88,14 @@ def to_parts(words: Sequence[str], matrix: Floats) -> Parts:
 
 
 def from_parts(tensors: native.Tensors) -> tuple[list[str], Floats]:
-    """Return the words and the matrix that `to_parts` stored; raise if they do not fit."""
+    """Return the words and the matrix that `to_parts` stored; raise if a part is invalid."""
     words = read_strings(tensors, "words")
     native.expect(tensors, "matrix", np.float32, (len(words), None))
     return words, native.finite(tensors, "matrix")
 
 
 def _read_native(path: FilePath) -> Loaded:
+    """Read the vectors in a ``.trellis`` file of vectors or of a model."""
     contents = native.read(path)
     if contents.kind not in (KIND, *_MODELS):
         raise FormatError(f"{path}: a model of kind {contents.kind!r} has no word vectors")
@@ -110,6 +111,7 @@ def _read_native(path: FilePath) -> Loaded:
 
 
 def _read_fasttext(path: FilePath, errors: str, limit: int | None) -> Loaded:
+    """Read the vectors in a binary file of fastText."""
     file = fasttext.read(path)
     rows = SubwordRows(file)
     words: list[str] = []
@@ -118,10 +120,10 @@ def _read_fasttext(path: FilePath, errors: str, limit: int | None) -> Loaded:
             words.append(word.decode("utf-8", errors))
         except UnicodeDecodeError:
             raise FormatError(
-                f"{path}: word {len(words)} is {word[:80]!r}, which is not UTF-8; "
-                "errors='replace' reads it"
+                f"{path}: word {len(words)} is {word[:80]!r}, which is not UTF-8: "
+                "pass errors='replace' to read it"
             ) from None
-    # errors="replace" can map two words to the same string: the first one stays.
+    # errors="replace" can map two words to the same string. The first of them is used.
     first_row = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
     kept_rows = sorted(first_row.values())
     matrix = rows.vectors([file.words[i] for i in kept_rows])
@@ -133,6 +135,7 @@ def _read_fasttext(path: FilePath, errors: str, limit: int | None) -> Loaded:
 
 
 def _encode(word: str) -> bytes:
+    """Return a word as UTF-8. Raise InputError if that is impossible."""
     try:
         return word.encode()
     except UnicodeEncodeError as error:

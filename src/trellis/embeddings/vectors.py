@@ -52,8 +52,8 @@ class Vectors(Saved):
         One row for each word, (words, dimensions). An array that is float32 in C order is not
         copied; it can be a mapped file.
     unseen
-        Function from a word that is not in ``words`` to its vector. fastText models have one: it
-        uses the characters of the word.
+        Function that returns the vector of a word that is not in ``words``. In fastText models it
+        uses the n-grams of the word.
     n_jobs
         Number of threads; None for all cores.
 
@@ -92,18 +92,19 @@ class Vectors(Saved):
             raise InputError(f"matrix is not an array of numbers: {error}") from None
         if self.matrix.ndim != 2 or len(self.matrix) != len(self.words) or not self.matrix.size:
             raise InputError(
-                f"{len(self.words)} words cannot have a matrix of shape {self.matrix.shape}"
+                f"matrix has shape {self.matrix.shape} for {len(self.words)} words: "
+                "must be (words, dimensions) and not empty"
             )
         self.index = {word: row for row, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
             repeated = next(w for row, w in enumerate(self.words) if self.index[w] != row)
-            raise InputError(f"the word {repeated!r} occurs twice")
+            raise InputError(f"words contains {repeated!r} twice: words must be distinct")
         self.unseen = unseen
         self.n_jobs = n_jobs
         self._reset_search()
 
     def _reset_search(self) -> None:
-        """Drop cached search data; needed whenever the matrix changes."""
+        """Delete cached search data. Call this after every change of the matrix."""
         self._search = RowSearch(self.matrix, self.words)
 
     def __repr__(self) -> str:
@@ -119,7 +120,7 @@ class Vectors(Saved):
         return word in self.index
 
     def __getitem__(self, word: str | Sequence[str]) -> Floats:
-        """The vector of a word, (dimensions,); for a list of words, (words, dimensions)."""
+        """Return the vector of a word, (dimensions,), or of several, (words, dimensions)."""
         if not isinstance(word, str):
             if not isinstance(word, Iterable):
                 raise InputError(f"{word!r:.60} is not a word or a list of words")
@@ -133,13 +134,13 @@ class Vectors(Saved):
         return vector
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute under the name that gensim uses for it, with a DeprecationWarning.
+        """Return the attribute with this name in gensim, with a DeprecationWarning.
 
-        gensim's names were methods of this class in 0.1.0. They are now in
-        `trellis.compat.gensim`, and work here for one more release. The module is imported by its
-        name because ``compat`` is above ``embeddings`` in the order of imports.
+        This class had gensim's methods in 0.1.0. They are now in `trellis.compat.gensim`, and their
+        names work here for one more release. The module is imported by its dotted name, because
+        ``embeddings`` must not import ``compat``.
         """
-        if name.startswith("_"):  # NumPy, pickle and IPython look for many of these
+        if name.startswith("_"):  # NumPy, pickle and IPython test for many private attributes
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return import_module("trellis.compat.gensim.deprecated").attribute(self, name)
 
@@ -163,7 +164,7 @@ class Vectors(Saved):
         >>> Vectors(["a", "b"], [[1, 0], [3, 4]]).similarity("a", "b")
         0.6
         """
-        # float64: the norm of a float32 vector of large entries would overflow.
+        # The norm of a float32 vector with large entries would overflow.
         u, v = self[a].astype(np.float64), self[b].astype(np.float64)
         norms = float(np.linalg.norm(u) * np.linalg.norm(v))
         return float(u @ v) / norms if norms else 0.0
@@ -171,18 +172,18 @@ class Vectors(Saved):
     def nearest(self, query: Query, k: int = 10) -> list[Neighbor]:
         """Return the k words nearest to a word, to a vector, or to the mean of several words.
 
-        The mean is that of the words' unit vectors. Words of the query are excluded. Words of equal
+        The unit vectors of the words are averaged. Words of the query are excluded. Words of equal
         score are in the order of their rows.
         """
         if isinstance(query, np.ndarray):
-            return self._neighbors(query_rows(query[None], self.dim), k, [[]])[0]
+            return self._find_neighbors(query_rows(query[None], self.dim), k, [[]])[0]
         if not isinstance(query, Iterable):
             raise InputError(f"{query!r:.60} is not a word, a vector or a list of words")
         words = [query] if isinstance(query, str) else list(query)
         if not words:
-            raise InputError("the query is an empty list of words")
-        mean = self._units(words).mean(axis=0, keepdims=True)
-        return self._neighbors(mean, k, [words])[0]
+            raise InputError("query is an empty list: must contain at least one word")
+        mean = self._unit_vectors(words).mean(axis=0, keepdims=True)
+        return self._find_neighbors(mean, k, [words])[0]
 
     def nearest_each(self, queries: Sequence[str] | Floats, k: int = 10) -> list[list[Neighbor]]:
         """Return the k nearest words of each word in a list, or of each row of a matrix.
@@ -194,19 +195,25 @@ class Vectors(Saved):
         ['b', 'b']
         """
         if isinstance(queries, str):
-            raise InputError(f"queries is one word, {queries!r}: use nearest, or pass a list")
+            raise InputError(
+                f"queries is the str {queries!r}: must be a list; use nearest for one word"
+            )
         if isinstance(queries, np.ndarray):
-            return self._neighbors(query_rows(queries, self.dim), k, [[]] * len(queries))
+            return self._find_neighbors(query_rows(queries, self.dim), k, [[]] * len(queries))
         words = list(queries)
-        return self._neighbors(self._units(words), k, [[word] for word in words]) if words else []
+        return (
+            self._find_neighbors(self._unit_vectors(words), k, [[word] for word in words])
+            if words
+            else []
+        )
 
     def analogy(self, a: str, b: str, c: str, k: int = 10) -> list[Neighbor]:
-        """Return the k words d such that a is to b as c is to d: the nearest to b − a + c.
+        """Return the k words d for "a is to b as c is to d": the words nearest to b − a + c.
 
-        The vectors are scaled to length one first. The three words are excluded.
+        The vectors of a, b and c are scaled to length one. The three words are excluded.
         """
-        units = self._units([a, b, c])
-        return self._neighbors((units[1] - units[0] + units[2])[None], k, [[a, b, c]])[0]
+        units = self._unit_vectors([a, b, c])
+        return self._find_neighbors((units[1] - units[0] + units[2])[None], k, [[a, b, c]])[0]
 
     def doesnt_match(self, words: Sequence[str]) -> str:
         """Return the word that is furthest from the mean of the unit vectors of all words.
@@ -217,7 +224,7 @@ class Vectors(Saved):
         """
         if isinstance(words, str) or not len(words):
             raise InputError(f"words is {words!r}: must be a list of at least one word")
-        units = self._units(words)
+        units = self._unit_vectors(words)
         return words[int(np.argmin(units @ units.mean(axis=0)))]
 
     def search(
@@ -233,16 +240,16 @@ class Vectors(Saved):
             raise InputError(f"restrict is {restrict}: must be at least 1")
         return self._search.best(queries, k, range(count), resolve_jobs(self.n_jobs))
 
-    def _units(self, words: Sequence[str]) -> Floats:
+    def _unit_vectors(self, words: Sequence[str]) -> Floats:
         return unit_rows(self[words])
 
-    def _neighbors(
+    def _find_neighbors(
         self, queries: Floats, k: int, excluded: Sequence[Sequence[str]]
     ) -> list[list[Neighbor]]:
         """Return the k nearest words of each query, without the words excluded for it."""
         k = check_k(k)
         banned_rows = [{self.index[w] for w in query if w in self.index} for query in excluded]
-        # All banned rows can be among the best, so search for as many more.
+        # Banned rows can be among the best rows, so the search returns more than k rows.
         max_banned = max(map(len, banned_rows), default=0)
         scores, ids = self.search(unit_rows(queries), k + max_banned)
         words, results = self.words, zip(ids.tolist(), scores.tolist(), banned_rows, strict=True)
@@ -265,26 +272,26 @@ class Vectors(Saved):
         ignore_case: bool = True,
         with_unseen: bool = False,
     ) -> evaluation.SimilarityScores:
-        """Correlate cosines with the scores that people gave, from a file of "word word score".
+        """Return the correlation of cosines with human scores, from a file of "word word score".
 
         ``restrict=n`` uses the first n words only, which are the most frequent in most files. Pairs
-        with an unknown word are skipped; ``with_unseen`` computes its vector by `unseen` instead.
+        with an unknown word are skipped. If ``with_unseen``, `unseen` computes the vector instead.
         """
         return evaluation.similarity(self, path, restrict, ignore_case, with_unseen)
 
     def evaluate_analogies(
         self, path: str | os.PathLike[str], *, restrict: int | None = None, ignore_case: bool = True
     ) -> evaluation.AnalogyScores:
-        """Count the lines "a b c d" of a file for which d is the nearest word to b − a + c."""
+        """Return the accuracy on lines "a b c d" of a file; d must be nearest to b − a + c."""
         return evaluation.analogies(self, path, restrict, ignore_case)
 
     def project(self, words: Sequence[str] | None = None) -> NDArray[np.float64]:
-        """Project words (all by default) to their two principal components, (words, 2)."""
+        """Return the two principal components of words (by default all words), (words, 2)."""
         return _principal_components(self.matrix if words is None else self[words])
 
     def plot(self, words: Sequence[str], title: str | None = None) -> Any:
-        """Draw each word at its point of `project`; return a `trellis.plots.Drawing`."""
-        # By name: plots is above embeddings in the order of imports.
+        """Return a `trellis.plots.Drawing` with each word at its point of `project`."""
+        # plots is imported by its dotted name, because embeddings must not import it.
         return import_module("trellis.plots").scatter(self.project(words), words, title=title)
 
     # ---- files
@@ -306,8 +313,8 @@ class Vectors(Saved):
 
         Formats are word2vec text and binary, GloVe, fastText's ``.vec``, ``.bin`` and ``.ftz``
         (with vectors for unseen words), gensim's saved KeyedVectors, and ``.trellis``. ``errors``
-        is for words that are not UTF-8: "strict" raises, "replace" reads them. ``limit=n`` reads
-        the first n words.
+        is used for words that are not UTF-8: "strict" raises FormatError, "replace" reads them.
+        ``limit=n`` reads the first n words.
         """
         return cls._from_rows(*vector_files.read(path, errors, limit))
 
@@ -324,12 +331,12 @@ class Vectors(Saved):
     def _from_rows(
         cls, words: list[str], matrix: Floats, unseen: Callable[[str], Floats] | None = None
     ) -> Self:
-        """Create the vectors; a subclass with another constructor overrides this."""
+        """Return new vectors. A subclass with another constructor overrides this method."""
         return cls(words, matrix, unseen=unseen)
 
 
 def _principal_components(rows: Floats) -> NDArray[np.float64]:
-    """Project rows (N, D) to their two principal components, (N, 2).
+    """Return the projection of rows (N, D) to their two principal components, (N, 2).
 
     >>> rows = np.array([[0, 0, 1], [4, 0, 1], [2, 1, 1]], np.float32)
     >>> _principal_components(rows).round(6).tolist()
@@ -337,12 +344,12 @@ def _principal_components(rows: Floats) -> NDArray[np.float64]:
     """
     centred = np.asarray(rows, dtype=np.float64)
     if centred.ndim != 2 or len(centred) < 1:
-        raise InputError(f"rows of shape {centred.shape} cannot be projected: must be (N, D)")
+        raise InputError(f"rows have shape {centred.shape}: must be (N, D) with N at least 1")
     centred = centred - centred.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)  # columns, by ascending variance
     components = directions[:, :-3:-1]  # (D, 2), or (1, 1) if D is 1
-    # An eigenvector has no natural sign. Its entry of largest absolute value becomes positive, so
-    # that the same rows always give the same picture.
+    # The sign of an eigenvector is arbitrary. The entry of largest absolute value is made positive,
+    # so that the same rows always give the same picture.
     largest = components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])]
     points = centred @ (components * np.sign(largest))
     return points if points.shape[1] == 2 else np.hstack([points, np.zeros_like(points)])

@@ -16,11 +16,11 @@ __all__ = ["Vocabulary"]
 
 Counts: TypeAlias = NDArray[np.int64]
 
-_STRINGS = 1 << 14  # words converted to Python strings at a time; all at once would need memory
+_STRINGS = 1 << 14  # words that are converted to Python strings at a time, to limit memory
 
 
 class Vocabulary(NamedTuple):
-    """Words and their counts in descending order; equal counts are in the order of UTF-8 bytes."""
+    """Words by descending count. Words of equal count are in the order of their UTF-8 bytes."""
 
     words: list[str]
     counts: Counts
@@ -36,13 +36,16 @@ class Vocabulary(NamedTuple):
         >>> words, counts.tolist()
         (['a', 'rose', 'dog'], [3, 2, 1])
         """
-        data, ends, counts, _ = corpus.common_words(min_count, max_words or 0)  # 0: no limit
+        letters, ends, counts, _ = corpus.common_words(min_count, max_words or 0)  # 0: no limit
         if not len(counts):
-            raise InputError(f"no word occurs {min_count} times: min_count is too large")
-        return cls(unpack_strings(data.view(np.uint8), ends, "the text"), counts)
+            raise InputError(f"min_count is {min_count}: no word occurs {min_count} times")
+        return cls(unpack_strings(letters.view(np.uint8), ends, "the text"), counts)
 
     def joined(self, new: Vocabulary, min_count: int) -> Vocabulary:
-        """Return the union with added counts; words that are only in ``new`` need ``min_count``."""
+        """Return the union of both; the counts of common words are added.
+
+        Words of ``new`` that are not in this vocabulary must occur at least ``min_count`` times.
+        """
         index = {word: i for i, word in enumerate(self.words)}
         words, counts = list(self.words), self.counts.tolist()
         for word, count in zip(new.words, new.counts.tolist(), strict=True):
@@ -51,23 +54,25 @@ class Vocabulary(NamedTuple):
             elif count >= min_count:
                 words.append(word)
                 counts.append(count)
-        # The order of `_core.Corpus.common_words`: the core needs counts in descending order.
+        # This is the order of `_core.Corpus.common_words`. The core needs descending counts.
         order = sorted(range(len(words)), key=lambda i: (-counts[i], words[i].encode()))
         return Vocabulary([words[i] for i in order], np.array([counts[i] for i in order], np.int64))
 
     def with_pretrained(self, vectors: Vectors | None, dim: int) -> Vocabulary:
         """Return the union with the words of pretrained vectors.
 
-        Each of them counts as one more occurrence, as in fastText.
+        The count of each of these words grows by one, as in fastText.
         """
         if vectors is None:
             return self
         if vectors.dim != dim:
-            raise InputError(f"pretrained vectors have {vectors.dim} dimensions, the model {dim}")
+            raise InputError(
+                f"pretrained has {vectors.dim} dimensions: must have {dim}, as the model"
+            )
         return self.joined(Vocabulary(vectors.words, np.ones(len(vectors), np.int64)), 1)
 
     def copy_pretrained(self, vectors: Vectors | None, rows: NDArray[np.float32]) -> None:
-        """Copy the pretrained vectors of known words into their rows of a table."""
+        """Copy the pretrained vectors of this vocabulary's words into their rows of a table."""
         if vectors is not None:
             source = np.array([vectors.index.get(word, -1) for word in self.words])
             known = np.flatnonzero(source >= 0)
@@ -75,12 +80,12 @@ class Vocabulary(NamedTuple):
 
     def number(self, corpus: _core.Corpus) -> None:
         """Number the words of a corpus as in this vocabulary; -1 for unknown words."""
-        data, ends, _, types = corpus.common_words(0, 0)
+        letters, ends, _, types = corpus.common_words(0, 0)
         index = {word: i for i, word in enumerate(self.words)}
         numbers = np.empty(corpus.types, np.int32)
         for begin in range(0, len(types), _STRINGS):
             part = ends[begin : begin + _STRINGS + 1]
-            letters = data[part[0] : part[-1]].view(np.uint8)
-            names = unpack_strings(letters, part - part[0], "the text")
+            part_letters = letters[part[0] : part[-1]].view(np.uint8)
+            names = unpack_strings(part_letters, part - part[0], "the text")
             numbers[types[begin : begin + _STRINGS]] = [index.get(name, -1) for name in names]
         corpus.number(numbers)

@@ -26,8 +26,8 @@ __all__ = ["ARCHITECTURES", "LOSSES", "Word2Vec"]
 ARCHITECTURES = ("skipgram", "cbow")
 LOSSES = ("negative", "hierarchical", "softmax")
 _ALPHA = {"skipgram": 0.025, "cbow": 0.05}
-# Hierarchical softmax with several threads: each thread has a copy of this many nodes near the root
-# of the tree, and shares its changes after this many words.
+# Hierarchical softmax with several threads: each thread has its own copy of the `_HOT_NODES` nodes
+# nearest to the root, and merges its changes every `_HOT_FOR` words.
 _HOT_NODES, _HOT_FOR = 64, 32
 
 
@@ -47,27 +47,29 @@ class Word2Vec(EmbeddingModel):
         Number of dimensions of a vector.
     window
         Largest distance between two words that predict each other. For each word a smaller window
-        is drawn from 1 to this, unless ``shrink_windows=False``.
+        is drawn from 1 to ``window``, unless ``shrink_windows=False``.
     architecture
         "skipgram" or "cbow".
     loss
         "negative" (negative sampling), "hierarchical" (hierarchical softmax), or "softmax", which
         is exact and whose cost grows with the vocabulary.
     negatives, exponent
-        Number of random words per prediction. They are drawn with probability count^exponent.
+        Number of random words per prediction. They are drawn with probability proportional to
+        count^exponent.
     shared_negatives
-        Skip-gram draws random words once for all words in a window. This turns many small steps
-        into small matrix products: several times faster, and not less accurate in our benchmarks.
-        False draws for each pair, as word2vec does.
+        If True, skip-gram draws random words once for all words in a window. Many small steps then
+        become small matrix products: this is several times faster, and not less accurate in our
+        benchmarks. If False, random words are drawn for each pair, as in word2vec.
     sample
-        Words with a larger share f of the text are dropped at random; a word stays with
-        probability √(sample / f) + sample / f. 0 drops none.
+        Words whose share f of the text is larger than ``sample`` are dropped at random. A word
+        stays with probability √(sample / f) + sample / f. 0 drops no words.
     min_count, max_vocabulary
-        Words that occur less often, and words after the ``max_vocabulary`` most frequent ones, are
-        removed from the text.
+        The vocabulary has the ``max_vocabulary`` most frequent words that occur at least
+        ``min_count`` times. Other words are removed from the text.
     alpha, min_alpha
-        Learning rate at the start and at the end. The defaults are 0.025 for skip-gram and 0.05 for
-        CBOW; a tenth of that at the end with negative sampling, 0.0001 with the other losses.
+        Learning rate at the start and at the end. ``alpha`` is by default 0.025 for skip-gram and
+        0.05 for CBOW. ``min_alpha`` is by default ``alpha / 10`` with negative sampling, and 0.0001
+        with the other losses.
     epochs
         Number of passes over the text.
     n_jobs
@@ -148,7 +150,7 @@ class Word2Vec(EmbeddingModel):
         corpus = self._read(source, column)
         vocabulary = self._learn_words(corpus).with_pretrained(pretrained, self.vector_size)
         self.words_, self.counts_ = vocabulary
-        rows = self._rows()
+        rows = self._make_row_table()
         self._start_tables(rows.total, len(self.words_), pretrained, seed)
         self.n_tokens_, self.losses_ = 0, []
         self._train(corpus, rows, seed, callback)
@@ -157,10 +159,10 @@ class Word2Vec(EmbeddingModel):
     def partial_fit(
         self, source: sources.Source, *, column: str | None = None, callback: Callback | None = None
     ) -> Self:
-        """Continue training on new text; its words that occur ``min_count`` times are added.
+        """Continue training on new text. New words that occur ``min_count`` times are added.
 
-        Counts are added up, and known words keep their rows. With hierarchical softmax the tree is
-        built again, and the rows of its nodes start at zero.
+        Counts of old and new text are added, and known words keep their rows. With hierarchical
+        softmax the tree is built again, and the rows of its nodes start at zero.
         """
         if not hasattr(self, "words_"):
             return self.fit(source, column=column, callback=callback)
@@ -168,8 +170,8 @@ class Word2Vec(EmbeddingModel):
         seed, corpus = seed_of(self.random_state), self._read(source, column)
         new = Vocabulary.of(corpus, 1, None)
         self._grow(Vocabulary(self.words_, self.counts_).joined(new, self.min_count), seed)
-        # The seed is different at each call: equal ones would draw the same random words again.
-        self._train(corpus, self._rows(), seed + self.n_tokens_, callback)
+        # Each call needs another seed: the same seed would draw the same random words again.
+        self._train(corpus, self._make_row_table(), seed + self.n_tokens_, callback)
         return self
 
     def _read(self, source: sources.Source, column: str | None) -> _core.Corpus:
@@ -181,9 +183,10 @@ class Word2Vec(EmbeddingModel):
     def _train(
         self, corpus: _core.Corpus, rows: RowTable, seed: int, callback: Callback | None
     ) -> None:
+        """Train on a corpus, and update the losses and the number of tokens."""
         Vocabulary(self.words_, self.counts_).number(corpus)
         threads = resolve_jobs(self.n_jobs)
-        step = self._trainer(rows).sentences
+        step = self._make_trainer(rows).sentences
         history = train(step, corpus, self._schedule(), seed, threads, callback)
         self.losses_ = [*self.losses_, *history.losses]
         self.words_per_second_ = history.words_per_second
@@ -191,34 +194,36 @@ class Word2Vec(EmbeddingModel):
         self._vectors = None
 
     def _schedule(self) -> Schedule:
+        """Return the learning rates, with the defaults of the architecture and the loss."""
         first = _ALPHA[self.architecture] if self.alpha is None else self.alpha
         last = self.min_alpha
         if last is None:
             last = 0.1 * first if self.loss == "negative" else 1e-4
         return Schedule(first, min(last, first), self.epochs)  # the rate never grows
 
-    def _trainer(self, rows: RowTable) -> _core.EmbeddingTrainer:
+    def _make_trainer(self, rows: RowTable) -> _core.EmbeddingTrainer:
+        """Return the native trainer for the tables of this model."""
         return _core.EmbeddingTrainer(
             input=self._input,
             output=self._output,
             vocabulary=len(self.words_),
             rows_begin=rows.begin,
             row=rows.row,
-            # As integers, which the core compares with 32 random bits.
+            # The core compares these integers with 32 random bits.
             keep=(self._keep_probabilities() * 0xFFFFFFFF).astype(np.uint32),
             cbow=self.architecture == "cbow",
             shared=self.shared_negatives,
             window=self.window,
             shrink=self.shrink_windows,
             **loss_arguments(self.loss, self.counts_, self.exponent, self.negatives),
-            **self._hot_nodes(),
+            **self._hot_node_arguments(),
         )
 
-    def _hot_nodes(self) -> dict[str, Any]:
-        """Give each thread a copy of the tree nodes near the root.
+    def _hot_node_arguments(self) -> dict[str, Any]:
+        """Return the arguments that give each thread a copy of the tree nodes near the root.
 
-        Every word updates these nodes, so threads would wait for each other's cache lines. Other
-        rows are shared too rarely for copies to pay.
+        Every word updates these nodes, so threads would wait for each other's cache lines. Threads
+        rarely update another row at the same time, so other rows have no copies.
         """
         if self.loss != "hierarchical" or resolve_jobs(self.n_jobs) == 1:
             return {}
@@ -233,23 +238,23 @@ class Word2Vec(EmbeddingModel):
         probabilities: NDArray[np.float64] = np.minimum(np.sqrt(ratio) + ratio, 1.0)
         return probabilities
 
-    def _rows(self) -> RowTable:
+    def _make_row_table(self) -> RowTable:
         return RowTable(None, None, len(self.words_))
 
     def _grow(self, vocabulary: Vocabulary, seed: int) -> None:
-        """Renumber the words, and add rows for the new ones."""
+        """Renumber the words, and add rows for new words."""
         old = {word: i for i, word in enumerate(self.words_)}
         source = np.array([old.get(word, -1) for word in vocabulary.words])
         known = np.flatnonzero(source >= 0)
         self.words_, self.counts_ = vocabulary
-        count = self._rows().total
+        count = self._make_row_table().total
         input, output = table(count, self.vector_size), table(len(source), self.vector_size)
         output.fill(0.0)
-        self._fill(input, 0, len(source), seed + len(old))
+        self._fill_random(input, 0, len(source), seed + len(old))
         _copy_rows(input, known, self._input, source[known])
         if self.loss != "hierarchical":
             _copy_rows(output, known, self._output, source[known])
-        # The rows of n-grams come after those of all words; their number does not change.
+        # The rows of n-grams follow the rows of all words. The number of n-grams does not change.
         ngrams = count - len(source)
         new_rows, old_rows = slice(len(source), count), slice(len(old), len(old) + ngrams)
         _copy_rows(input, new_rows, self._input, old_rows)
@@ -276,7 +281,10 @@ class Word2Vec(EmbeddingModel):
 
 
 def _copy_rows(target: Table, to: Any, source: Table, rows: Any) -> None:
-    """Copy rows between tables of different padding: tables from a file have none."""
+    """Copy the rows of one table into another whose rows may be padded.
+
+    Tables read from a file are not padded.
+    """
     width = min(target.shape[1], source.shape[1])
     target[to, :width] = source[rows, :width]
     target[to, width:] = 0.0

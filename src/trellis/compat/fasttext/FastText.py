@@ -1,4 +1,4 @@
-"""fastText's functions to train and load models; arguments are converted to those of trellis."""  # noqa: N999
+"""fastText's functions that train and load models, implemented by the models of trellis."""  # noqa: N999
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = [
 
 EOS, BOW, EOW = "</s>", "<", ">"
 _LOSSES = {file_name: name for name, file_name in FILE_LOSSES.items()}
-_EXPONENT = 0.5  # fastText draws negative samples by count^0.5, word2vec by count^0.75
+_EXPONENT = 0.5  # fastText draws words in proportion to count^0.5, word2vec to count^0.75
 
 
 def load_model(path: str | os.PathLike[str]) -> _FastText:
@@ -62,8 +62,8 @@ def tokenize(text: str) -> list[str]:
 def train_unsupervised(*args: Any, **kwargs: Any) -> _FastText:
     """Train word vectors on a text file: ``train_unsupervised(input, model="skipgram", …)``.
 
-    All words of a window share their negative samples, unlike in fastText: this is several times
-    faster and not less accurate in our benchmarks.
+    Unlike in fastText, all words of a window have the same negative samples. This is several times
+    faster, and not less accurate in our benchmarks.
     """
     path, options = read_arguments(UNSUPERVISED, args, kwargs)
     if options.loss == "ova" or options.model == "supervised":
@@ -119,6 +119,7 @@ def train_supervised(*args: Any, **kwargs: Any) -> _FastText:
 
 
 def _check_exists(path: Any) -> Any:
+    """Return the path. Raise InputError unless it is a file."""
     if not isinstance(path, str | os.PathLike) or not os.path.isfile(path):
         raise InputError(f"{path} cannot be opened for training")
     return path
@@ -130,15 +131,15 @@ def _load_pretrained(options: Any) -> Vectors | None:
 
 def _wrap(file: FastTextFile, options: Any) -> _FastText:
     """Return fastText's model object for a trained model."""
-    # Arguments that fastText writes to its files although the models of trellis do not use them.
+    # fastText writes these arguments to its files, although the models of trellis do not use them.
     unused = {"ws": options.ws, "lr_update_rate": options.lrUpdateRate, "t": options.t}
     file = replace(file, args=file.args._replace(**unused, word_ngrams=options.wordNgrams))
-    options.loss = loss_name[options.loss]  # a model of fastText has the enum, not its name
+    options.loss = loss_name[options.loss]  # the attribute of a fastText model is the enum member
     return _FastText._from_file(file, options)
 
 
 class _FastTextOfLines(FastText):
-    """`FastText` that reads text as fastText does: lines end with ``</s>``, labels are no words."""
+    """`FastText` that reads text as fastText does: ``</s>`` ends a line, labels are not words."""
 
     label_prefix: str
     labels: list[str]
@@ -147,28 +148,29 @@ class _FastTextOfLines(FastText):
         return sources.read(source, resolve_jobs(self.n_jobs), column=column, end_words=True)
 
     def _learn_words(self, corpus: _core.Corpus) -> Vocabulary:
+        """Set the labels and their counts. Return the frequent words."""
         words, counts = Vocabulary.of(corpus, 1, None)
         is_label = np.array([word.startswith(self.label_prefix) for word in words])
         self.labels = [words[i] for i in np.flatnonzero(is_label).tolist()]
         self.label_counts = counts[is_label]
         frequent = np.flatnonzero(~is_label & (counts >= self.min_count))
         if not len(frequent):
-            raise InputError(f"no word occurs {self.min_count} times: minCount is too large")
+            raise InputError(f"minCount is {self.min_count}: no word occurs {self.min_count} times")
         return Vocabulary([words[i] for i in frequent.tolist()], counts[frequent])
 
 
 def cbow(*args: Any, **kwargs: Any) -> NoReturn:
-    """Removed from fastText: use ``train_unsupervised(…, model="cbow")``."""
+    """Raise an InputError, as in fastText: use ``train_unsupervised(…, model="cbow")``."""
     raise InputError("cbow was removed from fastText: use train_unsupervised with model='cbow'")
 
 
 def skipgram(*args: Any, **kwargs: Any) -> NoReturn:
-    """Removed from fastText: use ``train_unsupervised(…, model="skipgram")``."""
+    """Raise an InputError, as in fastText: use ``train_unsupervised(…, model="skipgram")``."""
     raise InputError(
         "skipgram was removed from fastText: use train_unsupervised with model='skipgram'"
     )
 
 
 def supervised(*args: Any, **kwargs: Any) -> NoReturn:
-    """Removed from fastText: use ``train_supervised(…)``."""
+    """Raise an InputError, as in fastText: use ``train_supervised(…)``."""
     raise InputError("supervised was removed from fastText: use train_supervised")

@@ -1,4 +1,4 @@
-"""fastText's Python module, implemented by trellis: the same calls, the same results.
+"""fastText's Python module, implemented by trellis, with the same results.
 
 >>> import pathlib, tempfile
 >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.txt"

@@ -91,7 +91,7 @@ _NOT_NEGATIVE = ("lr", "t")
 def read_arguments(
     defaults: dict[str, Any], positional: Sequence[Any], named: dict[str, Any]
 ) -> tuple[Any, SimpleNamespace]:
-    """Return the input, and all other arguments of a call; positions are those of fastText.
+    """Return the input and all other arguments of a call. Their order is that of fastText.
 
     >>> path, args = read_arguments(SUPERVISED, ("train.txt", 0.5), {"word_ngrams": 2, "dim": 16})
     >>> path, args.lr, args.wordNgrams, args.dim, args.epoch
@@ -99,7 +99,7 @@ def read_arguments(
     """
     names = ("input", *defaults)
     if len(positional) > len(names):
-        raise TypeError(f"{len(positional)} positional arguments: at most {len(names)} are allowed")
+        raise TypeError(f"got {len(positional)} positional arguments: must be at most {len(names)}")
     arguments = dict(zip(names, positional, strict=False))
     for alias, value in named.items():
         name = _ALIASES.get(alias, alias)
@@ -109,16 +109,17 @@ def read_arguments(
             raise TypeError(f"multiple values for argument '{name}'")
         arguments[name] = value
     if "input" not in arguments:
-        raise TypeError("missing argument 'input', the path of a file of texts")
+        raise TypeError("missing argument 'input': must be the path of a text file")
     args = SimpleNamespace(**{**defaults, **arguments})
     for name, value in AUTOTUNE.items():
         if getattr(args, name, value) != value:
-            raise InputError(f"{name}={getattr(args, name)!r}: autotune is not supported")
-    _check(args)
+            raise InputError(f"{name} is {getattr(args, name)!r}: autotune is not supported")
+    _validate_arguments(args)
     return args.__dict__.pop("input"), args
 
 
-def _check(args: SimpleNamespace) -> None:
+def _validate_arguments(args: SimpleNamespace) -> None:
+    """Raise InputError if an argument is invalid."""
     for name, minimum in _MIN_INTEGERS.items():
         integer_in_range(getattr(args, name), minimum, math.inf, name)
     for name in _NOT_NEGATIVE:
@@ -129,11 +130,11 @@ def _check(args: SimpleNamespace) -> None:
     except KeyError as error:
         raise InputError(f"{error} is not the name of a loss or of a model") from None
     if args.maxn == 0 and args.wordNgrams <= 1:
-        args.bucket = 0  # as in fastText: there are no n-grams to put into buckets
+        args.bucket = 0  # as in fastText: there are no n-grams, so no buckets are needed
 
 
 def of_file(args: Args) -> SimpleNamespace:
-    """Return the arguments stored in a file, and defaults for the others."""
+    """Return the arguments that a file stores, and the defaults of all other arguments."""
     stored = {
         "dim": args.dim,
         "ws": args.ws,

@@ -1,4 +1,4 @@
-"""fastText's tokens: split at six white-space characters and NUL; a line end is a token too."""
+"""Splits text into tokens as fastText does."""
 
 import re
 
@@ -7,7 +7,8 @@ from trellis.errors import InputError
 __all__ = ["END", "encoded", "one_line", "tokens"]
 
 END = b"</s>"
-# Not str.split: fastText splits at ASCII white space and NUL only, and keeps the line feed.
+# fastText splits at ASCII white space and NUL only, and a line feed is a token. str.split would
+# also split at Unicode white space.
 _TOKEN = re.compile(rb"[^ \n\r\t\v\f\0]+|\n")
 
 
@@ -21,7 +22,7 @@ def tokens(text: bytes) -> list[bytes]:
 
 
 def encoded(text: str, name: str = "text") -> bytes:
-    """Return a text as UTF-8; ``name`` is that of the argument, for the error message."""
+    """Return a text as UTF-8. ``name`` is the argument that error messages name."""
     if not isinstance(text, str):
         raise InputError(f"{name} is {type(text).__name__}: must be a str")
     try:
@@ -31,7 +32,10 @@ def encoded(text: str, name: str = "text") -> bytes:
 
 
 def one_line(text: str, function: str) -> bytes:
-    """Return a text without line ends as UTF-8, with a line end added."""
+    """Return one line of text as UTF-8 with a line feed at the end.
+
+    Raise InputError if the text contains a line feed.
+    """
     line = encoded(text)
     if b"\n" in line:
         raise InputError(f"{function} processes one line at a time (remove '\\n')")

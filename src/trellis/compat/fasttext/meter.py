@@ -12,7 +12,7 @@ __all__ = ["Counts", "Meter"]
 
 Answers: TypeAlias = Sequence[tuple[int, float]]
 Floats: TypeAlias = NDArray[np.float64]
-_MISSED = -1.0  # the score of a label that was not predicted
+_MISSED = -1.0  # score of a label that was not predicted
 
 
 class Counts:
@@ -24,7 +24,7 @@ class Counts:
         self.scores: list[list[tuple[float, float]]] = [[] for _ in range(labels)]
 
     def add(self, labels: Sequence[int], answers: Answers) -> None:
-        """Count one text; a label may occur more than once, as in fastText."""
+        """Count the labels and predictions of one text. As in fastText, a label may occur twice."""
         self.examples += 1
         predicted = {label for label, _ in answers}
         for label, p in answers:
@@ -70,25 +70,26 @@ class Meter:
         self._counts, self._labels = counts, labels
 
     def score_vs_true(self, label: str) -> tuple[Floats, Floats]:
-        """Return scores in ascending order, and 1 or 0 for correct or not.
+        """Return the scores of a label in ascending order, and 1 if correct or else 0.
 
         The score is −1 where the label was not predicted.
         """
-        pairs = self._pairs(label)
+        pairs = self._sorted_pairs(label)
         return pairs[:, 0], pairs[:, 1]
 
     def precision_recall_curve(self, label: str | None = None) -> tuple[Floats, Floats]:
         """Return precision and recall from the highest threshold to the lowest, then (1, 0)."""
-        pairs = self._pairs(label)
+        pairs = self._sorted_pairs(label)
         pairs = pairs[pairs[:, 0] >= 0][::-1]
         if not len(pairs):
             return np.empty(0), np.empty(0)
-        # One point for each distinct score: a threshold cannot separate equal ones.
+        # The curve has one point for each distinct score, because a threshold cannot separate equal
+        # scores.
         is_last = np.append(pairs[1:, 0] != pairs[:-1, 0], True)
         correct = np.cumsum(pairs[:, 1] == 1)[is_last]
         predicted = np.flatnonzero(is_last) + 1
         gold = self._counts.gold
-        total = int(gold.sum() if label is None else gold[self._number(label)])
+        total = int(gold.sum() if label is None else gold[self._label_number(label)])
         end = int(np.searchsorted(correct, total)) + 1  # the curve ends at recall 1
         precision = correct[:end] / predicted[:end]
         recall = correct[:end] / total if total else np.full(len(precision), np.nan)
@@ -104,21 +105,23 @@ class Meter:
         precisions, recalls = self.precision_recall_curve(label)
         return float(max(recalls[precisions >= precision], default=0.0))
 
-    def _number(self, label: str) -> int:
+    def _label_number(self, label: str) -> int:
+        """Return the number of a label. Raise InputError if the model does not have it."""
         if label not in self._labels:
-            raise InputError(f"the model has no label {label!r}")
+            raise InputError(f"label is {label!r}: the model has no such label")
         return self._labels[label]
 
-    def _pairs(self, label: str | None) -> Floats:
-        """Return (score, correct) of one label or of all, by ascending score, (N, 2)."""
+    def _sorted_pairs(self, label: str | None) -> Floats:
+        """Return (score, correct) of one label or of all labels, by ascending score, (N, 2)."""
         scores = self._counts.scores
         pairs: Iterable[Any]
         if label is None:
             pairs = [pair for label_pairs in scores for pair in label_pairs]
         else:
-            pairs = scores[self._number(label)]
+            pairs = scores[self._label_number(label)]
         return np.array(sorted(pairs), np.float64).reshape(-1, 2)
 
 
 def _ratio(numerator: Any, denominator: Any) -> float:
+    """Return numerator / denominator; NaN if the denominator is 0."""
     return float(numerator) / float(denominator) if denominator else float("nan")

@@ -57,12 +57,13 @@ class _FastText:
 
     @classmethod
     def _from_file(cls, file: files.FastTextFile, args: SimpleNamespace) -> _FastText:
+        """Return the model of a file with the arguments of its training."""
         model = cls(args=args)
         model._set_file(file)
         return model
 
     def _set_file(self, file: files.FastTextFile) -> None:
-        """Set the content, and drop what was computed from the old content."""
+        """Set the content, and delete the values that were computed from the old content."""
         self._file = file
         for name in _CACHED:
             self.__dict__.pop(name, None)
@@ -118,7 +119,10 @@ class _FastText:
         return vector
 
     def get_sentence_vector(self, text: str) -> Floats:
-        """Return the mean of the rows of a line; without labels, of the unit vectors of words."""
+        """Return the mean of the rows of a line, (dim,).
+
+        For a model of word vectors, return the mean of the unit vectors of the words.
+        """
         line = one_line(text, "get_sentence_vector")
         if self._file.args.model == "supervised":
             return self._predictor.mean(line, encoded(self.label, "label"))[0]
@@ -127,7 +131,7 @@ class _FastText:
         return units.mean(axis=0) if len(units) else np.zeros(self.get_dimension(), np.float32)
 
     def get_word_id(self, word: str) -> int:
-        """Return the index of a word or label (labels follow the words), or −1."""
+        """Return the index of a word or label, or −1. The labels follow the words."""
         entry = encoded(word, "word")
         label = self._label_index.get(entry)
         return self._rows.index.get(entry, -1 if label is None else len(self._file.words) + label)
@@ -140,15 +144,15 @@ class _FastText:
         """Return the row of the input matrix that an n-gram is hashed to."""
         bucket = self._file.args.bucket
         if not bucket:
-            raise InputError("the model has no n-grams")
-        # No check that the n-gram occurs in a word: fastText hashes any text.
+            raise InputError("the model has no n-grams: its bucket is 0")
+        # As in fastText, any text has a hash, even if it is not an n-gram of a word.
         (hashed,) = _core.word_hashes([encoded(subword, "subword")]).tolist()
         return len(self._file.words) + int(hashed) % bucket
 
     def get_subwords(
         self, word: str, on_unicode_error: str = "strict"
     ) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the word, if it is known, and its n-grams; and the rows of these."""
+        """Return the word, if it is known, with its n-grams, and their rows."""
         args, entry = self._file.args, encoded(word, "word")
         known = [_decode(entry, on_unicode_error)] if entry in self._rows.index else []
         return known + _core.subwords(entry, args.minn, args.maxn), self._rows.ids([entry])[1]
@@ -157,35 +161,40 @@ class _FastText:
         """Return a row of the input matrix, (dim,)."""
         row, count = as_integer(ind, "ind"), self._file.input.shape[0]
         if not 0 <= row < count:
-            raise InputError(f"ind is {ind}: the input matrix has {count} rows")
+            raise InputError(f"ind is {ind}: must be in 0..{count - 1}")
         return np.array(self._rows.rows(np.array([row]))[0])
 
     def get_input_matrix(self) -> Floats:
         """Return a copy of the rows of words and n-grams, (rows, dim)."""
-        return self._dense(self._file.input)
+        return self._copy_matrix(self._file.input)
 
     def get_output_matrix(self) -> Floats:
         """Return a copy of the rows of labels or predicted words, (rows, dim)."""
-        return self._dense(self._file.output)
+        return self._copy_matrix(self._file.output)
 
-    def _dense(self, matrix: files.Matrix) -> Floats:
+    def _copy_matrix(self, matrix: files.Matrix) -> Floats:
+        """Return a copy of a matrix as floats. Raise InputError if the model is quantised."""
         if self.is_quantized() or isinstance(matrix, QuantizedMatrix):
             raise InputError("Can't get quantized Matrix")  # fastText's message
         return np.array(matrix, np.float32, order="C")
 
     def set_matrices(self, input_matrix: ArrayLike, output_matrix: ArrayLike) -> None:
         """Replace both matrices; their number of dimensions may change."""
-        matrices = [np.array(matrix, np.float32) for matrix in (input_matrix, output_matrix)]
-        for matrix, old in zip(matrices, (self._file.input, self._file.output), strict=True):
-            if matrix.ndim != 2 or len(matrix) != old.shape[0] or matrix.shape[1] < 1:
+        new_input = np.array(input_matrix, np.float32)
+        new_output = np.array(output_matrix, np.float32)
+        for name, matrix, n_rows in (
+            ("input_matrix", new_input, self._file.input.shape[0]),
+            ("output_matrix", new_output, self._file.output.shape[0]),
+        ):
+            if matrix.ndim != 2 or len(matrix) != n_rows or matrix.shape[1] < 1:
                 raise InputError(
-                    f"a matrix has shape {matrix.shape}: must have {old.shape[0]} rows"
+                    f"{name} has shape {matrix.shape}: must be ({n_rows}, dim) with dim at least 1"
                 )
-        new_input, new_output = matrices
         dim = int(new_input.shape[1])
         if new_output.shape[1] != dim:
             raise InputError(
-                f"the matrices have {dim} and {new_output.shape[1]} columns: must be the same"
+                f"input_matrix has {dim} columns and output_matrix {new_output.shape[1]}: "
+                "must be the same number"
             )
         args = self._file.args._replace(dim=dim)
         self._set_file(replace(self._file, args=args, input=new_input, output=new_output))
@@ -193,13 +202,13 @@ class _FastText:
 
     def get_words(self, include_freq: bool = False, on_unicode_error: str = "strict") -> Any:
         """Return all words; with ``include_freq``, also their counts."""
-        return _token_list(self._file.words, self._file.counts, include_freq, on_unicode_error)
+        return _decode_tokens(self._file.words, self._file.counts, include_freq, on_unicode_error)
 
     def get_labels(self, include_freq: bool = False, on_unicode_error: str = "strict") -> Any:
         """Return all labels; for a model of word vectors, its words."""
         if self._file.args.model != "supervised":
             return self.get_words(include_freq, on_unicode_error)
-        return _token_list(
+        return _decode_tokens(
             self._file.labels, self._file.label_counts, include_freq, on_unicode_error
         )
 
@@ -214,7 +223,7 @@ class _FastText:
     def get_nearest_neighbors(
         self, word: str, k: int = 10, on_unicode_error: str = "strict"
     ) -> list[tuple[float, str]]:
-        """Return (cosine, word) of the k words nearest to any word."""
+        """Return (cosine, word) of the k words nearest to a word, known or not."""
         return self._search(self.get_word_vector(word), [word], k, on_unicode_error)
 
     def get_analogies(
@@ -225,7 +234,7 @@ class _FastText:
         k: int = 10,
         on_unicode_error: str = "strict",
     ) -> list[tuple[float, str]]:
-        """Return (cosine, word) of the k words nearest to A − B + C, as unit vectors."""
+        """Return (cosine, word) of the k words nearest to A − B + C, computed with unit vectors."""
         words = [wordA, wordB, wordC]
         a, b, c = unit_rows(np.array([self.get_word_vector(word) for word in words]))
         return self._search(a - b + c, words, k, on_unicode_error)
@@ -233,10 +242,11 @@ class _FastText:
     def _search(
         self, query: Floats, excluded: Sequence[str], k: int, errors: str
     ) -> list[tuple[float, str]]:
+        """Return (cosine, word) of the k words nearest to a vector, without excluded words."""
         banned = {self._rows.index.get(encoded(word)) for word in excluded}
         if not self._file.words:
             return []
-        # Excluded words can be among the nearest, so search for as many more.
+        # Excluded words can be among the nearest, so the search returns more than k words.
         scores, ids = self._vectors.search(
             unit_rows(query)[None], as_integer(k, "k") + len(banned) if k > 0 else k
         )
@@ -266,14 +276,18 @@ class _FastText:
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of str")
         lines = [one_line(line, "predict") for line in text]
         answers = self._predict_lines(lines, k, threshold)
-        label_lists = [[_decode(names[i], on_unicode_error) for i, _ in a] for a in answers]
-        probabilities = [np.array([p for _, p in a], np.float32) for a in answers]
+        label_lists = [
+            [_decode(names[i], on_unicode_error) for i, _ in answer] for answer in answers
+        ]
+        probabilities = [np.array([p for _, p in answer], np.float32) for answer in answers]
         return label_lists, probabilities
 
     def _predict_lines(self, lines: list[bytes], k: int, threshold: float) -> Answers:
+        """Return the k most probable labels of each line. Raise InputError if k is invalid."""
         if self._file.args.model != "supervised":
             raise InputError("Model needs to be supervised for prediction!")
-        # The usual case is tested first: the checks would take longer than a short prediction.
+        # The most frequent type is tested first: the full checks take longer than the prediction
+        # of a short text.
         if type(k) is not int or k == -1:
             k = len(self._file.labels) if k == -1 else as_integer(k, "k")
         if k < 1 and self._file.labels:
@@ -290,29 +304,32 @@ class _FastText:
             return [words for words, _ in pairs], [labels for _, labels in pairs]
         words, labels = self._split(one_line(text, "get_line"))
         names = [self._file.labels[i] for i in labels]
-        return tuple([_decode(t, on_unicode_error) for t in tokens] for tokens in (words, names))
+        return tuple(
+            [_decode(token, on_unicode_error) for token in tokens] for tokens in (words, names)
+        )
 
     def _split(self, line: bytes) -> tuple[list[bytes], list[int]]:
         return self._predictor.split(line, encoded(self.label, "label"))
 
     def test(self, path: Path, k: int = 1, threshold: float = 0.0) -> tuple[int, float, float]:
         """Return the number of labelled lines in a file, precision and recall."""
-        counts = self._count(path, k, threshold)
+        counts = self._count_labels(path, k, threshold)
         return counts.examples, counts.precision(), counts.recall()
 
     def test_label(
         self, path: Path, k: int = 1, threshold: float = 0.0
     ) -> dict[str, dict[str, float]]:
         """Return precision, recall and F1 of each label."""
-        counts = self._count(path, k, threshold)
+        counts = self._count_labels(path, k, threshold)
         return {label: counts.of_label(i) for i, label in enumerate(self.labels)}
 
     def get_meter(self, path: Path, k: int = -1) -> Meter:
         """Return a meter for the precision-recall curves on the lines of a file."""
         names = {label: i for i, label in enumerate(self.labels)}
-        return Meter(self._count(path, k, 0.0), names)
+        return Meter(self._count_labels(path, k, 0.0), names)
 
-    def _count(self, path: Path, k: int, threshold: float) -> Counts:
+    def _count_labels(self, path: Path, k: int, threshold: float) -> Counts:
+        """Return the counts of labels and predictions on the lines of a file."""
         counts = Counts(len(self._file.labels))
         try:
             with open(path, "rb") as file:
@@ -351,25 +368,25 @@ class _FastText:
         dsub: int = 2,
         qnorm: bool = False,
     ) -> None:
-        """Replace rows by product codes; ``cutoff=n`` keeps only the n rows of largest length."""
+        """Replace rows by product codes. ``cutoff=n`` keeps only the n rows of largest length."""
         if self._file.args.model != "supervised":
-            raise InputError("only supervised models can be quantised")
+            raise InputError("the model has word vectors: only supervised models can be quantised")
         if retrain and not input:
             raise InputError("Need input file path if retraining")
         schedule = Schedule(lr or self.lr, 0.0, epoch or self.epoch)
         threads = max(1, thread or self.thread)
 
-        def learn(file: files.FastTextFile) -> files.FastTextFile:
+        def train_rows(file: files.FastTextFile) -> files.FastTextFile:
             return train_again(file, input, self.label, schedule, 0, threads)
 
         compression = Compression(cutoff, min(dsub, self.get_dimension()), qnorm, qout, 0)
-        self._set_file(quantized(self._file, compression, learn if retrain else None))
+        self._set_file(quantized(self._file, compression, train_rows if retrain else None))
 
 
 def _decode(token: bytes, errors: str) -> str:
     return token.decode("utf-8", errors)
 
 
-def _token_list(tokens: list[bytes], counts: NDArray[np.int64], freq: bool, errors: str) -> Any:
+def _decode_tokens(tokens: list[bytes], counts: NDArray[np.int64], freq: bool, errors: str) -> Any:
     names = [_decode(token, errors) for token in tokens]
     return (names, np.array(counts)) if freq else names

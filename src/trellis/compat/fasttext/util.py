@@ -1,4 +1,4 @@
-"""fastText's ``util`` module: test predictions, search one neighbour, reduce dimensions."""
+"""fastText's ``util`` module: scores of predictions, a nearest neighbour, fewer dimensions."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from trellis.errors import InputError
 
 __all__ = ["download_model", "find_nearest_neighbor", "reduce_model", "test"]
 
-_ROWS = 100_000  # the principal components are computed from these first rows, as in fastText
+_ROWS = 100_000  # as in fastText, principal components are computed from the first rows
 
 
 def test(
@@ -27,7 +27,8 @@ def test(
     expected = sum(len(gold) for _, gold in pairs)
     if not expected or k < 1:
         raise InputError(
-            f"{len(pairs)} predictions, {expected} labels and k={k}: all must be at least 1"
+            f"there are {len(pairs)} predictions and {expected} labels, and k is {k}: "
+            "all must be at least 1"
         )
     correct = sum(label in gold for predicted, gold in pairs for label in predicted)
     return correct / (k * len(pairs)), correct / expected
@@ -58,7 +59,7 @@ def reduce_model(ft_model: Any, target_dim: int) -> Any:
 
 
 def download_model(lang_id: str, if_exists: str = "strict", dimension: int | None = None) -> str:
-    """Raise an error that says where to get fastText's vectors: trellis downloads nothing."""
+    """Raise an InputError with the place of fastText's vectors: trellis downloads nothing."""
     raise InputError(
         f"trellis downloads nothing: fetch cc.{lang_id}.300.bin.gz from fasttext.cc and unpack it"
     )

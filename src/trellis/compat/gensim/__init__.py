@@ -1,4 +1,4 @@
-"""gensim's API for word vectors, implemented by trellis; without its topic models and corpora.
+"""gensim's API for word vectors, implemented by trellis. Topic models are not included.
 
 >>> from trellis.compat.gensim.models import KeyedVectors
 >>> wv = KeyedVectors(2)

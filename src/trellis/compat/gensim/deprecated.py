@@ -1,7 +1,8 @@
 """gensim's names on `trellis.Vectors`, as in version 0.1.0, with a DeprecationWarning.
 
 `Vectors` had these names itself in 0.1.0. It imports this module by its dotted name when one of
-them is used. Delete this module, `Vectors.__getattr__` and `Vectors.load_word2vec_format` in 0.3.
+these names is used. In 0.3, delete this module, `Vectors.__getattr__` and
+`Vectors.load_word2vec_format`.
 
 >>> import warnings
 >>> v = Vectors(["a", "b"], [[1, 0], [3, 4]])
@@ -20,8 +21,8 @@ from trellis.embeddings.vectors import Vectors
 
 __all__ = ["attribute", "load_word2vec_format"]
 
-_FACE = "trellis.compat.gensim.models.KeyedVectors"
-_REPLACEMENTS = {
+_KEYED_VECTORS = "trellis.compat.gensim.models.KeyedVectors"
+_NEW_NAMES = {
     "evaluate_word_analogies": "evaluate_analogies",
     "evaluate_word_pairs": "evaluate_similarity",
     "index_to_key": "words",
@@ -35,7 +36,7 @@ _REPLACEMENTS = {
     "vector_size": "dim",
     "vectors": "matrix",
 }
-"""Attributes of `Vectors` for the names that have one; the other names need the face."""
+"""The new name in `Vectors` of each old name. Other old names are only in `KeyedVectors`."""
 
 
 class _KeyedView(Keyed, Vectors):
@@ -48,7 +49,7 @@ def attribute(vectors: Vectors, name: str) -> Any:
         raise AttributeError(f"{type(vectors).__name__!r} object has no attribute {name!r}")
     _warn(name)
     view = _KeyedView.__new__(_KeyedView)
-    # The same dictionary, not a copy: the view shares the matrix and the cached search data.
+    # The view has the same dictionary, so it shares the matrix and the cached search data.
     view.__dict__ = vectors.__dict__
     return getattr(view, name)
 
@@ -60,7 +61,8 @@ def load_word2vec_format(*args: Any, **options: Any) -> Vectors:
 
 
 def _warn(name: str) -> None:
-    replacement = f"Vectors.{_REPLACEMENTS[name]}" if name in _REPLACEMENTS else _FACE
-    # Level 4: _warn, the function above, the method of Vectors, then the line of the user.
-    text = f"Vectors.{name} is deprecated: use {replacement}"
+    """Issue a DeprecationWarning that names the new attribute."""
+    new_name = f"Vectors.{_NEW_NAMES[name]}" if name in _NEW_NAMES else _KEYED_VECTORS
+    text = f"Vectors.{name} is deprecated: use {new_name}"
+    # Level 4 is the line of the user, after _warn, its caller and the method of Vectors.
     warnings.warn(text, DeprecationWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""gensim's evaluations: correlation with human scores of word pairs, and analogies by section."""
+"""gensim's evaluations: correlation with human scores of word pairs, and accuracy on analogies."""
 
 import os
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Options(NamedTuple):
     """Number of words to use, from the first row; None for all."""
     ignore_case: bool
     count_unknown: bool
-    """Unknown words count: as cosine 0 for pairs, as wrong answers for analogies."""
+    """If True, a pair with an unknown word has cosine 0, and such an analogy is wrong."""
 
 
 def word_pairs(
@@ -36,10 +36,10 @@ def word_pairs(
             continue
         fields = line.rstrip("\r\n").split(delimiter)
         try:
-            (a, b), score = fields[:-1], float(fields[-1])
-        except ValueError:  # gensim skips such lines; trellis.Vectors raises
+            (word1, word2), score = fields[:-1], float(fields[-1])
+        except ValueError:  # gensim skips invalid lines, trellis.Vectors raises an error
             continue
-        rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (a, b)]
+        rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (word1, word2)]
         is_known = min(rows) >= 0
         unknown += not is_known
         if is_known or options.count_unknown:
@@ -47,7 +47,7 @@ def word_pairs(
             human_scores.append(score)
             cosines.append(vectors.similarity(first, second) if is_known else 0.0)
     if not human_scores:
-        raise InputError(f"{path}: has no pairs of words that have vectors")
+        raise InputError(f"{path}: no pair has vectors for both words")
     total = len(human_scores) + (0 if options.count_unknown else unknown)
     pearson = stats.pearsonr(human_scores, cosines)
     spearman = stats.spearmanr(human_scores, cosines)
@@ -78,7 +78,7 @@ class _Question(NamedTuple):
     section: dict[str, Any]
     words: tuple[str, ...]
     rows: list[int]
-    """-1 for an unknown word."""
+    """Row of each word; -1 for an unknown word."""
 
     @property
     def is_known(self) -> bool:
@@ -88,6 +88,7 @@ class _Question(NamedTuple):
 def _read_questions(
     vectors: WordVectors, path: str | os.PathLike[str], options: Options
 ) -> tuple[list[dict[str, Any]], list[_Question]]:
+    """Return the sections and the questions of an analogy file."""
     row_of = row_by_word(vectors, options.restrict, options.ignore_case)
     sections: list[dict[str, Any]] = []
     questions: list[_Question] = []

@@ -36,7 +36,7 @@ _UTF8 = ("utf8", "utf-8", "UTF-8", "UTF8")
 
 
 class Keyed:
-    """gensim's names, for a subclass of `trellis.Vectors`."""
+    """gensim's read-only methods. A subclass also inherits from `trellis.Vectors`."""
 
     words: list[str]
     index: dict[str, int]
@@ -45,7 +45,7 @@ class Keyed:
     n_jobs: int | None
     _search: RowSearch
 
-    if TYPE_CHECKING:  # what the subclass has from `trellis.Vectors`
+    if TYPE_CHECKING:  # the methods that `trellis.Vectors` defines
 
         @classmethod
         def _from_rows(cls, words: list[str], matrix: Floats, unseen: Any = None) -> Self: ...
@@ -75,7 +75,7 @@ class Keyed:
         return int(self.matrix.shape[1])
 
     def get_index(self, key: Key, default: int | None = None) -> int:
-        """Return the row of a word or row number; ``default`` if there is no such row."""
+        """Return the row of a word or a row number; ``default`` if there is no such row."""
         row = default
         if isinstance(key, str):
             row = self.index.get(key, default)
@@ -106,16 +106,16 @@ class Keyed:
         post_normalize: bool = False,
         ignore_missing: bool = True,
     ) -> Floats:
-        """Σ wᵢ vᵢ / Σ |wᵢ|, with the vᵢ of words scaled to length one by ``pre_normalize``.
+        """Return Σ wᵢ vᵢ / Σ |wᵢ|. ``pre_normalize`` scales the vectors vᵢ of words to length one.
 
-        Vectors among the keys are not scaled. Unknown words are ignored, or an error without
-        ``ignore_missing``.
+        Keys that are vectors are not scaled. Unknown words are ignored if ``ignore_missing``, and
+        otherwise raise an UnknownWordError.
         """
         if not len(keys):
-            raise InputError("keys is empty: a mean needs at least one key")
+            raise InputError("keys is empty: must contain at least one key")
         shares = np.ones(len(keys)) if weights is None else np.asarray(weights, np.float64)
         if shares.shape != (len(keys),):
-            raise InputError(f"{len(keys)} keys have weights of shape {shares.shape}")
+            raise InputError(f"weights have shape {shares.shape}: must be ({len(keys)},), as keys")
         total, mean = 0.0, np.zeros(self.vector_size)
         for key, weight in zip(keys, shares.tolist(), strict=True):
             try:
@@ -126,7 +126,7 @@ class Keyed:
                 raise
             if vector.shape != mean.shape:
                 raise InputError(
-                    f"a vector has shape {vector.shape}: must be ({self.vector_size},)"
+                    f"a vector in keys has shape {vector.shape}: must be ({self.vector_size},)"
                 )
             mean += weight * vector
             total += abs(weight)
@@ -145,12 +145,12 @@ class Keyed:
         restrict_vocab: int | None = None,
         indexer: Any = None,
     ) -> Any:
-        """Return (word, cosine) of the words nearest to the mean of positive minus negative keys.
+        """Return (word, cosine) of the words nearest to a mean of keys.
 
-        A key is a word, a vector, or a (key, weight) pair. Words of the query are excluded.
-        ``clip_start`` and ``clip_end``, or ``restrict_vocab``, limit the search to these rows.
-        ``topn=None`` returns the cosines of all these rows. `trellis.Vectors.nearest_each` searches
-        for many words at once.
+        Positive keys have weight 1 in the mean, negative keys −1. A key is a word, a vector, or a
+        (key, weight) pair. Words of the query are excluded. ``clip_start`` and ``clip_end``, or
+        ``restrict_vocab``, limit the search to a range of rows. ``topn=None`` returns the cosines
+        of all rows in the range. `trellis.Vectors.nearest_each` searches for many words at once.
 
         >>> from trellis.compat.gensim.models import KeyedVectors
         >>> v = KeyedVectors(2)
@@ -159,10 +159,10 @@ class Keyed:
         [('b', 0.6000000238418579)]
         """
         if topn is not None and as_integer(topn, "topn") < 1:
-            return []  # as in gensim, not an error
-        keys, weights = _weighted(positive, negative)
+            return []  # gensim also returns an empty list
+        keys, weights = _split_weights(positive, negative)
         mean = self.get_mean_vector(keys, weights, True, True, False)
-        # gensim's rules: restrict_vocab overrides the clips, and clip_end=0 means the end.
+        # As in gensim, restrict_vocab overrides both clips, and clip_end=0 means the last row.
         clip = slice(0, restrict_vocab) if restrict_vocab else slice(clip_start, clip_end or None)
         rows = range(len(self.words))[clip]
         if indexer is not None and topn is not None:
@@ -171,14 +171,14 @@ class Keyed:
             return self._cosines(mean)[clip]
         excluded = self._rows_of(keys)
         if not len(rows):
-            raise InputError(f"rows {clip.start} to {clip.stop} contain no words")
+            raise InputError(f"the rows {clip.start}..{clip.stop} contain no words")
         threads = resolve_jobs(self.n_jobs)
         scores, ids = self._search.best(mean[None], topn + len(excluded), rows, threads)
         pairs = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
         return [(self.words[i], score) for i, score in pairs if i not in excluded][:topn]
 
     def _rows_of(self, keys: Iterable[Any]) -> set[int]:
-        """Return the rows of the keys that are not vectors; -1 for unknown words."""
+        """Return the rows of all keys except vectors; -1 for unknown words."""
         return {self.get_index(key, -1) for key in keys if not isinstance(key, np.ndarray)}
 
     def similar_by_key(self, key: Key, topn: int | None = 10, restrict_vocab: Any = None) -> Any:
@@ -198,7 +198,7 @@ class Keyed:
     def most_similar_to_given(self, key1: str, keys_list: Sequence[str]) -> str:
         """Return the word of ``keys_list`` that is nearest to ``key1``."""
         if not len(keys_list):
-            raise InputError("keys_list is empty")
+            raise InputError("keys_list is empty: must contain at least one word")
         return keys_list[int(np.argmax([self.similarity(key1, key) for key in keys_list]))]
 
     def most_similar_cosmul(
@@ -216,7 +216,7 @@ class Keyed:
             return []
         positive_keys, negative_keys = _as_list(positive), _as_list(negative)
         if not positive_keys:
-            raise InputError("positive is empty: at least one key is needed")
+            raise InputError("positive is empty: must contain at least one key")
         numerator, denominator = (
             np.prod([(1 + self._cosines(self._as_vector(key))) / 2 for key in keys], axis=0)
             for keys in (positive_keys, negative_keys)
@@ -242,9 +242,9 @@ class Keyed:
 
     def n_similarity(self, ws1: Sequence[str], ws2: Sequence[str]) -> float:
         """Return the cosine of the means of two lists of words."""
-        # pre_normalize=False: gensim takes the mean of the vectors as they are.
-        a, b = (unit_rows(self.get_mean_vector(ws, None, False)) for ws in (ws1, ws2))
-        return float(a.astype(np.float64) @ b)
+        # As in gensim, the vectors are not normalised before the mean is computed.
+        unit1, unit2 = (unit_rows(self.get_mean_vector(ws, None, False)) for ws in (ws1, ws2))
+        return float(unit1.astype(np.float64) @ unit2)
 
     def closer_than(self, key1: Key, key2: Key) -> list[str]:
         """Return the words that are nearer to ``key1`` than ``key2`` is, in the order of rows."""
@@ -265,11 +265,12 @@ class Keyed:
         return sorted(zip(scores.tolist(), words, strict=True), reverse=True)
 
     def _as_vector(self, key: Any) -> Floats:
+        """Return the vector of a key, or a vector itself after validation, (dimensions,)."""
         if isinstance(key, _KEYS):
             return self.get_vector(key)
         vector: Floats = np.asarray(key, np.float32)
         if vector.shape != (self.vector_size,):
-            raise InputError(f"a vector has shape {vector.shape}: must be ({self.vector_size},)")
+            raise InputError(f"the vector has shape {vector.shape}: must be ({self.vector_size},)")
         return vector
 
     def _cosines(self, vector: Floats) -> Floats:
@@ -294,7 +295,7 @@ class Keyed:
         `trellis.Vectors.evaluate_similarity` computes the same correlations.
         """
         if encoding not in _UTF8:
-            raise InputError(f"encoding={encoding!r}: files of pairs must be UTF-8")
+            raise InputError(f"encoding is {encoding!r}: must be utf8")
         options = evaluation.Options(restrict_vocab, case_insensitive, dummy4unknown)
         return evaluation.word_pairs(self._as_vectors(), pairs, delimiter, options)
 
@@ -310,7 +311,7 @@ class Keyed:
         return evaluation.word_analogies(self._as_vectors(), analogies, options)
 
     def _as_vectors(self) -> Any:
-        """Return self; the type checker does not know that a subclass is also `Vectors`."""
+        """Return self, for the type checker: it does not know that self is also a `Vectors`."""
         return self
 
     # ---- files
@@ -329,16 +330,18 @@ class Keyed:
     ) -> Self:
         """Load a word2vec or GloVe file; its content decides the format, not the arguments."""
         if fvocab is not None:
-            raise InputError("fvocab: only KeyedVectors of compat.gensim have counts of words")
+            raise InputError(
+                "fvocab is not supported here: use KeyedVectors of trellis.compat.gensim.models"
+            )
         if np.dtype(datatype) != np.float32:
             raise InputError(f"datatype is {datatype}: must be float32")
         try:
             "".encode(encoding)
         except LookupError:
-            raise InputError(f"encoding={encoding!r} is unknown") from None
+            raise InputError(f"encoding is {encoding!r}: Python has no such encoding") from None
         if encoding in _UTF8:
             return cls._from_rows(*word2vec.read(fname, errors=unicode_errors, limit=limit))
-        # The reader decodes UTF-8 only: recover the bytes, then decode them as asked.
+        # The reader decodes UTF-8 only, so the bytes are restored and decoded with ``encoding``.
         words, matrix = word2vec.read(fname, errors="surrogateescape", limit=limit)
         raw = [word.encode("utf-8", "surrogateescape") for word in words]
         return cls._from_rows([word.decode(encoding, unicode_errors) for word in raw], matrix)
@@ -357,33 +360,33 @@ class Keyed:
         """Write a word2vec file, text or binary; a failure leaves an earlier file unchanged."""
         if fvocab is not None or append or total_vec not in (None, len(self.words)):
             raise InputError(
-                "fvocab, append and total_vec are not supported: files are not extended"
+                "fvocab, append and total_vec are not supported: existing files cannot be extended"
             )
         words = [prefix + word for word in self.words]
         if not binary:
             return word2vec.write_text(fname, words, self.matrix, header=write_header)
         if not write_header:
-            raise InputError("a binary file must have a header: no program reads it without one")
+            raise InputError("write_header is False: must be True for a binary file")
         return word2vec.write_binary(fname, words, self.matrix)
 
     def vectors_for_all(self, keys: Iterable[str], allow_inference: bool = True) -> Self:
-        """Return new vectors of these words only; ``allow_inference`` includes unseen words."""
+        """Return new vectors for these words; ``allow_inference`` includes unseen words."""
         infers = getattr(self, "unseen", None) is not None and allow_inference
         words = [word for word in dict.fromkeys(keys) if infers or word in self.index]
         if not words:
-            raise InputError("none of the words has a vector")
+            raise InputError("no word in keys has a vector: at least one must have one")
         return self._from_rows(words, np.array([self[word] for word in words], np.float32))
 
 
 def _as_list(keys: Any) -> list[Any]:
-    """Return one key or several as a list."""
+    """Return a single key, or several keys, as a list."""
     if keys is None:
         return []
     is_single = isinstance(keys, _KEYS) or (isinstance(keys, np.ndarray) and keys.ndim == 1)
     return [keys] if is_single else list(keys)
 
 
-def _weighted(positive: Any, negative: Any) -> tuple[list[Any], list[float]]:
+def _split_weights(positive: Any, negative: Any) -> tuple[list[Any], list[float]]:
     """Return the keys and their weights; the default weights are 1 and −1."""
     keys, weights = [], []
     for sign, items in ((1.0, _as_list(positive)), (-1.0, _as_list(negative))):

@@ -24,13 +24,13 @@ class ParsedDump:
 def parse_model(model: Model) -> ParsedDump:
     """Return the names and weights of a model."""
     dump = ParsedDump()
-    dump.header = dict(_header(model))
+    dump.header = dict(_header_fields(model))
     attributes = model.attributes.decoded("attribute")
     dump.labels = {name: str(n) for n, name in enumerate(model.labels)}
     dump.attributes = {name: str(n) for n, name in enumerate(attributes)}
-    for before, after, weight in _transitions(model):
+    for before, after, weight in _transition_weights(model):
         dump.transitions[before, after] = float(weight)
-    for attribute, label, weight in _states(model, attributes):
+    for attribute, label, weight in _state_weights(model, attributes):
         dump.state_features[attribute, label] = float(weight)
     return dump
 
@@ -39,11 +39,13 @@ def dump_lines(model: Model) -> Iterator[str]:
     """Yield the lines of CRFsuite's dump of a model."""
     attributes = model.attributes.decoded("attribute")
     sections = {
-        "FILEHEADER": (f"  {key}: {value}" for key, value in _header(model)),
+        "FILEHEADER": (f"  {key}: {value}" for key, value in _header_fields(model)),
         "LABELS": (f"  {n:5d}: {name}" for n, name in enumerate(model.labels)),
         "ATTRIBUTES": (f"  {n:5d}: {name}" for n, name in enumerate(attributes)),
-        "TRANSITIONS": (f"  (1) {a} --> {b}: {w}" for a, b, w in _transitions(model)),
-        "STATE_FEATURES": (f"  (0) {a} --> {b}: {w}" for a, b, w in _states(model, attributes)),
+        "TRANSITIONS": (f"  (1) {a} --> {b}: {w}" for a, b, w in _transition_weights(model)),
+        "STATE_FEATURES": (
+            f"  (0) {a} --> {b}: {w}" for a, b, w in _state_weights(model, attributes)
+        ),
     }
     for name, lines in sections.items():
         yield f"{name} = {{\n"
@@ -52,20 +54,25 @@ def dump_lines(model: Model) -> Iterator[str]:
         yield "}\n\n"
 
 
-def _header(model: Model) -> Iterator[tuple[str, str]]:
+def _header_fields(model: Model) -> Iterator[tuple[str, str]]:
+    """Yield (name, value) of the fields in the file header."""
     yield "magic", "lCRF"
     for key, value in model.header.items():
-        if key == "version":  # CRFsuite prints the type, which the header lacks, before it
+        if (
+            key == "version"
+        ):  # CRFsuite prints the type before the version; model.header has no type
             yield "type", "FOMC"
         yield key, f"0x{value:X}" if key.startswith("off_") else str(value)
 
 
-def _transitions(model: Model) -> Iterator[tuple[str, str, str]]:
+def _transition_weights(model: Model) -> Iterator[tuple[str, str, str]]:
+    """Yield (label, next label, weight) of each transition."""
     for before, after, weight in zip(model.before, model.after, model.bigram_weight, strict=True):
         yield model.labels[before], model.labels[after], f"{weight:f}"
 
 
-def _states(model: Model, attributes: list[str]) -> Iterator[tuple[str, str, str]]:
+def _state_weights(model: Model, attributes: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield (attribute, label, weight) of each state feature."""
     columns = (model.state_attribute, model.state_label, model.state_weight)
     for attribute, label, weight in zip(*(c.tolist() for c in columns), strict=True):
         yield attributes[attribute], model.labels[label], f"{weight:f}"

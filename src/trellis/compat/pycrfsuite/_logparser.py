@@ -1,4 +1,4 @@
-r"""Parser of training messages: detects events, and collects the logged values.
+r"""Parser of the messages of a training. It detects events and stores the logged values.
 
 >>> parser = TrainLogParser()
 >>> for line in ("Feature generation\n", "Number of features: 7\n", "Seconds required: 0.1\n"):
@@ -47,11 +47,11 @@ _TOTAL = re.compile(r"Total seconds required for training: (\d+\.\d+)")
 
 
 class TrainLogParser:
-    """The log of one training. Each of `iterations` is a dict of the values of one iteration."""
+    """The log of one training. `iterations` has a dict of logged values for each iteration."""
 
     def __init__(self) -> None:
         self.state: str | None = None
-        self.featgen_percent = -2  # the first message, "0", adds 2
+        self.featgen_percent = -2  # the first message, "0", increases it to 0
         self.featgen_num_features: int | None = None
         self.featgen_seconds: float | None = None
         self.training_seconds: float | None = None
@@ -60,7 +60,7 @@ class TrainLogParser:
         self.last_iteration: dict[str, Any] | None = None
         self.log: list[str] = []
         self.events: list[tuple[str, int, int]] = []
-        """Each event, with the first and the last (exclusive) line of its log."""
+        """(event, begin, end): the messages of the event are ``log[begin:end]``."""
 
     @property
     def last_log(self) -> str:
@@ -73,22 +73,24 @@ class TrainLogParser:
         self.log.append(line)
         if self.state is None:
             self.state = "STARTING"
-            self._starting(line)
+            self._parse_start(line)
             self.events.append(("start", 0, 1))
             return "start"
         event = self._STATES[self.state](self, line)
         if event is not None:
-            # The end of these two is detected by the first line that follows them.
+            # These two events are detected one line late, so the last line is not part of them.
             end = len(self.log) - (event in ("prepared", "optimization_end"))
             self.events.append((event, self.events[-1][2], end))
         return event
 
-    def _starting(self, line: str) -> str | None:
+    def _parse_start(self, line: str) -> str | None:
+        """Parse a message before the feature generation."""
         if line.startswith("Feature generation"):
             self.state = "FEATGEN"
         return None
 
-    def _features(self, line: str) -> str | None:
+    def _parse_features(self, line: str) -> str | None:
+        """Parse a message of the feature generation; return its event."""
         if line.isdigit() or line == ".":
             self.featgen_percent += 2
             return "featgen_progress"
@@ -100,17 +102,19 @@ class TrainLogParser:
             return "featgen_end"
         return None
 
-    def _preparing(self, line: str) -> str | None:
+    def _parse_preparation(self, line: str) -> str | None:
+        """Parse a message before the first iteration; return its event."""
         if _HEAD.match(line):
             self.state = "ITERATION"
-            self._iteration(line)
+            self._parse_iteration(line)
             return "prepared"
         if "terminated with error" in line:
             self.state = "AFTER_ITERATION"
             return "prepare_error"
         return None
 
-    def _iteration(self, line: str) -> str | None:
+    def _parse_iteration(self, line: str) -> str | None:
+        """Store the values in a message of an iteration; return the event at its end."""
         if match := _HEAD.match(line):
             self.last_iteration = {"num": int(match[1]), "scores": {}}
             self.iterations.append(self.last_iteration)
@@ -132,14 +136,15 @@ class TrainLogParser:
             self.last_iteration |= zip(names, map(float, match.groups()), strict=True)
         if match := _LABEL.match(line):
             label, *counts = match.groups()
-            scores = [None if s.startswith("*") else float(s) for s in counts[3:]]
+            scores = [None if text.startswith("*") else float(text) for text in counts[3:]]
             self.last_iteration["scores"][label] = LabelScore(*map(int, counts[:3]), *scores)
         return None
 
-    def _between(self, line: str) -> str | None:
+    def _parse_between_iterations(self, line: str) -> str | None:
+        """Parse a message after an iteration; return its event."""
         if _HEAD.match(line):
             self.state = "ITERATION"
-            return self._iteration(line)
+            return self._parse_iteration(line)
         if match := _TOTAL.match(line):
             self.training_seconds = float(match[1])
         if line.startswith("Storing the model"):
@@ -147,16 +152,17 @@ class TrainLogParser:
             return "optimization_end"
         return None
 
-    def _storing(self, line: str) -> str | None:
+    def _parse_storing(self, line: str) -> str | None:
+        """Parse a message about the storing of the model; return the last event."""
         if match := _SECONDS.match(line):
             self.storing_seconds = float(match[1])
         return "end" if line == "\n" else None
 
     _STATES: ClassVar = {
-        "STARTING": _starting,
-        "FEATGEN": _features,
-        "AFTER_FEATGEN": _preparing,
-        "ITERATION": _iteration,
-        "AFTER_ITERATION": _between,
-        "STORING": _storing,
+        "STARTING": _parse_start,
+        "FEATGEN": _parse_features,
+        "AFTER_FEATGEN": _parse_preparation,
+        "ITERATION": _parse_iteration,
+        "AFTER_ITERATION": _parse_between_iterations,
+        "STORING": _parse_storing,
     }

@@ -18,7 +18,7 @@ class Part(NamedTuple):
     """A subset of the sequences."""
 
     lengths: NDArray[np.int64]
-    """(sequences,): positions of each one."""
+    """(sequences,): number of positions of each sequence."""
     rows: SparseRows
     """Attributes of each position of all sequences."""
     label: NDArray[np.int32]
@@ -41,9 +41,9 @@ class Dataset:
         self._group: list[int] = []
 
     def append(self, xseq: Any, yseq: Iterable[Any], group: int) -> None:
-        """Add a sequence; one without positions is ignored."""
+        """Add a sequence. A sequence without positions is ignored."""
         items = xseq if isinstance(xseq, ItemSequence) else ItemSequence(xseq)
-        names = [_text(label) for label in yseq]
+        names = [_label_name(label) for label in yseq]
         if len(items) != len(names):
             raise ValueError(
                 f"The numbers of items and labels differ: |x| = {len(items)}, |y| = {len(names)}"
@@ -56,25 +56,28 @@ class Dataset:
             self._group.append(group)
 
     def part(self, holdout: int, *, inside: bool) -> Part:
-        """Return the sequences of the holdout group, or all others if not ``inside``."""
-        selected = [i for i, g in enumerate(self._group) if (g == holdout) == inside]
+        """Return the sequences inside the holdout group, or those outside if not ``inside``."""
+        selected = [i for i, group in enumerate(self._group) if (group == holdout) == inside]
         rows = [self._rows[i] for i in selected]
         counts = [np.diff(begin) for begin, _, _ in rows]
-        value = None  # all values are 1: the core then reads no array of values
+        value = None  # None means that all values are 1, and the core reads no array
         if any(v is not None for _, _, v in rows):
-            value = _joined([np.ones(len(i)) if v is None else v for _, i, v in rows], np.float64)
+            value = _concatenate(
+                [np.ones(len(i)) if v is None else v for _, i, v in rows], np.float64
+            )
         return Part(
             np.array([len(self._label[i]) for i in selected], np.int64),
             SparseRows(
-                np.concatenate([[0], np.cumsum(_joined(counts, np.int64))]),
-                _joined([ids for _, ids, _ in rows], np.int32),
+                np.concatenate([[0], np.cumsum(_concatenate(counts, np.int64))]),
+                _concatenate([ids for _, ids, _ in rows], np.int32),
                 value,
             ),
-            _joined([np.array(self._label[i], np.int32) for i in selected], np.int32),
+            _concatenate([np.array(self._label[i], np.int32) for i in selected], np.int32),
         )
 
 
-def _text(label: Any) -> str:
+def _label_name(label: Any) -> str:
+    """Return a label as str. Raise TypeError if it is neither str nor bytes."""
     if isinstance(label, bytes):
         return label.decode("utf-8")
     if not isinstance(label, str):
@@ -82,7 +85,7 @@ def _text(label: Any) -> str:
     return str(label)
 
 
-def _joined(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+def _concatenate(parts: list[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 
@@ -97,21 +100,21 @@ class FeatureOptions(NamedTuple):
 def select_features(
     part: Part, attributes: int, labels: int, options: FeatureOptions
 ) -> WeightLayout:
-    """Return the weights of CRFsuite's model: those of seen pairs with Σ value ≥ minfreq.
+    """Return the weights of CRFsuite's model: one for each seen pair with Σ value ≥ minfreq.
 
-    Pairs that were not seen have the sum 0. So a minfreq above 0 removes all of them, and a minfreq
-    of 0 removes seen pairs with a negative sum.
+    The sum of an unseen pair is 0. So a minfreq above 0 removes all unseen pairs, and a minfreq of
+    0 removes seen pairs with a negative sum.
     """
     minfreq = options.minfreq
     rows = part.rows.native()
 
-    def seen(minimum: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def seen_pairs(minimum: float) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         return _core.seen(rows, attributes, labels, part.label, None, None, minimum)
 
-    begin, cell = seen(minfreq)
+    begin, cell = seen_pairs(minfreq)
     if options.possible_states and minfreq <= 0:
-        begin, cell = _all_states(seen(-np.inf), (begin, cell), labels)
-    # Transitions end at every position except the first one of a sequence.
+        begin, cell = _select_all_states(seen_pairs(-np.inf), (begin, cell), labels)
+    # Every position except the first one of a sequence has a transition from the position before.
     has_previous = np.ones(len(part.label), np.bool_)
     has_previous[part.row_begin[:-1]] = False
     previous = part.label[np.flatnonzero(has_previous) - 1].astype(np.int64)
@@ -123,18 +126,20 @@ def select_features(
     )
 
 
-def _all_states(
+def _select_all_states(
     all_seen: tuple[Any, Any], frequent: tuple[Any, Any], labels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return every label for each attribute that occurs, without the seen pairs that are rare."""
+    """Return the pairs of each occurring attribute with all labels, without rare seen pairs."""
 
-    def keys(begin: NDArray[np.int64], cell: NDArray[np.int32]) -> NDArray[np.int64]:
+    def pair_numbers(begin: NDArray[np.int64], cell: NDArray[np.int32]) -> NDArray[np.int64]:
         return np.repeat(np.arange(len(begin) - 1), np.diff(begin)) * labels + cell
 
-    occurs = np.flatnonzero(np.diff(all_seen[0]))
-    selected = (occurs[:, None] * labels + np.arange(labels)).reshape(-1)
+    occurring_attributes = np.flatnonzero(np.diff(all_seen[0]))
+    selected = (occurring_attributes[:, None] * labels + np.arange(labels)).reshape(-1)
     selected = np.setdiff1d(
-        selected, np.setdiff1d(keys(*all_seen), keys(*frequent)), assume_unique=True
+        selected,
+        np.setdiff1d(pair_numbers(*all_seen), pair_numbers(*frequent)),
+        assume_unique=True,
     )
     counts = np.bincount(selected // max(labels, 1), minlength=len(all_seen[0]) - 1)
     return np.concatenate([[0], np.cumsum(counts)]), (selected % max(labels, 1)).astype(np.int32)

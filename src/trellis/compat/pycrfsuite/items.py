@@ -8,11 +8,11 @@ __all__ = ["ItemSequence"]
 
 
 class ItemSequence(_core.ItemSequence):
-    """Features of all positions of one sequence, in the form that trainers and taggers use.
+    """Features of all positions of one sequence. Trainers and taggers accept it.
 
     An item is a list or set of names, or a dict. In a dict, ``{"word": "Rome"}`` becomes
-    ``word:Rome``, numbers and booleans are values, and the names inside a nested dict, list or set
-    get the key as a prefix.
+    ``word:Rome``. Numbers and booleans are values. The names in a nested dict, list or set get the
+    key as a prefix.
 
     >>> ItemSequence([["foo"], {"bar": {"baz": 1, "on": True}}]).items()
     [{'foo': 1.0}, {'bar:baz': 1.0, 'bar:on': 1.0}]

@@ -14,17 +14,19 @@ __all__ = ["train_arow", "train_passive_aggressive", "train_perceptron"]
 
 
 class _Epoch(NamedTuple):
+    """The result of one epoch."""
+
     loss: float
     weights: Vector
     """The weights of the model after the epoch."""
     shown: Vector
-    """The weights whose norm CRFsuite reports."""
+    """The weights whose norm CRFsuite logs."""
 
 
 def train_perceptron(task: Task) -> Vector:
-    """Return the weights of the averaged perceptron."""
+    """Return the weights that the averaged perceptron learns."""
     task.send_parameters("Averaged perceptron", "max_iterations", "epsilon")
-    learner, order, w, total = _start(task)
+    learner, order, w, total = _create_learner(task)
     # ``total`` is Σ t Δw_t, so the average of the weights is w − total / steps.
     wrong, steps = np.empty(len(task.train.lengths), np.int64), 1
 
@@ -39,11 +41,11 @@ def train_perceptron(task: Task) -> Vector:
 
 
 def train_passive_aggressive(task: Task) -> Vector:
-    """Return the weights of the passive-aggressive algorithm."""
+    """Return the weights that the passive-aggressive algorithm learns."""
     values = task.parameters
     names = ("type", "c", "error_sensitive", "averaging", "max_iterations", "epsilon")
     task.send_parameters("Passive Aggressive", *names)
-    learner, order, w, total = _start(task)
+    learner, order, w, total = _create_learner(task)
     # CRFsuite treats every other type as 0.
     variant = values["type"] if values["type"] in (1, 2) else 0
     steps = 1
@@ -60,11 +62,11 @@ def train_passive_aggressive(task: Task) -> Vector:
 
 
 def train_arow(task: Task) -> Vector:
-    """Return the weights of AROW, adaptive regularisation of weights."""
+    """Return the weights that AROW (adaptive regularisation of weights) learns."""
     values = task.parameters
     names = ("variance", "gamma", "max_iterations", "epsilon")
     task.send_parameters("Adaptive Regularization of Weights (AROW)", *names)
-    learner, order, w, _ = _start(task)
+    learner, order, w, _ = _create_learner(task)
     variance = np.full(task.layout.size, values["variance"])
 
     def run_epoch() -> _Epoch:
@@ -73,20 +75,26 @@ def train_arow(task: Task) -> Vector:
     return _run_epochs(task, run_epoch, strict=False)
 
 
-def _start(task: Task) -> tuple[Any, Order, Vector, Vector]:
-    """Return the learner (None without data), the order of sequences, and two zero vectors."""
-    count, size = len(task.train.lengths), task.layout.size
-    learner = _core.Online(task.data()) if count and size else None
-    return learner, Order(count), np.zeros(size), np.zeros(size)
+def _create_learner(task: Task) -> tuple[Any, Order, Vector, Vector]:
+    """Return the learner (None without data), the order of sequences, and two zero vectors.
+
+    The vectors are w and ``total``, Σ t Δw_t.
+    """
+    n_sequences, n_weights = len(task.train.lengths), task.layout.size
+    learner = _core.Online(task.data()) if n_sequences and n_weights else None
+    return learner, Order(n_sequences), np.zeros(n_weights), np.zeros(n_weights)
 
 
 def _run_epochs(task: Task, run_epoch: Callable[[], _Epoch], *, strict: bool) -> Vector:
-    """Run epochs until the mean loss is below epsilon; not ``strict``: or equal to it."""
+    """Run epochs and return the weights of the last one.
+
+    Training stops if the mean loss is below epsilon or, if not ``strict``, equal to epsilon.
+    """
     values, started = task.parameters, time.process_time()
     epoch = _Epoch(0.0, np.zeros(task.layout.size), np.zeros(task.layout.size))
     for number in range(1, values["max_iterations"] + 1):
         clock = time.process_time()
-        if task.layout.size and len(task.train.lengths):  # without data CRFsuite only logs
+        if task.layout.size and len(task.train.lengths):  # CRFsuite accepts no data
             epoch = run_epoch()
         task.send(f"***** Iteration #{number} *****\n")
         task.send(f"Loss: {epoch.loss:f}\n")

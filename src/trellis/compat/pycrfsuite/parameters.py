@@ -18,7 +18,7 @@ def _as_bool(value: Any) -> bool:
     return bool(int(value))
 
 
-# The texts are ours; names, order, types and defaults are CRFsuite's.
+# The descriptions are ours. Names, order, types and defaults are those of CRFsuite.
 _SHARED = (
     Parameter("feature.minfreq", 0.0, "Features with a smaller sum of values are ignored."),
     Parameter("feature.possible_states", 0, "Weights for all pairs of attribute and label."),
@@ -94,9 +94,9 @@ TYPES: dict[str, Callable[[Any], Any]] = {
     "averaging": _as_bool,
     "calibration.samples": float,
 }
-"""Types that `Trainer.get` returns, where they differ from that of the default."""
+"""Types that `Trainer.get` returns, if they differ from the type of the default."""
 
 
 def parameters_of(algorithm: str) -> dict[str, Parameter]:
-    """Return the parameters of an algorithm by name, those of the features first."""
+    """Return the parameters of an algorithm by name. The parameters of the features come first."""
     return {p.name: p for p in (*_SHARED, *ALGORITHMS[algorithm])}

@@ -1,6 +1,6 @@
 """CRFsuite's ``l2sgd``: stochastic gradient descent with a calibrated learning rate.
 
-η_t = 1 / (λ (t₀ + t)), λ = 2 c₂ / N; t₀ comes from trials on a sample of the sequences.
+η_t = 1 / (λ (t₀ + t)), λ = 2 c₂ / N. Trials on a sample of the sequences determine t₀.
 """
 
 import math
@@ -35,7 +35,7 @@ def train_sgd(task: Task) -> Vector:
             loss, scale = learner.sgd(order.shuffled(), lam, t0, done, w, 1.0)
             w *= scale
             loss += 0.5 * lam * float(w @ w) * count
-            if not math.isfinite(loss):  # CRFsuite stops here too and keeps the best weights
+            if not math.isfinite(loss):  # CRFsuite also stops here and returns the best weights
                 task.send("ERROR: overflow loss\n")
                 break
             losses.append(loss)
@@ -55,13 +55,15 @@ def train_sgd(task: Task) -> Vector:
 def _send_epoch(task: Task, losses: list[float], w: Vector, eta: float, clock: float) -> float:
     """Send the messages of an epoch; return the relative decrease of the loss over the period.
 
-    In the first epochs, before a period is over, the result is ``delta``: training continues.
+    Before the first period is over, return ``delta``: training then continues.
     """
     period, loss = task.parameters["period"], losses[-1]
-    has_period = len(losses) > period
-    gain: float = (losses[-1 - period] - loss) / loss if has_period else task.parameters["delta"]
+    period_is_over = len(losses) > period
+    gain: float = task.parameters["delta"]
+    if period_is_over:
+        gain = (losses[-1 - period] - loss) / loss
     task.send(f"Loss: {loss:f}\n")
-    if has_period:
+    if period_is_over:
         task.send(f"Improvement ratio: {gain:f}\n")
     task.send(f"Feature L2-norm: {np.linalg.norm(w):f}\n")
     task.send(f"Learning rate (eta): {eta:f}\n")
@@ -73,9 +75,10 @@ def _send_epoch(task: Task, losses: list[float], w: Vector, eta: float, clock: f
 
 
 class _Calibration:
-    """Search for the learning rate η whose single pass over a sample gives the lowest loss.
+    """Search for the learning rate η that gives the lowest loss after one pass over a sample.
 
-    Rates grow by a factor until one does not lower the loss, then they fall from the first one.
+    The rates grow by a factor until a rate does not lower the loss. Then they fall, starting below
+    the first rate.
     """
 
     def __init__(self, task: Task, learner: _core.Online, order: Order, lam: float) -> None:
@@ -93,11 +96,11 @@ class _Calibration:
         for name, value in {**self._options, "samples": len(self._sample)}.items():
             shown = f"{value:f}" if isinstance(value, float) else value
             task.send(f"calibration.{name}: {shown}\n")
-        best = self._search(self._pass(math.inf, np.zeros(task.layout.size)))
-        task.send(f"Best learning rate (eta): {best:f}\n")
+        best_eta = self._search(self._run_pass(math.inf, np.zeros(task.layout.size)))
+        task.send(f"Best learning rate (eta): {best_eta:f}\n")
         task.send(f"Seconds required: {time.process_time() - clock:.3f}\n")
         task.send("\n")
-        return float(1.0 / (self._lam * best))
+        return float(1.0 / (self._lam * best_eta))
 
     def _search(self, first_loss: float) -> float:
         """Return the best learning rate of all trials."""
@@ -107,7 +110,7 @@ class _Calibration:
         candidates, falling, trials = self._options["candidates"], False, 1
         while candidates > 0 or not falling:
             task.send(f"Trial #{trials} (eta = {eta:f}): ")
-            loss = self._pass(1.0 / (self._lam * eta), np.zeros(task.layout.size))
+            loss = self._run_pass(1.0 / (self._lam * eta), np.zeros(task.layout.size))
             is_better = math.isfinite(loss) and loss < first_loss
             task.send(f"{loss:f}\n" if is_better else f"{loss:f} (worse)\n")
             candidates -= is_better
@@ -118,7 +121,7 @@ class _Calibration:
             elif is_better and candidates > 0:
                 eta *= rate
             else:
-                # The rate is too large, or enough candidates were tried: search below the first.
+                # The rate is too large, or enough candidates were tried. Try rates below the first.
                 falling, candidates = True, self._options["candidates"]
                 eta = first_eta / rate
             trials += 1
@@ -126,7 +129,7 @@ class _Calibration:
                 break
         return float(best)
 
-    def _pass(self, t0: float, w: Vector) -> float:
-        """Return the loss of one pass over the sample from the weights w; t₀ = ∞ changes none."""
+    def _run_pass(self, t0: float, w: Vector) -> float:
+        """Return the loss of one pass over the sample, and update w in place (not if t₀ = ∞)."""
         loss, scale = self._learner.sgd(self._sample, self._lam, t0, 0, w, 1.0)
         return float(loss + 0.5 * self._lam * scale * scale * float(w @ w) * len(self._sample))

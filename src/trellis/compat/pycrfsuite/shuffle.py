@@ -2,7 +2,7 @@
 
 CRFsuite shuffles with C's ``rand()`` and never sets a seed. This module computes the numbers of
 glibc's ``rand()`` (a lagged Fibonacci generator, xₙ = xₙ₋₃ + xₙ₋₃₁) and restarts them in every
-training. So the same call gives the same model: the one of CRFsuite in a new process.
+training. So each training gives the model of CRFsuite in a new process.
 
 >>> random = CRand()
 >>> [next(random), next(random)]
@@ -19,7 +19,7 @@ __all__ = ["CRand", "Order"]
 
 
 class CRand(Iterator[int]):
-    """``rand()`` after ``srand(1)``."""
+    """Yields the numbers of ``rand()`` after ``srand(1)``."""
 
     def __init__(self) -> None:
         state = [1]
@@ -38,7 +38,7 @@ class CRand(Iterator[int]):
 
 
 class Order:
-    """A permutation that every call shuffles further, as CRFsuite does."""
+    """A permutation. Each call of `shuffled` continues from the last order, as in CRFsuite."""
 
     def __init__(self, count: int) -> None:
         self._random = CRand()

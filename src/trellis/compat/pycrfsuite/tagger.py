@@ -49,8 +49,9 @@ class Tagger:
         return contextlib.closing(self)
 
     def _set_model(self, model: crfsuite.Model) -> None:
+        """Replace the open model."""
         self.close()
-        # A model without labels can be opened and inspected; only tagging is impossible.
+        # A model without labels can be opened and inspected, but it cannot tag.
         self._crf = from_crfsuite(model) if model.labels else None
         self._model = model
 
@@ -59,7 +60,7 @@ class Tagger:
         self._model = self._crf = self._core = self._marginals = self._log_z = None
 
     def _get_core(self) -> NativeTagger:
-        """Return the native tagger, created at first use: it needs a (labels, labels) matrix."""
+        """Return the native tagger. It is created at first use, because it needs much memory."""
         if self._core is None:
             if self._model is None:
                 raise ValueError(_CLOSED)
@@ -83,12 +84,12 @@ class Tagger:
         return list(self._model.labels)
 
     def set(self, xseq: Any) -> None:
-        """Set the sequence of items, or the `ItemSequence`, for the next calls."""
+        """Set the sequence (a list of items or an `ItemSequence`) for the next calls."""
         self._get_core().set(xseq)
         self._marginals = self._log_z = None  # computed at first use for this sequence
 
     def tag(self, xseq: Any = None) -> list[str]:
-        """Return the best labels of a sequence; by default of the one that was set last."""
+        """Return the best labels of a sequence; by default of the sequence that was set last."""
         if xseq is not None:
             self.set(xseq)
         return self._get_core().best()
@@ -102,12 +103,12 @@ class Tagger:
             raise ValueError(
                 f"The numbers of items and labels differ: |x| = {len(core)}, |y| = {len(yseq)}"
             )
-        path = np.array([self._number(label) for label in yseq])
+        path = np.array([self._label_number(label) for label in yseq])
         unary, transition = core.scores(), self._transition
         if self._log_z is None:
             self._log_z = float(np.asarray(chain.log_partition(unary, transition)))
         score = float(np.asarray(chain.score(unary, transition, labels=path)))
-        # By rounding the score can exceed log Z; a probability must not exceed 1.
+        # Rounding errors can make the score larger than log Z, but a probability is at most 1.
         return float(np.exp(min(score - self._log_z, 0.0)))
 
     def marginal(self, y: str, pos: int) -> float:
@@ -117,13 +118,14 @@ class Tagger:
             return 0.0
         if not 0 <= pos < len(core):
             raise ValueError(f"The position, {pos} is out of range of {len(core)}")
-        number = self._number(y)
+        number = self._label_number(y)
         if self._marginals is None:
             marginals = chain.marginals(core.scores(), self._transition)
             self._marginals = np.asarray(marginals.unary)
         return float(self._marginals[pos, number])
 
-    def _number(self, label: str) -> int:
+    def _label_number(self, label: str) -> int:
+        """Return the number of a label. Raise RuntimeError if the model does not have it."""
         assert self._model is not None
         try:
             return self._model.labels.index(label)

@@ -1,4 +1,4 @@
-"""What CRFsuite's algorithms work on, and the messages that all of them send."""
+"""The data and parameters of one training, and the messages that all algorithms send."""
 
 import time
 from collections.abc import Callable
@@ -30,16 +30,16 @@ class Task(NamedTuple):
 
     def data(self) -> _core.TrainingData:
         """Return the training data for the objectives and online learners of the core."""
-        rows, nothing = self.train.rows.native(), [None] * 6
+        rows, unused = self.train.rows.native(), [None] * 6
         return _core.TrainingData(
-            self.layout.native, rows, None, self.train.row_begin, self.train.label, *nothing
+            self.layout.native, rows, None, self.train.row_begin, self.train.label, *unused
         )
 
     def evaluate(self, w: Vector) -> None:
         """Send the scores of the holdout sequences, if there are any."""
         if self.holdout is not None:
             predicted = self.tag(w)
-            for line in _report(self.labels, self.holdout, predicted):
+            for line in _report_lines(self.labels, self.holdout, predicted):
                 self.send(line)
 
     def tag(self, w: Vector) -> NDArray[np.int64]:
@@ -54,7 +54,10 @@ class Task(NamedTuple):
         return np.concatenate(paths.labels)
 
     def send_parameters(self, title: str, *names: str) -> None:
-        """Send a title and the values of parameters; ``shown=name`` renames one."""
+        """Send a title and the values of parameters.
+
+        ``"shown=name"`` sends the parameter ``name`` under the name ``shown``.
+        """
         self.send(f"{title}\n")
         for name in names:
             shown, _, key = name.partition("=")
@@ -71,12 +74,12 @@ class Task(NamedTuple):
         self.send("\n")
 
 
-def _report(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]:
-    """Return lines with precision, recall and F1 of each label that occurs, and averages."""
-    count, expected = len(labels), part.label
+def _report_lines(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]:
+    """Return lines with precision, recall and F1 of each label, their averages, and accuracies."""
+    n_labels, expected = len(labels), part.label
     is_correct = expected == predicted
     match, model, ref = (
-        np.bincount(numbers, minlength=count)
+        np.bincount(numbers, minlength=n_labels)
         for numbers in (expected[is_correct], predicted, expected)
     )
     lines = ["Performance by label (#match, #model, #ref) (precision, recall, F1):\n"]
@@ -84,19 +87,23 @@ def _report(labels: list[str], part: Part, predicted: NDArray[Any]) -> list[str]
     for name, n_match, n_model, n_ref in zip(labels, match, model, ref, strict=True):
         shown = "******, ******, ******"
         if n_ref:
-            p, r = n_match / n_model if n_model else 0.0, n_match / n_ref
-            scores = np.array([p, r, 2 * p * r / (p + r) if p + r else 0.0])
+            precision, recall = n_match / n_model if n_model else 0.0, n_match / n_ref
+            denominator = precision + recall
+            f1 = 2 * precision * recall / denominator if denominator else 0.0
+            scores = np.array([precision, recall, f1])
             sums += scores
-            shown = ", ".join(f"{s:1.4f}" for s in scores)
+            shown = ", ".join(f"{score:1.4f}" for score in scores)
         lines.append(f"    {name}: ({n_match}, {n_model}, {n_ref}) ({shown})\n")
-    # CRFsuite divides by the number of all labels, also of those that do not occur.
-    averages = ", ".join(f"{s:f}" for s in sums / max(count, 1))
+    # As in CRFsuite, the sum is divided by the number of all labels, even if some do not occur.
+    averages = ", ".join(f"{mean:f}" for mean in sums / max(n_labels, 1))
     lines.append(f"Macro-average precision, recall, F1: ({averages})\n")
     ends = np.cumsum(part.lengths)
-    sequences = sum(is_correct[e - n : e].all() for e, n in zip(ends, part.lengths, strict=True))
+    correct_sequences = sum(
+        is_correct[end - length : end].all() for end, length in zip(ends, part.lengths, strict=True)
+    )
     for unit, correct, total in (
         ("Item", int(match[ref > 0].sum()), len(expected)),
-        ("Instance", int(sequences), len(part.lengths)),
+        ("Instance", int(correct_sequences), len(part.lengths)),
     ):
         accuracy = correct / total if total else 0.0
         lines.append(f"{unit} accuracy: {correct} / {total} ({accuracy:1.4f})\n")

@@ -25,7 +25,7 @@ __all__ = ["BaseTrainer", "CRFSuiteError", "Trainer"]
 
 
 class CRFSuiteError(Exception):
-    """CRFsuite's error with its code; it exists for ``except`` clauses and is never raised."""
+    """CRFsuite's error with its code. trellis never raises it, but programs may catch it."""
 
     def __init__(self, code: Any) -> None:
         self.code = code
@@ -35,8 +35,8 @@ class CRFSuiteError(Exception):
 class BaseTrainer:
     """Collects sequences with their labels, and trains a CRFsuite model on them.
 
-    ``algorithm`` is "lbfgs", "l2sgd", "ap", "pa" or "arow". The training calls `message` with its
-    messages, which are printed if ``verbose``.
+    ``algorithm`` is "lbfgs", "l2sgd", "ap", "pa" or "arow". The training calls `message` for each
+    message, and `message` prints it if ``verbose``.
     """
 
     verbose: Any
@@ -47,7 +47,7 @@ class BaseTrainer:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> BaseTrainer:
         """Create a trainer without data for L-BFGS."""
-        # Not in __init__: some subclasses in users' programs do not call it.
+        # This is not in __init__, because some subclasses in users' programs do not call it.
         self = super().__new__(cls)
         self.verbose = None
         self._data = Dataset()
@@ -96,8 +96,8 @@ class BaseTrainer:
 
     def set(self, name: str, value: Any) -> None:
         """Set one parameter to a number, or to a string that contains one."""
-        # The type of the default decides: CRFsuite parses strings as numbers too.
-        default = self._known(name, f" = {value}").default
+        # The value gets the type of the default. Like CRFsuite, this parses strings as numbers.
+        default = self._find_parameter(name, f" = {value}").default
         try:
             if isinstance(default, str):
                 self._values[name] = str(value)
@@ -109,15 +109,16 @@ class BaseTrainer:
 
     def get(self, name: str) -> Any:
         """Return the value of one parameter."""
-        self._known(name, " = ")
+        self._find_parameter(name, " = ")
         value = self._values[name]
         return TYPES[name](value) if name in TYPES else value
 
     def help(self, name: str) -> str:
         """Return the description of a parameter."""
-        return self._known(name).help
+        return self._find_parameter(name).help
 
-    def _known(self, name: str, more: str = "") -> Parameter:
+    def _find_parameter(self, name: str, more: str = "") -> Parameter:
+        """Return a parameter of the algorithm. Raise ValueError if there is none of this name."""
         if name not in self._parameters:
             raise ValueError(f"Parameter not found: {name}{more}")
         return self._parameters[name]
@@ -125,7 +126,7 @@ class BaseTrainer:
     # ---- data
 
     def append(self, xseq: Any, yseq: Iterable[Any], group: int = 0) -> None:
-        """Add a sequence of items, or an ItemSequence, with its labels, to a group."""
+        """Add a sequence (a list of items or an ItemSequence) and its labels to a group."""
         self._data.append(xseq, yseq, int(group))
 
     def clear(self) -> None:
@@ -135,7 +136,7 @@ class BaseTrainer:
     # ---- training
 
     def train(self, model: str, holdout: int = -1) -> None:
-        """Train on all groups except ``holdout``, and write the model file unless its name is "".
+        """Train on all groups except ``holdout``. Write the model file unless ``model`` is "".
 
         The holdout group is evaluated after each iteration; the messages contain the scores.
         """
@@ -146,7 +147,9 @@ class BaseTrainer:
         data = self._data
         names, ends = data.attributes.strings()
         if np.any(names.view(np.uint8) == 0) or any("\0" in label for label in data.labels):
-            raise ValueError("a name contains NUL, which CRFsuite's files cannot store")
+            raise ValueError(
+                "an attribute or label contains NUL, which CRFsuite's files cannot store"
+            )
         part = data.part(holdout, inside=False)
         layout = self._select_features(part)
         task = Task(
@@ -162,9 +165,10 @@ class BaseTrainer:
             self._write(model, layout, weights, names.view(np.uint8), ends)
 
     def _before_train(self) -> None:
-        """Prepare a training; a subclass may override this."""
+        """Prepare a training. A subclass may override this."""
 
     def _select_features(self, part: Part) -> WeightLayout:
+        """Return the weights of the model, and send the messages of the feature generation."""
         values, started = self._values, time.process_time()
         self.message("Feature generation\n")
         self.message("type: CRF1d\n")
@@ -211,9 +215,9 @@ class BaseTrainer:
 
 
 class Trainer(BaseTrainer):
-    """A trainer that parses its messages and calls a method at each event: ``on_iteration``, ….
+    """A trainer that parses its messages. Each event calls a method such as ``on_iteration``.
 
-    After the training, ``trainer.logparser`` has ``last_iteration``, ``iterations`` and more.
+    After the training, ``trainer.logparser`` contains the logged values, such as ``iterations``.
     """
 
     logparser: TrainLogParser | None = None

@@ -1,4 +1,4 @@
-"""CRFsuite's five algorithms, by the optimisers of trellis, with its constants and messages."""
+"""CRFsuite's five algorithms, with its constants and messages, run by the optimisers of trellis."""
 
 import time
 from typing import Any
@@ -19,16 +19,17 @@ from trellis.optim.result import Progress, Result
 __all__ = ["Task", "train"]
 
 _SEARCHES = {"Backtracking": "backtracking", "StrongBacktracking": "strong-backtracking"}
-_NO_WEIGHTS, _ROUNDING = -1020, -1001  # liblbfgs's error codes that CRFsuite reports
+_NO_WEIGHTS, _ROUNDING = -1020, -1001  # error codes of liblbfgs in CRFsuite's messages
 _UNLIMITED = 2**31 - 1
 
 
 def train(algorithm: str, task: Task) -> Vector:
-    """Return the weights, in the order of the layout."""
+    """Return the trained weights, in the order of the layout."""
     return _ALGORITHMS[algorithm](task)
 
 
 def _train_lbfgs(task: Task) -> Vector:
+    """Return the weights that L-BFGS, or OWL-QN with an L1 penalty, learns."""
     values, started = task.parameters, time.process_time()
     names = ("c1", "c2", "num_memories", "max_iterations", "epsilon", "stop=period", "delta")
     searches = ("linesearch", "linesearch.max_iterations=max_linesearch")
@@ -37,7 +38,7 @@ def _train_lbfgs(task: Task) -> Vector:
         task.send(f"L-BFGS terminated with error code ({_NO_WEIGHTS})\n")
         task.send_end(started)
         return np.zeros(0)
-    # CRFsuite's penalty is c1 |w| + c2 w², that of trellis l1 |w| + l2/2 w².
+    # CRFsuite's penalty is c1 |w| + c2 w². The penalty of trellis is l1 |w| + l2/2 w².
     l1, l2 = values["c1"], 2 * values["c2"]
     problem = Problem(task.data(), len(task.train.lengths), False, l1, l2, None)
     log = _IterationLog(task)
@@ -52,17 +53,17 @@ def _train_lbfgs(task: Task) -> Vector:
         period=values["period"],
         delta=values["delta"],
         max_linesearch=values["max_linesearch"],
-        # With an L1 penalty only the line search of OWL-QN works, which is the default then.
+        # An L1 penalty needs the line search of OWL-QN, which None selects.
         linesearch=None if l1 > 0 else _SEARCHES.get(values["linesearch"], "more-thuente"),
         callback=log,
     )
-    task.send(f"L-BFGS {_ending(result, log.relative_gradient, task)}\n")
+    task.send(f"L-BFGS {_end_message(result, log.relative_gradient, task)}\n")
     task.send_end(started)
     return result.w
 
 
-def _ending(result: Result[Any], relative_gradient: float, task: Task) -> str:
-    """Return CRFsuite's words for the reason why L-BFGS stopped."""
+def _end_message(result: Result[Any], relative_gradient: float, task: Task) -> str:
+    """Return CRFsuite's message for the reason why L-BFGS stopped."""
     values = task.parameters
     if result.converged:
         if relative_gradient <= values["epsilon"]:
@@ -79,7 +80,7 @@ class _IterationLog:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.relative_gradient = 0.0
-        self._evaluations = 1  # of the objective until the last iteration
+        self._evaluations = 1  # number of evaluations of the objective before this iteration
         self._last_time = time.process_time()
 
     def __call__(self, progress: Progress) -> None:

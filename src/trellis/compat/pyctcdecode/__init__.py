@@ -1,4 +1,4 @@
-"""pyctcdecode's decoder, implemented by `trellis.CTCDecoder`; ARPA files do not need KenLM.
+"""pyctcdecode's decoder, implemented by `trellis.CTCDecoder`. KenLM is not needed for ARPA files.
 
 >>> import numpy as np
 >>> decoder = build_ctcdecoder(["", " ", "a", "b"])

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Alphabet:
-    """Labels: ``""`` is the blank, ``" "`` separates words, ``▁`` starts a word in subwords."""
+    """Labels: ``""`` is the blank, ``" "`` separates words, a subword with ``▁`` starts a word."""
 
     def __init__(self, labels: list[str], is_bpe: bool) -> None:
         self._labels = labels
@@ -49,13 +49,13 @@ class Alphabet:
 
     @classmethod
     def build_alphabet(cls, labels: list[str]) -> Alphabet:
-        """Convert the labels of a network; a blank is added at the end if there is none."""
+        """Return the alphabet of a network's labels. A blank is appended if there is none."""
         names = _check_labels(labels)
         is_bpe = any(label.startswith((_CONTINUATION, BPE_TOKEN)) for label in names)
         if len(set(names)) != len(names):
-            raise InputError("the alphabet contains a label twice")
+            raise InputError("labels contain a label twice: labels must be distinct")
         if is_bpe and any(" " in label for label in names):
-            raise InputError("a label of an alphabet of subwords must not contain a space")
+            raise InputError("a subword in labels contains a space: must not contain spaces")
         return cls(_normalize_bpe_alphabet(names) if is_bpe else _normalize_regular(names), is_bpe)
 
     def dumps(self) -> str:
@@ -72,9 +72,9 @@ class Alphabet:
         try:
             content = json.loads(s)
         except (TypeError, ValueError, RecursionError) as error:
-            raise FormatError(f"an alphabet must be JSON: {error}") from None
+            raise FormatError(f"the alphabet is not valid JSON: {error}") from None
         if not isinstance(content, dict) or set(content) != {"is_bpe", "labels"}:
-            raise FormatError("an alphabet must have the keys is_bpe and labels, and no others")
+            raise FormatError("the alphabet must have exactly the keys is_bpe and labels")
         if not isinstance(content["is_bpe"], bool):
             raise FormatError(f"is_bpe is {content['is_bpe']!r:.80}: must be true or false")
         try:
@@ -84,6 +84,7 @@ class Alphabet:
 
 
 def _check_labels(labels: Any) -> list[str]:
+    """Return the labels as a list. Raise InputError if one is not a valid str."""
     if isinstance(labels, str) or not isinstance(labels, list | tuple):
         raise InputError(f"labels must be a list of str, not {type(labels).__name__}")
     for i, label in enumerate(labels):
@@ -95,14 +96,17 @@ def _check_labels(labels: Any) -> list[str]:
 
 
 def _normalize_regular(labels: list[str]) -> list[str]:
-    """Convert letters: without ``" "``, ``|`` separates words; without a blank, ``_`` is one."""
+    """Return letters in the notation of this module.
+
+    If there is no ``" "``, ``|`` separates words. If there is no blank, ``_`` is the blank.
+    """
     names = labels[:]
     if "|" in names and " " not in names:
         names[names.index("|")] = " "
     names = ["" if BLANK_TOKEN_PTN.match(label) else label for label in names]
     if "_" in names and "" not in names:
         names[names.index("_")] = ""
-    names = _with_blank(names)
+    names = _append_blank(names)
     if any(len(label) > 1 and not UNK_TOKEN_PTN.match(label) for label in names):
         logger.warning("some labels have several letters, but none starts with ▁ or ##")
     if " " not in names:
@@ -111,11 +115,11 @@ def _normalize_regular(labels: list[str]) -> list[str]:
 
 
 def _normalize_bpe_alphabet(labels: list[str]) -> list[str]:
-    """Convert subwords: ``▁`` marks those that start a word."""
+    """Return subwords in the notation of this module: ``▁`` marks the start of a word."""
     names = labels[:]
     if any(label.startswith(_CONTINUATION) for label in names):
         names = [_mark_start(label) for label in names]
-    names = _with_blank(["" if BLANK_TOKEN_PTN.match(label) else label for label in names])
+    names = _append_blank(["" if BLANK_TOKEN_PTN.match(label) else label for label in names])
     names = [UNK_BPE_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in names]
     if UNK_BPE_TOKEN not in names:
         logger.warning("the labels have no %s for unknown tokens", UNK_BPE_TOKEN)
@@ -123,19 +127,21 @@ def _normalize_bpe_alphabet(labels: list[str]) -> list[str]:
 
 
 def _mark_start(label: str) -> str:
+    """Return a label of BERT with ``▁`` at a word start, and without ``##``."""
     if label.startswith(_CONTINUATION):
         return label.removeprefix(_CONTINUATION)
     is_special = SPECIAL_TOKEN_PTN.match(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN)
     return label if is_special else BPE_TOKEN + label
 
 
-def _with_blank(labels: list[str]) -> list[str]:
+def _append_blank(labels: list[str]) -> list[str]:
     return labels if "" in labels else [*labels, ""]
 
 
 def verify_alphabet_coverage(alphabet: Alphabet, unigrams: Collection[str]) -> None:
-    """Warn if more than a fifth of the letters of the unigrams are not labels."""
-    # pyctcdecode's limit: a few rare letters are normal, more suggest labels in another case.
+    """Log a warning if more than a fifth of the letters of the unigrams are not labels."""
+    # A few unknown letters are normal. More than a fifth (pyctcdecode's limit) suggest that the
+    # labels are in another case.
     letters = set("".join(unigrams))
     if len(letters - set(alphabet.labels)) > 0.2 * len(letters):
         logger.warning("many letters of the unigrams are not labels")

@@ -12,6 +12,6 @@ DEFAULT_PRUNE_BEAMS = False
 DEFAULT_MIN_TOKEN_LOGP = -5.0
 DEFAULT_SCORE_LM_BOUNDARY = True
 
-AVG_TOKEN_LEN = 6  # the penalty of an unknown word grows with its length beyond this
-MIN_TOKEN_CLIP_P = 1e-15  # smaller probabilities are raised to this, so that log p is finite
+AVG_TOKEN_LEN = 6  # letters; the penalty of longer unknown words grows with their length
+MIN_TOKEN_CLIP_P = 1e-15  # smaller probabilities are set to this value, so log p is finite
 LOG_BASE_CHANGE_FACTOR = math.log(10.0)  # language models store log10

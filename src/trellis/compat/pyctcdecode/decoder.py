@@ -56,7 +56,7 @@ class _SearchOptions(NamedTuple):
 
 
 class BeamSearchDecoderCTC:
-    """Beam search over texts. The class stores the language models, as in pyctcdecode."""
+    """Beam search over texts. As in pyctcdecode, the class stores the language models."""
 
     model_container: ClassVar[dict[bytes, AbstractLanguageModel | None]] = {}
 
@@ -69,12 +69,12 @@ class BeamSearchDecoderCTC:
         if not isinstance(alphabet, Alphabet):
             raise InputError(f"alphabet is {type(alphabet).__name__}: must be an Alphabet")
         if "" not in alphabet.labels:
-            raise InputError('the alphabet has no blank, the label ""')
+            raise InputError('alphabet has no blank: one label must be ""')
         self._alphabet = alphabet
         self._is_bpe = alphabet.is_bpe
         self._idx2vocab = dict(enumerate(alphabet.labels))
-        self._model_key = os.urandom(16)  # key of the language model in the class
-        self._decoders: dict[Any, CTCDecoder] = {}  # cache, by options
+        self._model_key = os.urandom(16)  # key of the language model in `model_container`
+        self._decoders: dict[Any, CTCDecoder] = {}  # cache; the keys are options
         self._cached_lm: Any = None  # the language model of the cached decoders
         BeamSearchDecoderCTC.model_container[self._model_key] = language_model
 
@@ -111,7 +111,9 @@ class BeamSearchDecoderCTC:
         try:
             return BeamSearchDecoderCTC.model_container[self._model_key]
         except KeyError:
-            raise InputError("the language model of this decoder was cleaned up") from None
+            raise InputError(
+                "the language model of this decoder was removed by cleanup or clear_class_models"
+            ) from None
 
     def __getstate__(self) -> dict[str, Any]:
         # Native decoders cannot be pickled; they are created again at the next call.
@@ -131,8 +133,8 @@ class BeamSearchDecoderCTC:
     ) -> str:
         """Return the best text for probabilities, log probabilities or logits (time, labels)."""
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
-        return decoder.decode(self._log_probs(logits), start=lm_start_state)
+        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        return decoder.decode(self._to_log_probs(logits), start=lm_start_state)
 
     def decode_beams(
         self,
@@ -147,9 +149,9 @@ class BeamSearchDecoderCTC:
     ) -> list[OutputBeam]:
         """Return all texts of the last beam, best first."""
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
         beams = decoder.decode_beams(
-            self._log_probs(logits),
+            self._to_log_probs(logits),
             k=beam_width,
             start=lm_start_state,
             prune_history=prune_history,
@@ -166,10 +168,10 @@ class BeamSearchDecoderCTC:
         hotwords: Iterable[str] | None = None,
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
     ) -> list[str]:
-        """Return the best text of each sequence. Threads do the work; ``pool`` is ignored."""
+        """Return the best text of each sequence. ``pool`` is ignored: trellis uses threads."""
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
-        return decoder.decode_batch(self._batch(logits_list))
+        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        return decoder.decode_batch(self._to_log_probs_batch(logits_list))
 
     def decode_beams_batch(
         self,
@@ -184,23 +186,25 @@ class BeamSearchDecoderCTC:
     ) -> list[list[OutputBeamMPSafe]]:
         """Return all texts of the last beam of each sequence, without states.
 
-        Threads do the work; ``pool`` is ignored.
+        ``pool`` is ignored: trellis uses threads.
         """
         cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
-        batch = self._batch(logits_list)
-        rows = decoder.decode_beams_batch(batch, k=beam_width, prune_history=prune_history)
-        return [[(b.text, _word_frames(b), b.acoustic, b.score) for b in beams] for beams in rows]
+        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        batch = self._to_log_probs_batch(logits_list)
+        beam_lists = decoder.decode_beams_batch(batch, k=beam_width, prune_history=prune_history)
+        return [
+            [(b.text, _word_frames(b), b.acoustic, b.score) for b in beams] for beams in beam_lists
+        ]
 
-    def _decoder(self, search: _SearchOptions) -> CTCDecoder:
-        """Return the cached decoder for these options and the present language model."""
+    def _get_decoder(self, search: _SearchOptions) -> CTCDecoder:
+        """Return the cached decoder for these options and the current language model."""
         lm = self._language_model
         if lm is not self._cached_lm:
             self._decoders, self._cached_lm = {}, lm
         lm_options = _lm_options(lm)
         hotwords = read_hot_words(search.hotwords)
-        # reset_params changes the weights of a model in place, so they are part of the key. repr:
-        # an option of a wrong type, which CTCDecoder reports, may not be hashable.
+        # reset_params changes the weights of a model in place, so they are part of the key. repr is
+        # used because an option of a wrong type may not be hashable; CTCDecoder reports the type.
         weights = [v for name, v in lm_options.items() if name not in ("lm", "vocabulary")]
         key = (*hotwords, repr(search._replace(hotwords=None)), repr(weights))
         if key not in self._decoders:
@@ -216,17 +220,17 @@ class BeamSearchDecoderCTC:
             )
         return self._decoders[key]
 
-    def _batch(self, logits_list: Any) -> list[NDArray[Any]]:
-        """Return the log probabilities of each sequence; errors name the sequence."""
+    def _to_log_probs_batch(self, logits_list: Any) -> list[NDArray[Any]]:
+        """Return the log probabilities of each sequence. Error messages name the sequence."""
         batch = []
         for i, logits in enumerate(logits_list):
             try:
-                batch.append(self._log_probs(logits))
+                batch.append(self._to_log_probs(logits))
             except InputError as error:
                 raise InputError(f"sequence {{sequence}}: {error}", sequence=i) from None
         return batch
 
-    def _log_probs(self, logits: Any) -> NDArray[Any]:
+    def _to_log_probs(self, logits: Any) -> NDArray[Any]:
         """Return log probabilities (time, labels), in float64.
 
         The input contains probabilities if its rows sum to 1; otherwise a softmax is applied.
@@ -239,13 +243,14 @@ class BeamSearchDecoderCTC:
             )
         if x.dtype.kind not in "fiu":
             raise InputError(f"logits are {x.dtype}: must be numbers")
-        if len(x) == 0:  # the result is the same as for one frame that is surely blank
+        if len(x) == 0:  # the result is that of one frame in which the blank has probability 1
             x = np.array([[float(label == "") for label in self._idx2vocab.values()]])
-        # Before the conversion to float64: pyctcdecode sums in the precision of the input.
+        # As in pyctcdecode, the sum has the precision of the input, so it is computed before the
+        # conversion to float64.
         are_probabilities = math.isclose(x.sum(axis=1).mean(), 1)
         x = x.astype(np.float64)
         if np.isnan(x).any() or not np.isfinite(x.max(axis=1)).all():
-            raise InputError("logits contain NaN, or a frame without a finite value")
+            raise InputError("logits contain NaN, or a frame whose maximum is not finite")
         if are_probabilities:
             log_p: NDArray[Any] = np.log(np.clip(x, MIN_TOKEN_CLIP_P, 1.0))
             return log_p
@@ -271,9 +276,13 @@ class BeamSearchDecoderCTC:
         alphabet = BeamSearchDecoderCTC._ALPHABET_SERIALIZED_FILENAME
         language = BeamSearchDecoderCTC._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
         if alphabet not in names:
-            raise FormatError(f"{filepath}: expected the file {alphabet}, found {names}")
+            raise FormatError(
+                f"{filepath}: the folder must contain the file {alphabet}; it contains {names}"
+            )
         if len(names) > 1 and language not in names:
-            raise FormatError(f"{filepath}: expected the folder {language}, found {names}")
+            raise FormatError(
+                f"{filepath}: the folder must contain the folder {language}; it contains {names}"
+            )
         return {
             "alphabet": os.path.join(filepath, alphabet),
             "language_model": os.path.join(filepath, language) if len(names) > 1 else None,
@@ -283,7 +292,7 @@ class BeamSearchDecoderCTC:
     def load_from_dir(
         cls, filepath: str, unigram_encoding: str | None = None
     ) -> BeamSearchDecoderCTC:
-        """Load a decoder that trellis or pyctcdecode saved."""
+        """Load a decoder from a folder that trellis or pyctcdecode saved."""
         files = cls.parse_directory_contents(filepath)
         path, language = files["alphabet"], files["language_model"]
         assert path is not None
@@ -303,7 +312,9 @@ class BeamSearchDecoderCTC:
         try:
             from huggingface_hub import snapshot_download
         except ImportError:
-            raise ImportError("load_from_hf_hub needs huggingface_hub: pip install it") from None
+            raise ImportError(
+                "load_from_hf_hub needs huggingface_hub: pip install huggingface_hub"
+            ) from None
         cache = cache_dir or str(Path.home() / ".cache" / "pyctcdecode")
         return cls.load_from_dir(snapshot_download(model_id, cache_dir=cache, **kwargs))
 
@@ -328,21 +339,22 @@ def _lm_options(lm: Any) -> dict[str, Any]:
     if not isinstance(lm, AbstractLanguageModel):
         raise InputError(f"language_model is {type(lm).__name__}: must be a LanguageModel")
     language = Language(foreign=lambda start: _Session(lm, start))
-    # The scores of any other class are weighted already: alpha 1 and beta 0 leave them unchanged.
+    # The scores of other classes contain the weights already. alpha=1 and beta=0 do not change
+    # them.
     return {"lm": language, "alpha": 1.0, "beta": 0.0, "unk_score_offset": 0.0}
 
 
 class _Session:
-    """A language model of any class during the decoding of one sequence.
+    """Adapter that lets the core use a language model of any class for one sequence.
 
-    The core refers to states by number, so the states are stored in a list.
+    The core uses numbers for states, so this class stores the states in a list.
     """
 
     def __init__(self, lm: AbstractLanguageModel, start: Any) -> None:
         first = lm.get_start_state() if start is None else start
         self._lm = lm
         self._states = [first]
-        # How each state was reached: the state before, the word and its score.
+        # (previous state, word, score) that led to each state
         self._steps: list[tuple[Any, str, float]] = [(first, "", 0.0)]
 
     def begin(self) -> int:
@@ -376,10 +388,10 @@ def build_ctcdecoder(
     unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
     lm_score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
 ) -> BeamSearchDecoderCTC:
-    """Return a decoder for these labels, with the language model of a file if there is one.
+    """Return a decoder for these labels, with the language model of a file if a path is passed.
 
-    For an ARPA file with words that have no back-off weight, pass all its words as ``unigrams``: by
-    default only words with a back-off weight are known, as in pyctcdecode.
+    By default only words with a back-off weight are known, as in pyctcdecode. If other words of an
+    ARPA file must be known, pass all its words as ``unigrams``.
     """
     alphabet = Alphabet.build_alphabet(labels)
     if kenlm_model_path is None:

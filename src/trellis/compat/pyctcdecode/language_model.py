@@ -1,7 +1,7 @@
 """pyctcdecode's language models: ``score(state, word) = alpha ln p(word | state) + beta``.
 
-A `LanguageModel` contains an ARPA file, read by trellis, or a ``kenlm.Model``. States are opaque
-objects of the model: a caller only passes them back.
+A `LanguageModel` contains a model that trellis reads from an ARPA file, or a ``kenlm.Model``.
+States are objects of the model: callers store them and pass them to the next call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
     """Return the words of an ARPA file that have a back-off weight.
 
-    pyctcdecode takes only these: other words cannot be followed by another word.
+    pyctcdecode uses only these words. No n-gram of the file continues the other words.
     """
     words, inside = set(), False
     for line in lines(arpa_path):
@@ -57,7 +57,7 @@ def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
         elif inside and len(parts := text.split("\t")) == 3:  # probability, word, back-off
             words.add(parts[1])
     if not words:
-        raise FormatError(f"{arpa_path}: no word has a back-off weight: pass the words as unigrams")
+        raise FormatError(f"{arpa_path}: no word has a back-off weight: pass unigrams")
     return words
 
 
@@ -85,7 +85,7 @@ class PrefixIndex:
 
 
 class HotwordScorer:
-    """Score bonus of hot words, words that are likely in these texts.
+    """Computes the bonus of hot words. Hot words are words that are expected in the texts.
 
     >>> scorer = HotwordScorer.build_scorer(["hodor"], weight=10.0)
     >>> scorer.score("hodor said hodor"), scorer.score_partial_token("ho"), "x" in scorer
@@ -110,7 +110,11 @@ class HotwordScorer:
         return self._weight * len(self._match_ptn.findall(text))
 
     def score_partial_token(self, token: str) -> float:
-        """Return the bonus of a partial word: its share of the shortest hot word that it starts."""
+        """Return the bonus of a partial word.
+
+        It is the weight times the ratio of lengths of the partial word and of the shortest hot word
+        that starts with it; 0 if there is no such hot word.
+        """
         shortest = min(map(len, self._char_trie.words(token)), default=0)
         return self._weight * len(token) / shortest if shortest else 0.0
 
@@ -120,7 +124,8 @@ class HotwordScorer:
     ) -> HotwordScorer:
         """Return a scorer for words; phrases are split into words."""
         words = read_hot_words(hotwords)
-        # Longest first, as in pyctcdecode: the first alternative that matches is taken.
+        # Longer words come first, as in pyctcdecode, because the first alternative that matches is
+        # used.
         longest_first = sorted(map(re.escape, words), key=len, reverse=True)
         pattern = rf"(?<!\S)(?:{'|'.join(longest_first)})(?!\S)" if words else r"(?!)"
         return cls(re.compile(pattern), PrefixIndex(words), weight)
@@ -160,7 +165,7 @@ class AbstractLanguageModel(abc.ABC):
 
 
 class LanguageModel(AbstractLanguageModel):
-    """A word n-gram model: a ``kenlm.Model``, an `NGramModel`, or the path of a file of either.
+    """A word n-gram model: a ``kenlm.Model``, an `NGramModel`, or the path of the file of a model.
 
     ``unigrams`` are the known words. Without them, every partial word gets the penalty of an
     unknown word, as in pyctcdecode.
@@ -181,7 +186,7 @@ class LanguageModel(AbstractLanguageModel):
         score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
     ) -> None:
         if isinstance(kenlm_model, str | os.PathLike):
-            kenlm_model = _open(kenlm_model)
+            kenlm_model = _open_model(kenlm_model)
         self._kenlm_model = kenlm_model
         words = read_vocabulary(unigrams)
         if words is None:
@@ -218,7 +223,7 @@ class LanguageModel(AbstractLanguageModel):
         (model.BeginSentenceWrite if self.score_boundary else model.NullContextWrite)(state)
         return state
 
-    def _step(self, state: Any, word: str) -> tuple[float, Any]:
+    def _score_step(self, state: Any, word: str) -> tuple[float, Any]:
         """Return log10 p(word | state) and the next state."""
         model = self._kenlm_model
         if isinstance(model, arpa.NGramModel):
@@ -233,14 +238,17 @@ class LanguageModel(AbstractLanguageModel):
         return self.unk_score_offset * max(1.0, len(partial_token) / AVG_TOKEN_LEN)
 
     def score(self, prev_state: Any, word: str, is_last_word: bool = False) -> tuple[float, Any]:
-        """Return the score of a word (and of the end, after the last word) and the next state."""
-        log10, after = self._step(prev_state, word)
+        """Return the score of a word and the next state.
+
+        The score of the last word includes the score of the end of the text.
+        """
+        log10, after = self._score_step(prev_state, word)
         # Without unigrams, the words of the model itself are the known words.
         known = word in self._unigram_set or (not self._unigram_set and word in self._kenlm_model)
         if not known:
             log10 += self.unk_score_offset
         if is_last_word and self.score_boundary:
-            log10 += self._step(after, "</s>")[0]
+            log10 += self._score_step(after, "</s>")[0]
         return self.alpha * log10 * LOG_BASE_CHANGE_FACTOR + self.beta, after
 
     # ---- files: attrs.json, unigrams.txt and the language model itself
@@ -255,7 +263,7 @@ class LanguageModel(AbstractLanguageModel):
         path = self._kenlm_model.path
         if path is None:
             raise InputError(
-                "the language model was not loaded from a file, so there is nothing to copy"
+                "the language model was not loaded from a file: only models from files can be saved"
             )
         source = Path(os.fsdecode(path))
         folder = Path(filepath)
@@ -273,9 +281,12 @@ class LanguageModel(AbstractLanguageModel):
         unigrams = LanguageModel._UNIGRAMS_SERIALIZED_FILENAME
         models = [name for name in names if name not in (attrs, unigrams)]
         if len(names) != 3 or len(models) != 1:
-            raise FormatError(f"{filepath}: expected {attrs}, {unigrams}, a model; found {names}")
+            raise FormatError(
+                f"{filepath}: the folder must contain {attrs}, {unigrams} and one language model "
+                f"file; it contains {names}"
+            )
         if os.path.splitext(models[0])[1] not in LanguageModel._SUFFIXES:
-            raise FormatError(f"{filepath}: {models[0]} does not end in .arpa, .bin or .binary")
+            raise FormatError(f"{filepath}: {models[0]} must end in .arpa, .bin or .binary")
         files = {"json_attrs": attrs, "unigrams": unigrams, "kenlm": models[0]}
         return {role: os.path.join(filepath, name) for role, name in files.items()}
 
@@ -288,11 +299,17 @@ class LanguageModel(AbstractLanguageModel):
         except (ValueError, RecursionError) as error:
             raise FormatError(f"{files['json_attrs']}: {error}") from None
         if not isinstance(attrs, dict) or set(attrs) != set(cls.JSON_ATTRS):
-            raise FormatError(f"{files['json_attrs']}: must have the keys {cls.JSON_ATTRS}")
+            raise FormatError(
+                f"{files['json_attrs']}: must have exactly the keys {', '.join(cls.JSON_ATTRS)}"
+            )
         for name, value in attrs.items():
-            boolean = name == "score_boundary"  # True is an int for isinstance, so test both
-            if isinstance(value, bool) != boolean or not isinstance(value, int | float):
-                raise FormatError(f"{files['json_attrs']}: {name} is {value!r:.80}")
+            must_be_bool = name == "score_boundary"
+            # bool is a subclass of int, so both types are tested.
+            if isinstance(value, bool) != must_be_bool or not isinstance(value, int | float):
+                expected = "true or false" if must_be_bool else "a number"
+                raise FormatError(
+                    f"{files['json_attrs']}: {name} is {value!r:.80}: must be {expected}"
+                )
         words = list(lines(files["unigrams"], unigram_encoding or "utf-8"))
         return cls(files["kenlm"], words, **attrs)
 
@@ -302,7 +319,9 @@ class MultiLanguageModel(AbstractLanguageModel):
 
     def __init__(self, language_models: list[LanguageModel]) -> None:
         if len(language_models) < 2:
-            raise InputError(f"{len(language_models)} language models: at least 2 are needed")
+            raise InputError(
+                f"language_models has {len(language_models)} models: must have at least 2"
+            )
         self._language_models = language_models
 
     @property
@@ -331,11 +350,12 @@ class MultiLanguageModel(AbstractLanguageModel):
         return sum(score for score, _ in results) / len(results), states
 
 
-def _open(path: str | os.PathLike[str]) -> Any:
+def _open_model(path: str | os.PathLike[str]) -> Any:
     return open_kenlm(path) if is_kenlm(path) else arpa.read(path)
 
 
 def _new_state() -> Any:
-    import kenlm  # optional: only for a model that kenlm has loaded
+    """Return an empty state of KenLM."""
+    import kenlm  # optional package: imported only if the model is a kenlm.Model
 
     return kenlm.State()

@@ -1,4 +1,4 @@
-"""The file of a model: a file of the user, or a temporary file whose content is pickled."""
+"""The file of a model: a file that the user names, or a temporary file. Pickles contain it."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ _DATA = "__FILE_RESOURCE_DATA__"  # the key in pickles of sklearn-crfsuite
 
 
 class FileResource:
-    """A named file, or a temporary file that is deleted together with the object."""
+    """A file that the user names, or a temporary file that is deleted with this object."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class FileResource:
         self.ensure_name()
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # at exit, modules may be unloaded
+        with contextlib.suppress(Exception):  # at exit of Python, modules may be unloaded already
             self.cleanup()
 
     def __getstate__(self) -> dict[str, Any]:

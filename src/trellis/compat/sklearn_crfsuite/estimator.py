@@ -14,7 +14,7 @@ from trellis.compat.sklearn_crfsuite.trainer import LinePerIterationTrainer
 
 __all__ = ["CRF"]
 
-# Parameters that have another name in CRFsuite
+# CRFsuite's names of the parameters that have another name here
 _NAMES = {
     "min_freq": "feature.minfreq",
     "all_possible_states": "feature.possible_states",
@@ -28,16 +28,17 @@ _NOT_CRFSUITE = {"algorithm", "verbose", "model_filename", "keep_tempfiles", "tr
 
 
 class CRF(BaseEstimator):  # type: ignore[misc]
-    """A CRF that is trained as by CRFsuite; None stands for CRFsuite's default.
+    """A CRF trained with CRFsuite's algorithms. A parameter of None means CRFsuite's default.
 
     ``algorithm`` is "lbfgs" (with ``c1``, ``c2``, ``num_memories``, ``epsilon``, ``period``,
     ``delta``, ``linesearch``, ``max_linesearch``), "l2sgd" (``c2``, ``period``, ``delta``,
     ``calibration_*``), "ap" (``epsilon``), "pa" (``pa_type``, ``c``, ``error_sensitive``,
     ``averaging``, ``epsilon``) or "arow" (``variance``, ``gamma``, ``epsilon``). ``min_freq``,
-    ``all_possible_states`` and ``all_possible_transitions`` select the features that have a weight.
+    ``all_possible_states`` and ``all_possible_transitions`` decide which features have a weight.
 
-    The model is a CRFsuite file: ``model_filename``, or a temporary file whose content is part of a
-    pickle. If ``model_filename`` exists already, the estimator is fitted from the start.
+    The model is a CRFsuite file: ``model_filename``, or a temporary file. A pickle contains the
+    content of the temporary file. If the file ``model_filename`` exists, the estimator is already
+    fitted.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         self._info_cached: ParsedDump | None = None
 
     def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> "CRF":  # noqa: N803
-        """Train the model; the log contains the scores on X_dev and y_dev after each iteration."""
+        """Train the model. The log contains the scores on X_dev and y_dev after each iteration."""
         if (X_dev is None) != (y_dev is None):
             raise ValueError("Pass both X_dev and y_dev to use the holdout data")
         if self._tagger is not None:
@@ -97,6 +98,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _get_trainer(self) -> Any:
+        """Return a trainer with the parameters of this estimator."""
         arguments = self.get_params(deep=False)
         params = {
             _NAMES.get(name, name): value
@@ -132,9 +134,10 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return flat_accuracy_score(y, self.predict(X))
 
     def _fitted_tagger(self) -> Tagger:
+        """Return the tagger of the model. Raise AttributeError before `fit`."""
         tagger = self.tagger_
         if tagger is None:
-            # AttributeError, as in sklearn-crfsuite, not scikit-learn's NotFittedError
+            # sklearn-crfsuite raises AttributeError here, not scikit-learn's NotFittedError.
             raise AttributeError("this CRF is not fitted yet: call fit first")
         return tagger
 
@@ -188,7 +191,7 @@ class CRF(BaseEstimator):  # type: ignore[misc]
         return self._info_cached
 
     def __getstate__(self) -> dict[str, Any]:
-        # A tagger cannot be pickled; the file with the model is part of ``modelfile``.
+        # A tagger cannot be pickled. It is created again from ``modelfile``.
         return {**self.__dict__, "_tagger": None, "_info_cached": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""scikit-learn's scores for lists of label lists, and the accuracy of sequences.
+"""scikit-learn's scores for label sequences, and the fraction of correct sequences.
 
 >>> flat_accuracy_score([["x", "z", "y"], ["x", "x"]], [["y", "z", "y"], ["x", "y"]])
 0.6
@@ -56,5 +56,5 @@ def sequence_accuracy_score(y_true: Any, y_pred: Any) -> float:
     total = len(y_true)
     if not total:
         return 0  # as in sklearn-crfsuite
-    is_equal = (list(a) == list(b) for a, b in zip(y_true, y_pred, strict=True))
+    is_equal = (list(true) == list(pred) for true, pred in zip(y_true, y_pred, strict=True))
     return sum(is_equal) / total

@@ -18,10 +18,10 @@ class LinePerIterationTrainer(Trainer):
         if "active_features" in info:
             parts.append(f"active={info['active_features']:<5} ")
         if "avg_precision" in info:
-            shares = info["item_accuracy_float"], info["instance_accuracy_float"]
+            accuracies = info["item_accuracy_float"], info["instance_accuracy_float"]
             parts.append(f"precision={info['avg_precision']:0.3f}  ")
             parts.append(f"recall={info['avg_recall']:0.3f}  F1={info['avg_f1']:0.3f}  ")
-            parts.append(f"Acc(item/seq)={shares[0]:0.3f} {shares[1]:0.3f}  ")
+            parts.append(f"Acc(item/seq)={accuracies[0]:0.3f} {accuracies[1]:0.3f}  ")
         if "feature_norm" in info:
             parts.append(f"feature_norm={info['feature_norm']:<8.2f}")
         print("".join(parts).strip())
@@ -31,11 +31,12 @@ class LinePerIterationTrainer(Trainer):
         assert self.logparser is not None
         last = self.logparser.last_iteration or {}
         if last.get("scores"):
-            print(_table(last["scores"]))
+            print(_format_scores(last["scores"]))
         super().on_optimization_end(log)
 
 
-def _table(scores: dict[str, Any]) -> str:
+def _format_scores(scores: dict[str, Any]) -> str:
+    """Return a table with the scores of each label."""
     width = max(map(len, ("Label", *scores)))
     lines = [f"{'Label':<{width}}  Precision    Recall        F1    Support"]
     for label, score in sorted(scores.items()):

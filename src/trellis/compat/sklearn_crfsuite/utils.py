@@ -1,4 +1,4 @@
-"""sklearn-crfsuite's helper to flatten lists."""
+"""sklearn-crfsuite's function that flattens lists."""
 
 from collections.abc import Iterable
 from itertools import chain

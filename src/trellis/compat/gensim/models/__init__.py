@@ -1,4 +1,4 @@
-"""gensim's ``models``: the part that is about word vectors."""
+"""The part of gensim's ``models`` that contains word vectors."""
 
 from trellis.compat.gensim.models import fasttext, keyedvectors
 from trellis.compat.gensim.models.keyedvectors import KeyedVectors

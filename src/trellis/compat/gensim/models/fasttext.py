@@ -13,5 +13,5 @@ FastTextKeyedVectors = KeyedVectors
 def load_facebook_vectors(path: str | os.PathLike[str], encoding: str = "utf-8") -> KeyedVectors:
     """Load a ``.bin`` or ``.ftz`` file; unseen words get a vector from their n-grams."""
     if encoding.lower().replace("-", "") != "utf8":
-        raise InputError(f"encoding={encoding!r}: the words in fastText's files are UTF-8")
+        raise InputError(f"encoding is {encoding!r}: must be utf-8, as in fastText's files")
     return KeyedVectors.load(path)

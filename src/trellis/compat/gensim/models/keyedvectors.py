@@ -1,4 +1,4 @@
-"""gensim's `KeyedVectors`: vectors that start empty, and to which words can be added."""
+"""gensim's `KeyedVectors`: word vectors to which words can be added."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class KeyedVectors(Keyed, Vectors):
             raise InputError(f"vector_size must be an integer, not {vector_size!r}")
         if vector_size < 1 or np.dtype(dtype) != np.float32:
             raise InputError(
-                f"vector_size is {vector_size} and dtype {dtype}: must be at least 1 and float32"
+                f"vector_size is {vector_size} and dtype is {dtype}: must be at least 1 and float32"
             )
         self._set_rows([], np.empty((0, int(vector_size)), np.float32), None)
 
@@ -52,20 +52,21 @@ class KeyedVectors(Keyed, Vectors):
         cls, words: list[str], matrix: Floats, unseen: Callable[[str], Floats] | None = None
     ) -> Self:
         vectors = cls.__new__(cls)
-        # If a word occurs twice, its first row counts, as in gensim.
+        # If a word occurs twice, the first row is used, as in gensim.
         first_row = dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
         kept_rows = sorted(first_row.values())
         if len(kept_rows) < len(words):
             words, matrix = [words[i] for i in kept_rows], matrix[kept_rows]
         vectors._set_rows(words, np.require(matrix, np.float32, ["C", "A"]), unseen)
-        # gensim invents these counts too: it expects frequent words first.
+        # gensim sets the same counts: they descend, because frequent words come first.
         vectors.expandos["count"] = np.arange(len(words), 0, -1)
         return vectors
 
     def _set_rows(self, words: list[str], matrix: Floats, unseen: Any) -> None:
+        """Replace all words and vectors, and delete the attributes of words."""
         self.words, self.index = list(words), {word: row for row, word in enumerate(words)}
         self.matrix = matrix
-        self._buffer = matrix  # (capacity, dimensions): the matrix is its first rows
+        self._buffer = matrix  # (capacity, dimensions); the matrix is a view of its first rows
         self.unseen, self.n_jobs = unseen, None
         self._reset_search()
         self.expandos: dict[str, NDArray[Any]] = {}  # attribute -> value of each word
@@ -96,20 +97,22 @@ class KeyedVectors(Keyed, Vectors):
     ) -> None:
         """Add words with their vectors (words, dimensions) and attributes ``extras``.
 
-        Words that have a vector already keep it, unless ``replace``.
+        The vectors of known words are replaced only if ``replace``.
         """
         names = [keys] if isinstance(keys, str) else list(keys)
         try:
             rows = np.asarray(weights, np.float32).reshape(len(names), -1)
         except (TypeError, ValueError):
-            raise InputError(f"weights is not a matrix of {len(names)} rows") from None
+            raise InputError(f"weights must be a matrix of {len(names)} rows of numbers") from None
         if len(names) and rows.shape[1] != self.vector_size:
             raise InputError(f"weights has {rows.shape[1]} columns: must have {self.vector_size}")
         if not all(isinstance(name, str) for name in names):
             raise InputError("keys must be a list of str")
-        # The first position of each new word: gensim ignores later ones in the same call.
-        first = {name: i for i, name in reversed(list(enumerate(names))) if name not in self.index}
-        new = sorted(first.values())
+        # If a new word occurs twice in keys, its first position is used, as in gensim.
+        first_position = {
+            name: i for i, name in reversed(list(enumerate(names))) if name not in self.index
+        }
+        new = sorted(first_position.values())
         old = [i for i, name in enumerate(names) if name in self.index]
         self._append([names[i] for i in new], rows[new])
         if replace and old:
@@ -122,9 +125,10 @@ class KeyedVectors(Keyed, Vectors):
         self.add_vectors(keys, weights, replace=True)
 
     def _append(self, names: list[str], rows: Floats) -> None:
+        """Append new words and their vectors."""
         count = len(self.words)
         if count + len(rows) > len(self._buffer) or not self._buffer.flags.writeable:
-            # Half as much again: adding words one by one then takes linear time in total.
+            # The capacity grows by half, so adding n words one by one takes time O(n).
             capacity = max(count + len(rows), 3 * count // 2)
             self._buffer = np.empty((capacity, self.vector_size), np.float32)
             self._buffer[:count] = self.matrix
@@ -135,7 +139,7 @@ class KeyedVectors(Keyed, Vectors):
         self.index.update(zip(names, range(count, count + len(names)), strict=True))
 
     def _writable_matrix(self) -> Floats:
-        """Return the matrix for changes; a mapped file is copied first."""
+        """Return the matrix as a writable array. A mapped file is copied."""
         if not self.matrix.flags.writeable:
             self._buffer = self.matrix = np.array(self.matrix)
         self._reset_search()
@@ -153,11 +157,11 @@ class KeyedVectors(Keyed, Vectors):
         encoding: str = "utf8",
         unicode_errors: str = "strict",
     ) -> None:
-        """Replace the vectors of known words by those of a word2vec file; ignore other words."""
+        """Replace the vectors of known words by the vectors in a word2vec file."""
         words, matrix = word2vec.read(fname, errors=unicode_errors)
         if matrix.shape[1] != self.vector_size:
             raise InputError(
-                f"{fname}: vectors have {matrix.shape[1]} dimensions: must have {self.vector_size}"
+                f"{fname}: vectors have {matrix.shape[1]} dimensions, expected {self.vector_size}"
             )
         common = [i for i, word in enumerate(words) if word in self.index]
         self._writable_matrix()[[self.index[words[i]] for i in common]] = matrix[common]
@@ -171,14 +175,14 @@ class KeyedVectors(Keyed, Vectors):
         return lengths
 
     def fill_norms(self, force: bool = False) -> None:
-        """With ``force``, recompute the lengths: needed after a change of ``vectors``."""
+        """Recompute the lengths if ``force``. This is needed after a change of ``vectors``."""
         if force:
             self._reset_search()
 
     def get_vecattr(self, key: Key, attr: str) -> Any:
         """Return the value of an attribute of a word."""
         if attr not in self.expandos:
-            raise UnknownWordError(f"no word has the attribute {attr!r}")
+            raise UnknownWordError(f"attr is {attr!r}: no word has this attribute")
         row, values = self.get_index(key), self.expandos[attr]
         return values[row] if row < len(values) else values.dtype.type()
 
@@ -194,11 +198,11 @@ class KeyedVectors(Keyed, Vectors):
             values[row] = val
         except (TypeError, ValueError):
             raise InputError(
-                f"{attr} is {val!r}: the other values have type {values.dtype}"
+                f"val is {val!r}: must have type {values.dtype}, as the other values of {attr!r}"
             ) from None
         self.expandos[attr] = values
 
-    # ---- gensim ignores unknown words here, where trellis.Vectors raises
+    # ---- methods that ignore unknown words, as in gensim; trellis.Vectors raises an error
 
     def rank_by_centrality(self, words: Sequence[str], use_norm: bool = True) -> list[Any]:
         """Return (product with the unit vector of the mean, word) of each known word, sorted."""
@@ -253,21 +257,22 @@ class KeyedVectors(Keyed, Vectors):
                 )
 
     def save(self, fname_or_handle: Path, *args: Any, **options: Any) -> None:  # type: ignore[override]
-        """Write words and vectors to a ``.trellis`` file of any name; attributes are not saved."""
+        """Write words and vectors in the ``.trellis`` format. Attributes are not saved."""
         super().save(fname_or_handle, "trellis")
 
     @classmethod
     def load(cls, fname_or_handle: Path, mmap: str | None = None, **options: Any) -> Self:  # type: ignore[override]
-        """Load a file that `save` or gensim's ``save`` wrote; nothing is unpickled."""
+        """Load a file of `save` or of gensim's ``save``. It does not use Python's pickle."""
         return super().load(fname_or_handle, **options)
 
 
 def _read_counts(path: Path) -> dict[str, int]:
+    """Return the count of each word in a file of "word count" lines."""
     counts = {}
     for number, line in enumerate(text_files.lines(path), 1):
         try:
             word, count = line.split()
             counts[word] = int(count)
         except ValueError:
-            raise FormatError(f"{path}: line {number} is not a word and its count") from None
+            raise FormatError(f"{path}: line {number} must be a word and its count") from None
     return counts

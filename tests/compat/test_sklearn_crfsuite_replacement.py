@@ -1,4 +1,4 @@
-"""The sklearn-crfsuite face: the estimator, its attributes and its pickles."""
+"""The replacement of sklearn-crfsuite: the estimator, its attributes and its pickles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The face of pytorch-crf, beside the original."""
+"""The replacement of pytorch-crf, compared with the original."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_likelihoods_gradients_and_tags(batch_first: bool, masked: Any) -> None:
         lengths = torch.tensor([7, 4, 1])
         mask = torch.arange(7)[None] < lengths[:, None]
         mask = (mask if batch_first else mask.T).to(masked)
-    # its own default is a mask of bytes, of which PyTorch warns
+    # The default mask of pytorch-crf has bytes, and PyTorch warns about it.
     their_mask = torch.ones(shape, dtype=torch.bool) if mask is None else mask.bool()
     for reduction in ("none", "sum", "mean", "token_mean"):
         scores = [torch.randn(*shape, 5, generator=torch.manual_seed(1)) for _ in range(2)]
@@ -48,7 +48,7 @@ def test_likelihoods_gradients_and_tags(batch_first: bool, masked: Any) -> None:
     assert ours.decode(scores[0], mask) == theirs.decode(scores[1], their_mask)
 
 
-def test_what_it_says() -> None:
+def test_repr_and_errors() -> None:
     crf = CRF(3)
     assert repr(crf) == repr(original.CRF(3)) == "CRF(num_tags=3)"
     e = torch.zeros(1, 2, 3)
