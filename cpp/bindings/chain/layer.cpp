@@ -142,7 +142,7 @@ class Padded {
 };
 
 // Whether all rows have a finite result.
-bool usual(const std::vector<Outcome>& outcomes, const double* values) {
+bool all_finite(const std::vector<Outcome>& outcomes, const double* values) {
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     if (outcomes[i].status != Status::ok) return false;
     if (!(values[i] < std::numeric_limits<double>::infinity())) return false;
@@ -172,11 +172,11 @@ bool layer_counts(In<T, 3> emissions, In<double, 2> transition, In<double, 1> st
                             .weights = nullptr};
   const ChainBatch<T> chain = padded.chain(threads, Purpose::probabilities);
   chain.marginals(out);
-  if (!usual(outcomes, value.data())) return false;
+  if (!all_finite(outcomes, value.data())) return false;
   padded.clear_padding(unary.data(), padded.labels());
   if (!tags) return true;
   chain.subtract_paths(tags->data(), out);
-  return usual(outcomes, value.data());
+  return all_finite(outcomes, value.data());
 }
 
 // The best labels, 0 in the padding, and their score; false if anything is unusual.
@@ -192,7 +192,7 @@ bool layer_best(In<T, 3> emissions, In<double, 2> transition, In<double, 1> star
   std::vector<Outcome> outcomes(static_cast<std::size_t>(padded.rows()));
   padded.chain(threads, Purpose::paths).viterbi(labels.data(), score.data(), outcomes.data());
   padded.clear_padding(labels.data(), 1);
-  return usual(outcomes, score.data());
+  return all_finite(outcomes, score.data());
 }
 
 template <class T>

@@ -82,7 +82,7 @@ class GraphBinding {
     std::vector<double> log_z(static_cast<std::size_t>(graph_.variables()));
     run.collect<false>(log_z.data());
     for (const double z : log_z) {
-      if (z == kNever) return false;
+      if (z == kForbidden) return false;
     }
     for (Index at = 0; at < size(labels); at += graph_.variables()) {
       run.sample(uniforms.data() + at, labels.data() + at);
@@ -218,7 +218,7 @@ class GraphBinding {
   }
 
   static bool possible(const Out<double>& log_z) {
-    return std::none_of(log_z.data(), log_z.data() + log_z.size(), [](double z) { return z == kNever; });
+    return std::none_of(log_z.data(), log_z.data() + log_z.size(), [](double z) { return z == kForbidden; });
   }
 
   Graph graph_;

@@ -14,7 +14,7 @@ namespace trellis {
 // Arrays are aligned to cache lines, so that a vector load never touches two of them.
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // the size of a huge page on x86 and ARM
-// Scratch memory of at least this size is aligned to huge pages. Only a very long sequence needs so much. The size was chosen by hand.
+// Huge pages are requested for scratch memory of at least this size. Only a very long sequence needs so much. The size was chosen by hand.
 inline constexpr std::size_t kHugeScratch = std::size_t{16} << 20;
 
 struct AlignedDelete {

@@ -48,7 +48,7 @@ class LengthGroups {
   std::int64_t begin(std::int64_t c, std::int64_t tasks) const { return c * count() / tasks; }
 
  private:
-  // Sorts the longest sequences first, ties in the caller's order. The sequences of a group then end at about the same step. A counting sort is used unless lengths are very different.
+  // Sorts the longest sequences first, ties in the caller's order. The sequences of a group then end at about the same step. A counting sort is used unless the longest sequence is much longer than the number of sequences.
   void sort(const std::int64_t* lengths, std::int64_t count) {
     order_.resize(static_cast<std::size_t>(count));
     const std::int64_t longest = count == 0 ? 0 : *std::max_element(lengths, lengths + count);

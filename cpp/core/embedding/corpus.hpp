@@ -150,7 +150,7 @@ class Corpus {
  private:
   static constexpr std::size_t kLongestWord = std::size_t{1} << 26;  // bytes
   static constexpr std::int64_t kSegment = 1 << 20;                  // words of a segment of add_word()
-  static constexpr std::size_t kNear = 1 << 16;                      // bytes to search for a line break
+  static constexpr std::size_t kLineSearchBytes = 1 << 16;                      // bytes to search for a line break
 
   // The words of one thread.
   struct Table {
@@ -212,7 +212,7 @@ class Corpus {
 
   // The first position from `at` on where a part may begin: after a line break if one is near.
   std::size_t cut(std::size_t at, std::size_t end) const {
-    const void* line = std::memchr(text_.data() + at, '\n', std::min(kNear, end - at));
+    const void* line = std::memchr(text_.data() + at, '\n', std::min(kLineSearchBytes, end - at));
     if (line != nullptr)
       return static_cast<std::size_t>(static_cast<const char*>(line) - text_.data()) + 1;
     while (at < end && !is_space(text_[at])) ++at;

@@ -26,7 +26,7 @@ struct Case {
 Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices>& sets,
                double forbidden) {
   std::normal_distribution<double> normal;
-  std::bernoulli_distribution never(forbidden);
+  std::bernoulli_distribution is_forbidden(forbidden);
   Indices begin{0}, scope, table;
   std::vector<double> tables;
   const auto add = [&](const Indices& variables, bool may_forbid) {
@@ -34,7 +34,7 @@ Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices
     for (const Index v : variables) size *= cards[v];
     table.push_back(static_cast<Index>(tables.size()));
     for (Index i = 0; i < size; ++i)
-      tables.push_back(may_forbid && never(random) ? kNever : normal(random));
+      tables.push_back(may_forbid && is_forbidden(random) ? kForbidden : normal(random));
     scope.insert(scope.end(), variables.begin(), variables.end());
     begin.push_back(static_cast<Index>(scope.size()));
   };
@@ -44,7 +44,7 @@ Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices
 }
 
 struct Truth {
-  double log_z = kNever, best = kNever;
+  double log_z = kForbidden, best = kForbidden;
   std::vector<double> variable;
 };
 
@@ -89,7 +89,7 @@ void check_exact(const Case& c, double tolerance) {
     std::vector<std::int64_t> y(static_cast<std::size_t>(n));
     const std::vector<double> uniforms(static_cast<std::size_t>(n), 0.5);
     exact.sample(uniforms.data(), y.data());
-    CHECK(LocalUpdates(c.graph, c.tables.data()).score(y.data()) > kNever);
+    CHECK(LocalUpdates(c.graph, c.tables.data()).score(y.data()) > kForbidden);
     exact.distribute(p.data(), pairs.data());
     for (std::size_t i = 0; i < p.size(); ++i) CHECK_CLOSE(p[i], truth.variable[i], tolerance);
     Exact max(c.graph, plan, c.tables.data(), threads);
