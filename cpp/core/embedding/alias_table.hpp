@@ -10,8 +10,7 @@
 
 namespace trellis {
 
-// Builds the table. A draw picks a cell uniformly, then the cell's index with probability threshold /
-// 2^32, else cell.alias.
+// Builds the table. A draw picks a cell uniformly. It returns the index of the cell with probability threshold / 2^32, and cell.alias otherwise.
 inline std::vector<AliasCell> alias_table(const double* weight, std::int64_t count) {
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; ++i) {

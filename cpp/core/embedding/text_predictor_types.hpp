@@ -13,7 +13,7 @@ struct TextMatrix {
   // (rows, dim) floats, not necessarily aligned: they may be part of a memory-mapped file
   const std::uint8_t* dense = nullptr;
   std::int64_t row_bytes = 0;  // from one row to the next
-  // codes
+  // The following members are for rows stored as codes.
   const std::uint8_t* codes = nullptr;  // (rows, groups)
   std::int64_t groups = 0;
   std::int64_t width = 0;                    // columns per group; the last group may have fewer
