@@ -14,7 +14,8 @@ namespace trellis {
 // Arrays are aligned to cache lines, so that a vector load never touches two of them.
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // the size of a huge page on x86 and ARM
-// Huge pages are requested for scratch memory of at least this size. Only a very long sequence needs so much. The size was chosen by hand.
+// Huge pages are requested for scratch memory of at least this size. Only a very long sequence needs so
+// much. The size was chosen by hand.
 inline constexpr std::size_t kHugeScratch = std::size_t{16} << 20;
 
 struct AlignedDelete {
@@ -39,7 +40,8 @@ inline AlignedDoubles aligned_doubles(std::int64_t count) {
   return AlignedDoubles(p);
 }
 
-// An allocator for large tables with random access (hash tables, embeddings). Large tables get huge pages, which need fewer TLB entries.
+// An allocator for large tables with random access (hash tables, embeddings). Large tables get huge
+// pages, which need fewer TLB entries.
 template <class T>
 struct TableAllocator {
   using value_type = T;

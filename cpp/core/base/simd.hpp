@@ -93,7 +93,8 @@ TRELLIS_INLINE Vec select(Mask m, Vec a, Vec b) { return m ? a : b; }
 TRELLIS_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 TRELLIS_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 
-// Reduces all lanes to one value by exchanging lanes at distance kWidth/2, kWidth/4, ... Afterwards every lane holds the result, so no broadcast is needed.
+// Reduces all lanes to one value by exchanging lanes at distance kWidth/2, kWidth/4, ... Afterwards
+// every lane holds the result, so no broadcast is needed.
 template <class Op>
 TRELLIS_INLINE Vec reduce(Vec v, Op op) {
 #if defined(__AVX512F__)

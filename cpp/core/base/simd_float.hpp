@@ -59,7 +59,8 @@ TRELLIS_INLINE unsigned greater_bits(FloatVec a, FloatVec b) {
 #endif
 }
 
-// Returns the sum of all lanes. The order of the additions is fixed, so the bits are the same with every compiler.
+// Returns the sum of all lanes. The order of the additions is fixed, so the bits are the same with every
+// compiler.
 TRELLIS_INLINE float sum_floats(FloatVec v) {
   float parts[kFloatWidth];
   float_store(parts, v);

@@ -70,7 +70,8 @@ class Slots {
     }
   }
 
-  // Returns the first entry that find() would compare, or kNone. Callers prefetch it, because it is most likely the right one.
+  // Returns the first entry that find() would compare, or kNone. Callers prefetch it, because it is most
+  // likely the right one.
   std::uint32_t likely(std::uint64_t hash) const {
     if (slots_.empty()) return kNone;
     for (std::size_t i = hash & mask_;; i = (i + 1) & mask_) {
@@ -79,7 +80,8 @@ class Slots {
     }
   }
 
-  // Allocates memory for `entries` entries, so that a table that will be large is not rehashed while it grows.
+  // Allocates memory for `entries` entries, so that a table that will be large is not rehashed while it
+  // grows.
   template <class HashOf>
   void reserve(std::size_t entries, const HashOf& hash_of) {
     while (slots_.size() < 2 * entries) grow(hash_of);
@@ -111,7 +113,8 @@ class Slots {
     slots_[i] = (hash >> 32 << 32) | (std::uint64_t{id} + 1);
   }
 
-  // The number of slots is a power of two. A slot holds the upper half of the hash and the entry's number + 1; 0 marks a free slot.
+  // The number of slots is a power of two. A slot holds the upper half of the hash and the entry's
+  // number + 1; 0 marks a free slot.
   std::vector<std::uint64_t, TableAllocator<std::uint64_t>> slots_;
   std::size_t mask_ = 0;
   std::uint32_t size_ = 0;

@@ -19,7 +19,8 @@ namespace trellis {
 
 class ThreadPool {
  public:
-  // Returns the pool of this process. A forked child does not inherit its parent's threads, so it creates a new pool. Pools are never destroyed, because workers may still wait when the process ends.
+  // Returns the pool of this process. A forked child does not inherit its parent's threads, so it
+  // creates a new pool. Pools are never destroyed, because workers may still wait when the process ends.
   static ThreadPool& shared() {
     static std::atomic<ThreadPool*> current{nullptr};  // no mutex: a fork could copy it in locked state
     ThreadPool* pool = current.load();
@@ -31,7 +32,10 @@ class ThreadPool {
     return *pool;
   }
 
-  // Runs body() on up to `threads` threads, including the caller's, and returns when all have ended. The bodies divide the work among themselves. A helper may start after all work is done; its body() then returns at once. The caller runs `meanwhile`, if any, before its own body(). The first exception is rethrown.
+  // Runs body() on up to `threads` threads, including the caller's, and returns when all have ended. The
+  // bodies divide the work among themselves. A helper may start after all work is done; its body() then
+  // returns at once. The caller runs `meanwhile`, if any, before its own body(). The first exception is
+  // rethrown.
   void run(int threads, const std::function<void()>& body,
            const std::function<void()>& meanwhile = nullptr) {
     if (threads <= 1) {
@@ -66,7 +70,8 @@ class ThreadPool {
     std::exception_ptr error = nullptr;
   };
 
-  // Waits up to a millisecond without sleeping. Calls often follow each other closely, and waking a sleeping thread can take longer than a short call (docs/notes/benchmarks.md: tried, and not kept).
+  // Waits up to a millisecond without sleeping. Calls often follow each other closely, and waking a
+  // sleeping thread can take longer than a short call (docs/notes/benchmarks.md: tried, and not kept).
   template <class Ready>
   static void spin(const Ready& ready) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);

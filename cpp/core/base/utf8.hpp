@@ -8,7 +8,8 @@
 
 namespace trellis {
 
-// Returns the number of bytes of the first code point of `text`; 0 if it is not valid or `text` is empty.
+// Returns the number of bytes of the first code point of `text`; 0 if it is not valid or `text` is
+// empty.
 inline int utf8_length(std::string_view text) {
   if (text.empty()) return 0;
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
@@ -38,7 +39,8 @@ inline std::int64_t utf8_count(std::string_view text) {
   return count;
 }
 
-// Returns the text in quotes, for an error message. Invalid bytes become '?', and long texts are truncated.
+// Returns the text in quotes, for an error message. Invalid bytes become '?', and long texts are
+// truncated.
 inline std::string quoted(std::string_view text, int max_points = 80) {
   std::string out = "'";
   for (int count = 0; !text.empty(); ++count) {

@@ -21,13 +21,16 @@
 
 namespace trellis {
 
-// Whether a batch computes probabilities, or only paths. Paths (best paths and samples) do not need exp(transition), so it is not computed for them.
+// Whether a batch computes probabilities, or only paths. Paths (best paths and samples) do not need
+// exp(transition), so it is not computed for them.
 enum class Purpose { probabilities, paths };
 
 template <class T>
 class ChainBatch {
  public:
-  // The number of rows of scratch memory per sequence. A longer sequence is divided into blocks of this size. It stores one row per block and repeats the forward pass of each block, which needs little memory. The value was chosen by hand; it has not been measured since.
+  // The number of rows of scratch memory per sequence. A longer sequence is divided into blocks of this
+  // size. It stores one row per block and repeats the forward pass of each block, which needs little
+  // memory. The value was chosen by hand; it has not been measured since.
   static constexpr std::int64_t kBlockRows = 1024;
 
   using Memory = BatchMemory;
@@ -46,7 +49,8 @@ class ChainBatch {
         s_(shared_->view()),
         // A sequence is alone in its group if it has several blocks or its own transition matrices.
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
-    // A batch with fewer label pairs runs on one thread, because waking a thread takes time. The value was chosen by hand.
+    // A batch with fewer label pairs runs on one thread, because waking a thread takes time. The value
+    // was chosen by hand.
     constexpr double kWorthThreads = 1'000'000;
     const double pairs = static_cast<double>(groups_.rows()) * batch.labels * batch.labels;
     threads_ = pairs < kWorthThreads ? 1 : threads;
@@ -89,7 +93,8 @@ class ChainBatch {
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
           scaled_group(g, out, memory, chunk_counts);
         }
-        // Scaled counts lack the factor exp(transition), but counts in log space contain it. So the scaled counts are multiplied before those in log space are added.
+        // Scaled counts lack the factor exp(transition), but counts in log space contain it. So the
+        // scaled counts are multiplied before those in log space are added.
         if (chunk_counts != nullptr && s_.weight != nullptr) {
           for (std::int64_t i = 0; i < square; ++i) chunk_counts[i] *= s_.weight[i];
         }
@@ -101,7 +106,9 @@ class ChainBatch {
     if (out.counts != nullptr) add_chunks(counts.get(), chunks, out.counts);
   }
 
-  // Does the same as marginals(), on the caller's thread and with the caller's memory. Counts are added to two (labels, stride) matrices: scaled_counts must still be multiplied by the shared weights, log_counts must not.
+  // Does the same as marginals(), on the caller's thread and with the caller's memory. Counts are added
+  // to two (labels, stride) matrices: scaled_counts must still be multiplied by the shared weights,
+  // log_counts must not.
   void marginals_here(const MarginalsOut<T>& out, Memory& memory, double* scaled_counts,
                       double* log_counts) const {
     for (std::int64_t g = 0; g < groups_.count(); ++g) scaled_group(g, out, memory, scaled_counts);
@@ -109,7 +116,8 @@ class ChainBatch {
     memory.needs_log_space.clear();
   }
 
-  // Computes the best path of each sequence. labels has one entry per row; score and outcomes are (count).
+  // Computes the best path of each sequence. labels has one entry per row; score and outcomes are
+  // (count).
   void viterbi(std::int64_t* labels, double* score, Outcome* outcomes,
                const Meanwhile& meanwhile = nullptr) const {
     for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
@@ -141,7 +149,8 @@ class ChainBatch {
     });
   }
 
-  // Draws n paths of each sequence. The uniform numbers and the labels of sequence i are (n, length) arrays at offset n * rows_before[i].
+  // Draws n paths of each sequence. The uniform numbers and the labels of sequence i are (n, length)
+  // arrays at offset n * rows_before[i].
   void sample(std::int64_t n, const std::int64_t* rows_before, const double* uniforms,
               std::int64_t* labels, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
@@ -158,7 +167,8 @@ class ChainBatch {
     });
   }
 
-  // Computes up to k best paths of each sequence, laid out as in sample(); path_counts[i] is the number of paths of sequence i.
+  // Computes up to k best paths of each sequence, laid out as in sample(); path_counts[i] is the number
+  // of paths of sequence i.
   void kbest(std::int64_t k, const std::int64_t* rows_before, std::int64_t* labels, double* scores,
              std::int64_t* path_counts) const {
     const ChainPaths<T> paths(batch_, s_);
@@ -182,7 +192,8 @@ class ChainBatch {
     ChainPaths<T>(batch_, s_).score(labels, scores, outcomes);
   }
 
-  // Subtracts the counts of one path per sequence from the expected counts in `out`, and its score from log Z. The results are -log p(path) and its gradient.
+  // Subtracts the counts of one path per sequence from the expected counts in `out`, and its score from
+  // log Z. The results are -log p(path) and its gradient.
   void subtract_paths(const std::int64_t* labels, const MarginalsOut<T>& out) const {
     ChainPaths<T>(batch_, s_).subtract(labels, out);
   }
@@ -193,7 +204,8 @@ class ChainBatch {
   std::int64_t block_rows() const { return std::min(kBlockRows, groups_.longest()); }
   bool scaled() const { return s_.log != nullptr && s_.scalable; }
 
-  // Returns the number of partial sums of the counts. It depends on the batch alone, never on the number of threads, because it decides the order of the additions.
+  // Returns the number of partial sums of the counts. It depends on the batch alone, never on the number
+  // of threads, because it decides the order of the additions.
   std::int64_t reduction_chunks() const {
     const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
     constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // bytes of all partial sums together
@@ -253,7 +265,8 @@ class ChainBatch {
     for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
   }
 
-  // Computes the marginals of group g. Sequences that need log space are added to memory.needs_log_space.
+  // Computes the marginals of group g. Sequences that need log space are added to
+  // memory.needs_log_space.
   void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
     Lane<T> lanes[kGroup]{};
     const int count = open(g, out.unary, memory, block_rows(), lanes);
@@ -315,7 +328,8 @@ class ChainBatch {
     lane = finished;
   }
 
-  // Computes pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end), of sequence i.
+  // Computes pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end), of sequence
+  // i.
   void add_pairs(const Lane<T>& lane, std::int64_t i, std::int64_t begin, std::int64_t end,
                  const MarginalsOut<T>& out, double* counts) const {
     if (lane.outcome.status != Status::ok) return;
@@ -343,7 +357,8 @@ class ChainBatch {
     T* unary = out.unary + batch_.starts[i] * s_.labels;
     const double weight = out.weight(i);
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
-    // The kernel adds counts of weight 1. Other weights need a separate matrix, which is scaled afterwards.
+    // The kernel adds counts of weight 1. Other weights need a separate matrix, which is scaled
+    // afterwards.
     std::vector<double> sequence_counts(counts == nullptr || weight == 1.0 ? 0 : square, 0.0);
     kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(), unary,
                           pairwise, sequence_counts.empty() ? counts : sequence_counts.data());

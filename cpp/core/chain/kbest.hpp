@@ -20,7 +20,8 @@ class KBest {
  public:
   KBest(int labels, std::int64_t k) : labels_(labels), k_(k) {}
 
-  // Finds the paths and returns their number, at most k. transition(t, a, b) scores the step into position t; unary(t, b) includes start and end scores.
+  // Finds the paths and returns their number, at most k. transition(t, a, b) scores the step into
+  // position t; unary(t, b) includes start and end scores.
   template <class Unary, class Transition>
   std::int64_t search(std::int64_t length, const Unary& unary, const Transition& transition) {
     length_ = length;
@@ -71,7 +72,8 @@ class KBest {
     return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
   }
 
-  // Appends up to k entries, best first. The heap starts with the best candidate of each of k labels only: a label whose best candidate is not among the k best has no path among them.
+  // Appends up to k entries, best first. The heap starts with the best candidate of each of k labels
+  // only: a label whose best candidate is not among the k best has no path among them.
   template <class Score>
   void take(std::int64_t t_before, const Score& score_of, std::vector<Entry>& into) {
     heap_.clear();

@@ -40,7 +40,9 @@ class LengthGroups {
     return n < static_cast<std::int64_t>(order_.size()) ? order_[n] : -1;
   }
 
-  // Return the number of tasks to divide the groups into, and the first group of task c. Eight tasks per thread balance the load; up to eight groups per task keep the overhead low. Both numbers were chosen by hand.
+  // Return the number of tasks to divide the groups into, and the first group of task c. Eight tasks per
+  // thread balance the load; up to eight groups per task keep the overhead low. Both numbers were chosen
+  // by hand.
   std::int64_t tasks(int threads) const {
     const std::int64_t size = std::clamp<std::int64_t>(count() / (8 * threads), 1, 8);
     return (count() + size - 1) / size;
@@ -48,7 +50,9 @@ class LengthGroups {
   std::int64_t begin(std::int64_t c, std::int64_t tasks) const { return c * count() / tasks; }
 
  private:
-  // Sorts the longest sequences first, ties in the caller's order. The sequences of a group then end at about the same step. A counting sort is used unless the longest sequence is much longer than the number of sequences.
+  // Sorts the longest sequences first, ties in the caller's order. The sequences of a group then end at
+  // about the same step. A counting sort is used unless the longest sequence is much longer than the
+  // number of sequences.
   void sort(const std::int64_t* lengths, std::int64_t count) {
     order_.resize(static_cast<std::size_t>(count));
     const std::int64_t longest = count == 0 ? 0 : *std::max_element(lengths, lengths + count);

@@ -28,7 +28,8 @@ inline double log_alpha(const SharedView& s, const Sequence<T>& x, std::int64_t 
   return top[0];
 }
 
-// Computes vector v of m_t. With kEntropy also that of h_t(b), the entropy of the path before t given y_t = b:
+// Computes vector v of m_t. With kEntropy also that of h_t(b), the entropy of the path before t given
+// y_t = b:
 //     h_t(b) = sum_a r(a|b) (h_{t-1}(a) - log r(a|b)),   r(a|b) = p(y_{t-1} = a | y_t = b).
 template <bool kEntropy>
 TRELLIS_INLINE Vec log_column(const SharedView& s, const double* transition, const double* alpha, int v,
@@ -95,7 +96,9 @@ inline void softmax_row(const SharedView& s, const double* alpha, double* p) {
   for (int v = 0; v < vectors(s); ++v) store(p + v * kWidth, load(p + v * kWidth) * inverse);
 }
 
-// w[a][b] = p(y_{t-1} = a, y_t = b) = p(y_{t-1} = a | y_t = b) p(y_t = b). The rounding error of m is relative to the size of the scores, and it would grow from step to step. So each column is divided by its actual sum.
+// w[a][b] = p(y_{t-1} = a, y_t = b) = p(y_{t-1} = a | y_t = b) p(y_t = b). The rounding error of m is
+// relative to the size of the scores, and it would grow from step to step. So each column is divided by
+// its actual sum.
 inline void joint_pairs(const SharedView& s, const double* alpha, const double* transition,
                         const double* m, double* p, double* w, double* column_sum) {
   const int count = vectors(s);
@@ -240,7 +243,8 @@ inline int draw(const SharedView& s, const double* row, const double* column, do
   return last;
 }
 
-// Draws n paths by forward filtering (rows holds m) and backward sampling. uniforms and labels are (n, length).
+// Draws n paths by forward filtering (rows holds m) and backward sampling. uniforms and labels are (n,
+// length).
 template <class T>
 void sample(const SharedView& s, const Sequence<T>& x, double* rows, double* scratch,
             const double* uniforms, std::int64_t n, std::int64_t* labels) {

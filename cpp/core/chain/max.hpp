@@ -75,7 +75,9 @@ inline int argmax(const SharedView& s, const double* row, const double* column) 
   return static_cast<int>(min_lanes(select(top == best, from, splat(kInfinity)))[0]);
 }
 
-// Computes the best paths of a group, position by position for all sequences. A step of one sequence depends on its previous step, so the CPU can work on the other sequences meanwhile. A sequence without an allowed path gets arbitrary labels and score -inf.
+// Computes the best paths of a group, position by position for all sequences. A step of one sequence
+// depends on its previous step, so the CPU can work on the other sequences meanwhile. A sequence without
+// an allowed path gets arbitrary labels and score -inf.
 template <class T>
 void best_paths(const SharedView& s, const Sequence<T>* x, int count, const double* const* rows,
                 double* scratch, std::int64_t* const* labels, double* score) {

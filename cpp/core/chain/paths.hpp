@@ -53,7 +53,8 @@ class ChainPaths {
     }
   }
 
-  // Changes out.log_z to -log p(path), and out.unary etc. to its gradient; see ChainBatch::subtract_paths.
+  // Changes out.log_z to -log p(path), and out.unary etc. to its gradient; see
+  // ChainBatch::subtract_paths.
   void subtract(const std::int64_t* labels, const MarginalsOut<T>& out) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (std::int64_t i = 0; i < batch_.count; ++i) {

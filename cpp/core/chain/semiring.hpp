@@ -25,7 +25,8 @@ struct MaxPlus {
 inline constexpr int kTile = kWidth == 8 ? 3 : 2;    // vectors of labels per tile
 inline constexpr int kChains = kWidth == 8 ? 2 : 1;  // independent sums, to hide the latency of FMA
 
-// Computes columns [column, column + N vectors) of y_r = x_r M, for r < R. The order of the sum depends neither on R nor on N, so the other sequences of a group do not change the bits of a result.
+// Computes columns [column, column + N vectors) of y_r = x_r M, for r < R. The order of the sum depends
+// neither on R nor on N, so the other sequences of a group do not change the bits of a result.
 template <class S, int R, int N>
 TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const double* const* x,
                                  double* const* y, int column) {

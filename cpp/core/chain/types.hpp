@@ -15,9 +15,11 @@ inline constexpr int kMaxLabels = 1 << 15;  // an index into a (labels, labels) 
 // The largest range of scores, within a row or among the transitions, for scaled probabilities:
 // e^-170 > 1e-75, so the product of two such factors and kTinyAlpha is a normal number.
 inline constexpr double kWidestScores = 170.0;
-// The sums of alpha are multiplied until the product leaves this range. Then its logarithm is added to log Z. This needs one logarithm for many positions instead of one for each.
+// The sums of alpha are multiplied until the product leaves this range. Then its logarithm is added to
+// log Z. This needs one logarithm for many positions instead of one for each.
 inline constexpr double kLargestProduct = 1e100, kSmallestProduct = 1e-100;
-// The number of sequences that a kernel processes at the same time. While one sequence waits for a result, the CPU works on the others. More sequences would need more registers than there are.
+// The number of sequences that a kernel processes at the same time. While one sequence waits for a
+// result, the CPU works on the others. More sequences would need more registers than there are.
 inline constexpr int kGroup = 4;
 
 // L rounded up to a multiple of kPadding.
@@ -32,7 +34,8 @@ enum class Status : std::int64_t {
   needs_log_space = 5,  // scores too far apart for scaled probabilities; not an error
 };
 
-// The result status of one sequence. It has two integers, so that an array of outcomes is a NumPy array (n, 2) of int64.
+// The result status of one sequence. It has two integers, so that an array of outcomes is a NumPy array
+// (n, 2) of int64.
 struct Outcome {
   Status status = Status::ok;
   std::int64_t position = 0;
@@ -42,7 +45,9 @@ struct Outcome {
 struct SharedView {
   int labels;
   int stride;
-  // (stride) each, zero-padded: the scores added to the unary scores. edge[0] is for an inner position (zeros), edge[1] for the first (start), edge[2] for the last (end), edge[3] for the only one (start + end).
+  // (stride) each, zero-padded: the scores added to the unary scores. edge[0] is for an inner position
+  // (zeros), edge[1] for the first (start), edge[2] for the last (end), edge[3] for the only one (start
+  // + end).
   const double* edge[4];
   // (labels, stride): transition scores, padded with -inf. Null if they depend on the position.
   const double* log;
@@ -132,12 +137,14 @@ struct ChainKernels {
                        T* out);
 };
 
-// Returns the doubles of scratch for one sequence outside the scaled kernels: an expanded transition matrix and up to eight rows.
+// Returns the doubles of scratch for one sequence outside the scaled kernels: an expanded transition
+// matrix and up to eight rows.
 inline constexpr std::int64_t scratch_size(int labels) {
   return static_cast<std::int64_t>(padded(labels)) * (labels + 8);
 }
 
-// The number of sequences that the sparse kernel processes at the same time, one per SIMD lane. An AVX-512 vector has 8 doubles.
+// The number of sequences that the sparse kernel processes at the same time, one per SIMD lane. An
+// AVX-512 vector has 8 doubles.
 inline constexpr int kLanes = 8;
 
 // Eight sequences, longest first. Most transitions score 0; see chain/sparse.hpp.

@@ -26,7 +26,8 @@ struct CtcInput {
   const T* frame(std::int64_t t) const { return scores + t * frame_stride; }
 };
 
-// The best path: the label of each frame, (length), and the frames [start, end) of each symbol, (symbols).
+// The best path: the label of each frame, (length), and the frames [start, end) of each symbol,
+// (symbols).
 struct CtcRuns {
   std::int64_t *labels, *starts, *ends;
 };
@@ -36,7 +37,8 @@ class CtcAligner {
  public:
   explicit CtcAligner(const CtcKernels& kernels) : best_(kernels.best<T>()) {}
 
-  // Writes the best path to `out` and returns its score. Returns -inf, and writes nothing, if there is no path.
+  // Writes the best path to `out` and returns its score. Returns -inf, and writes nothing, if there is
+  // no path.
   double align(const CtcInput<T>& x, const std::int64_t* target, std::int64_t count, CtcRuns out) {
     plan(target, count, x.blank);
     const double score = forward(x);
@@ -44,7 +46,8 @@ class CtcAligner {
     return score;
   }
 
-  // Returns one frame for each symbol of the target: among the frames of the symbol on the best path, the one where it is most likely. The target must have a path.
+  // Returns one frame for each symbol of the target: among the frames of the symbol on the best path,
+  // the one where it is most likely. The target must have a path.
   std::vector<std::int64_t> peaks(const CtcInput<T>& x, const std::vector<std::int64_t>& target) {
     const std::size_t count = target.size();
     path_.resize(static_cast<std::size_t>(x.length) + 2 * count);
@@ -69,7 +72,7 @@ class CtcAligner {
 
  private:
   static constexpr std::int64_t kSegment = 128;  // frames between checkpoints
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();  
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   void plan(const std::int64_t* target, std::int64_t count, std::int64_t blank) {
     labels_ = count;
@@ -142,7 +145,8 @@ class CtcAligner {
     return rows;
   }
 
-  // Goes back to the previous state on the best path. Among equal scores, the same state is preferred, then the blank. `at` is the position i counted from `first`.
+  // Goes back to the previous state on the best path. Among equal scores, the same state is preferred,
+  // then the blank. `at` is the position i counted from `first`.
   void step(const double* label, const double* blank, std::int64_t at, std::int64_t first,
             std::int64_t& i, bool& in_label) const {
     if (!in_label) {
@@ -167,7 +171,8 @@ class CtcAligner {
   double* checkpoints_ = nullptr;  // (segments, 2 * positions): the row before each segment
 };
 
-// Computes the path of the best label of each frame: its symbols, the frames where they are most likely, and its score.
+// Computes the path of the best label of each frame: its symbols, the frames where they are most likely,
+// and its score.
 template <class T>
 double ctc_greedy(const CtcInput<T>& x, const CtcBest<T>& best, std::vector<std::int64_t>* symbols,
                   std::vector<std::int64_t>* frames) {

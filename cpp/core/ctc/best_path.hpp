@@ -28,7 +28,8 @@ TRELLIS_INLINE Vec look_up_scores(const T* scores, const std::int32_t* column) {
 #endif
 }
 
-// Processes one frame, for positions [from, to), both multiples of kCtcBlock. Positions before `from` count as impossible.
+// Processes one frame, for positions [from, to), both multiples of kCtcBlock. Positions before `from`
+// count as impossible.
 template <class T>
 TRELLIS_INLINE void best_step(const CtcPath& y, const T* scores, int from, int to, const double* before,
                               double* after) {
@@ -46,7 +47,8 @@ TRELLIS_INLINE void best_step(const CtcPath& y, const T* scores, int from, int t
   }
 }
 
-// Processes `count` frames. The row before the first is row[0]; the row after frame f is row[(f + 1) * stride].
+// Processes `count` frames. The row before the first is row[0]; the row after frame f is row[(f + 1) *
+// stride].
 template <class T>
 void best_forward(const CtcPath& y, const T* scores, std::int64_t frame_stride, std::int64_t count,
                   CtcBand band, double* row, std::int64_t stride) {

@@ -1,4 +1,5 @@
-// CTC in log space, which is exact for any scores. It is used for targets that scaled probabilities cannot represent.
+// CTC in log space, which is exact for any scores. It is used for targets that scaled probabilities
+// cannot represent.
 //
 // The forward rows are the logarithms of those in ctc/scaled.hpp, minus their maximum. In the backward
 // pass the occupation of a state is divided among its predecessors,

@@ -1,5 +1,6 @@
 // The CTC loss of a batch: prepares targets, threads and scratch memory, and chooses between scaled
-// probabilities and log space. The forward pass stores no rows of alpha. The backward pass recomputes them, one segment at a time (src/trellis/inference/ctc/README.md).
+// probabilities and log space. The forward pass stores no rows of alpha. The backward pass recomputes
+// them, one segment at a time (src/trellis/inference/ctc/README.md).
 #pragma once
 
 #include <algorithm>
@@ -35,9 +36,11 @@ class Ctc {
     }
   }
 
-  // Computes the loss, (B). Fills log_norm, (T, B), if the input is logits, and kept, (B, T, 2S + 1), which holds scores for backward().
+  // Computes the loss, (B). Fills log_norm, (T, B), if the input is logits, and kept, (B, T, 2S + 1),
+  // which holds scores for backward().
   void forward(T* loss, T* log_norm, T* kept) const {
-    // The layout is (B, T): with (T, B), two threads would write to the same cache line and wait for each other.
+    // The layout is (B, T): with (T, B), two threads would write to the same cache line and wait for
+    // each other.
     std::vector<double> norm(x_.logits ? static_cast<std::size_t>(x_.frames * x_.count) : 0);
     const auto norms_of = [&](std::int64_t b) {
       return x_.logits ? norm.data() + b * x_.frames : nullptr;
@@ -56,7 +59,8 @@ class Ctc {
     }
   }
 
-  // Computes the gradient, (T, B, V), with strides frame_stride and row_stride; weight (B) is the gradient of the loss.
+  // Computes the gradient, (T, B, V), with strides frame_stride and row_stride; weight (B) is the
+  // gradient of the loss.
   void backward(const T* log_norm, const T* kept, const T* loss, const T* weight, T* gradient,
                 std::int64_t frame_stride, std::int64_t row_stride) const {
     const auto gradient_row = [&](std::int64_t t, std::int64_t b) {
@@ -66,7 +70,8 @@ class Ctc {
       const std::int64_t length = std::isfinite(loss[b]) ? x_.input_lengths[b] : 0;
       if (length > 0) {
         occupations(b, kept, memory, [&](const CtcFrames& f, int i, bool in_log, const double* p) {
-          // If compact, the occupations are stored at the start of the row until the row is filled below.
+          // If compact, the occupations are stored at the start of the row until the row is filled
+          // below.
           T* row = gradient_row(f.begin + i, b);
           const CtcTarget y = plans_[b].view();
           if (compact_) {
@@ -98,7 +103,8 @@ class Ctc {
   }
 
  private:
-  // A batch with fewer numbers runs on one thread, because waking a thread takes time. The value was chosen by hand.
+  // A batch with fewer numbers runs on one thread, because waking a thread takes time. The value was
+  // chosen by hand.
   static constexpr std::int64_t kWorthThreads = 30'000;
   static constexpr int kChunk = 16;  // frames per kernel call when only the loss is computed
   static constexpr std::int64_t kSegmentBytes = 512 << 10;  // rows of a segment in the backward pass
@@ -118,7 +124,8 @@ class Ctc {
     return x_.input + t * x_.frame_stride + b * x_.row_stride;
   }
 
-  // Returns whether the scores of the target's symbols are stored for backward(). Gathering them from a large vocabulary again would read most cache lines of the logits once more.
+  // Returns whether the scores of the target's symbols are stored for backward(). Gathering them from a
+  // large vocabulary again would read most cache lines of the logits once more.
   bool keeps() const { return compact_ && x_.logits; }
   template <class U>
   U* kept_row(U* kept, std::int64_t t, std::int64_t b) const {
@@ -129,7 +136,8 @@ class Ctc {
     for (const std::int32_t y : plans_[b].symbol()) *out++ = row[y];
   }
 
-  // Fills the gradient of a frame past the end of its row, or of a row whose loss is not finite, with 0 or NaN.
+  // Fills the gradient of a frame past the end of its row, or of a row whose loss is not finite, with 0
+  // or NaN.
   void clear(T* row, std::int64_t t, std::int64_t b, T loss) const {
     const bool is_nan = t < x_.input_lengths[b] && std::isnan(loss);
     std::fill(row, row + x_.vocabulary, is_nan ? loss : T(0));
@@ -212,7 +220,8 @@ class Ctc {
     scores_.emissions(y, memory.gathered.data(), y.symbols, in_log, f);
   }
 
-  // Returns the loss of a row. norm (T) is null unless the input is logits; if not compact, it is filled here.
+  // Returns the loss of a row. norm (T) is null unless the input is logits; if not compact, it is filled
+  // here.
   double row_loss(std::int64_t b, const T* kept, double* norm, Memory& memory) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const CtcTarget y = plans_[b].view();

@@ -61,7 +61,8 @@ class NgramModel {
     return {log10_[word] + backoff, length_[next], shorten(next)};
   }
 
-  // Adds an n-gram; returns false if the model already has it. A reader adds all unigrams, calls end_unigrams(), adds the other n-grams by length, and calls finish().
+  // Adds an n-gram; returns false if the model already has it. A reader adds all unigrams, calls
+  // end_unigrams(), adds the other n-grams by length, and calls finish().
   bool add(const std::uint32_t* words, int length, float log10, float backoff) {
     std::uint32_t node = kNone;
     for (int i = 0; i < length; ++i) {
@@ -95,7 +96,8 @@ class NgramModel {
   }
 
  private:
-  // Returns whether a node is an n-gram of the model. Other nodes exist only because a longer n-gram begins or ends with them.
+  // Returns whether a node is an n-gram of the model. Other nodes exist only because a longer n-gram
+  // begins or ends with them.
   bool is_ngram(std::uint32_t node) const { return !std::isnan(log10_[node]); }
 
   // Returns the node of context + word, or kNone. A unigram's node has the number of its word.
@@ -125,7 +127,8 @@ class NgramModel {
     return static_cast<std::uint32_t>(log10_.size() - 1);
   }
 
-  // Returns the state after a node. An n-gram of full order cannot be extended, so it is replaced by its suffix.
+  // Returns the state after a node. An n-gram of full order cannot be extended, so it is replaced by its
+  // suffix.
   State shorten(State node) const { return length_[node] < order() ? node : suffix_[node]; }
 
   StringTable words_;

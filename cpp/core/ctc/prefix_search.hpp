@@ -8,7 +8,8 @@
 // and the best `width` hypotheses by the sum of both survive.
 //
 // Labellings are nodes of a tree, and each labelling has one node, so paths to the same labelling are
-// merged. The hypothesis y c looks up its parent y in the beam, not the other way round, to receive the mass of this extension. Nodes are created only for hypotheses that survive.
+// merged. The hypothesis y c looks up its parent y in the beam, not the other way round, to receive the
+// mass of this extension. Nodes are created only for hypotheses that survive.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +62,7 @@ class CtcTried {
   double score(std::int64_t label) const { return score_[label]; }
 
  private:
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();  
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   std::vector<Label> labels_;
   std::vector<double> score_;  // (vocabulary)
 };
@@ -143,7 +144,8 @@ class CtcPrefixSearch {
     beam_.push(kRoot, 0.0, -kInfinity, 0.0);  // before the first frame, the state is that after a blank
   }
 
-  // Computes the new masses of the hypotheses in the beam: from blanks, repeats, and extensions of their parents.
+  // Computes the new masses of the hypotheses in the beam: from blanks, repeats, and extensions of their
+  // parents.
   void stay(std::int64_t blank_label) {
     const std::size_t size = beam_.size(), padded = (size + kCtcBlock - 1) / kCtcBlock * kCtcBlock;
     words_ = (tried_.labels().size() + 63) / 64;
@@ -180,7 +182,8 @@ class CtcPrefixSearch {
     return nodes_[beam_.node[place]].label == label ? beam_.blank[place] : beam_.total[place];
   }
 
-  // Collects the candidates: the hypotheses of the beam and their extensions, without those that cannot survive.
+  // Collects the candidates: the hypotheses of the beam and their extensions, without those that cannot
+  // survive.
   void extend() {
     candidates_.clear();
     const std::size_t size = beam_.size();

@@ -6,10 +6,11 @@
 // yet".
 //
 // States far from the right alignment have probabilities below any floating-point range, and one scale
-// per row would lose them. So every position has its own exponent ("unit"). Mass that moves from one position to the next is multiplied by the ratio of their units, a power of two. Every kCtcBlock frames,
-// or sooner, the row is rescaled (an "event"): the larger number of each position becomes about 1, and a
-// check ensures that none can underflow before the next event. src/trellis/inference/ctc/README.md has
-// the proof.
+// per row would lose them. So every position has its own exponent ("unit"). Mass that moves from one
+// position to the next is multiplied by the ratio of their units, a power of two. Every kCtcBlock
+// frames, or sooner, the row is rescaled (an "event"): the larger number of each position becomes about
+// 1, and a check ensures that none can underflow before the next event.
+// src/trellis/inference/ctc/README.md has the proof.
 #pragma once
 
 #include "ctc/neighbours.hpp"
@@ -25,7 +26,8 @@ inline constexpr double kExponents = 600.0;
 
 static_assert(kCtcBlock % kWidth == 0);
 
-// The blocks of positions that a path can occupy at frame t: it can have reached them, and it can still reach the end from them. Before the first frame, the path is in block 0.
+// The blocks of positions that a path can occupy at frame t: it can have reached them, and it can still
+// reach the end from them. Before the first frame, the path is in block 0.
 struct Band {
   int first, last;
   int least;  // the first position from which the end can be reached
@@ -54,7 +56,8 @@ TRELLIS_INLINE Vec power_of_two(Vec exponent) {
   return reinterpret_cast<Vec>(reinterpret_cast<Mask>(exponent + (0x1.8p52 + 1023)) << 52);
 }
 
-// Performs an event: computes new units for a row whose paths are in `band`. Returns false if a number is too small relative to another.
+// Performs an event: computes new units for a row whose paths are in `band`. Returns false if a number
+// is too small relative to another.
 inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, double* scale,
                    double* ratio) {
   constexpr double kIndex[] = {0, 1, 2, 3, 4, 5, 6, 7};

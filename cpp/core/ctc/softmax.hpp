@@ -8,8 +8,8 @@
 
 namespace trellis::TRELLIS_ISA::ctc {
 
-// Rows of floats are read and exponentiated in vectors of floats, which hold twice as many numbers as vectors of doubles.
-// Sums are always doubles, so that small terms are not lost.
+// Rows of floats are read and exponentiated in vectors of floats, which hold twice as many numbers as
+// vectors of doubles. Sums are always doubles, so that small terms are not lost.
 using TRELLIS_ISA::exp;
 using TRELLIS_ISA::max;
 typedef float Floats __attribute__((vector_size(kVectorBytes)));

@@ -1,7 +1,9 @@
 // A tree of texts, for a search that builds them letter by letter.
 //
 // A text is a sequence of complete words, the *history*, plus the letters of an unfinished word. Its
-// node is created once. It stores the scores of the text from the language model and the word lists. A word boundary leads to the root of the next history. If several label sequences spell the same words, they share that root.
+// node is created once. It stores the scores of the text from the language model and the word lists. A
+// word boundary leads to the root of the next history. If several label sequences spell the same words,
+// they share that root.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +24,8 @@ class CtcTextTree {
   struct Node {
     std::uint32_t parent, child, sibling;  // within a history; a root has no parent
     std::uint32_t children;                // their number
-    // The node that was extended to create this one; it may belong to the previous history. Following these links yields one of the possible label sequences of the text.
+    // The node that was extended to create this one; it may belong to the previous history. Following
+    // these links yields one of the possible label sequences of the text.
     std::uint32_t before;
     std::int32_t label;  // the last label; for a root, the word boundary or -1
     std::uint32_t history;
@@ -68,7 +71,9 @@ class CtcTextTree {
   const History& history(std::uint32_t history) const { return histories_[history]; }
   static bool is_root(const Node& node) { return node.spelling == 0; }
 
-  // Returns a hash of everything that later scores depend on: the state of the language model (without a model, the last word), the letters of the unfinished word, and the last label. Texts with equal hashes will receive equal scores for equal labels.
+  // Returns a hash of everything that later scores depend on: the state of the language model (without a
+  // model, the last word), the letters of the unfinished word, and the last label. Texts with equal
+  // hashes will receive equal scores for equal labels.
   std::uint64_t outlook(const Node& n) const {
     const History& h = histories_[n.history];
     const std::uint64_t context = model_ == nullptr ? h.word : h.state;
@@ -81,7 +86,8 @@ class CtcTextTree {
     return bounded ? words_.most_gain() : std::numeric_limits<double>::infinity();
   }
 
-  // Returns the node that a label leads to. Returns kNone if the lexicon has no such word, or if the node does not exist and `make` is false.
+  // Returns the node that a label leads to. Returns kNone if the lexicon has no such word, or if the
+  // node does not exist and `make` is false.
   std::uint32_t follow(std::uint32_t node, std::int32_t label, std::int32_t space, bool make) {
     if (label == space) return complete(node, make);
     const std::uint32_t from = node;
@@ -115,7 +121,8 @@ class CtcTextTree {
     return h.bonus + (model_ == nullptr ? 0.0 : words_.end_score(model_->end(h.state)));
   }
 
-  // Collects garbage: removes nodes without descendants in use, and renumbers the others. A removed node is created again if the search needs it later.
+  // Collects garbage: removes nodes without descendants in use, and renumbers the others. A removed node
+  // is created again if the search needs it later.
   void collect(std::vector<std::uint32_t>& in_use) {
     std::vector<std::uint32_t> new_index(nodes_.size(), kNone);
     std::vector<std::uint32_t> open(in_use);

@@ -68,7 +68,8 @@ class PackedTrie {
     if (node == kNone || letter_.empty()) return kNone;
     const Letter *const all = letter_.data(), *begin = all + child_begin_[node];
     const Letter* const end = all + child_begin_[node + 1];
-    constexpr std::ptrdiff_t kFew = 16;  // nodes with at most 16 children are searched linearly; chosen by hand
+    constexpr std::ptrdiff_t kFew =
+        16;  // nodes with at most 16 children are searched linearly; chosen by hand
     if (end - begin > kFew) {
       begin = std::lower_bound(begin, end, letter);
     } else {
@@ -89,7 +90,8 @@ class PackedTrie {
     return {words_.data() + word_begin_[node], words_.data() + word_begin_[node + 1]};
   }
 
-  // Returns, for each node, the least value(word) of the words that end at it or, if there are none, below it.
+  // Returns, for each node, the least value(word) of the words that end at it or, if there are none,
+  // below it.
   template <class Value>
   std::vector<std::uint32_t> nearest(const Value& value) const {
     std::vector<std::uint32_t> least(size(), kNone);

@@ -84,7 +84,8 @@ struct CtcPath {
   const double* skip;          // (positions): 0 where y_i may follow y_{i-1} without a blank, else -inf
 };
 
-// The positions that a path can occupy: [low, high] at the first frame; both bounds grow by `step` at each later frame.
+// The positions that a path can occupy: [low, high] at the first frame; both bounds grow by `step` at
+// each later frame.
 struct CtcBand {
   std::int64_t low, high, step;
 };

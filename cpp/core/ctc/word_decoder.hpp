@@ -17,7 +17,8 @@ struct CtcTimedTranscript {
   std::vector<std::int64_t> starts, ends;  // (words): frames; empty if times were not requested
 };
 
-// Finds the times of the words of a transcript on the best path of its labels. A word boundary is treated as a blank, because a text does not contain the number of boundary labels that were emitted.
+// Finds the times of the words of a transcript on the best path of its labels. A word boundary is
+// treated as a blank, because a text does not contain the number of boundary labels that were emitted.
 template <class T>
 class CtcWordTimes {
  public:

@@ -18,10 +18,11 @@ namespace trellis {
 
 struct CtcTranscript {
   std::vector<std::string> words;
-  std::vector<std::int32_t> labels;  // the labels of the words, without word boundaries; one of the possible spellings
-  std::vector<std::int32_t> sizes;   // (words): the number of labels of each word
-  double acoustic, bonus;            // log p(text | frames), and the score of its words
-  WordModel::State state;            // the state of the language model after the last word
+  std::vector<std::int32_t>
+      labels;  // the labels of the words, without word boundaries; one of the possible spellings
+  std::vector<std::int32_t> sizes;  // (words): the number of labels of each word
+  double acoustic, bonus;           // log p(text | frames), and the score of its words
+  WordModel::State state;           // the state of the language model after the last word
 
   double score() const { return acoustic + bonus; }
 };
@@ -32,7 +33,8 @@ class CtcWordSearch {
   CtcWordSearch(const CtcWords& words, const CtcKernels& kernels, std::size_t min_nodes = 1 << 18)
       : words_(words), kernels_(kernels), tree_(words), min_nodes_before_collect_(min_nodes) {}
 
-  // Prepares for the first frame. `model` may be null and must outlive the search. With `only_best`, the search keeps only the best of several texts that have the same outlook (CtcTextTree::outlook).
+  // Prepares for the first frame. `model` may be null and must outlive the search. With `only_best`, the
+  // search keeps only the best of several texts that have the same outlook (CtcTextTree::outlook).
   void begin(WordModel* model, bool only_best) {
     only_best_ = only_best;
     nodes_before_collect_ = min_nodes_before_collect_;
@@ -151,7 +153,8 @@ class CtcWordSearch {
     return n.candidate;
   }
 
-  // Computes the new masses of the hypotheses in the beam, and the score that a candidate needs to survive.
+  // Computes the new masses of the hypotheses in the beam, and the score that a candidate needs to
+  // survive.
   void stay(std::int64_t blank) {
     const double p_blank = tried_.score(blank);
     double best = -kInfinity, worst = kInfinity;
@@ -233,7 +236,8 @@ class CtcWordSearch {
     for (const Choice& c : choices_) {
       const std::uint32_t node = node_[c.candidate];
       beam_.push(node, blank_[c.candidate], star_[c.candidate], total_[c.candidate]);
-      // A new node may be reached from several nodes in its first frame. Its spelling follows the most likely one.
+      // A new node may be reached from several nodes in its first frame. Its spelling follows the most
+      // likely one.
       if (node >= first_new_ && source_[c.candidate] != kNone) tree_[node].before = source_[c.candidate];
     }
     return true;

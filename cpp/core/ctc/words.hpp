@@ -1,8 +1,11 @@
-// The settings of a CTC decoder of words: the text of each label, the list of words, and the scores of words.
+// The settings of a CTC decoder of words: the text of each label, the list of words, and the scores of
+// words.
 //
 //     score(text) = log p(text | frames) + sum over its words of
 //                   alpha ln p(word | previous words) + beta + weight if it is a hot word
-// plus alpha ln p(</s> | words) at the end of the text. For a word that is not in the vocabulary, `unknown` is added to log10 p. The score of an unfinished word depends only on whether a word of the vocabulary, or a hot word, begins with its letters.
+// plus alpha ln p(</s> | words) at the end of the text. For a word that is not in the vocabulary,
+// `unknown` is added to log10 p. The score of an unfinished word depends only on whether a word of the
+// vocabulary, or a hot word, begins with its letters.
 #pragma once
 
 #include <cmath>
@@ -41,7 +44,9 @@ class WordModel {
 
 class NgramWords : public WordModel {
  public:
-  // The decoder passes words by their number in its vocabulary. `numbers` maps these numbers to the model's. If `numbers` is null, both are the same. If it is empty, all words of the model are known. Texts begin with state `start`, and end with </s> if `ends` is true.
+  // The decoder passes words by their number in its vocabulary. `numbers` maps these numbers to the
+  // model's. If `numbers` is null, both are the same. If it is empty, all words of the model are known.
+  // Texts begin with state `start`, and end with </s> if `ends` is true.
   NgramWords(const NgramModel& model, State start, bool ends,
              const std::vector<std::uint32_t>* numbers = nullptr)
       : model_(model), start_(start), ends_(ends), numbers_(numbers) {}
@@ -82,7 +87,8 @@ class CtcWords {
  public:
   static constexpr double kLetters = 6.0;  // longer unknown words get a proportionally larger penalty
 
-  // `vocabulary` lists the words of the language model in the order of their numbers; it is empty if the model has no list. If `closed` is true, other words are unknown, even if the list is empty.
+  // `vocabulary` lists the words of the language model in the order of their numbers; it is empty if the
+  // model has no list. If `closed` is true, other words are unknown, even if the list is empty.
   CtcWords(const CtcWordOptions& options, std::vector<CtcPiece> pieces, bool has_model,
            std::span<const std::string_view> vocabulary, std::span<const std::string_view> hot_words,
            bool closed = false)

@@ -10,7 +10,8 @@
 
 namespace trellis {
 
-// Builds the table. A draw picks a cell uniformly. It returns the index of the cell with probability threshold / 2^32, and cell.alias otherwise.
+// Builds the table. A draw picks a cell uniformly. It returns the index of the cell with probability
+// threshold / 2^32, and cell.alias otherwise.
 inline std::vector<AliasCell> alias_table(const double* weight, std::int64_t count) {
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -25,7 +25,8 @@ namespace trellis {
 class Corpus {
  public:
   static constexpr std::int32_t kUnknown = -1, kLineEnd = -2;  // special numbers returned by read()
-  static constexpr std::int64_t kChunk = 8192;        // words per chunk; a chunk may have up to kLongestLine more
+  static constexpr std::int64_t kChunk =
+      8192;  // words per chunk; a chunk may have up to kLongestLine more
   static constexpr std::int64_t kLongestLine = 1024;  // words; longer lines are cut at a chunk's end
 
   struct Chunk {
@@ -33,11 +34,13 @@ class Corpus {
     std::int64_t words_before;           // words of the text before this chunk
   };
 
-  // If `end_words`, each line ends with the word </s>. `memory` is the number of words to store in memory.
+  // If `end_words`, each line ends with the word </s>. `memory` is the number of words to store in
+  // memory.
   explicit Corpus(int threads, bool end_words = false, std::int64_t memory = std::int64_t{1} << 25)
       : tables_(static_cast<std::size_t>(threads)), memory_(memory), end_words_(end_words) {}
 
-  // Adds text: words are separated by white space, and each line is a sentence. `text` may end anywhere, even inside a word.
+  // Adds text: words are separated by white space, and each line is a sentence. `text` may end anywhere,
+  // even inside a word.
   void add_text(std::string_view text) {
     check_open();
     text_.append(text);
@@ -94,7 +97,8 @@ class Corpus {
   const std::vector<std::int64_t>& counts() const { return counts_; }
   const std::vector<Chunk>& chunks() const { return chunks_; }
 
-  // Returns the types with at least min_count occurrences, most frequent first. Types with equal counts are sorted by their bytes, so the order does not depend on the threads.
+  // Returns the types with at least min_count occurrences, most frequent first. Types with equal counts
+  // are sorted by their bytes, so the order does not depend on the threads.
   std::vector<std::uint32_t> common_types(std::int64_t min_count, std::int64_t most) const {
     std::vector<std::uint32_t> kept;
     for (std::uint32_t type = 0; type < types_.size(); ++type) {
@@ -111,7 +115,8 @@ class Corpus {
 
   // Sets the number that read() returns for each type, (types).
   void number(const std::vector<std::int32_t>& number_of_type) {
-    if (number_of_type.size() != types_.size()) throw std::invalid_argument("number_of_type must have one number per type");
+    if (number_of_type.size() != types_.size())
+      throw std::invalid_argument("number_of_type must have one number per type");
     largest_ = kUnknown;
     for (const std::int32_t number : number_of_type) {
       if (number < kUnknown) throw std::invalid_argument("numbers must be -1 or above");
@@ -149,7 +154,8 @@ class Corpus {
  private:
   static constexpr std::size_t kLongestWord = std::size_t{1} << 26;  // bytes
   static constexpr std::int64_t kSegment = 1 << 20;                  // words of a segment of add_word()
-  static constexpr std::size_t kLineSearchBytes = 1 << 16;                        // a line break is searched in this number of bytes
+  static constexpr std::size_t kLineSearchBytes =
+      1 << 16;  // a line break is searched in this number of bytes
 
   // The words of one thread.
   struct Table {
@@ -209,7 +215,8 @@ class Corpus {
     return end;
   }
 
-  // Returns the first position from `at` on where a part may begin: after a line break if one is within kLineSearchBytes, otherwise at white space.
+  // Returns the first position from `at` on where a part may begin: after a line break if one is within
+  // kLineSearchBytes, otherwise at white space.
   std::size_t cut(std::size_t at, std::size_t end) const {
     const void* line = std::memchr(text_.data() + at, '\n', std::min(kLineSearchBytes, end - at));
     if (line != nullptr)

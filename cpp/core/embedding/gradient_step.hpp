@@ -12,7 +12,8 @@
 
 namespace trellis::TRELLIS_ISA::embedding {
 
-inline constexpr int kTargets = kVectorBytes == 64 ? 8 : 4;  // rows of a tile; more would not fit in the registers
+inline constexpr int kTargets =
+    kVectorBytes == 64 ? 8 : 4;  // rows of a tile; more would not fit in the registers
 inline constexpr int kHidden = kFloatWidth / kTargets;  // so that the scores of a tile fill a vector
 static_assert(kTargets <= kMaxTargets && kRowPadding % kFloatWidth == 0);
 
@@ -213,7 +214,8 @@ inline double softmax(EmbeddingWorker& k, float* const* hidden, int count, float
   return loss;
 }
 
-// Updates h and w. logistic() or softmax() must have replaced the scores by errors. If `out` is null, h changes in place; otherwise the change of h is written to `out`.
+// Updates h and w. logistic() or softmax() must have replaced the scores by errors. If `out` is null, h
+// changes in place; otherwise the change of h is written to `out`.
 inline void update(EmbeddingWorker& k, float* const* hidden, float* const* out, int count,
                    float* const* row, std::int64_t targets, int stride) {
   const std::int64_t pitch = padded_targets(targets);
@@ -236,7 +238,8 @@ inline void update(EmbeddingWorker& k, float* const* hidden, float* const* out, 
   }
 }
 
-// Performs one step as in training; only for tests. `softmax_target` is the right target of a softmax, or -1 for logistic losses.
+// Performs one step as in training; only for tests. `softmax_target` is the right target of a softmax,
+// or -1 for logistic losses.
 inline double step(EmbeddingWorker& k, float* const* hidden, int count, float* const* row,
                    std::int64_t targets, std::int64_t softmax_target, const float* label,
                    const float* weight, int stride) {

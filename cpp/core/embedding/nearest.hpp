@@ -67,7 +67,8 @@ class PaddedQueries {
     }
   }
 
-  // Returns whether all lengths are far from the limits of floats. Only then are the rounding bounds valid.
+  // Returns whether all lengths are far from the limits of floats. Only then are the rounding bounds
+  // valid.
   bool fit() const {
     return std::all_of(length_.begin(), length_.end(), [](float x) { return x > 1e-3f && x < 1e3f; });
   }

@@ -1,4 +1,5 @@
-// Rows as bytes. They need a quarter of the memory traffic of floats, and they are precise enough to rule out most rows.
+// Rows as bytes. They need a quarter of the memory traffic of floats, and they are precise enough to
+// rule out most rows.
 //
 //     x = scale row      y = step code      |q . x - q . y| <= |q| |x - y|
 //
@@ -11,7 +12,8 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// Loads as many bytes as a vector has floats, and converts them. Compilers may convert the generic form byte by byte.
+// Loads as many bytes as a vector has floats, and converts them. Compilers may convert the generic form
+// byte by byte.
 TRELLIS_INLINE FloatVec load_bytes(const std::int8_t* p) {
 #if defined(__AVX512F__)
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -87,7 +89,8 @@ inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t e
       length += x * x;
       away += error * error;
     }
-    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;  // 1.001 covers the rounding of these sums
+    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) *
+              1.001f;  // 1.001 covers the rounding of these sums
   }
 }
 

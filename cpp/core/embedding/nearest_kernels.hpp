@@ -1,5 +1,7 @@
 // Scores of rows against queries; only the best are stored, no score is written to memory.
-// The scores of many queries are a matrix product. Each SIMD lane belongs to one query. The numbers of a row are broadcast to all lanes, and a vector of scores is compared with a vector of thresholds. Few scores exceed them.
+// The scores of many queries are a matrix product. Each SIMD lane belongs to one query. The numbers of a
+// row are broadcast to all lanes, and a vector of scores is compared with a vector of thresholds. Few
+// scores exceed them.
 #pragma once
 
 #include "base/simd_float.hpp"
@@ -7,9 +9,11 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr int kQueries = 2 * kFloatWidth;           // queries of a tile
-inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;  // rows of a tile; more would not fit in the registers
-inline constexpr std::int64_t kRowBlock = 20 * kRows;      // rows that are used for all queries before the next rows are read; chosen by hand
+inline constexpr int kQueries = 2 * kFloatWidth;  // queries of a tile
+inline constexpr int kRows =
+    kVectorBytes == 64 ? 12 : 6;  // rows of a tile; more would not fit in the registers
+inline constexpr std::int64_t kRowBlock =
+    20 * kRows;  // rows that are used for all queries before the next rows are read; chosen by hand
 
 // Inserts a score into the sorted best k of a query, after equal scores.
 inline void keep(const NearestBest& best, std::int64_t query, float score, std::int64_t id) {
@@ -116,7 +120,8 @@ inline void nearest_few(const NearestRows& table, std::int64_t begin, std::int64
 
 // --- product quantisation
 
-// Returns the index of the nearest of 256 centroids, (width, 256); among equal distances the lowest index.
+// Returns the index of the nearest of 256 centroids, (width, 256); among equal distances the lowest
+// index.
 inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, const float* centroids) {
   FloatVec best = float_splat(__builtin_inff());
   FloatMask block{};  // per lane: the block of centroids with the best distance

@@ -54,8 +54,8 @@ struct NearestKernels {
   // Computes the bytes of rows [begin, end).
   void (*coarsen)(const NearestRows&, std::int64_t begin, std::int64_t end, std::int64_t stride,
                   std::int8_t* code, float* step, float* off);
-  // code[i] = argmin_c |point_i - centroid_c|; among equal distances the lowest c. Points are `stride` apart,
-  // centroids are (width, 256), codes are code_stride apart.
+  // code[i] = argmin_c |point_i - centroid_c|; among equal distances the lowest c. Points are `stride`
+  // apart, centroids are (width, 256), codes are code_stride apart.
   void (*assign)(const float* points, std::int64_t count, std::int64_t stride, std::int64_t width,
                  const float* centroids, std::uint8_t* codes, std::int64_t code_stride);
 };

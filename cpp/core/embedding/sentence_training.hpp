@@ -75,7 +75,8 @@ TRELLIS_INLINE std::int32_t draw_noise(const EmbeddingModel& m, EmbeddingWorker&
                                                                        : m.noise[word].alias;
 }
 
-// Draws negatives that are different from a word, and prefetches their rows. They are drawn some time before they are used.
+// Draws negatives that are different from a word, and prefetches their rows. They are drawn some time
+// before they are used.
 TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                    std::int32_t* out) {
   for (int i = 0; i < m.negatives; ++i) {
@@ -127,7 +128,8 @@ TRELLIS_INLINE float* slot(const EmbeddingModel& m, float* ring, std::int64_t po
   return ring + (position & m.ring_mask) * m.stride;
 }
 
-// Adds a word that enters the window to the ring. Skip-gram uses the mean of its rows, CBOW the mean over the rows of all words.
+// Adds a word that enters the window to the ring. Skip-gram uses the mean of its rows, CBOW the mean
+// over the rows of all words.
 TRELLIS_INLINE void enter(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word,
                           std::int64_t position) {
   const Rows rows = rows_of(m, word);
@@ -176,7 +178,8 @@ TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, std::int32_t word) {
   }
 }
 
-// Performs one gradient step, in which hidden vectors predict `word`. Its targets must be set, except for a softmax.
+// Performs one gradient step, in which hidden vectors predict `word`. Its targets must be set, except
+// for a softmax.
 TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden,
                           float* const* out, int count, std::int64_t targets, std::int32_t word) {
   const bool want_loss = ++k.steps % k.every == 0;
@@ -193,7 +196,8 @@ TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* co
   update(k, hidden, out, count, k.target_row, targets, m.stride);
 }
 
-// Trains CBOW on one word: the mean of the context predicts the word. Each row of the context receives the full gradient.
+// Trains CBOW on one word: the mean of the context predicts the word. Each row of the context receives
+// the full gradient.
 TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                          std::int64_t begin, std::int64_t end, std::int64_t i, std::int64_t targets) {
   std::int64_t rows = 0;

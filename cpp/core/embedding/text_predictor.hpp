@@ -55,7 +55,8 @@ class TextPredictor {
     std::int64_t longest = 0;
     for (std::size_t y = 1; y < tree.begin.size(); ++y)
       longest = std::max(longest, tree.begin[y] - tree.begin[y - 1]);
-    // Adding kAdded can make the factor of a step larger than 1. The last factor covers the rounding to float in better().
+    // Adding kAdded can make the factor of a step larger than 1. The last factor covers the rounding to
+    // float in better().
     slack_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
   }
 
@@ -68,7 +69,8 @@ class TextPredictor {
     return mean(words, memory, out);
   }
 
-  // Returns, for each text, the k most likely labels with a probability of at least `threshold` (before fastText adds kAdded). The list is empty for a text without rows.
+  // Returns, for each text, the k most likely labels with a probability of at least `threshold` (before
+  // fastText adds kAdded). The list is empty for a text without rows.
   std::vector<Answers> best(const std::vector<TextWords>& texts, std::int64_t k, double threshold,
                             int threads) const {
     constexpr std::int64_t kTask = 32;  // texts
@@ -91,7 +93,8 @@ class TextPredictor {
   }
 
  private:
-  static constexpr double kAdded = 1e-5;      // fastText adds this to a probability before taking the logarithm
+  static constexpr double kAdded =
+      1e-5;  // fastText adds this to a probability before taking the logarithm
   static constexpr std::int64_t kRows = 256;  // rows per kernel call
 
   // A node to visit, and the probability of reaching it.
@@ -138,7 +141,8 @@ class TextPredictor {
     std::sort_heap(answers.begin(), answers.end(), better);
   }
 
-  // Returns whether a is better than b. Probabilities are compared as floats, as in fastText; if they are equal, the lower label is better.
+  // Returns whether a is better than b. Probabilities are compared as floats, as in fastText; if they
+  // are equal, the lower label is better.
   static bool better(const Answer& a, const Answer& b) {
     const auto p = static_cast<float>(a.p), q = static_cast<float>(b.p);
     return p > q || (p == q && a.label < b.label);
@@ -174,7 +178,8 @@ class TextPredictor {
       offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, answers);
   }
 
-  // Searches the tree depth first, the more likely child first. Nodes that cannot lead to one of the best k labels are skipped.
+  // Searches the tree depth first, the more likely child first. Nodes that cannot lead to one of the
+  // best k labels are skipped.
   void search(std::int64_t k, double least, Memory& memory, Answers& answers) const {
     const auto labels = static_cast<std::int32_t>(dictionary_.labels());
     const auto dot = kernels().text.dots;

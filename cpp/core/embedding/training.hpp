@@ -84,7 +84,8 @@ struct TypeRows {
   const std::int32_t* bucket_row;  // (buckets), or null: the row of each bucket of a pruned model, or -1
 };
 
-// The learning rate decreases linearly with the number of words. `seen` of `total` words were trained before this run.
+// The learning rate decreases linearly with the number of words. `seen` of `total` words were trained
+// before this run.
 struct Schedule {
   double first_rate, last_rate;
   double seen, total;
@@ -238,7 +239,8 @@ class EmbeddingTraining {
 
   EmbeddingModel model_;
   std::vector<std::int32_t> hot_;
-  std::int64_t targets_ = 0, most_rows_ = 1;  // the largest numbers of output rows per prediction, input rows per word
+  std::int64_t targets_ = 0,
+               most_rows_ = 1;  // the largest numbers of output rows per prediction, input rows per word
 };
 
 }  // namespace trellis

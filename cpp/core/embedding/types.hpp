@@ -24,7 +24,8 @@ struct AliasCell {
 };
 
 // Nodes close to the root of the Huffman tree. Threads that write to their rows would compete for the
-// cache lines. So each thread works on copies, and adds its changes to the table every hot_for words. In paths, hot node i is stored as -1 - i.
+// cache lines. So each thread works on copies, and adds its changes to the table every hot_for words. In
+// paths, hot node i is stored as -1 - i.
 struct HotRows {
   const std::int32_t* id;  // (hot nodes): their rows of the output table
   float* copy;             // (hot nodes, stride)
@@ -45,8 +46,9 @@ struct EmbeddingModel {
   // The input rows of word i are row[rows_begin[i] .. rows_begin[i + 1]); null: row i alone.
   const std::int64_t* rows_begin;
   const std::int32_t* row;
-  const std::uint32_t* keep;  // (words): a word is kept if a random number is not above keep; null: all are kept
-  const AliasCell* noise;     // (words): the distribution of negatives
+  const std::uint32_t*
+      keep;  // (words): a word is kept if a random number is not above keep; null: all are kept
+  const AliasCell* noise;  // (words): the distribution of negatives
   // Huffman paths: those of word i are entries [path_begin[i], path_begin[i + 1]).
   const std::int64_t* path_begin;  // (words + 1)
   const std::int32_t* path_node;   // output rows, or hot nodes

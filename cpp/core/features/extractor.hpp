@@ -64,7 +64,8 @@ struct ExtractedRows {
   }
 };
 
-// The values that fields derive from column values. kNone means that a field has no value, or an unknown one.
+// The values that fields derive from column values. kNone means that a field has no value, or an unknown
+// one.
 class DerivedValues {
  public:
   explicit DerivedValues(std::size_t fields = 0) : derived_(fields) {}
@@ -116,7 +117,8 @@ class TemplateExtractor {
     std::vector<std::uint32_t> ids;     // (positions, templates): attribute numbers, kNone if unknown
   };
 
-  // Both append the rows of one sequence. learn() adds unknown attributes to the tables, find() omits them. `known` has the derived values of numbers below known.size(), `fresh` those of the others.
+  // Both append the rows of one sequence. learn() adds unknown attributes to the tables, find() omits
+  // them. `known` has the derived values of numbers below known.size(), `fresh` those of the others.
   void learn(const TokenRange& x, const DerivedValues& known, Memory& memory, ExtractedRows& out) {
     const std::int64_t length = x.length();
     fill(x, known, known, memory);
@@ -210,7 +212,8 @@ class TemplateExtractor {
     }
   }
 
-  // Returns the length of the longest phrase at `text`, 0 if there is none. Phrases are sorted, so phrases with a common beginning are neighbours, and each token narrows the range.
+  // Returns the length of the longest phrase at `text`, 0 if there is none. Phrases are sorted, so
+  // phrases with a common beginning are neighbours, and each token narrows the range.
   static std::int64_t longest_phrase(const Gazetteer& g, const std::uint32_t* text,
                                      std::int64_t length) {
     auto first = g.phrases.begin(), last = g.phrases.end();
@@ -282,7 +285,8 @@ class TemplateExtractor {
     }
   }
 
-  // Writes the key of a template at position t. Returns false, and a key that begins with kNone, if the template does not apply there.
+  // Writes the key of a template at position t. Returns false, and a key that begins with kNone, if the
+  // template does not apply there.
   bool make_key(const AttributeTemplate& tpl, std::int64_t t, std::int64_t length, const Memory& memory,
                 std::uint32_t* key) const {
     bool applies = !(tpl.edge && t == 0);
@@ -297,7 +301,8 @@ class TemplateExtractor {
     return applies;
   }
 
-  // Returns the value of a part at position t; outside the sequence, the value in spec_.before or spec_.after.
+  // Returns the value of a part at position t; outside the sequence, the value in spec_.before or
+  // spec_.after.
   std::uint32_t value_at(const TemplatePart& part, std::int64_t t, std::int64_t length,
                          const Memory& memory) const {
     std::int64_t position = part.offset;
@@ -323,7 +328,8 @@ class TemplateExtractor {
 
   // The number of keys per block; chosen by hand.
   static constexpr std::int64_t kBlockKeys = 128;
-  // The largest number of entries of all direct tables together (64 MiB). Templates that do not fit use the hash tables.
+  // The largest number of entries of all direct tables together (64 MiB). Templates that do not fit use
+  // the hash tables.
   static constexpr std::size_t kDirectEntries = 1 << 24;
 
   ExtractorSpec spec_;

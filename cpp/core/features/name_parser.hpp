@@ -1,4 +1,5 @@
-// Parses the name of an attribute into the values that a template has read. It finds all readings of a name, that is all values with
+// Parses the name of an attribute into the values that a template has read. It finds all readings of a
+// name, that is all values with
 //
 //     name = literal 0 + value + literal 1 + ... + value + literal n
 //
@@ -18,7 +19,8 @@ namespace trellis {
 
 class NameParser {
  public:
-  // The largest number of readings of one name by one template. A name that repeats a literal can have exponentially many.
+  // The largest number of readings of one name by one template. A name that repeats a literal can have
+  // exponentially many.
   static constexpr std::size_t kMaxReadings = 256;
   using Literals = std::vector<std::string>;
 
@@ -74,7 +76,8 @@ class NameParser {
     return name.size() >= begin + last.size() && name.ends_with(last);
   }
 
-  // Returns whether at least one reading exists. Each literal is matched at its first occurrence, which leaves the most text for the others. So if this fails, no other choice can succeed.
+  // Returns whether at least one reading exists. Each literal is matched at its first occurrence, which
+  // leaves the most text for the others. So if this fails, no other choice can succeed.
   static bool possible(std::string_view name, std::size_t begin, Rest rest) {
     if (rest.empty()) return begin == name.size();
     for (; rest.size() > 1; rest = rest.subspan(1)) {

@@ -1,4 +1,5 @@
-// Token fields: values that are derived from a token's value (lower case, shape, prefix, ...). This file handles only ASCII values. Python derives the others, because they need the rules of Unicode.
+// Token fields: values that are derived from a token's value (lower case, shape, prefix, ...). This file
+// handles only ASCII values. Python derives the others, because they need the rules of Unicode.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 
 namespace trellis {
 
-// The kinds of fields, in the order of the names in kind_of(). Gazetteers and positions do not depend on a single value.
+// The kinds of fields, in the order of the names in kind_of(). Gazetteers and positions do not depend on
+// a single value.
 enum class Kind {
   value,
   lower,

@@ -5,7 +5,8 @@
 //     \1-grams:         log10 p, the words, and log10 of the back-off weight unless it is 0
 //     -1.2	the	-0.3
 //     \end\             fields are separated by tabs or spaces; lines before \data\ are comments
-// Declared counts are only compared with the actual ones. They do not decide how much memory is allocated, because a damaged file may declare any count.
+// Declared counts are only compared with the actual ones. They do not decide how much memory is
+// allocated, because a damaged file may declare any count.
 #pragma once
 
 #include <charconv>
@@ -25,7 +26,8 @@ namespace trellis {
 
 namespace arpa_detail {
 
-// Parses a decimal number such as -1.5, 2e-05 or .5, independent of the locale. Returns false if the text is not a number.
+// Parses a decimal number such as -1.5, 2e-05 or .5, independent of the locale. Returns false if the
+// text is not a number.
 inline bool parse_number(std::string_view text, double* value) {
   const char *p = text.data(), *const end = p + text.size();
   const bool negative = p != end && *p == '-';
@@ -226,10 +228,11 @@ class ArpaReader {
   }
 
   std::unique_ptr<NgramModel> model_ = std::make_unique<NgramModel>();
-  std::string rest_;                       // the beginning of a line that continues in the next block
-  std::vector<std::string_view> fields_;   // of the current line
-  std::vector<std::int64_t> declared_;     // (order): the counts of the data section
-  std::int64_t number_ = 0, entries_ = 0;  // the number of the current line; the n-grams of the section so far
+  std::string rest_;                      // the beginning of a line that continues in the next block
+  std::vector<std::string_view> fields_;  // of the current line
+  std::vector<std::int64_t> declared_;    // (order): the counts of the data section
+  std::int64_t number_ = 0,
+               entries_ = 0;  // the number of the current line; the n-grams of the section so far
   int section_ = kRemarks;
 };
 

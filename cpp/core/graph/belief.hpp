@@ -64,8 +64,9 @@ class Belief {
 
   const std::vector<double>& messages() const { return message_; }
 
-  // Writes beliefs as probabilities, indexed by first_label and by entries, and the terms of log Z, one per variable and one per factor: log Z = sum of log_v + sum of weight_f (log_f - sum of log_v over its
-  // variables).
+  // Writes beliefs as probabilities, indexed by first_label and by entries, and the terms of log Z, one
+  // per variable and one per factor: log Z = sum of log_v + sum of weight_f (log_f - sum of log_v over
+  // its variables).
   void finish(double* variable, double* factor, double* log_v, double* log_f) const {
     std::vector<double> x;
     for (Index v = 0; v < graph_.variables(); ++v) {
@@ -182,7 +183,8 @@ class Belief {
     });
   }
 
-  // Does the same as reduce() for a factor of two variables, as a vector-matrix product with L exponentials instead of L². Returns false if a sum is so small that terms may have underflowed.
+  // Does the same as reduce() for a factor of two variables, as a vector-matrix product with L
+  // exponentials instead of L². Returns false if a sum is so small that terms may have underflowed.
   bool reduce_pair(Index f, Index s, double* p) {
     const Index other = s == graph_.begin[f] ? s + 1 : s - 1;
     const Index from = graph_.labels(other), labels = graph_.labels(s);
@@ -248,7 +250,8 @@ class Belief {
     return report;
   }
 
-  // Runs residual scheduling (Elidan, McGraw and Koller 2006) by factor: the factor with the largest change is updated first.
+  // Runs residual scheduling (Elidan, McGraw and Koller 2006) by factor: the factor with the largest
+  // change is updated first.
   BeliefReport run_residual() {
     std::vector<double> scratch(static_cast<std::size_t>(most_entries_)), pending(graph_.table.size());
     std::priority_queue<std::pair<double, Index>> queue;  // outdated entries are skipped when popped
@@ -299,9 +302,10 @@ class Belief {
     }
   }
 
-  static constexpr double kSmall = 1e-280;              // smaller sums may have lost terms to underflow
-  static constexpr double kFar = 1e300;                 // stands for a change from or to -inf
-  static constexpr Index kMaxUpdates = Index{1} << 50;  // the product with the number of factors must not overflow
+  static constexpr double kSmall = 1e-280;  // smaller sums may have lost terms to underflow
+  static constexpr double kFar = 1e300;     // stands for a change from or to -inf
+  static constexpr Index kMaxUpdates =
+      Index{1} << 50;  // the product with the number of factors must not overflow
 
   const Graph& graph_;
   const double* tables_;

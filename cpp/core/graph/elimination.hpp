@@ -21,7 +21,8 @@ class TooWide : public std::runtime_error {
   double entries;
 };
 
-// Bucket b eliminates variable order[b]. Its clique has the variable's neighbours at that time and, last, the variable itself.
+// Bucket b eliminates variable order[b]. Its clique has the variable's neighbours at that time and,
+// last, the variable itself.
 struct EliminationPlan {
   Indices order;             // (buckets)
   Indices position;          // (variables): the bucket of each variable
@@ -76,7 +77,8 @@ class Eliminator {
   }
 
  private:
-  // For a variable with more neighbours, the fill is not counted but set to its maximum, because counting takes quadratic time.
+  // For a variable with more neighbours, the fill is not counted but set to its maximum, because
+  // counting takes quadratic time.
   static constexpr Index kMaxCounted = 200;
 
   bool alive(Index v) const { return plan_.position[v] < 0; }

@@ -21,7 +21,8 @@ class Exact {
     sent_.resize(static_cast<std::size_t>(message_.back()));
   }
 
-  // Computes log Z (with kMax: the best score) of each connected component. It is stored at the variable that is eliminated last; all other entries are 0.
+  // Computes log Z (with kMax: the best score) of each connected component. It is stored at the variable
+  // that is eliminated last; all other entries are 0.
   template <bool kMax>
   void collect(double* log_z) {
     std::fill(log_z, log_z + graph_.variables(), 0.0);
@@ -39,7 +40,8 @@ class Exact {
     });
   }
 
-  // Writes p(y_v), indexed by first_label, and p(y_f), indexed by entries. Call it after collect<false>, if log Z is finite.
+  // Writes p(y_v), indexed by first_label, and p(y_f), indexed by entries. Call it after collect<false>,
+  // if log Z is finite.
   void distribute(double* variable, double* factor) {
     for_each_tree([&](Index begin, Index end) {
       std::vector<double> above;
@@ -99,7 +101,8 @@ class Exact {
                  [&] { return [&](Index t) { work(plan_.tree_begin[t], plan_.tree_begin[t + 1]); }; });
   }
 
-  // Writes the axes of a clique to `out` and returns their number. find(variable) returns the stride of a variable in another table.
+  // Writes the axes of a clique to `out` and returns their number. find(variable) returns the stride of
+  // a variable in another table.
   template <class Find>
   int axes(Index b, Axis* out, const Find& find) const {
     for (Index k = plan_.begin[b]; k < plan_.begin[b + 1]; ++k) {
@@ -109,7 +112,8 @@ class Exact {
     return plan_.size(b);
   }
 
-  // Writes the axes of bucket b, with their strides in the message of bucket `from`. The axes of that message are the clique of `from` without its own variable.
+  // Writes the axes of bucket b, with their strides in the message of bucket `from`. The axes of that
+  // message are the clique of `from` without its own variable.
   int message_axes(Index b, Index from, Axis* out) const {
     return axes(b, out, [&](Index v) {
       Index step = 1;
@@ -172,7 +176,9 @@ class Exact {
     walk(axis, message_axes(up, b, axis), [&](Index i, Index j) { above[j] += p[i]; });
   }
 
-  // Computes p(clique) = p(rest) p(variable | rest). The rounding error of a message is relative to the size of the scores, and it would grow from clique to clique. So each conditional is divided by its actual sum.
+  // Computes p(clique) = p(rest) p(variable | rest). The rounding error of a message is relative to the
+  // size of the scores, and it would grow from clique to clique. So each conditional is divided by its
+  // actual sum.
   void to_probabilities(Index b, const double* above) {
     const Index labels = graph_.cardinality[plan_.order[b]];
     for (Index r = 0; r < rows(b); ++r) {
@@ -196,7 +202,8 @@ class Exact {
     walk(axis, factor_axes(b, f, axis), [&](Index i, Index j) { out[j] += p[i]; });
   }
 
-  // Returns the scores of the bucket's variable, (cardinality), given the labels of the rest of its clique.
+  // Returns the scores of the bucket's variable, (cardinality), given the labels of the rest of its
+  // clique.
   const double* row(Index b, const std::int64_t* labels) const {
     Index r = 0;
     for (Index k = plan_.begin[b]; k + 1 < plan_.begin[b + 1]; ++k) {

@@ -19,8 +19,9 @@ using Index = std::int64_t;
 using Indices = std::vector<Index>;
 
 inline constexpr double kForbidden = -std::numeric_limits<double>::infinity();
-inline constexpr Index kMaxEntries = Index{1} << 40;  // entries of one table; a larger table would not fit in memory
-inline constexpr int kMaxOrder = 32;                  // variables of one factor or clique
+inline constexpr Index kMaxEntries =
+    Index{1} << 40;                   // entries of one table; a larger table would not fit in memory
+inline constexpr int kMaxOrder = 32;  // variables of one factor or clique
 
 class Graph {
  public:
@@ -67,7 +68,8 @@ class Graph {
     for (const Index v : scope)
       require(v >= 0 && v < variables(), "a factor has a variable that does not exist");
     for (Index f = 0; f < factors(); ++f) {
-      require(begin[f] < begin[f + 1] && begin[f + 1] - begin[f] <= kMaxOrder, "each factor must have 1 to 32 variables");
+      require(begin[f] < begin[f + 1] && begin[f + 1] - begin[f] <= kMaxOrder,
+              "each factor must have 1 to 32 variables");
       require(table[f] >= 0 && table[f] < kMaxEntries, "the offset of a table is out of range");
     }
   }
@@ -101,7 +103,8 @@ class Graph {
   }
 };
 
-// One axis of a table, and the stride of the same axis in another table. The stride is 0 if the other table does not have this axis.
+// One axis of a table, and the stride of the same axis in another table. The stride is 0 if the other
+// table does not have this axis.
 struct Axis {
   Index size, stride;
 };

@@ -74,7 +74,8 @@ class Grid {
     return report;
   }
 
-  // Writes beliefs, (height, width, labels), as probabilities. Returns false if a pixel has no possible label.
+  // Writes beliefs, (height, width, labels), as probabilities. Returns false if a pixel has no possible
+  // label.
   bool beliefs(double* out) const {
     std::atomic<bool> possible{true};
     for_each_pixel([&](std::int64_t r, std::int64_t c) {
@@ -149,7 +150,8 @@ class Grid {
       lanes = (real + kGridBlock - 1) / kGridBlock * kGridBlock;
       unary = zeros(plane());
       field = zeros(plane());
-      message = zeros(2 * plane() + kGridBlock);  // transposing reads full blocks, also past the last message
+      message =
+          zeros(2 * plane() + kGridBlock);  // transposing reads full blocks, also past the last message
     }
 
     static AlignedDoubles zeros(std::int64_t count) {
@@ -158,7 +160,8 @@ class Grid {
       return out;
     }
 
-    // Copies the tables of the edges along the lines. The strides go from position to position and from lane to lane.
+    // Copies the tables of the edges along the lines. The strides go from position to position and from
+    // lane to lane.
     void take(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
               std::int64_t by_lane) {
       shared = shared_;
@@ -181,7 +184,8 @@ class Grid {
     }
   };
 
-  // Returns whether two labels can be represented by their log odds: all scores must be finite, and psi must not underflow.
+  // Returns whether two labels can be represented by their log odds: all scores must be finite, and psi
+  // must not underflow.
   static bool small_enough(const GridScores& s, const GridOptions& options) {
     if (s.labels != 2 || options.max_product) return false;
     const double weight = std::min(options.horizontal_weight, options.vertical_weight);

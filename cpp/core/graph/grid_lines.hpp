@@ -1,12 +1,14 @@
 // Messages along the lines of a grid, one SIMD vector of lines at a time.
 //
 //   m'(b) = log sum over a of exp(x(a) + table(a, b)),   x = field + m
-// In tree-reweighted propagation, the table is divided by the weight r of its edge, and x = field + r m - (1 - r) n,
-// where n is the opposite message on the edge: the cavity subtracts all of n, but the belief contains
-// only r n.
+// In tree-reweighted propagation, the table is divided by the weight r of its edge, and x = field + r m
+// - (1 - r) n, where n is the opposite message on the edge: the cavity subtracts all of n, but the
+// belief contains only r n.
 //
 // With p = exp(x - max x) and psi = exp(table - max), the sum is log(p psi): L exponentials and
-// logarithms instead of L². Terms that underflow are below 1e-300. If a sum is so small that such terms may be a relevant part of it, the vector is recomputed in log space. So the result is exact for scores of any size, and for -inf.
+// logarithms instead of L². Terms that underflow are below 1e-300. If a sum is so small that such terms
+// may be a relevant part of it, the vector is recomputed in log space. So the result is exact for scores
+// of any size, and for -inf.
 #pragma once
 
 #include "base/simd.hpp"
@@ -156,7 +158,9 @@ inline void fill_field(const GridLines& g, std::int64_t begin, std::int64_t end)
   }
 }
 
-// Messages of two labels as log odds, for finite tables within kGridSpan. Each message takes one exponential and one logarithm. If the log odds of the sender are beyond +-700, the log odds of the message are constant.
+// Messages of two labels as log odds, for finite tables within kGridSpan. Each message takes one
+// exponential and one logarithm. If the log odds of the sender are beyond +-700, the log odds of the
+// message are constant.
 struct Two {
   Vec same0, up, down, same1;  // psi from a to b: 0 0, 0 1, 1 0, 1 1
 

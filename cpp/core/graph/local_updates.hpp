@@ -29,7 +29,8 @@ class LocalUpdates {
     return total;
   }
 
-  // Computes the score of each label of v given the labels of all other variables: log p(y_v | rest) + constant.
+  // Computes the score of each label of v given the labels of all other variables: log p(y_v | rest) +
+  // constant.
   void conditional(Index v, const std::int64_t* labels, double* out) const {
     std::fill(out, out + graph_.cardinality[v], 0.0);
     for (Index k = graph_.first_incident[v]; k < graph_.first_incident[v + 1]; ++k) {
@@ -42,7 +43,8 @@ class LocalUpdates {
     }
   }
 
-  // Runs iterated conditional modes: sweeps until no label changes, at most `max_sweeps`. Returns the number of sweeps.
+  // Runs iterated conditional modes: sweeps until no label changes, at most `max_sweeps`. Returns the
+  // number of sweeps.
   Index climb(Index max_sweeps, std::int64_t* labels, bool* converged) const {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     *converged = false;
@@ -79,7 +81,8 @@ class LocalUpdates {
           for (Index v = 0; v < n; ++v) {
             conditional(v, chain, x.data());
             const Index labels_of = graph_.cardinality[v];
-            // If the current labelling is forbidden, all labels may be forbidden. Then the current label is kept.
+            // If the current labelling is forbidden, all labels may be forbidden. Then the current label
+            // is kept.
             if (*std::max_element(x.begin(), x.begin() + labels_of) == kForbidden) continue;
             chain[v] = draw(x.data(), labels_of, run.uniforms[t * n + v]);
           }
@@ -90,7 +93,8 @@ class LocalUpdates {
     });
   }
 
-  // Runs mean field: coordinate ascent on E_q[score] + H(q), with q indexed by first_label. Returns the number of sweeps; *change_out is the largest change in the last one.
+  // Runs mean field: coordinate ascent on E_q[score] + H(q), with q indexed by first_label. Returns the
+  // number of sweeps; *change_out is the largest change in the last one.
   Index mean_field(Index max_sweeps, double tolerance, double* q, double* change_out) const {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     Index sweeps = 0;

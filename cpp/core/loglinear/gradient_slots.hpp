@@ -23,7 +23,8 @@ class GradientSlots {
   struct Slot {
     std::vector<std::int64_t> chunk_begin;  // (chunks + 1): the first sequence of each chunk
     std::int64_t touched = 0;               // only state weights [0, touched) can have a gradient here
-    AlignedDoubles memory;  // the gradients of states, scaled counts, log counts, edges and the dense table, in this order
+    AlignedDoubles memory;  // the gradients of states, scaled counts, log counts, edges and the dense
+                            // table, in this order
   };
 
   // `dense` and `rows` must outlive this object.
@@ -39,7 +40,7 @@ class GradientSlots {
   std::int64_t count() const { return static_cast<std::int64_t>(slots_.size()); }
   const Slot& operator[](std::int64_t s) const { return slots_[s]; }
   std::int64_t chunk_rows() const { return chunk_rows_; }  // the rows of the largest chunk
-  int stride() const { return stride_; }                   // the stride of the bigram counts, (labels, stride)
+  int stride() const { return stride_; }  // the stride of the bigram counts, (labels, stride)
 
   double* states(const Slot& s) const { return s.memory.get(); }
   double* scaled_counts(const Slot& s) const { return s.memory.get() + layout_.states(); }
@@ -108,8 +109,10 @@ class GradientSlots {
   }
 
  private:
-  static constexpr std::int64_t kChunkRows = 1536;       // other sizes did not help (docs/notes/benchmarks.md)
-  static constexpr std::int64_t kMatrixBytes = 8 << 20;  // bytes of the position-dependent transitions of a chunk
+  static constexpr std::int64_t kChunkRows =
+      1536;  // other sizes did not help (docs/notes/benchmarks.md)
+  static constexpr std::int64_t kMatrixBytes =
+      8 << 20;  // bytes of the position-dependent transitions of a chunk
   static constexpr std::int64_t kSlotBytes = 256 << 20;  // bytes of all gradients together
   static constexpr std::int64_t kReduceBlock = 1 << 14;  // weights per task of sum()
   static constexpr std::int64_t kMinSlots = 2, kMaxSlots = 16;
@@ -121,7 +124,9 @@ class GradientSlots {
     return std::max<std::int64_t>(1, kMatrixBytes / matrix_bytes);
   }
 
-  // Returns the number of slots. The work of each slot must be much larger than adding up its gradient. Work is estimated in multiply-adds: 0.25 per label pair of forward-backward, 14 per weight. These factors were chosen by hand; no measurement is recorded.
+  // Returns the number of slots. The work of each slot must be much larger than adding up its gradient.
+  // Work is estimated in multiply-adds: 0.25 per label pair of forward-backward, 14 per weight. These
+  // factors were chosen by hand; no measurement is recorded.
   std::int64_t slot_count(std::int64_t rows, double row_work, std::int64_t slot_bytes) const {
     const std::int64_t labels = layout_.labels;
     const double work = row_work + 0.25 * static_cast<double>(rows * labels * labels);

@@ -6,9 +6,12 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// Prefetch distances: kAhead attribute occurrences, kWeightsAhead single weights. Prefetching 64 weights ahead was faster than no prefetching (docs/notes/benchmarks.md); kAhead was chosen by hand, no measurement is recorded.
+// Prefetch distances: kAhead attribute occurrences, kWeightsAhead single weights. Prefetching 64 weights
+// ahead was faster than no prefetching (docs/notes/benchmarks.md); kAhead was chosen by hand, no
+// measurement is recorded.
 inline constexpr int kAhead = 24, kWeightsAhead = 64;
-// A row of at most kLocalRow padded labels is accumulated on the stack. The value is that of DenseAttributes::kWidest.
+// A row of at most kLocalRow padded labels is accumulated on the stack. The value is that of
+// DenseAttributes::kWidest.
 inline constexpr int kLocalRow = 1024;
 
 // row[label] += value * weight, for attributes with a long range of weights.
@@ -25,7 +28,8 @@ TRELLIS_INLINE void sparse_scores(const RowPlan& plan, const double* weights, st
   }
 }
 
-// Does the same for attributes with few weights, which the plan lists one by one. With kOnes, all values are 1.
+// Does the same for attributes with few weights, which the plan lists one by one. With kOnes, all values
+// are 1.
 template <bool kOnes>
 TRELLIS_INLINE void few_scores(const RowPlan& plan, const double* weights, std::int64_t begin,
                                std::int64_t end, double* row) {
@@ -107,7 +111,8 @@ TRELLIS_INLINE void copy_row(const double* from, double* to, int labels) {
   }
 }
 
-// Computes the scores of rows. The terms are added in the order of the plan: dense attributes, then long ranges, then single weights. Another order would change the last bits of the result.
+// Computes the scores of rows. The terms are added in the order of the plan: dense attributes, then long
+// ranges, then single weights. Another order would change the last bits of the result.
 inline void score_rows(const RowPlan& plan, const double* dense_weights, const double* weights,
                        std::int64_t begin, std::int64_t end, double* scores) {
   alignas(64) double local[kLocalRow];
@@ -131,7 +136,8 @@ inline void score_rows(const RowPlan& plan, const double* dense_weights, const d
   }
 }
 
-// Computes the scores of rows without a plan, from attribute ids. For each id, its place is prefetched first, and its weights later.
+// Computes the scores of rows without a plan, from attribute ids. For each id, its place is prefetched
+// first, and its weights later.
 inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t attributes,
                       const double* dense_weights, const double* weights, const std::int64_t* begin,
                       const std::int32_t* id, const double* value, std::int64_t rows, double* scores) {
@@ -201,7 +207,8 @@ inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t b
   }
 }
 
-// Computes p = softmax(scores + extra) in three passes over p. It holds scores + extra, then exponentials, then probabilities.
+// Computes p = softmax(scores + extra) in three passes over p. It holds scores + extra, then
+// exponentials, then probabilities.
 inline double softmax(const double* scores, const double* extra, int labels, double* p) {
   Vec top = splat(-kInfinity);
   for (int y = 0; y < labels; y += kWidth) {

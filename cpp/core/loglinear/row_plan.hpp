@@ -12,10 +12,13 @@
 
 namespace trellis {
 
-// Chooses the attributes whose weights are stored in dense rows, one weight per label. An attribute qualifies if it has more weights than a dense row has vectors. The most frequent attributes are chosen until the table has kBytes bytes.
+// Chooses the attributes whose weights are stored in dense rows, one weight per label. An attribute
+// qualifies if it has more weights than a dense row has vectors. The most frequent attributes are chosen
+// until the table has kBytes bytes.
 class DenseAttributes {
  public:
-  static constexpr std::int64_t kBytes = 768 << 10;  // other sizes did not help (docs/notes/benchmarks.md)
+  static constexpr std::int64_t kBytes = 768
+                                         << 10;  // other sizes did not help (docs/notes/benchmarks.md)
   static constexpr int kWidest = 1024;  // padded labels; score_rows() holds one such row on its stack
 
   // `occurrences` is (attributes), or null if the numbers of occurrences are not known.
@@ -35,7 +38,8 @@ class DenseAttributes {
     std::stable_sort(dense_.begin(), dense_.end(),
                      [&](std::int64_t a, std::int64_t b) { return gain(a) > gain(b); });
     const std::size_t max_rows =
-        // Without occurrences, the model only predicts, and all threads share one table. Its size, eight times larger, was chosen by hand.
+        // Without occurrences, the model only predicts, and all threads share one table. Its size, eight
+        // times larger, was chosen by hand.
         occurrences == nullptr ? 8 * kBytes / (stride_ * 8) : kBytes / (stride_ * 8);
     // In training, row numbers are stored in 16 bits (PlannedRows::add).
     static_assert(kBytes / (kPadding * 8) <= 0x10000);
@@ -71,7 +75,8 @@ class DenseAttributes {
   }
 
  private:
-  static constexpr std::int64_t kOften = 16;  // the least number of occurrences of a dense attribute; chosen by hand
+  static constexpr std::int64_t kOften =
+      16;  // the least number of occurrences of a dense attribute; chosen by hand
 
   WeightLayout layout_;
   int stride_;
@@ -130,14 +135,16 @@ class PlannedRows {
     return last;
   }
 
-  // Estimates the work of the kernels for all rows, in multiply-adds. The factors 8 and 3 were chosen by hand; no measurement is recorded.
+  // Estimates the work of the kernels for all rows, in multiply-adds. The factors 8 and 3 were chosen by
+  // hand; no measurement is recorded.
   double work() const {
     return static_cast<double>(few_.size() + 8 * sparse_.size() + 3 * dense_.size());
   }
 
  private:
   static constexpr std::size_t kPast = 64;  // at least kWeightsAhead and kAhead of the kernels
-  static constexpr std::int64_t kFew = 8;   // attributes with at most 8 weights are listed weight by weight
+  static constexpr std::int64_t kFew =
+      8;  // attributes with at most 8 weights are listed weight by weight
 
   static const double* data_of(const std::vector<double>& values) {
     return values.empty() ? nullptr : values.data();

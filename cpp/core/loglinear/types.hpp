@@ -1,7 +1,8 @@
 // The arguments of the log-linear kernels: w . phi(x, t, y) for sparse rows of attributes.
 //
 // All weights are in one vector: those of attribute a are w[state_begin[a] .. state_begin[a + 1]), with
-// their labels in state_label. Most attributes have weights for few of the labels. A few very frequent attributes have weights for most labels. Their weights are expanded into dense, padded rows.
+// their labels in state_label. Most attributes have weights for few of the labels. A few very frequent
+// attributes have weights for most labels. Their weights are expanded into dense, padded rows.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ struct Stretch {
 };
 
 // The attribute occurrences of all rows, in three kinds: attributes with dense weights, attributes with
-// a long range of weights, and attributes with few weights. The last kind is listed weight by weight, because the CPU mispredicts the end of very short loops (docs/notes/benchmarks.md).
+// a long range of weights, and attributes with few weights. The last kind is listed weight by weight,
+// because the CPU mispredicts the end of very short loops (docs/notes/benchmarks.md).
 struct RowPlan {
   int labels;
   int stride;                        // the stride of the dense table: padded(labels)

@@ -5,7 +5,8 @@
 
 namespace trellis {
 
-// The factors of one step of Adam with decoupled weight decay (AdamW). The caller computes them in double precision, because 1 - 0.999f has a large relative error.
+// The factors of one step of Adam with decoupled weight decay (AdamW). The caller computes them in
+// double precision, because 1 - 0.999f has a large relative error.
 struct AdamStep {
   float part1;         // 1 - beta1: the weight of the gradient in the first moment
   float beta2, part2;  // the weights of the old second moment and of the squared gradient (1 - beta2)

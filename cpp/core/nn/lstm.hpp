@@ -14,7 +14,8 @@
 
 namespace trellis {
 
-// The number of sequences per task. It is fixed, so that the tiles, and the bits of the result, do not depend on the number of threads.
+// The number of sequences per task. It is fixed, so that the tiles, and the bits of the result, do not
+// depend on the number of threads.
 inline constexpr std::int64_t kLstmGroup = 16;
 
 // The sizes of the steps, copied and validated.

@@ -15,7 +15,8 @@ namespace trellis::TRELLIS_ISA::lstm {
 
 inline constexpr int kTileRows = kVectorBytes == 64 ? 6 : 3;  // limited by the number of registers
 inline constexpr int kTileVectors = 4;
-inline constexpr std::int64_t kColumns = kTileVectors * kFloatWidth;  // columns of a tile in the backward pass
+inline constexpr std::int64_t kColumns =
+    kTileVectors * kFloatWidth;  // columns of a tile in the backward pass
 static_assert(kLstmPadding % kFloatWidth == 0);
 
 // out[r][v] = sum_k x[r][k] u[k][v]; a row of out has kTileVectors vectors.
@@ -134,7 +135,8 @@ inline void forward(const LstmBatch& batch, const LstmPart& part, const float* p
   }
 }
 
-// Computes the gradients of the gates before their nonlinearities, from the gradients of h and c. `carry` is the gradient of c of the previous step.
+// Computes the gradients of the gates before their nonlinearities, from the gradients of h and c.
+// `carry` is the gradient of c of the previous step.
 struct GateGradients {
   FloatVec i, f, g, o, carry;
 };

@@ -39,7 +39,8 @@ struct LstmBackward {
 };
 
 struct LstmKernels {
-  // Packs U, (4 hidden, hidden), of one direction in the order of access. The result has lstm_packed(hidden) floats.
+  // Packs U, (4 hidden, hidden), of one direction in the order of access. The result has
+  // lstm_packed(hidden) floats.
   void (*pack_forward)(const float* u, std::int64_t hidden, float* packed);
   void (*pack_backward)(const float* u, std::int64_t hidden, float* packed);
   void (*forward)(const LstmBatch&, const LstmPart&, const float* packed, const LstmForward&);

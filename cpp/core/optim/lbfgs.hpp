@@ -121,7 +121,8 @@ class LbfgsMemory {
   std::size_t slots() const { return static_cast<std::size_t>(capacity_); }
   std::size_t square() const { return slots() * slots(); }
 
-  // Takes a slot for a new pair, calls fill(begin, end, s, y, sums) for each tile, and computes all products of the pair.
+  // Takes a slot for a new pair, calls fill(begin, end, s, y, sums) for each tile, and computes all
+  // products of the pair.
   template <class Fill>
   void take(const double* q, int threads, double* totals, const Fill& fill) {
     const int slot = make_room();
@@ -142,7 +143,8 @@ class LbfgsMemory {
     for (int i = 0; i < count(); ++i) keep_products(order_[i], slot, &all[3 + kProducts * i]);
   }
 
-  // Returns the slot for a new pair, which becomes the newest. If all slots are used, the oldest pair is dropped.
+  // Returns the slot for a new pair, which becomes the newest. If all slots are used, the oldest pair is
+  // dropped.
   int make_room() {
     int slot = count();
     if (count() == capacity_) {
@@ -187,7 +189,9 @@ class LbfgsMemory {
     yy_[slot * capacity_ + newest] = yy_[newest * capacity_ + slot] = sums[4];
   }
 
-  // Computes the factors of d = q_factor q + Σ s_factor[i] s_i + y_factor[i] y_i. The two loops are those of the paper, but the vector that they change is stored as its factors: r = -q - Σ α_i y_i, then γ r + Σ (α_i - β_i) s_i.
+  // Computes the factors of d = q_factor q + Σ s_factor[i] s_i + y_factor[i] y_i. The two loops are
+  // those of the paper, but the vector that they change is stored as its factors: r = -q - Σ α_i y_i,
+  // then γ r + Σ (α_i - β_i) s_i.
   double two_loops(double* s_factor, double* y_factor) const {
     if (count() == 0) return -1.0;
     const auto sy = [&](int i, int j) { return sy_[order_[i] * capacity_ + order_[j]]; };
