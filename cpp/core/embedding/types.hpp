@@ -3,8 +3,9 @@
 //
 // A hidden vector h (of a word, or the mean of several) is multiplied by rows w of the output table.
 // Losses:
-//     logistic  -sum_t weight_t log sigma(+-h . w_t)  (negative sampling, hierarchical softmax,
-//     one-vs-all) softmax   -h . w_y + log sum_t exp(h . w_t)
+//     logistic  -sum_t weight_t log sigma(+-h . w_t)
+//     softmax   -h . w_y + log sum_t exp(h . w_t)
+// Negative sampling, hierarchical softmax and one-vs-all use the logistic loss.
 // Rows have `stride` floats, a multiple of kRowPadding. They are zero from `dim` on, and stay zero.
 #pragma once
 

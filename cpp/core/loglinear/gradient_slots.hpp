@@ -23,8 +23,8 @@ class GradientSlots {
   struct Slot {
     std::vector<std::int64_t> chunk_begin;  // (chunks + 1): the first sequence of each chunk
     std::int64_t touched = 0;               // only state weights [0, touched) can have a gradient here
-    AlignedDoubles memory;  // the gradients of states, scaled counts, log counts, edges and the dense
-                            // table, in this order
+    // The gradients of states, scaled counts, log counts, edges and the dense table, in this order.
+    AlignedDoubles memory;
   };
 
   // `dense` and `rows` must outlive this object.

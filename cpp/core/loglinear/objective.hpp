@@ -392,8 +392,7 @@ class Objective {
       double* scores = worker.scores.get() + row * labels;
       add_costs(y[t], scores);
       if (!(scores[y[t]] + extra[y[t]] > -std::numeric_limits<double>::infinity())) {
-        total = -std::numeric_limits<double>::infinity();  // the transition is forbidden; perhaps to
-                                                           // every label
+        total = -std::numeric_limits<double>::infinity();  // the transition is forbidden
         std::fill(residual, residual + labels, 0.0);
         continue;
       }

@@ -1,5 +1,5 @@
-// The word search compared with enumeration: all paths, the text that each stands for, and the scores of
-// its words from the language model.
+// Compares the word search with enumeration of all paths: the text of each path, and the scores of its
+// words from the language model.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,7 +46,7 @@ Alphabet word_pieces() {
           .space = -1};
 }
 
-// The words of a labelling.
+// Returns the words of a labelling.
 Text written(const Alphabet& alphabet, const std::vector<std::int64_t>& labels) {
   Text text;
   bool open = false;
@@ -179,7 +179,8 @@ void check_against_enumeration(const Alphabet& alphabet, const Setting& setting,
   CHECK(decode(alphabet, setting, m, x, T, 1 << 20, true).size() <= allowed);
 }
 
-// Without words, a text is a labelling. Here nodes have more children than a linked list is used for.
+// Checks texts without words, which are labellings. Nodes have so many children that they are stored in
+// the hash table.
 void check_many_labels(std::mt19937_64& random, std::size_t min_nodes) {
   const std::int64_t T = 3, V = 40;
   std::vector<CtcPiece> pieces(1);
@@ -218,7 +219,7 @@ void check_many_labels(std::mt19937_64& random, std::size_t min_nodes) {
   }
 }
 
-// Words with the same spelling: the language model decides.
+// Checks words with the same spelling: the language model decides between them.
 void check_spellings(const NgramModel& m) {
   const Alphabet alphabet = characters();
   const CtcWordOptions options{.alpha = 1.0,

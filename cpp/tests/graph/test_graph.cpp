@@ -1,5 +1,5 @@
-// Elimination compared with enumeration of all labellings, belief propagation on trees, and grids with
-// every instruction set that the CPU supports compared with the general engine.
+// Compares elimination, and belief propagation on trees, with enumeration of all labellings. Compares
+// grids, with every instruction set that the CPU supports, with belief propagation on general graphs.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -22,7 +22,7 @@ struct Case {
   std::vector<double> tables;
 };
 
-// One factor per variable, and one for each of the sets of variables.
+// Creates a graph with one factor per variable, and one for each set of variables.
 Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices>& sets,
                double forbidden) {
   std::normal_distribution<double> normal;
@@ -204,7 +204,7 @@ struct GridCase {
   }
 };
 
-// The beliefs of a grid are those of belief propagation on the graph, up to a constant.
+// Checks that the beliefs of a grid are those of belief propagation on the graph, up to a constant.
 void check_beliefs(const GridCase& c, const Grid& grid, const Belief& belief, double share) {
   const std::size_t n = c.unary.size();
   std::vector<double> p(n, NAN), m(4 * n, NAN);
@@ -224,7 +224,7 @@ void check_beliefs(const GridCase& c, const Grid& grid, const Belief& belief, do
   }
 }
 
-// Both engines must reach the same fixed point. share < 1: tree-reweighted.
+// Checks that both implementations reach the same fixed point. share < 1 means tree-reweighted.
 void check_grid(const GridKernels& kernels, const GridCase& c, double share = 1.0) {
   const Graph graph = c.graph();
   const std::vector<double> tables = c.tables();

@@ -1,5 +1,5 @@
-// The LSTM compared with a simple version in doubles, and its gradient with central differences;
-// threads.
+// Compares the LSTM with a simple implementation in doubles, and its gradient with central differences.
+// The number of threads must not change the result.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -64,7 +64,7 @@ States run(const Case& a, const Kernels& kernels, int threads) {
 
 double sigma(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-// h of all tokens, one sequence at a time.
+// Computes h of all tokens, one sequence at a time.
 std::vector<double> plain(const Case& a, const std::vector<double>& gates) {
   const std::int64_t H = a.hidden, T = static_cast<std::int64_t>(a.sizes.size());
   std::vector<double> out(a.weight.size());
