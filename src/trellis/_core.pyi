@@ -1,5 +1,5 @@
-# Types of the compiled module. Each section names its source file in cpp/bindings, which documents the
-# functions. The functions return small results and fill arrays that the caller has allocated.
+# Types of the compiled module. Each section names its source files in cpp/bindings, which document
+# the functions. They return small results and fill arrays that the caller has allocated.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
