@@ -13,8 +13,8 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr int kParts =
-    kLanes / kWidth;  // vectors per number, with one number for each of kLanes sequences
+// Vectors per number, with one number for each of kLanes sequences.
+inline constexpr int kParts = kLanes / kWidth;
 
 struct Lanes {
   Vec part[kParts];

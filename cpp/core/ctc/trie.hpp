@@ -68,8 +68,8 @@ class PackedTrie {
     if (node == kNone || letter_.empty()) return kNone;
     const Letter *const all = letter_.data(), *begin = all + child_begin_[node];
     const Letter* const end = all + child_begin_[node + 1];
-    constexpr std::ptrdiff_t kFew =
-        16;  // nodes with at most 16 children are searched linearly; chosen by hand
+    // Nodes with at most 16 children are searched linearly; chosen by hand.
+    constexpr std::ptrdiff_t kFew = 16;
     if (end - begin > kFew) {
       begin = std::lower_bound(begin, end, letter);
     } else {

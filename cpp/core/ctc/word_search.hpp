@@ -18,8 +18,8 @@ namespace trellis {
 
 struct CtcTranscript {
   std::vector<std::string> words;
-  std::vector<std::int32_t>
-      labels;  // the labels of the words, without word boundaries; one of the possible spellings
+  // The labels of the words, without word boundaries; one of the possible spellings.
+  std::vector<std::int32_t> labels;
   std::vector<std::int32_t> sizes;  // (words): the number of labels of each word
   double acoustic, bonus;           // log p(text | frames), and the score of its words
   WordModel::State state;           // the state of the language model after the last word

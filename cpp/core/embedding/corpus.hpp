@@ -25,8 +25,8 @@ namespace trellis {
 class Corpus {
  public:
   static constexpr std::int32_t kUnknown = -1, kLineEnd = -2;  // special numbers returned by read()
-  static constexpr std::int64_t kChunk =
-      8192;  // words per chunk; a chunk may have up to kLongestLine more
+  // Words per chunk; a chunk may have up to kLongestLine more.
+  static constexpr std::int64_t kChunk = 8192;
   static constexpr std::int64_t kLongestLine = 1024;  // words; longer lines are cut at a chunk's end
 
   struct Chunk {
@@ -154,8 +154,8 @@ class Corpus {
  private:
   static constexpr std::size_t kLongestWord = std::size_t{1} << 26;  // bytes
   static constexpr std::int64_t kSegment = 1 << 20;                  // words of a segment of add_word()
-  static constexpr std::size_t kLineSearchBytes =
-      1 << 16;  // a line break is searched in this number of bytes
+  // A line break is searched in this number of bytes.
+  static constexpr std::size_t kLineSearchBytes = 1 << 16;
 
   // The words of one thread.
   struct Table {

@@ -12,8 +12,8 @@
 
 namespace trellis::TRELLIS_ISA::embedding {
 
-inline constexpr int kTargets =
-    kVectorBytes == 64 ? 8 : 4;  // rows of a tile; more would not fit in the registers
+// Rows of a tile; more would not fit in the registers.
+inline constexpr int kTargets = kVectorBytes == 64 ? 8 : 4;
 inline constexpr int kHidden = kFloatWidth / kTargets;  // so that the scores of a tile fill a vector
 static_assert(kTargets <= kMaxTargets && kRowPadding % kFloatWidth == 0);
 

@@ -89,8 +89,8 @@ inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t e
       length += x * x;
       away += error * error;
     }
-    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) *
-              1.001f;  // 1.001 covers the rounding of these sums
+    // 1.001 covers the rounding of these sums.
+    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;
   }
 }
 

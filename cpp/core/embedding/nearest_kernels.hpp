@@ -10,10 +10,10 @@
 namespace trellis::TRELLIS_ISA {
 
 inline constexpr int kQueries = 2 * kFloatWidth;  // queries of a tile
-inline constexpr int kRows =
-    kVectorBytes == 64 ? 12 : 6;  // rows of a tile; more would not fit in the registers
-inline constexpr std::int64_t kRowBlock =
-    20 * kRows;  // rows that are used for all queries before the next rows are read; chosen by hand
+// Rows of a tile; more would not fit in the registers.
+inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;
+// Rows that are used for all queries before the next rows are read; chosen by hand.
+inline constexpr std::int64_t kRowBlock = 20 * kRows;
 
 // Inserts a score into the sorted best k of a query, after equal scores.
 inline void keep(const NearestBest& best, std::int64_t query, float score, std::int64_t id) {

@@ -93,8 +93,8 @@ class TextPredictor {
   }
 
  private:
-  static constexpr double kAdded =
-      1e-5;  // fastText adds this to a probability before taking the logarithm
+  // fastText adds this to a probability before taking the logarithm.
+  static constexpr double kAdded = 1e-5;
   static constexpr std::int64_t kRows = 256;  // rows per kernel call
 
   // A node to visit, and the probability of reaching it.

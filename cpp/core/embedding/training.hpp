@@ -239,8 +239,8 @@ class EmbeddingTraining {
 
   EmbeddingModel model_;
   std::vector<std::int32_t> hot_;
-  std::int64_t targets_ = 0,
-               most_rows_ = 1;  // the largest numbers of output rows per prediction, input rows per word
+  // The largest numbers of output rows per prediction, input rows per word.
+  std::int64_t targets_ = 0, most_rows_ = 1;
 };
 
 }  // namespace trellis

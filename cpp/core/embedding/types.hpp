@@ -47,8 +47,8 @@ struct EmbeddingModel {
   // The input rows of word i are row[rows_begin[i] .. rows_begin[i + 1]); null: row i alone.
   const std::int64_t* rows_begin;
   const std::int32_t* row;
-  const std::uint32_t*
-      keep;  // (words): a word is kept if a random number is not above keep; null: all are kept
+  // (words): a word is kept if a random number is not above keep; null: all are kept.
+  const std::uint32_t* keep;
   const AliasCell* noise;  // (words): the distribution of negatives
   // Huffman paths: those of word i are entries [path_begin[i], path_begin[i + 1]).
   const std::int64_t* path_begin;  // (words + 1)

@@ -231,8 +231,8 @@ class ArpaReader {
   std::string rest_;                      // the beginning of a line that continues in the next block
   std::vector<std::string_view> fields_;  // of the current line
   std::vector<std::int64_t> declared_;    // (order): the counts of the data section
-  std::int64_t number_ = 0,
-               entries_ = 0;  // the number of the current line; the n-grams of the section so far
+  // The number of the current line; the n-grams of the section so far.
+  std::int64_t number_ = 0, entries_ = 0;
   int section_ = kRemarks;
 };
 

@@ -19,8 +19,8 @@ struct NumberedNames {
 // Cells (labels or label pairs) by name.
 template <class Cell>
 struct NamedCells {
-  std::vector<std::int64_t> name,
-      size;  // the names with at least one cell, and the number of cells of each
+  // The names with at least one cell, and the number of cells of each.
+  std::vector<std::int64_t> name, size;
   std::vector<Cell> cell;
 
   void add(std::int64_t name_index, std::int64_t c) {

@@ -27,8 +27,8 @@ inline const char* parse_number(const char* at, const char* end, float* out) {
   double value;
   if (at != end && *at == '+') ++at;
   const auto [rest, error] = std::from_chars(at, end, value);
-  if (error ==
-      std::errc::result_out_of_range) {  // from_chars does not distinguish overflow and underflow
+  // from_chars does not distinguish overflow and underflow.
+  if (error == std::errc::result_out_of_range) {
     value = std::strtod(std::string(at, rest).c_str(), nullptr);
   } else if (error != std::errc{}) {
     return nullptr;

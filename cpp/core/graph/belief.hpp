@@ -304,8 +304,8 @@ class Belief {
 
   static constexpr double kSmall = 1e-280;  // smaller sums may have lost terms to underflow
   static constexpr double kFar = 1e300;     // stands for a change from or to -inf
-  static constexpr Index kMaxUpdates =
-      Index{1} << 50;  // the product with the number of factors must not overflow
+  // The product with the number of factors must not overflow.
+  static constexpr Index kMaxUpdates = Index{1} << 50;
 
   const Graph& graph_;
   const double* tables_;

@@ -19,8 +19,8 @@ using Index = std::int64_t;
 using Indices = std::vector<Index>;
 
 inline constexpr double kForbidden = -std::numeric_limits<double>::infinity();
-inline constexpr Index kMaxEntries =
-    Index{1} << 40;                   // entries of one table; a larger table would not fit in memory
+// Entries of one table; a larger table would not fit in memory.
+inline constexpr Index kMaxEntries = Index{1} << 40;
 inline constexpr int kMaxOrder = 32;  // variables of one factor or clique
 
 class Graph {

@@ -150,8 +150,8 @@ class Grid {
       lanes = (real + kGridBlock - 1) / kGridBlock * kGridBlock;
       unary = zeros(plane());
       field = zeros(plane());
-      message =
-          zeros(2 * plane() + kGridBlock);  // transposing reads full blocks, also past the last message
+      // Transposing reads full blocks, also past the last message.
+      message = zeros(2 * plane() + kGridBlock);
     }
 
     static AlignedDoubles zeros(std::int64_t count) {

@@ -9,8 +9,8 @@
 namespace trellis {
 
 inline constexpr std::int64_t kGridBlock = 8;  // doubles: a multiple of every vector width
-inline constexpr double kGridSpan =
-    300.0;  // the largest range of a table; with a larger one, psi could underflow
+// The largest range of a table; with a larger one, psi could underflow.
+inline constexpr double kGridSpan = 300.0;
 
 struct GridLines {
   std::int64_t positions, lanes;

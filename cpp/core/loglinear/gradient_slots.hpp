@@ -109,10 +109,10 @@ class GradientSlots {
   }
 
  private:
-  static constexpr std::int64_t kChunkRows =
-      1536;  // other sizes did not help (docs/notes/benchmarks.md)
-  static constexpr std::int64_t kMatrixBytes =
-      8 << 20;  // bytes of the position-dependent transitions of a chunk
+  // The rows of a chunk. Other sizes did not help (docs/notes/benchmarks.md).
+  static constexpr std::int64_t kChunkRows = 1536;
+  // Bytes of the position-dependent transitions of a chunk.
+  static constexpr std::int64_t kMatrixBytes = 8 << 20;
   static constexpr std::int64_t kSlotBytes = 256 << 20;  // bytes of all gradients together
   static constexpr std::int64_t kReduceBlock = 1 << 14;  // weights per task of sum()
   static constexpr std::int64_t kMinSlots = 2, kMaxSlots = 16;

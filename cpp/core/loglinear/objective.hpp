@@ -99,8 +99,8 @@ class Objective {
 
   // The sequences of one call of the chain kernels; each vector has one entry per sequence.
   struct Sequences {
-    std::vector<std::int64_t> index, starts, lengths,
-        pair_starts;                                // `starts` counts rows from the start of the chunk
+    // `starts` counts rows from the start of the chunk.
+    std::vector<std::int64_t> index, starts, lengths, pair_starts;
     std::vector<const double*> unary, transitions;  // (length, labels), (length - 1, labels, labels)
     std::vector<double> weight, log_z;
     std::vector<Outcome> outcomes;
@@ -132,8 +132,8 @@ class Objective {
   // Counts the bigrams of sequences whose labels are known.
   void count_bigrams() {
     observed_.assign(static_cast<std::size_t>(layout_.labels) * layout_.labels, 0.0);
-    if (has_edges() || normaliser_ == Normaliser::step)
-      return;  // they are subtracted row by row instead
+    // In these cases the bigrams are subtracted row by row instead.
+    if (has_edges() || normaliser_ == Normaliser::step) return;
     for (std::int64_t i = 0; i < y_.sequences; ++i) {
       if (!known(i)) continue;
       for (std::int64_t r = y_.row_begin[i] + 1; r < y_.row_begin[i + 1]; ++r) {

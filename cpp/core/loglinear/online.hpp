@@ -240,8 +240,8 @@ struct SgdRule {
 // the sum of the losses before each step.
 inline double sgd_epoch(OnlineLearner& learner, const Order& order, const SgdRule& rule, double* v,
                         double* scale) {
-  constexpr double kSmallestScale = 1e-9,
-                   kLargestScale = 1e9;  // outside this range, v would lose precision
+  // Outside this range, v would lose precision.
+  constexpr double kSmallestScale = 1e-9, kLargestScale = 1e9;
   double loss = 0.0;
   for (std::int64_t k = 0; k < order.count; ++k) {
     const double eta = 1.0 / (rule.lambda * (rule.t0 + static_cast<double>(rule.done + k)));

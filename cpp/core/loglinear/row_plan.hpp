@@ -75,8 +75,8 @@ class DenseAttributes {
   }
 
  private:
-  static constexpr std::int64_t kOften =
-      16;  // the least number of occurrences of a dense attribute; chosen by hand
+  // The least number of occurrences of a dense attribute; chosen by hand.
+  static constexpr std::int64_t kOften = 16;
 
   WeightLayout layout_;
   int stride_;
@@ -143,8 +143,8 @@ class PlannedRows {
 
  private:
   static constexpr std::size_t kPast = 64;  // at least kWeightsAhead and kAhead of the kernels
-  static constexpr std::int64_t kFew =
-      8;  // attributes with at most 8 weights are listed weight by weight
+  // Attributes with at most 8 weights are listed weight by weight.
+  static constexpr std::int64_t kFew = 8;
 
   static const double* data_of(const std::vector<double>& values) {
     return values.empty() ? nullptr : values.data();

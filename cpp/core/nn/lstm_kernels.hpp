@@ -15,8 +15,8 @@ namespace trellis::TRELLIS_ISA::lstm {
 
 inline constexpr int kTileRows = kVectorBytes == 64 ? 6 : 3;  // limited by the number of registers
 inline constexpr int kTileVectors = 4;
-inline constexpr std::int64_t kColumns =
-    kTileVectors * kFloatWidth;  // columns of a tile in the backward pass
+// Columns of a tile in the backward pass.
+inline constexpr std::int64_t kColumns = kTileVectors * kFloatWidth;
 static_assert(kLstmPadding % kFloatWidth == 0);
 
 // out[r][v] = sum_k x[r][k] u[k][v]; a row of out has kTileVectors vectors.

@@ -19,8 +19,8 @@ inline double pseudo_gradient(const double* w, const double* gradient, const dou
     for_each_vec(begin, end, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
       const Vec x = load_lanes(w + i, lanes), g = load_lanes(gradient + i, lanes);
       const Vec l1 = load_lanes(c + i, lanes);
-      const Vec at_zero =
-          max(Vec{}, g - l1) + min(Vec{}, g + l1);  // this order of arguments preserves NaN
+      // This order of arguments preserves NaN.
+      const Vec at_zero = max(Vec{}, g - l1) + min(Vec{}, g + l1);
       store_first(out + i, select(x > 0.0, g + l1, select(x < 0.0, g - l1, at_zero)), lanes);
       penalty += l1 * max(x, -x);
     });

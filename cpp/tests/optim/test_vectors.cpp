@@ -66,8 +66,8 @@ void test_orthants() {
     CHECK(result.penalty >= 0.0);
     for (std::size_t i = 0; i < w.size(); ++i) {
       CHECK(w[i] * out[i] >= 0.0);  // no weight changes its sign
-      if (w[i] == 0.0 && out[i] != 0.0)
-        CHECK((out[i] > 0) == (pseudo[i] < 0));  // a weight leaves 0 in the direction of descent
+      // A weight leaves 0 in the direction of descent.
+      if (w[i] == 0.0 && out[i] != 0.0) CHECK((out[i] > 0) == (pseudo[i] < 0));
     }
   }
 }
