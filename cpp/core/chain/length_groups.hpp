@@ -1,4 +1,4 @@
-// Groups sequences of similar length, which go through a kernel side by side.
+// Groups sequences of similar length. A kernel processes the sequences of a group at the same time.
 #pragma once
 
 #include <algorithm>

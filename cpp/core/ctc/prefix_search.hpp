@@ -1,7 +1,7 @@
 // Prefix beam search: the most likely labellings, each summed over the paths that the beam contains.
 //
 // A hypothesis is a labelling y with two masses, alpha_-(y) of paths that end in a blank and alpha_*(y)
-// of those that end in its last label. A frame turns them into
+// of paths that end in its last label. A frame changes them to
 //     alpha_-'(y)   = p(-) (alpha_-(y) + alpha_*(y))
 //     alpha_*'(y)   = p(last) alpha_*(y)              the path repeats its last label
 //     alpha_*'(y c) = p(c) (alpha_-(y) + alpha_*(y))  a label c is appended; without alpha_* if c = last
@@ -58,7 +58,7 @@ class CtcTried {
     return true;
   }
 
-  const std::vector<Label>& labels() const { return labels_; }  // without the blank
+  const std::vector<Label>& labels() const { return labels_; }  // all labels except the blank
   double score(std::int64_t label) const { return score_[label]; }
 
  private:

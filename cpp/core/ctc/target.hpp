@@ -17,7 +17,7 @@ template <class T>
 struct CtcBatch {
   std::int64_t frames, count, vocabulary;
   const T* input;                         // (T, B, V): log-probabilities or logits
-  std::int64_t frame_stride, row_stride;  // of input, in numbers; V is contiguous
+  std::int64_t frame_stride, row_stride;  // the strides of input, in numbers; V is contiguous
   const std::int64_t* targets;            // (B, most_labels), padded
   std::int64_t most_labels;
   const std::int64_t* input_lengths;   // (B)

@@ -36,13 +36,14 @@ struct CtcFrames {
   double* e;    // (count, y.stride()): exp(score - top) of each symbol, then 0; logarithms in log space
   double* top;  // (count): the largest score
   double* low;  // (count): the lowest score of a symbol of the target, minus top
-  double* total;        // (count): the sum of e over all symbols
-  double* row;          // (rows, 2 * positions): row 0 is before the first frame, f + 1 after frame f
-  std::int64_t stride;  // from one row to the next: 2 * positions, or 0 to store only the last one
-  double* unit;         // (positions): the last row is in units of 2^unit; in log space e^unit[0]
-  double* scale;        // (events, positions): the factors by which an event multiplied its row
-  double* ratio;        // (events, positions): units of the position before / units of this position
-  const double* ones;   // (positions): all 1, in place of scale where there was no event
+  double* total;  // (count): the sum of e over all symbols
+  double* row;    // (rows, 2 * positions): row 0 is before the first frame, f + 1 after frame f
+  std::int64_t
+      stride;     // numbers from one row to the next: 2 * positions, or 0 to store only the last row
+  double* unit;   // (positions): the last row is in units of 2^unit; in log space e^unit[0]
+  double* scale;  // (events, positions): the factors by which an event multiplied its row
+  double* ratio;  // (events, positions): units of the position before / units of this position
+  const double* ones;         // (positions): all 1, in place of scale where there was no event
   std::int64_t event_stride;  // positions, or 0 to store only the last event
   std::int32_t* event;        // (count): the last event before the frame
 };

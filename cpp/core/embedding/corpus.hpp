@@ -30,7 +30,7 @@ class Corpus {
   static constexpr std::int64_t kLongestLine = 1024;  // words; longer lines are cut at a chunk's end
 
   struct Chunk {
-    std::int64_t segment, begin, count;  // of numbers, including line ends
+    std::int64_t segment, begin, count;  // a range of numbers, including line ends
     std::int64_t words_before;           // words of the text before this chunk
   };
 

@@ -14,7 +14,7 @@ namespace trellis::TRELLIS_ISA::embedding {
 
 // Rows of a tile; more would not fit in the registers.
 inline constexpr int kTargets = kVectorBytes == 64 ? 8 : 4;
-inline constexpr int kHidden = kFloatWidth / kTargets;  // so that the scores of a tile fill a vector
+inline constexpr int kHidden = kFloatWidth / kTargets;  // the scores of a tile fill a vector
 static_assert(kTargets <= kMaxTargets && kRowPadding % kFloatWidth == 0);
 
 // A list of lane indices, for shuffles: LanesTo<N>::type is Lanes<0, ..., N-1>.

@@ -88,7 +88,7 @@ struct EmbeddingWorker {
   float* change;         // (maximal hidden vectors, stride)
   float* score;          // (maximal hidden vectors, maximal targets)
   float* label;          // (maximal targets / tile, floats in a vector)
-  float* weight;         // like label; 0 for the targets that only pad a tile
+  float* weight;         // the same shape as label; 0 for targets that only pad a tile
   float** hidden_row;    // (maximal hidden vectors)
   float** change_row;    // (maximal hidden vectors)
   float** target_row;    // (maximal targets)

@@ -169,10 +169,10 @@ class ArpaReader {
       return;
     }
     const int next = section_ == kData ? 1 : section_ + 1;
-    std::string wanted = "\\";
-    wanted += std::to_string(next);
-    wanted += "-grams:";
-    if (text != wanted) fail("must be " + wanted + ", not " + quoted(text));
+    std::string expected_heading = "\\";
+    expected_heading += std::to_string(next);
+    expected_heading += "-grams:";
+    if (text != expected_heading) fail("must be " + expected_heading + ", not " + quoted(text));
     if (next > static_cast<int>(declared_.size())) {
       fail(std::to_string(next) + "-grams, but \\data\\ has counts up to " +
            std::to_string(declared_.size()));
@@ -229,7 +229,7 @@ class ArpaReader {
 
   std::unique_ptr<NgramModel> model_ = std::make_unique<NgramModel>();
   std::string rest_;                      // the beginning of a line that continues in the next block
-  std::vector<std::string_view> fields_;  // of the current line
+  std::vector<std::string_view> fields_;  // the fields of the current line
   std::vector<std::int64_t> declared_;    // (order): the counts of the data section
   // The number of the current line; the n-grams of the section so far.
   std::int64_t number_ = 0, entries_ = 0;

@@ -17,8 +17,8 @@ namespace trellis {
 // until the table has kBytes bytes.
 class DenseAttributes {
  public:
-  static constexpr std::int64_t kBytes = 768
-                                         << 10;  // other sizes did not help (docs/notes/benchmarks.md)
+  // The bytes of the dense table. Other sizes did not help (docs/notes/benchmarks.md).
+  static constexpr std::int64_t kBytes = 768 << 10;
   static constexpr int kWidest = 1024;  // padded labels; score_rows() holds one such row on its stack
 
   // `occurrences` is (attributes), or null if the numbers of occurrences are not known.
