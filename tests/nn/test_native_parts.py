@@ -77,8 +77,8 @@ def test_windows_that_are_refused():
     for wrong, why in [
         ((ids + 1, table, best, where), "row 4 is not in a table of 4"),
         ((ids - 1, table, best, where), "row -1 is not in a table of 4"),
-        ((ids[:, :0], table, best, where), "some characters"),
-        ((ids, table[:, :0], best, where), "some characters"),
+        ((ids[:, :0], table, best, where), "ids must have"),
+        ((ids, table[:, :0], best, where), "at least one position"),
         ((ids, table, best[:, :4].copy(), where), r"\(words, filters\)"),
         ((ids, table, best, np.zeros((2, 5), np.int32)), r"\(words, filters\)"),
     ]:

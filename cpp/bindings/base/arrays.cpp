@@ -105,7 +105,8 @@ void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> row
   const auto count = static_cast<std::int64_t>(lengths.shape(0));
   const auto columns = static_cast<std::int64_t>(rows.shape(1));
   const auto all = static_cast<std::int64_t>(rows.shape(0));
-  require(count > 0 && all % count == 0 && slot == all / count, "rows must be count * slot");
+  require(count > 0 && all % count == 0 && slot == all / count,
+          "the number of rows must be sequences * slot");
   for (std::int64_t i = 0; i < count; ++i) {
     require(0 <= lengths.data()[i] && lengths.data()[i] <= slot, "a length exceeds its slot");
   }

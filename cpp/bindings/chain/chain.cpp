@@ -44,7 +44,7 @@ class ChainBinding {
     } else {
       take_array(nb::cast<In<T, 2>>(unary));
     }
-    require(0 < labels_ && labels_ <= kMaxLabels, "unary: too few or too many labels");
+    require(0 < labels_ && labels_ <= kMaxLabels, "unary must have 1 to 32768 labels");
     require(transition.has_value() != transitions.has_value(),
             "exactly one of transition and transitions must be set");
     if (transition_) check_square(transition_->shape(0), transition_->shape(1));

@@ -41,7 +41,7 @@ class TrainingData {
     const std::int64_t labels = weights.labels, count = rows.view().rows;
     check_begin(row_begin, count, "row_begin does not fit the rows");
     for (std::int64_t i = 1; i < size_of(row_begin); ++i) {
-      require(row_begin.data()[i - 1] < row_begin.data()[i], "a sequence is empty");
+      require(row_begin.data()[i - 1] < row_begin.data()[i], "row_begin: a sequence has no rows");
     }
     require(size_of(label) == count, "label must have one entry per row");
     for (std::int64_t i = 0; i < count; ++i) {
@@ -52,7 +52,7 @@ class TrainingData {
     };
     require(weights.edge_begin.has_value() == edges.has_value(),
             "edge rows require edge weights, and vice versa");
-    require(!edges || edges->view().rows == count, "edges must have one row per row");
+    require(!edges || edges->view().rows == count, "edges and rows must have the same number of rows");
     require(!allowed || (size_of(*allowed) == count && std::int64_t(allowed->shape(1)) == labels),
             "allowed must be (rows, labels)");
     require(!weight || size_of(*weight) == size_of(row_begin) - 1,

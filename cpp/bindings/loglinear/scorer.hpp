@@ -70,7 +70,7 @@ struct WeightLayoutArrays {
         bigram(bigram_),
         edge_begin(edge_begin_),
         edge_bigram(edge_bigram_) {
-    require(0 < labels && labels <= kMaxLabels, "weights: too few or too many labels");
+    require(0 < labels && labels <= kMaxLabels, "weights: labels must be 1 to 32768");
     check_begin(state_begin, size_of(state_label), "weights: state_begin does not fit state_label");
     require(size_of(state_label) < (std::int64_t{1} << 32), "weights: more than 2^32 state weights");
     for (std::int64_t i = 0; i < size_of(state_label); ++i) {

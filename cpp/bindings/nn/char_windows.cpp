@@ -27,8 +27,8 @@ class Windows {
              .table = table.data(),
              .width = static_cast<std::int64_t>(table.shape(1)),
              .filters = static_cast<std::int64_t>(table.shape(2))} {
-    require(0 < all_.longest && all_.longest < (1 << 30), "a row of ids must have some characters");
-    require(all_.width > 0, "a window must have some characters");
+    require(0 < all_.longest && all_.longest < (1 << 30), "ids must have 1 to 2^30 - 1 columns");
+    require(all_.width > 0, "table must have at least one position per window");
   }
 
   const CharWindows& all() const { return all_; }

@@ -91,7 +91,7 @@ class Slots {
   template <class HashOf>
   std::uint32_t insert(std::uint64_t hash, const HashOf& hash_of) {
     constexpr std::uint32_t kMaxEntries = kNone - 2;  // kNone and number + 1 must fit in 32 bits
-    if (size_ >= kMaxEntries) throw std::length_error("more than 2^32 entries in a table");
+    if (size_ >= kMaxEntries) throw std::length_error("a table has more than 2^32 entries");
     // A table is at most half full, so that few slots are probed per lookup.
     if (2 * (std::size_t{size_} + 1) > slots_.size()) grow(hash_of);
     place(hash, size_);

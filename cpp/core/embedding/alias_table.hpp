@@ -20,7 +20,7 @@ inline std::vector<AliasCell> alias_table(const double* weight, std::int64_t cou
     sum += weight[i];
   }
   if (count > 0 && !(sum > 0.0 && std::isfinite(sum)))
-    throw std::invalid_argument("no weight is above 0");
+    throw std::invalid_argument("at least one weight must be above 0");
   std::vector<double> mass(static_cast<std::size_t>(count));
   std::vector<AliasCell> cells(mass.size());
   std::vector<std::size_t> poor, rich;

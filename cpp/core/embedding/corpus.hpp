@@ -48,7 +48,7 @@ class Corpus {
     end = end == std::string::npos ? last_space() : end + 1;
     if (end > 0) parse_block(end);
     text_.erase(0, end);
-    if (text_.size() > kLongestWord) throw std::length_error("a word of more than 64 MiB");
+    if (text_.size() > kLongestWord) throw std::length_error("a word has more than 64 MiB");
   }
 
   // Ends the last line. Must be called at the end of each file.

@@ -45,7 +45,7 @@ class TextPredictor {
       throw std::invalid_argument("the input has fewer rows than words and buckets");
     if (static_cast<std::int64_t>(label_counts.size()) != labels)
       throw std::invalid_argument("counts must have one entry per label");
-    if (labels > (std::int64_t{1} << 30)) throw std::invalid_argument("more than 2^30 labels");
+    if (labels > (std::int64_t{1} << 30)) throw std::invalid_argument("there are more than 2^30 labels");
     output_.resize(static_cast<std::size_t>(labels * stride_));
     for (std::int64_t y = 0; y < labels; ++y)
       std::copy_n(output + y * input.dim, input.dim, output_.begin() + y * stride_);
