@@ -173,8 +173,8 @@ std::string refused(const Sizes& sizes, std::int64_t tokens) {
 void test_sizes() {
   CHECK(refused({3, 2, 2}, 7).empty());
   CHECK(refused({}, 0).empty());
-  CHECK(refused({}, 1) == "sizes are of 0 tokens, not of 1");
-  CHECK(refused({3, 2}, 7) == "sizes are of 5 tokens, not of 7");
+  CHECK(refused({}, 1) == "sizes has 0 tokens, but the arrays have 1");
+  CHECK(refused({3, 2}, 7) == "sizes has 5 tokens, but the arrays have 7");
   CHECK(refused({3, 3}, 5) == "sizes[1] is 3: more than the 5 tokens");
   CHECK(refused({2, 3}, 5) == "sizes[1] is 3: must be from 1 to 2");
   CHECK(refused({2, 0}, 2) == "sizes[1] is 0: must be from 1 to 2");
