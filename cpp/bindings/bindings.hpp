@@ -1,4 +1,4 @@
-// One function per file of bindings.
+// Declares one function per source file of bindings.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -19,7 +19,7 @@ std::string public_name(const trellis::Kernels& kernels) {
 
 NB_MODULE(_core, m) {
   m.doc() = "Native kernels of trellis.";
-  nb::set_leak_warnings(false);  // the library never prints, not even at exit
+  nb::set_leak_warnings(false);  // nanobind would print warnings at exit
   m.def("isa", [] { return public_name(trellis::kernels()); });
   m.def("available_isas", [] {
     std::vector<std::string> names;

@@ -22,7 +22,7 @@
 namespace trellis {
 
 struct Kernels {
-  const char* name;  // of the namespace: "isa_v3"
+  const char* name;  // the namespace of the kernels, such as "isa_v3"
   ChainKernels<float> chain_float;
   ChainKernels<double> chain_double;
   LoglinearKernels loglinear;
@@ -61,7 +61,7 @@ extern const Kernels kernels;
 }
 #endif
 
-// The tables that this CPU supports, the slowest first.
+// Returns the tables that this CPU supports, the slowest first.
 inline std::vector<const Kernels*> available_kernels() {
 #if defined(TRELLIS_X86)
   std::vector<const Kernels*> tables{&isa_v2::kernels};
@@ -86,7 +86,7 @@ inline std::atomic<const Kernels*>& current_kernels() {
   return current;
 }
 
-// The table in use.
+// Returns the table in use.
 inline const Kernels& kernels() { return *current_kernels().load(std::memory_order_relaxed); }
 
 // Selects a table by name: "isa_v3", "v3" and "x86-64-v3" are the same. Returns false if there is no

@@ -86,7 +86,7 @@ constexpr NearestKernels nearest_kernels() {
           .assign = assign_centroids};
 }
 
-extern const Kernels kernels;  // a const object would otherwise be local to this file
+extern const Kernels kernels;  // without extern, a const object would be local to this file
 const Kernels kernels{.name = TRELLIS_STRING(TRELLIS_ISA),
                       .chain_float = chain_kernels<float>(),
                       .chain_double = chain_kernels<double>(),

@@ -1,4 +1,5 @@
-# The compiled module; cpp/bindings has one file per part. Arrays named like results are filled.
+# Types of the compiled module. Each section names its source files in cpp/bindings, which document
+# the functions. They return small results and fill arrays that the caller has allocated.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -170,7 +171,7 @@ class CtcFloat64:
 
 class CtcFloat32(CtcFloat64): ...
 
-# ctc/decode.cpp: log_probs is (B, T, V)
+# ctc/decode.cpp; log_probs is (B, T, V).
 _Hypotheses: TypeAlias = tuple[_Integers, _Integers, _Doubles, _Integers, _Integers]
 
 def ctc_align(
@@ -216,7 +217,7 @@ class ArpaReader:
     def feed(self, block: bytes) -> None: ...
     def finish(self) -> NgramModel: ...
 
-# ctc/words.cpp. A transcript: words, starts, ends, acoustic score, bonus, state
+# ctc/words.cpp. A transcript is (words, starts, ends, acoustic score, bonus, state).
 _Transcript: TypeAlias = tuple[list[str], list[int], list[int], float, float, Any]
 
 class CtcWords:
@@ -260,7 +261,7 @@ class CtcStreamFloat64:
 
 class CtcStreamFloat32(CtcStreamFloat64): ...
 
-# graph
+# graph/graph.cpp and graph/grid.cpp
 class Graph:
     def __init__(
         self, cardinality: _Integers, begin: _Integers, scope: _Integers, table: _Integers
@@ -330,7 +331,7 @@ class Grid:
     def beliefs(self, out: _Doubles) -> bool: ...
     def messages(self, out: _Doubles) -> None: ...
 
-# features: sparse rows as (begin, id), with ready features also (value or None)
+# features/: sparse rows are (begin, id); those of ready features are (begin, id, value or None).
 _Rows: TypeAlias = tuple[_Integers, NDArray[np.int32]]
 _ReadyRows: TypeAlias = tuple[_Integers, NDArray[np.int32], _Doubles | None]
 _Strings: TypeAlias = tuple[NDArray[np.int8], _Integers]
@@ -392,7 +393,7 @@ class Tagger:
     def scores(self) -> _Doubles: ...
     def __len__(self) -> int: ...
 
-# formats
+# formats/formats.cpp
 def make_cqdb(data: NDArray[np.uint8], ends: _Integers) -> NDArray[np.uint8]: ...
 def repeated(data: NDArray[np.uint8], begin: _Integers, size: _Integers) -> int: ...
 def split_weights(
@@ -495,7 +496,7 @@ def seen(
     min_sum: float,
 ) -> tuple[_Integers, NDArray[np.int32]]: ...
 
-# optim
+# optim/optim.cpp
 def dot(a: _Doubles, b: _Doubles, threads: int) -> float: ...
 def step(w: _Doubles, d: _Doubles, t: float, out: _Doubles, threads: int) -> None: ...
 def pseudo_gradient(
@@ -640,7 +641,7 @@ class EmbeddingTrainer:
     def sentences(self, **options: Any) -> tuple[float, float]: ...
     def texts(self, **options: Any) -> tuple[float, float]: ...
 
-# embedding/nearest.cpp: nearest rows and product quantisation
+# embedding/nearest.cpp
 def nearest(
     rows: NDArray[np.float32],
     scale: NDArray[np.float32],

@@ -76,8 +76,8 @@ def test_invalid_windows_raise():
     for arguments, message in [
         ((ids + 1, table, best, positions), "row 4 is not in a table of 4"),
         ((ids - 1, table, best, positions), "row -1 is not in a table of 4"),
-        ((ids[:, :0], table, best, positions), "some characters"),
-        ((ids, table[:, :0], best, positions), "some characters"),
+        ((ids[:, :0], table, best, positions), "ids must have"),
+        ((ids, table[:, :0], best, positions), "at least one position"),
         ((ids, table, best[:, :4].copy(), positions), r"\(words, filters\)"),
         ((ids, table, best, np.zeros((2, 5), np.int32)), r"\(words, filters\)"),
     ]:

@@ -14,7 +14,7 @@ namespace nb = nanobind;
 
 namespace trellis {
 
-// Compares with NumPy's types through its C API: see arrays.hpp.
+// Reads the type and shape of an array through NumPy's C API: see arrays.hpp.
 bool view_of(PyObject* object, int dimensions, ArrayView* view) {
   if (!PyArray_CheckExact(object)) return false;
   auto* array = reinterpret_cast<PyArrayObject*>(object);
@@ -28,20 +28,22 @@ bool view_of(PyObject* object, int dimensions, ArrayView* view) {
   return true;
 }
 
-// The arrays of a list are scattered in memory: without prefetching, each one costs a cache miss.
+// The arrays of a list are scattered in memory, so reading each one may miss the cache.
 void prefetch_arrays(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count) {
-  constexpr Py_ssize_t kFar = 16, kNear = 8;  // first the object, then its shape, which it points to
-  if (i + kFar < count) {
-    const char* object = reinterpret_cast<const char*>(arrays[i + kFar]);
+  // First the object is prefetched, later its shape, which it points to. The distances were chosen by
+  // hand.
+  constexpr Py_ssize_t kObjectAhead = 16, kShapeAhead = 8;
+  if (i + kObjectAhead < count) {
+    const char* object = reinterpret_cast<const char*>(arrays[i + kObjectAhead]);
     __builtin_prefetch(object);
     __builtin_prefetch(object + 64);
   }
-  if (i + kNear < count && PyArray_CheckExact(arrays[i + kNear])) {
-    __builtin_prefetch(PyArray_DIMS(reinterpret_cast<PyArrayObject*>(arrays[i + kNear])));
+  if (i + kShapeAhead < count && PyArray_CheckExact(arrays[i + kShapeAhead])) {
+    __builtin_prefetch(PyArray_DIMS(reinterpret_cast<PyArrayObject*>(arrays[i + kShapeAhead])));
   }
 }
 
-// Built with the C API of NumPy, which is faster than slicing in Python.
+// Creates the views with the C API of NumPy, which is faster than slicing in Python.
 nb::object split_rows(PyObject* flat, const std::int64_t* lengths, std::size_t count) {
   require(PyArray_CheckExact(flat), "flat must be an array");
   auto* array = reinterpret_cast<PyArrayObject*>(flat);
@@ -103,7 +105,8 @@ void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> row
   const auto count = static_cast<std::int64_t>(lengths.shape(0));
   const auto columns = static_cast<std::int64_t>(rows.shape(1));
   const auto all = static_cast<std::int64_t>(rows.shape(0));
-  require(count > 0 && all % count == 0 && slot == all / count, "rows must be count * slot");
+  require(count > 0 && all % count == 0 && slot == all / count,
+          "the number of rows must be sequences * slot");
   for (std::int64_t i = 0; i < count; ++i) {
     require(0 <= lengths.data()[i] && lengths.data()[i] <= slot, "a length exceeds its slot");
   }
@@ -119,7 +122,8 @@ void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> row
   });
 }
 
-// import_array1 is a macro that returns from its function, so it needs one of its own.
+// Loads NumPy's C API. The macro import_array1 contains a return statement, so it needs a separate
+// function.
 int load_numpy() {
   import_array1(-1);
   return 0;

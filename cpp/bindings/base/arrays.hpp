@@ -1,5 +1,5 @@
-// Fast access to lists of NumPy arrays. With thousands of short sequences the cost per array matters:
-// NumPy's C functions take nanoseconds, a generic cast takes most of a microsecond.
+// Fast access to lists of NumPy arrays. With thousands of short sequences the cost per array matters,
+// and NumPy's C functions are faster than a generic cast.
 #pragma once
 
 #include <Python.h>
@@ -27,16 +27,17 @@ struct ArrayView {
 // doubles, in native byte order, with this number of dimensions (at most 3).
 bool view_of(PyObject* object, int dimensions, ArrayView* view);
 
-// Prefetches what view_of() will read of the arrays a few places later in a list.
+// Prefetches the memory that view_of() will read of later arrays of a list.
 void prefetch_arrays(PyObject* const* arrays, Py_ssize_t i, Py_ssize_t count);
 
-// Views of consecutive pieces of an array along its first axis: [flat[0:n0], flat[n0:n0+n1], ...].
+// Returns views of consecutive pieces of an array along its first axis: [flat[0:n0], flat[n0:n0+n1],
+// ...].
 nanobind::object split_rows(PyObject* flat, const std::int64_t* lengths, std::size_t count);
 
 template <class T>
 using Numpy = nanobind::ndarray<nanobind::numpy, T, nanobind::c_contig>;
 
-// A NumPy array that owns a vector; no copy.
+// Returns a NumPy array that owns the vector; nothing is copied.
 template <class T>
 Numpy<T> to_array(std::vector<T>&& values) {
   auto* owned = new std::vector<T>(std::move(values));

@@ -9,8 +9,8 @@
 namespace nb = nanobind;
 
 void bind_errors(nb::module_&) {
-  // Imported when an error occurs, not when the module loads: trellis.errors is Python, and _core must
-  // not depend on it at load time.
+  // trellis.errors is imported when an error occurs, not when this module is loaded: _core must not
+  // depend on Python modules at load time.
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);

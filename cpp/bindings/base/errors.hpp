@@ -7,8 +7,8 @@
 
 namespace trellis {
 
-// Becomes trellis.errors.InputError(message, sequence=sequence) in Python. The message contains the text
-// {sequence} in place of the index, so that Python can renumber it for its caller.
+// An error that becomes trellis.errors.InputError(message, sequence=sequence) in Python. The message
+// contains the text {sequence} in place of the index, so that Python can insert the caller's index.
 class SequenceError : public std::invalid_argument {
  public:
   SequenceError(std::int64_t sequence, const std::string& message)

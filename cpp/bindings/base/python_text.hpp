@@ -13,14 +13,15 @@
 
 namespace trellis {
 
-// Reports what is wrong at a position. A sequence of -1 means that the caller passed only one sequence.
+// Throws an error that names the position. A sequence of -1 means that the caller passed only one
+// sequence; then the message does not name it.
 [[noreturn]] inline void fail(std::int64_t sequence, std::int64_t position, const std::string& what) {
   const std::string message = "position " + std::to_string(position) + ": " + what;
   if (sequence < 0) throw std::invalid_argument(message);
   throw SequenceError(sequence, "sequence {sequence}, " + message);
 }
 
-// ASCII is checked here; Python decides about the rest.
+// Returns whether the bytes are valid UTF-8. ASCII is checked here; other text is decoded by Python.
 inline bool valid_utf8(std::string_view bytes) {
   for (const char c : bytes) {
     if (static_cast<unsigned char>(c) < 0x80) continue;
@@ -32,12 +33,12 @@ inline bool valid_utf8(std::string_view bytes) {
   return true;
 }
 
-// The type of an object, for an error message.
+// Returns the type of an object, for an error message.
 inline std::string type_name(PyObject* object) {
   return PyUnicode_Check(object) ? "a str with lone surrogates" : Py_TYPE(object)->tp_name;
 }
 
-// The UTF-8 text of a str; false if the object is not a str or has lone surrogates.
+// Reads the UTF-8 text of a str. Returns false if the object is not a str or has lone surrogates.
 inline bool text_of(PyObject* object, std::string_view* text) {
   if (!PyUnicode_Check(object)) return false;
   if (PyUnicode_IS_COMPACT_ASCII(object)) {
@@ -60,7 +61,7 @@ class Items {
  public:
   explicit Items(PyObject* object) {
     if (!PyList_Check(object) && !PyTuple_Check(object)) return;
-    // Code that runs while we read may change a list, but not our tuple of its items.
+    // Other code may change a list while it is read, but it cannot change this tuple of its items.
     owner_ = nanobind::steal(PySequence_Tuple(object));
     if (!owner_.is_valid()) throw nanobind::python_error();
     items_ = PySequence_Fast_ITEMS(owner_.ptr());

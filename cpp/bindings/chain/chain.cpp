@@ -30,21 +30,21 @@ class ChainBinding {
   ChainBinding(nb::object unary, Integers starts, Integers lengths,
                std::optional<In<double, 2>> transition, std::optional<nb::list> transitions,
                std::optional<In<double, 1>> start, std::optional<In<double, 1>> end, int threads)
-      // copies: the caller could change the originals after they were checked
+      // These are copies, because the caller could change the originals after they were checked.
       : starts_(starts.data(), starts.data() + starts.shape(0)),
         lengths_(lengths.data(), lengths.data() + lengths.shape(0)),
         transition_(transition),
         start_(start),
         end_(end),
         threads_(threads) {
-    require(lengths.shape(0) == starts.shape(0), "starts and lengths must have one size");
+    require(lengths.shape(0) == starts.shape(0), "starts and lengths must have the same size");
     require(threads > 0, "threads must be positive");
     if (nb::isinstance<nb::list>(unary)) {
       take_list(nb::borrow<nb::list>(unary));
     } else {
       take_array(nb::cast<In<T, 2>>(unary));
     }
-    require(0 < labels_ && labels_ <= kMaxLabels, "unary: too few or too many labels");
+    require(0 < labels_ && labels_ <= kMaxLabels, "unary must have 1 to 32768 labels");
     require(transition.has_value() != transitions.has_value(),
             "exactly one of transition and transitions must be set");
     if (transition_) check_square(transition_->shape(0), transition_->shape(1));
@@ -73,8 +73,7 @@ class ChainBinding {
         rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
   }
 
-  // Subtracts one path per sequence from the results of marginals(). The outcomes are those of the
-  // labels.
+  // Subtracts one path per sequence from the results of marginals(). The outcomes describe the labels.
   void subtract_paths(Integers labels, Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
                       std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
@@ -85,7 +84,7 @@ class ChainBinding {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.subtract_paths(labels.data(), out); });
   }
 
-  // rows has one label per row; score is (count).
+  // Computes the best paths. rows has one label per row; score is (count).
   nb::object viterbi(const nb::object& rows, Out<double, 1> score, Out<std::int64_t, 2> outcomes) const {
     const auto labels = nb::cast<Out<std::int64_t, 1>>(rows);
     check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
@@ -108,7 +107,8 @@ class ChainBinding {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
   }
 
-  // uniforms and labels hold n numbers per row; those of sequence i begin at n * rows_before[i].
+  // Draws n paths. uniforms and labels hold n numbers per row; those of sequence i begin at n *
+  // rows_before[i].
   void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
               Out<std::int64_t, 2> outcomes) const {
     const std::int64_t rows = check_packed(rows_before);
@@ -120,7 +120,8 @@ class ChainBinding {
     });
   }
 
-  // labels holds k per row, scores is (count, k), path_counts is (count).
+  // Computes the k best paths. labels holds k labels per row, scores is (count, k), path_counts is
+  // (count).
   void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels, Out<double, 2> scores,
              Out<std::int64_t, 1> path_counts) const {
     const std::int64_t rows = check_packed(rows_before);
@@ -182,7 +183,8 @@ class ChainBinding {
     call(ChainBatch<T>(batch, kernels().chain<T>(), threads_, kPurpose));
   }
 
-  // Creating one array per sequence takes time, so this thread does it while the others compute.
+  // Runs a call and creates the arrays of the results. Creating one array per sequence takes time, so
+  // this thread does it while the others compute.
   template <Purpose kPurpose, class Call>
   nb::object run_and_cut(const nb::object& rows, const Call& call) const {
     nb::object pieces = nb::none();
@@ -200,7 +202,7 @@ class ChainBinding {
     return pieces;
   }
 
-  // One (rows, labels) array: sequences may lie anywhere in it, but not outside.
+  // Reads one (rows, labels) array. Sequences may be anywhere inside the array.
   void take_array(const In<T, 2>& array) {
     arrays_ = nb::make_tuple(array);
     labels_ = static_cast<std::int64_t>(array.shape(1));
@@ -213,7 +215,7 @@ class ChainBinding {
     }
   }
 
-  // One array per sequence: results are packed, so starts must be the cumulative lengths.
+  // Reads one array per sequence. Results are packed, so starts must be the cumulative lengths.
   void take_list(const nb::list& arrays) {
     arrays_ = nb::tuple(arrays);  // the list may change while the GIL is released
     is_list_ = true;
@@ -269,7 +271,7 @@ class ChainBinding {
               "the matrices of a sequence are outside the array");
     }
   }
-  // rows_before must be the cumulative sum of the lengths; returns the total.
+  // Checks that rows_before is the cumulative sum of the lengths; returns the total.
   std::int64_t check_packed(const Integers& rows_before) const {
     check_size(rows_before.shape(0));
     std::int64_t rows = 0;
@@ -279,7 +281,7 @@ class ChainBinding {
     }
     return rows;
   }
-  // outcomes as the core's struct: the layouts are the same.
+  // Returns outcomes as the core's struct, which has the same layout.
   Outcome* outcome(const Out<std::int64_t, 2>& outcomes) const {
     static_assert(sizeof(Outcome) == 2 * sizeof(std::int64_t));
     check_size(outcomes.shape(0));

@@ -1,8 +1,6 @@
 // The chain as a layer of a neural network: a padded batch in one call, so that small batches are fast.
-//
-// There are no error messages here. Anything unusual in a batch (a mistake, a row without an allowed
-// path, an overflow) makes a function return false, and Python takes the slow path, which reports the
-// problem.
+// There are no error messages about scores here. If a row has an invalid score, no allowed path or an
+// overflow, a function returns false. Python then takes the slow path, which reports the problem.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
@@ -22,7 +20,8 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// What inference/chain/layer.py expects as 0, 1, 2: each mask is a prefix; a mask has a hole; an error.
+// inference/chain/layer.py expects these values as 0, 1, 2: every mask is a prefix; a mask has a hole; a
+// length or tag is out of range.
 enum class Steps { prefix, scattered, wrong };
 
 // Writes the number of unmasked steps of each row to `row_lengths`, (rows), from the mask or the
@@ -62,7 +61,7 @@ int look_at_steps(std::optional<In<bool, 2>> mask, std::optional<In<std::int64_t
   return static_cast<int>(steps);
 }
 
-// A padded batch, validated and in the core's form.
+// A padded batch that has been validated, as arguments of the core.
 template <class T>
 class Padded {
  public:
@@ -71,7 +70,7 @@ class Padded {
       : rows_(static_cast<std::int64_t>(emissions.shape(0))),
         width_(static_cast<std::int64_t>(emissions.shape(1))),
         labels_(static_cast<std::int64_t>(emissions.shape(2))),
-        // a copy: the caller could change the original after it was checked
+        // This is a copy, because the caller could change the original after it was checked.
         lengths_(lengths.data(), lengths.data() + lengths.shape(0)) {
     require(rows_ > 0 && width_ > 0 && 0 < labels_ && labels_ <= kMaxLabels,
             "emissions must not be empty");
@@ -99,7 +98,7 @@ class Padded {
 
   std::int64_t rows() const { return rows_; }
 
-  // Checks of results against the shape of the batch.
+  // Check the shapes of results against the shape of the batch.
   void require_size(const Out<double, 1>& numbers) const {
     require(static_cast<std::int64_t>(numbers.shape(0)) == rows_,
             "a result must have one number per row");
@@ -120,7 +119,7 @@ class Padded {
             "unary must have the shape of emissions");
   }
 
-  // Sets what is past the end of each row to 0; numbers is (rows, width, columns).
+  // Sets the padding to 0: the steps past the end of each row. numbers is (rows, width, columns).
   template <class U>
   void clear_padding(U* numbers, std::int64_t columns) const {
     for (std::int64_t i = 0; i < rows_; ++i) {
@@ -141,8 +140,8 @@ class Padded {
   Batch<T> batch_{};
 };
 
-// Whether all rows have a finite result.
-bool usual(const std::vector<Outcome>& outcomes, const double* values) {
+// Returns whether all rows have a finite result.
+bool all_finite(const std::vector<Outcome>& outcomes, const double* values) {
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     if (outcomes[i].status != Status::ok) return false;
     if (!(values[i] < std::numeric_limits<double>::infinity())) return false;
@@ -150,7 +149,8 @@ bool usual(const std::vector<Outcome>& outcomes, const double* values) {
   return true;
 }
 
-// log Z, or -log p of the tags, and its gradient; false if anything is unusual.
+// Computes log Z, or -log p(tags), and its gradient. Returns false if a row has no finite result; the
+// caller then takes the slow path, which raises the error.
 template <class T>
 bool layer_counts(In<T, 3> emissions, In<double, 2> transition, In<double, 1> start, In<double, 1> end,
                   In<std::int64_t, 1> lengths, std::optional<In<std::int64_t, 2>> tags,
@@ -172,14 +172,15 @@ bool layer_counts(In<T, 3> emissions, In<double, 2> transition, In<double, 1> st
                             .weights = nullptr};
   const ChainBatch<T> chain = padded.chain(threads, Purpose::probabilities);
   chain.marginals(out);
-  if (!usual(outcomes, value.data())) return false;
+  if (!all_finite(outcomes, value.data())) return false;
   padded.clear_padding(unary.data(), padded.labels());
   if (!tags) return true;
   chain.subtract_paths(tags->data(), out);
-  return usual(outcomes, value.data());
+  return all_finite(outcomes, value.data());
 }
 
-// The best labels, 0 in the padding, and their score; false if anything is unusual.
+// Computes the best labels, 0 in the padding, and their score. Returns false if a row has no finite
+// result; the caller then takes the slow path, which raises the error.
 template <class T>
 bool layer_best(In<T, 3> emissions, In<double, 2> transition, In<double, 1> start, In<double, 1> end,
                 In<std::int64_t, 1> lengths, Out<std::int64_t, 2> labels, Out<double, 1> score,
@@ -192,7 +193,7 @@ bool layer_best(In<T, 3> emissions, In<double, 2> transition, In<double, 1> star
   std::vector<Outcome> outcomes(static_cast<std::size_t>(padded.rows()));
   padded.chain(threads, Purpose::paths).viterbi(labels.data(), score.data(), outcomes.data());
   padded.clear_padding(labels.data(), 1);
-  return usual(outcomes, score.data());
+  return all_finite(outcomes, score.data());
 }
 
 template <class T>

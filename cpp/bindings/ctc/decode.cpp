@@ -71,8 +71,8 @@ class CtcRows {
   CtcBatch<T> batch_{};
 };
 
-// Best paths of targets: labels (B, T), starts, ends and confidence (B, S), score (B). The confidence of
-// a symbol is the geometric mean of its probabilities in its run.
+// Computes the best paths of targets: labels (B, T), starts, ends and confidence (B, S), score (B). The
+// confidence of a symbol is the geometric mean of its probabilities in its frames.
 template <class T>
 void align(const Batch<T>& x, const In<std::int64_t, 2>& targets, const In<std::int64_t, 1>& lengths,
            const In<std::int64_t, 1>& target_lengths, std::int64_t blank, int threads,
@@ -139,7 +139,7 @@ Flat flatten(const std::vector<std::vector<CtcHypothesis>>& rows) {
           to_array(std::move(labels)), to_array(std::move(frames))};
 }
 
-// The best label of each frame, collapsed: one hypothesis per row.
+// Returns one hypothesis per row: the best label of each frame, collapsed.
 template <class T>
 Flat greedy(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank, int threads) {
   const CtcRows<T> rows(x, lengths, blank, threads);
@@ -157,7 +157,7 @@ Flat greedy(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t 
   return flatten(hypotheses);
 }
 
-// The k best labellings of each row, by prefix search with a beam of `width`.
+// Returns the k best labellings of each row, by prefix search with a beam of `width`.
 template <class T>
 Flat beam_search(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t blank,
                  std::int64_t width, std::int64_t k, double min_log_prob, int threads) {

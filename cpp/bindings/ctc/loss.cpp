@@ -19,7 +19,7 @@ namespace {
 template <class T>
 using Frames = nb::ndarray<T, nb::ndim<3>, nb::device::cpu>;  // (T, B, V), the last axis contiguous
 
-// The kernels require a contiguous last axis.
+// Checks that the last axis is contiguous, as the kernels require.
 template <class T>
 void require_contiguous(const Frames<T>& array) {
   require(array.size() == 0 || array.shape(2) == 1 || array.stride(2) == 1,
@@ -38,7 +38,7 @@ class CtcBinding {
   CtcBinding(Frames<const T> input, In<std::int64_t, 2> targets, In<std::int64_t, 1> input_lengths,
              In<std::int64_t, 1> target_lengths, std::int64_t blank, bool logits, int threads)
       : input_(input),
-        // copies: the caller could change the originals after they were checked
+        // These are copies, because the caller could change the originals after they were checked.
         targets_(targets.data(), targets.data() + targets.size()),
         input_lengths_(input_lengths.data(), input_lengths.data() + input_lengths.size()),
         target_lengths_(target_lengths.data(), target_lengths.data() + target_lengths.size()),
@@ -64,7 +64,7 @@ class CtcBinding {
     check_ctc(batch_);
   }
 
-  // loss (B), log_norm (T, B), alpha (B, T, 2S + 1): all are needed by backward().
+  // Fills loss (B), log_norm (T, B) and alpha (B, T, 2S + 1). backward() needs all of them.
   void forward(Out<T, 1> loss, Out<T, 2> log_norm, Out<T, 3> alpha) const {
     check(size(loss, 0), size(log_norm, 0), size(log_norm, 1), alpha);
     const nb::gil_scoped_release release;

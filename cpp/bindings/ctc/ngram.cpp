@@ -21,7 +21,7 @@ namespace {
 
 using FullScore = std::tuple<double, int, bool>;  // log10 p, length of the n-gram, unknown?
 
-// The score of each word, and of </s> with eos; the text begins with <s> with bos.
+// Returns the score of each word and, if `eos`, of </s>. If `bos`, the text begins with <s>.
 std::vector<FullScore> full_scores(const NgramModel& model, const std::vector<std::string>& words,
                                    bool bos, bool eos) {
   std::vector<FullScore> scores;
@@ -36,7 +36,7 @@ std::vector<FullScore> full_scores(const NgramModel& model, const std::vector<st
   return scores;
 }
 
-// All words except the unknown word.
+// Returns all words except the unknown word.
 std::vector<std::string> words(const NgramModel& model) {
   std::vector<std::string> all;
   for (std::uint32_t w = 0; w < model.vocabulary(); ++w) {
@@ -45,7 +45,7 @@ std::vector<std::string> words(const NgramModel& model) {
   return all;
 }
 
-// log10 p(word | state), the state after the word, and whether the model has the word.
+// Returns log10 p(word | state), the state after the word, and whether the model has the word.
 std::tuple<double, NgramModel::State, bool> step(const NgramModel& model, NgramModel::State state,
                                                  const std::string& word) {
   require(model.is_state(state), "state does not belong to this language model");

@@ -29,7 +29,7 @@ namespace {
 // kept(state), whose states are integers; beginning(word) is optional.
 class PythonWords : public WordModel {
  public:
-  // Unless `open`, only words of the decoder's vocabulary are known.
+  // Unless `open` is true, only words of the decoder's vocabulary are known.
   PythonWords(const nb::object& factory, const nb::object& start, bool open) : open_(open) {
     const nb::gil_scoped_acquire acquire;
     session_ = factory(start);
@@ -73,14 +73,14 @@ using Frames = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Transcript = std::tuple<std::vector<std::string>, std::vector<std::int64_t>,
                               std::vector<std::int64_t>, double, double, nb::object>;
 
-// The state after a text, in a form that Python can pass to session() again.
+// Returns the state after a text as an object that Python can pass to session().
 nb::object state_of(const WordModel* model, WordModel::State state) {
   if (model == nullptr) return nb::none();
   const auto* foreign = dynamic_cast<const PythonWords*>(model);
   return foreign != nullptr ? foreign->kept(state) : nb::cast(state);
 }
 
-// Transcripts as Python tuples: words, starts, ends, acoustic score, bonus, state.
+// Returns transcripts as Python tuples: words, starts, ends, acoustic score, bonus, state.
 std::vector<Transcript> to_python(std::vector<CtcTimedTranscript>& transcripts, const WordModel* model) {
   std::vector<Transcript> out;
   for (CtcTimedTranscript& f : transcripts) {
@@ -100,7 +100,7 @@ class WordsBinding {
   using Options = std::tuple<double, double, double, double, double, double, std::int64_t, std::int64_t,
                              std::int64_t>;
 
-  // `vocabulary`: the words that count as known; None: those of the model. With `bounded`, texts begin
+  // `vocabulary` lists the known words; None means the words of the model. If `bounded`, texts begin
   // with <s> and end with </s>.
   WordsBinding(const std::vector<Piece>& pieces, const Options& options,
                std::shared_ptr<NgramModel> model, nb::object foreign,
@@ -138,7 +138,8 @@ class WordsBinding {
 
   const CtcWords& core() const { return *words_; }
 
-  // A language model for one text that begins in state `start` (None: at the beginning of a text).
+  // Returns a language model for one text that begins in state `start` (None: at the beginning of a
+  // text).
   std::unique_ptr<WordModel> session(const nb::object& start) const {
     if (model_ == nullptr) {
       if (foreign_.is_none()) return nullptr;
@@ -157,7 +158,7 @@ class WordsBinding {
             .blank = words_->options().blank};
   }
 
-  // The k best transcripts of each sequence; an empty list if no hypothesis survives a frame.
+  // Returns the k best transcripts of each sequence; an empty list if no hypothesis survives a frame.
   template <class T>
   std::vector<std::vector<Transcript>> decode(const std::vector<Frames<T>>& batch, bool logits,
                                               std::int64_t k, bool only_best, bool timed, int threads,
@@ -189,7 +190,7 @@ class WordsBinding {
   }
 
  private:
-  // The words of the vocabulary; numbers_ receives the model's number of each.
+  // Returns the words of the vocabulary, and writes the model's number of each word to numbers_.
   std::vector<std::string_view> known(const std::optional<std::vector<std::string>>& vocabulary) {
     std::vector<std::string_view> all;
     for (std::uint32_t w = 0; !vocabulary && model_ != nullptr && w < model_->vocabulary(); ++w) {
@@ -205,7 +206,7 @@ class WordsBinding {
     return all;
   }
 
-  // The n-gram state of a Python object, or the state at the beginning of a text.
+  // Returns the n-gram state of a Python object; for None, the state at the beginning of a text.
   NgramModel::State first(const nb::object& start) const {
     if (start.is_none()) return bounded_ ? model_->begin_state() : NgramModel::kNoContext;
     NgramModel::State state = 0;
@@ -239,7 +240,7 @@ class WordsBinding {
     std::unique_ptr<CtcWordSearch> search_;
   };
 
-  std::shared_ptr<NgramModel> model_;  // or null
+  std::shared_ptr<NgramModel> model_;  // the n-gram model, or null
   nb::object foreign_;                 // creates a Python language model, or None
   const bool bounded_, listed_;
   std::vector<std::uint32_t> numbers_;  // (vocabulary): the model's words, if a vocabulary is listed
@@ -260,14 +261,14 @@ class Stream {
     search_.begin(model_.get(), false);
   }
 
-  // The number of the frame that no hypothesis survives, or -1.
+  // Processes frames. Returns the number of the frame that no hypothesis survives, or -1.
   std::int64_t feed(const Frames<T>& x) {
     const CtcInput<T> input = words_->input(x.data(), static_cast<std::int64_t>(x.shape(0)),
                                             static_cast<std::int64_t>(x.shape(1)));
     frames_.insert(frames_.end(), x.data(), x.data() + x.size());
     return decoder_.feed(input) ? -1 : decoder_.frames();
   }
-  // The best text so far, and the part of it that all hypotheses share.
+  // Returns the best text so far, and the part of it that all hypotheses share.
   std::tuple<std::string, std::string> partial() const {
     return {decoder_.search().best(), decoder_.search().stable()};
   }

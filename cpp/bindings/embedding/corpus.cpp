@@ -20,7 +20,7 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// The UTF-8 bytes of a str, or bytes unchanged.
+// Returns the UTF-8 bytes of a str, or bytes unchanged.
 std::string_view word_of(PyObject* object, Py_ssize_t i) {
   std::string_view text;
   if (PyBytes_Check(object))
@@ -32,14 +32,15 @@ std::string_view word_of(PyObject* object, Py_ssize_t i) {
   return text;
 }
 
-// The items of a list of words.
+// Returns the items of a list of words.
 Items words_of(nb::handle words) {
   Items items(words.ptr());
   require(items.valid(), "words must be a list");
   return items;
 }
 
-// Buckets of the character n-grams of all words: those of word i are bucket[begin[i] .. begin[i + 1]).
+// Returns (begin, bucket): the character n-grams of word i have the buckets bucket[begin[i] .. begin[i +
+// 1]).
 std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> subword_ids(nb::handle words, int shortest,
                                                                 int longest, std::int64_t buckets) {
   require(buckets > 0 && buckets <= std::numeric_limits<std::int32_t>::max(), "bucket must be positive");
@@ -57,7 +58,7 @@ std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> subword_ids(nb::handle words
   return {to_array(std::move(begin)), to_array(std::move(bucket))};
 }
 
-// The character n-grams themselves, in the order of subword_ids.
+// Returns the character n-grams of a word as text, in the order of subword_ids.
 nb::list subwords(nb::handle word, int shortest, int longest) {
   nb::list grams;
   std::string scratch;
@@ -68,7 +69,7 @@ nb::list subwords(nb::handle word, int shortest, int longest) {
   return grams;
 }
 
-// The fastText hash of each word.
+// Returns the fastText hash of each word.
 Numpy<std::uint32_t> word_hashes(nb::handle words) {
   const Items items = words_of(words);
   std::vector<std::uint32_t> hash;
@@ -76,7 +77,7 @@ Numpy<std::uint32_t> word_hashes(nb::handle words) {
   return to_array(std::move(hash));
 }
 
-// At most 1024 threads, because each one has its own table.
+// Creates a corpus. It allows at most 1024 threads, because each thread has its own table.
 void make_corpus(Corpus* self, int threads, bool end_words, std::int64_t memory) {
   require(threads > 0 && threads <= 1024, "threads must be positive");
   new (self) Corpus(threads, end_words, memory);
@@ -108,7 +109,8 @@ void add_sentences(Corpus& corpus, nb::handle sentences, std::int64_t first) {
   }
 }
 
-// The most frequent words: their bytes end to end, where each ends, counts, and types.
+// Returns the most frequent words: their bytes one after the other, where each word ends, counts, and
+// types.
 std::tuple<Numpy<char>, Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<std::int32_t>> common_words(
     const Corpus& corpus, std::int64_t min_count, std::int64_t most) {
   std::vector<char> bytes;
@@ -125,13 +127,13 @@ std::tuple<Numpy<char>, Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<std::int
           to_array(std::move(types))};
 }
 
-// numbers is (types): what training reads for each type, -1 to omit it.
+// Sets the number that training reads for each type. numbers is (types); -1 omits the type.
 void number_types(Corpus& corpus,
                   const nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig>& numbers) {
   corpus.number(std::vector<std::int32_t>(numbers.data(), numbers.data() + numbers.shape(0)));
 }
 
-// (chunks + 1): the number of words before each chunk.
+// Returns the number of words before each chunk, (chunks + 1).
 Numpy<std::int64_t> chunk_words(const Corpus& corpus) {
   std::vector<std::int64_t> before;
   for (const Corpus::Chunk& chunk : corpus.chunks()) before.push_back(chunk.words_before);

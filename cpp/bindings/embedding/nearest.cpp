@@ -51,7 +51,8 @@ void coarse_rows(const Matrix& rows, const Vector& scale, int threads,
   });
 }
 
-// scores and ids are (queries, k); coarse is the result of coarse_rows(), or None.
+// Finds the k nearest rows of each query. scores and ids are (queries, k); coarse is the result of
+// coarse_rows(), or None.
 void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries, int threads,
                   const Scores& scores, const Ids& ids, const std::optional<Coarse>& coarse) {
   require(scale.shape(0) == rows.shape(0), "scale must have one entry per row");
@@ -101,9 +102,8 @@ void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, s
   });
 }
 
-// Reads rows from a block: begin and end of each word, bytes consumed, and what is wrong with the next
-// row
-// ("" if nothing).
+// Reads rows from a block. Returns the begin and end of each word, the bytes consumed, and the problem
+// with the next row ("" if there is none).
 std::tuple<Numpy<std::int64_t>, std::int64_t, const char*> vector_rows(const nb::bytes& block, bool text,
                                                                        const Scores& out) {
   require(out.shape(1) > 0, "rows must have columns");

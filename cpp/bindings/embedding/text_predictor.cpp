@@ -30,7 +30,7 @@ std::int64_t size(std::size_t n) { return static_cast<std::int64_t>(n); }
 // The words of texts, and the objects that own their bytes.
 class Texts {
  public:
-  // Lists of str; the end of the sentence is added to each.
+  // Reads lists of str, and adds the end of the sentence to each.
   static Texts of_words(nb::handle texts) {
     Texts all(texts);
     for (Py_ssize_t i = 0; i < all.items_.size(); ++i) {
@@ -44,7 +44,7 @@ class Texts {
     return all;
   }
 
-  // Lines as bytes, without their labels.
+  // Reads lines of bytes. Their labels are omitted.
   static Texts of_lines(nb::handle lines, const TextDictionary& dictionary, std::string_view prefix) {
     Texts all(lines);
     for (Py_ssize_t i = 0; i < all.items_.size(); ++i) {
@@ -75,7 +75,8 @@ class Texts {
     return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
   }
 
-  // Lone surrogates are the bytes of invalid UTF-8, as with Python's surrogateescape.
+  // Returns the UTF-8 bytes of a word. Lone surrogates stand for the bytes of invalid UTF-8, as in
+  // Python's surrogateescape.
   std::string_view word(PyObject* object, Py_ssize_t i) {
     std::string_view text;
     if (text_of(object, &text)) return text;
@@ -107,7 +108,7 @@ struct Predictor {
   TextPredictor core;
 };
 
-// Numbers a list of bytes; the message `twice` reports a repeated entry.
+// Assigns numbers to a list of bytes. A repeated entry is an error with the message `twice`.
 StringTable table_of(nb::handle strings, const char* twice) {
   const Items items(strings.ptr());
   require(items.valid(), "words and labels must be lists");
@@ -120,7 +121,7 @@ StringTable table_of(nb::handle strings, const char* twice) {
   return table;
 }
 
-// Negative sampling ("ns") predicts like one-vs-all ("ova").
+// Returns the loss by its name. Negative sampling ("ns") predicts in the same way as one-vs-all ("ova").
 TextLoss loss_of(std::string_view name) {
   if (name == "softmax") return TextLoss::softmax;
   if (name == "hs") return TextLoss::hierarchical;
@@ -128,7 +129,8 @@ TextLoss loss_of(std::string_view name) {
   return TextLoss::sigmoid;
 }
 
-// `input` has the bytes of floats or, with centroids, codes of groups of `width` columns.
+// Returns a view of `input`, which has the bytes of floats or, with centroids, codes of groups of
+// `width` columns.
 TextMatrix matrix_of(const Bytes& input, std::int64_t dim, const std::optional<Floats>& centroids,
                      std::int64_t width, const std::optional<Codes>& norm_codes,
                      const std::optional<Floats>& norms) {
@@ -159,7 +161,8 @@ TextMatrix matrix_of(const Bytes& input, std::int64_t dim, const std::optional<F
   return m;
 }
 
-// Checks that words, labels, buckets and rows fit together: the core indexes rows by them.
+// Creates a predictor. Checks that words, labels, buckets and rows fit together, because the core
+// indexes rows by them.
 void make(Predictor* self, nb::handle words, nb::handle labels, int minn, int maxn, int word_ngrams,
           std::int64_t bucket, const std::optional<std::vector<std::uint32_t>>& kept, const Bytes& input,
           const std::optional<Floats>& centroids, std::int64_t width,
@@ -181,7 +184,7 @@ void make(Predictor* self, nb::handle words, nb::handle labels, int minn, int ma
       TextPredictor(std::move(dictionary), matrix, output.data(), loss_of(loss), label_counts)};
 }
 
-// The best labels of each text. fastText returns probabilities as floats.
+// Returns the best labels of each text. Probabilities are floats, as in fastText.
 nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double threshold, int threads,
               bool as_floats) {
   require(threads > 0, "threads must be positive");
@@ -213,7 +216,7 @@ nb::list best_of_lines(const Predictor& self, nb::handle lines, const nb::bytes&
   return best(self, Texts::of_lines(lines, self.core.dictionary(), start), k, threshold, threads, true);
 }
 
-// The words of a line, including its end, and the numbers of its labels.
+// Returns the words of a line, including its end, and the numbers of its labels.
 nb::tuple split(const Predictor& self, const nb::bytes& line, const nb::bytes& prefix) {
   nb::list words, labels;
   self.core.dictionary().split(
@@ -223,7 +226,7 @@ nb::tuple split(const Predictor& self, const nb::bytes& line, const nb::bytes& p
   return nb::make_tuple(words, labels);
 }
 
-// The mean of a line's rows, and the number of rows.
+// Returns the mean of a line's rows, and the number of rows.
 nb::tuple mean(const Predictor& self, const nb::bytes& line, const nb::bytes& prefix) {
   TextWords words;
   self.core.dictionary().split(

@@ -31,7 +31,7 @@ std::int64_t size(const Vector<T>& v) {
   return static_cast<std::int64_t>(v.shape(0));
 }
 
-// An alias table, (words, 2), flat: thresholds and aliases.
+// Returns an alias table, (words, 2), flat: thresholds and aliases.
 Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
   require(size(weights) < std::numeric_limits<std::int32_t>::max(), "too many weights");
   const std::vector<AliasCell> cells = alias_table(weights.data(), size(weights));
@@ -43,7 +43,7 @@ Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
   return to_array(std::move(flat));
 }
 
-// The members of HuffmanTree: begin, node, right, child.
+// Returns the members of HuffmanTree: begin, node, right, child.
 std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<std::int32_t>> huffman(
     const Vector<std::int64_t>& counts) {
   require(size(counts) < (1 << 30), "too many words");
@@ -52,7 +52,8 @@ std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<
           to_array(std::move(tree.right)), to_array(std::move(tree.child))};
 }
 
-// A table whose rows are padded to cache lines, on huge pages where available; not initialised.
+// Returns a table that is not initialised. Its rows are padded to cache lines; it uses huge pages if
+// they are available.
 nb::ndarray<nb::numpy, float> make_table(std::int64_t rows, int dim) {
   require(dim > 0 && dim <= (1 << 20), "dim must be positive");
   require(rows >= 0 && rows <= (std::int64_t{1} << 40) / dim, "too many rows");
@@ -95,7 +96,7 @@ void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int di
   });
 }
 
-// Whether all entries are in [low, high).
+// Returns whether all entries are in [low, high).
 template <class T>
 bool within(const Vector<T>& v, std::int64_t low, std::int64_t high) {
   for (std::int64_t i = 0; i < size(v); ++i) {
@@ -105,7 +106,7 @@ bool within(const Vector<T>& v, std::int64_t low, std::int64_t high) {
   return true;
 }
 
-// Whether begin is a valid index array: begin[0] = 0 <= begin[1] <= ... <= begin[n] = values.
+// Returns whether begin is a valid index array: begin[0] = 0 <= begin[1] <= ... <= begin[n] = values.
 bool is_index(const Vector<std::int64_t>& begin, std::int64_t values) {
   if (size(begin) == 0 || begin.data()[0] != 0 || begin.data()[size(begin) - 1] != values) return false;
   for (std::int64_t i = 1; i < size(begin); ++i) {
@@ -166,7 +167,7 @@ class Trainer {
     check_rows();
     const auto embedding_loss = static_cast<EmbeddingLoss>(loss);
     const std::int64_t longest = embedding_loss == EmbeddingLoss::hierarchical ? check_paths(words) : 0;
-    if (words == 1) negatives = 0;  // there is no other word to draw
+    if (words == 1) negatives = 0;  // with a single word, there are no negatives
     if (embedding_loss == EmbeddingLoss::negative) check_noise(words);
     model_ = {.input = input_.data(),
               .output = output_.data(),
@@ -252,14 +253,14 @@ class Trainer {
   }
 
  private:
-  // The pointer of an optional array, or null.
+  // Returns the pointer of an optional array, or null.
   template <class T>
   static const T* pointer(const std::optional<Vector<T>>& v) {
     return v ? v->data() : nullptr;
   }
 
-  // Hot nodes are those next to the root, which are the last rows. Replaces them in the paths by their
-  // place among the hot nodes (see HotRows).
+  // Chooses the nodes next to the root as hot nodes; they are the last rows. In the paths, each hot node
+  // is replaced by its index among the hot nodes (see HotRows).
   std::vector<std::int32_t> choose_hot_nodes(std::int64_t count) {
     if (model_.loss != EmbeddingLoss::hierarchical || count == 0) return {};
     std::vector<std::int32_t> hot;
@@ -285,7 +286,7 @@ class Trainer {
     if (keep_) require(size(*keep_) == vocabulary_, "keep must have one entry per word");
   }
 
-  // Returns the length of the longest path.
+  // Checks the paths and returns the length of the longest one.
   std::int64_t check_paths(std::int64_t words) const {
     require(path_begin_ && path_node_ && path_right_, "paths are missing");
     require(size(*path_begin_) == words + 1 && is_index(*path_begin_, size(*path_node_)) &&
@@ -304,7 +305,7 @@ class Trainer {
               "noise: a word is out of range");
   }
 
-  // Checks what sentences() and texts() have in common.
+  // Checks the arguments that sentences() and texts() have in common.
   static void check_run(const Corpus& corpus, std::int64_t first, std::int64_t last,
                         std::int64_t loss_every, int threads) {
     require(0 <= first && first <= last && last <= static_cast<std::int64_t>(corpus.chunks().size()),
@@ -325,7 +326,8 @@ class Trainer {
   std::optional<EmbeddingTraining> training_;
 };
 
-// For tests: one gradient step on hidden vectors and rows, as in training. Returns the loss before it.
+// Performs one gradient step on hidden vectors and rows, as in training; only for tests. Returns the
+// loss before the step.
 double embedding_step(const Table& hidden, const Table& rows, const Vector<float>& label,
                       const Vector<float>& weight, std::int64_t softmax_target, float rate) {
   check_table(hidden);

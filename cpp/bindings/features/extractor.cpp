@@ -35,7 +35,8 @@ using RowArrays = std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>>;  // begi
 
 class Extractor {
  public:
-  // Fields derive non-ASCII values, and regular expressions, by calling derive(field, text) in Python.
+  // derive(field, text) is a Python function. It is called for values that are not ASCII, and for
+  // regular expressions.
   Extractor(const std::vector<FieldArgument>& fields, const std::vector<TemplateArgument>& templates,
             const std::optional<Outside>& outside, const std::vector<GazetteerArgument>& gazetteers,
             const std::string& flag, nb::object derive)
@@ -62,7 +63,7 @@ class Extractor {
     extractor_->freeze(values_.size());
   }
 
-  // Rows of attributes and of edge attributes. New attributes are added.
+  // Returns the rows of attributes and of edge attributes. New attributes are added.
   std::tuple<RowArrays, RowArrays> learn(nb::handle sequences) {
     EncodedTokens x = encode(sequences, nullptr);
     ExtractedRows out;
@@ -77,7 +78,7 @@ class Extractor {
     return {arrays(std::move(out.rows)), arrays(std::move(out.edges))};
   }
 
-  // The same without learning: unknown attributes are omitted.
+  // Does the same without learning: unknown attributes are omitted.
   std::tuple<RowArrays, RowArrays> extract(nb::handle sequences, int threads) const {
     require(threads > 0, "threads must be positive");
     StringTable fresh;
@@ -86,7 +87,7 @@ class Extractor {
     for (std::uint32_t v = 0; v < fresh.size(); ++v)
       derived.push(derive_known(std::string(fresh.string(v))));
     const std::int64_t count = static_cast<std::int64_t>(x.begin.size()) - 1;
-    constexpr std::int64_t kTaskTokens = 1024;  // smaller tasks would not repay waking a thread
+    constexpr std::int64_t kTaskTokens = 1024;  // tokens per task; chosen by hand
     const std::int64_t tasks = std::clamp<std::int64_t>(x.begin.back() / kTaskTokens, 1, 8 * threads);
     std::vector<ExtractedRows> parts(tasks);
     const nb::gil_scoped_release release;
@@ -102,23 +103,23 @@ class Extractor {
     return {arrays(std::move(all)), arrays(std::move(all_edges))};
   }
 
-  // Sizes of the tables.
+  // Return the sizes of the tables.
   std::uint32_t attributes() const { return extractor_->attributes().size(); }
   std::uint32_t edge_attributes() const { return extractor_->edges().size(); }
   int key_size() const { return extractor_->attributes().stride(); }
-  // The keys of all attributes, (attributes, key_size), flat: what restore() takes.
+  // Returns the keys of all attributes, (attributes, key_size), flat, as an argument of restore().
   Numpy<std::uint32_t> keys(bool edge) const {
     const auto& keys = (edge ? extractor_->edges() : extractor_->attributes()).keys();
     return to_array(std::vector<std::uint32_t>(keys.begin(), keys.end()));
   }
-  // All column values (raw) or derived values, as bytes and ends.
+  // Returns all column values (raw) or derived values, as bytes and ends.
   std::tuple<Numpy<char>, Numpy<std::int64_t>> strings(bool raw) const {
     const StringTable& table = raw ? raw_ : values_;
     return {to_array(std::vector<char>(table.bytes())),
             to_array(std::vector<std::int64_t>(table.ends()))};
   }
 
-  // Replaces all that was learned. Keys are (attributes, key_size), flat.
+  // Replaces all learned values and attributes. Keys are (attributes, key_size), flat.
   void restore(const std::vector<std::string>& values, const std::vector<std::string>& raw,
                const In<std::uint32_t>& keys, const In<std::uint32_t>& edge_keys) {
     const std::uint32_t built_in = values_.size();
@@ -138,16 +139,17 @@ class Extractor {
   }
 
   // Adds attributes by the names that other programs use. Name i is data[begin[i] : begin[i] + size[i]];
-  // only the names in `which` are added. `literals` are those of all templates, of which the ones in
-  // `numbers` are tried. Returns, for each new attribute, the index in `which` of the name that it is
-  // one reading of.
+  // only the names in `which` are added. `literals` has the literals of all templates; the templates in
+  // `numbers` are tried. A name may have several readings, and each reading is an attribute. Returns,
+  // for each new attribute, the index of its name in `which`.
   Numpy<std::int64_t> add_names(const In<std::uint8_t>& data, const In<std::int64_t>& begin,
                                 const In<std::int64_t>& size, const In<std::int64_t>& which,
                                 const std::vector<NameParser::Literals>& literals,
                                 const std::vector<std::uint32_t>& numbers, bool edge) {
     KeyTable& table = edge ? extractor_->edges() : extractor_->attributes();
     const auto stride = static_cast<std::size_t>(table.stride());
-    for (const auto& texts : literals) require(texts.size() <= stride, "literals: too many");
+    for (const auto& texts : literals)
+      require(texts.size() <= stride, "literals: a template has too many literals");
     require(size.shape(0) == begin.shape(0), "begin and size must have the same length");
     const auto count = static_cast<std::int64_t>(which.shape(0));
     std::vector<std::int64_t> source;
@@ -181,11 +183,11 @@ class Extractor {
   }
 
  private:
-  // Readings beyond two per name. More would mean that the literals are ambiguous, and memory would
-  // grow.
+  // The largest number of readings in addition to two per name. With more, the literals are too
+  // ambiguous, and memory would grow.
   static constexpr std::int64_t kSpareReadings = 1 << 16;
 
-  // Returns the largest number of parts of a template.
+  // Adds the templates and returns the largest number of parts of a template.
   int add_templates(const std::vector<TemplateArgument>& templates, ExtractorSpec& spec) const {
     int max_parts = 0;
     for (const auto& [literals, edge, parts] : templates) {
@@ -216,11 +218,11 @@ class Extractor {
     }
   }
 
-  // Name i. Offsets come from a file, so they are checked here.
+  // Returns name i. Offsets come from a file, so they are checked here.
   static std::string_view string_at(const In<std::uint8_t>& data, const In<std::int64_t>& begin,
                                     const In<std::int64_t>& size, std::int64_t i) {
     const auto bytes = static_cast<std::int64_t>(data.shape(0));
-    require(0 <= i && i < static_cast<std::int64_t>(begin.shape(0)), "which: out of range");
+    require(0 <= i && i < static_cast<std::int64_t>(begin.shape(0)), "which: an index is out of range");
     const std::int64_t at = begin.data()[i], length = size.data()[i];
     require(0 <= at && 0 <= length && at <= bytes && length <= bytes - at, "a name ends past the data");
     return {reinterpret_cast<const char*>(data.data()) + at, static_cast<std::size_t>(length)};
@@ -242,7 +244,7 @@ class Extractor {
     return all;
   }
 
-  // Keys come from a file: every value number is checked.
+  // Adds keys to a table. Keys come from a file, so every value number is checked.
   void add_keys(const In<std::uint32_t>& keys, bool edge) {
     KeyTable& table = edge ? extractor_->edges() : extractor_->attributes();
     const int stride = table.stride();
@@ -256,7 +258,8 @@ class Extractor {
     }
   }
 
-  // The values that all fields derive from a text: new ones are added (learn), or become kNone.
+  // Returns the values that all fields derive from a text. New values are added if `learn`, otherwise
+  // they become kNone.
   std::vector<std::uint32_t> derive_all(const std::string& text, bool learn) {
     return derive_with(text,
                        [&](std::string_view s) { return learn ? values_.intern(s) : values_.find(s); });
@@ -301,12 +304,13 @@ class Extractor {
     }
   }
 
-  // Tokens are scattered in memory: prefetch the objects, then the strings of tuples.
+  // Prefetches tokens, which are scattered in memory: first the objects, later the strings of tuples.
+  // The distances were chosen by hand.
   void prefetch_tokens(const Items& tokens, Py_ssize_t t) const {
-    constexpr Py_ssize_t kFar = 8, kNear = 4;
-    if (t + kFar < tokens.size()) __builtin_prefetch(tokens[t + kFar]);
-    if (t + kNear >= tokens.size() || !PyTuple_Check(tokens[t + kNear])) return;
-    PyObject* token = tokens[t + kNear];
+    constexpr Py_ssize_t kObjectAhead = 8, kStringsAhead = 4;
+    if (t + kObjectAhead < tokens.size()) __builtin_prefetch(tokens[t + kObjectAhead]);
+    if (t + kStringsAhead >= tokens.size() || !PyTuple_Check(tokens[t + kStringsAhead])) return;
+    PyObject* token = tokens[t + kStringsAhead];
     const Py_ssize_t columns = std::min<Py_ssize_t>(columns_, PyTuple_GET_SIZE(token));
     for (Py_ssize_t c = 0; c < columns; ++c) __builtin_prefetch(PyTuple_GET_ITEM(token, c));
   }
@@ -337,7 +341,7 @@ class Extractor {
     }
   }
 
-  // The numbers of all column values; new values are added.
+  // Returns the numbers of all column values; new values are added.
   EncodedTokens encode(nb::handle sequences, std::nullptr_t) {
     EncodedTokens x;
     x.columns.resize(columns_);
@@ -345,7 +349,7 @@ class Extractor {
         sequences,
         [&](int column, std::string_view text) {
           std::uint32_t id = raw_.find(text);
-          if (id == kNone) {  // derive_all() may throw: change nothing before it
+          if (id == kNone) {  // nothing may change before derive_all(), which can throw
             const std::vector<std::uint32_t> field_values = derive_all(std::string(text), true);
             id = raw_.intern(text);
             derived_.push(field_values);
@@ -356,7 +360,7 @@ class Extractor {
     return x;
   }
 
-  // The same without adding: new values get numbers that are valid only with `fresh`.
+  // Does the same without adding values. New values get numbers that are valid only with `fresh`.
   EncodedTokens encode_known(nb::handle sequences, StringTable& fresh) const {
     EncodedTokens x;
     x.columns.resize(columns_);
@@ -371,10 +375,10 @@ class Extractor {
   }
 
   nb::object derive_;
-  int columns_ = 1;  // that tokens must have
+  int columns_ = 1;  // the number of columns that tokens must have
   std::vector<Field> fields_;
-  StringTable values_;  // derived by fields
-  StringTable raw_;     // of columns
+  StringTable values_;  // the values derived by fields
+  StringTable raw_;     // the values of columns
   DerivedValues derived_;
   std::optional<TemplateExtractor> extractor_;
 };

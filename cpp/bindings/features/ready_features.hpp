@@ -18,14 +18,16 @@
 
 namespace trellis {
 
-// Names and values of the features of one or more sequences. Reading needs Python, looking up does not.
+// Names and values of the features of one or more sequences. Reading them needs the GIL, looking them up
+// does not.
 struct Reading {
   std::string text;                // all names, one after the other
   std::vector<std::uint32_t> end;  // (names): where each ends in the text
   std::vector<double> value;       // (names)
   std::vector<std::int64_t> row;   // (positions): the number of names up to its end
   std::string name;                // the name that is being built
-  // What is being read, for error messages; sequence -1: the caller passed only one sequence.
+  // The sequence and position that are being read, for error messages. -1 means that the caller passed
+  // only one sequence.
   std::int64_t sequence = -1, position = 0;
 
   std::string_view name_at(std::size_t k) const {
@@ -65,7 +67,7 @@ struct Reading {
 
   // Adds a dict, list or set; `name` is the prefix, with its colon.
   void add(PyObject* object, int depth) {
-    constexpr int kMaxDepth = 16;  // a structure that contains itself would never end
+    constexpr int kMaxDepth = 16;  // a list or dict may contain itself
     if (depth > kMaxDepth) wrong("features are nested too deeply");
     const std::size_t before = name.size();
     if (PyDict_Check(object)) {
@@ -85,7 +87,7 @@ struct Reading {
     }
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
       PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), i);
-      if (before == 0) {  // without a prefix, the name need not be copied
+      if (before == 0) {  // without a prefix, the name is not copied
         std::string_view item_text;
         if (!text_or_bytes(item, &item_text)) wrong("a feature must be a str, not " + type_name(item));
         emit(item_text, 1.0);
@@ -126,7 +128,7 @@ struct Reading {
     emit(name, number);
   }
 
-  // The text of a str, or bytes that are valid UTF-8.
+  // Reads the text of a str, or bytes that are valid UTF-8. Returns false for other objects.
   static bool text_or_bytes(PyObject* object, std::string_view* text) {
     if (text_of(object, text)) return true;
     if (!PyBytes_Check(object)) return false;

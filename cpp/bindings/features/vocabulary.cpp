@@ -15,7 +15,7 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// Sparse rows while they are built.
+// Sparse rows that are being built.
 struct Result {
   std::vector<std::int64_t> begin{0};
   std::vector<std::int32_t> id;
@@ -36,7 +36,7 @@ struct Result {
     }
   }
 
-  // Gives up the vectors to NumPy; values that are all 1 are omitted.
+  // Moves the vectors to NumPy arrays. The values are omitted if all are 1.
   Vocabulary::Arrays arrays() {
     std::optional<Numpy<double>> values;
     if (!plain) values = to_array(std::move(value));
@@ -44,7 +44,7 @@ struct Result {
   }
 };
 
-constexpr std::size_t kBlockBytes = 1 << 20;  // text of a block: it stays in the L2 cache
+constexpr std::size_t kBlockBytes = 1 << 20;  // bytes of the text of a block; chosen by hand
 
 // Reads a block of sequences, then looks up its names, so that the text in memory stays small.
 template <class LookUp>
@@ -90,7 +90,7 @@ void ItemSequence::read(nb::handle sequence, Reading& r) {
   }
 }
 
-// One dict per position, as python-crfsuite returns it.
+// Returns one dict per position, as python-crfsuite does.
 nb::list ItemSequence::items() const {
   nb::list all;
   std::size_t k = 0;
@@ -144,17 +144,18 @@ void Vocabulary::restore(const std::vector<std::string>& names) {
     require(names_.intern(names[i]) == i, "names: a name is repeated");
 }
 
-// All or nothing: names_ changes only after every name has been checked.
+// Adds all names. names_ changes only after every name has been checked.
 void Vocabulary::restore_from(nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig> data,
                               nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig> begin,
                               nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig> size) {
-  require(begin.shape(0) == size.shape(0), "names: one size for each begin");
+  require(begin.shape(0) == size.shape(0), "names: begin and size must have the same length");
   require(names_.size() == 0, "names: the vocabulary is not empty");
   const auto bytes = static_cast<std::int64_t>(data.shape(0));
   StringTable names;
   for (std::size_t i = 0; i < begin.shape(0); ++i) {
     const std::int64_t from = begin.data()[i], length = size.data()[i];
-    require(0 <= from && 0 <= length && from <= bytes && length <= bytes - from, "names: out of range");
+    require(0 <= from && 0 <= length && from <= bytes && length <= bytes - from,
+            "names: a name ends past the data");
     const std::string_view name(reinterpret_cast<const char*>(data.data()) + from,
                                 static_cast<std::size_t>(length));
     if (!valid_utf8(name)) throw std::invalid_argument("name " + std::to_string(i) + " is not UTF-8");

@@ -1,4 +1,4 @@
-// The names of ready features, numbered. Reading them needs Python, looking them up does not.
+// Assigns numbers to the names of ready features. Reading names needs the GIL, looking them up does not.
 #pragma once
 
 #include <nanobind/ndarray.h>

@@ -25,13 +25,14 @@ namespace {
 using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// The bytes of a CQDB dictionary; string i is data[ends[i] : ends[i + 1]].
+// Returns the bytes of a CQDB dictionary; string i is data[ends[i] : ends[i + 1]].
 Numpy<std::uint8_t> make_cqdb(Bytes data, Integers ends) {
   const auto count = static_cast<std::int64_t>(ends.shape(0)) - 1;
   require(count >= 0 && ends.data()[0] == 0, "ends must begin with 0");
   for (std::int64_t i = 0; i < count; ++i)
     require(ends.data()[i] <= ends.data()[i + 1], "ends must ascend");
-  require(ends.data()[count] == static_cast<std::int64_t>(data.shape(0)), "ends do not fit the data");
+  require(ends.data()[count] == static_cast<std::int64_t>(data.shape(0)),
+          "the last entry of ends must be the size of data");
   std::vector<std::uint8_t> bytes;
   {
     const nb::gil_scoped_release release;
@@ -45,8 +46,8 @@ Numpy<std::uint8_t> make_cqdb(Bytes data, Integers ends) {
   return to_array(std::move(bytes));
 }
 
-// The index of the first string that repeats an earlier one, or -1; string i is data[begin[i] : begin[i]
-// + size[i]].
+// Returns the index of the first string that repeats an earlier one, or -1; string i is data[begin[i] :
+// begin[i] + size[i]].
 std::int64_t repeated(Bytes data, Integers begin, Integers size) {
   require(begin.shape(0) == size.shape(0) && begin.shape(0) < kNone,
           "begin and size must have the same length");
@@ -85,7 +86,7 @@ class WeightReader {
     require(index_.shape(0) == weight_.shape(0), "index and weight must have the same length");
   }
 
-  // The kind of fault and the line; ("", b"") if all lines are valid.
+  // Reads a block. Returns the kind of fault and the line; ("", b"") if all lines are valid.
   std::pair<const char*, nb::bytes> feed(const nb::bytes& block) {
     std::string_view wrong;
     const auto fault = lines_.feed({block.c_str(), block.size()}, &wrong);
@@ -104,7 +105,7 @@ class WeightReader {
 
 template <class Cell>
 using Cells = std::tuple<Numpy<std::int64_t>, Numpy<std::int64_t>, Numpy<Cell>>;  // name, size, cell
-// Gives up the vectors to NumPy.
+// Moves the vectors to NumPy arrays.
 template <class Cell>
 Cells<Cell> arrays(NamedCells<Cell>&& cells) {
   return {to_array(std::move(cells.name)), to_array(std::move(cells.size)),

@@ -38,7 +38,7 @@ class GraphBinding {
                In<std::int64_t> table)
       : graph_(copied(cardinality), copied(begin), copied(scope), copied(table)) {}
 
-  // (fits, width, entries): computes the elimination order that exact() and sample() need.
+  // Computes the elimination order that exact() and sample() need. Returns (fits, width, entries).
   nb::tuple plan(double most_entries) {
     try {
       const nb::gil_scoped_release release;
@@ -49,7 +49,8 @@ class GraphBinding {
     return nb::make_tuple(true, plan_->width, static_cast<double>(plan_->table.back()));
   }
 
-  // log_z has the log Z of each connected component at one of its variables, 0 at the others.
+  // Computes log Z and marginals. log_z has the log Z of each connected component at one of its
+  // variables, 0 at the others.
   void exact(Doubles tables, Out<double> log_z, MaybeOut variable, MaybeOut factor, int threads) const {
     check(tables, threads);
     require(size(log_z) == graph_.variables(), "log_z must have one entry per variable");
@@ -61,7 +62,7 @@ class GraphBinding {
     if (variable && possible(log_z)) run.distribute(variable->data(), data(factor));
   }
 
-  // The labelling with the highest score; score is laid out like log_z of exact().
+  // Computes the labelling with the highest score; score has the same layout as log_z of exact().
   void best(Doubles tables, Out<double> score, Out<std::int64_t> labels, int threads) const {
     check(tables, threads);
     require(size(score) == graph_.variables() && size(labels) == graph_.variables(),
@@ -72,7 +73,8 @@ class GraphBinding {
     run.best(labels.data());
   }
 
-  // uniforms and labels are (n, variables), flat; returns False if every labelling is forbidden.
+  // Draws n labellings. uniforms and labels are (n, variables), flat. Returns False if every labelling
+  // is forbidden.
   bool sample(Doubles tables, Doubles uniforms, Out<std::int64_t> labels, int threads) const {
     check(tables, threads);
     require(size(uniforms) == size(labels) && size(labels) % std::max<Index>(1, graph_.variables()) == 0,
@@ -82,7 +84,7 @@ class GraphBinding {
     std::vector<double> log_z(static_cast<std::size_t>(graph_.variables()));
     run.collect<false>(log_z.data());
     for (const double z : log_z) {
-      if (z == kNever) return false;
+      if (z == kForbidden) return false;
     }
     for (Index at = 0; at < size(labels); at += graph_.variables()) {
       run.sample(uniforms.data() + at, labels.data() + at);
@@ -90,7 +92,7 @@ class GraphBinding {
     return true;
   }
 
-  // (iterations, residual, converged, possible)
+  // Runs belief propagation. Returns (iterations, residual, converged, possible).
   nb::tuple propagate(Doubles tables, Doubles weight, bool max_product, bool residual, double damping,
                       double tolerance, Index most, int threads, Out<double> variable, MaybeOut factor,
                       Out<double> log_v, Out<double> log_f, Out<double> messages) const {
@@ -121,7 +123,7 @@ class GraphBinding {
     return nb::make_tuple(report.iterations, report.residual, report.converged, report.possible);
   }
 
-  // The score of one labelling, (variables).
+  // Returns the score of one labelling, (variables).
   double score(Doubles tables, In<std::int64_t> labels) const {
     check(tables, 1);
     check_labels(labels.data(), size(labels), 1);
@@ -129,7 +131,8 @@ class GraphBinding {
     return LocalUpdates(graph_, tables.data()).score(labels.data());
   }
 
-  // out by first_label: for each variable, the scores of its labels given the labels of all others
+  // Computes, for each variable, the scores of its labels given the labels of all others; out is indexed
+  // by first_label.
   void conditionals(Doubles tables, In<std::int64_t> labels, Out<double> out) const {
     check(tables, 1);
     check_labels(labels.data(), size(labels), 1);
@@ -141,7 +144,7 @@ class GraphBinding {
     }
   }
 
-  // (sweeps, converged)
+  // Runs iterated conditional modes. Returns (sweeps, converged).
   nb::tuple climb(Doubles tables, Out<std::int64_t> labels, Index most) const {
     check(tables, 1);
     check_labels(labels.data(), size(labels), 1);
@@ -154,7 +157,8 @@ class GraphBinding {
     return nb::make_tuple(sweeps, converged);
   }
 
-  // labels (chains, variables) holds the initial labels; kept is (chains, sweeps, variables).
+  // Runs Gibbs sampling. labels (chains, variables) holds the initial labels; kept is (chains, sweeps,
+  // variables).
   void gibbs(Doubles tables, Index chains, Index sweeps, Doubles uniforms, Out<std::int64_t> labels,
              Out<std::int64_t> kept, Out<double> score, int threads) const {
     check(tables, threads);
@@ -176,7 +180,7 @@ class GraphBinding {
                threads);
   }
 
-  // (sweeps, change, expected score)
+  // Runs mean field. Returns (sweeps, change, expected score).
   nb::tuple mean_field(Doubles tables, Out<double> q, Index most, double tolerance) const {
     check(tables, 1);
     require(size(q) == graph_.first_label.back(), "q must have one entry per label");
@@ -192,7 +196,7 @@ class GraphBinding {
   }
 
  private:
-  // The core does not check indices into tables.
+  // Checks the arguments, because the core does not check indices into tables.
   void check(const Doubles& tables, int threads) const {
     require(size(tables) >= graph_.tables, "tables has too few scores");
     require(threads > 0, "threads must be positive");
@@ -218,7 +222,8 @@ class GraphBinding {
   }
 
   static bool possible(const Out<double>& log_z) {
-    return std::none_of(log_z.data(), log_z.data() + log_z.size(), [](double z) { return z == kNever; });
+    return std::none_of(log_z.data(), log_z.data() + log_z.size(),
+                        [](double z) { return z == kForbidden; });
   }
 
   Graph graph_;

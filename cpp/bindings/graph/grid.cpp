@@ -18,7 +18,7 @@ using Image = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::c
 using Table = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 using Messages = nb::ndarray<double, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 
-// Whether all edges share one table; its shape must be (L, L), or have one table per edge.
+// Returns whether all edges share one (L, L) table. Otherwise there must be one table per edge.
 bool is_shared(const Table& table, std::int64_t height, std::int64_t width, std::int64_t labels) {
   const auto size = [&](std::size_t axis) { return static_cast<std::int64_t>(table.shape(axis)); };
   const bool shared = table.ndim() == 2 && size(0) == labels && size(1) == labels;
@@ -28,8 +28,8 @@ bool is_shared(const Table& table, std::int64_t height, std::int64_t width, std:
   return shared;
 }
 
-// A grid after belief propagation. Keeps the scores alive; Python must not change them.
-// The constructor runs belief propagation; the other methods read the result.
+// A grid after belief propagation. The constructor runs belief propagation; the methods read the result.
+// The object keeps the scores alive; Python must not change them.
 class GridBinding {
  public:
   GridBinding(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
@@ -67,19 +67,19 @@ class GridBinding {
     report_ = grid_->run();
   }
 
-  // (sweeps, residual, converged)
+  // Returns (sweeps, residual, converged).
   nb::tuple report() const {
     return nb::make_tuple(report_.sweeps, report_.residual, report_.converged);
   }
 
-  // out is (H, W, L); returns False if a pixel has no possible label.
+  // Fills out, (H, W, L), with beliefs. Returns False if a pixel has no possible label.
   bool beliefs(nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) const {
     require(has_shape(out, 0), "beliefs must be (H, W, L)");
     const nb::gil_scoped_release release;
     return grid_->beliefs(out.data());
   }
 
-  // out is (4, H, W, L): from above, below, the left and the right.
+  // Fills out, (4, H, W, L), with the messages from above, below, the left and the right.
   void messages(Messages out) const {
     require(out.shape(0) == 4 && has_shape(out, 1), "messages must be (4, H, W, L)");
     const nb::gil_scoped_release release;

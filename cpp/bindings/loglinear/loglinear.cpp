@@ -41,7 +41,7 @@ class TrainingData {
     const std::int64_t labels = weights.labels, count = rows.view().rows;
     check_begin(row_begin, count, "row_begin does not fit the rows");
     for (std::int64_t i = 1; i < size_of(row_begin); ++i) {
-      require(row_begin.data()[i - 1] < row_begin.data()[i], "a sequence is empty");
+      require(row_begin.data()[i - 1] < row_begin.data()[i], "row_begin: a sequence has no rows");
     }
     require(size_of(label) == count, "label must have one entry per row");
     for (std::int64_t i = 0; i < count; ++i) {
@@ -52,7 +52,7 @@ class TrainingData {
     };
     require(weights.edge_begin.has_value() == edges.has_value(),
             "edge rows require edge weights, and vice versa");
-    require(!edges || edges->view().rows == count, "edges must have one row per row");
+    require(!edges || edges->view().rows == count, "edges and rows must have the same number of rows");
     require(!allowed || (size_of(*allowed) == count && std::int64_t(allowed->shape(1)) == labels),
             "allowed must be (rows, labels)");
     require(!weight || size_of(*weight) == size_of(row_begin) - 1,
@@ -63,14 +63,14 @@ class TrainingData {
     require(!end || size_of(*end) == labels, "end must have one entry per label");
   }
 
-  // Views of the arrays, valid while this object exists.
+  // Return views of the arrays, which are valid while this object exists.
   WeightLayout layout() const { return weights_.view(); }
   SparseRows rows() const { return rows_->view(); }
-  // Drops the rows, which are often most of the memory.
+  // Releases the rows, which often need most of the memory.
   void release_rows() { rows_.reset(); }
   SparseRows edges() const { return edges_ ? edges_->view() : SparseRows{}; }
   std::int64_t sequences() const { return size_of(row_begin_) - 1; }
-  // Whether the label of every row is known.
+  // Returns whether the label of every row is known.
   bool complete() const {
     return std::find(label_.data(), label_.data() + size_of(label_), -1) ==
            label_.data() + size_of(label_);
@@ -88,7 +88,7 @@ class TrainingData {
   }
 
  private:
-  // The pointer of an optional array, or null.
+  // Returns the pointer of an optional array, or null.
   template <class A>
   static auto data(const std::optional<A>& array) -> decltype(array->data()) {
     return array ? array->data() : nullptr;
@@ -105,7 +105,7 @@ class TrainingData {
   std::optional<In<double>> start_, end_;
 };
 
-// The objective of CRFs, and with by_step of MEMMs; see core/loglinear/objective.hpp.
+// The objective of CRFs or, with by_step, of MEMMs; see core/loglinear/objective.hpp.
 class ObjectiveBinding {
  public:
   ObjectiveBinding(const TrainingData& data, bool by_step) : data_(data) {
@@ -117,7 +117,7 @@ class ObjectiveBinding {
     data_.release_rows();  // the objective has its own copy, prepared for the kernels
   }
 
-  // w and gradient are (weights); fills the gradient and returns the loss.
+  // Fills the gradient and returns the loss; w and gradient are (weights).
   double evaluate(In<double> w, double l2, int threads, Out<double> gradient) {
     require(size_of(w) == objective_->size() && size_of(gradient) == objective_->size(),
             "w and gradient must have one entry per weight");
@@ -126,7 +126,7 @@ class ObjectiveBinding {
     return objective_->evaluate(w.data(), l2, threads, gradient.data());
   }
 
-  // After evaluate(): the first sequence without an allowed labelling, or -1.
+  // Returns the first sequence without an allowed labelling, or -1. Call it after evaluate().
   std::int64_t infeasible() const { return objective_->infeasible(); }
   std::vector<double> log_likelihood() const { return objective_->log_likelihood(); }
 
@@ -187,7 +187,7 @@ class Online {
     return {loss, steps};
   }
 
-  // w and variance are (weights); returns the hinge loss.
+  // Returns the hinge loss; w and variance are (weights).
   double arow(In<std::int64_t> order, double gamma, Out<double> w, Out<double> variance) {
     check(order, w);
     check(order, variance);
@@ -212,8 +212,9 @@ class Online {
   std::optional<OnlineLearner> learner_;
 };
 
-// The cells (labels or bigrams) of each attribute, as (begin, cell); see core/loglinear/seen_cells.hpp.
-// Everything is checked here, because the core indexes arrays by ids and cells.
+// Returns the cells (labels or bigrams) of each attribute, as (begin, cell); see
+// core/loglinear/seen_cells.hpp. Everything is checked here, because the core indexes arrays by ids and
+// cells.
 std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(
     const SparseRowsArrays& rows, std::int64_t attributes, int cells, In<std::int32_t> cell,
     std::optional<In<bool, 2>> allowed, std::optional<In<double>> weight, double min_sum) {

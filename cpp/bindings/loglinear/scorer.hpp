@@ -70,7 +70,7 @@ struct WeightLayoutArrays {
         bigram(bigram_),
         edge_begin(edge_begin_),
         edge_bigram(edge_bigram_) {
-    require(0 < labels && labels <= kMaxLabels, "weights: too few or too many labels");
+    require(0 < labels && labels <= kMaxLabels, "weights: labels must be 1 to 32768");
     check_begin(state_begin, size_of(state_label), "weights: state_begin does not fit state_label");
     require(size_of(state_label) < (std::int64_t{1} << 32), "weights: more than 2^32 state weights");
     for (std::int64_t i = 0; i < size_of(state_label); ++i) {
@@ -83,7 +83,7 @@ struct WeightLayoutArrays {
     if (edge_bigram) check_bigrams(*edge_bigram);
   }
 
-  // Bigrams are from * labels + to.
+  // Checks bigrams, which are stored as from * labels + to.
   void check_bigrams(const In<std::int32_t>& cells) const {
     for (std::int64_t i = 0; i < size_of(cells); ++i) {
       require(0 <= cells.data()[i] && cells.data()[i] < labels * labels,
@@ -121,7 +121,7 @@ class Scorer {
     }
   }
 
-  // Fills out, (rows, labels).
+  // Fills out, (rows, labels), with the scores of rows.
   void scores(const SparseRowsArrays& rows, int threads, Out<double, 2> out) const {
     const std::int64_t count = rows.view().rows;
     require(size_of(out) == count && std::int64_t(out.shape(1)) == layout_.labels,
@@ -143,20 +143,21 @@ class Scorer {
 
   int labels() const { return layout_.labels; }
 
-  // The same for a few rows, on the caller's thread; out is (rows, labels).
+  // Does the same for a few rows, on the caller's thread; out is (rows, labels).
   void scores_here(const SparseRows& rows, double* out) const {
     kernels().loglinear.score_ids(plan(), places_.data(), layout_.attributes, table_.get(), w_.data(),
                                   rows.begin, rows.id, rows.value, rows.rows, out);
   }
 
-  // The scores of label bigrams, (labels, labels), without position-dependent ones.
+  // Returns the scores of label bigrams, (labels, labels), without edge attributes.
   std::vector<double> bigrams() const {
     std::vector<double> out(static_cast<std::size_t>(layout_.labels) * layout_.labels);
     transition_scores(layout_, w_.data(), nullptr, out.data());
     return out;
   }
 
-  // Fills out: (1, labels, labels) or, with edge attributes, one matrix per row.
+  // Fills out with the transition scores: (1, labels, labels) or, with edge attributes, one matrix per
+  // row.
   void transitions(const std::optional<SparseRowsArrays>& edges,
                    const std::optional<In<bool, 2>>& forbidden, Out<double, 3> out) const {
     const std::int64_t count = edges ? edges->view().rows : 1, labels = layout_.labels;
@@ -177,7 +178,7 @@ class Scorer {
   }
 
  private:
-  // A plan without occurrences: score_ids() reads only these three members.
+  // Returns a plan without occurrences: score_ids() reads only these three members.
   RowPlan plan() const {
     RowPlan plan{};
     plan.labels = layout_.labels;

@@ -16,7 +16,7 @@ namespace trellis {
 namespace {
 
 // The names and weights of a model, and the scores of the last sequence. The GIL is held throughout: it
-// protects that sequence, and most calls are shorter than releasing and taking the GIL.
+// protects that sequence, and most calls are too short to be worth releasing it.
 class Tagger {
  public:
   Tagger(nb::object vocabulary, nb::object scorer, nb::tuple labels)
@@ -42,7 +42,7 @@ class Tagger {
 
   std::int64_t length() const { return length_; }
 
-  // The labels with the highest score; ties go to the lowest numbers.
+  // Returns the labels with the highest score; among equal scores, the lowest numbers.
   nb::list best() {
     nb::list tags;
     if (length_ == 0) return tags;
@@ -57,7 +57,7 @@ class Tagger {
     return tags;
   }
 
-  // The scores of the sequence, (length, labels); a copy.
+  // Returns a copy of the scores of the sequence, (length, labels).
   Numpy<double> scores() const {
     const auto labels = static_cast<std::size_t>(scores_of_.labels());
     auto* copy = new std::vector<double>(scores_.begin(), scores_.begin() + length_ * labels);
@@ -91,7 +91,7 @@ class Tagger {
     unary_ = scores_.data();
   }
 
-  // A batch of the current sequence alone.
+  // Returns a batch that has only the current sequence.
   Batch<double> batch() {
     return {.count = 1,
             .labels = scores_of_.labels(),

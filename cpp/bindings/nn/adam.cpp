@@ -14,7 +14,8 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// w, m and v are (rows, columns); g is (ids, columns). Only the rows in ids change.
+// Performs one step of Adam. w, m and v are (rows, columns); g is (ids, columns). Only the rows in ids
+// change.
 void adam(Out<float, 2> w, Out<float, 2> m, Out<float, 2> v, In<std::int64_t> ids, In<float, 2> g,
           double beta1, double beta2, float decay, float size, float scale, float epsilon) {
   for (const auto* moments : {&m, &v})

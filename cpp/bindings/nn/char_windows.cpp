@@ -27,8 +27,8 @@ class Windows {
              .table = table.data(),
              .width = static_cast<std::int64_t>(table.shape(1)),
              .filters = static_cast<std::int64_t>(table.shape(2))} {
-    require(0 < all_.longest && all_.longest < (1 << 30), "a row of ids must have some characters");
-    require(all_.width > 0, "a window must have some characters");
+    require(0 < all_.longest && all_.longest < (1 << 30), "ids must have 1 to 2^30 - 1 columns");
+    require(all_.width > 0, "table must have at least one position per window");
   }
 
   const CharWindows& all() const { return all_; }
@@ -45,7 +45,7 @@ class Windows {
   CharWindows all_;
 };
 
-// Fills best and where, (words, filters).
+// Fills best and where, (words, filters), with the largest score and its position.
 void largest(In<std::int64_t, 2> ids, In<float, 3> table, Out<float, 2> best,
              Out<std::int32_t, 2> where) {
   const Windows windows(ids, table);
@@ -55,7 +55,7 @@ void largest(In<std::int64_t, 2> ids, In<float, 3> table, Out<float, 2> best,
   kernels().char_windows.largest(windows.all(), best.data(), where.data());
 }
 
-// Adds to d_table, (characters, width, filters).
+// Adds the gradient to d_table, (characters, width, filters).
 void largest_backward(In<std::int64_t, 2> ids, In<std::int32_t, 2> where, In<float, 2> d_best,
                       Out<float, 3> d_table) {
   const Windows windows(ids, d_table);

@@ -13,7 +13,7 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// The hidden size of u, (2, 4 * hidden, hidden).
+// Returns the hidden size of u, (2, 4 * hidden, hidden).
 std::int64_t hidden_of(const In<float, 3>& u) {
   require(u.shape(0) == 2 && u.shape(2) > 0 && u.shape(1) == 4 * u.shape(2),
           "u must be (2, 4 * hidden, hidden)");
@@ -30,7 +30,8 @@ LstmSteps steps_of(const In<std::int64_t>& sizes, std::size_t tokens) {
                    static_cast<std::int64_t>(tokens));
 }
 
-// gates holds W x + b on entry and the activations on return; h, c and before are filled.
+// Runs the forward pass. gates holds W x + b on entry and the activations on return; h, c and before are
+// filled.
 void forward(Out<float, 2> gates, In<float, 3> u, In<std::int64_t> sizes, Out<float, 2> h,
              Out<float, 2> c, Out<float, 2> before, int threads) {
   require(threads > 0, "threads must be positive");

@@ -26,13 +26,13 @@ using Memory = TRELLIS_ISA::LbfgsMemory;
 std::int64_t size(const In& a) { return static_cast<std::int64_t>(a.shape(0)); }
 std::int64_t size(const Out& a) { return static_cast<std::int64_t>(a.shape(0)); }
 
-// All vectors must have n entries, and there must be at least one thread.
+// Checks that all vectors have n entries, and that there is at least one thread.
 void same_size(std::int64_t n, std::initializer_list<std::int64_t> others, int threads) {
   for (const std::int64_t other : others) require(other == n, "vectors must have the same size");
   require(threads > 0, "threads must be positive");
 }
 
-// a · b, with the same bits for any number of threads.
+// Returns a · b, with the same bits for any number of threads.
 double dot(const In& a, const In& b, int threads) {
   same_size(size(a), {size(b)}, threads);
   const nb::gil_scoped_release release;
@@ -46,7 +46,7 @@ void step(const In& w, const In& d, double t, const Out& out, int threads) {
   TRELLIS_ISA::step(w.data(), d.data(), t, size(w), out.data(), threads);
 }
 
-// All arrays are (weights). Fills `out` and returns Σ l1_i |w_i|.
+// Fills `out` with the pseudo-gradient and returns Σ l1_i |w_i|. All arrays are (weights).
 double pseudo_gradient(const In& w, const In& gradient, const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(gradient), size(l1), size(out)}, threads);
   const nb::gil_scoped_release release;
@@ -54,14 +54,14 @@ double pseudo_gradient(const In& w, const In& gradient, const In& l1, const Out&
                                       threads);
 }
 
-// Changes d in place; returns d · pseudo.
+// Projects the direction d in place (see core/optim/owlqn.hpp); returns d · pseudo.
 double project_direction(const In& pseudo, const In& l1, const Out& d, int threads) {
   same_size(size(pseudo), {size(l1), size(d)}, threads);
   const nb::gil_scoped_release release;
   return TRELLIS_ISA::project_direction(pseudo.data(), l1.data(), size(d), d.data(), threads);
 }
 
-// Fills `out`; returns the L1 penalty and the slope (out - w) · pseudo.
+// Fills `out` with the next weights; returns their L1 penalty and the slope (out - w) · pseudo.
 std::pair<double, double> orthant_step(const In& w, const In& d, double t, const In& pseudo,
                                        const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(d), size(pseudo), size(l1), size(out)}, threads);
@@ -71,13 +71,13 @@ std::pair<double, double> orthant_step(const In& w, const In& d, double t, const
   return {result.penalty, result.slope};
 }
 
-// n weights, and room for `capacity` pairs.
+// Creates a memory for n weights and up to `capacity` pairs.
 void make_memory(Memory* self, std::int64_t n, int capacity) {
   require(n > 0 && capacity > 0, "size and capacity must be positive");
   new (self) Memory(n, capacity);
 }
 
-// Returns |w|², |q|², and whether the pair was stored.
+// Adds a pair. Returns |w|², |q|², and whether the pair was stored.
 std::tuple<double, double, bool> push(Memory& self, const In& w, const In& w_before, const In& g,
                                       const In& g_before, const In& q, int threads) {
   same_size(self.size(), {size(w), size(w_before), size(g), size(g_before), size(q)}, threads);
@@ -107,7 +107,8 @@ double direction(const Memory& self, const In& q, const Out& d, int threads) {
   return self.direction(q.data(), d.data(), threads);
 }
 
-// Views of the pairs (s, y), oldest first. They keep the memory alive; later pushes change their values.
+// Returns views of the pairs (s, y), oldest first. They keep the memory alive; later pushes change their
+// values.
 nb::list pairs(nb::handle_t<Memory> self) {
   const auto& memory = nb::cast<const Memory&>(self);
   const auto n = static_cast<std::size_t>(memory.size());

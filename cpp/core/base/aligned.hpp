@@ -11,11 +11,11 @@
 
 namespace trellis {
 
-// Aligned to cache lines, so that a vector load never touches two of them.
+// Arrays are aligned to cache lines, so that a vector load never touches two of them.
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;  // the size of a huge page on x86 and ARM
-// Scratch memory this large belongs to a very long sequence. Smaller blocks are recycled by malloc, and
-// their pages are already mapped.
+// Huge pages are requested for scratch memory of at least this size. Only a very long sequence needs so
+// much. The size was chosen by hand.
 inline constexpr std::size_t kHugeScratch = std::size_t{16} << 20;
 
 struct AlignedDelete {
@@ -32,7 +32,7 @@ inline void ask_for_huge_pages([[maybe_unused]] void* p, [[maybe_unused]] std::s
 #endif
 }
 
-// `count` doubles, not initialised.
+// Allocates `count` doubles, which are not initialised.
 inline AlignedDoubles aligned_doubles(std::int64_t count) {
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(double);
   double* p = static_cast<double*>(::operator new[](bytes, std::align_val_t{kCacheLine}));
@@ -40,7 +40,8 @@ inline AlignedDoubles aligned_doubles(std::int64_t count) {
   return AlignedDoubles(p);
 }
 
-// Allocator for large tables with random access (hash tables, embeddings): huge pages save TLB misses.
+// An allocator for large tables with random access (hash tables, embeddings). Large tables get huge
+// pages, which need fewer TLB entries.
 template <class T>
 struct TableAllocator {
   using value_type = T;
@@ -66,7 +67,7 @@ struct TableAllocator {
 // Scratch memory that grows to the largest requested size and is reused from sequence to sequence.
 class Scratch {
  public:
-  // At least `count` doubles. A later call with a larger count invalidates the pointer.
+  // Returns a pointer to at least `count` doubles. A later call with a larger count invalidates it.
   double* get(std::int64_t count) {
     if (count > size_) {
       doubles_.reset();

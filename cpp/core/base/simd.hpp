@@ -56,7 +56,7 @@ TRELLIS_INLINE void store(float* p, Vec v) {
   std::memcpy(p, &h, sizeof h);
 }
 
-// Load the first n lanes (0 <= n <= kWidth) and set the others to `fill`. Reads nothing past p[n-1].
+// Loads the first n lanes (0 <= n <= kWidth) and sets the others to `fill`. Reads nothing past p[n-1].
 #if defined(__AVX512F__) && defined(__AVX512VL__)
 TRELLIS_INLINE Vec load_first(const double* p, int n, double fill) {
   return _mm512_mask_loadu_pd(splat(fill), static_cast<__mmask8>((1u << n) - 1), p);
@@ -86,15 +86,15 @@ TRELLIS_INLINE void store_first(T* p, Vec v, int n) {
 }
 #endif
 
-// Lane by lane: m ? a : b.
+// Returns m ? a : b in each lane.
 TRELLIS_INLINE Vec select(Mask m, Vec a, Vec b) { return m ? a : b; }
 
-// One instruction each on x86. If either argument is NaN, the result is the second argument.
+// max and min are one instruction each on x86. If either argument is NaN, they return the second one.
 TRELLIS_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 TRELLIS_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 
-// Horizontal reduction by exchanging lanes at distance kWidth/2, kWidth/4, ... Afterwards every lane
-// holds the result, so no broadcast is needed.
+// Reduces all lanes to one value by exchanging lanes at distance kWidth/2, kWidth/4, ... Afterwards
+// every lane holds the result, so no broadcast is needed.
 template <class Op>
 TRELLIS_INLINE Vec reduce(Vec v, Op op) {
 #if defined(__AVX512F__)
@@ -138,7 +138,7 @@ TRELLIS_INLINE Vec exp_in_range(Vec x) {
                           0x1.a019b90d2ae7ap-16, 0x1.71de0dae63bb3p-19, 0x1.289185613a3d6p-22,
                           0x1.af38a9b0ec855p-26};
   const Vec shifter = splat(0x1.8p52);  // adding it rounds x / ln 2 to an integer k in the low bits
-  // k ln 2 in two parts: the first has trailing zero bits, so that k times it is exact
+  // k ln 2 is subtracted in two parts. The first part has trailing zero bits, so k times it is exact.
   const Vec shifted = x * 0x1.71547652b82fep0 + shifter;
   const Vec k = shifted - shifter;
   const Vec r = (x - k * 0x1.62e42fefa38p-1) - k * 0x1.ef35793c7673p-45;
@@ -167,7 +167,7 @@ TRELLIS_INLINE Vec log(Vec x) {
                           0x1.c71c62e26208bp-3, 0x1.7462b58e46ebep-3, 0x1.39fe42e9740a7p-3,
                           0x1.2b59b713616c9p-3};
   constexpr std::int64_t kSqrtHalf = 0x3fe6a09e667f3bcd;  // the bits of sqrt(1/2)
-  // subtracting it first makes the exponent field that of the interval [sqrt 1/2, sqrt 2)
+  // After subtracting kSqrtHalf, the exponent field is k for m in the interval [sqrt 1/2, sqrt 2).
   const Mask bits = reinterpret_cast<Mask>(x);
   const Mask exponent = (bits - kSqrtHalf) & ~((std::int64_t{1} << 52) - 1);
   const Vec m = reinterpret_cast<Vec>(bits - exponent);

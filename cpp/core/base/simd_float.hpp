@@ -21,7 +21,7 @@ TRELLIS_INLINE FloatVec float_load(const float* p) {
 }
 TRELLIS_INLINE void float_store(float* p, FloatVec v) { std::memcpy(p, &v, sizeof v); }
 
-// Load the first n lanes (0 <= n <= kFloatWidth) and set the others to 0. Reads nothing past p[n-1].
+// Loads the first n lanes (0 <= n <= kFloatWidth) and sets the others to 0. Reads nothing past p[n-1].
 TRELLIS_INLINE FloatVec float_load_first(const float* p, std::int64_t n) {
   if (n == kFloatWidth) [[likely]]
     return float_load(p);
@@ -43,7 +43,7 @@ TRELLIS_INLINE void float_store_first(float* p, FloatVec v, std::int64_t n) {
 #endif
 }
 
-// A bit mask: bit i is set where a[i] > b[i].
+// Returns a bit mask: bit i is set where a[i] > b[i].
 TRELLIS_INLINE unsigned greater_bits(FloatVec a, FloatVec b) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
@@ -59,7 +59,8 @@ TRELLIS_INLINE unsigned greater_bits(FloatVec a, FloatVec b) {
 #endif
 }
 
-// The sum of all lanes. The order is fixed, so a compiler cannot change the bits.
+// Returns the sum of all lanes. The order of the additions is fixed, so the bits are the same with every
+// compiler.
 TRELLIS_INLINE float sum_floats(FloatVec v) {
   float parts[kFloatWidth];
   float_store(parts, v);

@@ -15,9 +15,9 @@
 
 namespace trellis {
 
-inline constexpr std::uint32_t kNone = 0xffffffff;  // no such entry
+inline constexpr std::uint32_t kNone = 0xffffffff;  // the number that stands for "no entry"
 
-// The 128-bit product of a and b, folded to 64 bits by exclusive or.
+// Returns the 128-bit product of a and b, folded to 64 bits by exclusive or.
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   const Wide product = static_cast<Wide>(a) * b;
@@ -27,7 +27,7 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 // Odd constants with well-mixed bits: 2^64 / golden ratio, and one of SplitMix's.
 inline constexpr std::uint64_t kMixA = 0x9e3779b97f4a7c15, kMixB = 0xd1b54a32d192ed03;
 
-// Hash of n bytes at p. It does not leave the process: files never contain it.
+// Returns the hash of n bytes at p. Files never contain it, so it may change between versions.
 inline std::uint64_t hash_bytes(const char* p, std::size_t n) {
   std::uint64_t h = kMixA ^ n;
   for (; n >= 8; p += 8, n -= 8) {
@@ -40,7 +40,7 @@ inline std::uint64_t hash_bytes(const char* p, std::size_t n) {
   return mix(h ^ last, kMixB ^ h);
 }
 
-// Hash of `size` integers.
+// Returns the hash of `size` integers.
 inline std::uint64_t hash_key(const std::uint32_t* key, int size) {
   std::uint64_t h = kMixA;
   int i = 0;
@@ -58,7 +58,7 @@ class Slots {
     if (!slots_.empty()) __builtin_prefetch(slots_.data() + (hash & mask_));
   }
 
-  // The number of the entry with this hash for which same(number) is true, or kNone.
+  // Returns the number of the entry with this hash for which same(number) is true, or kNone.
   template <class Same>
   std::uint32_t find(std::uint64_t hash, const Same& same) const {
     if (slots_.empty()) return kNone;
@@ -70,7 +70,8 @@ class Slots {
     }
   }
 
-  // The first entry that find() would compare, or kNone. It is most likely the right one: prefetch it.
+  // Returns the first entry that find() would compare, or kNone. Callers prefetch it, because it is most
+  // likely the right one.
   std::uint32_t likely(std::uint64_t hash) const {
     if (slots_.empty()) return kNone;
     for (std::size_t i = hash & mask_;; i = (i + 1) & mask_) {
@@ -79,7 +80,8 @@ class Slots {
     }
   }
 
-  // Makes room for `entries` entries, so that a table that will be large is not rehashed while it grows.
+  // Allocates memory for `entries` entries, so that a table that will be large is not rehashed while it
+  // grows.
   template <class HashOf>
   void reserve(std::size_t entries, const HashOf& hash_of) {
     while (slots_.size() < 2 * entries) grow(hash_of);
@@ -89,8 +91,8 @@ class Slots {
   template <class HashOf>
   std::uint32_t insert(std::uint64_t hash, const HashOf& hash_of) {
     constexpr std::uint32_t kMaxEntries = kNone - 2;  // kNone and number + 1 must fit in 32 bits
-    if (size_ >= kMaxEntries) throw std::length_error("more than 2^32 entries in a table");
-    // at most half full: probe sequences stay short
+    if (size_ >= kMaxEntries) throw std::length_error("a table has more than 2^32 entries");
+    // A table is at most half full, so that few slots are probed per lookup.
     if (2 * (std::size_t{size_} + 1) > slots_.size()) grow(hash_of);
     place(hash, size_);
     return size_++;
@@ -111,7 +113,8 @@ class Slots {
     slots_[i] = (hash >> 32 << 32) | (std::uint64_t{id} + 1);
   }
 
-  // (a power of two): the upper half of the hash, and the number + 1; 0 marks a free slot
+  // The number of slots is a power of two. A slot holds the upper half of the hash and the entry's
+  // number + 1; 0 marks a free slot.
   std::vector<std::uint64_t, TableAllocator<std::uint64_t>> slots_;
   std::size_t mask_ = 0;
   std::uint32_t size_ = 0;
@@ -139,7 +142,7 @@ class StringTable {
   // of the group are prefetched, then all ends, then all bytes, so that the cache misses overlap.
   void find_all(const char* text, const std::uint32_t* end, std::int64_t first, std::int64_t count,
                 std::uint32_t* id) const {
-    constexpr std::int64_t kFew = 16;  // about as many cache misses as a core keeps in flight
+    constexpr std::int64_t kFew = 16;  // strings per group; chosen by hand
     std::uint64_t hash[kFew];
     for (std::int64_t begin = first; begin < first + count; begin += kFew) {
       const std::int64_t few = std::min(kFew, first + count - begin);
@@ -165,7 +168,7 @@ class StringTable {
     }
   }
 
-  // The number of a string; adds the string if it is new.
+  // Returns the number of a string; adds the string if it is new.
   std::uint32_t intern(std::string_view s) {
     const std::uint64_t hash = hash_bytes(s.data(), s.size());
     const std::uint32_t known = find(s, hash);
@@ -202,7 +205,7 @@ class KeyTable {
   std::uint32_t find(const std::uint32_t* key, std::uint64_t hash) const {
     return slots_.find(hash, [&](std::uint32_t id) { return same(this->key(id), key); });
   }
-  // A lookup in two steps: likely() prefetches the entry, find(key, hash, likely) then compares it.
+  // A lookup has two steps: likely() prefetches the entry, find(key, hash, likely) then compares it.
   std::uint32_t likely(std::uint64_t hash) const {
     const std::uint32_t id = slots_.likely(hash);
     if (id != kNone) __builtin_prefetch(key(id));
@@ -212,7 +215,7 @@ class KeyTable {
     if (likely == kNone || same(this->key(likely), key)) return likely;
     return find(key, hash);
   }
-  // The number of a key; adds the key if it is new.
+  // Returns the number of a key; adds the key if it is new.
   std::uint32_t intern(const std::uint32_t* key, std::uint64_t hash) {
     const std::uint32_t known = find(key, hash);
     if (known != kNone) return known;

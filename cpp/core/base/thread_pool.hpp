@@ -19,8 +19,8 @@ namespace trellis {
 
 class ThreadPool {
  public:
-  // The pool of this process. A forked child does not inherit its parent's threads, so it creates a new
-  // pool. Pools are never destroyed, because workers may still wait when the process ends.
+  // Returns the pool of this process. A forked child does not inherit its parent's threads, so it
+  // creates a new pool. Pools are never destroyed, because workers may still wait when the process ends.
   static ThreadPool& shared() {
     static std::atomic<ThreadPool*> current{nullptr};  // no mutex: a fork could copy it in locked state
     ThreadPool* pool = current.load();
@@ -33,8 +33,9 @@ class ThreadPool {
   }
 
   // Runs body() on up to `threads` threads, including the caller's, and returns when all have ended. The
-  // bodies divide the work among themselves; a helper that starts too late finds none left. The caller
-  // runs `meanwhile`, if any, before its own body(). The first exception is rethrown.
+  // bodies divide the work among themselves. A helper may start after all work is done; its body() then
+  // returns at once. The caller runs `meanwhile`, if any, before its own body(). The first exception is
+  // rethrown.
   void run(int threads, const std::function<void()>& body,
            const std::function<void()>& meanwhile = nullptr) {
     if (threads <= 1) {
@@ -69,8 +70,8 @@ class ThreadPool {
     std::exception_ptr error = nullptr;
   };
 
-  // Calls often follow each other closely, and waking a sleeping thread can take longer than a short
-  // call. So spin for a millisecond before sleeping.
+  // Waits up to a millisecond without sleeping. Calls often follow each other closely, and waking a
+  // sleeping thread can take longer than a short call (docs/notes/benchmarks.md: tried, and not kept).
   template <class Ready>
   static void spin(const Ready& ready) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
@@ -81,7 +82,7 @@ class ThreadPool {
     }
   }
 
-  // Identifies the process, to detect a fork.
+  // Returns a number that identifies the process. It changes after a fork.
   static long process() {
 #if defined(__unix__) || defined(__APPLE__)
     return getpid();
@@ -90,7 +91,7 @@ class ThreadPool {
 #endif
   }
 
-  // Starts threads until there are `helpers`.
+  // Starts threads until the pool has `helpers` threads.
   void hire(int helpers) {
     while (workers_ < helpers) {
       try {
@@ -102,7 +103,7 @@ class ThreadPool {
     }
   }
 
-  // Runs part(); keeps its exception for the caller if it is the first.
+  // Runs part(). The first exception of a job is stored and rethrown in the calling thread.
   void guarded(Job& job, const std::function<void()>& part) {
     try {
       part();
@@ -112,7 +113,7 @@ class ThreadPool {
     }
   }
 
-  // The loop of a worker thread: wait for a job, take one of its tickets, run its body.
+  // Runs the loop of a worker thread: wait for a job, take one of its tickets, run its body.
   void work() {
     for (;;) {
       spin([&] { return waiting_ > 0; });
@@ -134,7 +135,7 @@ class ThreadPool {
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::deque<Job*> jobs_;        // with tickets left, the oldest first
+  std::deque<Job*> jobs_;        // jobs that have tickets left, the oldest first
   std::atomic<int> waiting_{0};  // the size of jobs_, readable without the lock
   int workers_ = 0;
   const long owner_ = process();

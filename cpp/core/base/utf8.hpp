@@ -8,7 +8,8 @@
 
 namespace trellis {
 
-// The number of bytes of the first code point of `text`; 0 if it is not valid or `text` is empty.
+// Returns the number of bytes of the first code point of `text`; 0 if it is not valid or `text` is
+// empty.
 inline int utf8_length(std::string_view text) {
   if (text.empty()) return 0;
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
@@ -19,7 +20,7 @@ inline int utf8_length(std::string_view text) {
   for (int i = 1; i < length; ++i) {
     if ((byte(static_cast<std::size_t>(i)) & 0xc0) != 0x80) return 0;
   }
-  // overlong encodings, surrogates, and code points above U+10FFFF
+  // Overlong encodings, surrogates, and code points above U+10FFFF are not valid.
   if (first == 0xe0 && byte(1) < 0xa0) return 0;
   if (first == 0xed && byte(1) >= 0xa0) return 0;
   if (first == 0xf0 && byte(1) < 0x90) return 0;
@@ -27,7 +28,7 @@ inline int utf8_length(std::string_view text) {
   return length;
 }
 
-// The number of code points, or -1 if the text is not valid UTF-8.
+// Returns the number of code points, or -1 if the text is not valid UTF-8.
 inline std::int64_t utf8_count(std::string_view text) {
   std::int64_t count = 0;
   for (; !text.empty(); ++count) {
@@ -38,7 +39,8 @@ inline std::int64_t utf8_count(std::string_view text) {
   return count;
 }
 
-// The text in quotes, for an error message: invalid bytes become '?', and long texts are truncated.
+// Returns the text in quotes, for an error message. Invalid bytes become '?', and long texts are
+// truncated.
 inline std::string quoted(std::string_view text, int max_points = 80) {
   std::string out = "'";
   for (int count = 0; !text.empty(); ++count) {

@@ -21,14 +21,16 @@
 
 namespace trellis {
 
-// What a batch computes. Best paths and samples do not need exp(transition), which takes time to fill.
+// Whether a batch computes probabilities, or only paths. Paths (best paths and samples) do not need
+// exp(transition), so it is not computed for them.
 enum class Purpose { probabilities, paths };
 
 template <class T>
 class ChainBatch {
  public:
-  // Rows of scratch memory per sequence. A longer sequence stores one row per block and repeats the
-  // forward pass of each block, so that memory stays small and the block stays in the cache.
+  // The number of rows of scratch memory per sequence. A longer sequence is divided into blocks of this
+  // size. It stores one row per block and repeats the forward pass of each block, which needs little
+  // memory. The value was chosen by hand; it has not been measured since.
   static constexpr std::int64_t kBlockRows = 1024;
 
   using Memory = BatchMemory;
@@ -38,22 +40,23 @@ class ChainBatch {
       : ChainBatch(batch, kernels, threads,
                    std::make_shared<SharedScores>(batch, purpose == Purpose::probabilities)) {}
 
-  // With shared scores that several batches use.
+  // Uses shared scores of the caller, which several batches may use.
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads,
              std::shared_ptr<const SharedScores> shared)
       : batch_(batch),
         kernels_(kernels),
         shared_(std::move(shared)),
         s_(shared_->view()),
-        // A sequence of several blocks, or with its own transition matrices, is alone in its group.
+        // A sequence is alone in its group if it has several blocks or its own transition matrices.
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
-    // Label pairs. Below this number, waking a thread takes longer than the work that it saves.
+    // A batch with fewer label pairs runs on one thread, because waking a thread takes time. The value
+    // was chosen by hand.
     constexpr double kWorthThreads = 1'000'000;
     const double pairs = static_cast<double>(groups_.rows()) * batch.labels * batch.labels;
     threads_ = pairs < kWorthThreads ? 1 : threads;
   }
 
-  // log_z and outcomes are (count).
+  // Computes log Z of each sequence; log_z and outcomes are (count).
   void log_partition(double* log_z, Outcome* outcomes) const {
     const std::int64_t chunks = groups_.tasks(threads_);
     parallel_for(chunks, threads_, [&] {
@@ -75,7 +78,7 @@ class ChainBatch {
     });
   }
 
-  // Unary marginals, log Z and, if requested, pairwise marginals or their sum.
+  // Computes unary marginals, log Z and, if requested, pairwise marginals or their sum.
   void marginals(const MarginalsOut<T>& out, const Meanwhile& meanwhile = nullptr) const {
     const std::int64_t chunks = out.counts == nullptr ? groups_.tasks(threads_) : reduction_chunks();
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
@@ -90,7 +93,8 @@ class ChainBatch {
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
           scaled_group(g, out, memory, chunk_counts);
         }
-        // Scaled counts lack the factor exp(transition), log-space counts have it: multiply in between.
+        // Scaled counts lack the factor exp(transition), but counts in log space contain it. So the
+        // scaled counts are multiplied before those in log space are added.
         if (chunk_counts != nullptr && s_.weight != nullptr) {
           for (std::int64_t i = 0; i < square; ++i) chunk_counts[i] *= s_.weight[i];
         }
@@ -102,8 +106,9 @@ class ChainBatch {
     if (out.counts != nullptr) add_chunks(counts.get(), chunks, out.counts);
   }
 
-  // marginals() on the caller's thread, with the caller's memory. Counts are added to two (labels,
-  // stride) matrices: scaled_counts must still be multiplied by the shared weights, log_counts must not.
+  // Does the same as marginals(), on the caller's thread and with the caller's memory. Counts are added
+  // to two (labels, stride) matrices: scaled_counts must still be multiplied by the shared weights,
+  // log_counts must not.
   void marginals_here(const MarginalsOut<T>& out, Memory& memory, double* scaled_counts,
                       double* log_counts) const {
     for (std::int64_t g = 0; g < groups_.count(); ++g) scaled_group(g, out, memory, scaled_counts);
@@ -111,7 +116,8 @@ class ChainBatch {
     memory.needs_log_space.clear();
   }
 
-  // labels has one entry per row; score and outcomes are (count).
+  // Computes the best path of each sequence. labels has one entry per row; score and outcomes are
+  // (count).
   void viterbi(std::int64_t* labels, double* score, Outcome* outcomes,
                const Meanwhile& meanwhile = nullptr) const {
     for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
@@ -123,7 +129,7 @@ class ChainBatch {
     });
   }
 
-  // out is (rows, labels); outcomes is (count).
+  // Computes the max-marginals; out is (rows, labels), outcomes is (count).
   void max_marginals(T* out, Outcome* outcomes, const Meanwhile& meanwhile = nullptr) const {
     for_each_max_group(outcomes, meanwhile, [&](const MaxGroup& group, double* scratch) {
       for (int r = 0; r < group.count; ++r) {
@@ -133,7 +139,7 @@ class ChainBatch {
     });
   }
 
-  // The entropy of p(y | x) of each sequence; result and outcomes are (count).
+  // Computes the entropy of p(y | x) of each sequence; result and outcomes are (count).
   void entropy(double* result, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
       return [&, this, scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
@@ -143,8 +149,8 @@ class ChainBatch {
     });
   }
 
-  // n paths of each sequence. The uniform numbers and the labels of sequence i are (n, length) arrays at
-  // offset n * rows_before[i].
+  // Draws n paths of each sequence. The uniform numbers and the labels of sequence i are (n, length)
+  // arrays at offset n * rows_before[i].
   void sample(std::int64_t n, const std::int64_t* rows_before, const double* uniforms,
               std::int64_t* labels, Outcome* outcomes) const {
     parallel_for(batch_.count, threads_, [&] {
@@ -161,7 +167,8 @@ class ChainBatch {
     });
   }
 
-  // Up to k paths of each sequence, laid out as in sample(); path_counts[i] is the number of paths.
+  // Computes up to k best paths of each sequence, laid out as in sample(); path_counts[i] is the number
+  // of paths of sequence i.
   void kbest(std::int64_t k, const std::int64_t* rows_before, std::int64_t* labels, double* scores,
              std::int64_t* path_counts) const {
     const ChainPaths<T> paths(batch_, s_);
@@ -180,13 +187,13 @@ class ChainBatch {
     });
   }
 
-  // The score of one path per sequence; labels has one entry per row.
+  // Computes the score of one path per sequence; labels has one entry per row.
   void score(const std::int64_t* labels, double* scores, Outcome* outcomes) const {
     ChainPaths<T>(batch_, s_).score(labels, scores, outcomes);
   }
 
   // Subtracts the counts of one path per sequence from the expected counts in `out`, and its score from
-  // log Z. What remains is -log p(path) and its gradient.
+  // log Z. The results are -log p(path) and its gradient.
   void subtract_paths(const std::int64_t* labels, const MarginalsOut<T>& out) const {
     ChainPaths<T>(batch_, s_).subtract(labels, out);
   }
@@ -197,11 +204,11 @@ class ChainBatch {
   std::int64_t block_rows() const { return std::min(kBlockRows, groups_.longest()); }
   bool scaled() const { return s_.log != nullptr && s_.scalable; }
 
-  // The number of partial sums of the counts. It depends on the batch alone, never on the number of
-  // threads, because it decides the order of the additions.
+  // Returns the number of partial sums of the counts. It depends on the batch alone, never on the number
+  // of threads, because it decides the order of the additions.
   std::int64_t reduction_chunks() const {
     const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
-    constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // of all partial sums together
+    constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // bytes of all partial sums together
     const std::int64_t max_chunks = std::clamp<std::int64_t>(kMaxBytes / bytes, 2, 32);
     return std::min(groups_.count(), max_chunks);
   }
@@ -243,7 +250,7 @@ class ChainBatch {
     return count;
   }
 
-  // log Z of a group: only the last row of each block is needed for the next one.
+  // Computes log Z of a group. Each block needs only the last row of the block before it.
   void forward_only(Lane<T>* lanes, int count) const {
     if (!scaled()) return;
     const std::int64_t longest = lanes[0].sequence.length;
@@ -258,7 +265,8 @@ class ChainBatch {
     for (int r = 0; r < count; ++r) kernels_.scaled_finish(s_, lanes[r]);
   }
 
-  // Marginals of group g. Sequences that need log space are added to memory.needs_log_space.
+  // Computes the marginals of group g. Sequences that need log space are added to
+  // memory.needs_log_space.
   void scaled_group(std::int64_t g, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
     Lane<T> lanes[kGroup]{};
     const int count = open(g, out.unary, memory, block_rows(), lanes);
@@ -271,7 +279,7 @@ class ChainBatch {
     }
   }
 
-  // The forward pass over all blocks, then the backward pass from the last block to the first.
+  // Runs the forward pass over all blocks, then the backward pass from the last block to the first.
   void scaled_blocks(std::int64_t g, Lane<T>* lanes, int count, const MarginalsOut<T>& out,
                      Memory& memory, double* counts) const {
     const std::int64_t block = block_rows(), longest = lanes[0].sequence.length;
@@ -284,7 +292,7 @@ class ChainBatch {
     }
     for (int r = 0; r < count; ++r) {
       kernels_.scaled_finish(s_, lanes[r]);
-      // The last beta: the weight of the sequence reaches all other betas through it.
+      // The last beta is multiplied by the weight of the sequence. All other betas are computed from it.
       lanes[r].inverse *= out.weight(groups_.sequence(g, r));
     }
     for (std::int64_t b = blocks - 1; b >= 0; --b) {
@@ -320,13 +328,14 @@ class ChainBatch {
     lane = finished;
   }
 
-  // Pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end), of sequence i.
+  // Computes pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end), of sequence
+  // i.
   void add_pairs(const Lane<T>& lane, std::int64_t i, std::int64_t begin, std::int64_t end,
                  const MarginalsOut<T>& out, double* counts) const {
     if (lane.outcome.status != Status::ok) return;
     const std::int64_t t = std::max<std::int64_t>(begin, 1);
     const std::int64_t pairs = std::min(end, lane.sequence.length) - t;
-    const std::int64_t row = (t - begin) * s_.stride;  // of position t - 1
+    const std::int64_t row = (t - begin) * s_.stride;  // the offset of position t - 1
     if (pairs <= 0) return;
     if (counts != nullptr) {
       kernels_.outer_products(s_, lane.alpha + row, lane.emission + row, pairs, counts);
@@ -337,7 +346,7 @@ class ChainBatch {
     }
   }
 
-  // Marginals of sequence i in log space; counts is (labels, stride) or null.
+  // Computes the marginals of sequence i in log space; counts is (labels, stride) or null.
   void log_marginals(std::int64_t i, const MarginalsOut<T>& out, Memory& memory, double* counts) const {
     const Sequence<T> x = batch_.sequence(i);
     out.outcomes[i] = log_forward(x, memory, &out.log_z[i]);
@@ -348,7 +357,8 @@ class ChainBatch {
     T* unary = out.unary + batch_.starts[i] * s_.labels;
     const double weight = out.weight(i);
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.stride;
-    // the kernel adds counts of weight 1, so other weights need a matrix in between
+    // The kernel adds counts of weight 1. Other weights need a separate matrix, which is scaled
+    // afterwards.
     std::vector<double> sequence_counts(counts == nullptr || weight == 1.0 ? 0 : square, 0.0);
     kernels_.log_backward(s_, x, memory.rows.get(x.length * s_.stride), memory.scratch.get(), unary,
                           pairwise, sequence_counts.empty() ? counts : sequence_counts.data());
@@ -369,7 +379,7 @@ class ChainBatch {
   // Sequences with their forward rows of best scores.
   struct MaxGroup {
     int count;
-    std::int64_t index[kGroup];  // of each sequence in the batch
+    std::int64_t index[kGroup];  // the index of each sequence in the batch
     Sequence<T> x[kGroup];
     double* rows[kGroup];  // (length, stride) each
   };

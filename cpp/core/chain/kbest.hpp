@@ -20,8 +20,8 @@ class KBest {
  public:
   KBest(int labels, std::int64_t k) : labels_(labels), k_(k) {}
 
-  // transition(t, a, b) scores the step into position t; unary(t, b) includes start and end scores.
-  // Returns the number of paths, at most k.
+  // Finds the paths and returns their number, at most k. transition(t, a, b) scores the step into
+  // position t; unary(t, b) includes start and end scores.
   template <class Unary, class Transition>
   std::int64_t search(std::int64_t length, const Unary& unary, const Transition& transition) {
     length_ = length;
@@ -72,8 +72,8 @@ class KBest {
     return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
   }
 
-  // Appends up to k entries in order. It is enough to start with the k best first candidates: a label
-  // that is not among them has no path among the k best.
+  // Appends up to k entries, best first. The heap starts with the best candidate of each of k labels
+  // only: a label whose best candidate is not among the k best has no path among them.
   template <class Score>
   void take(std::int64_t t_before, const Score& score_of, std::vector<Entry>& into) {
     heap_.clear();
@@ -119,7 +119,7 @@ class KBest {
   int labels_;
   std::int64_t k_;
   std::int64_t length_ = 0;
-  std::vector<Entry> entries_;       // of all (t, b), one after the other
+  std::vector<Entry> entries_;       // the entries of all (t, b), one after the other
   std::vector<std::int64_t> first_;  // (length * labels + 1): where the entries of each (t, b) begin
   std::vector<Entry> heap_;          // the next candidate of each label
   std::vector<Entry> final_;         // (paths): the k best paths, best first

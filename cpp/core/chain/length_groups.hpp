@@ -1,4 +1,4 @@
-// Groups sequences of similar length, which go through a kernel side by side.
+// Groups sequences of similar length. A kernel processes the sequences of a group at the same time.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace trellis {
 
 class LengthGroups {
  public:
-  // Sequences longer than `alone_above` get a group each.
+  // Each sequence longer than `alone_above` gets its own group.
   LengthGroups(const std::int64_t* lengths, std::int64_t count, std::int64_t alone_above) {
     sort(lengths, count);
     for (std::int64_t i = 0; i < count;) {
@@ -30,18 +30,19 @@ class LengthGroups {
   std::int64_t longest() const { return longest_; }
   int size(std::int64_t g) const { return static_cast<int>(first_[g + 1] - first_[g]); }
 
-  // Index of the n-th longest sequence; index of the r-th sequence of group g.
+  // Returns the index of the n-th longest sequence, or of the r-th sequence of group g.
   std::int64_t sequence(std::int64_t n) const { return order_[n]; }
   std::int64_t sequence(std::int64_t g, int r) const { return order_[first_[g] + r]; }
 
-  // The sequence that follows in place of the r-th of group g, to be prefetched; -1 if there is none.
+  // Returns the r-th sequence of the group after g, which can be prefetched; -1 if there is none.
   std::int64_t next(std::int64_t g, int r) const {
     const std::int64_t n = first_[g + 1] + r;
     return n < static_cast<std::int64_t>(order_.size()) ? order_[n] : -1;
   }
 
-  // The number of tasks to divide the groups into, and the first group of task c. Eight tasks per thread
-  // balance the load; up to eight groups per task keep the overhead low.
+  // Return the number of tasks to divide the groups into, and the first group of task c. Eight tasks per
+  // thread balance the load; up to eight groups per task keep the overhead low. Both numbers were chosen
+  // by hand.
   std::int64_t tasks(int threads) const {
     const std::int64_t size = std::clamp<std::int64_t>(count() / (8 * threads), 1, 8);
     return (count() + size - 1) / size;
@@ -49,8 +50,9 @@ class LengthGroups {
   std::int64_t begin(std::int64_t c, std::int64_t tasks) const { return c * count() / tasks; }
 
  private:
-  // Longest first, ties in the caller's order: sequences of a group then end at about the same step. A
-  // counting sort where it is cheap, because sorting would take a noticeable part of the run time.
+  // Sorts the longest sequences first, ties in the caller's order. The sequences of a group then end at
+  // about the same step. A counting sort is used unless the longest sequence is much longer than the
+  // number of sequences.
   void sort(const std::int64_t* lengths, std::int64_t count) {
     order_.resize(static_cast<std::size_t>(count));
     const std::int64_t longest = count == 0 ? 0 : *std::max_element(lengths, lengths + count);

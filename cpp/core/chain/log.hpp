@@ -11,7 +11,7 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// alpha_t from m_t; returns n_t, which is -inf if no path reaches position t.
+// Computes alpha_t from m_t; returns n_t, which is -inf if no path reaches position t.
 template <class T>
 inline double log_alpha(const SharedView& s, const Sequence<T>& x, std::int64_t t, const double* m,
                         double* alpha) {
@@ -28,7 +28,8 @@ inline double log_alpha(const SharedView& s, const Sequence<T>& x, std::int64_t 
   return top[0];
 }
 
-// Column vector v of m_t. With kEntropy also of h_t(b), the entropy of the path before t given y_t = b:
+// Computes vector v of m_t. With kEntropy also that of h_t(b), the entropy of the path before t given
+// y_t = b:
 //     h_t(b) = sum_a r(a|b) (h_{t-1}(a) - log r(a|b)),   r(a|b) = p(y_{t-1} = a | y_t = b).
 template <bool kEntropy>
 TRELLIS_INLINE Vec log_column(const SharedView& s, const double* transition, const double* alpha, int v,
@@ -70,7 +71,7 @@ Outcome log_forward(const SharedView& s, const Sequence<T>& x, double* rows, dou
     }
     const double top = log_alpha(s, x, t, m, alpha);
     *log_z += top;
-    if (top == -kInfinity) {  // go on: alpha stays -inf, and the later scores are still validated
+    if (top == -kInfinity) {  // continue: alpha stays -inf, and later scores are validated
       if (outcome.status == Status::ok) outcome = {Status::infeasible, t};
     }
   }
@@ -95,9 +96,9 @@ inline void softmax_row(const SharedView& s, const double* alpha, double* p) {
   for (int v = 0; v < vectors(s); ++v) store(p + v * kWidth, load(p + v * kWidth) * inverse);
 }
 
-// w[a][b] = p(y_{t-1} = a, y_t = b) = p(y_{t-1} = a | y_t = b) p(y_t = b). m is rounded at the size of
-// the scores, and this error would multiply from step to step. So each column is divided by its actual
-// sum.
+// w[a][b] = p(y_{t-1} = a, y_t = b) = p(y_{t-1} = a | y_t = b) p(y_t = b). The rounding error of m is
+// relative to the size of the scores, and it would grow from step to step. So each column is divided by
+// its actual sum.
 inline void joint_pairs(const SharedView& s, const double* alpha, const double* transition,
                         const double* m, double* p, double* w, double* column_sum) {
   const int count = vectors(s);
@@ -137,7 +138,7 @@ inline double store_pairs(const SharedView& s, const double* row, T* pairwise, d
   return sum_lanes(total)[0];
 }
 
-// Marginals from right to left, from the rows of log_forward().
+// Computes the marginals from right to left, from the rows of log_forward().
 template <class T>
 void log_backward(const SharedView& s, const Sequence<T>& x, const double* rows, double* scratch, T* out,
                   T* pairwise, double* counts) {
@@ -165,7 +166,7 @@ void log_backward(const SharedView& s, const Sequence<T>& x, const double* rows,
   }
 }
 
-// The entropy of p(y) = softmax(alpha_T), plus the expected entropy h_T of the labels before.
+// Returns the entropy of p(y) = softmax(alpha_T), plus the expected entropy h_T of the labels before.
 inline double row_entropy(const SharedView& s, const double* alpha, const double* h) {
   Vec total{}, weighted{};
   for (int v = 0; v < vectors(s); ++v) {
@@ -178,7 +179,7 @@ inline double row_entropy(const SharedView& s, const double* alpha, const double
   return sum_lanes(weighted)[0] / z + __builtin_log(z);
 }
 
-// The entropy of p(y | x) in one forward pass: see log_column<true>.
+// Computes the entropy of p(y | x) in one forward pass: see log_column<true>.
 template <class T>
 Outcome entropy(const SharedView& s, const Sequence<T>& x, double* scratch, double* result) {
   double* buffer = scratch;
@@ -242,7 +243,7 @@ inline int draw(const SharedView& s, const double* row, const double* column, do
   return last;
 }
 
-// n paths by forward filtering (rows holds m) and backward sampling. uniforms and labels are (n,
+// Draws n paths by forward filtering (rows holds m) and backward sampling. uniforms and labels are (n,
 // length).
 template <class T>
 void sample(const SharedView& s, const Sequence<T>& x, double* rows, double* scratch,

@@ -16,7 +16,7 @@ inline double row_max(const SharedView& s, const double* row) {
   return max_lanes(top)[0];
 }
 
-// The outcome of a best-path search, once all rows are filled.
+// Returns the outcome of a best-path search. All rows must be filled.
 template <class T>
 inline Outcome max_outcome(const SharedView& s, const Sequence<T>& x, const double* rows,
                            std::int64_t bad_transition) {
@@ -61,7 +61,7 @@ void max_forward(const SharedView& s, const Sequence<T>* x, int count, const T* 
   for (int r = 0; r < count; ++r) outcome[r] = max_outcome(s, x[r], rows[r], bad_transition);
 }
 
-// The first label with the largest row[a] + column[a], without a branch that depends on the scores.
+// Returns the first label with the largest row[a] + column[a]. No branch depends on the scores.
 inline int argmax(const SharedView& s, const double* row, const double* column) {
   Vec top = splat(-kInfinity), from = Vec{};
   for (int v = 0; v < vectors(s); ++v) {
@@ -75,8 +75,9 @@ inline int argmax(const SharedView& s, const double* row, const double* column) 
   return static_cast<int>(min_lanes(select(top == best, from, splat(kInfinity)))[0]);
 }
 
-// The best paths of a group, side by side: each step back waits for the one before, and independent
-// sequences fill the wait. A sequence without an allowed path gets arbitrary labels and score -inf.
+// Computes the best paths of a group, position by position for all sequences. A step of one sequence
+// depends on its previous step, so the CPU can work on the other sequences meanwhile. A sequence without
+// an allowed path gets arbitrary labels and score -inf.
 template <class T>
 void best_paths(const SharedView& s, const Sequence<T>* x, int count, const double* const* rows,
                 double* scratch, std::int64_t* const* labels, double* score) {
@@ -98,7 +99,7 @@ void best_paths(const SharedView& s, const Sequence<T>* x, int count, const doub
   }
 }
 
-// Max-marginals from the forward rows: best_t plus the best score of what follows.
+// Computes max-marginals from the forward rows: best_t plus the best score of the positions after t.
 template <class T>
 void max_backward(const SharedView& s, const Sequence<T>& x, const double* rows, double* scratch,
                   T* out) {

@@ -1,5 +1,4 @@
-// Given paths through the trellises of a batch: their scores, and the expected counts minus the counts
-// of the paths.
+// One given path per sequence of a batch: its score, and the expected counts minus its counts.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 
 namespace trellis {
 
-// Where forward-backward writes its results; pairwise and counts may be null.
+// The results of forward-backward; pairwise and counts may be null.
 template <class T>
 struct MarginalsOut {
   T* unary;                             // (rows, labels)
@@ -30,18 +29,18 @@ class ChainPaths {
  public:
   ChainPaths(const Batch<T>& batch, const SharedView& shared) : batch_(batch), s_(shared) {}
 
-  // The score of label b at position t, start and end scores included.
+  // Returns the score of label b at position t, start and end scores included.
   double unary(const Sequence<T>& x, std::int64_t t, int b) const {
     return x.unary[t * s_.labels + b] + edge_of(s_, t, x.length)[b];
   }
 
-  // The score of the step from label a at t-1 to label b at t.
+  // Returns the score of the step from label a at t-1 to label b at t.
   double transition(const Sequence<T>& x, std::int64_t t, int a, int b) const {
     if (s_.log != nullptr) return s_.log[a * s_.stride + b];
     return x.transition[((t - 1) * s_.labels + a) * s_.labels + b];
   }
 
-  // The score of one path per sequence; labels has one entry per row.
+  // Computes the score of one path per sequence; labels has one entry per row.
   void score(const std::int64_t* labels, double* scores, Outcome* outcomes) const {
     for (std::int64_t i = 0; i < batch_.count; ++i) {
       const Sequence<T> x = batch_.sequence(i);
@@ -54,7 +53,8 @@ class ChainPaths {
     }
   }
 
-  // out.log_z becomes -log p(path), out.unary etc. its gradient; see ChainBatch::subtract_paths.
+  // Changes out.log_z to -log p(path), and out.unary etc. to its gradient; see
+  // ChainBatch::subtract_paths.
   void subtract(const std::int64_t* labels, const MarginalsOut<T>& out) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (std::int64_t i = 0; i < batch_.count; ++i) {
@@ -65,7 +65,7 @@ class ChainPaths {
   }
 
  private:
-  // The contribution of position t to the score of labels y, which must be in range.
+  // Returns the contribution of position t to the score of labels y, which must be in range.
   double step(const Sequence<T>& x, std::int64_t t, const std::int64_t* y) const {
     const int b = static_cast<int>(y[t]);
     return unary(x, t, b) + (t == 0 ? 0.0 : transition(x, t, static_cast<int>(y[t - 1]), b));

@@ -7,10 +7,9 @@
 // with q_t = w_t beta_t. log Z is the sum of log s_t and of the reference scores and shifts. Dividing by
 // the sum of the step before, not of this one, keeps the sum, the division and the exponentials off the
 // critical path from one step to the next.
-//
-// Scaled probabilities are exact only while nothing that matters underflows. Every factor and every
-// non-zero alpha is compared with a threshold that no product can underflow below; a sequence that
-// comes close is flagged and recomputed in log space (chain/log.hpp). By induction, alpha = 0 then means
+// Scaled probabilities are exact only as long as no alpha underflows. Every factor and every non-zero
+// alpha is compared with a threshold; above it, no product of them can underflow. A sequence below the
+// threshold is flagged and recomputed in log space (chain/log.hpp). By induction, alpha = 0 then means
 // "no allowed path", never "too small". src/trellis/inference/chain/README.md has the proof.
 #pragma once
 
@@ -22,8 +21,8 @@ namespace trellis::TRELLIS_ISA {
 // A product of kTinyAlpha and two factors e^-kWidestScores is still a normal number.
 inline constexpr double kTinyAlpha = 1e-150;
 
-// Checks whether the block of positions [begin, end) is plain, as most are: no probability in it can be
-// 0 or close to underflow, and one reference score serves all rows.
+// Checks whether the block of positions [begin, end) is plain. In a plain block no probability can be 0
+// or close to underflow, and all rows use the same reference score.
 template <class T>
 inline void survey(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
   const Sequence<T>& x = lane.sequence;
@@ -42,8 +41,8 @@ inline void survey(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::
   lane.plain = s.dense && range <= kWidestScores;  // false also for NaN and infinite ranges
 }
 
-// e_t relative to the maximum of its row, which is returned. For blocks with forbidden labels, or with
-// scores too far apart for one reference.
+// Computes e_t relative to the maximum of its row, which is returned. Used for blocks with forbidden
+// labels, or with scores too far apart for one reference.
 template <class T>
 inline double row_reference(const SharedView& s, Lane<T>& lane, std::int64_t t, double* e) {
   const double* edge = edge_of(s, t, lane.sequence.length);
@@ -65,8 +64,8 @@ inline double row_reference(const SharedView& s, Lane<T>& lane, std::int64_t t, 
   return top[0];
 }
 
-// e_t for a whole block before the recursion: exponentials do not depend on each other, so they run at
-// full speed here. Between two steps of the recursion they would lengthen the critical path.
+// Computes e_t for a whole block before the recursion. Exponentials of different positions do not depend
+// on each other. Inside the recursion they would lengthen the critical path.
 template <class T>
 inline void emissions(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
   end = end < lane.sequence.length ? end : lane.sequence.length;
@@ -166,7 +165,7 @@ void scaled_forward(const SharedView& s, Lane<T>* lanes, int count, std::int64_t
   }
 }
 
-// After the last position: log Z, and whether it can be trusted.
+// Computes log Z after the last position, and whether log space is needed instead.
 template <class T>
 void scaled_finish(const SharedView&, Lane<T>& lane) {
   double low_score = 0.0, low_alpha = 1.0;
@@ -175,13 +174,15 @@ void scaled_finish(const SharedView&, Lane<T>& lane) {
     low_alpha = lane.low_alpha[i] < low_alpha ? lane.low_alpha[i] : low_alpha;
   }
   lane.log_z += __builtin_log(lane.product);
-  // Near underflow, any other outcome may be wrong too: log space validates all scores again.
+  // Near underflow, other outcomes may be wrong too. The computation in log space validates all scores
+  // again.
   if (low_score < -kWidestScores || low_alpha < kTinyAlpha) {
     lane.outcome = {Status::needs_log_space, 0};
   }
 }
 
-// Unary marginals at positions [begin, end). Leaves q_t in the emission rows, for outer_products().
+// Computes unary marginals at positions [begin, end). Leaves q_t in the emission rows, for
+// outer_products().
 template <class T>
 void scaled_backward(const SharedView& s, Lane<T>* lanes, int count, std::int64_t begin,
                      std::int64_t end) {
@@ -225,7 +226,7 @@ void pairwise(const SharedView& s, const double* alpha, const double* emission, 
   }
 }
 
-// Rows [a, a + R) and N vectors of columns of the counts, in registers.
+// Computes rows [a, a + R) and N vectors of columns of the counts, in registers.
 template <int R, int N>
 TRELLIS_INLINE void outer_tile(const SharedView& s, const double* alpha, const double* q,
                                std::int64_t rows, double* counts, int a, int column) {
@@ -251,7 +252,7 @@ TRELLIS_INLINE void outer_tile(const SharedView& s, const double* alpha, const d
   }
 }
 
-// N vectors of columns of the counts, four rows at a time.
+// Computes N vectors of columns of the counts, four rows at a time.
 template <int N>
 TRELLIS_INLINE void outer_columns(const SharedView& s, const double* alpha, const double* q,
                                   std::int64_t rows, double* counts, int column) {

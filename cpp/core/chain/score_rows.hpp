@@ -8,17 +8,17 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// The number of vectors that hold the labels. Columns from there to the stride are never read.
+// Returns the number of vectors that hold the labels. Later columns of a row are never read.
 TRELLIS_INLINE int vectors(const SharedView& s) { return (s.labels + kWidth - 1) / kWidth; }
 
-// The number of lanes of vector v that are labels.
+// Returns the number of lanes of vector v that are labels.
 TRELLIS_INLINE int lanes_of(const SharedView& s, int v) {
   const int left = s.labels - v * kWidth;
   return left < kWidth ? left : kWidth;
 }
 
-// Vector v of the unary scores at position t plus start and end scores (`edge`, from edge_of). Lanes
-// past the labels are `fill`.
+// Returns vector v of the unary scores at position t plus start and end scores (`edge`, from edge_of).
+// Lanes past the labels are `fill`.
 template <class T>
 TRELLIS_INLINE Vec unary_scores(const SharedView& s, const Sequence<T>& x, std::int64_t t,
                                 const double* edge, int v, double fill = -kInfinity) {
@@ -26,8 +26,8 @@ TRELLIS_INLINE Vec unary_scores(const SharedView& s, const Sequence<T>& x, std::
   return load_first(row, lanes_of(s, v), fill) + load(edge + v * kWidth);
 }
 
-// Prefetches row t of an array that will soon be read or written. Sequences are too short, and their
-// order is too irregular, for the hardware prefetcher. Prefetching past the end is harmless.
+// Prefetches row t of an array that will soon be read or written. The hardware prefetcher cannot predict
+// short sequences in irregular order. Prefetching past the end is harmless.
 template <int kWrite, class T>
 TRELLIS_INLINE void prefetch_row(const SharedView& s, const T* rows, std::int64_t t) {
   if (rows == nullptr) return;
@@ -37,15 +37,15 @@ TRELLIS_INLINE void prefetch_row(const SharedView& s, const T* rows, std::int64_
 
 TRELLIS_INLINE Mask not_a_score(Vec v) { return ~(v < kInfinity); }  // NaN or +inf
 
-// The number of sequences that reach position t, out of `count`, longest first.
+// Returns how many of the `count` sequences, longest first, have a position t.
 template <class Item>
 TRELLIS_INLINE int active(const Item* items, int count, std::int64_t t) {
   while (count > 0 && length_of(items[count - 1]) <= t) --count;
   return count;
 }
 
-// The transition scores into position t, (labels, stride): the shared matrix, or a padded copy in
-// `buffer`. Sets *valid to false if one is NaN or +inf.
+// Returns the transition scores into position t, (labels, stride): the shared matrix, or a padded copy
+// in `buffer`. Sets *valid to false if one is NaN or +inf.
 template <class T>
 inline const double* transition_into(const SharedView& s, const Sequence<T>& x, std::int64_t t,
                                      double* buffer, bool* valid) {
@@ -63,8 +63,8 @@ inline const double* transition_into(const SharedView& s, const Sequence<T>& x, 
   return buffer;
 }
 
-// Column `to` of the transition scores into position t: [a] scores label a followed by `to`. If the
-// column is not contiguous it is copied to `buffer`, without touching entries past the labels.
+// Returns column `to` of the transition scores into position t: entry a scores label a followed by `to`.
+// If the column is not contiguous, it is copied to `buffer`; entries past the labels do not change.
 template <class T>
 TRELLIS_INLINE const double* transition_column(const SharedView& s, const Sequence<T>& x, std::int64_t t,
                                                int to, double* buffer) {
@@ -74,7 +74,8 @@ TRELLIS_INLINE const double* transition_column(const SharedView& s, const Sequen
   return buffer;
 }
 
-// No NaN, no +inf, and no overflow when start and end scores are added.
+// Returns whether the scores have no NaN and no +inf, and do not overflow when start and end scores are
+// added.
 template <class T>
 inline bool valid_unary(const SharedView& s, const Sequence<T>& x) {
   Mask bad{};

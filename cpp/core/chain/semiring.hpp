@@ -25,8 +25,8 @@ struct MaxPlus {
 inline constexpr int kTile = kWidth == 8 ? 3 : 2;    // vectors of labels per tile
 inline constexpr int kChains = kWidth == 8 ? 2 : 1;  // independent sums, to hide the latency of FMA
 
-// Columns [column, column + N vectors) of y_r = x_r M, for r < R. The order of the sum depends neither
-// on R nor on N, so a sequence gets the same bits whichever sequences share its group.
+// Computes columns [column, column + N vectors) of y_r = x_r M, for r < R. The order of the sum depends
+// neither on R nor on N, so the other sequences of a group do not change the bits of a result.
 template <class S, int R, int N>
 TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const double* const* x,
                                  double* const* y, int column) {
@@ -54,7 +54,7 @@ TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const do
       }
     }
   }
-  if (i < rows) {  // with two chains, an odd number of rows leaves one over
+  if (i < rows) {  // with two chains and an odd number of rows, one row remains
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const Vec value = splat(x[r][i]);
@@ -76,7 +76,7 @@ TRELLIS_INLINE void product_tile(const double* m, int stride, int rows, const do
   }
 }
 
-// All columns of R products y_r = x_r M, with M (labels, stride).
+// Computes all columns of R products y_r = x_r M, with M (labels, stride).
 template <class S, int R>
 inline void products_of(const SharedView& s, const double* m, const double* const* x, double* const* y) {
   int v = 0;

@@ -56,7 +56,7 @@ class SharedScores {
   const SharedView& view() const { return view_; }
 
  private:
-  // Bit 0 of `kind`: the first position; bit 1: the last.
+  // Fills edge[kind]. Bit 0 of `kind` means the first position, bit 1 the last one.
   template <class T>
   void add_edge(const Batch<T>& batch, int kind) {
     double* edge = memory_.get() + kind * view_.stride;
@@ -82,7 +82,7 @@ class SharedScores {
     view_.log_by_to = log_by_to;
   }
 
-  // exp(transition - shift), and whether scaled probabilities can hold them.
+  // Computes exp(transition - shift), and whether scaled probabilities can represent them.
   void add_weights(double* weight, double* weight_by_to, std::int64_t square) {
     double low = kInfinity, high = -kInfinity;
     view_.dense = true;

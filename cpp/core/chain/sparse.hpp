@@ -13,7 +13,8 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr int kParts = kLanes / kWidth;  // vectors that hold one number per lane
+// Vectors per number, with one number for each of kLanes sequences.
+inline constexpr int kParts = kLanes / kWidth;
 
 struct Lanes {
   Vec part[kParts];
@@ -55,7 +56,7 @@ TRELLIS_INLINE Lanes all_lanes(double value) {
   return x;
 }
 
-// base + sum over k in [begin, end) of x[other[k]] * value[k], as two independent sums.
+// Returns base + sum over k in [begin, end) of x[other[k]] * value[k], computed as two independent sums.
 TRELLIS_INLINE Lanes sparse_dot(const Lanes& base, const std::uint16_t* other, const double* value,
                                 std::int32_t begin, std::int32_t end, const double* x) {
   Lanes even = base, odd = all_lanes(0.0);
@@ -168,7 +169,7 @@ TRELLIS_INLINE void sparse_backward(const SparseChain& c, std::int64_t t, const 
   if (t > 0) backward_pairs(c, total, before, w, beta);
 }
 
-// Marginals of eight sequences. scratch has (2 * longest + 1) * labels * kLanes doubles.
+// Computes the marginals of eight sequences. scratch has (2 * longest + 1) * labels * kLanes doubles.
 inline void sparse_marginals(SparseChain& c, double* scratch) {
   const std::int64_t row = static_cast<std::int64_t>(c.labels) * kLanes, longest = c.length[0];
   double* alpha = scratch;

@@ -15,11 +15,11 @@ inline constexpr int kMaxLabels = 1 << 15;  // an index into a (labels, labels) 
 // The largest range of scores, within a row or among the transitions, for scaled probabilities:
 // e^-170 > 1e-75, so the product of two such factors and kTinyAlpha is a normal number.
 inline constexpr double kWidestScores = 170.0;
-// The product of the sums is folded into log Z before it can leave the range of doubles: one logarithm
-// per hundred positions instead of one each.
+// The sums of alpha are multiplied until the product leaves this range. Then its logarithm is added to
+// log Z. This needs one logarithm for many positions instead of one for each.
 inline constexpr double kLargestProduct = 1e100, kSmallestProduct = 1e-100;
-// Sequences that go through a kernel side by side: enough to hide the latency of one by the others, few
-// enough that their accumulators fit in registers.
+// The number of sequences that a kernel processes at the same time. While one sequence waits for a
+// result, the CPU works on the others. More sequences would need more registers than there are.
 inline constexpr int kGroup = 4;
 
 // L rounded up to a multiple of kPadding.
@@ -27,14 +27,15 @@ inline constexpr int padded(int labels) { return (labels + kPadding - 1) / kPadd
 
 enum class Status : std::int64_t {
   ok = 0,
-  infeasible = 1,       // every path is forbidden; `position` is the first that no path reaches
+  infeasible = 1,       // every path is forbidden; no path reaches `position`
   bad_unary = 2,        // NaN or +inf in the unary scores
   bad_transition = 3,   // NaN or +inf in position-dependent transition scores
   bad_label = 4,        // a label is out of range
   needs_log_space = 5,  // scores too far apart for scaled probabilities; not an error
 };
 
-// Two integers, so that an array of outcomes is a NumPy array (n, 2) of int64.
+// The result status of one sequence. It has two integers, so that an array of outcomes is a NumPy array
+// (n, 2) of int64.
 struct Outcome {
   Status status = Status::ok;
   std::int64_t position = 0;
@@ -44,8 +45,9 @@ struct Outcome {
 struct SharedView {
   int labels;
   int stride;
-  // (stride), zero-padded. What is added to the unary scores of: 0 an inner position, 1 the first one
-  // (start), 2 the last one (end), 3 the only one (start + end).
+  // (stride) each, zero-padded: the scores added to the unary scores. edge[0] is for an inner position
+  // (zeros), edge[1] for the first (start), edge[2] for the last (end), edge[3] for the only one (start
+  // + end).
   const double* edge[4];
   // (labels, stride): transition scores, padded with -inf. Null if they depend on the position.
   const double* log;
@@ -57,7 +59,7 @@ struct SharedView {
   bool scalable;               // the finite transition scores lie within kWidestScores
 };
 
-// The scores to add to the unary ones at position t of a sequence, (stride).
+// Returns the scores that are added to the unary scores at position t, (stride).
 inline const double* edge_of(const SharedView& s, std::int64_t t, std::int64_t length) {
   return s.edge[(t == 0 ? 1 : 0) + (t == length - 1 ? 2 : 0)];
 }
@@ -79,11 +81,11 @@ struct Lane {
   double* emission;  // (rows + 1, stride): e, then w, then q (see scaled.hpp)
   double* beta;      // (stride): scaled backward probabilities of the current row
   T* out;            // (length, labels): unary marginals
-  // Scores and results of the next sequence in this lane, to be prefetched; or null.
+  // The scores and results of the next sequence in this lane, which are prefetched; or null.
   const T* next;
   T* next_out;
   double log_z;      // log Z so far is log_z + log(product)
-  double product;    // of the sums of alpha since the last logarithm
+  double product;    // the product of the sums of alpha since the last logarithm
   double inverse;    // 1 / the sum of the last alpha
   double reference;  // the largest unary score of the block
   bool plain;        // in the block nothing is forbidden, and all scores lie within kWidestScores
@@ -135,16 +137,17 @@ struct ChainKernels {
                        T* out);
 };
 
-// Doubles of scratch for one sequence outside the scaled kernels: an expanded transition matrix and up
-// to eight rows.
+// Returns the doubles of scratch for one sequence outside the scaled kernels: an expanded transition
+// matrix and up to eight rows.
 inline constexpr std::int64_t scratch_size(int labels) {
   return static_cast<std::int64_t>(padded(labels)) * (labels + 8);
 }
 
-// Sequences that go through the sparse kernel at once, one per SIMD lane: one AVX-512 vector of doubles.
+// The number of sequences that the sparse kernel processes at the same time, one per SIMD lane. An
+// AVX-512 vector has 8 doubles.
 inline constexpr int kLanes = 8;
 
-// Eight sequences, longest first, and transitions most of which score 0; see chain/sparse.hpp.
+// Eight sequences, longest first. Most transitions score 0; see chain/sparse.hpp.
 struct SparseChain {
   int labels;
   const std::int32_t*

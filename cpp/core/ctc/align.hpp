@@ -26,8 +26,8 @@ struct CtcInput {
   const T* frame(std::int64_t t) const { return scores + t * frame_stride; }
 };
 
-// Where to write the best path: the label of each frame, (length), and the frames [start, end) of each
-// symbol, (symbols).
+// The best path: the label of each frame, (length), and the frames [start, end) of each symbol,
+// (symbols).
 struct CtcRuns {
   std::int64_t *labels, *starts, *ends;
 };
@@ -37,16 +37,17 @@ class CtcAligner {
  public:
   explicit CtcAligner(const CtcKernels& kernels) : best_(kernels.best<T>()) {}
 
-  // The score of the best path; -inf if there is none, and then nothing is written to `out`.
+  // Writes the best path to `out` and returns its score. Returns -inf, and writes nothing, if there is
+  // no path.
   double align(const CtcInput<T>& x, const std::int64_t* target, std::int64_t count, CtcRuns out) {
     plan(target, count, x.blank);
     const double score = forward(x);
-    if (score > -kNever) back(x, out);
+    if (score > -kInfinity) back(x, out);
     return score;
   }
 
-  // For each symbol of the target, the frame of its run on the best path where it is most likely. The
-  // target must have a path.
+  // Returns one frame for each symbol of the target: among the frames of the symbol on the best path,
+  // the one where it is most likely. The target must have a path.
   std::vector<std::int64_t> peaks(const CtcInput<T>& x, const std::vector<std::int64_t>& target) {
     const std::size_t count = target.size();
     path_.resize(static_cast<std::size_t>(x.length) + 2 * count);
@@ -59,7 +60,7 @@ class CtcAligner {
     return frames;
   }
 
-  // The frame of [start, end) where a label is most likely.
+  // Returns the frame of [start, end) where a label is most likely.
   static std::int64_t peak(const CtcInput<T>& x, std::int64_t label, std::int64_t start,
                            std::int64_t end) {
     std::int64_t best = start;
@@ -71,13 +72,13 @@ class CtcAligner {
 
  private:
   static constexpr std::int64_t kSegment = 128;  // frames between checkpoints
-  static constexpr double kNever = std::numeric_limits<double>::infinity();  // -kNever: impossible
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   void plan(const std::int64_t* target, std::int64_t count, std::int64_t blank) {
     labels_ = count;
     column_.assign(static_cast<std::size_t>(ctc_padded(static_cast<int>(count) + 1)),
                    static_cast<std::int32_t>(blank));
-    skip_.assign(column_.size(), -kNever);
+    skip_.assign(column_.size(), -kInfinity);
     for (std::int64_t i = 1; i <= count; ++i) {
       column_[i] = static_cast<std::int32_t>(target[i - 1]);
       if (i > 1 && column_[i] != column_[i - 1]) skip_[i] = 0.0;
@@ -92,8 +93,8 @@ class CtcAligner {
     const std::int64_t width = 2 * target_.positions;
     double* checkpoint = checkpoints_ = stored_.get(((x.length - 1) / kSegment + 1) * width);
     double* row = row_.get(width);
-    std::fill(row, row + width, -kNever);
-    row[target_.positions] = 0.0;  // before the first frame: no label yet, as if after a blank
+    std::fill(row, row + width, -kInfinity);
+    row[target_.positions] = 0.0;  // before the first frame, no label has been emitted
     for (std::int64_t begin = 0; begin < x.length; begin += kSegment, checkpoint += width) {
       std::copy(row, row + width, checkpoint);
       const std::int64_t count = std::min(kSegment, x.length - begin);
@@ -131,7 +132,7 @@ class CtcAligner {
     }
   }
 
-  // All rows of a segment, (count + 1, 2, positions), for positions from `first` on.
+  // Computes all rows of a segment, (count + 1, 2, positions), for positions from `first` on.
   const double* segment(const CtcInput<T>& x, std::int64_t begin, std::int64_t count, std::int64_t first,
                         const CtcPath& part) {
     const std::int64_t width = 2 * part.positions;
@@ -144,16 +145,16 @@ class CtcAligner {
     return rows;
   }
 
-  // Steps to the state before. Among equal scores, staying is preferred, then the blank. `at` is the
-  // position i counted from `first`.
+  // Goes back to the previous state on the best path. Among equal scores, the same state is preferred,
+  // then the blank. `at` is the position i counted from `first`.
   void step(const double* label, const double* blank, std::int64_t at, std::int64_t first,
             std::int64_t& i, bool& in_label) const {
     if (!in_label) {
       in_label = i > 0 && label[at] > blank[at];
       return;
     }
-    const double left = at > 0 ? blank[at - 1] : -kNever;
-    const double skipped = at > 0 ? label[at - 1] + skip_[first + at] : -kNever;
+    const double left = at > 0 ? blank[at - 1] : -kInfinity;
+    const double skipped = at > 0 ? label[at - 1] + skip_[first + at] : -kInfinity;
     if (label[at] >= left && label[at] >= skipped) return;
     in_label = skipped > left;
     --i;
@@ -162,7 +163,7 @@ class CtcAligner {
   const CtcBest<T>& best_;
   std::vector<std::int32_t> column_;  // (positions): see CtcPath
   std::vector<double> skip_;          // (positions)
-  std::vector<std::int64_t> path_;    // scratch of peaks()
+  std::vector<std::int64_t> path_;    // scratch memory of peaks()
   CtcPath target_{};
   std::int64_t labels_ = 0;
   bool in_label_ = false;  // the best path ends in its last label, not in a blank
@@ -170,8 +171,8 @@ class CtcAligner {
   double* checkpoints_ = nullptr;  // (segments, 2 * positions): the row before each segment
 };
 
-// The path of the best label of each frame: its symbols, the frames where they are most likely, and its
-// score.
+// Computes the path of the best label of each frame: its symbols, the frames where they are most likely,
+// and its score.
 template <class T>
 double ctc_greedy(const CtcInput<T>& x, const CtcBest<T>& best, std::vector<std::int64_t>* symbols,
                   std::vector<std::int64_t>* frames) {

@@ -4,7 +4,7 @@
 // "blank, after i labels". With max in place of the sum,
 //     blank'(i) = p(-)   + max(blank(i), label(i))
 //     label'(i) = p(y_i) + max(label(i), blank(i-1), label(i-1) unless y_i = y_{i-1}).
-// There are no back pointers: the backward pass compares the candidates in the row before again.
+// There are no back pointers: the backward pass compares the candidates of the previous row again.
 #pragma once
 
 #include "ctc/neighbours.hpp"
@@ -28,8 +28,8 @@ TRELLIS_INLINE Vec look_up_scores(const T* scores, const std::int32_t* column) {
 #endif
 }
 
-// One frame, for positions [from, to), both multiples of kCtcBlock. Positions before `from` count as
-// impossible.
+// Processes one frame, for positions [from, to), both multiples of kCtcBlock. Positions before `from`
+// count as impossible.
 template <class T>
 TRELLIS_INLINE void best_step(const CtcPath& y, const T* scores, int from, int to, const double* before,
                               double* after) {
@@ -47,13 +47,14 @@ TRELLIS_INLINE void best_step(const CtcPath& y, const T* scores, int from, int t
   }
 }
 
-// `count` frames. The row before the first is row[0]; the row after frame f is row[(f + 1) * stride].
+// Processes `count` frames. The row before the first is row[0]; the row after frame f is row[(f + 1) *
+// stride].
 template <class T>
 void best_forward(const CtcPath& y, const T* scores, std::int64_t frame_stride, std::int64_t count,
                   CtcBand band, double* row, std::int64_t stride) {
   for (std::int64_t f = 0; f < count; ++f, row += stride) {
     const std::int64_t low = band.low + f * band.step, high = band.high + f * band.step;
-    // the row before reached one position further left, and `low` can be entered from there
+    // A path can enter `low` from the position to the left of it, so that position is included.
     const int from = low <= 1 ? 0 : static_cast<int>((low - 1) / kCtcBlock * kCtcBlock);
     const int to = high + 1 >= y.positions
                        ? y.positions
@@ -62,7 +63,7 @@ void best_forward(const CtcPath& y, const T* scores, std::int64_t frame_stride, 
   }
 }
 
-// The index of the first largest score, which is written to *top.
+// Returns the index of the first largest score, and writes that score to *top.
 template <class T>
 std::int64_t argmax(const T* scores, std::int64_t size, double* top) {
   Vec best = splat(-kInfinity);

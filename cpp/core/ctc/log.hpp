@@ -1,4 +1,5 @@
-// CTC in log space: exact for any scores. For targets that scaled probabilities cannot represent.
+// CTC in log space, which is exact for any scores. It is used for targets that scaled probabilities
+// cannot represent.
 //
 // The forward rows are the logarithms of those in ctc/scaled.hpp, minus their maximum. In the backward
 // pass the occupation of a state is divided among its predecessors,
@@ -28,7 +29,7 @@ struct Terms {
   }
 };
 
-// The predecessors of "blank, after i labels" and of "label y_i", from a row of alpha.
+// Return the predecessors of "blank, after i labels" and of "label y_i", from a row of alpha.
 TRELLIS_INLINE Terms before_blank(Vec blanks, Vec labels) {
   return {blanks, labels, splat(-kInfinity), Vec{}};
 }
@@ -36,7 +37,7 @@ TRELLIS_INLINE Terms before_label(Vec labels, Vec blanks_left, Vec labels_left, 
   return {labels, blanks_left, select(skip > 0.0, labels_left, splat(-kInfinity)), Vec{}};
 }
 
-// One frame; `from` may equal `to`. Returns the maximum that was subtracted from the new row.
+// Processes one frame; `from` may equal `to`. Returns the maximum that was subtracted from the new row.
 inline double log_step(const CtcTarget& y, const double* from, double* to, const double* e) {
   const Vec blank = splat(e[y.blank]);
   const Vec none = splat(-kInfinity);
@@ -81,12 +82,12 @@ inline double log_finish(const CtcTarget& y, const double* row, const double* un
   return unit[0] + (end.top + log(sum))[0];
 }
 
-// Occupation divided by the sum of the predecessors' terms; 0 for unreachable states.
+// Returns the occupation divided by the sum of the predecessors' terms; 0 for unreachable states.
 TRELLIS_INLINE Vec shared_out(Vec occupation, Vec sum) {
   return select(sum > 0.0, occupation / sum, Vec{});
 }
 
-// Replaces the occupations of a row by those of the row before it, `from`, in place.
+// Replaces the occupations of a row by those of the previous row, `from`, in place.
 inline void log_step_back(const CtcTarget& y, const double* from, double* gamma) {
   const Vec none = splat(-kInfinity);
   Vec entered_after{}, skipped_after{};

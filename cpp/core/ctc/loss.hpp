@@ -1,6 +1,6 @@
 // The CTC loss of a batch: prepares targets, threads and scratch memory, and chooses between scaled
-// probabilities and log space. The forward pass stores no rows of alpha: recomputing them in the cache
-// is cheaper than writing them to memory and reading them back.
+// probabilities and log space. The forward pass stores no rows of alpha. The backward pass recomputes
+// them, one segment at a time (src/trellis/inference/ctc/README.md).
 #pragma once
 
 #include <algorithm>
@@ -36,9 +36,11 @@ class Ctc {
     }
   }
 
-  // loss (B); log_norm (T, B) if the input is logits; kept (B, T, 2S + 1): scores for backward().
+  // Computes the loss, (B). Fills log_norm, (T, B), if the input is logits, and kept, (B, T, 2S + 1),
+  // which holds scores for backward().
   void forward(T* loss, T* log_norm, T* kept) const {
-    // Rows first, (B, T): two threads that write to one cache line would wait for each other.
+    // The layout is (B, T): with (T, B), two threads would write to the same cache line and wait for
+    // each other.
     std::vector<double> norm(x_.logits ? static_cast<std::size_t>(x_.frames * x_.count) : 0);
     const auto norms_of = [&](std::int64_t b) {
       return x_.logits ? norm.data() + b * x_.frames : nullptr;
@@ -57,8 +59,8 @@ class Ctc {
     }
   }
 
-  // gradient (T, B, V), with strides frame_stride and row_stride; weight (B) is the gradient of the
-  // loss.
+  // Computes the gradient, (T, B, V), with strides frame_stride and row_stride; weight (B) is the
+  // gradient of the loss.
   void backward(const T* log_norm, const T* kept, const T* loss, const T* weight, T* gradient,
                 std::int64_t frame_stride, std::int64_t row_stride) const {
     const auto gradient_row = [&](std::int64_t t, std::int64_t b) {
@@ -68,7 +70,8 @@ class Ctc {
       const std::int64_t length = std::isfinite(loss[b]) ? x_.input_lengths[b] : 0;
       if (length > 0) {
         occupations(b, kept, memory, [&](const CtcFrames& f, int i, bool in_log, const double* p) {
-          // If compact, the occupations wait at the start of the row until it is filled below.
+          // If compact, the occupations are stored at the start of the row until the row is filled
+          // below.
           T* row = gradient_row(f.begin + i, b);
           const CtcTarget y = plans_[b].view();
           if (compact_) {
@@ -100,10 +103,11 @@ class Ctc {
   }
 
  private:
-  // Numbers in the batch. Below this, waking a thread takes longer than the work that it saves.
+  // A batch with fewer numbers runs on one thread, because waking a thread takes time. The value was
+  // chosen by hand.
   static constexpr std::int64_t kWorthThreads = 30'000;
   static constexpr int kChunk = 16;  // frames per kernel call when only the loss is computed
-  static constexpr std::int64_t kSegmentBytes = 512 << 10;  // rows of a segment in the backward pass: L2
+  static constexpr std::int64_t kSegmentBytes = 512 << 10;  // rows of a segment in the backward pass
   static constexpr std::int64_t kMaxBytes = 16 << 20;       // probabilities stored for the backward pass
 
   // The scratch memory of one thread.
@@ -120,8 +124,8 @@ class Ctc {
     return x_.input + t * x_.frame_stride + b * x_.row_stride;
   }
 
-  // Whether the scores of the target's symbols are stored for backward(): gathering them from a large
-  // vocabulary again would read most cache lines of the logits once more.
+  // Returns whether the scores of the target's symbols are stored for backward(). Gathering them from a
+  // large vocabulary again would read most cache lines of the logits once more.
   bool keeps() const { return compact_ && x_.logits; }
   template <class U>
   U* kept_row(U* kept, std::int64_t t, std::int64_t b) const {
@@ -132,7 +136,8 @@ class Ctc {
     for (const std::int32_t y : plans_[b].symbol()) *out++ = row[y];
   }
 
-  // The gradient of a frame past the end of its row, or of a row whose loss is not finite: 0, or NaN.
+  // Fills the gradient of a frame past the end of its row, or of a row whose loss is not finite, with 0
+  // or NaN.
   void clear(T* row, std::int64_t t, std::int64_t b, T loss) const {
     const bool is_nan = t < x_.input_lengths[b] && std::isnan(loss);
     std::fill(row, row + x_.vocabulary, is_nan ? loss : T(0));
@@ -154,7 +159,7 @@ class Ctc {
     });
   }
 
-  // Calls body(b, memory) for every row, those with the most work first.
+  // Calls body(b, memory) for every row. Rows with the most work come first.
   template <class Body>
   void for_each_row(const Body& body) const {
     std::vector<std::int64_t> order(static_cast<std::size_t>(x_.count));
@@ -215,7 +220,7 @@ class Ctc {
     scores_.emissions(y, memory.gathered.data(), y.symbols, in_log, f);
   }
 
-  // The loss of a row. norm (T) is null unless the input is logits; if not compact, it is filled in
+  // Returns the loss of a row. norm (T) is null unless the input is logits; if not compact, it is filled
   // here.
   double row_loss(std::int64_t b, const T* kept, double* norm, Memory& memory) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -229,7 +234,7 @@ class Ctc {
         f.count = static_cast<int>(std::min<std::int64_t>(kChunk, f.length - f.begin));
         emissions(b, y, kept, walk->in_log, f, memory);
         for (int i = 0; i < f.count; ++i) {
-          if (f.top[i] == -kInfinity) feasible = false;  // nothing is possible at this frame
+          if (f.top[i] == -kInfinity) feasible = false;  // all symbols are impossible at this frame
           if (norm != nullptr && !compact_) norm[f.begin + i] = f.top[i] + std::log(f.total[i]);
           total += (norm == nullptr ? 0.0 : norm[f.begin + i]) - f.top[i];
           if (std::isnan(f.total[i])) total = f.total[i];
@@ -342,7 +347,7 @@ class Ctc {
   };
 
   CtcBatch<T> x_;
-  bool compact_;  // symbols are the target's, not the whole vocabulary
+  bool compact_;  // the symbols are those of the target, not the whole vocabulary
   const CtcKernels& kernels_;
   const CtcScores<T>& scores_;
   std::vector<CtcPlan> plans_;  // (B)

@@ -6,7 +6,7 @@
 
 namespace trellis::TRELLIS_ISA::ctc {
 
-// (before[last], v[0], v[1], ...) and (v[1], v[2], ..., after[0])
+// Return (before[last], v[0], v[1], ...) and (v[1], v[2], ..., after[0]).
 #if defined(__AVX512F__)
 TRELLIS_INLINE Vec from_left(Vec before, Vec v) {
   return __builtin_shufflevector(before, v, 7, 8, 9, 10, 11, 12, 13, 14);
@@ -24,7 +24,7 @@ TRELLIS_INLINE Vec from_left(Vec before, Vec v) { return __builtin_shufflevector
 TRELLIS_INLINE Vec from_right(Vec v, Vec after) { return __builtin_shufflevector(v, after, 1, 2); }
 #endif
 
-// The entries of e at the indices in `column`.
+// Returns the entries of e at the indices in `column`.
 TRELLIS_INLINE Vec look_up(const double* e, const std::int32_t* column) {
 #if defined(__AVX512F__)
   const __m256i index = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(column));

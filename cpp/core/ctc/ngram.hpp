@@ -23,12 +23,12 @@ namespace trellis {
 class NgramModel {
  public:
   using State = std::uint32_t;                // a node: the words that still influence later ones
-  static constexpr State kNoContext = kNone;  // no words
+  static constexpr State kNoContext = kNone;  // the empty context
   static constexpr int kMaxOrder = 32;
 
   struct Score {
     double log10;
-    int length;  // of the longest matching n-gram
+    int length;  // the length of the longest matching n-gram
     State next;
   };
 
@@ -44,7 +44,7 @@ class NgramModel {
   std::uint32_t end() const { return end_; }
   State begin_state() const { return begin_; }
 
-  // log10 p(word | state); a word that is not in the vocabulary may be passed as kNone.
+  // Returns log10 p(word | state); a word that is not in the vocabulary may be passed as kNone.
   Score score(State state, std::uint32_t word) const {
     if (word == kNone) word = unknown_;
     double backoff = 0.0;
@@ -61,8 +61,8 @@ class NgramModel {
     return {log10_[word] + backoff, length_[next], shorten(next)};
   }
 
-  // How a reader fills the model: all unigrams, end_unigrams(), then n-grams by length, then finish().
-  // Returns false if the model already has the n-gram.
+  // Adds an n-gram; returns false if the model already has it. A reader adds all unigrams, calls
+  // end_unigrams(), adds the other n-grams by length, and calls finish().
   bool add(const std::uint32_t* words, int length, float log10, float backoff) {
     std::uint32_t node = kNone;
     for (int i = 0; i < length; ++i) {
@@ -96,10 +96,11 @@ class NgramModel {
   }
 
  private:
-  // If false, the node exists only because a longer n-gram begins or ends with it.
+  // Returns whether a node is an n-gram of the model. Other nodes exist only because a longer n-gram
+  // begins or ends with them.
   bool is_ngram(std::uint32_t node) const { return !std::isnan(log10_[node]); }
 
-  // The node of context + word, or kNone. A unigram's node has the number of its word.
+  // Returns the node of context + word, or kNone. A unigram's node has the number of its word.
   std::uint32_t child(State context, std::uint32_t word) const {
     if (context == kNoContext) return word < unigrams_ ? word : kNone;
     const std::uint32_t key[2] = {context, word};
@@ -126,7 +127,8 @@ class NgramModel {
     return static_cast<std::uint32_t>(log10_.size() - 1);
   }
 
-  // The state after a node: an n-gram of full order cannot be extended, so it is replaced by its suffix.
+  // Returns the state after a node. An n-gram of full order cannot be extended, so it is replaced by its
+  // suffix.
   State shorten(State node) const { return length_[node] < order() ? node : suffix_[node]; }
 
   StringTable words_;

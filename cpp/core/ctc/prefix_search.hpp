@@ -1,15 +1,15 @@
 // Prefix beam search: the most likely labellings, each summed over the paths that the beam contains.
 //
 // A hypothesis is a labelling y with two masses, alpha_-(y) of paths that end in a blank and alpha_*(y)
-// of those that end in its last label. A frame turns them into
+// of paths that end in its last label. A frame changes them to
 //     alpha_-'(y)   = p(-) (alpha_-(y) + alpha_*(y))
-//     alpha_*'(y)   = p(last) alpha_*(y)              what stays on the last label
-//     alpha_*'(y c) = p(c) (alpha_-(y) + alpha_*(y))  what a label c adds; without alpha_* if c = last
+//     alpha_*'(y)   = p(last) alpha_*(y)              the path repeats its last label
+//     alpha_*'(y c) = p(c) (alpha_-(y) + alpha_*(y))  a label c is appended; without alpha_* if c = last
 // and the best `width` hypotheses by the sum of both survive.
 //
 // Labellings are nodes of a tree, and each labelling has one node, so paths to the same labelling are
-// merged. Whether y c is already a hypothesis is checked from y c, which knows its parent's place in the
-// beam. Nodes are created only for hypotheses that survive.
+// merged. The hypothesis y c looks up its parent y in the beam, not the other way round, to receive the
+// mass of this extension. Nodes are created only for hypotheses that survive.
 #pragma once
 
 #include <algorithm>
@@ -39,16 +39,16 @@ class CtcTried {
   template <class T>
   bool choose(const T* scores, std::int64_t vocabulary, std::int64_t blank, double least,
               const CtcBest<T>& best, double norm = 0.0) {
-    if (score_.empty()) score_.assign(static_cast<std::size_t>(vocabulary), -kNever);
-    for (const Label& label : labels_) score_[label.id] = -kNever;
-    score_[blank] = -kNever;
+    if (score_.empty()) score_.assign(static_cast<std::size_t>(vocabulary), -kInfinity);
+    for (const Label& label : labels_) score_[label.id] = -kInfinity;
+    score_[blank] = -kInfinity;
     labels_.clear();
     double top;
     const std::int64_t best_label = best.argmax(scores, vocabulary, &top);
-    if (top == -kNever) return false;
+    if (top == -kInfinity) return false;
     for (std::int64_t v = 0; v < vocabulary; ++v) {
       const double score = static_cast<double>(scores[v]) - norm;
-      if ((score < least && v != best_label) || score == -kNever) continue;
+      if ((score < least && v != best_label) || score == -kInfinity) continue;
       score_[v] = score;
       if (v != blank) labels_.push_back({score, static_cast<std::int32_t>(v)});
     }
@@ -58,11 +58,11 @@ class CtcTried {
     return true;
   }
 
-  const std::vector<Label>& labels() const { return labels_; }  // without the blank
+  const std::vector<Label>& labels() const { return labels_; }  // all labels except the blank
   double score(std::int64_t label) const { return score_[label]; }
 
  private:
-  static constexpr double kNever = std::numeric_limits<double>::infinity();  // -kNever: impossible
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   std::vector<Label> labels_;
   std::vector<double> score_;  // (vocabulary)
 };
@@ -86,7 +86,7 @@ struct CtcBeam {
     star.push_back(s);
     total.push_back(sum);
   }
-  // A frame where only the blank is tried, as in most frames: the ranking does not change.
+  // Processes a frame where only the blank is tried, as in most frames. The ranking does not change.
   void add_blank(double p_blank) {
     for (std::size_t j = 0; j < size(); ++j) {
       blank[j] = total[j] += p_blank;
@@ -101,7 +101,7 @@ class CtcPrefixSearch {
   CtcPrefixSearch(const CtcKernels& kernels, std::int64_t width, double least)
       : kernels_(kernels), width_(width), least_(least), aligner_(kernels) {}
 
-  // The k best labellings, best first; none if all labels are impossible at some frame.
+  // Returns the k best labellings, best first; none if all labels are impossible at some frame.
   std::vector<CtcHypothesis> search(const CtcInput<T>& x, std::int64_t k) {
     begin();
     for (std::int64_t t = 0; t < x.length; ++t) {
@@ -119,7 +119,7 @@ class CtcPrefixSearch {
 
  private:
   static constexpr std::uint32_t kRoot = 0, kNobody = 0xffffffff;
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   struct Node {
     std::uint32_t parent, child, sibling;
@@ -141,16 +141,17 @@ class CtcPrefixSearch {
   void begin() {
     nodes_.assign(1, {kNobody, kNobody, kNobody, -1, 0});
     beam_.clear();
-    beam_.push(kRoot, 0.0, -kNever, 0.0);  // before the first frame: as if after a blank
+    beam_.push(kRoot, 0.0, -kInfinity, 0.0);  // before the first frame, the state is that after a blank
   }
 
-  // The new masses of the hypotheses themselves: from blanks, repeats, and extensions of their parents.
+  // Computes the new masses of the hypotheses in the beam: from blanks, repeats, and extensions of their
+  // parents.
   void stay(std::int64_t blank_label) {
     const std::size_t size = beam_.size(), padded = (size + kCtcBlock - 1) / kCtcBlock * kCtcBlock;
     words_ = (tried_.labels().size() + 63) / 64;
     taken_.assign(size * words_, 0);
     for (std::vector<double>* masses : {&blank_, &star_, &entering_, &total_}) {
-      masses->assign(padded, -kNever);
+      masses->assign(padded, -kInfinity);
     }
     number_.resize(std::max<std::size_t>(number_.size(), 1));
     for (std::size_t a = 0; a < tried_.labels().size(); ++a) {
@@ -164,7 +165,7 @@ class CtcPrefixSearch {
       blank_[j] = beam_.total[j] + p_blank;
       if (node.label < 0) continue;
       const double p = tried_.score(node.label);
-      if (p == -kNever) continue;
+      if (p == -kInfinity) continue;
       star_[j] = beam_.star[j] + p;
       const std::uint32_t above = nodes_[node.parent].place;
       if (above == kNobody) continue;
@@ -176,21 +177,22 @@ class CtcPrefixSearch {
                             static_cast<std::int64_t>(padded));
   }
 
-  // The mass that a label can extend: after the same label, only paths that end in a blank.
+  // Returns the mass that a label can extend: after the same label, only paths that end in a blank.
   double mass_before(std::size_t place, std::int32_t label) const {
     return nodes_[beam_.node[place]].label == label ? beam_.blank[place] : beam_.total[place];
   }
 
-  // Candidates: the hypotheses themselves and their extensions, without those that cannot survive.
+  // Collects the candidates: the hypotheses of the beam and their extensions, without those that cannot
+  // survive.
   void extend() {
     candidates_.clear();
     const std::size_t size = beam_.size();
-    double least = kNever;  // if the beam is full, extensions must beat the worst hypothesis that stays
+    double least = kInfinity;  // the score that an extension must beat if the beam is full
     for (std::size_t j = 0; j < size; ++j) {
       least = std::min(least, total_[j]);
-      if (total_[j] > -kNever) candidates_.push_back({total_[j], static_cast<std::uint32_t>(j), -1});
+      if (total_[j] > -kInfinity) candidates_.push_back({total_[j], static_cast<std::uint32_t>(j), -1});
     }
-    if (static_cast<std::int64_t>(candidates_.size()) < width_) least = -kNever;
+    if (static_cast<std::int64_t>(candidates_.size()) < width_) least = -kInfinity;
     for (std::size_t j = 0; j < size; ++j) {
       const std::int32_t last = nodes_[beam_.node[j]].label;
       const double total = beam_.total[j];
@@ -219,14 +221,14 @@ class CtcPrefixSearch {
       if (c.label < 0) {
         next_.push(beam_.node[c.source], blank_[c.source], star_[c.source], c.score);
       } else {
-        next_.push(child(beam_.node[c.source], c.label), -kNever, c.score, c.score);
+        next_.push(child(beam_.node[c.source], c.label), -kInfinity, c.score, c.score);
       }
       nodes_[next_.node.back()].place = static_cast<std::uint32_t>(next_.size() - 1);
     }
     std::swap(beam_, next_);
   }
 
-  // The node of a labelling extended by a label; creates it if necessary.
+  // Returns the node of a labelling extended by a label; creates it if necessary.
   std::uint32_t child(std::uint32_t parent, std::int32_t label) {
     for (std::uint32_t n = nodes_[parent].child; n != kNobody; n = nodes_[n].sibling) {
       if (nodes_[n].label == label) return n;

@@ -6,11 +6,11 @@
 // yet".
 //
 // States far from the right alignment have probabilities below any floating-point range, and one scale
-// per row would lose them. So every position has its own exponent ("unit"), and what enters a position
-// from the one before is multiplied by the ratio of their units, a power of two. Every kCtcBlock frames,
-// or sooner, the row is rescaled (an "event"): the larger number of each position becomes about 1, and a
-// check ensures that none can underflow before the next event. src/trellis/inference/ctc/README.md has
-// the proof.
+// per row would lose them. So every position has its own exponent ("unit"). Mass that moves from one
+// position to the next is multiplied by the ratio of their units, a power of two. Every kCtcBlock
+// frames, or sooner, the row is rescaled (an "event"): the larger number of each position becomes about
+// 1, and a check ensures that none can underflow before the next event.
+// src/trellis/inference/ctc/README.md has the proof.
 #pragma once
 
 #include "ctc/neighbours.hpp"
@@ -26,11 +26,11 @@ inline constexpr double kExponents = 600.0;
 
 static_assert(kCtcBlock % kWidth == 0);
 
-// The blocks of positions that a path can occupy at frame t: those that it can have reached and from
-// which it can still reach the end. Before the first frame, the path is in block 0.
+// The blocks of positions that a path can occupy at frame t: it can have reached them, and it can still
+// reach the end from them. Before the first frame, the path is in block 0.
 struct Band {
   int first, last;
-  int least;  // from positions before this one, the end cannot be reached
+  int least;  // the first position from which the end can be reached
 
   TRELLIS_INLINE Band(const CtcTarget& y, const CtcFrames& x, std::int64_t t) {
     const std::int64_t ahead = x.length - 1 - t, farthest = t + 1;
@@ -46,7 +46,7 @@ TRELLIS_INLINE void for_each_vector_of(Band band, const Body& body) {
   for (int i = band.first * kCtcBlock; i < (band.last + 1) * kCtcBlock; i += kWidth) body(i);
 }
 
-// The binary exponents of normal numbers > 0, as doubles.
+// Returns the binary exponents of normal numbers > 0, as doubles.
 TRELLIS_INLINE Vec exponent_of(Vec normal) {
   const Mask biased = (reinterpret_cast<Mask>(normal) >> 52) + std::int64_t{0x4330000000000000};
   return reinterpret_cast<Vec>(biased) - (0x1p52 + 1023);
@@ -56,8 +56,8 @@ TRELLIS_INLINE Vec power_of_two(Vec exponent) {
   return reinterpret_cast<Vec>(reinterpret_cast<Mask>(exponent + (0x1.8p52 + 1023)) << 52);
 }
 
-// An event: computes new units for a row whose paths are in `band`. Returns false if a number is too
-// small relative to another.
+// Performs an event: computes new units for a row whose paths are in `band`. Returns false if a number
+// is too small relative to another.
 inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, double* scale,
                    double* ratio) {
   constexpr double kIndex[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -74,7 +74,7 @@ inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, dou
     const Vec a = select(useful, load(row + i), Vec{}), b = select(useful, load(labels + i), Vec{});
     const Vec top = max(a, b);
     const Mask reached = top > 0.0;
-    // written so that NaN fails
+    // These comparisons are false for NaN, so NaN is rejected.
     good &= (top < 1e300) & ((a == 0.0) | (a >= kTiny * top)) & ((b == 0.0) | (b >= kTiny * top));
     const Vec shift = select(reached, exponent_of(top), Vec{});
     const Vec units = load(unit + i) + shift;
@@ -163,7 +163,7 @@ inline double finish(const CtcTarget& y, const double* row, const double* unit, 
   return __builtin_log(sum) + unit[y.labels] * kLog2;
 }
 
-// One frame backward: computes the occupations of its row from alpha and beta, then beta of the row
+// Goes back by one frame: computes the occupations of its row from alpha and beta, then beta of the row
 // before. `scale` is the factor by which an event after the frame multiplied alpha. Returns the
 // occupation of the blank; those of the labels are written to `gamma`.
 inline double step_back(const CtcTarget& y, Band before, Band band, const double* alpha, double* beta,
@@ -220,7 +220,7 @@ inline void backward(const CtcTarget& y, const CtcFrames& x, double* beta, doubl
     band = before;
   }
   for_each_vector_of(band, [&](int i) __attribute__((always_inline)) {
-    const Vec factor = load(x.scale + i);  // of the event before the first frame
+    const Vec factor = load(x.scale + i);  // the factor of the event before the first frame
     store(beta + i, load(beta + i) * factor);
     store(beta + y.positions + i, load(beta + y.positions + i) * factor);
   });

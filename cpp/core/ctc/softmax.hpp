@@ -8,8 +8,8 @@
 
 namespace trellis::TRELLIS_ISA::ctc {
 
-// Rows of floats are read and exponentiated in vectors of floats, which is half the work of doubles.
-// Sums are always doubles, so that small terms are not lost.
+// Rows of floats are read and exponentiated in vectors of floats, which hold twice as many numbers as
+// vectors of doubles. Sums are always doubles, so that small terms are not lost.
 using TRELLIS_ISA::exp;
 using TRELLIS_ISA::max;
 typedef float Floats __attribute__((vector_size(kVectorBytes)));
@@ -52,7 +52,7 @@ TRELLIS_INLINE void add_to(Vec& total, Floats v) {
   total += widened(half[0]) + widened(half[1]);
 }
 
-// The first n numbers; the other lanes are -inf.
+// Loads the first n numbers; the other lanes are -inf.
 template <class T>
 TRELLIS_INLINE Lanes<T> load_lanes(const T* p, int n) {
   Lanes<T> v = T(-__builtin_inf()) - Lanes<T>{};
@@ -80,7 +80,7 @@ TRELLIS_INLINE void for_each_vector(std::int64_t size, const Body& body) {
   if (i < size) body(i, static_cast<int>(size - i));
 }
 
-// The largest of `size` scores.
+// Returns the largest of `size` scores.
 template <class T>
 inline T largest(const T* scores, std::int64_t size) {
   Lanes<T> top = T(-__builtin_inf()) - Lanes<T>{};
@@ -92,14 +92,14 @@ inline T largest(const T* scores, std::int64_t size) {
   return best;
 }
 
-// log sum exp(scores): see CtcScores.
+// Returns log sum exp(scores): see CtcScores.
 template <class T>
 inline double log_norm(const T* scores, std::int64_t size) {
   const T top = largest(scores, size);
   if (top == T(-__builtin_inf())) return -kInfinity;
   Vec total{};
   for_each_vector<kLanesOf<T>>(size, [&](std::int64_t i, int n) __attribute__((always_inline)) {
-    __builtin_prefetch(scores + size + i, 0, 2);  // usually the next row
+    __builtin_prefetch(scores + size + i, 0, 2);  // in a contiguous batch, this is the next row
     add_to(total, exp(load_lanes(scores + i, n) - top));
   });
   total = sum_lanes(total);
@@ -108,9 +108,9 @@ inline double log_norm(const T* scores, std::int64_t size) {
 
 template <class T>
 inline void softmax(const T* scores, std::int64_t size, T norm, double weight, T* out) {
-  constexpr std::int64_t kFar = 2048 / sizeof(T);  // prefetch distance: half a page
+  constexpr std::int64_t kFar = 2048 / sizeof(T);  // prefetch distance: half a page; chosen by hand
   T factor = static_cast<T>(weight);
-  // A float stores a logarithm below 16 with an error of 1e-6. Larger ones are recomputed.
+  // A float stores a logarithm below 16 with an error of at most 1e-6. Larger logarithms are recomputed.
   constexpr T kMaxNorm = T(16);
   if (sizeof(T) == sizeof(float) && !(norm > -kMaxNorm && norm < kMaxNorm)) {
     norm = largest(scores, size);
@@ -139,7 +139,7 @@ inline void emissions(const CtcTarget& y, const T* scores, std::int64_t stride, 
                       const CtcFrames& x) {
   for (int f = 0; f < x.count; ++f, scores += stride) {
     double* e = x.e + f * y.stride();
-    prefetch_scores<0>(scores + 8 * stride, y.symbols);  // eight frames ahead hides a cache miss
+    prefetch_scores<0>(scores + 8 * stride, y.symbols);  // eight frames ahead; chosen by hand
     Vec high = splat(-kInfinity), low = splat(kInfinity), total{};
     for_each_vector<kWidth>(y.symbols, [&](std::int64_t u, int n) __attribute__((always_inline)) {
       const Vec s = load_first(scores + u, n, -kInfinity);
@@ -162,7 +162,7 @@ inline void emissions(const CtcTarget& y, const T* scores, std::int64_t stride, 
   }
 }
 
-// The gradient of one frame with respect to its logits: see CtcScores.
+// Computes the gradient of one frame with respect to its logits: see CtcScores.
 template <class T>
 inline void gradient(const double* e, bool in_log, double total, const double* occupation, int symbols,
                      double weight, T* out, const T* prefetched) {

@@ -17,7 +17,7 @@ template <class T>
 struct CtcBatch {
   std::int64_t frames, count, vocabulary;
   const T* input;                         // (T, B, V): log-probabilities or logits
-  std::int64_t frame_stride, row_stride;  // of input, in numbers; V is contiguous
+  std::int64_t frame_stride, row_stride;  // the strides of input, in numbers; V is contiguous
   const std::int64_t* targets;            // (B, most_labels), padded
   std::int64_t most_labels;
   const std::int64_t* input_lengths;   // (B)
@@ -63,7 +63,7 @@ void check_ctc(const CtcBatch<T>& x) {
 // the labels that occur: then rows of probabilities are short.
 class CtcPlan {
  public:
-  // `place` (vocabulary) is scratch: all entries are -1 before and after.
+  // `place` (vocabulary) is scratch memory; all its entries are -1 before and after the call.
   CtcPlan(const std::int64_t* target, std::int64_t count, std::int64_t blank, bool compact,
           std::vector<std::int32_t>& place)
       : labels_(static_cast<int>(count)) {
@@ -105,7 +105,7 @@ class CtcPlan {
             .reach = reach_.data(),
             .unused = unused_.data()};
   }
-  // The vocabulary entries that occur in the target, in order of appearance.
+  // Returns the vocabulary entries that occur in the target, in order of appearance.
   const std::vector<std::int32_t>& symbol() const { return symbol_; }
   std::int64_t least_frames() const { return reach_[labels_]; }
 

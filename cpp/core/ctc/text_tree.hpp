@@ -1,9 +1,9 @@
 // A tree of texts, for a search that builds them letter by letter.
 //
 // A text is a sequence of complete words, the *history*, plus the letters of an unfinished word. Its
-// node is created once and stores what the language model and the word lists say about the text. A word
-// boundary leads to the root of the next history; different ways to write the same words share that
-// root.
+// node is created once. It stores the scores of the text from the language model and the word lists. A
+// word boundary leads to the root of the next history. If several label sequences spell the same words,
+// they share that root.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +24,15 @@ class CtcTextTree {
   struct Node {
     std::uint32_t parent, child, sibling;  // within a history; a root has no parent
     std::uint32_t children;                // their number
-    // The node from which it was first created, perhaps in the history before: one way to write the
-    // text.
+    // The node that was extended to create this one; it may belong to the previous history. Following
+    // these links yields one of the possible label sequences of the text.
     std::uint32_t before;
-    std::int32_t label;  // of a root: the word boundary, or -1 if there is none
+    std::int32_t label;  // the last label; for a root, the word boundary or -1
     std::uint32_t history;
     CtcWords::Place place;
     std::uint32_t completed;  // the root after its word is complete; kNone if not known yet
-    std::int32_t letters;     // of the unfinished word
-    std::uint32_t candidate;  // used by the search: its candidate number in frame `frame`
+    std::int32_t letters;     // the number of letters of the unfinished word
+    std::uint32_t candidate;  // the search's candidate number of the node in frame `frame`
     std::int64_t frame;
     std::uint64_t spelling;  // a hash of the letters; 0 for a root
     double bonus;            // score of the words
@@ -71,22 +71,23 @@ class CtcTextTree {
   const History& history(std::uint32_t history) const { return histories_[history]; }
   static bool is_root(const Node& node) { return node.spelling == 0; }
 
-  // A hash that is equal for texts with the same future: the same last words as far as the language
-  // model cares (without one, the last word), and the same letters since.
+  // Returns a hash of everything that later scores depend on: the state of the language model (without a
+  // model, the last word), the letters of the unfinished word, and the last label. Texts with equal
+  // hashes will receive equal scores for equal labels.
   std::uint64_t outlook(const Node& n) const {
     const History& h = histories_[n.history];
     const std::uint64_t context = model_ == nullptr ? h.word : h.state;
     return mix(mix(context ^ kMixA, kMixB) ^ n.spelling, kMixA ^ static_cast<std::uint32_t>(n.label));
   }
 
-  // An upper bound of what a label can add to a score.
+  // Returns an upper bound of the score that one label can add.
   double most_gain() const {
     const bool bounded = model_ == nullptr || !model_->scores_beginnings();
     return bounded ? words_.most_gain() : std::numeric_limits<double>::infinity();
   }
 
-  // The node that a label leads to. kNone if the lexicon has no such word, or if the node does not exist
-  // and `make` is false.
+  // Returns the node that a label leads to. Returns kNone if the lexicon has no such word, or if the
+  // node does not exist and `make` is false.
   std::uint32_t follow(std::uint32_t node, std::int32_t label, std::int32_t space, bool make) {
     if (label == space) return complete(node, make);
     const std::uint32_t from = node;
@@ -99,7 +100,7 @@ class CtcTextTree {
     return next == kNone && make ? add(node, label, from) : next;
   }
 
-  // The history extended by a node's word.
+  // Returns the history extended by a node's word.
   std::uint32_t extended(std::uint32_t node) {
     const Node n = nodes_[node];
     if (words_.by_label()) {
@@ -114,14 +115,14 @@ class CtcTextTree {
     return extended(n.history, begun(node), words_.id(n.place));
   }
 
-  // The score of a text's words, including the end of the text.
+  // Returns the score of a text's words, including the end of the text.
   double final_bonus(std::uint32_t history) {
     const History& h = histories_[history];
     return h.bonus + (model_ == nullptr ? 0.0 : words_.end_score(model_->end(h.state)));
   }
 
-  // Garbage collection: removes nodes without descendants in use, and renumbers the others. A removed
-  // node that is reached again is created again.
+  // Collects garbage: removes nodes without descendants in use, and renumbers the others. A removed node
+  // is created again if the search needs it later.
   void collect(std::vector<std::uint32_t>& in_use) {
     std::vector<std::uint32_t> new_index(nodes_.size(), kNone);
     std::vector<std::uint32_t> open(in_use);
@@ -170,12 +171,12 @@ class CtcTextTree {
 
   std::string text(std::uint32_t node) const {
     std::vector<std::string> all = words(nodes_[node].history);
-    // with spellings by labels, the letters may differ from the word
+    // If words are spelt by labels, the letters may differ from the word.
     if (nodes_[node].letters > 0 && !words_.by_label()) all.push_back(begun(node));
     return joined(all);
   }
 
-  // The longest text that all of them begin with.
+  // Returns the longest text that the texts of all nodes begin with.
   std::string common_text(const std::vector<std::uint32_t>& nodes) const {
     std::uint32_t history = nodes_[nodes[0]].history;
     for (const std::uint32_t node : nodes) history = common(history, nodes_[node].history);
@@ -185,14 +186,14 @@ class CtcTextTree {
       const std::string next = text(node);
       std::size_t size = std::min(shared, next.size());
       while (size < std::min(all.size(), next.size()) && all[size] == next[size]) ++size;
-      // do not cut a code point in two
+      // The text must not end inside a code point.
       while (size < all.size() && size > shared && (all[size] & 0xc0) == 0x80) --size;
       all.resize(std::min(all.size(), size));
     }
     if (!all.empty() && all.back() == ' ') all.pop_back();
     return all;
   }
-  // One way to write a text: its labels, and the number of labels of each word.
+  // Writes one of the possible spellings of a text: its labels, and the number of labels of each word.
   void spell(std::uint32_t node, std::vector<std::int32_t>* labels,
              std::vector<std::int32_t>* sizes) const {
     std::int32_t size = 0, letters = 0;
@@ -255,7 +256,7 @@ class CtcTextTree {
     nodes_[node].sibling = nodes_[parent].child;
     nodes_[parent].child = node;
     if (++nodes_[parent].children <= kFewChildren) return;
-    // when the list becomes too long, all its nodes move to the table
+    // When the list becomes too long, all its nodes are moved to the table.
     const bool first = nodes_[parent].children == kFewChildren + 1;
     for (std::uint32_t n = node; n != kNone; n = first ? nodes_[n].sibling : kNone) {
       const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(nodes_[n].label)};
@@ -295,7 +296,7 @@ class CtcTextTree {
     return fresh;
   }
 
-  // The root of the history that ends with a node's word.
+  // Returns the root of the history that ends with a node's word.
   std::uint32_t complete(std::uint32_t node, bool make) {
     if (nodes_[node].letters == 0) return histories_[nodes_[node].history].root;  // no word has begun
     if (nodes_[node].completed != kNone || !make) return nodes_[node].completed;
@@ -329,7 +330,7 @@ class CtcTextTree {
     return static_cast<std::uint32_t>(histories_.size() - 1);
   }
 
-  // The letters of the unfinished word.
+  // Returns the letters of the unfinished word.
   std::string begun(std::uint32_t node) const {
     std::vector<std::int32_t> labels;
     for (; !is_root(nodes_[node]); node = nodes_[node].parent) labels.push_back(nodes_[node].label);
@@ -349,7 +350,7 @@ class CtcTextTree {
     return text;
   }
 
-  // The longest history that both extend.
+  // Returns the longest history that both extend.
   std::uint32_t common(std::uint32_t a, std::uint32_t b) const {
     while (a != b) {
       std::uint32_t& longer = histories_[a].depth >= histories_[b].depth ? a : b;

@@ -63,12 +63,13 @@ class PackedTrie {
   std::uint32_t size() const { return static_cast<std::uint32_t>(letter_.size()); }
   bool empty() const { return words_.empty(); }
 
-  // The child by a letter; kNone if there is none or if `node` is kNone.
+  // Returns the child by a letter; kNone if there is none or if `node` is kNone.
   std::uint32_t child(std::uint32_t node, Letter letter) const {
     if (node == kNone || letter_.empty()) return kNone;
     const Letter *const all = letter_.data(), *begin = all + child_begin_[node];
     const Letter* const end = all + child_begin_[node + 1];
-    constexpr std::ptrdiff_t kFew = 16;  // up to this many children, a linear search is faster
+    // Nodes with at most 16 children are searched linearly; chosen by hand.
+    constexpr std::ptrdiff_t kFew = 16;
     if (end - begin > kFew) {
       begin = std::lower_bound(begin, end, letter);
     } else {
@@ -76,20 +77,21 @@ class PackedTrie {
     }
     return begin != end && *begin == letter ? static_cast<std::uint32_t>(begin - all) : kNone;
   }
-  // The node after several letters, or kNone.
+  // Returns the node after several letters, or kNone.
   template <class Letters>
   std::uint32_t walk(std::uint32_t node, const Letters& letters) const {
     for (const auto letter : letters) node = child(node, static_cast<Letter>(letter));
     return node;
   }
 
-  // The words that end at a node.
+  // Returns the words that end at a node.
   std::span<const std::uint32_t> words(std::uint32_t node) const {
     if (node == kNone || letter_.empty()) return {};
     return {words_.data() + word_begin_[node], words_.data() + word_begin_[node + 1]};
   }
 
-  // For each node, the least value(word) of the words that end at it or, if there are none, below it.
+  // Returns, for each node, the least value(word) of the words that end at it or, if there are none,
+  // below it.
   template <class Value>
   std::vector<std::uint32_t> nearest(const Value& value) const {
     std::vector<std::uint32_t> least(size(), kNone);

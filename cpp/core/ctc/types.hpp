@@ -9,7 +9,7 @@
 
 namespace trellis {
 
-// Positions are padded to a multiple of this, which is a multiple of every vector width.
+// Positions are padded to a multiple of kCtcBlock, which is a multiple of every vector width.
 inline constexpr int kCtcBlock = 8;
 
 // n rounded up to a multiple of kCtcBlock.
@@ -19,7 +19,7 @@ inline constexpr int ctc_padded(int n) { return (n + kCtcBlock - 1) / kCtcBlock 
 struct CtcTarget {
   int labels;                  // S
   int positions;               // S + 1, padded
-  int symbols;                 // their number
+  int symbols;                 // the number of symbols
   int blank;                   // the symbol of the blank
   const std::int32_t* column;  // (positions): the symbol of y_i; `symbols` where there is no label
   const double* skip;          // (positions): 1 where y_i may follow y_{i-1} without a blank, else 0
@@ -36,13 +36,14 @@ struct CtcFrames {
   double* e;    // (count, y.stride()): exp(score - top) of each symbol, then 0; logarithms in log space
   double* top;  // (count): the largest score
   double* low;  // (count): the lowest score of a symbol of the target, minus top
-  double* total;        // (count): the sum of e over all symbols
-  double* row;          // (rows, 2 * positions): row 0 is before the first frame, f + 1 after frame f
-  std::int64_t stride;  // from one row to the next: 2 * positions, or 0 to store only the last one
-  double* unit;         // (positions): the last row is in units of 2^unit; in log space e^unit[0]
-  double* scale;        // (events, positions): the factors by which an event multiplied its row
-  double* ratio;        // (events, positions): units of the position before / units of this position
-  const double* ones;   // (positions): all 1, in place of scale where there was no event
+  double* total;  // (count): the sum of e over all symbols
+  double* row;    // (rows, 2 * positions): row 0 is before the first frame, f + 1 after frame f
+  std::int64_t
+      stride;     // numbers from one row to the next: 2 * positions, or 0 to store only the last row
+  double* unit;   // (positions): the last row is in units of 2^unit; in log space e^unit[0]
+  double* scale;  // (events, positions): the factors by which an event multiplied its row
+  double* ratio;  // (events, positions): units of the position before / units of this position
+  const double* ones;         // (positions): all 1, in place of scale where there was no event
   std::int64_t event_stride;  // positions, or 0 to store only the last event
   std::int32_t* event;        // (count): the last event before the frame
 };
@@ -71,7 +72,7 @@ struct CtcScores {
   // scores are rows of `symbols` numbers, `stride` apart; fills e, top, low and total of CtcFrames
   void (*emissions)(const CtcTarget&, const T* scores, std::int64_t stride, bool in_log,
                     const CtcFrames&);
-  // out = weight * (e / total - occupation), for a row of symbols; `prefetched` will be written soon
+  // out = weight * (e / total - occupation), for a row of symbols; prefetches the row `prefetched`
   void (*gradient)(const double* e, bool in_log, double total, const double* occupation, int symbols,
                    double weight, T* out, const T* prefetched);
 };
@@ -84,7 +85,8 @@ struct CtcPath {
   const double* skip;          // (positions): 0 where y_i may follow y_{i-1} without a blank, else -inf
 };
 
-// The relevant positions: [low, high] at the first frame, and `step` more at each later one.
+// The positions that a path can occupy: [low, high] at the first frame; both bounds grow by `step` at
+// each later frame.
 struct CtcBand {
   std::int64_t low, high, step;
 };

@@ -17,8 +17,8 @@ struct CtcTimedTranscript {
   std::vector<std::int64_t> starts, ends;  // (words): frames; empty if times were not requested
 };
 
-// The times of the words of a transcript: on the best path of its labels. A word boundary counts as a
-// blank, because the text does not say how many boundary labels were emitted.
+// Finds the times of the words of a transcript on the best path of its labels. A word boundary is
+// treated as a blank, because a text does not contain the number of boundary labels that were emitted.
 template <class T>
 class CtcWordTimes {
  public:
@@ -63,11 +63,11 @@ class CtcWordTimes {
 template <class T>
 class CtcWordDecoder {
  public:
-  // `search` must have begun, and is used only by this decoder until it finishes.
+  // search.begin() must have been called. No other decoder may use `search` before finish().
   CtcWordDecoder(const CtcWords& words, CtcWordSearch& search, const CtcKernels& kernels, bool logits)
       : words_(words), search_(search), kernels_(kernels), logits_(logits) {}
 
-  // Returns false if no hypothesis survives a frame, which is then number frames().
+  // Processes frames. Returns false if no hypothesis survives a frame; frames() is then its number.
   bool feed(const CtcInput<T>& x) {
     for (std::int64_t t = 0; t < x.length; ++t, ++frames_) {
       const T* frame = x.frame(t);
@@ -80,7 +80,7 @@ class CtcWordDecoder {
   std::int64_t frames() const { return frames_; }
   const CtcWordSearch& search() const { return search_; }
 
-  // `x` has all frames that were fed; null if times are not requested.
+  // Returns the k best transcripts. `x` has all frames so far; it is null if times are not requested.
   std::vector<CtcTimedTranscript> finish(std::int64_t k, const CtcInput<T>* x) {
     std::vector<CtcTimedTranscript> out;
     for (CtcTranscript& transcript : search_.finish(k)) out.push_back({std::move(transcript), {}, {}});

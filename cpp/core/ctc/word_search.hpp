@@ -1,8 +1,7 @@
 // Beam search over texts: prefix search (see ctc/prefix_search.hpp) with scores for words.
 //
 // A hypothesis is a text: a node of a tree (ctc/text_tree.hpp), with the masses alpha_- and alpha_* and
-// a bonus for its words. A second boundary after a boundary does not change the text, because the text
-// does not say how many there were.
+// a bonus for its words. Several boundaries in a row are the same text as one boundary.
 #pragma once
 
 #include <algorithm>
@@ -19,29 +18,30 @@ namespace trellis {
 
 struct CtcTranscript {
   std::vector<std::string> words;
-  std::vector<std::int32_t> labels;  // without boundaries: one way to write the words
-  std::vector<std::int32_t> sizes;   // (words): the number of labels of each
-  double acoustic, bonus;            // log p(text | frames), and the score of its words
-  WordModel::State state;            // of the language model, after the last word
+  // The labels of the words, without word boundaries; one of the possible spellings.
+  std::vector<std::int32_t> labels;
+  std::vector<std::int32_t> sizes;  // (words): the number of labels of each word
+  double acoustic, bonus;           // log p(text | frames), and the score of its words
+  WordModel::State state;           // the state of the language model after the last word
 
   double score() const { return acoustic + bonus; }
 };
 
 class CtcWordSearch {
  public:
-  // When the tree has more than `many_nodes` nodes, those that no hypothesis needs are removed.
-  CtcWordSearch(const CtcWords& words, const CtcKernels& kernels, std::size_t many_nodes = 1 << 18)
-      : words_(words), kernels_(kernels), tree_(words), few_nodes_(many_nodes) {}
+  // When the tree has more than `min_nodes` nodes, nodes that no hypothesis needs are removed.
+  CtcWordSearch(const CtcWords& words, const CtcKernels& kernels, std::size_t min_nodes = 1 << 18)
+      : words_(words), kernels_(kernels), tree_(words), min_nodes_before_collect_(min_nodes) {}
 
-  // Before the first frame. `model` may be null and must outlive the search. With `only_best`, only the
-  // best of texts with the same future is kept.
+  // Prepares for the first frame. `model` may be null and must outlive the search. With `only_best`, the
+  // search keeps only the best of several texts that have the same outlook (CtcTextTree::outlook).
   void begin(WordModel* model, bool only_best) {
     only_best_ = only_best;
-    many_nodes_ = few_nodes_;
+    nodes_before_collect_ = min_nodes_before_collect_;
     frame_ = 0;
     tree_.begin(model);
     beam_.clear();
-    beam_.push(CtcTextTree::kStart, 0.0, -kNever, 0.0);
+    beam_.push(CtcTextTree::kStart, 0.0, -kInfinity, 0.0);
   }
 
   // Processes a frame, whose log-probabilities are scores - norm. Returns false if no hypothesis
@@ -50,7 +50,7 @@ class CtcWordSearch {
   bool advance(const T* scores, double norm) {
     const CtcWordOptions& options = words_.options();
     const std::int64_t blank = options.blank;
-    for (const double least : {options.least, -kNever}) {
+    for (const double least : {options.least, -kInfinity}) {
       if (!tried_.choose(scores, words_.labels(), blank, least, kernels_.best<T>(), norm)) break;
       if (tried_.labels().empty()) {
         beam_.add_blank(tried_.score(blank));
@@ -60,19 +60,19 @@ class CtcWordSearch {
       stay(blank);
       extend();
       if (select()) {
-        if (tree_.size() > many_nodes_) {
+        if (tree_.size() > nodes_before_collect_) {
           tree_.collect(beam_.node);
-          many_nodes_ = std::max(few_nodes_, 2 * tree_.size());
+          nodes_before_collect_ = std::max(min_nodes_before_collect_, 2 * tree_.size());
         }
         return true;
       }
       if (!words_.constrained()) break;
-      // none of the labels that were tried continues a word of the lexicon: try all labels
+      // No label that was tried continues a word of the lexicon. The next iteration tries all labels.
     }
     return false;
   }
 
-  // The text that all hypotheses begin with; the best text so far.
+  // Return the text that all hypotheses begin with, and the best text so far.
   std::string stable() const { return tree_.common_text(beam_.node); }
   std::string best() const {
     std::size_t best = 0;
@@ -82,7 +82,7 @@ class CtcWordSearch {
     return tree_.text(beam_.node[best]);
   }
 
-  // The k best transcripts, best first; unfinished words are taken as complete.
+  // Returns the k best transcripts, best first; unfinished words are treated as complete.
   std::vector<CtcTranscript> finish(std::int64_t k) {
     std::vector<Final> candidates = finals(true);
     if (candidates.empty()) candidates = finals(false);  // no word of the lexicon is complete
@@ -107,7 +107,7 @@ class CtcWordSearch {
   }
 
  private:
-  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
   struct Choice {
     double score;
@@ -140,7 +140,7 @@ class CtcWordSearch {
     for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->clear();
   }
 
-  // The candidate number of a node in this frame.
+  // Returns the candidate number of a node in this frame; adds a candidate if there is none.
   std::uint32_t candidate(std::uint32_t node) {
     CtcTextTree::Node& n = tree_[node];
     if (n.frame != frame_) {
@@ -148,22 +148,23 @@ class CtcWordSearch {
       n.candidate = static_cast<std::uint32_t>(node_.size());
       node_.push_back(node);
       source_.push_back(kNone);
-      for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->push_back(-kNever);
+      for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->push_back(-kInfinity);
     }
     return n.candidate;
   }
 
-  // The new masses of the hypotheses themselves, and the score that a candidate needs to survive.
+  // Computes the new masses of the hypotheses in the beam, and the score that a candidate needs to
+  // survive.
   void stay(std::int64_t blank) {
     const double p_blank = tried_.score(blank);
-    double best = -kNever, worst = kNever;
+    double best = -kInfinity, worst = kInfinity;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];
       const std::uint32_t index = candidate(node);
       const CtcTextTree::Node& n = tree_[node];
-      const double p = n.label < 0 ? -kNever : tried_.score(n.label);
+      const double p = n.label < 0 ? -kInfinity : tried_.score(n.label);
       blank_[index] = beam_.total[j] + p_blank;
-      // after a boundary, another boundary changes nothing, with or without a blank in between
+      // After a boundary, another boundary does not change the text, with or without a blank in between.
       star_[index] = (CtcTextTree::is_root(n) ? beam_.total[j] : beam_.star[j]) + p;
       const double score = std::max(blank_[index], star_[index]) + n.bonus;
       best = std::max(best, score);
@@ -186,8 +187,8 @@ class CtcWordSearch {
       for (const CtcTried::Label& label : tried_.labels()) {
         if (root && label.id == space) continue;
         const double mass = (label.id == last ? beam_.blank[j] : beam_.total[j]) + label.score;
-        if (mass == -kNever) continue;
-        // An extension that cannot survive alone may still add mass to a candidate that can.
+        if (mass == -kInfinity) continue;
+        // An extension that is too weak for a new candidate may still add mass to an existing one.
         const bool can_survive = mass + max_bonus >= least_;
         const std::uint32_t target = tree_.follow(node, label.id, space, can_survive);
         if (target != kNone && (can_survive || tree_[target].frame == frame_)) offer(target, mass, node);
@@ -199,7 +200,7 @@ class CtcWordSearch {
   void offer(std::uint32_t target, double mass, std::uint32_t source) {
     const std::uint32_t index = candidate(target);
     double& entering = entering_[index];
-    if (entering == -kNever) {
+    if (entering == -kInfinity) {
       entering = mass;
       source_[index] = source;
       return;
@@ -208,19 +209,19 @@ class CtcWordSearch {
     entering = log_sum(entering, mass);
   }
 
-  // Keeps the best candidates as the next beam; false if there are none.
+  // Keeps the best candidates as the next beam; returns false if there are none.
   bool select() {
     const std::size_t size = node_.size(), padded = (size + kCtcBlock - 1) / kCtcBlock * kCtcBlock;
-    for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->resize(padded, -kNever);
+    for (std::vector<double>* masses : {&blank_, &star_, &entering_}) masses->resize(padded, -kInfinity);
     total_.resize(padded);
     kernels_.log_add_masses(blank_.data(), entering_.data(), star_.data(), total_.data(),
                             static_cast<std::int64_t>(padded));
     choices_.clear();
-    double top = -kNever;
+    double top = -kInfinity;
     for (std::uint32_t i = 0; i < size; ++i) {
       const double score = total_[i] + tree_[node_[i]].bonus;
       top = std::max(top, score);
-      if (score > -kNever) choices_.push_back({score, i});
+      if (score > -kInfinity) choices_.push_back({score, i});
     }
     if (choices_.empty()) return false;
     const double least = top + words_.options().prune;
@@ -235,13 +236,14 @@ class CtcWordSearch {
     for (const Choice& c : choices_) {
       const std::uint32_t node = node_[c.candidate];
       beam_.push(node, blank_[c.candidate], star_[c.candidate], total_[c.candidate]);
-      // show the most likely of the ways that led to a new node in its first frame
+      // A new node may be reached from several nodes in its first frame. Its spelling follows the most
+      // likely one.
       if (node >= first_new_ && source_[c.candidate] != kNone) tree_[node].before = source_[c.candidate];
     }
     return true;
   }
 
-  // Of texts with the same future, keeps only the best.
+  // Keeps only the best of several texts that have the same outlook.
   void merge_futures() {
     std::size_t slots = 64;
     while (slots < 2 * choices_.size()) slots *= 2;
@@ -264,7 +266,7 @@ class CtcWordSearch {
 
   // ---- the end
 
-  // The complete texts, each once. With `strict` only those whose last word is in the lexicon.
+  // Returns the complete texts, each once. With `strict`, only texts whose last word is in the lexicon.
   std::vector<Final> finals(bool strict) {
     std::vector<Final> all;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
@@ -293,8 +295,8 @@ class CtcWordSearch {
   const CtcKernels& kernels_;
   CtcTextTree tree_;
   bool only_best_ = false;
-  const std::size_t few_nodes_;
-  std::size_t many_nodes_ = 0;  // the tree size at which unused nodes are removed next
+  const std::size_t min_nodes_before_collect_;
+  std::size_t nodes_before_collect_ = 0;  // unused nodes are removed when the tree is larger
   CtcTried tried_;
   std::int64_t frame_ = 0;
   std::uint32_t first_new_ = 0;  // the first node that was created in this frame

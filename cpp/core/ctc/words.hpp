@@ -1,12 +1,11 @@
-// What a CTC decoder of words knows before the first frame: how labels are written, the list of words,
-// and how texts are scored besides their sound.
+// The settings of a CTC decoder of words: the text of each label, the list of words, and the scores of
+// words.
 //
 //     score(text) = log p(text | frames) + sum over its words of
-//                   alpha ln p(word | words before) + beta + hot words' weight
-//
-// and at the end alpha ln p(</s> | words). A word that is not in the vocabulary has `unknown` added to
-// its log10 p. An unfinished word is scored only by whether some word, or some hot word, begins with its
-// letters.
+//                   alpha ln p(word | previous words) + beta + weight if it is a hot word
+// plus alpha ln p(</s> | words) at the end of the text. For a word that is not in the vocabulary,
+// `unknown` is added to log10 p. The score of an unfinished word depends only on whether a word of the
+// vocabulary, or a hot word, begins with its letters.
 #pragma once
 
 #include <cmath>
@@ -38,22 +37,22 @@ class WordModel {
   virtual Score score(State state, std::uint32_t id, std::string_view word) = 0;
   virtual double end(State state) = 0;  // log10 p(</s> | state)
 
-  // A model may have its own score for an unfinished word.
+  // Returns whether the model has its own score for unfinished words.
   virtual bool scores_beginnings() const { return false; }
   virtual double beginning(std::string_view) { return 0.0; }
 };
 
 class NgramWords : public WordModel {
  public:
-  // Words are passed by their number in the decoder's vocabulary, and `numbers` maps it to the model's
-  // words. If it is null, both are the same. If it is empty, all words of the model are known. Texts
-  // begin with state `start`, and end with </s> if `ends`.
+  // The decoder passes words by their number in its vocabulary. `numbers` maps these numbers to the
+  // model's. If `numbers` is null, both are the same. If it is empty, all words of the model are known.
+  // Texts begin with state `start`, and end with </s> if `ends` is true.
   NgramWords(const NgramModel& model, State start, bool ends,
              const std::vector<std::uint32_t>* numbers = nullptr)
       : model_(model), start_(start), ends_(ends), numbers_(numbers) {}
   State begin() override { return start_; }
   Score score(State state, std::uint32_t id, std::string_view word) override {
-    // a word may be in the model without being in the vocabulary
+    // The model may have a word that is not in the vocabulary.
     const std::uint32_t word_id = id == kNone           ? model_.find(word)
                                   : numbers_ == nullptr ? id
                                                         : (*numbers_)[id];
@@ -77,19 +76,19 @@ struct CtcWordOptions {
   std::int64_t width, blank, space;  // beam width, labels; space is -1 if labels mark word starts
 };
 
-// How a label is written.
+// The text of a label.
 struct CtcPiece {
   std::string text;
-  bool starts = false, ends = false;  // it always starts, or ends, a word
-  int letters = 0;                    // code points of the text
+  bool starts = false, ends = false;  // the label always starts, or ends, a word
+  int letters = 0;                    // the number of code points of the text
 };
 
 class CtcWords {
  public:
-  static constexpr double kLetters = 6.0;  // unknown words longer than this cost proportionally more
+  static constexpr double kLetters = 6.0;  // longer unknown words get a proportionally larger penalty
 
-  // `vocabulary` has the words of the language model, by their number there; empty if it has no list. If
-  // `closed`, there are no other words even if it is empty.
+  // `vocabulary` lists the words of the language model in the order of their numbers; it is empty if the
+  // model has no list. If `closed` is true, other words are unknown, even if the list is empty.
   CtcWords(const CtcWordOptions& options, std::vector<CtcPiece> pieces, bool has_model,
            std::span<const std::string_view> vocabulary, std::span<const std::string_view> hot_words,
            bool closed = false)
@@ -104,7 +103,7 @@ class CtcWords {
         [&](std::uint32_t w) { return static_cast<std::uint32_t>(utf8_count(hot_words[w])); });
   }
 
-  // Restricts texts to these words: given as text, or as a list of labels for each word.
+  // Restricts texts to these words. The words are given as text, or as one list of labels per word.
   void allow(std::vector<std::string> words) {
     lexicon_words_ = std::move(words);
     const std::vector<std::string_view> views(lexicon_words_.begin(), lexicon_words_.end());
@@ -142,7 +141,7 @@ class CtcWords {
     return from;
   }
 
-  // The score of an unfinished word with this many letters.
+  // Returns the score of an unfinished word with `letters` letters.
   double begun(const Place& place, int letters) const {
     if (letters == 0) return 0.0;
     if (place.hot != kNone) return options_.hot_weight * letters / shortest_hot_[place.hot];
@@ -153,7 +152,7 @@ class CtcWords {
   std::span<const std::uint32_t> allowed(std::uint32_t lexicon) const {
     return by_label_ ? spelt_.words(lexicon) : written_.words(lexicon);
   }
-  // The vocabulary number of the word that ends here, or kNone.
+  // Returns the vocabulary number of the word that ends here, or kNone.
   std::uint32_t id(const Place& place) const { return first(vocabulary_.words(place.vocabulary)); }
   std::uint32_t id(std::string_view word) const {
     return first(vocabulary_.words(vocabulary_.walk(TextTrie::kRoot, word)));
@@ -161,7 +160,7 @@ class CtcWords {
   bool is_hot(std::string_view word) const {
     return !hot_.words(hot_.walk(TextTrie::kRoot, word)).empty();
   }
-  // An upper bound of what a label can add to a score.
+  // Returns an upper bound of the score that one label can add.
   double most_gain() const {
     if (options_.alpha < 0.0 || options_.unknown > 0.0) return std::numeric_limits<double>::infinity();
     return (has_model_ ? std::max(0.0, options_.beta) : 0.0) +

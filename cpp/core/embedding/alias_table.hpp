@@ -10,8 +10,8 @@
 
 namespace trellis {
 
-// Builds the table. A draw picks a cell uniformly, then the cell's index with probability threshold /
-// 2^32, else cell.alias.
+// Builds the table. A draw picks a cell uniformly. It returns the index of the cell with probability
+// threshold / 2^32, and cell.alias otherwise.
 inline std::vector<AliasCell> alias_table(const double* weight, std::int64_t count) {
   double sum = 0.0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -20,7 +20,7 @@ inline std::vector<AliasCell> alias_table(const double* weight, std::int64_t cou
     sum += weight[i];
   }
   if (count > 0 && !(sum > 0.0 && std::isfinite(sum)))
-    throw std::invalid_argument("no weight is above 0");
+    throw std::invalid_argument("at least one weight must be above 0");
   std::vector<double> mass(static_cast<std::size_t>(count));
   std::vector<AliasCell> cells(mass.size());
   std::vector<std::size_t> poor, rich;

@@ -2,7 +2,7 @@
 //
 // Each thread numbers the words of its part of a block in its own table, so that threads do not wait for
 // each other. The tables are merged when the whole text has been read. Training reads chunks of some
-// thousand words, in complete lines. What exceeds a memory limit is stored in a temporary file.
+// thousand words, in complete lines. Text beyond a memory limit is stored in a temporary file.
 #pragma once
 
 #include <algorithm>
@@ -25,19 +25,22 @@ namespace trellis {
 class Corpus {
  public:
   static constexpr std::int32_t kUnknown = -1, kLineEnd = -2;  // special numbers returned by read()
-  static constexpr std::int64_t kChunk = 8192;        // words per chunk, and up to kLongestLine more
+  // Words per chunk; a chunk may have up to kLongestLine more.
+  static constexpr std::int64_t kChunk = 8192;
   static constexpr std::int64_t kLongestLine = 1024;  // words; longer lines are cut at a chunk's end
 
   struct Chunk {
-    std::int64_t segment, begin, count;  // of numbers, including line ends
+    std::int64_t segment, begin, count;  // a range of numbers, including line ends
     std::int64_t words_before;           // words of the text before this chunk
   };
 
-  // `end_words`: each line ends with the word </s>. `memory`: the number of words to store in memory.
+  // If `end_words`, each line ends with the word </s>. `memory` is the number of words to store in
+  // memory.
   explicit Corpus(int threads, bool end_words = false, std::int64_t memory = std::int64_t{1} << 25)
       : tables_(static_cast<std::size_t>(threads)), memory_(memory), end_words_(end_words) {}
 
-  // Words are separated by white space, and each line is a sentence. `text` may be cut anywhere.
+  // Adds text: words are separated by white space, and each line is a sentence. `text` may end anywhere,
+  // even inside a word.
   void add_text(std::string_view text) {
     check_open();
     text_.append(text);
@@ -45,10 +48,10 @@ class Corpus {
     end = end == std::string::npos ? last_space() : end + 1;
     if (end > 0) parse_block(end);
     text_.erase(0, end);
-    if (text_.size() > kLongestWord) throw std::length_error("a word of more than 64 MiB");
+    if (text_.size() > kLongestWord) throw std::length_error("a word has more than 64 MiB");
   }
 
-  // Call at the end of a file: it also ends a line.
+  // Ends the last line. Must be called at the end of each file.
   void end_text() {
     if (text_.empty()) return;
     text_.push_back('\n');
@@ -94,8 +97,8 @@ class Corpus {
   const std::vector<std::int64_t>& counts() const { return counts_; }
   const std::vector<Chunk>& chunks() const { return chunks_; }
 
-  // Types with at least min_count occurrences, most frequent first, ties by their bytes. So the order
-  // does not depend on the threads.
+  // Returns the types with at least min_count occurrences, most frequent first. Types with equal counts
+  // are sorted by their bytes, so the order does not depend on the threads.
   std::vector<std::uint32_t> common_types(std::int64_t min_count, std::int64_t most) const {
     std::vector<std::uint32_t> kept;
     for (std::uint32_t type = 0; type < types_.size(); ++type) {
@@ -112,7 +115,8 @@ class Corpus {
 
   // Sets the number that read() returns for each type, (types).
   void number(const std::vector<std::int32_t>& number_of_type) {
-    if (number_of_type.size() != types_.size()) throw std::invalid_argument("one number for each type");
+    if (number_of_type.size() != types_.size())
+      throw std::invalid_argument("number_of_type must have one number per type");
     largest_ = kUnknown;
     for (const std::int32_t number : number_of_type) {
       if (number < kUnknown) throw std::invalid_argument("numbers must be -1 or above");
@@ -150,14 +154,15 @@ class Corpus {
  private:
   static constexpr std::size_t kLongestWord = std::size_t{1} << 26;  // bytes
   static constexpr std::int64_t kSegment = 1 << 20;                  // words of a segment of add_word()
-  static constexpr std::size_t kNear = 1 << 16;                      // bytes to search for a line break
+  // A line break is searched in this number of bytes.
+  static constexpr std::size_t kLineSearchBytes = 1 << 16;
 
   // The words of one thread.
   struct Table {
     StringTable strings;
     std::vector<std::int64_t> count;   // (strings)
     std::vector<std::uint32_t> type;   // (strings): the type in the merged table
-    std::vector<std::int32_t> number;  // (strings): what read() returns
+    std::vector<std::int32_t> number;  // (strings): the number that read() returns
 
     void add(std::string_view word, std::vector<std::uint32_t>& ids) {
       const std::uint32_t id = strings.intern(word);
@@ -210,9 +215,10 @@ class Corpus {
     return end;
   }
 
-  // The first position from `at` on where a part may begin: after a line break if one is near.
+  // Returns the first position from `at` on where a part may begin: after a line break if one is within
+  // kLineSearchBytes, otherwise at white space.
   std::size_t cut(std::size_t at, std::size_t end) const {
-    const void* line = std::memchr(text_.data() + at, '\n', std::min(kNear, end - at));
+    const void* line = std::memchr(text_.data() + at, '\n', std::min(kLineSearchBytes, end - at));
     if (line != nullptr)
       return static_cast<std::size_t>(static_cast<const char*>(line) - text_.data()) + 1;
     while (at < end && !is_space(text_[at])) ++at;
@@ -290,7 +296,7 @@ class Corpus {
   }
 
   std::vector<Table> tables_;  // (threads)
-  std::string text_;           // not yet parsed
+  std::string text_;           // text that has not been parsed yet
   Segment loose_;              // the words of add_word()
   StringTable types_;
   std::vector<std::int64_t> counts_;  // (types)

@@ -12,8 +12,9 @@
 
 namespace trellis::TRELLIS_ISA::embedding {
 
-inline constexpr int kTargets = kVectorBytes == 64 ? 8 : 4;  // rows of a tile: limited by the registers
-inline constexpr int kHidden = kFloatWidth / kTargets;  // so that the scores of a tile fill a vector
+// Rows of a tile; more would not fit in the registers.
+inline constexpr int kTargets = kVectorBytes == 64 ? 8 : 4;
+inline constexpr int kHidden = kFloatWidth / kTargets;  // the scores of a tile fill a vector
 static_assert(kTargets <= kMaxTargets && kRowPadding % kFloatWidth == 0);
 
 // A list of lane indices, for shuffles: LanesTo<N>::type is Lanes<0, ..., N-1>.
@@ -74,7 +75,7 @@ TRELLIS_INLINE void with_count(std::int64_t n, const F& f) {
   }
 }
 
-// Scores of C hidden vectors and T rows, in lanes c * kTargets + t. Rows are (stride).
+// Returns the scores of C hidden vectors and T rows, in lanes c * kTargets + t. Rows are (stride).
 template <int C, int T>
 TRELLIS_INLINE FloatVec tile_scores(float* const* hidden, float* const* row, int stride) {
   FloatVec sum[kFloatWidth] = {};
@@ -112,7 +113,7 @@ TRELLIS_INLINE void tile_update(float* const* hidden, float* const* out, int cou
       }
       float_store(out[c] + j, sum);
     }
-    // load again: a row may occur twice among the targets
+    // Rows are loaded again, because a row may occur twice among the targets.
     for (int t = 0; t < T; ++t) float_store(rows[t] + j, float_load(rows[t] + j) + change[t]);
   }
 }
@@ -121,7 +122,7 @@ TRELLIS_INLINE std::int64_t padded_targets(std::int64_t targets) {
   return (targets + kTargets - 1) / kTargets * kTargets;
 }
 
-// The index of the label and weight of a target for hidden vector c of a tile.
+// Returns the index of the label and weight of a target for hidden vector c of a tile.
 TRELLIS_INLINE std::int64_t lane_of(std::int64_t target, int c) {
   return target / kTargets * kFloatWidth + c * kTargets + target % kTargets;
 }
@@ -213,8 +214,8 @@ inline double softmax(EmbeddingWorker& k, float* const* hidden, int count, float
   return loss;
 }
 
-// Updates h and w, once the scores are errors. If `out` is null, h changes in place; otherwise the
-// change of h is written to `out`.
+// Updates h and w. logistic() or softmax() must have replaced the scores by errors. If `out` is null, h
+// changes in place; otherwise the change of h is written to `out`.
 inline void update(EmbeddingWorker& k, float* const* hidden, float* const* out, int count,
                    float* const* row, std::int64_t targets, int stride) {
   const std::int64_t pitch = padded_targets(targets);
@@ -237,8 +238,8 @@ inline void update(EmbeddingWorker& k, float* const* hidden, float* const* out, 
   }
 }
 
-// For tests: one step as in training. `softmax_target` is the right target of a softmax, or -1 for
-// logistic losses.
+// Performs one step as in training; only for tests. `softmax_target` is the right target of a softmax,
+// or -1 for logistic losses.
 inline double step(EmbeddingWorker& k, float* const* hidden, int count, float* const* row,
                    std::int64_t targets, std::int64_t softmax_target, const float* label,
                    const float* weight, int stride) {

@@ -21,7 +21,7 @@ struct HuffmanTree {
 inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
   for (std::int64_t i = 0; i < words; ++i) {
     if (count[i] < 0 || (i > 0 && count[i] > count[i - 1]))
-      throw std::invalid_argument("counts must descend and be positive");
+      throw std::invalid_argument("counts must be positive, in descending order");
   }
   const auto size = static_cast<std::size_t>(words);
   HuffmanTree tree;

@@ -14,7 +14,7 @@
 
 namespace trellis {
 
-// The best rows of several queries, in their own memory.
+// The best rows of several queries; owns their memory.
 class BestLists {
  public:
   BestLists(std::int64_t queries, std::int64_t room, std::int64_t k)
@@ -27,7 +27,7 @@ class BestLists {
 
   NearestBest view() { return {score_.data(), id_.data(), k_, floor_.data()}; }
 
-  // Merges another list: best first; among equal scores the lowest id.
+  // Merges another list. The result is sorted: best first, among equal scores the lowest id first.
   void merge(const BestLists& other, std::int64_t queries) {
     std::vector<float> score(static_cast<std::size_t>(k_));
     std::vector<std::int64_t> id(static_cast<std::size_t>(k_));
@@ -67,7 +67,8 @@ class PaddedQueries {
     }
   }
 
-  // Whether all lengths are far from the limits of floats, so that the rounding bounds hold.
+  // Returns whether all lengths are far from the limits of floats. Only then are the rounding bounds
+  // valid.
   bool fit() const {
     return std::all_of(length_.begin(), length_.end(), [](float x) { return x > 1e-3f && x < 1e3f; });
   }
@@ -87,8 +88,8 @@ class PaddedQueries {
 struct NearestSearch {
   const float* queries;  // (count, dim)
   std::int64_t count, k;
-  float* score;      // (count, k); -inf from the number of rows on
-  std::int64_t* id;  // (count, k); -1 there
+  float* score;      // (count, k); -inf if there are fewer than k rows
+  std::int64_t* id;  // (count, k); -1 if there are fewer than k rows
 };
 
 // Searches rows [0, rows) of the table; `coarse` has the same rows as bytes, or is null.
@@ -96,7 +97,7 @@ inline void nearest(const NearestRows& table, const CoarseRows* coarse, std::int
                     const NearestSearch& search, int threads) {
   const float* queries = search.queries;
   const std::int64_t count = search.count, k = search.k;
-  constexpr std::int64_t kFew = 6;  // below, packed queries would leave most lanes unused
+  constexpr std::int64_t kFew = 6;  // fewer queries are not packed; chosen by hand
   constexpr std::int64_t kTask =
       1920;  // rows per task: a multiple of kRowBlock of every instruction set
   const NearestKernels& kernel = kernels().nearest;

@@ -1,4 +1,5 @@
-// Rows as bytes: a quarter of the memory traffic, and precise enough to rule out sizes rows.
+// Rows as bytes. They need a quarter of the memory traffic of floats, and they are precise enough to
+// rule out most rows.
 //
 //     x = scale row      y = step code      |q . x - q . y| <= |q| |x - y|
 //
@@ -11,7 +12,8 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// As many bytes as a vector has floats. Compilers would convert the generic form byte by byte.
+// Loads as many bytes as a vector has floats, and converts them. Compilers may convert the generic form
+// byte by byte.
 TRELLIS_INLINE FloatVec load_bytes(const std::int8_t* p) {
 #if defined(__AVX512F__)
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
@@ -69,7 +71,7 @@ inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t e
     std::int8_t* row_code = code + id * stride;
     const float largest = largest_size(row, table.dim), scale = table.scale[id];
     const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-    // rounding by truncation of a positive number: no branch on the sign
+    // Adding an offset makes the number positive, so truncation rounds it without a branch on the sign.
     for (std::int64_t d = 0; d < table.dim; ++d)
       row_code[d] = static_cast<std::int8_t>(static_cast<int>(row[d] * inverse + 128.5f) - 128);
     for (std::int64_t d = table.dim; d < stride; ++d) row_code[d] = 0;
@@ -87,13 +89,14 @@ inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t e
       length += x * x;
       away += error * error;
     }
-    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;  // 1.001: these sums round too
+    // 1.001 covers the rounding of these sums.
+    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;
   }
 }
 
 inline void nearest_coarse(const NearestRows& table, const CoarseRows& coarse, std::int64_t begin,
                            std::int64_t end, const CoarseQueries& queries, const NearestBest& best) {
-  constexpr std::int64_t kAhead = 4096;  // bytes: hardware prefetchers stop at a page boundary
+  constexpr std::int64_t kAhead = 4096;  // bytes: one page; hardware prefetchers stop at a page boundary
   for (std::int64_t id = begin; id < end; ++id) {
     const std::int8_t* code = coarse.code + id * coarse.stride;
     for (std::int64_t d = 0; d < coarse.stride; d += 64) __builtin_prefetch(code + d + kAhead);

@@ -1,7 +1,7 @@
 // Scores of rows against queries; only the best are stored, no score is written to memory.
-//
-// Many queries make a matrix product. A lane is a query: the numbers of a row are broadcast, and a
-// vector of scores is compared with a vector of thresholds, which few scores exceed.
+// The scores of many queries are a matrix product. Each SIMD lane belongs to one query. The numbers of a
+// row are broadcast to all lanes, and a vector of scores is compared with a vector of thresholds. Few
+// scores exceed them.
 #pragma once
 
 #include "base/simd_float.hpp"
@@ -9,9 +9,11 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr int kQueries = 2 * kFloatWidth;           // queries of a tile
-inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;  // rows of a tile: limited by the registers
-inline constexpr std::int64_t kRowBlock = 20 * kRows;      // rows that stay in the cache for all queries
+inline constexpr int kQueries = 2 * kFloatWidth;  // queries of a tile
+// Rows of a tile; more would not fit in the registers.
+inline constexpr int kRows = kVectorBytes == 64 ? 12 : 6;
+// Rows that are used for all queries before the next rows are read; chosen by hand.
+inline constexpr std::int64_t kRowBlock = 20 * kRows;
 
 // Inserts a score into the sorted best k of a query, after equal scores.
 inline void keep(const NearestBest& best, std::int64_t query, float score, std::int64_t id) {
@@ -40,7 +42,7 @@ TRELLIS_INLINE void keep_better(const NearestBest& best, std::int64_t query, Flo
   }
 }
 
-// R rows from `id` on against the group of queries that begins with `query`.
+// Scores R rows from `id` on for the group of queries that begins with `query`.
 template <int R>
 TRELLIS_INLINE void tile(const NearestRows& table, std::int64_t id, const float* packed,
                          std::int64_t query, const NearestBest& best) {
@@ -118,12 +120,13 @@ inline void nearest_few(const NearestRows& table, std::int64_t begin, std::int64
 
 // --- product quantisation
 
-// The index of the nearest of 256 centroids, (width, 256); the lowest of equals.
+// Returns the index of the nearest of 256 centroids, (width, 256); among equal distances the lowest
+// index.
 inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, const float* centroids) {
   FloatVec best = float_splat(__builtin_inff());
   FloatMask block{};  // per lane: the block of centroids with the best distance
   for (int c = 0; c < kCentroids; c += kFloatWidth) {
-    FloatVec distance{};  // squared differences are exact even where centroids are close together
+    FloatVec distance{};  // sums of squared differences stay precise where centroids are close
     for (std::int64_t d = 0; d < width; ++d) {
       const FloatVec away = float_splat(point[d]) - float_load(centroids + d * kCentroids + c);
       distance += away * away;

@@ -42,20 +42,20 @@ struct NearestKernels {
   int lanes;  // queries per packed group
   // (count, dim) -> (groups of `lanes` queries, dim, lanes), padded with zeros
   void (*pack)(const float* queries, std::int64_t count, std::int64_t dim, float* packed);
-  // Rows [begin, end) against many queries; `best` has entries for all lanes of all groups.
+  // Scores rows [begin, end) for many queries; `best` has entries for all lanes of all groups.
   void (*many)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* packed,
                std::int64_t groups, const NearestBest& best);
-  // The same for few queries, (count, dim), not packed.
+  // Does the same for few queries, (count, dim), which are not packed.
   void (*few)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* queries,
               std::int64_t count, const NearestBest& best);
-  // The same, but a row is read only if its bytes do not rule it out.
+  // Does the same, but reads a row of floats only if its bytes do not rule it out.
   void (*coarse)(const NearestRows&, const CoarseRows&, std::int64_t begin, std::int64_t end,
                  const CoarseQueries&, const NearestBest& best);
   // Computes the bytes of rows [begin, end).
   void (*coarsen)(const NearestRows&, std::int64_t begin, std::int64_t end, std::int64_t stride,
                   std::int8_t* code, float* step, float* off);
-  // code[i] = argmin_c |point_i - centroid_c|, the lowest of equals. Points are `stride` apart,
-  // centroids are (width, 256), codes are code_stride apart.
+  // code[i] = argmin_c |point_i - centroid_c|; among equal distances the lowest c. Points are `stride`
+  // apart, centroids are (width, 256), codes are code_stride apart.
   void (*assign)(const float* points, std::int64_t count, std::int64_t stride, std::int64_t width,
                  const float* centroids, std::uint8_t* codes, std::int64_t code_stride);
 };

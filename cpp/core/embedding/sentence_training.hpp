@@ -17,7 +17,7 @@ TRELLIS_INLINE std::uint64_t next_random(EmbeddingWorker& k) {
   k.random ^= k.random >> 27;
   return k.random * 0x2545f4914f6cdd1d;
 }
-// A random number 0 .. n-1; the bias of n / 2^32 does not matter here.
+// Returns a random number 0 .. n-1. Its bias is at most n / 2^32, which is negligible here.
 TRELLIS_INLINE std::int64_t below(std::uint64_t random, std::int64_t n) {
   return static_cast<std::int64_t>((random >> 32) * static_cast<std::uint64_t>(n) >> 32);
 }
@@ -28,7 +28,7 @@ TRELLIS_INLINE void prefetch_row(const float* row, int stride) {
 
 TRELLIS_INLINE float* row_of(float* table, std::int64_t row, int stride) { return table + row * stride; }
 
-// The row to use for a node: its copy if the node is hot.
+// Returns the row to use for a node: its copy if the node is hot.
 TRELLIS_INLINE float* node_row(const EmbeddingModel& m, HotRows& hot, std::int32_t node) {
   const int stride = m.stride;
   if (node >= 0) return row_of(m.output, node, stride);
@@ -67,7 +67,7 @@ inline void cool(const EmbeddingModel& m, EmbeddingWorker& k) {
   k.words = 0;
 }
 
-// A word drawn from the noise distribution.
+// Draws a word from the noise distribution.
 TRELLIS_INLINE std::int32_t draw_noise(const EmbeddingModel& m, EmbeddingWorker& k) {
   const std::uint64_t random = next_random(k);
   const std::int64_t word = below(random, m.words);
@@ -75,12 +75,13 @@ TRELLIS_INLINE std::int32_t draw_noise(const EmbeddingModel& m, EmbeddingWorker&
                                                                        : m.noise[word].alias;
 }
 
-// Draws negatives for a word, different from the word, ahead of their use, and prefetches their rows.
+// Draws negatives that are different from a word, and prefetches their rows. They are drawn some time
+// before they are used.
 TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                    std::int32_t* out) {
   for (int i = 0; i < m.negatives; ++i) {
     std::int32_t negative = draw_noise(m, k);
-    constexpr int kMaxRedraws = 16;  // a distribution may consist of almost only this word
+    constexpr int kMaxRedraws = 16;  // the noise distribution may draw almost only this word
     for (int again = 0; negative == word && again < kMaxRedraws; ++again) negative = draw_noise(m, k);
     if (negative == word) negative = static_cast<std::int32_t>((word + 1) % m.words);
     out[i] = negative;
@@ -88,7 +89,7 @@ TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, 
   }
 }
 
-// The input rows of a word.
+// The indices of the input rows of a word.
 struct Rows {
   const std::int32_t* row;
   std::int64_t count;
@@ -127,8 +128,8 @@ TRELLIS_INLINE float* slot(const EmbeddingModel& m, float* ring, std::int64_t po
   return ring + (position & m.ring_mask) * m.stride;
 }
 
-// A word enters the window. Skip-gram uses the mean of its rows; CBOW the mean over the rows of all
-// words.
+// Adds a word that enters the window to the ring. Skip-gram uses the mean of its rows, CBOW the mean
+// over the rows of all words.
 TRELLIS_INLINE void enter(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word,
                           std::int64_t position) {
   const Rows rows = rows_of(m, word);
@@ -137,7 +138,7 @@ TRELLIS_INLINE void enter(const EmbeddingModel& m, EmbeddingWorker& k, const std
            vector);
   std::memcpy(slot(m, k.before, position), vector, sizeof(float) * static_cast<std::size_t>(m.stride));
 }
-// A word leaves the window: adds its change to the input table.
+// Adds the change of a word that leaves the window to the input table.
 TRELLIS_INLINE void leave(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word,
                           std::int64_t position) {
   const Rows rows = rows_of(m, word);
@@ -148,13 +149,13 @@ TRELLIS_INLINE void leave(const EmbeddingModel& m, EmbeddingWorker& k, const std
   add_to_rows(m.input, m.stride, rows, m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
 }
 
-// Targets of negative sampling: the word itself, then its negatives.
+// Sets the targets of negative sampling: the word itself, then its negatives.
 TRELLIS_INLINE void row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                 const std::int32_t* negative) {
   k.target_row[0] = row_of(m.output, word, m.stride);
   for (int i = 0; i < m.negatives; ++i) k.target_row[1 + i] = row_of(m.output, negative[i], m.stride);
 }
-// Their labels: 1 for the word, 0 for negatives.
+// Sets the labels of these targets: 1 for the word, 0 for negatives.
 TRELLIS_INLINE void noise_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
   for (int t = 0; t <= m.negatives; ++t) set_target(k, t, t == 0 ? 1.0f : 0.0f, 1.0f);
   end_targets(k, 1 + m.negatives);
@@ -177,7 +178,8 @@ TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, std::int32_t word) {
   }
 }
 
-// One step: hidden vectors should predict `word`. Its targets must be set, except for a softmax.
+// Performs one gradient step, in which hidden vectors predict `word`. Its targets must be set, except
+// for a softmax.
 TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden,
                           float* const* out, int count, std::int64_t targets, std::int32_t word) {
   const bool want_loss = ++k.steps % k.every == 0;
@@ -194,7 +196,8 @@ TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* co
   update(k, hidden, out, count, k.target_row, targets, m.stride);
 }
 
-// The mean of the context predicts the word. Each row of the context receives the full gradient.
+// Trains CBOW on one word: the mean of the context predicts the word. Each row of the context receives
+// the full gradient.
 TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                          std::int64_t begin, std::int64_t end, std::int64_t i, std::int64_t targets) {
   std::int64_t rows = 0;
@@ -221,7 +224,7 @@ TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std:
   }
 }
 
-// Each word of the context predicts the word.
+// Trains skip-gram on one word: each word of the context predicts the word.
 TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                               std::int64_t begin, std::int64_t end, std::int64_t i,
                               std::int64_t targets) {
@@ -233,7 +236,7 @@ TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const
     teach(m, k, k.hidden_row, nullptr, count, targets, words[i]);
     return;
   }
-  std::int32_t* next = k.next;  // negatives of the next pair; those of the first are drawn already
+  std::int32_t* next = k.next;  // the negatives of the next pair; the first ones are already drawn
   for (int c = 0; c < count; ++c) {
     row_targets(m, k, words[i], next);
     next = next == k.next ? k.next + m.negatives : k.next;
@@ -242,7 +245,7 @@ TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const
   }
 }
 
-// Prefetches, and draws negatives for, the prediction of a word.
+// Prefetches the rows that the prediction of a word needs, and draws its negatives.
 TRELLIS_INLINE void look_ahead(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                std::int32_t* negatives) {
   if (m.loss == EmbeddingLoss::hierarchical) prefetch_path(m, word);

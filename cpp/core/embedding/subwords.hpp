@@ -9,9 +9,9 @@
 
 namespace trellis {
 
-// Incremental hash of growing prefixes: called with longer and longer strings that begin at the same
-// address, it reads each byte once. fastText sign-extends bytes, which changes the hash of non-ASCII
-// text.
+// Hashes growing prefixes of a text. Each call passes a longer string that begins at the same address,
+// and only its new bytes are read. As in fastText, bytes are sign-extended, which changes the hash of
+// non-ASCII text.
 class GrowingHash {
  public:
   std::uint32_t operator()(std::string_view text) {
@@ -38,7 +38,7 @@ inline std::uint32_t subword_hash(std::string_view text) { return GrowingHash()(
 
 inline bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-inline constexpr std::string_view kEndOfSentence = "</s>";  // the one word without n-grams
+inline constexpr std::string_view kEndOfSentence = "</s>";  // the only word without n-grams
 
 // Calls take(n-gram) for the n-grams of shortest .. longest code points of "<word>", except the single
 // brackets. `bracketed` is scratch.

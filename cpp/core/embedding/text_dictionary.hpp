@@ -35,12 +35,12 @@ class TextDictionary {
     pruned_ = true;
     kept_.reserve(kept.size());
     for (const std::uint32_t bucket : kept) kept_.intern(&bucket, hash_key(&bucket, 1));
-    if (kept_.size() != kept.size()) throw std::invalid_argument("a bucket is kept twice");
+    if (kept_.size() != kept.size()) throw std::invalid_argument("kept: a bucket is listed twice");
   }
 
   std::int64_t labels() const { return labels_.size(); }
 
-  // One more than the largest row that for_each_row() can return.
+  // Returns 1 + the largest row that for_each_row() can return.
   std::int64_t rows() const {
     const bool has_buckets = pruned_ || settings_.maxn > 0 || settings_.word_ngrams > 1;
     const std::int64_t buckets = pruned_ ? kept_.size() : settings_.bucket;

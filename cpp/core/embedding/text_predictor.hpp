@@ -22,7 +22,7 @@ namespace trellis {
 
 enum class TextLoss { softmax, sigmoid, hierarchical };
 
-// The words of a text; it ends with </s> where a line of fastText would.
+// The words of a text. As in fastText, the last word is </s> if the text is a complete line.
 using TextWords = std::vector<std::string_view>;
 
 class TextPredictor {
@@ -44,8 +44,8 @@ class TextPredictor {
     if (input.rows < dictionary_.rows())
       throw std::invalid_argument("the input has fewer rows than words and buckets");
     if (static_cast<std::int64_t>(label_counts.size()) != labels)
-      throw std::invalid_argument("one count for each label");
-    if (labels > (std::int64_t{1} << 30)) throw std::invalid_argument("more than 2^30 labels");
+      throw std::invalid_argument("counts must have one entry per label");
+    if (labels > (std::int64_t{1} << 30)) throw std::invalid_argument("there are more than 2^30 labels");
     output_.resize(static_cast<std::size_t>(labels * stride_));
     for (std::int64_t y = 0; y < labels; ++y)
       std::copy_n(output + y * input.dim, input.dim, output_.begin() + y * stride_);
@@ -55,7 +55,8 @@ class TextPredictor {
     std::int64_t longest = 0;
     for (std::size_t y = 1; y < tree.begin.size(); ++y)
       longest = std::max(longest, tree.begin[y] - tree.begin[y - 1]);
-    // kAdded can raise each step above 1; the last factor allows for rounding to float in better()
+    // Adding kAdded can make the factor of a step larger than 1. The last factor covers the rounding to
+    // float in better().
     slack_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
   }
 
@@ -68,14 +69,14 @@ class TextPredictor {
     return mean(words, memory, out);
   }
 
-  // For each text, the k most likely labels with a probability of at least `threshold` (before fastText
-  // adds kAdded). Empty for a text without rows.
+  // Returns, for each text, the k most likely labels with a probability of at least `threshold` (before
+  // fastText adds kAdded). The list is empty for a text without rows.
   std::vector<Answers> best(const std::vector<TextWords>& texts, std::int64_t k, double threshold,
                             int threads) const {
     constexpr std::int64_t kTask = 32;  // texts
     const auto count = static_cast<std::int64_t>(texts.size());
     std::vector<Answers> answers(texts.size());
-    if (count == 1) {  // takes one or two microseconds; the thread pool would add more
+    if (count == 1) {  // one text is not worth the thread pool
       Memory memory;
       best(texts[0], k, threshold, memory, answers[0]);
       return answers;
@@ -92,7 +93,8 @@ class TextPredictor {
   }
 
  private:
-  static constexpr double kAdded = 1e-5;      // fastText adds it before taking the logarithm
+  // fastText adds this to a probability before taking the logarithm.
+  static constexpr double kAdded = 1e-5;
   static constexpr std::int64_t kRows = 256;  // rows per kernel call
 
   // A node to visit, and the probability of reaching it.
@@ -111,7 +113,7 @@ class TextPredictor {
   std::int64_t mean(const TextWords& words, Memory& memory, float* out) const {
     const auto add = kernels().text.add_rows;
     std::fill_n(out, input_.dim, 0.0f);
-    std::int64_t ids[kRows];  // a fixed size: long texts need no more memory
+    std::int64_t ids[kRows];  // the size is fixed, so long texts need no more memory
     std::int64_t count = 0;
     dictionary_.for_each_row(words.data(), words.size(), memory.scratch, [&](std::int64_t row) {
       ids[count++ % kRows] = row;
@@ -139,7 +141,8 @@ class TextPredictor {
     std::sort_heap(answers.begin(), answers.end(), better);
   }
 
-  // Compares as floats, like fastText; among equal probabilities, the lower label is better.
+  // Returns whether a is better than b. Probabilities are compared as floats, as in fastText; if they
+  // are equal, the lower label is better.
   static bool better(const Answer& a, const Answer& b) {
     const auto p = static_cast<float>(a.p), q = static_cast<float>(b.p);
     return p > q || (p == q && a.label < b.label);
@@ -175,8 +178,8 @@ class TextPredictor {
       offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, answers);
   }
 
-  // Depth-first search, the likelier child first. Nodes that cannot lead to one of the best k are
-  // skipped.
+  // Searches the tree depth first, the more likely child first. Nodes that cannot lead to one of the
+  // best k labels are skipped.
   void search(std::int64_t k, double least, Memory& memory, Answers& answers) const {
     const auto labels = static_cast<std::int32_t>(dictionary_.labels());
     const auto dot = kernels().text.dots;
@@ -206,7 +209,7 @@ class TextPredictor {
   TextDictionary dictionary_;
   TextMatrix input_;
   TextLoss loss_;
-  std::int64_t stride_;              // of output_: dim, rounded up
+  std::int64_t stride_;              // the stride of output_: dim, rounded up
   std::vector<float> output_;        // (labels, stride)
   std::vector<std::int32_t> child_;  // see HuffmanTree
   double slack_ = 1.0;  // an upper bound of the factor by which the rest of a path can raise p

@@ -7,7 +7,7 @@
 
 namespace trellis::TRELLIS_ISA::text {
 
-// The float at p, at any alignment.
+// Returns the float at p, which may have any alignment.
 TRELLIS_INLINE float float_at(const std::uint8_t* p) {
   float value;
   std::memcpy(&value, p, sizeof value);
@@ -30,7 +30,7 @@ inline void add_dense(const TextMatrix& m, const std::int64_t* ids, std::int64_t
   }
 }
 
-// kColumns: the columns of a group if known at compile time, otherwise 0.
+// kColumns is the number of columns of a group if it is known at compile time, otherwise 0.
 template <int kColumns>
 inline void add_codes(const TextMatrix& m, const std::int64_t* ids, std::int64_t count,
                       float* __restrict sum) {

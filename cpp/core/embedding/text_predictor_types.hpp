@@ -12,8 +12,8 @@ struct TextMatrix {
   std::int64_t dim = 0;
   // (rows, dim) floats, not necessarily aligned: they may be part of a memory-mapped file
   const std::uint8_t* dense = nullptr;
-  std::int64_t row_bytes = 0;  // from one row to the next
-  // codes
+  std::int64_t row_bytes = 0;  // bytes from one row to the next
+  // The following members are for rows stored as codes.
   const std::uint8_t* codes = nullptr;  // (rows, groups)
   std::int64_t groups = 0;
   std::int64_t width = 0;                    // columns per group; the last group may have fewer

@@ -44,12 +44,12 @@ inline void text(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t
   add_to_rows(m.input, m.stride, {rows, count}, 1.0f / static_cast<float>(count), k.change);
 }
 
-// Initial values of rows [begin, end): see EmbeddingKernels::fill.
+// Computes initial values of rows [begin, end): see EmbeddingKernels::fill.
 inline void fill(float* table, std::int64_t begin, std::int64_t end, int dim, int stride, float range,
                  std::uint64_t seed) {
   for (std::int64_t i = begin; i < end; ++i) {
     float* row = table + i * stride;
-    for (int j = 0; j < dim; ++j) {  // SplitMix64 of the seed and the index
+    for (int j = 0; j < dim; ++j) {  // the random number is SplitMix64 of the seed and the index
       std::uint64_t z =
           seed + 0x9e3779b97f4a7c15 * (static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(dim) +
                                        static_cast<std::uint64_t>(j) + 1);

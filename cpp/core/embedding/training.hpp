@@ -43,7 +43,7 @@ class EmbeddingScratch {
     for (std::int64_t i = 0; i < hidden; ++i) k.change_row[i] = k.change + i * stride;
   }
 
-  // Allocates copies of hot nodes; without hot nodes, a worker never accesses them.
+  // Allocates the copies of hot nodes. Not needed without hot nodes.
   void heat(const std::vector<std::int32_t>& nodes, int stride) {
     const std::size_t floats = nodes.size() * static_cast<std::size_t>(stride);
     hot_rows_.resize(2 * floats);
@@ -72,19 +72,20 @@ class EmbeddingScratch {
   std::vector<std::int32_t> hot_places_;
 };
 
-// What a text classifier stores for each type of the corpus.
+// The data of a text classifier for each type of the corpus.
 struct TypeRows {
   const std::int64_t* begin;  // (types + 1): the input rows of type i are row[begin[i] .. begin[i + 1])
   const std::int32_t* row;
   const std::int32_t* label;  // (types): the label's number; -1 for words, -2 for ignored types
-  const std::uint32_t* hash;  // (types): for word n-grams
+  const std::uint32_t* hash;  // (types): the hash for word n-grams
   int word_ngrams;
   std::int64_t buckets;
   std::int64_t first_bucket;       // the row of bucket 0
   const std::int32_t* bucket_row;  // (buckets), or null: the row of each bucket of a pruned model, or -1
 };
 
-// The learning rate falls linearly with the words seen; `seen` of `total` words came before this run.
+// The learning rate decreases linearly with the number of words. `seen` of `total` words were trained
+// before this run.
 struct Schedule {
   double first_rate, last_rate;
   double seen, total;
@@ -95,7 +96,7 @@ struct TrainingRun {
   std::int64_t first, last;
   Schedule schedule;
   std::uint64_t seed;
-  std::int64_t loss_every;  // the loss is computed once in this many steps
+  std::int64_t loss_every;  // the loss is computed in one of loss_every steps
   int threads;
 };
 
@@ -106,7 +107,7 @@ struct Report {
 
 class EmbeddingTraining {
  public:
-  // `hot`: the output rows of hot nodes; node i of them is written as -1 - i in the model's paths.
+  // `hot` has the output rows of hot nodes. In the model's paths, hot node i is stored as -1 - i.
   EmbeddingTraining(const EmbeddingModel& model, std::int64_t longest_path,
                     std::vector<std::int32_t> hot = {})
       : model_(model), hot_(std::move(hot)) {
@@ -163,7 +164,7 @@ class EmbeddingTraining {
   }
 
  private:
-  static constexpr std::int64_t kLongest = 1000;  // words of a sentence, as in word2vec; then it is cut
+  static constexpr std::int64_t kLongest = 1000;  // words; longer sentences are cut, as in word2vec
 
   // Calls train(worker, numbers, buffer, buffer) for each chunk.
   template <class Train>
@@ -199,13 +200,13 @@ class EmbeddingTraining {
     return report;
   }
 
-  // The learning rate after words_before words of this run.
+  // Returns the learning rate after words_before words of this run.
   static float rate(const Schedule& s, double words_before) {
     const double done = s.total > 0.0 ? (s.seen + words_before) / s.total : 0.0;
     return static_cast<float>(s.first_rate + (s.last_rate - s.first_rate) * (done < 1.0 ? done : 1.0));
   }
 
-  // Subsampling: whether an occurrence of a frequent word is kept.
+  // Returns whether subsampling keeps an occurrence of a word.
   bool keeps(EmbeddingWorker& k, std::int32_t word) const {
     if (model_.keep == nullptr || model_.keep[word] == 0xffffffff) return true;
     k.random = k.random * 6364136223846793005u + 1442695040888963407u;
@@ -238,7 +239,8 @@ class EmbeddingTraining {
 
   EmbeddingModel model_;
   std::vector<std::int32_t> hot_;
-  std::int64_t targets_ = 0, most_rows_ = 1;  // maxima: output rows per prediction, input rows per word
+  // The largest numbers of output rows per prediction, input rows per word.
+  std::int64_t targets_ = 0, most_rows_ = 1;
 };
 
 }  // namespace trellis

@@ -3,8 +3,9 @@
 //
 // A hidden vector h (of a word, or the mean of several) is multiplied by rows w of the output table.
 // Losses:
-//     logistic  -sum_t weight_t log sigma(+-h . w_t)  (negative sampling, hierarchical softmax,
-//     one-vs-all) softmax   -h . w_y + log sum_t exp(h . w_t)
+//     logistic  -sum_t weight_t log sigma(+-h . w_t)
+//     softmax   -h . w_y + log sum_t exp(h . w_t)
+// Negative sampling, hierarchical softmax and one-vs-all use the logistic loss.
 // Rows have `stride` floats, a multiple of kRowPadding. They are zero from `dim` on, and stay zero.
 #pragma once
 
@@ -13,7 +14,7 @@
 namespace trellis {
 
 inline constexpr int kRowPadding = 16;  // floats: a cache line
-inline constexpr int kMaxTargets = 8;   // output rows per tile
+inline constexpr int kMaxTargets = 8;   // output rows per tile, at most
 
 inline constexpr int padded_row(int dim) { return (dim + kRowPadding - 1) / kRowPadding * kRowPadding; }
 
@@ -24,8 +25,8 @@ struct AliasCell {
 };
 
 // Nodes close to the root of the Huffman tree. Threads that write to their rows would compete for the
-// cache lines. So each thread works on copies, and adds its changes to the table after some words. In
-// paths, hot node i is written as -1 - i.
+// cache lines. So each thread works on copies, and adds its changes to the table every hot_for words. In
+// paths, hot node i is stored as -1 - i.
 struct HotRows {
   const std::int32_t* id;  // (hot nodes): their rows of the output table
   float* copy;             // (hot nodes, stride)
@@ -46,8 +47,9 @@ struct EmbeddingModel {
   // The input rows of word i are row[rows_begin[i] .. rows_begin[i + 1]); null: row i alone.
   const std::int64_t* rows_begin;
   const std::int32_t* row;
-  const std::uint32_t* keep;  // (words): keep if a random number is not above; null: keep all
-  const AliasCell* noise;     // (words): the distribution of negatives
+  // (words): a word is kept if a random number is not above keep; null: all are kept.
+  const std::uint32_t* keep;
+  const AliasCell* noise;  // (words): the distribution of negatives
   // Huffman paths: those of word i are entries [path_begin[i], path_begin[i + 1]).
   const std::int64_t* path_begin;  // (words + 1)
   const std::int32_t* path_node;   // output rows, or hot nodes
@@ -62,7 +64,7 @@ struct EmbeddingModel {
   std::int64_t ring_mask;  // ring_size(window) - 1
 };
 
-// A power of two with room for the words of a window and one more.
+// Returns the size of the ring: a power of two that is larger than the number of words of a window.
 inline constexpr std::int64_t ring_size(int window) {
   std::int64_t size = 4;
   while (size < 2 * std::int64_t{window} + 2) size *= 2;
@@ -73,12 +75,12 @@ inline constexpr std::int64_t ring_size(int window) {
 struct EmbeddingWorker {
   std::uint64_t random;
   float rate;          // learning rate
-  std::int64_t every;  // the loss is computed once in this many steps
+  std::int64_t every;  // the loss is computed in one of `every` steps
   std::int64_t steps;
   double loss;   // the sum over the steps where it was computed
   double terms;  // the number of examples in these steps
   HotRows hot;
-  std::int64_t words;    // since the changes of hot nodes were last added
+  std::int64_t words;    // words since the changes of hot nodes were last added
   const float** source;  // (maximal input rows of a word)
   float* ring;           // (ring_size, stride): hidden vectors of the words in the window
   float* before;         // (ring_size, stride): their values when they entered the ring
@@ -86,7 +88,7 @@ struct EmbeddingWorker {
   float* change;         // (maximal hidden vectors, stride)
   float* score;          // (maximal hidden vectors, maximal targets)
   float* label;          // (maximal targets / tile, floats in a vector)
-  float* weight;         // like label; 0 for the targets that only pad a tile
+  float* weight;         // the same shape as label; 0 for targets that only pad a tile
   float** hidden_row;    // (maximal hidden vectors)
   float** change_row;    // (maximal hidden vectors)
   float** target_row;    // (maximal targets)
@@ -107,7 +109,7 @@ struct EmbeddingKernels {
   // Fills rows [begin, end) uniformly in +-range, as a function of seed, row and column only.
   void (*fill)(float* table, std::int64_t begin, std::int64_t end, int dim, int stride, float range,
                std::uint64_t seed);
-  // For tests: one gradient step on hidden vectors and rows.
+  // Performs one gradient step on hidden vectors and rows; only for tests.
   double (*step)(EmbeddingWorker&, float* const* hidden, int count, float* const* row,
                  std::int64_t targets, std::int64_t softmax_target, const float* label,
                  const float* weight, int stride);

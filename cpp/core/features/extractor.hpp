@@ -15,7 +15,7 @@
 
 namespace trellis {
 
-enum class Origin { here, first, last };  // what a part's offset counts from
+enum class Origin { here, first, last };  // the position that the offset of a part is added to
 
 // One value of a template: field `field` at position origin + offset.
 struct TemplatePart {
@@ -48,7 +48,7 @@ struct ExtractorSpec {
   std::uint32_t yes = kNone, begins = kNone, inside = kNone;  // values of the positional fields
 };
 
-// Sparse rows while they are built.
+// Sparse rows that are being built.
 struct RowsOut {
   std::vector<std::int64_t> begin{0};  // (rows + 1)
   std::vector<std::int32_t> id;        // (entries)
@@ -64,7 +64,8 @@ struct ExtractedRows {
   }
 };
 
-// The values that fields derive from column values: kNone where a field has no value or an unknown one.
+// The values that fields derive from column values. kNone means that a field has no value, or an unknown
+// one.
 class DerivedValues {
  public:
   explicit DerivedValues(std::size_t fields = 0) : derived_(fields) {}
@@ -116,9 +117,8 @@ class TemplateExtractor {
     std::vector<std::uint32_t> ids;     // (positions, templates): attribute numbers, kNone if unknown
   };
 
-  // Appends the rows of one sequence. learn() adds unknown attributes to the
-  // tables, find() omits them. `known` and `fresh` are the derived values of numbers below and from
-  // known.size() on.
+  // Both append the rows of one sequence. learn() adds unknown attributes to the tables, find() omits
+  // them. `known` has the derived values of numbers below known.size(), `fresh` those of the others.
   void learn(const TokenRange& x, const DerivedValues& known, Memory& memory, ExtractedRows& out) {
     const std::int64_t length = x.length();
     fill(x, known, known, memory);
@@ -201,7 +201,7 @@ class TemplateExtractor {
     for (const Gazetteer& g : spec_.gazetteers) match(g, length, memory);
   }
 
-  // From left to right, mark the longest phrase that starts at a token.
+  // Marks phrases from left to right: at each token, the longest phrase that starts there.
   void match(const Gazetteer& g, std::int64_t length, Memory& memory) const {
     const std::uint32_t* text = memory.values.data() + g.text_field * length;
     std::uint32_t* to = memory.values.data() + g.field * length;
@@ -212,8 +212,8 @@ class TemplateExtractor {
     }
   }
 
-  // The length of the longest phrase at `text`, 0 if there is none. Phrases are sorted, so phrases with
-  // a common beginning are neighbours, and each token narrows the range.
+  // Returns the length of the longest phrase at `text`, 0 if there is none. Phrases are sorted, so
+  // phrases with a common beginning are neighbours, and each token narrows the range.
   static std::int64_t longest_phrase(const Gazetteer& g, const std::uint32_t* text,
                                      std::int64_t length) {
     auto first = g.phrases.begin(), last = g.phrases.end();
@@ -285,7 +285,8 @@ class TemplateExtractor {
     }
   }
 
-  // Returns false, and a key that begins with kNone, if the template does not apply at position t.
+  // Writes the key of a template at position t. Returns false, and a key that begins with kNone, if the
+  // template does not apply there.
   bool make_key(const AttributeTemplate& tpl, std::int64_t t, std::int64_t length, const Memory& memory,
                 std::uint32_t* key) const {
     bool applies = !(tpl.edge && t == 0);
@@ -300,7 +301,8 @@ class TemplateExtractor {
     return applies;
   }
 
-  // The value of a part at position t; outside the sequence that of spec_.before or spec_.after.
+  // Returns the value of a part at position t; outside the sequence, the value in spec_.before or
+  // spec_.after.
   std::uint32_t value_at(const TemplatePart& part, std::int64_t t, std::int64_t length,
                          const Memory& memory) const {
     std::int64_t position = part.offset;
@@ -314,7 +316,7 @@ class TemplateExtractor {
                   [part.field];
   }
 
-  // Enters attribute `id` in the direct tables of its templates.
+  // Adds attribute `id` to the direct tables of its templates.
   void list_directly(bool edge, std::uint32_t id) {
     const std::uint32_t* key = table(edge).key(id);
     if (table(edge).stride() < 2 || key[1] == kNone) return;
@@ -324,9 +326,10 @@ class TemplateExtractor {
     }
   }
 
-  // Keys per block: as many as fit in the L1 cache with their hashes and ids.
+  // The number of keys per block; chosen by hand.
   static constexpr std::int64_t kBlockKeys = 128;
-  // Entries of all direct tables together (64 MiB). Templates beyond use the hash tables.
+  // The largest number of entries of all direct tables together (64 MiB). Templates that do not fit use
+  // the hash tables.
   static constexpr std::size_t kDirectEntries = 1 << 24;
 
   ExtractorSpec spec_;

@@ -1,4 +1,5 @@
-// Parses the name of an attribute into the values that a template read. It finds all ways to write
+// Parses the name of an attribute into the values that a template has read. It finds all readings of a
+// name, that is all values with
 //
 //     name = literal 0 + value + literal 1 + ... + value + literal n
 //
@@ -18,16 +19,17 @@ namespace trellis {
 
 class NameParser {
  public:
-  // Ways to parse one name by one template. A name that repeats a literal can have exponentially many.
+  // The largest number of readings of one name by one template. A name that repeats a literal can have
+  // exponentially many.
   static constexpr std::size_t kMaxReadings = 256;
   using Literals = std::vector<std::string>;
 
-  // Template n has the texts literals[n]; only the templates in `numbers` are tried.
+  // Template n has the literals literals[n]. Only the templates in `numbers` are tried.
   NameParser(const std::vector<Literals>& literals, const std::vector<std::uint32_t>& numbers)
       : literals_(literals) {
     for (const std::uint32_t n : numbers) {
       if (n >= literals.size() || literals[n].empty())
-        throw std::invalid_argument("literals: number out of range");
+        throw std::invalid_argument("numbers: a template number is out of range");
       by_head_[literals[n][0]].push_back(n);
     }
     for (const auto& [head, _] : by_head_) {
@@ -37,7 +39,7 @@ class NameParser {
     std::sort(sizes_.begin(), sizes_.end());
   }
 
-  // Calls use(n, values) for each way to parse a name; returns the number of ways.
+  // Calls use(n, values) for each reading of a name by template n; returns the number of readings.
   template <class Use>
   std::size_t for_each_reading(std::string_view name, const Use& use) {
     std::size_t readings = 0;
@@ -55,7 +57,7 @@ class NameParser {
     return readings;
   }
 
-  // A name for an error message, truncated to 80 bytes.
+  // Returns a name in quotes for an error message, truncated to 80 bytes.
   static std::string quoted(std::string_view name) {
     std::size_t size = std::min<std::size_t>(name.size(), 80);
     while (size > 0 && size < name.size() && inside(name, size)) --size;
@@ -65,7 +67,7 @@ class NameParser {
  private:
   using Rest = std::span<const std::string>;
 
-  // Whether position `at` lies inside a code point of several bytes.
+  // Returns whether position `at` lies inside a code point of several bytes.
   static bool inside(std::string_view name, std::size_t at) {
     return at < name.size() && (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80;
   }
@@ -74,8 +76,8 @@ class NameParser {
     return name.size() >= begin + last.size() && name.ends_with(last);
   }
 
-  // Whether at least one way exists. Matching each literal at its first occurrence leaves the most text
-  // for the others, so no other choice can succeed if this one fails.
+  // Returns whether at least one reading exists. Each literal is matched at its first occurrence, which
+  // leaves the most text for the others. So if this fails, no other choice can succeed.
   static bool possible(std::string_view name, std::size_t begin, Rest rest) {
     if (rest.empty()) return begin == name.size();
     for (; rest.size() > 1; rest = rest.subspan(1)) {
@@ -86,7 +88,7 @@ class NameParser {
     return ends_with(name, begin, rest[0]);
   }
 
-  // Extends values_ by the values in name[begin:], and calls use() for each complete way.
+  // Extends values_ by the values in name[begin:], and calls use() for each complete reading.
   template <class Use>
   void cut(std::string_view name, std::size_t begin, Rest rest, const Use& use) {
     if (rest.size() <= 1) {
@@ -103,7 +105,7 @@ class NameParser {
     for (std::size_t at = name.find(rest[0], begin); at != std::string_view::npos;
          at = name.find(rest[0], at + 1)) {
       const std::size_t next = at + rest[0].size();
-      // If no way exists from here, none exists from any later match: no dead end is tried twice.
+      // If no reading exists from here, none exists from any later match, so the loop can stop.
       if (!possible(name, next, rest.subspan(1))) return;
       if (inside(name, at)) continue;
       values_.push_back(name.substr(begin, at - begin));
@@ -115,7 +117,7 @@ class NameParser {
   const std::vector<Literals>& literals_;                                // (templates, parts + 1)
   std::unordered_map<std::string, std::vector<std::uint32_t>> by_head_;  // first literal: templates
   std::vector<std::size_t> sizes_;        // the different lengths of first literals
-  std::vector<std::string_view> values_;  // of the current way
+  std::vector<std::string_view> values_;  // the values of the current reading
   std::size_t ways_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Token fields: what a feature field derives from a token's value (lower case, shape, prefix, ...). Only
-// for ASCII values; Python derives the others, because Unicode rules are needed.
+// Token fields: values that are derived from a token's value (lower case, shape, prefix, ...). This file
+// handles only ASCII values. Python derives the others, because they need the rules of Unicode.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace trellis {
 
-// In the order of the names in kind_of(). Gazetteers and positions do not depend on a single value.
+// The kinds of fields, in the order of the names in kind_of(). Gazetteers and positions do not depend on
+// a single value.
 enum class Kind {
   value,
   lower,
@@ -31,7 +32,7 @@ enum class Kind {
   gazetteer,
 };
 
-// The kind of a field by its name in a feature spec.
+// Returns the kind of a field by its name in a feature spec.
 inline Kind kind_of(std::string_view name) {
   constexpr std::string_view names[] = {
       "value",  "lower",        "ascii_lower",  "shape",  "short_shape", "prefix",
@@ -43,11 +44,11 @@ inline Kind kind_of(std::string_view name) {
 }
 
 struct Field {
-  int column;  // of the token
+  int column;  // the column of the token
   Kind kind;
-  std::size_t size;  // of prefixes, suffixes and lengths, in characters
+  std::size_t size;  // the size of prefixes, suffixes and lengths, in characters
 
-  // Depends on the position in the sequence, not on the value.
+  // Returns whether the field depends on the position in the sequence, not on the value.
   bool positional() const {
     return kind == Kind::first || kind == Kind::last || kind == Kind::gazetteer;
   }
@@ -77,7 +78,7 @@ inline void append_shape(std::string_view s, bool runs, std::string& to) {
   }
 }
 
-// "upper", "lower", "title" or "mixed"; empty without letters.
+// Returns "upper", "lower", "title" or "mixed"; an empty text if s has no letters.
 inline std::string_view letter_case(std::string_view s) {
   std::size_t uppers = 0, lowers = 0;
   bool first_upper = false;
@@ -92,7 +93,7 @@ inline std::string_view letter_case(std::string_view s) {
   return first_upper && uppers == 1 ? "title" : "mixed";
 }
 
-// "alpha", "digit", "alnum", "punct" or "other"; empty for an empty value.
+// Returns "alpha", "digit", "alnum", "punct" or "other"; an empty text for an empty value.
 inline std::string_view alnum(std::string_view s) {
   if (s.empty()) return {};
   std::size_t letters = 0, digits = 0;
@@ -106,7 +107,7 @@ inline std::string_view alnum(std::string_view s) {
   return letters + digits == 0 ? "punct" : "other";
 }
 
-// "all" or "some"; empty without digits.
+// Returns "all" or "some"; an empty text if s has no digits.
 inline std::string_view digits(std::string_view s) {
   const auto count = std::count_if(s.begin(), s.end(), digit);
   if (count == 0) return {};

@@ -5,9 +5,8 @@
 //     \1-grams:         log10 p, the words, and log10 of the back-off weight unless it is 0
 //     -1.2	the	-0.3
 //     \end\             fields are separated by tabs or spaces; lines before \data\ are comments
-//
-// Declared counts are only compared with the actual ones. Memory is never allocated by them: a file may
-// lie.
+// Declared counts are only compared with the actual ones. They do not decide how much memory is
+// allocated, because a damaged file may declare any count.
 #pragma once
 
 #include <charconv>
@@ -27,7 +26,8 @@ namespace trellis {
 
 namespace arpa_detail {
 
-// Parses a decimal number such as -1.5, 2e-05 or .5, independent of the locale; false if it is not one.
+// Parses a decimal number such as -1.5, 2e-05 or .5, independent of the locale. Returns false if the
+// text is not a number.
 inline bool parse_number(std::string_view text, double* value) {
   const char *p = text.data(), *const end = p + text.size();
   const bool negative = p != end && *p == '-';
@@ -137,7 +137,7 @@ class ArpaReader {
     }
   }
 
-  // A line such as "ngram 2=45", with or without spaces around the sign.
+  // Parses a line such as "ngram 2=45", with or without spaces around the sign.
   void declare() {
     std::string joined;
     for (std::size_t i = 1; i < fields_.size(); ++i) joined += fields_[i];
@@ -158,7 +158,7 @@ class ArpaReader {
     declared_.push_back(count);
   }
 
-  // A line such as "\2-grams:" or "\end\".
+  // Parses a line such as "\2-grams:" or "\end\" (a heading).
   void heading(std::string_view text) {
     close_section();
     if (text == "\\end\\") {
@@ -169,10 +169,10 @@ class ArpaReader {
       return;
     }
     const int next = section_ == kData ? 1 : section_ + 1;
-    std::string wanted = "\\";
-    wanted += std::to_string(next);
-    wanted += "-grams:";
-    if (text != wanted) fail("must be " + wanted + ", not " + quoted(text));
+    std::string expected_heading = "\\";
+    expected_heading += std::to_string(next);
+    expected_heading += "-grams:";
+    if (text != expected_heading) fail("must be " + expected_heading + ", not " + quoted(text));
     if (next > static_cast<int>(declared_.size())) {
       fail(std::to_string(next) + "-grams, but \\data\\ has counts up to " +
            std::to_string(declared_.size()));
@@ -195,7 +195,7 @@ class ArpaReader {
     if (section_ == 1) model_->end_unigrams();
   }
 
-  // A line with an n-gram.
+  // Parses a line with an n-gram.
   void entry() {
     const auto words = static_cast<std::size_t>(section_);
     if (fields_.size() != words + 1 && fields_.size() != words + 2) {
@@ -228,10 +228,11 @@ class ArpaReader {
   }
 
   std::unique_ptr<NgramModel> model_ = std::make_unique<NgramModel>();
-  std::string rest_;                       // the beginning of a line that continues in the next block
-  std::vector<std::string_view> fields_;   // of the current line
-  std::vector<std::int64_t> declared_;     // (order): the counts of the data section
-  std::int64_t number_ = 0, entries_ = 0;  // of the current line; n-grams of the section so far
+  std::string rest_;                      // the beginning of a line that continues in the next block
+  std::vector<std::string_view> fields_;  // the fields of the current line
+  std::vector<std::int64_t> declared_;    // (order): the counts of the data section
+  // The number of the current line; the n-grams of the section so far.
+  std::int64_t number_ = 0, entries_ = 0;
   int section_ = kRemarks;
 };
 

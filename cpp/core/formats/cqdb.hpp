@@ -18,7 +18,7 @@ namespace trellis::cqdb {
 
 inline std::uint32_t rotate(std::uint32_t x, int k) { return x << k | x >> (32 - k); }
 
-// Bob Jenkins' lookup3, hashlittle() with seed 0, of a string and its terminating NUL.
+// Returns the hash of a string and its terminating NUL: Bob Jenkins' lookup3, hashlittle() with seed 0.
 inline std::uint32_t hash(std::string_view s) {
   std::size_t left = s.size() + 1;
   std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(left), b = a, c = a;
@@ -98,9 +98,9 @@ class Writer {
     std::uint32_t hash, offset;
   };
 
-  // The current offset.
+  // Returns the current offset.
   std::uint32_t place() const {
-    if (bytes_.size() > 0xffffffff) throw std::length_error("4 GiB of names");
+    if (bytes_.size() > 0xffffffff) throw std::length_error("the names need 4 GiB or more");
     return static_cast<std::uint32_t>(bytes_.size());
   }
   void set(std::size_t at, std::uint32_t value) {

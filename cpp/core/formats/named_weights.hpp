@@ -19,7 +19,8 @@ struct NumberedNames {
 // Cells (labels or label pairs) by name.
 template <class Cell>
 struct NamedCells {
-  std::vector<std::int64_t> name, size;  // names with at least one cell, and their number of cells
+  // The names with at least one cell, and the number of cells of each.
+  std::vector<std::int64_t> name, size;
   std::vector<Cell> cell;
 
   void add(std::int64_t name_index, std::int64_t c) {
@@ -40,8 +41,8 @@ struct SplitWeights {
   std::vector<double> pair_weight;
 };
 
-// `number` must ascend, and each must belong to a name. Moves the weights of labels to the front of
-// `weight`; states.cell.size() is their number.
+// Splits the weights. `number` must ascend, and each number must belong to a name. The weights of labels
+// are moved to the front of `weight`; states.cell.size() is their number.
 inline SplitWeights split_weights(const NumberedNames& names, std::span<const std::int64_t> number,
                                   std::span<double> weight) {
   SplitWeights out;

@@ -10,7 +10,7 @@
 
 namespace trellis {
 
-// Parses one finite number; false if it is not one.
+// Parses one finite number. Returns false if the text is not one.
 inline bool read_weight(std::string_view text, double* value) {
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
@@ -33,7 +33,7 @@ class TextWeightReader {
 
   enum class Fault { none, text, order, room };  // not a weight; index not ascending; arrays full
 
-  // `block` must end with a complete line. After a fault, *wrong is the line.
+  // Reads a block, which must end with a complete line. After a fault, *wrong is the line.
   Fault feed(std::string_view block, std::string_view* wrong) {
     while (!block.empty()) {
       std::string_view line = block.substr(0, block.find('\n'));

@@ -17,7 +17,7 @@ namespace trellis {
 struct VectorRows {
   std::vector<std::int64_t> words;  // (2 * rows): begin and end of each row's word in the block
   std::int64_t consumed = 0;        // bytes of the block
-  const char* wrong = nullptr;      // what is wrong with the next row, or null
+  const char* wrong = nullptr;      // the problem with the next row, or null
 };
 
 inline constexpr std::int64_t kLongestWord = 1 << 16;  // bytes
@@ -27,7 +27,8 @@ inline const char* parse_number(const char* at, const char* end, float* out) {
   double value;
   if (at != end && *at == '+') ++at;
   const auto [rest, error] = std::from_chars(at, end, value);
-  if (error == std::errc::result_out_of_range) {  // from_chars does not tell overflow from underflow
+  // from_chars does not distinguish overflow and underflow.
+  if (error == std::errc::result_out_of_range) {
     value = std::strtod(std::string(at, rest).c_str(), nullptr);
   } else if (error != std::errc{}) {
     return nullptr;
@@ -80,7 +81,7 @@ inline VectorRows text_rows(std::string_view block, std::int64_t dim, std::int64
   return rows;
 }
 
-// Reads at most `room` rows of floats; a line break before a row belongs to the row before.
+// Reads at most `room` rows of floats. A line break between two rows belongs to the first of them.
 inline VectorRows binary_rows(std::string_view block, std::int64_t dim, std::int64_t room, float* out) {
   VectorRows rows;
   const std::size_t bytes = static_cast<std::size_t>(dim) * sizeof(float);

@@ -1,4 +1,4 @@
-// Belief propagation: each factor sends its variables messages about the rest of the graph.
+// Belief propagation: each factor f sends a message M_f to each of its variables.
 //
 //   belief_v(y)   = sum over the factors f of v of weight_f M_f(y)
 //   M_f(y)       <- log sum (or max) over the other variables' labels of
@@ -19,9 +19,9 @@ namespace trellis::graph {
 
 struct BeliefOptions {
   bool max_product;
-  bool residual;  // update the factor with the largest change first, not all factors at once
+  bool residual;  // true: update the factor with the largest change first; false: all factors at once
   double damping, tolerance;
-  Index max_iterations;  // with residual scheduling: updates per factor
+  Index max_iterations;  // sweeps; with residual scheduling, updates per factor
   int threads;
 };
 
@@ -34,7 +34,7 @@ struct BeliefReport {
 
 class Belief {
  public:
-  // tables: graph.tables log scores; weight: (factors). Both must outlive this object.
+  // `tables` has graph.tables log scores, `weight` is (factors). Both must outlive this object.
   Belief(const Graph& graph, const double* tables, const double* weight, const BeliefOptions& options)
       : graph_(graph),
         tables_(tables),
@@ -64,9 +64,9 @@ class Belief {
 
   const std::vector<double>& messages() const { return message_; }
 
-  // Writes beliefs as probabilities, by first_label and entries, and the terms of log Z, one per
-  // variable and one per factor: log Z = sum of log_v + sum of weight_f (log_f - sum of log_v over its
-  // variables).
+  // Writes beliefs as probabilities, indexed by first_label and by entries, and the terms of log Z, one
+  // per variable and one per factor: log Z = sum of log_v + sum of weight_f (log_f - sum of log_v over
+  // its variables).
   void finish(double* variable, double* factor, double* log_v, double* log_f) const {
     std::vector<double> x;
     for (Index v = 0; v < graph_.variables(); ++v) {
@@ -84,21 +84,21 @@ class Belief {
 
   double belief(Index v, Index y) const {
     const Index k = graph_.first_label[v] + y;
-    return blocked_[k] > 0 ? kNever : sum_[k];
+    return blocked_[k] > 0 ? kForbidden : sum_[k];
   }
 
  private:
   static constexpr Index kBlock = 256;             // factors per task
-  static constexpr Index kWorthThreads = 1 << 14;  // entries; below, waking a thread costs more
+  static constexpr Index kWorthThreads = 1 << 14;  // entries; smaller graphs use one thread
 
   // Turns log scores into probabilities, in place, and returns their log sum.
   double normalise(double* x, Index count) const {
     const double total = log_sum_exp(x, count);
-    for (Index k = 0; k < count; ++k) x[k] = total == kNever ? 0.0 : std::exp(x[k] - total);
+    for (Index k = 0; k < count; ++k) x[k] = total == kForbidden ? 0.0 : std::exp(x[k] - total);
     return total;
   }
 
-  // Sums the messages. -inf is counted, not added, because it could not be subtracted again.
+  // Sums the messages. Entries of -inf are counted, not added, because -inf cannot be subtracted again.
   void gather() {
     std::fill(sum_.begin(), sum_.end(), 0.0);
     std::fill(blocked_.begin(), blocked_.end(), 0);
@@ -110,7 +110,7 @@ class Belief {
     const double weight = sign * weight_[graph_.factor_of[s]];
     const Index first = graph_.first_label[graph_.scope[s]];
     for (Index y = 0; y < graph_.labels(s); ++y) {
-      if (m[y] == kNever) {
+      if (m[y] == kForbidden) {
         blocked_[first + y] += sign;
       } else {
         sum_[first + y] += weight * m[y];
@@ -118,12 +118,12 @@ class Belief {
     }
   }
 
-  // The belief without the message of slot s.
+  // Returns the belief without the message of slot s.
   double cavity(Index s, Index y) const {
     const Index k = graph_.first_label[graph_.scope[s]] + y;
     const double message = message_[graph_.message[s] + y];
-    const bool blocks = message == kNever;
-    if (blocked_[k] > (blocks ? 1 : 0)) return kNever;
+    const bool blocks = message == kForbidden;
+    if (blocked_[k] > (blocks ? 1 : 0)) return kForbidden;
     return blocks ? sum_[k] : sum_[k] - message;
   }
 
@@ -157,7 +157,7 @@ class Belief {
       const double* old = message_.data() + graph_.message[s];
       const double top = *std::max_element(m, m + graph_.labels(s));
       for (Index y = 0; y < graph_.labels(s); ++y) {
-        if (top > kNever) m[y] -= top;
+        if (top > kForbidden) m[y] -= top;
         if (options_.damping > 0.0) m[y] = (1.0 - options_.damping) * m[y] + options_.damping * old[y];
         if (m[y] != old[y]) change = std::max(change, std::min(std::fabs(m[y] - old[y]), kFar));
       }
@@ -165,7 +165,7 @@ class Belief {
     return change;
   }
 
-  // psi = exp(theta / weight - max): computed once for all messages of all iterations.
+  // Computes psi = exp(theta / weight - max), once for all messages of all iterations.
   void exponentiate() {
     psi_.resize(static_cast<std::size_t>(graph_.entries.back()));
     parallel_for((graph_.factors() + kBlock - 1) / kBlock, threads_, [&] {
@@ -176,21 +176,21 @@ class Belief {
           const double top = *std::max_element(table, table + graph_.size(f));
           double* psi = psi_.data() + graph_.entries[f];
           for (Index i = 0; i < graph_.size(f); ++i) {
-            psi[i] = top > kNever ? std::exp((table[i] - top) / weight_[f]) : 0.0;
+            psi[i] = top > kForbidden ? std::exp((table[i] - top) / weight_[f]) : 0.0;
           }
         }
       };
     });
   }
 
-  // reduce() for a factor of two variables, as a vector-matrix product: L exponentials instead of L².
-  // Returns false if a sum is so small that underflow could matter.
+  // Does the same as reduce() for a factor of two variables, as a vector-matrix product with L
+  // exponentials instead of L². Returns false if a sum is so small that terms may have underflowed.
   bool reduce_pair(Index f, Index s, double* p) {
     const Index other = s == graph_.begin[f] ? s + 1 : s - 1;
     const Index from = graph_.labels(other), labels = graph_.labels(s);
-    double top = kNever;
+    double top = kForbidden;
     for (Index a = 0; a < from; ++a) top = std::max(top, p[a] = cavity(other, a));
-    if (top == kNever) return false;
+    if (top == kForbidden) return false;
     for (Index a = 0; a < from; ++a) p[a] = std::exp(p[a] - top);
     const double* psi = psi_.data() + graph_.entries[f];
     double* m = fresh_.data() + graph_.message[s];
@@ -204,17 +204,17 @@ class Belief {
     return true;
   }
 
-  // The message of slot s from x, the joint scores of factor f.
+  // Computes the message of slot s from x, the joint scores of factor f.
   void reduce(Index f, Index s, const double* x) {
     double* m = fresh_.data() + graph_.message[s];
     const Index labels = graph_.labels(s), step = graph_.stride[s], round = step * labels;
     for (Index y = 0; y < labels; ++y) {
-      double top = kNever, sum = 0.0;
+      double top = kForbidden, sum = 0.0;
       for (Index i = y * step; i < graph_.size(f); i += round) {
         for (Index k = 0; k < step; ++k) top = std::max(top, x[i + k]);
       }
       m[y] = top;
-      if (options_.max_product || top == kNever) continue;
+      if (options_.max_product || top == kForbidden) continue;
       for (Index i = y * step; i < graph_.size(f); i += round) {
         for (Index k = 0; k < step; ++k) sum += std::exp(x[i + k] - top);
       }
@@ -222,7 +222,7 @@ class Belief {
     }
   }
 
-  // All factors at once, until the largest change is within the tolerance.
+  // Updates all factors at once, until the largest change is within the tolerance.
   BeliefReport run_together() {
     const Index blocks = (graph_.factors() + kBlock - 1) / kBlock;
     std::vector<double> change(static_cast<std::size_t>(blocks));
@@ -250,7 +250,8 @@ class Belief {
     return report;
   }
 
-  // Residual scheduling (Elidan, McGraw and Koller 2006), by factor: the largest change goes first.
+  // Runs residual scheduling (Elidan, McGraw and Koller 2006) by factor: the factor with the largest
+  // change is updated first.
   BeliefReport run_residual() {
     std::vector<double> scratch(static_cast<std::size_t>(most_entries_)), pending(graph_.table.size());
     std::priority_queue<std::pair<double, Index>> queue;  // outdated entries are skipped when popped
@@ -279,7 +280,7 @@ class Belief {
           if (other != f) schedule(other);
         }
       }
-      // sum again from time to time, so that rounding errors do not accumulate
+      // The beliefs are summed again from time to time, so that rounding errors do not accumulate.
       if (done % std::max<Index>(1, graph_.factors()) == 0) gather();
     }
     const double residual = pending.empty() ? 0.0 : *std::max_element(pending.begin(), pending.end());
@@ -301,19 +302,20 @@ class Belief {
     }
   }
 
-  static constexpr double kSmall = 1e-280;              // smaller sums may have lost terms to underflow
-  static constexpr double kFar = 1e300;                 // stands for a change from or to -inf
-  static constexpr Index kMaxUpdates = Index{1} << 50;  // so that the product does not overflow
+  static constexpr double kSmall = 1e-280;  // smaller sums may have lost terms to underflow
+  static constexpr double kFar = 1e300;     // stands for a change from or to -inf
+  // The product with the number of factors must not overflow.
+  static constexpr Index kMaxUpdates = Index{1} << 50;
 
   const Graph& graph_;
   const double* tables_;
   const double* weight_;
   const BeliefOptions options_;
   const int threads_;
-  std::vector<double> sum_;              // by first_label: the weighted sum of finite messages
-  std::vector<std::int32_t> blocked_;    // by first_label: the number of messages that are -inf
-  std::vector<double> message_, fresh_;  // by graph.message: current and new messages
-  std::vector<double> psi_;              // by entries; empty for max-product
+  std::vector<double> sum_;              // indexed by first_label: the weighted sum of finite messages
+  std::vector<std::int32_t> blocked_;    // indexed by first_label: the number of messages that are -inf
+  std::vector<double> message_, fresh_;  // indexed by graph.message: current and new messages
+  std::vector<double> psi_;              // indexed by entries; empty for max-product
   Index most_entries_ = 0;
 };
 

@@ -12,7 +12,7 @@
 
 namespace trellis::graph {
 
-// The graph needs tables that are too large for exact inference.
+// Thrown if exact inference would need tables that are too large.
 class TooWide : public std::runtime_error {
  public:
   TooWide(Index width, double entries)
@@ -21,8 +21,8 @@ class TooWide : public std::runtime_error {
   double entries;
 };
 
-// Bucket b eliminates variable order[b]. Its clique is the variable's neighbours at that time, then the
-// variable itself.
+// Bucket b eliminates variable order[b]. Its clique has the variable's neighbours at that time and,
+// last, the variable itself.
 struct EliminationPlan {
   Indices order;             // (buckets)
   Indices position;          // (variables): the bucket of each variable
@@ -77,7 +77,8 @@ class Eliminator {
   }
 
  private:
-  // With more neighbours, the fill is not counted but set to its maximum: counting is quadratic.
+  // For a variable with more neighbours, the fill is not counted but set to its maximum, because
+  // counting takes quadratic time.
   static constexpr Index kMaxCounted = 200;
 
   bool alive(Index v) const { return plan_.position[v] < 0; }
@@ -91,7 +92,7 @@ class Eliminator {
     heap_.emplace(fill, degree_of(v), v);
   }
 
-  // The number of edges that eliminating v would add.
+  // Returns the number of edges that eliminating v would add.
   Index count_fill(Index v) const {
     const Indices& neighbours = neighbours_[v];
     const Index degree = degree_of(v);
@@ -163,7 +164,7 @@ class Eliminator {
     for (const Index u : neighbours) push(u, count_fill(u));
   }
 
-  // Adds the edge a - b. Every common neighbour of both then has one missing edge less.
+  // Adds the edge a - b. Afterwards, every common neighbour of both has one missing edge less.
   void join(Index a, Index b) {
     const Indices& fewer =
         neighbours_[a].size() < neighbours_[b].size() ? neighbours_[a] : neighbours_[b];
@@ -177,7 +178,7 @@ class Eliminator {
     }
   }
 
-  // Sets parents, trees and the bucket of each factor, all from the order of elimination.
+  // Computes parents, trees and the bucket of each factor from the order of elimination.
   void connect() {
     const Index n = plan_.buckets();
     Indices tree_of(static_cast<std::size_t>(n), -1);
@@ -208,11 +209,11 @@ class Eliminator {
 
   const Graph& graph_;
   const double most_;                // entries
-  std::vector<Indices> neighbours_;  // (variables): sorted, without eliminated variables
+  std::vector<Indices> neighbours_;  // (variables): sorted neighbours, without eliminated variables
   Indices fill_;                     // (variables)
   std::priority_queue<std::tuple<Index, Index, Index>, std::vector<std::tuple<Index, Index, Index>>,
                       std::greater<>>
-      heap_;  // (fill, degree, variable), the least first; entries may be outdated
+      heap_;  // (fill, degree, variable), the smallest first; entries may be outdated
   EliminationPlan plan_;
 };
 

@@ -21,8 +21,8 @@ class Exact {
     sent_.resize(static_cast<std::size_t>(message_.back()));
   }
 
-  // log Z (with kMax: the best score) of each connected component, at the variable that is eliminated
-  // last; 0 at the others.
+  // Computes log Z (with kMax: the best score) of each connected component. It is stored at the variable
+  // that is eliminated last; all other entries are 0.
   template <bool kMax>
   void collect(double* log_z) {
     std::fill(log_z, log_z + graph_.variables(), 0.0);
@@ -40,7 +40,8 @@ class Exact {
     });
   }
 
-  // Call after collect<false>, if log Z is finite. Writes p(y_v) by first_label and p(y_f) by entries.
+  // Writes p(y_v), indexed by first_label, and p(y_f), indexed by entries. Call it after collect<false>,
+  // if log Z is finite.
   void distribute(double* variable, double* factor) {
     for_each_tree([&](Index begin, Index end) {
       std::vector<double> above;
@@ -67,14 +68,14 @@ class Exact {
     });
   }
 
-  // Call after collect<true>. Writes the best labels; ties go to the first label.
+  // Writes the best labels; among equal scores, the first label. Call it after collect<true>.
   void best(std::int64_t* labels) const {
     for (Index b = plan_.buckets(); b-- > 0;) {
       labels[plan_.order[b]] = first_best(row(b, labels), graph_.cardinality[plan_.order[b]]);
     }
   }
 
-  // Call after collect<false>. Draws one labelling, from one uniform number per variable.
+  // Draws one labelling, from one uniform number per variable. Call it after collect<false>.
   void sample(const double* uniforms, std::int64_t* labels) const {
     for (Index b = plan_.buckets(); b-- > 0;) {
       const Index v = plan_.order[b];
@@ -84,7 +85,7 @@ class Exact {
 
  private:
   static constexpr Index kBlock = 512;             // factors per task
-  static constexpr Index kWorthThreads = 1 << 14;  // entries; below, waking a thread costs more
+  static constexpr Index kWorthThreads = 1 << 14;  // entries; smaller graphs use one thread
 
   double* phi(Index b) { return phi_.data() + plan_.table[b]; }
   const double* phi(Index b) const { return phi_.data() + plan_.table[b]; }
@@ -100,7 +101,8 @@ class Exact {
                  [&] { return [&](Index t) { work(plan_.tree_begin[t], plan_.tree_begin[t + 1]); }; });
   }
 
-  // The axes of a clique; find(variable) returns the stride of each in another table.
+  // Writes the axes of a clique to `out` and returns their number. find(variable) returns the stride of
+  // a variable in another table.
   template <class Find>
   int axes(Index b, Axis* out, const Find& find) const {
     for (Index k = plan_.begin[b]; k < plan_.begin[b + 1]; ++k) {
@@ -110,7 +112,8 @@ class Exact {
     return plan_.size(b);
   }
 
-  // Strides in the message of bucket `from`, whose axes are its clique without its own variable.
+  // Writes the axes of bucket b, with their strides in the message of bucket `from`. The axes of that
+  // message are the clique of `from` without its own variable.
   int message_axes(Index b, Index from, Axis* out) const {
     return axes(b, out, [&](Index v) {
       Index step = 1;
@@ -143,7 +146,7 @@ class Exact {
     }
   }
 
-  // Sums out (or maximises) the bucket's variable.
+  // Computes the message of a bucket: sums (or maximises) over its variable.
   template <bool kMax>
   void eliminate(Index b) {
     const Index labels = graph_.cardinality[plan_.order[b]];
@@ -161,7 +164,7 @@ class Exact {
     walk(axis, message_axes(to, from, axis), [&](Index i, Index j) { out[i] += sent[j]; });
   }
 
-  // p of the clique without its own variable, from the parent's probabilities.
+  // Computes p of the clique without its own variable, from the parent's probabilities.
   void from_parent(Index b, double* above) const {
     const Index up = plan_.parent[b];
     if (up < 0) {
@@ -173,8 +176,9 @@ class Exact {
     walk(axis, message_axes(up, b, axis), [&](Index i, Index j) { above[j] += p[i]; });
   }
 
-  // p(clique) = p(rest) p(variable | rest). Each conditional is divided by its actual sum: the message
-  // was rounded at the size of the scores, and this error would grow from clique to clique.
+  // Computes p(clique) = p(rest) p(variable | rest). The rounding error of a message is relative to the
+  // size of the scores, and it would grow from clique to clique. So each conditional is divided by its
+  // actual sum.
   void to_probabilities(Index b, const double* above) {
     const Index labels = graph_.cardinality[plan_.order[b]];
     for (Index r = 0; r < rows(b); ++r) {
@@ -182,7 +186,7 @@ class Exact {
       const double sent = sent_[message_[b] + r];
       double sum = 0.0;
       for (Index y = 0; y < labels; ++y) {
-        x[y] = sent == kNever ? 0.0 : std::exp(x[y] - sent);
+        x[y] = sent == kForbidden ? 0.0 : std::exp(x[y] - sent);
         sum += x[y];
       }
       const double scale = sum > 0.0 ? above[r] / sum : 0.0;
@@ -198,7 +202,8 @@ class Exact {
     walk(axis, factor_axes(b, f, axis), [&](Index i, Index j) { out[j] += p[i]; });
   }
 
-  // Scores of the bucket's variable, given the labels of the rest of its clique; (cardinality).
+  // Returns the scores of the bucket's variable, (cardinality), given the labels of the rest of its
+  // clique.
   const double* row(Index b, const std::int64_t* labels) const {
     Index r = 0;
     for (Index k = plan_.begin[b]; k + 1 < plan_.begin[b + 1]; ++k) {
@@ -211,8 +216,8 @@ class Exact {
   const EliminationPlan& plan_;
   const double* tables_;
   const int threads_;
-  std::vector<double> phi_;   // by plan.table: scores; after distribute(), probabilities
-  std::vector<double> sent_;  // by message_: the messages
+  std::vector<double> phi_;   // indexed by plan.table: scores; after distribute(), probabilities
+  std::vector<double> sent_;  // indexed by message_: the messages
   Indices message_;           // (buckets + 1): where each bucket's message begins
 };
 

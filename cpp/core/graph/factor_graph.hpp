@@ -18,9 +18,10 @@ namespace trellis::graph {
 using Index = std::int64_t;
 using Indices = std::vector<Index>;
 
-inline constexpr double kNever = -std::numeric_limits<double>::infinity();
-inline constexpr Index kMaxEntries = Index{1} << 40;  // of one table: more than memory can hold
-inline constexpr int kMaxOrder = 32;                  // variables of one factor or clique
+inline constexpr double kForbidden = -std::numeric_limits<double>::infinity();
+// Entries of one table; a larger table would not fit in memory.
+inline constexpr Index kMaxEntries = Index{1} << 40;
+inline constexpr int kMaxOrder = 32;  // variables of one factor or clique
 
 class Graph {
  public:
@@ -44,14 +45,14 @@ class Graph {
   Indices begin;        // (factors + 1): the first slot of each factor
   Indices scope;        // (slots): variables
   Indices table;        // (factors): where its table begins; factors may share a table
-  // derived from these
+  // The following members are computed from those above.
   Index tables = 0;        // the number of scores that the tables must have
   Indices stride;          // (slots): stride of the variable's axis in the table
-  Indices factor_of;       // (slots): the factor
+  Indices factor_of;       // (slots): the factor of each slot
   Indices entries;         // (factors + 1): where each factor's entries begin in arrays without sharing
   Indices first_label;     // (variables + 1): where each variable's labels begin
   Indices message;         // (slots + 1): where each slot's labels begin
-  Indices incident;        // (slots): sorted by variable
+  Indices incident;        // slots, sorted by variable
   Indices first_incident;  // (variables + 1): where each variable's slots begin in `incident`
 
  private:
@@ -62,13 +63,14 @@ class Graph {
   void check() const {
     require(begin.size() == table.size() + 1 && begin.front() == 0,
             "begin must have factors + 1 entries");
-    require(begin.back() == slots(), "begin must end where scope does");
+    require(begin.back() == slots(), "the last entry of begin must be the size of scope");
     for (const Index c : cardinality) require(c > 0, "cardinalities must be positive");
     for (const Index v : scope)
       require(v >= 0 && v < variables(), "a factor has a variable that does not exist");
     for (Index f = 0; f < factors(); ++f) {
-      require(begin[f] < begin[f + 1] && begin[f + 1] - begin[f] <= kMaxOrder, "order of a factor");
-      require(table[f] >= 0 && table[f] < kMaxEntries, "place of a table");
+      require(begin[f] < begin[f + 1] && begin[f + 1] - begin[f] <= kMaxOrder,
+              "each factor must have 1 to 32 variables");
+      require(table[f] >= 0 && table[f] < kMaxEntries, "the offset of a table is out of range");
     }
   }
 
@@ -101,8 +103,8 @@ class Graph {
   }
 };
 
-// One axis of a table, and the stride of the same axis in another table; 0 if that table does not have
-// the axis.
+// One axis of a table, and the stride of the same axis in another table. The stride is 0 if the other
+// table does not have this axis.
 struct Axis {
   Index size, stride;
 };
@@ -127,17 +129,17 @@ void walk(const Axis* axes, int count, const Visit& visit) {
   }
 }
 
-// log sum exp of x[0], x[step], ...; -inf if all are -inf.
+// Returns log sum exp of x[0], x[step], ...; -inf if all are -inf.
 inline double log_sum_exp(const double* x, Index count, Index step = 1) {
-  double top = kNever;
+  double top = kForbidden;
   for (Index k = 0; k < count; ++k) top = std::max(top, x[k * step]);
-  if (top == kNever) return kNever;
+  if (top == kForbidden) return kForbidden;
   double sum = 0.0;
   for (Index k = 0; k < count; ++k) sum += std::exp(x[k * step] - top);
   return top + std::log(sum);
 }
 
-// The index of the first maximum.
+// Returns the index of the first maximum.
 inline Index first_best(const double* x, Index count) { return std::max_element(x, x + count) - x; }
 
 // Draws a label with probability proportional to exp(x), by inverting the cumulative sum; 0 <= u < 1.
@@ -148,7 +150,7 @@ inline Index draw(const double* x, Index count, double u) {
   double remaining = u * total;
   Index last = 0;
   for (Index k = 0; k < count; ++k) {
-    if (x[k] == kNever) continue;
+    if (x[k] == kForbidden) continue;
     last = k;
     remaining -= std::exp(x[k] - top);
     if (remaining < 0.0) break;

@@ -31,7 +31,7 @@ struct GridOptions {
   double damping, tolerance;
   std::int64_t max_sweeps;
   int threads;
-  double horizontal_weight = 1.0, vertical_weight = 1.0;  // below 1: tree-reweighted
+  double horizontal_weight = 1.0, vertical_weight = 1.0;  // a weight below 1 means tree-reweighted
 };
 
 struct GridReport {
@@ -74,7 +74,8 @@ class Grid {
     return report;
   }
 
-  // Writes beliefs, (height, width, labels), as probabilities; false if a pixel has no possible label.
+  // Writes beliefs, (height, width, labels), as probabilities. Returns false if a pixel has no possible
+  // label.
   bool beliefs(double* out) const {
     std::atomic<bool> possible{true};
     for_each_pixel([&](std::int64_t r, std::int64_t c) {
@@ -109,7 +110,7 @@ class Grid {
     for_each_pixel([&](std::int64_t r, std::int64_t c) {
       double* pixel = out + (r * s_.width + c) * s_.labels;
       for (std::int64_t l = 0; l < s_.labels; ++l) {
-        // for log odds d, the messages with largest entry 0 are min(0, -d) and min(0, d)
+        // For log odds d, the message whose largest entry is 0 is (min(0, -d), min(0, d)).
         const auto value = [&](const Lines& lines, std::int64_t at) {
           const double m = lines.message[at];
           return odds_ ? std::min(0.0, l == 0 ? -m : m) : m;
@@ -125,11 +126,11 @@ class Grid {
 
  private:
   static constexpr std::int64_t kLanes = 4 * kGridBlock;  // lines per task
-  static constexpr std::int64_t kWorthThreads = 1 << 15;  // pixels; below, waking a thread costs more
+  static constexpr std::int64_t kWorthThreads = 1 << 15;  // pixels; smaller grids use one thread
 
   // All lines of one direction. Lanes are the positions in the other direction.
   struct Lines {
-    std::int64_t positions, real, lanes;  // real: lanes without padding
+    std::int64_t positions, real, lanes;  // `real`: the number of lanes without padding
     int labels;
     double weight;
     bool shared;
@@ -149,7 +150,8 @@ class Grid {
       lanes = (real + kGridBlock - 1) / kGridBlock * kGridBlock;
       unary = zeros(plane());
       field = zeros(plane());
-      message = zeros(2 * plane() + kGridBlock);  // transposing reads full blocks, past the end
+      // Transposing reads full blocks, also past the last message.
+      message = zeros(2 * plane() + kGridBlock);
     }
 
     static AlignedDoubles zeros(std::int64_t count) {
@@ -158,15 +160,15 @@ class Grid {
       return out;
     }
 
-    // Copies the tables of the edges along the lines; strides from position to position and lane to
-    // lane.
+    // Copies the tables of the edges along the lines. The strides go from position to position and from
+    // lane to lane.
     void take(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
               std::int64_t by_lane) {
       shared = shared_;
       const std::int64_t edges = shared ? 1 : positions - 1, per_edge = shared ? 1 : lanes;
       table = zeros(edges * cells * per_edge);
       psi = zeros(edges * cells * per_edge);
-      std::fill(psi.get(), psi.get() + edges * cells * per_edge, 1.0);  // also in the padding
+      std::fill(psi.get(), psi.get() + edges * cells * per_edge, 1.0);  // the padding is filled too
       for (std::int64_t i = 0; i < edges; ++i) {
         for (std::int64_t j = 0; j < (shared ? 1 : real); ++j) {
           const double* scores_here = scores + i * by_position + j * by_lane;
@@ -182,8 +184,8 @@ class Grid {
     }
   };
 
-  // Whether two labels can be represented by their log odds: all scores are finite, and psi cannot
-  // underflow.
+  // Returns whether two labels can be represented by their log odds: all scores must be finite, and psi
+  // must not underflow.
   static bool small_enough(const GridScores& s, const GridOptions& options) {
     if (s.labels != 2 || options.max_product) return false;
     const double weight = std::min(options.horizontal_weight, options.vertical_weight);
@@ -217,7 +219,7 @@ class Grid {
 
   int threads() const { return s_.height * s_.width < kWorthThreads ? 1 : options_.threads; }
 
-  // One sweep along `along`, given the messages of the lines `across`; returns the largest change.
+  // Runs one sweep along `along`, given the messages of the lines `across`; returns the largest change.
   double sweep(Lines& along, const Lines& across) const {
     const GridLines view{.positions = along.positions,
                          .lanes = along.lanes,

@@ -1,14 +1,14 @@
 // Messages along the lines of a grid, one SIMD vector of lines at a time.
 //
 //   m'(b) = log sum over a of exp(x(a) + table(a, b)),   x = field + m
-//
-// Tree-reweighted, the table is divided by the weight r of its edge, and x = field + r m - (1 - r) n,
-// where n is the opposite message on the edge: the cavity subtracts all of n, but the belief contains
-// only r n.
+// In tree-reweighted propagation, the table is divided by the weight r of its edge, and x = field + r m
+// - (1 - r) n, where n is the opposite message on the edge: the cavity subtracts all of n, but the
+// belief contains only r n.
 //
 // With p = exp(x - max x) and psi = exp(table - max), the sum is log(p psi): L exponentials and
-// logarithms instead of L². Terms that underflow are below 1e-300. Where a sum is so small that they
-// could matter, the vector is recomputed in log space. So scores of any size, and -inf, are exact.
+// logarithms instead of L². Terms that underflow are below 1e-300. If a sum is so small that such terms
+// may be a relevant part of it, the vector is recomputed in log space. So the result is exact for scores
+// of any size, and for -inf.
 #pragma once
 
 #include "base/simd.hpp"
@@ -31,11 +31,11 @@ struct Step {
   TRELLIS_INLINE std::int64_t at(std::int64_t position, int label) const {
     return (position * lines.labels + label) * lines.lanes + lane;
   }
-  // The score of label a at `from`, without the message from `to`.
+  // Returns the score of label a at `from`, without the message from `to`.
   TRELLIS_INLINE Vec x(int a) const {
     const std::int64_t i = at(from, a);
     if (lines.weight == 1.0) return load(lines.field + i) + load(old + i);
-    // -inf means that only this edge forbids the label: there is nothing to subtract
+    // A message of -inf is not subtracted: here only this edge forbids the label.
     const Vec message = load(opposite + i), finite = select(message > -kInfinity, message, Vec{});
     return load(lines.field + i) + lines.weight * load(old + i) - (1.0 - lines.weight) * finite;
   }
@@ -55,7 +55,7 @@ struct Step {
 
 TRELLIS_INLINE Vec finite_or_zero(Vec top) { return select(top > -kInfinity, top, Vec{}); }
 
-// One message for scores of any size: L² exponentials.
+// Computes one message for scores of any size, with L² exponentials.
 template <bool kMax>
 inline void step_in_log(const Step& s, double* scratch) {
   const int labels = s.lines.labels;
@@ -75,7 +75,7 @@ inline void step_in_log(const Step& s, double* scratch) {
   }
 }
 
-// One message as a vector-matrix product; false if a sum is too small to be exact.
+// Computes one message as a vector-matrix product. Returns false if a sum is too small to be exact.
 TRELLIS_INLINE bool step_scaled(const Step& s, double* scratch) {
   const int labels = s.lines.labels;
   Vec top = splat(-kInfinity);
@@ -98,7 +98,7 @@ TRELLIS_INLINE bool step_scaled(const Step& s, double* scratch) {
   return !any(small);
 }
 
-// |a - b|, where a change from or to -inf counts as kFar.
+// Returns |a - b|; a change from or to -inf counts as kFar.
 TRELLIS_INLINE Vec difference(Vec a, Vec b) {
   const Vec d = a - b;
   return select(a == b, Vec{}, min(select(d > 0.0, d, -d), splat(kFar)));
@@ -122,7 +122,7 @@ TRELLIS_INLINE Vec settle(const Step& s, const double* before) {
   return change;
 }
 
-// One message, exact for any scores; returns its change.
+// Computes one message, exact for any scores; returns its change.
 template <bool kMax>
 TRELLIS_INLINE Vec step(const Step& s, double* scratch) {
   const int labels = s.lines.labels;
@@ -158,8 +158,9 @@ inline void fill_field(const GridLines& g, std::int64_t begin, std::int64_t end)
   }
 }
 
-// Two labels as log odds, for finite tables within kGridSpan: one exponential and one logarithm per
-// message. Beyond +-700 the log odds of a message do not change any more.
+// Messages of two labels as log odds, for finite tables within kGridSpan. Each message takes one
+// exponential and one logarithm. If the log odds of the sender are beyond +-700, the log odds of the
+// message are constant.
 struct Two {
   Vec same0, up, down, same1;  // psi from a to b: 0 0, 0 1, 1 0, 1 1
 
@@ -171,7 +172,7 @@ struct Two {
   }
   TRELLIS_INLINE Two turned() const { return {same0, down, up, same1}; }
 
-  // The log odds of a message, from the log odds d of the sender.
+  // Returns the log odds of a message, from the log odds d of the sender.
   TRELLIS_INLINE Vec odds(Vec d) const {
     constexpr double kMaxOdds = 700.0;
     const Vec e = exp_in_range(min(max(d, splat(-kMaxOdds)), splat(kMaxOdds)));
@@ -179,7 +180,7 @@ struct Two {
   }
 };
 
-// One step along all lanes of [begin, end); returns the largest change.
+// Passes messages one step along all lanes of [begin, end); returns the largest change.
 template <bool kReweighted, bool kShared>
 TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& all, std::int64_t from, std::int64_t to,
                                std::int64_t begin, std::int64_t end, double* m, const double* opposite) {
@@ -207,7 +208,7 @@ TRELLIS_INLINE Vec step_of_two(const GridLines& g, const Two& all, std::int64_t 
   return change;
 }
 
-// Forward, then backward, along the lanes [begin, end).
+// Passes messages forward, then backward, along the lanes [begin, end).
 template <bool kReweighted, bool kShared>
 inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t end) {
   const Two forward = kShared ? Two::shared(g.psi) : Two{};

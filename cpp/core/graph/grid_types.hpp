@@ -9,7 +9,8 @@
 namespace trellis {
 
 inline constexpr std::int64_t kGridBlock = 8;  // doubles: a multiple of every vector width
-inline constexpr double kGridSpan = 300.0;     // range of a table: with a larger one psi could underflow
+// The largest range of a table; with a larger one, psi could underflow.
+inline constexpr double kGridSpan = 300.0;
 
 struct GridLines {
   std::int64_t positions, lanes;
@@ -28,7 +29,8 @@ struct GridLines {
   double damping;
   // Weights of the edges along the lines and across: 1, or the fraction of spanning trees that use them.
   double weight, crossing_weight;
-  // Two labels are stored as their difference x(1) - x(0). Then `labels` is 1, but tables are of two.
+  // If true, two labels are stored as their difference x(1) - x(0). Then `labels` is 1, but tables are
+  // (2, 2).
   bool odds;
 };
 

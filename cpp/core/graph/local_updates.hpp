@@ -9,14 +9,14 @@ namespace trellis::graph {
 
 class LocalUpdates {
  public:
-  // tables: graph.tables log scores, which must outlive this object.
+  // `tables` has graph.tables log scores and must outlive this object.
   LocalUpdates(const Graph& graph, const double* tables) : graph_(graph), tables_(tables) {
     for (const Index c : graph.cardinality) most_labels_ = std::max(most_labels_, c);
   }
 
   Index most_labels() const { return most_labels_; }
 
-  // The score of a labelling, (variables).
+  // Returns the score of a labelling, (variables).
   double score(const std::int64_t* labels) const {
     double total = 0.0;
     for (Index f = 0; f < graph_.factors(); ++f) {
@@ -29,7 +29,8 @@ class LocalUpdates {
     return total;
   }
 
-  // The score of each label of v given the labels of all others: log p(y_v | rest) + constant.
+  // Computes the score of each label of v given the labels of all other variables: log p(y_v | rest) +
+  // constant.
   void conditional(Index v, const std::int64_t* labels, double* out) const {
     std::fill(out, out + graph_.cardinality[v], 0.0);
     for (Index k = graph_.first_incident[v]; k < graph_.first_incident[v + 1]; ++k) {
@@ -42,8 +43,8 @@ class LocalUpdates {
     }
   }
 
-  // Iterated conditional modes: sweeps until no label changes, at most `max_sweeps`. Returns their
-  // number.
+  // Runs iterated conditional modes: sweeps until no label changes, at most `max_sweeps`. Returns the
+  // number of sweeps.
   Index climb(Index max_sweeps, std::int64_t* labels, bool* converged) const {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     *converged = false;
@@ -80,8 +81,9 @@ class LocalUpdates {
           for (Index v = 0; v < n; ++v) {
             conditional(v, chain, x.data());
             const Index labels_of = graph_.cardinality[v];
-            // from a forbidden labelling, all labels may be forbidden: keep the current one
-            if (*std::max_element(x.begin(), x.begin() + labels_of) == kNever) continue;
+            // If the current labelling is forbidden, all labels may be forbidden. Then the current label
+            // is kept.
+            if (*std::max_element(x.begin(), x.begin() + labels_of) == kForbidden) continue;
             chain[v] = draw(x.data(), labels_of, run.uniforms[t * n + v]);
           }
           if (run.kept != nullptr) std::copy(chain, chain + n, run.kept + t * n);
@@ -91,8 +93,8 @@ class LocalUpdates {
     });
   }
 
-  // Mean field: coordinate ascent on E_q[score] + H(q), with q by first_label. Returns the number of
-  // sweeps; *change_out is the largest change in the last one.
+  // Runs mean field: coordinate ascent on E_q[score] + H(q), with q indexed by first_label. Returns the
+  // number of sweeps; *change_out is the largest change in the last one.
   Index mean_field(Index max_sweeps, double tolerance, double* q, double* change_out) const {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     Index sweeps = 0;
@@ -103,7 +105,7 @@ class LocalUpdates {
         expected(v, q, x.data());
         double* q_v = q + graph_.first_label[v];
         const double total = log_sum_exp(x.data(), graph_.cardinality[v]);
-        if (total == kNever) continue;  // every label has a forbidden neighbour: keep q
+        if (total == kForbidden) continue;  // every label has a forbidden neighbour: q does not change
         for (Index y = 0; y < graph_.cardinality[v]; ++y) {
           const double p = std::exp(x[y] - total);
           change = std::max(change, std::fabs(p - q_v[y]));
@@ -116,7 +118,7 @@ class LocalUpdates {
     return sweeps;
   }
 
-  // E_q[score]; -inf if q has a forbidden labelling with positive probability.
+  // Returns E_q[score]; -inf if q gives a forbidden labelling a positive probability.
   double expected_score(const double* q) const {
     double total = 0.0;
     for (Index f = 0; f < graph_.factors(); ++f) {

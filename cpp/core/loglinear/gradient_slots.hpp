@@ -23,7 +23,8 @@ class GradientSlots {
   struct Slot {
     std::vector<std::int64_t> chunk_begin;  // (chunks + 1): the first sequence of each chunk
     std::int64_t touched = 0;               // only state weights [0, touched) can have a gradient here
-    AlignedDoubles memory;  // states, scaled counts, log counts, edges, dense table, one after the other
+    // The gradients of states, scaled counts, log counts, edges and the dense table, in this order.
+    AlignedDoubles memory;
   };
 
   // `dense` and `rows` must outlive this object.
@@ -39,7 +40,7 @@ class GradientSlots {
   std::int64_t count() const { return static_cast<std::int64_t>(slots_.size()); }
   const Slot& operator[](std::int64_t s) const { return slots_[s]; }
   std::int64_t chunk_rows() const { return chunk_rows_; }  // the rows of the largest chunk
-  int stride() const { return stride_; }                   // of the bigram counts, (labels, stride)
+  int stride() const { return stride_; }  // the stride of the bigram counts, (labels, stride)
 
   double* states(const Slot& s) const { return s.memory.get(); }
   double* scaled_counts(const Slot& s) const { return s.memory.get() + layout_.states(); }
@@ -47,7 +48,7 @@ class GradientSlots {
   double* edges(const Slot& s) const { return log_counts(s) + square_; }
   double* dense(const Slot& s) const { return edges(s) + layout_.edges(); }
 
-  // Sets a slot's gradient to 0, except where it cannot have one.
+  // Sets a slot's gradient to 0, except for weights that cannot have a gradient in this slot.
   void clear(const Slot& s) const {
     std::fill(states(s), states(s) + s.touched, 0.0);
     std::fill(scaled_counts(s), dense(s) + dense_.table_size(), 0.0);
@@ -64,7 +65,7 @@ class GradientSlots {
       const double* slot_table = dense(s);
       for (std::size_t k = 0; k < dense_sum_.size(); ++k) dense_sum_[k] += slot_table[k];
     }
-    // below four blocks, waking threads takes longer than the sum
+    // A sum of fewer than four blocks runs on one thread; the limit was chosen by hand.
     parallel_for(blocks, n < 4 * kReduceBlock ? 1 : threads, [&] {
       return [&, this](std::int64_t block) {
         const std::int64_t begin = block * kReduceBlock, end = std::min(n, begin + kReduceBlock);
@@ -108,27 +109,30 @@ class GradientSlots {
   }
 
  private:
-  static constexpr std::int64_t kChunkRows = 1536;       // scores and residuals of a chunk fit in L2
-  static constexpr std::int64_t kMatrixBytes = 8 << 20;  // position-dependent transitions of a chunk
-  static constexpr std::int64_t kSlotBytes = 256 << 20;  // all gradients together
+  // The rows of a chunk. Other sizes did not help (docs/notes/benchmarks.md).
+  static constexpr std::int64_t kChunkRows = 1536;
+  // Bytes of the position-dependent transitions of a chunk.
+  static constexpr std::int64_t kMatrixBytes = 8 << 20;
+  static constexpr std::int64_t kSlotBytes = 256 << 20;  // bytes of all gradients together
   static constexpr std::int64_t kReduceBlock = 1 << 14;  // weights per task of sum()
   static constexpr std::int64_t kMinSlots = 2, kMaxSlots = 16;
 
-  // The largest number of rows of a chunk.
+  // Returns the largest number of rows of a chunk.
   std::int64_t max_chunk_rows() const {
     if (layout_.edge_attributes == 0) return kChunkRows;
     const std::int64_t matrix_bytes = 8 * std::int64_t{layout_.labels} * layout_.labels;
     return std::max<std::int64_t>(1, kMatrixBytes / matrix_bytes);
   }
 
-  // The number of slots: each must do much more work than adding up its gradient takes. The factors, in
-  // units of one multiply-add, were measured: 0.25 per label pair of forward-backward, 14 per weight.
+  // Returns the number of slots. The work of each slot must be much larger than adding up its gradient.
+  // Work is estimated in multiply-adds: 0.25 per label pair of forward-backward, 14 per weight. These
+  // factors were chosen by hand; no measurement is recorded.
   std::int64_t slot_count(std::int64_t rows, double row_work, std::int64_t slot_bytes) const {
     const std::int64_t labels = layout_.labels;
     const double work = row_work + 0.25 * static_cast<double>(rows * labels * labels);
     const auto worth =
         static_cast<std::int64_t>(work / (14.0 * static_cast<double>(layout_.size() + 1)));
-    // even, like most core counts
+    // an even number, because most CPUs have an even number of cores
     const std::int64_t even = std::min(worth, kSlotBytes / slot_bytes) / 2 * 2;
     return std::clamp<std::int64_t>(even, kMinSlots, kMaxSlots);
   }

@@ -46,7 +46,7 @@ class Objective {
   std::int64_t size() const { return layout_.size(); }
   const std::vector<double>& log_likelihood() const { return log_likelihood_; }
 
-  // The first sequence without an allowed path, or with forbidden labels; -1 if there is none.
+  // Returns the first sequence without an allowed path, or with forbidden labels; -1 if there is none.
   std::int64_t infeasible() const {
     for (std::int64_t i = 0; i < y_.sequences; ++i) {
       if (outcomes_[i].status == Status::infeasible) return i;
@@ -54,7 +54,8 @@ class Objective {
     return -1;
   }
 
-  // -sum_i weight_i log p(y_i | x_i) + l2 / 2 |w|^2, and its gradient; +inf if a score is not a number.
+  // Computes -sum_i weight_i log p(y_i | x_i) + l2 / 2 |w|^2, and its gradient. Returns +inf if a score
+  // is NaN.
   double evaluate(const double* w, double l2, int threads, double* gradient) {
     prepare(w);
     parallel_for(slots_.count(), threads, [&] {
@@ -91,14 +92,15 @@ class Objective {
     AlignedDoubles scores, residual;    // (rows, labels)
     AlignedDoubles masked, expected;    // (rows, labels), if labels are unknown
     AlignedDoubles transitions, pairs;  // (rows, labels, labels), with edge attributes
-    AlignedDoubles expected_pairs;      // (rows, labels, labels), with both
-    Scratch lanes;                      // for SparseBigrams
-    std::vector<double> lane_counts;    // (bigrams, kLanes)
+    AlignedDoubles expected_pairs;    // (rows, labels, labels), with edge attributes and unknown labels
+    Scratch lanes;                    // for SparseBigrams
+    std::vector<double> lane_counts;  // (bigrams, kLanes)
   };
 
-  // Sequences that go through the chain kernels together; one entry per sequence in each vector.
+  // The sequences of one call of the chain kernels; each vector has one entry per sequence.
   struct Sequences {
-    std::vector<std::int64_t> index, starts, lengths, pair_starts;  // rows are counted in the chunk
+    // `starts` counts rows from the start of the chunk.
+    std::vector<std::int64_t> index, starts, lengths, pair_starts;
     std::vector<const double*> unary, transitions;  // (length, labels), (length - 1, labels, labels)
     std::vector<double> weight, log_z;
     std::vector<Outcome> outcomes;
@@ -130,7 +132,8 @@ class Objective {
   // Counts the bigrams of sequences whose labels are known.
   void count_bigrams() {
     observed_.assign(static_cast<std::size_t>(layout_.labels) * layout_.labels, 0.0);
-    if (has_edges() || normaliser_ == Normaliser::step) return;  // subtracted row by row instead
+    // In these cases the bigrams are subtracted row by row instead.
+    if (has_edges() || normaliser_ == Normaliser::step) return;
     for (std::int64_t i = 0; i < y_.sequences; ++i) {
       if (!known(i)) continue;
       for (std::int64_t r = y_.row_begin[i] + 1; r < y_.row_begin[i + 1]; ++r) {
@@ -157,7 +160,8 @@ class Objective {
     dense_.expand(w, table_.data());
   }
 
-  // If nothing is forbidden, unknown or position-dependent, the bigrams with a weight are enough.
+  // Returns whether the sparse kernel can be used: no transition may be forbidden or position-dependent,
+  // and no label unknown.
   bool can_be_sparse() const {
     return normaliser_ == Normaliser::sequence && !y_.constrained() && !partial_ && !has_edges() &&
            longest_ <= SparseBigrams::kLongest && SparseBigrams::pay(layout_);
@@ -225,7 +229,8 @@ class Objective {
     sum_pairs(first, last, slot, worker);
   }
 
-  // Sequences [first, last), or only those with unknown labels; `unary` is (rows, labels).
+  // Returns the sequences [first, last) or, if `unknown`, only those with unknown labels; `unary` is
+  // (rows, labels).
   Sequences gather(std::int64_t first, std::int64_t last, bool unknown, const double* unary,
                    Worker& worker) {
     Sequences sequences;
@@ -276,7 +281,8 @@ class Objective {
     for (double& x : sequences.weight) x *= sign;
   }
 
-  // Raises the scores of wrong labels by the cost of the right one, so that training demands a margin.
+  // Adds the cost of the right label to the scores of all wrong labels. Training then requires a margin
+  // between them.
   void add_costs(std::int32_t right, double* scores) const {
     if (y_.cost == nullptr || right < 0) return;
     for (int y = 0; y < layout_.labels; ++y) scores[y] += y == right ? 0.0 : y_.cost[right];
@@ -309,7 +315,7 @@ class Objective {
     if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
   }
 
-  // Copies the scores of sequences with unknown labels, with -inf for labels that are ruled out.
+  // Copies the scores of sequences with unknown labels. Labels that are not possible get -inf.
   void mask(const Sequences& sequences, std::int64_t begin, Worker& worker) const {
     const int labels = layout_.labels;
     for (std::size_t n = 0; n < sequences.index.size(); ++n) {
@@ -325,7 +331,8 @@ class Objective {
     }
   }
 
-  // Adds log Z and the marginals given what is known of the labels. `expected` has their negative sign.
+  // Adds log Z and the marginals of a partly labelled sequence, given its known labels.
+  // `worker.expected` holds these marginals with a negative sign.
   void add_observed(const Sequences& sequences, std::size_t n, std::int64_t begin, Worker& worker) {
     const std::int64_t i = sequences.index[n], labels = layout_.labels, square = labels * labels;
     const std::int64_t row = y_.row_begin[i] - begin;
@@ -341,7 +348,8 @@ class Objective {
     }
   }
 
-  // With edge attributes, pairs are stored per position; the plain bigrams need their sum.
+  // With edge attributes, pairwise marginals are stored per position. Sums them over the positions for
+  // the bigrams without edge attributes.
   void sum_pairs(std::int64_t first, std::int64_t last, const Slot& slot, Worker& worker) const {
     if (!has_edges()) return;
     const std::int64_t labels = layout_.labels, square = labels * labels, begin = y_.row_begin[first];
@@ -384,7 +392,7 @@ class Objective {
       double* scores = worker.scores.get() + row * labels;
       add_costs(y[t], scores);
       if (!(scores[y[t]] + extra[y[t]] > -std::numeric_limits<double>::infinity())) {
-        total = -std::numeric_limits<double>::infinity();  // forbidden; perhaps every label is
+        total = -std::numeric_limits<double>::infinity();  // the transition is forbidden
         std::fill(residual, residual + labels, 0.0);
         continue;
       }

@@ -34,7 +34,8 @@ class OnlineLearner {
   std::int64_t size() const { return layout_.size(); }
   double weight(std::int64_t i) const { return y_.weight_of(i); }
 
-  // The loss weight * -log p(y | x) of sequence i at weights scale * w. Adds -step * its gradient to w.
+  // Returns the loss weight * -log p(y | x) of sequence i at weights scale * w. Adds -step * its
+  // gradient to w.
   double descend(std::int64_t i, double scale, double step, double* w) {
     const std::int64_t begin = y_.row_begin[i], n = length(i), labels = layout_.labels;
     score(i, w);
@@ -76,8 +77,8 @@ class OnlineLearner {
     return weight(i) * (log_z - total);
   }
 
-  // The best labelling under w compared with the known one: the difference of their scores, and the
-  // number of different labels.
+  // The best labelling under w compared with the known labelling: the difference of their scores, and
+  // the number of different labels.
   struct Mistake {
     double margin;
     std::int64_t errors;
@@ -103,7 +104,8 @@ class OnlineLearner {
     return mistake;
   }
 
-  // phi(x, y) - phi(x, predicted): one entry per weight, in the order of the weights.
+  // Computes phi(x, y) - phi(x, predicted): one entry per weight that changes, in the order of the
+  // weights.
   const std::vector<Change>& difference(std::int64_t i) {
     changes_.clear();
     const std::int64_t begin = y_.row_begin[i];
@@ -137,14 +139,14 @@ class OnlineLearner {
     length_ = length(i);
   }
 
-  // Sets forbidden transitions to -inf.
+  // Sets the scores of forbidden transitions to -inf.
   void forbid() {
     for (std::size_t k = 0; y_.forbidden != nullptr && k < transition_.size(); ++k) {
       if (y_.forbidden[k]) transition_[k] = -std::numeric_limits<double>::infinity();
     }
   }
 
-  // A batch of the current sequence alone.
+  // Returns a batch that has only the current sequence.
   Batch<double> batch() {
     return {.count = 1,
             .labels = layout_.labels,
@@ -157,8 +159,8 @@ class OnlineLearner {
             .end = y_.end};
   }
 
-  // Subtracts expected minus observed bigrams from the bigram weights w. counts_ has the step size in
-  // it.
+  // Subtracts expected minus observed bigrams from the bigram weights w. counts_ is already multiplied
+  // by the step size.
   void descend_bigrams(std::int64_t i, double weight, const SharedScores& shared, double* w) {
     const std::int64_t stride = padded(layout_.labels), labels = layout_.labels;
     const double* log_counts = counts_.data() + labels * stride;
@@ -214,7 +216,7 @@ class OnlineLearner {
   std::vector<std::int64_t> path_;             // (length): the predicted labels
   std::vector<Change> changes_;
   std::optional<typename ChainBatch<double>::Memory> memory_;
-  std::int64_t memory_rows_ = 0;  // rows that memory_ has room for
+  std::int64_t memory_rows_ = 0;  // the rows that fit in memory_
   const double* unary_ = nullptr;
   std::int64_t zero_ = 0, length_ = 0;  // start and length of the sequence, for batch()
 };
@@ -238,7 +240,8 @@ struct SgdRule {
 // the sum of the losses before each step.
 inline double sgd_epoch(OnlineLearner& learner, const Order& order, const SgdRule& rule, double* v,
                         double* scale) {
-  constexpr double kSmallestScale = 1e-9, kLargestScale = 1e9;  // beyond, v would lose precision
+  // Outside this range, v would lose precision.
+  constexpr double kSmallestScale = 1e-9, kLargestScale = 1e9;
   double loss = 0.0;
   for (std::int64_t k = 0; k < order.count; ++k) {
     const double eta = 1.0 / (rule.lambda * (rule.t0 + static_cast<double>(rule.done + k)));
@@ -252,7 +255,8 @@ inline double sgd_epoch(OnlineLearner& learner, const Order& order, const SgdRul
   return loss;
 }
 
-// Averaged weights follow from `total`, the sum of step * change over all steps.
+// The weights, and `total`, the sum of step * change over all steps. The averaged weights are computed
+// from both.
 struct AveragedWeights {
   double* w;            // (weights)
   double* total;        // (weights)
@@ -266,7 +270,8 @@ struct AveragedWeights {
   }
 };
 
-// Returns the number of wrong labels; sequence_errors, (count) or null, receives those of each sequence.
+// Runs one pass and returns the number of wrong labels. sequence_errors, (count) or null, receives the
+// number of wrong labels of each sequence.
 inline std::int64_t perceptron_epoch(OnlineLearner& learner, const Order& order,
                                      const AveragedWeights& weights,
                                      std::int64_t* sequence_errors = nullptr) {
@@ -282,13 +287,14 @@ inline std::int64_t perceptron_epoch(OnlineLearner& learner, const Order& order,
 }
 
 struct PassiveAggressive {
-  // 0: the smallest step that suffices; 1: at most `aggressiveness`; 2: softened by it
+  // 0: the smallest step that reaches the margin; 1: the same, at most `aggressiveness`; 2: a smaller
+  // step that depends on `aggressiveness`
   int variant;
   double aggressiveness;
   bool count_errors;  // the required margin is sqrt(wrong labels), not 1
 };
 
-// Returns the sum of the hinge losses.
+// Runs one pass and returns the sum of the hinge losses.
 inline double passive_aggressive_epoch(OnlineLearner& learner, const Order& order,
                                        const PassiveAggressive& rule, const AveragedWeights& weights) {
   double loss = 0.0;
@@ -310,7 +316,8 @@ inline double passive_aggressive_epoch(OnlineLearner& learner, const Order& orde
   return loss;
 }
 
-// Adaptive regularisation of weights: each weight has a variance that shrinks the more often it occurs.
+// Runs one pass of adaptive regularisation of weights (AROW). Each weight has a variance, which becomes
+// smaller each time the weight changes.
 inline double arow_epoch(OnlineLearner& learner, const Order& order, double gamma, double* w,
                          double* variance) {
   double loss = 0.0;

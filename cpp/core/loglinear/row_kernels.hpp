@@ -6,10 +6,12 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// Prefetch distances, in occurrences and in single weights. A cache miss takes a few hundred cycles, in
-// which about this many of them are processed.
+// Prefetch distances: kAhead attribute occurrences, kWeightsAhead single weights. Prefetching 64 weights
+// ahead was faster than no prefetching (docs/notes/benchmarks.md); kAhead was chosen by hand, no
+// measurement is recorded.
 inline constexpr int kAhead = 24, kWeightsAhead = 64;
-// Rows of up to this many padded labels are accumulated on the stack (DenseAttributes::kWidest).
+// A row of at most kLocalRow padded labels is accumulated on the stack. The value is that of
+// DenseAttributes::kWidest.
 inline constexpr int kLocalRow = 1024;
 
 // row[label] += value * weight, for attributes with a long range of weights.
@@ -26,7 +28,8 @@ TRELLIS_INLINE void sparse_scores(const RowPlan& plan, const double* weights, st
   }
 }
 
-// The same for attributes with few weights, which the plan lists one by one. kOnes: all values are 1.
+// Does the same for attributes with few weights, which the plan lists one by one. With kOnes, all values
+// are 1.
 template <bool kOnes>
 TRELLIS_INLINE void few_scores(const RowPlan& plan, const double* weights, std::int64_t begin,
                                std::int64_t end, double* row) {
@@ -36,7 +39,7 @@ TRELLIS_INLINE void few_scores(const RowPlan& plan, const double* weights, std::
   }
 }
 
-// The transpose of few_scores: gradient[weight] += value * row[label].
+// Adds gradient[weight] += value * row[label]. It is the transpose of few_scores.
 template <bool kOnes>
 TRELLIS_INLINE void few_gradient(const RowPlan& plan, const double* row, std::int64_t begin,
                                  std::int64_t end, double* gradient) {
@@ -70,7 +73,7 @@ TRELLIS_INLINE void dense_scores(const RowPlan& plan, const double* table, std::
   for (int n = 0; n < N; ++n) store(row + column + n * kWidth, sum[n]);
 }
 
-// The transpose of dense_scores: table += value * row.
+// Adds table += value * row. It is the transpose of dense_scores.
 template <int N>
 TRELLIS_INLINE void dense_gradient(const RowPlan& plan, const double* row, std::int64_t begin,
                                    std::int64_t end, int column, double* table) {
@@ -108,7 +111,8 @@ TRELLIS_INLINE void copy_row(const double* from, double* to, int labels) {
   }
 }
 
-// The order of the sums is that of the plan: dense, then long, then few. It decides the bits.
+// Computes the scores of rows. The terms are added in the order of the plan: dense attributes, then long
+// ranges, then single weights. Another order would change the last bits of the result.
 inline void score_rows(const RowPlan& plan, const double* dense_weights, const double* weights,
                        std::int64_t begin, std::int64_t end, double* scores) {
   alignas(64) double local[kLocalRow];
@@ -132,7 +136,8 @@ inline void score_rows(const RowPlan& plan, const double* dense_weights, const d
   }
 }
 
-// Looks up each id as it comes: two prefetches, first of its place, then of its weights.
+// Computes the scores of rows without a plan, from attribute ids. For each id, its place is prefetched
+// first, and its weights later.
 inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t attributes,
                       const double* dense_weights, const double* weights, const std::int64_t* begin,
                       const std::int32_t* id, const double* value, std::int64_t rows, double* scores) {
@@ -148,7 +153,7 @@ inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t att
     for (int y = 0; y < (row == to ? plan.labels : plan.stride); ++y) row[y] = 0.0;
     for (std::int64_t i = begin[r]; i < begin[r + 1]; ++i) {
       __builtin_prefetch(place(i + 2 * kAhead));
-      // prefetched kAhead iterations ago, so it can be read to prefetch the weights
+      // This place was prefetched kAhead iterations ago. It is read now to prefetch the weights.
       if (const Place* next = place(i + kAhead)) {
         __builtin_prefetch(next->dense < 0 ? weights + next->begin
                                            : dense_weights + std::int64_t{next->dense} * plan.stride);
@@ -171,7 +176,7 @@ inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t att
   }
 }
 
-// The transpose of score_rows: every weight of a row receives value * residual.
+// Adds value * residual to the gradient of every weight of a row. It is the transpose of score_rows.
 inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t begin, std::int64_t end,
                      double* dense_gradient_table, double* gradient) {
   alignas(64) double local[kLocalRow] = {};
@@ -202,7 +207,8 @@ inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t b
   }
 }
 
-// Three passes over p, which holds scores + extra, then exponentials, then probabilities.
+// Computes p = softmax(scores + extra) in three passes over p. It holds scores + extra, then
+// exponentials, then probabilities.
 inline double softmax(const double* scores, const double* extra, int labels, double* p) {
   Vec top = splat(-kInfinity);
   for (int y = 0; y < labels; y += kWidth) {

@@ -12,14 +12,16 @@
 
 namespace trellis {
 
-// Chooses the attributes whose weights are stored in dense rows: those with so many labels that full
-// vectors are cheaper than single labels; the most frequent first, as many as fit in the cache.
+// Chooses the attributes whose weights are stored in dense rows, one weight per label. An attribute
+// qualifies if it has more weights than a dense row has vectors. The most frequent attributes are chosen
+// until the table has kBytes bytes.
 class DenseAttributes {
  public:
-  static constexpr std::int64_t kBytes = 768 << 10;  // three quarters of a 1 MiB L2 cache
+  // The bytes of the dense table. Other sizes did not help (docs/notes/benchmarks.md).
+  static constexpr std::int64_t kBytes = 768 << 10;
   static constexpr int kWidest = 1024;  // padded labels; score_rows() holds one such row on its stack
 
-  // occurrences: (attributes), or null if they are not known.
+  // `occurrences` is (attributes), or null if the numbers of occurrences are not known.
   DenseAttributes(const WeightLayout& layout, const std::int64_t* occurrences)
       : layout_(layout), stride_(padded(layout.labels)), place_(layout.attributes, -1) {
     if (stride_ > kWidest) return;
@@ -36,22 +38,23 @@ class DenseAttributes {
     std::stable_sort(dense_.begin(), dense_.end(),
                      [&](std::int64_t a, std::int64_t b) { return gain(a) > gain(b); });
     const std::size_t max_rows =
-        // without occurrences the model only predicts: one table for all threads may use the L3 cache
+        // Without occurrences, the model only predicts, and all threads share one table. Its size, eight
+        // times larger, was chosen by hand.
         occurrences == nullptr ? 8 * kBytes / (stride_ * 8) : kBytes / (stride_ * 8);
-    // in training, row numbers are stored in 16 bits (PlannedRows::add)
+    // In training, row numbers are stored in 16 bits (PlannedRows::add).
     static_assert(kBytes / (kPadding * 8) <= 0x10000);
     if (dense_.size() > max_rows) dense_.resize(max_rows);
     for (std::size_t k = 0; k < dense_.size(); ++k) place_[dense_[k]] = static_cast<std::int32_t>(k);
   }
 
-  // No dense rows at all.
+  // Returns an object without dense rows.
   static DenseAttributes none(const WeightLayout& layout) {
     const std::vector<std::int64_t> never(layout.attributes, 0);
     return {layout, never.data()};
   }
 
   std::int64_t table_size() const { return static_cast<std::int64_t>(dense_.size()) * stride_; }
-  // The dense row of attribute a, or -1.
+  // Returns the dense row of attribute a, or -1.
   std::int32_t place(std::int64_t a) const { return place_[a]; }
 
   // Copies the weights of dense attributes to `table`, (dense attributes, stride).
@@ -72,11 +75,12 @@ class DenseAttributes {
   }
 
  private:
-  static constexpr std::int64_t kOften = 16;  // fewer occurrences do not repay filling a row
+  // The least number of occurrences of a dense attribute; chosen by hand.
+  static constexpr std::int64_t kOften = 16;
 
   WeightLayout layout_;
   int stride_;
-  std::vector<std::int64_t> dense_;  // (dense rows): their attributes
+  std::vector<std::int64_t> dense_;  // (dense rows): the attribute of each row
   std::vector<std::int32_t> place_;  // (attributes): the dense row, or -1
 };
 
@@ -97,7 +101,7 @@ class PlannedRows {
       sparse_begin_.push_back(static_cast<std::int64_t>(sparse_.size()));
       few_begin_.push_back(static_cast<std::int64_t>(few_.size()));
     }
-    // the kernels prefetch past the end and read the entries to do so
+    // The kernels read entries past the end to prefetch their weights.
     dense_.resize(dense_.size() + kPast, 0);
     sparse_.resize(sparse_.size() + kPast, Stretch{0, 0});
     few_.resize(few_.size() + kPast, 0);
@@ -119,7 +123,7 @@ class PlannedRows {
             .label = layout_.state_label};
   }
 
-  // One past the last state weight that rows [begin, end) use, dense attributes aside.
+  // Returns 1 + the index of the last state weight that rows [begin, end) use, without dense attributes.
   std::int64_t touched(std::int64_t begin, std::int64_t end) const {
     std::int64_t last = 0;
     for (std::int64_t i = sparse_begin_[begin]; i < sparse_begin_[end]; ++i) {
@@ -131,14 +135,16 @@ class PlannedRows {
     return last;
   }
 
-  // The steps that the kernels take for all rows, in multiply-adds. The factors were measured.
+  // Estimates the work of the kernels for all rows, in multiply-adds. The factors 8 and 3 were chosen by
+  // hand; no measurement is recorded.
   double work() const {
     return static_cast<double>(few_.size() + 8 * sparse_.size() + 3 * dense_.size());
   }
 
  private:
   static constexpr std::size_t kPast = 64;  // at least kWeightsAhead and kAhead of the kernels
-  static constexpr std::int64_t kFew = 8;   // attributes with at most this many weights are unrolled
+  // Attributes with at most 8 weights are listed weight by weight.
+  static constexpr std::int64_t kFew = 8;
 
   static const double* data_of(const std::vector<double>& values) {
     return values.empty() ? nullptr : values.data();

@@ -38,16 +38,16 @@ struct Occurrences {
   }
 };
 
-// What is known of the cell of each row.
+// The known cell, or the possible cells, of each row.
 struct RowCells {
   int cells;                 // the number of different cells
-  const std::int32_t* cell;  // (rows): -1 if it is not known
-  const bool* allowed;   // (rows, cells): the possible cells of unknown ones, which all count; or null
-  const double* weight;  // (rows), or null: all 1
+  const std::int32_t* cell;  // (rows): the cell of each row, -1 if it is not known
+  const bool* allowed;       // (rows, cells): if the cell is unknown, all allowed ones count; or null
+  const double* weight;      // (rows), or null: all 1
 };
 
-// An attribute is kept with a cell if its values, times the rows' weights, sum to at least min_sum
-// (-inf: always).
+// Returns the cells of each attribute. A cell is kept if the attribute's values in its rows, times the
+// rows' weights, sum to at least min_sum. With min_sum = -inf, all cells are kept.
 inline SeenCells seen_cells(const SparseRows& x, std::int64_t attributes, const RowCells& y,
                             double min_sum) {
   const Occurrences occurrences(x, attributes);

@@ -15,10 +15,12 @@ namespace trellis {
 
 class SparseBigrams {
  public:
-  // Positions. All rows of eight sequences are in memory at once, so longer ones use the other kernels.
+  // The largest length. All rows of eight sequences are in memory at once, so longer sequences use the
+  // other kernels. The limit was chosen by hand.
   static constexpr std::int64_t kLongest = 2000;
 
-  // Whether at most half of all bigrams have a weight: otherwise the dense kernels are faster.
+  // Returns whether at most half of all bigrams have a weight. Otherwise the dense kernels are used. The
+  // limit was chosen by hand.
   static bool pay(const WeightLayout& layout) {
     return 2 * layout.bigrams <= static_cast<std::int64_t>(layout.labels) * layout.labels;
   }
@@ -57,8 +59,8 @@ class SparseBigrams {
     return true;
   }
 
-  // Writes weight * p(y_t) to the sequences' rows of `out`, (rows, labels), and log Z; adds the pairs to
-  // `counts`, (bigrams, kLanes). Takes eight sequences of similar length at a time.
+  // Computes `out` = weight * p(y_t), (rows, labels), and `log_z`. Adds the pairwise marginals to
+  // `counts`, (bigrams, kLanes). Processes eight sequences of similar length at a time.
   void marginals(const std::vector<const double*>& unary, const std::vector<std::int64_t>& lengths,
                  const std::vector<std::int64_t>& starts, const std::vector<double>& weights,
                  double* out, Scratch& scratch, double* counts, double* log_z) const {

@@ -12,7 +12,8 @@ struct TrainingLabels {
   const std::int32_t* label;      // (rows): -1 if it is not known
   const bool* allowed;            // (rows, labels): the possible labels of unknown ones; null: all
   const double* weight;           // (sequences); null: all 1
-  const double* cost;     // (labels): added to the scores of wrong labels where y is right; or null
+  // (labels): cost[y] is added to the scores of all labels except the right label y; or null.
+  const double* cost;
   const bool* forbidden;  // (labels, labels): transitions; null: none
   const double* start;    // (labels): 0 or -inf; null: all 0
   const double* end;      // (labels): 0 or -inf; null: all 0
@@ -22,7 +23,7 @@ struct TrainingLabels {
   bool constrained() const { return forbidden != nullptr || start != nullptr || end != nullptr; }
 };
 
-// Where probabilities are normalised: over all labellings (CRF), or over the next label (MEMM).
+// Whether probabilities are normalised over all labellings (CRF), or over the next label (MEMM).
 enum class Normaliser { sequence, step };
 
 }  // namespace trellis

@@ -1,8 +1,8 @@
 // The arguments of the log-linear kernels: w . phi(x, t, y) for sparse rows of attributes.
 //
 // All weights are in one vector: those of attribute a are w[state_begin[a] .. state_begin[a + 1]), with
-// their labels in state_label. Most attributes have weights for few of many labels. The few attributes
-// that occur all the time have most of them: these are expanded into dense, padded rows.
+// their labels in state_label. Most attributes have weights for few of the labels. A few very frequent
+// attributes have weights for most labels. Their weights are expanded into dense, padded rows.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct Stretch {
 };
 
 // The attribute occurrences of all rows, in three kinds: attributes with dense weights, attributes with
-// a long range of weights, and attributes with few weights. The last are listed weight by weight,
-// because very short loops mispredict.
+// a long range of weights, and attributes with few weights. The last kind is listed weight by weight,
+// because the CPU mispredicts the end of very short loops (docs/notes/benchmarks.md).
 struct RowPlan {
   int labels;
-  int stride;                        // of the dense table: padded(labels)
+  int stride;                        // the stride of the dense table: padded(labels)
   const std::int64_t* dense_begin;   // (rows + 1)
   const std::uint16_t* dense;        // (dense occurrences): rows of the dense table
   const double* dense_value;         // null: all 1
@@ -36,7 +36,7 @@ struct RowPlan {
   const std::uint16_t* label;        // (state weights): the label of each weight
 };
 
-// The weights of an attribute, for rows that are scored only once and so get no plan.
+// The position of an attribute's weights, for rows that are scored only once and have no plan.
 struct Place {
   std::uint32_t begin;
   std::uint32_t count;

@@ -35,7 +35,8 @@ struct WeightLayout {
   std::int64_t size() const { return states() + bigrams + edges(); }
 };
 
-// Transition scores, (labels, labels): the weight of each bigram, 0 without a weight, -inf if forbidden.
+// Computes the transition scores, (labels, labels): the weight of each bigram, 0 without a weight, -inf
+// if forbidden.
 inline void transition_scores(const WeightLayout& layout, const double* w, const bool* forbidden,
                               double* to) {
   const std::int64_t square = static_cast<std::int64_t>(layout.labels) * layout.labels;

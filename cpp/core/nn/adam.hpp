@@ -15,7 +15,8 @@ struct TableRows {
   std::int64_t rows, columns;
 };
 
-// One step for rows ids[i] with gradients g, (ids, columns). Gradients of a repeated row are added.
+// Performs one step for rows ids[i] with gradients g, (ids, columns). Gradients of a repeated row are
+// added.
 inline void adam_rows(const AdamKernels& kernels, const TableRows& table,
                       const std::vector<std::int64_t>& ids, const float* g, const AdamStep& step) {
   std::vector<std::int64_t> order(ids.size());

@@ -6,7 +6,7 @@
 
 namespace trellis::TRELLIS_ISA::adam {
 
-// The square root of each lane.
+// Returns the square root of each lane.
 inline FloatVec root(FloatVec x) {
 #if defined(__AVX512F__)
   return _mm512_maskz_sqrt_ps(0xffff, x);  // the unmasked intrinsic makes GCC 12 warn

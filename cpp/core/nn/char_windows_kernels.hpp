@@ -20,7 +20,8 @@ inline void largest(const CharWindows& a, float* best, std::int32_t* where) {
           if (ids[t + k] == 0) continue;
           score += float_load_first(a.table + (ids[t + k] * a.width + k) * a.filters + f, lanes);
         }
-        FloatMask taken = (score > top) | (score != score);  // NaN wins, and nothing beats it
+        // NaN replaces any score, and nothing replaces NaN.
+        FloatMask taken = (score > top) | (score != score);
         if (t == 0) taken = ~FloatMask{};
         top = taken ? score : top;
         at = taken ? FloatMask{} + static_cast<std::int32_t>(t) : at;

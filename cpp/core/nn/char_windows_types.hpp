@@ -16,7 +16,8 @@ struct CharWindows {
 };
 
 struct CharWindowKernels {
-  // The largest score over all windows and its position, both (words, filters); NaN if a score is NaN.
+  // Computes the largest score over all windows and its position, both (words, filters); NaN if a score
+  // is NaN.
   void (*largest)(const CharWindows&, float* best, std::int32_t* where);
 };
 

@@ -8,8 +8,8 @@
 
 namespace trellis {
 
-// A copy of row ids, (count), after checking that a table of `rows` rows has them. A copy, because the
-// caller could change the original after the check.
+// Checks that a table of `rows` rows has all row ids, and returns a copy of them, (count). The caller
+// could change the original after the check.
 inline std::vector<std::int64_t> checked_ids(const std::int64_t* ids, std::int64_t count,
                                              std::int64_t rows) {
   std::vector<std::int64_t> copy(ids, ids + count);

@@ -14,7 +14,8 @@
 
 namespace trellis {
 
-// Sequences per task. Fixed, so that the tiles (and bits) do not depend on the number of threads.
+// The number of sequences per task. It is fixed, so that the tiles, and the bits of the result, do not
+// depend on the number of threads.
 inline constexpr std::int64_t kLstmGroup = 16;
 
 // The sizes of the steps, copied and validated.
@@ -35,13 +36,13 @@ class LstmSteps {
       seen += sizes_[t];
     }
     if (seen != tokens)
-      throw std::invalid_argument("sizes are of " + std::to_string(seen) + " tokens, not of " +
+      throw std::invalid_argument("sizes has " + std::to_string(seen) + " tokens, but the arrays have " +
                                   std::to_string(tokens));
   }
 
   std::int64_t sequences() const { return sizes_.empty() ? 0 : sizes_[0]; }
 
-  // A view, valid while this object exists.
+  // Returns a view, which is valid while this object exists.
   LstmBatch batch(std::int64_t hidden) const {
     return {hidden, static_cast<std::int64_t>(sizes_.size()), sizes_.data(), begin_.data()};
   }
@@ -52,7 +53,7 @@ class LstmSteps {
 
 namespace lstm_detail {
 
-// Aligned to cache lines, and to huge pages if it is large.
+// An array of floats that is aligned to cache lines, and to huge pages if it is large.
 using Floats = std::vector<float, TableAllocator<float>>;
 
 // Calls walk(part, packed U, scratch) for both directions of all groups of sequences.

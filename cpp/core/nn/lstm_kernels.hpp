@@ -15,7 +15,8 @@ namespace trellis::TRELLIS_ISA::lstm {
 
 inline constexpr int kTileRows = kVectorBytes == 64 ? 6 : 3;  // limited by the number of registers
 inline constexpr int kTileVectors = 4;
-inline constexpr std::int64_t kColumns = kTileVectors * kFloatWidth;  // of a tile in the backward pass
+// Columns of a tile in the backward pass.
+inline constexpr std::int64_t kColumns = kTileVectors * kFloatWidth;
 static_assert(kLstmPadding % kFloatWidth == 0);
 
 // out[r][v] = sum_k x[r][k] u[k][v]; a row of out has kTileVectors vectors.
@@ -65,7 +66,7 @@ TRELLIS_INLINE void all_rows(std::int64_t rows, std::int64_t linked, int vectors
   for (std::int64_t r = linked; r < rows; ++r) take(r, sums);
 }
 
-// The rows of a part in one step, and their first token; no rows for a step that does not exist.
+// The rows of a part in one step, and their first token. A step that does not exist has no rows.
 struct Step {
   std::int64_t rows, token;
 };
@@ -134,8 +135,8 @@ inline void forward(const LstmBatch& batch, const LstmPart& part, const float* p
   }
 }
 
-// Gradients of the gates before their nonlinearities, from the gradients of h and c; `carry` is the
-// gradient of c of the previous step.
+// Computes the gradients of the gates before their nonlinearities, from the gradients of h and c.
+// `carry` is the gradient of c of the previous step.
 struct GateGradients {
   FloatVec i, f, g, o, carry;
 };

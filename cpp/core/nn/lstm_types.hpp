@@ -39,7 +39,8 @@ struct LstmBackward {
 };
 
 struct LstmKernels {
-  // Packs U, (4 hidden, hidden), of one direction in the order of access: lstm_packed(hidden) floats.
+  // Packs U, (4 hidden, hidden), of one direction in the order of access. The result has
+  // lstm_packed(hidden) floats.
   void (*pack_forward)(const float* u, std::int64_t hidden, float* packed);
   void (*pack_backward)(const float* u, std::int64_t hidden, float* packed);
   void (*forward)(const LstmBatch&, const LstmPart&, const float* packed, const LstmForward&);
@@ -48,7 +49,7 @@ struct LstmKernels {
                    float* carry);
 };
 
-// Floats of a packed U.
+// Returns the number of floats of a packed U.
 inline constexpr std::int64_t lstm_packed(std::int64_t hidden) {
   return 4 * hidden * ((hidden + kLstmPadding - 1) / kLstmPadding * kLstmPadding);
 }

@@ -14,7 +14,7 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// Squared norms of the weights and of q; whether the new pair was stored.
+// The squared norms of the weights and of q, and whether the new pair was stored.
 struct Norms {
   double weights, slope;
   bool kept;
@@ -62,7 +62,7 @@ class LbfgsMemory {
     take(q, threads, totals, fill);
     const int newest = order_.back();
     const double ys = sy_[newest * capacity_ + newest], yy = yy_[newest * capacity_ + newest];
-    // below rounding error, s · y says nothing about the curvature
+    // If s · y is below the rounding error, its value is unreliable.
     const double min_curvature =
         std::numeric_limits<double>::epsilon() * std::sqrt(totals[2]) * std::sqrt(yy);
     const bool kept = ys > min_curvature && std::isfinite(yy);
@@ -70,7 +70,7 @@ class LbfgsMemory {
     return {totals[0], totals[1], kept};
   }
 
-  // Adds a pair of an earlier run. The products have the same bits as those that push() computed.
+  // Adds a pair of an earlier run. The products have the same bits as after push() of the same pair.
   void append(const double* s, const double* y, int threads) {
     double unused[3];
     take(y, threads, unused,
@@ -101,7 +101,7 @@ class LbfgsMemory {
   // Removes all pairs.
   void clear() { order_.clear(); }
 
-  // d = -H q for the q of the last push() or project(); returns d · q.
+  // Computes d = -H q for the q of the last push() or project(); returns d · q.
   double direction(const double* q, double* d, int threads) const {
     std::vector<double> s_factor(static_cast<std::size_t>(count())), y_factor(s_factor);
     const double q_factor = two_loops(s_factor.data(), y_factor.data());
@@ -121,8 +121,8 @@ class LbfgsMemory {
   std::size_t slots() const { return static_cast<std::size_t>(capacity_); }
   std::size_t square() const { return slots() * slots(); }
 
-  // Makes room, calls fill(begin, end, s, y, sums) for each tile, and computes all products of the new
-  // pair.
+  // Takes a slot for a new pair, calls fill(begin, end, s, y, sums) for each tile, and computes all
+  // products of the pair.
   template <class Fill>
   void take(const double* q, int threads, double* totals, const Fill& fill) {
     const int slot = make_room();
@@ -143,7 +143,7 @@ class LbfgsMemory {
     for (int i = 0; i < count(); ++i) keep_products(order_[i], slot, &all[3 + kProducts * i]);
   }
 
-  // The slot for a new pair, which becomes the newest. If all slots are used, the oldest pair is
+  // Returns the slot for a new pair, which becomes the newest. If all slots are used, the oldest pair is
   // dropped.
   int make_room() {
     int slot = count();
@@ -189,8 +189,9 @@ class LbfgsMemory {
     yy_[slot * capacity_ + newest] = yy_[newest * capacity_ + slot] = sums[4];
   }
 
-  // The factors of d = q_factor q + Σ s_factor[i] s_i + y_factor[i] y_i. As in the paper, but the vector
-  // that both loops change is stored as its factors: r = -q - Σ α_i y_i, then γ r + Σ (α_i - β_i) s_i.
+  // Computes the factors of d = q_factor q + Σ s_factor[i] s_i + y_factor[i] y_i. The two loops are
+  // those of the paper, but the vector that they change is stored as its factors: r = -q - Σ α_i y_i,
+  // then γ r + Σ (α_i - β_i) s_i.
   double two_loops(double* s_factor, double* y_factor) const {
     if (count() == 0) return -1.0;
     const auto sy = [&](int i, int j) { return sy_[order_[i] * capacity_ + order_[j]]; };
@@ -214,7 +215,7 @@ class LbfgsMemory {
     return -gamma;
   }
 
-  // Computes a tile of d, which stays in the L1 cache while the pairs are added.
+  // Computes a tile of d. All pairs are added to one tile before the next tile.
   void combine(std::int64_t begin, std::int64_t end, const double* q, double q_factor,
                const double* s_factor, const double* y_factor, double* d) const {
     for_each_vec(begin, end, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {

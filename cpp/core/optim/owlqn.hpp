@@ -9,8 +9,8 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// The pseudo-gradient: the slope of loss + Σ c_i |w_i|. Where w_i = 0, the one-sided slope on the side
-// that descends, or 0 if neither does. Returns Σ c_i |w_i|.
+// Computes the pseudo-gradient, the slope of loss + Σ c_i |w_i|. Where w_i = 0, it is the one-sided
+// slope on the side that descends, or 0 if neither side descends. Returns Σ c_i |w_i|.
 inline double pseudo_gradient(const double* w, const double* gradient, const double* c, std::int64_t n,
                               double* out, int threads) {
   double total;
@@ -19,7 +19,8 @@ inline double pseudo_gradient(const double* w, const double* gradient, const dou
     for_each_vec(begin, end, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
       const Vec x = load_lanes(w + i, lanes), g = load_lanes(gradient + i, lanes);
       const Vec l1 = load_lanes(c + i, lanes);
-      const Vec at_zero = max(Vec{}, g - l1) + min(Vec{}, g + l1);  // this order preserves NaN
+      // This order of arguments preserves NaN.
+      const Vec at_zero = max(Vec{}, g - l1) + min(Vec{}, g + l1);
       store_first(out + i, select(x > 0.0, g + l1, select(x < 0.0, g - l1, at_zero)), lanes);
       penalty += l1 * max(x, -x);
     });

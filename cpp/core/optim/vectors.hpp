@@ -14,8 +14,8 @@
 
 namespace trellis::TRELLIS_ISA {
 
-inline constexpr std::int64_t kBlock = 8192;  // numbers: the task of one thread
-inline constexpr std::int64_t kTile = 512;    // numbers: a tile of several vectors fits in the L1 cache
+inline constexpr std::int64_t kBlock = 8192;  // numbers per task of a thread; chosen by hand
+inline constexpr std::int64_t kTile = 512;    // numbers per tile of a vector; chosen by hand
 
 // Calls body(begin, end, sums) for each block, and adds the `count` sums of all blocks to `totals`.
 template <class Body>

@@ -1,4 +1,4 @@
-// The SIMD functions, compiled for one instruction set like the kernels.
+// Tests the SIMD functions, which are compiled for one instruction set like the kernels.
 #include <random>
 #include <vector>
 
@@ -53,8 +53,8 @@ void test_log() {
   CHECK(worst < 1e-15);
 }
 
-// Partial loads and stores must not touch memory past the last element. The arrays end there, so that a
-// sanitizer reports any access past it.
+// Partial loads and stores must not access memory past the last element. The arrays end there, so that a
+// sanitizer reports such an access.
 template <class T>
 void test_partial() {
   for (int n = 0; n <= kWidth; ++n) {
@@ -68,7 +68,7 @@ void test_partial() {
   }
 }
 
-// The largest error of a function of floats, in units in the last place.
+// Returns the largest error of a function of floats, in units in the last place.
 template <class Function, class Reference>
 double worst_ulps(const Function& function, const Reference& reference, float bound) {
   std::mt19937_64 random(3);

@@ -1,4 +1,4 @@
-// Tables that number strings and keys, compared with std::map.
+// Compares the tables that assign numbers to strings and keys with std::map.
 #include <map>
 #include <random>
 #include <string>
@@ -17,8 +17,8 @@ std::uint32_t below(std::uint32_t n) {
   return std::uniform_int_distribution<std::uint32_t>(0, n - 1)(generator);
 }
 
-// Strings of few different letters or of all byte values; every second one is a prefix of the one
-// before.
+// Returns strings of few different letters or of all byte values. Every second string is a prefix of the
+// previous one.
 std::vector<std::string> random_strings(int count) {
   std::vector<std::string> strings;
   for (int k = 0; k < count; ++k) {
@@ -93,7 +93,7 @@ void check_keys(int stride) {
   }
 }
 
-// Hashes that collide, in full or in the half that a slot stores.
+// Checks hashes that collide, in full or in the half that a slot stores.
 void check_collisions() {
   for (const std::uint64_t step : {0ull, 1ull, 1ull << 32, (1ull << 40) + 64}) {
     for (const std::uint64_t first : {0ull, ~0ull}) {
@@ -113,10 +113,10 @@ void check_collisions() {
   }
 }
 
-// Keys with the same hash: the likely entry is mostly the wrong one.
+// Checks keys with the same hash: likely() then returns the wrong entry for most keys.
 void check_unlikely() {
   KeyTable table(2);
-  for (std::uint32_t k = 0; k < 30; ++k) {  // fewer than would make the table grow and hash again
+  for (std::uint32_t k = 0; k < 30; ++k) {  // so few that the table does not grow
     const std::uint32_t key[] = {k, 7 * k};
     CHECK(table.find(key, 5, table.likely(5)) == kNone);
     CHECK(table.intern(key, 5) == k);

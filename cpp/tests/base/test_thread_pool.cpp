@@ -1,5 +1,5 @@
-// The thread pool: every task runs once, exceptions propagate, calls may overlap, and a forked child
-// works.
+// Tests the thread pool: every task runs once, exceptions propagate, calls may overlap, and a forked
+// child can use it.
 #include <atomic>
 #include <stdexcept>
 #include <thread>

@@ -1,4 +1,4 @@
-// All chain kernels of every instruction set that the CPU supports, compared with enumeration of all
+// Compares all chain kernels, of every instruction set that the CPU supports, with enumeration of all
 // paths.
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A ragged batch with random scores; with a large scale they do not fit scaled probabilities.
+// A batch of sequences of different lengths with random scores. With a large scale, they need log space.
 struct Case {
   int labels;
   std::vector<std::int64_t> starts, lengths;
@@ -84,7 +84,7 @@ std::vector<std::vector<int>> all_paths(std::int64_t length, int labels) {
   return paths;
 }
 
-// The results by enumeration of all paths of one sequence.
+// The expected results of one sequence, by enumeration of all paths.
 struct Truth {
   double log_z = -kInfinity, best = -kInfinity, entropy = 0.0;
   std::vector<double> unary, pairwise, max_marginals;
@@ -132,7 +132,7 @@ void check_rows(const double* got, const std::vector<double>& want) {
   for (std::size_t i = 0; i < want.size(); ++i) CHECK_CLOSE(got[i], want[i], 1e-10);
 }
 
-// What ChainBatch computes for a case.
+// The results of ChainBatch for a case.
 struct Results {
   std::vector<Outcome> outcomes, max_outcomes, entropy_outcomes, sample_outcomes, score_outcomes;
   std::vector<double> log_z, z_again, score, entropy, path_score;  // (sequences)
@@ -201,7 +201,8 @@ void check_case(const Case& c, int threads) {
   if (!c.transition.empty()) check_rows(r.counts.data(), summed);
 }
 
-// A sequence of several blocks, whose forward rows are computed twice, from one checkpoint per block.
+// Checks a sequence of several blocks. Its forward rows are computed twice, from one checkpoint per
+// block.
 void check_long() {
   std::mt19937_64 random(5);
   std::normal_distribution<double> normal;

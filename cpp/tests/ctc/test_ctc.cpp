@@ -1,5 +1,5 @@
-// The CTC loss with every instruction set that the CPU supports: compared with enumeration of all paths
-// and with central differences; scaled probabilities compared with log space.
+// Compares the CTC loss, with every instruction set that the CPU supports, with enumeration of all paths
+// and with central differences. Also compares scaled probabilities with log space.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -112,7 +112,8 @@ double log_sum(const std::vector<double>& terms) {
   return top + std::log(total);
 }
 
-// -log p and occupations of one row, by enumeration of all paths that collapse to the target.
+// The expected -log p and occupations of one row, by enumeration of all paths that collapse to the
+// target.
 struct Truth {
   double loss;
   std::vector<double> occupation, softmax;
@@ -189,7 +190,7 @@ void check_differences(Case c) {
   }
 }
 
-// Long enough for several segments, and also in log space.
+// Compares scaled probabilities with log space, for inputs of several segments.
 void check_against_log_space(const Case& c) {
   CtcKernels only_log = kernels().ctc;
   only_log.scaled = only_log.in_log;
@@ -207,9 +208,9 @@ bool no_walk(const CtcTarget&, const CtcFrames&) {
   return true;
 }
 
-// The output of a trained network: one symbol per frame with probability near 1, all others `nats`
-// below. States far from the alignment have probabilities below any double; scaled probabilities must
-// suffice.
+// Checks an input like the output of a trained network: one symbol per frame has a probability near 1,
+// all others are `nats` below. States far from the alignment have probabilities that a double cannot
+// represent. Log space must not be needed.
 void check_peaky(double nats) {
   std::mt19937_64 random(9);
   const std::int64_t labels = 120, frames = 5 * labels, V = 40;
@@ -277,7 +278,7 @@ int main() {
     for (int i = 0; i < 15; ++i) {
       for (const bool logits : {false, true}) {
         for (const double scale : {1.0, 30.0, 1000.0}) {
-          // with the whole vocabulary as symbols, then with only those that occur
+          // first with the whole vocabulary as symbols, then with only the symbols that occur
           check_enumeration(make_case(random, {4, 6, 3, 3}, logits, scale, 0.0), 2);
           check_enumeration(make_case(random, {3, 5, 5, 1}, logits, scale, 0.0), 1);
           check_enumeration(make_case(random, {4, 6, 3, 3}, logits, scale, 0.1), 1);

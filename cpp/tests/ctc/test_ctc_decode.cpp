@@ -1,5 +1,5 @@
-// Best paths and prefix search with every instruction set that the CPU supports: compared with
-// enumeration of all paths, and with a simple recursion where there are too many paths.
+// Compares best paths and prefix search, with every instruction set that the CPU supports, with
+// enumeration of all paths. If there are too many paths, a simple recursion is used instead.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -95,7 +95,7 @@ Path align(const Case<T>& c, const Labels& target) {
   return p;
 }
 
-// The path collapses to the target, has the stated score, and has the stated runs.
+// Checks that the path collapses to the target and has the reported score and frames.
 template <class T>
 void check_path(const Case<T>& c, const Labels& target, const Path& p) {
   CHECK(collapsed(p.labels, c.blank) == target);
@@ -131,7 +131,7 @@ void check_enumeration(const Case<T>& c) {
     CHECK(hypotheses[i - 1].log_prob >= hypotheses[i].log_prob);
 }
 
-// The best score, by the recursion over the extended target (with blanks between labels).
+// Returns the best score, by the recursion over the extended target (with blanks between labels).
 template <class T>
 double plain_best(const Case<T>& c, const Labels& target) {
   Labels z{c.blank};
@@ -163,7 +163,7 @@ void check_long(std::mt19937_64& random, std::int64_t frames, std::int64_t label
   if (best > -kInfinity) check_path(c, target, p);
 }
 
-// A narrow beam can lose mass but must not add any, and each labelling must occur once.
+// Checks a narrow beam: it can lose mass but must not add any, and each labelling must occur once.
 template <class T>
 void check_narrow(std::mt19937_64& random) {
   const Case<T> c = make_case<T>(random, 7, 3, 2.0);
@@ -205,7 +205,7 @@ void check_all() {
     check_greedy<T>(random);
   }
   check_enumeration(make_case<T>(random, 3, 1, 1.0));
-  // around the sizes of blocks and segments, with and without frames to spare
+  // numbers of labels around the sizes of blocks and segments, with and without extra frames
   for (const std::int64_t labels : {0, 1, 7, 8, 15, 16, 100, 127, 129}) {
     for (const std::int64_t spare : {0, 1, 5, 60, 300})
       check_long<T>(random, labels + spare + 1, labels);

@@ -1,5 +1,5 @@
-// The word search compared with enumeration: all paths, the text that each stands for, and the scores of
-// its words from the language model.
+// Compares the word search with enumeration of all paths: the text of each path, and the scores of its
+// words from the language model.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,7 +46,7 @@ Alphabet word_pieces() {
           .space = -1};
 }
 
-// The words of a labelling.
+// Returns the words of a labelling.
 Text written(const Alphabet& alphabet, const std::vector<std::int64_t>& labels) {
   Text text;
   bool open = false;
@@ -116,13 +116,13 @@ std::vector<std::string_view> views(const std::set<std::string>& words) {
 
 std::vector<CtcTimedTranscript> decode(const Alphabet& alphabet, const Setting& setting,
                                        const NgramModel& m, const std::vector<double>& x, std::size_t T,
-                                       std::size_t many_nodes, bool only_best) {
+                                       std::size_t min_nodes, bool only_best) {
   std::vector<std::string_view> vocabulary;
   for (std::uint32_t w = 0; setting.model && w < m.vocabulary(); ++w) vocabulary.push_back(m.word(w));
   CtcWords words(setting.options, alphabet.pieces, setting.model, vocabulary, views(setting.hot));
   if (!setting.lexicon.empty()) words.allow({setting.lexicon.begin(), setting.lexicon.end()});
   NgramWords model(m, m.begin_state(), true);
-  CtcWordSearch search(words, kernels().ctc, many_nodes);
+  CtcWordSearch search(words, kernels().ctc, min_nodes);
   search.begin(setting.model ? &model : nullptr, only_best);
   CtcWordDecoder<double> decoder(words, search, kernels().ctc, false);
   const auto V = static_cast<std::int64_t>(alphabet.pieces.size());
@@ -158,8 +158,8 @@ void check_against_enumeration(const Alphabet& alphabet, const Setting& setting,
   const std::map<Text, double> mass = enumerate(alphabet, x, T);
   std::size_t allowed = 0;
   for (const auto& [text, p] : mass) allowed += setting.allows(text);
-  for (const std::size_t many_nodes : {std::size_t{1}, std::size_t{1} << 20}) {
-    const auto transcripts = decode(alphabet, setting, m, x, T, many_nodes, false);
+  for (const std::size_t min_nodes : {std::size_t{1}, std::size_t{1} << 20}) {
+    const auto transcripts = decode(alphabet, setting, m, x, T, min_nodes, false);
     CHECK(transcripts.size() == allowed);
     for (std::size_t i = 0; i < transcripts.size(); ++i) {
       const CtcTranscript& f = transcripts[i].transcript;
@@ -179,8 +179,9 @@ void check_against_enumeration(const Alphabet& alphabet, const Setting& setting,
   CHECK(decode(alphabet, setting, m, x, T, 1 << 20, true).size() <= allowed);
 }
 
-// Without words, a text is a labelling. Here nodes have more children than a linked list is used for.
-void check_many_labels(std::mt19937_64& random, std::size_t many_nodes) {
+// Checks texts without words, which are labellings. Nodes have so many children that they are stored in
+// the hash table.
+void check_many_labels(std::mt19937_64& random, std::size_t min_nodes) {
   const std::int64_t T = 3, V = 40;
   std::vector<CtcPiece> pieces(1);
   for (std::int64_t v = 1; v < V; ++v)
@@ -200,7 +201,7 @@ void check_many_labels(std::mt19937_64& random, std::size_t many_nodes) {
   for (double& score : x) score = normal(random);
   const CtcInput<double> input{
       .scores = x.data(), .frame_stride = V, .length = T, .vocabulary = V, .blank = 0};
-  CtcWordSearch search(words, kernels().ctc, many_nodes);
+  CtcWordSearch search(words, kernels().ctc, min_nodes);
   search.begin(nullptr, false);
   CtcWordDecoder<double> decoder(words, search, kernels().ctc, false);
   CHECK(decoder.feed(input));
@@ -218,7 +219,7 @@ void check_many_labels(std::mt19937_64& random, std::size_t many_nodes) {
   }
 }
 
-// Words with the same spelling: the language model decides.
+// Checks words with the same spelling: the language model decides between them.
 void check_spellings(const NgramModel& m) {
   const Alphabet alphabet = characters();
   const CtcWordOptions options{.alpha = 1.0,
@@ -289,7 +290,7 @@ int main() {
       }
     }
   }
-  for (const std::size_t many_nodes : {1, 1 << 20}) check_many_labels(random, many_nodes);
+  for (const std::size_t min_nodes : {1, 1 << 20}) check_many_labels(random, min_nodes);
   check_spellings(*m);
   check_trie();
   return failures() != 0;

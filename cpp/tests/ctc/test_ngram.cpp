@@ -1,4 +1,5 @@
-// ARPA files: scores computed by hand, blocks of all sizes, and one damaged file per error message.
+// Tests ARPA files: scores computed by hand, blocks of all sizes, and one damaged file per error
+// message.
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -77,7 +78,7 @@ void check_numbers() {
   }
 }
 
-// Arbitrary damage must lead to a model or to an error, never to a crash.
+// Checks that arbitrary damage leads to a model or to an error, never to a crash.
 void check_damage() {
   std::mt19937 random(1);
   for (int i = 0; i < 3000; ++i) {

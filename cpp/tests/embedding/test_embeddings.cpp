@@ -1,4 +1,4 @@
-// The corpus in pieces, in memory and in a file; the Huffman tree; alias tables; training.
+// Tests the corpus (in pieces, in memory and in a file), the Huffman tree, alias tables and training.
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -21,7 +21,7 @@ std::string random_text(int lines) {
   std::string text;
   for (int i = 0; i < lines; ++i) {
     for (int j = 0; j < 12; ++j) {
-      text += 'w';  // in pieces: GCC 12 warns about a sum of strings
+      text += 'w';  // appended in pieces, because GCC 12 warns about a sum of strings
       text += std::to_string(generator() % 40 * (generator() % 3));
       text += ' ';
     }
@@ -76,7 +76,7 @@ void test_alias() {
   for (std::size_t i = 0; i < 5; ++i) CHECK_CLOSE(p[i], weight[i] / 10, 1e-8);
 }
 
-// The probabilities of all words by the tree: they sum to 1 for any scores.
+// Checks that the probabilities of all words in the tree sum to 1 for any scores.
 void test_tree() {
   std::vector<std::int64_t> count(50);
   for (std::size_t i = 0; i < count.size(); ++i) count[i] = static_cast<std::int64_t>(1000 / (i + 1));
@@ -98,7 +98,7 @@ void test_tree() {
   CHECK(huffman_tree(count.data(), 1).node.empty());
 }
 
-// The mean loss of the third epoch, with or without a hot node.
+// Returns the mean loss of the third epoch, with or without a hot node.
 double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow, bool hot,
                int threads) {
   constexpr int kStride = 32;

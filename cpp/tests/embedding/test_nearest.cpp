@@ -1,5 +1,5 @@
-// Nearest rows compared with sorting all scores; codes compared with all distances; files cut at every
-// byte.
+// Compares nearest rows with sorting all scores, and codes with all distances. Reads files that are cut
+// at every byte.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -81,7 +81,7 @@ void test_assign(std::int64_t width) {
   }
 }
 
-// Any division of a file into two blocks yields the same rows.
+// Checks that any division of a file into two blocks yields the same rows.
 void test_rows_of_files() {
   const float values[] = {1.5f, -2.0f, 0.0f, 3e8f};
   std::string binary = "a ";

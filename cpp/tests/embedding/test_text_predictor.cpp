@@ -1,5 +1,5 @@
-// Labels of texts: the tree search compared with all leaves, rows as floats and as codes, splitting
-// lines.
+// Tests the labels of texts: the tree search is compared with all leaves, rows are floats or codes, and
+// lines are split.
 #include <cmath>
 #include <random>
 #include <string>
@@ -50,7 +50,7 @@ struct Case {
   }
 };
 
-// The search skips parts of the tree, but never one of the best labels.
+// Checks that the search, which skips parts of the tree, finds all of the best labels.
 void check_tree(std::int64_t labels) {
   const Case c(labels);
   const TextPredictor predictor = c.predictor(TextLoss::hierarchical);
@@ -93,7 +93,7 @@ void check_flat() {
   CHECK(c.predictor(TextLoss::softmax).best({{"x"}, {}}, 4, 0.0, 2)[0].empty());
 }
 
-// Three columns in groups of two and one, with norms, compared with the decoded rows.
+// Compares three columns in groups of two and one, with norms, with the decoded rows.
 void check_codes(std::int64_t width) {
   constexpr std::int64_t kDim = 3;
   std::vector<float> centroids(kDim * kCentroids), norms(kCentroids, 0.5f);

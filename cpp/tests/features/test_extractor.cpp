@@ -1,4 +1,4 @@
-// Token fields of ASCII values, and templates compared with a naive implementation.
+// Tests token fields of ASCII values, and compares templates with a simple implementation.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -129,7 +129,7 @@ EncodedTokens random_tokens(std::initializer_list<int> lengths, std::uint32_t va
   return x;
 }
 
-// The gazetteer's marks, by trying all phrases at all positions.
+// Returns the marks of the gazetteer, by trying all phrases at all positions.
 std::vector<std::uint32_t> marks(const ExtractorSpec& spec, const std::vector<std::uint32_t>& text) {
   std::vector<std::uint32_t> to(text.size(), kNone);
   for (std::size_t t = 0; t < text.size();) {

@@ -1,4 +1,4 @@
-// Text models of other programs: names parsed by templates, weights as text, weights by number.
+// Tests text models of other programs: names parsed by templates, weights as text, weights by number.
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -34,9 +34,9 @@ void check_names() {
   CHECK((readings_of("U", {{"U"}}) == Readings{{}}));
   CHECK((readings_of("Ux", {{"U"}}) == Readings{}));
   CHECK((readings_of("U:a#", {{"U:", "#"}}) == Readings{{"a"}}));
-  // between two values without a literal in between, but not inside a code point of two bytes
+  // two values without a literal between them: the border must not be inside a code point
   CHECK((readings_of("U:\xc3\xa9", {{"U:", "", ""}}) == Readings{{"", "\xc3\xa9"}, {"\xc3\xa9", ""}}));
-  // many dead ends: 10^11 ways to place the slashes, and none ends with #
+  // there are 10^11 ways to place the slashes, and no reading, because the name does not end with #
   CHECK((readings_of("U:" + std::string(1000, '/'), {{"U:", "/", "/", "/", "/", "/", "#"}}) ==
          Readings{}));
   bool thrown = false;

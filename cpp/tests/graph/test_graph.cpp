@@ -1,5 +1,5 @@
-// Elimination compared with enumeration of all labellings, belief propagation on trees, and grids with
-// every instruction set that the CPU supports compared with the general engine.
+// Compares elimination, and belief propagation on trees, with enumeration of all labellings. Compares
+// grids, with every instruction set that the CPU supports, with belief propagation on general graphs.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -22,11 +22,11 @@ struct Case {
   std::vector<double> tables;
 };
 
-// One factor per variable, and one for each of the sets of variables.
+// Creates a graph with one factor per variable, and one for each set of variables.
 Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices>& sets,
                double forbidden) {
   std::normal_distribution<double> normal;
-  std::bernoulli_distribution never(forbidden);
+  std::bernoulli_distribution is_forbidden(forbidden);
   Indices begin{0}, scope, table;
   std::vector<double> tables;
   const auto add = [&](const Indices& variables, bool may_forbid) {
@@ -34,7 +34,7 @@ Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices
     for (const Index v : variables) size *= cards[v];
     table.push_back(static_cast<Index>(tables.size()));
     for (Index i = 0; i < size; ++i)
-      tables.push_back(may_forbid && never(random) ? kNever : normal(random));
+      tables.push_back(may_forbid && is_forbidden(random) ? kForbidden : normal(random));
     scope.insert(scope.end(), variables.begin(), variables.end());
     begin.push_back(static_cast<Index>(scope.size()));
   };
@@ -44,7 +44,7 @@ Case make_case(std::mt19937_64& random, Indices cards, const std::vector<Indices
 }
 
 struct Truth {
-  double log_z = kNever, best = kNever;
+  double log_z = kForbidden, best = kForbidden;
   std::vector<double> variable;
 };
 
@@ -89,7 +89,7 @@ void check_exact(const Case& c, double tolerance) {
     std::vector<std::int64_t> y(static_cast<std::size_t>(n));
     const std::vector<double> uniforms(static_cast<std::size_t>(n), 0.5);
     exact.sample(uniforms.data(), y.data());
-    CHECK(LocalUpdates(c.graph, c.tables.data()).score(y.data()) > kNever);
+    CHECK(LocalUpdates(c.graph, c.tables.data()).score(y.data()) > kForbidden);
     exact.distribute(p.data(), pairs.data());
     for (std::size_t i = 0; i < p.size(); ++i) CHECK_CLOSE(p[i], truth.variable[i], tolerance);
     Exact max(c.graph, plan, c.tables.data(), threads);
@@ -204,7 +204,7 @@ struct GridCase {
   }
 };
 
-// The beliefs of a grid are those of belief propagation on the graph, up to a constant.
+// Checks that the beliefs of a grid are those of belief propagation on the graph, up to a constant.
 void check_beliefs(const GridCase& c, const Grid& grid, const Belief& belief, double share) {
   const std::size_t n = c.unary.size();
   std::vector<double> p(n, NAN), m(4 * n, NAN);
@@ -224,7 +224,7 @@ void check_beliefs(const GridCase& c, const Grid& grid, const Belief& belief, do
   }
 }
 
-// Both engines must reach the same fixed point. share < 1: tree-reweighted.
+// Checks that both implementations reach the same fixed point. share < 1 means tree-reweighted.
 void check_grid(const GridKernels& kernels, const GridCase& c, double share = 1.0) {
   const Graph graph = c.graph();
   const std::vector<double> tables = c.tables();

@@ -1,4 +1,5 @@
-// Small log-linear models with random data, and their meaning by enumeration of all label sequences.
+// Small log-linear models with random data, and their expected results by enumeration of all label
+// sequences.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ struct Settings {
   bool values = false, edges = false, partial = false, weights = false, costs = false;
   double bigrams = 0.8;    // the fraction of transitions with a weight
   double forbidden = 0.0;  // the fraction of forbidden transitions, first and last labels
-  double scale = 1.0;      // of the weights
+  double scale = 1.0;      // the standard deviation of the weights
   bool full = false;       // all possible features, so that no two labellings have the same score
 };
 
@@ -78,7 +79,7 @@ class Case {
             .start = start_.empty() ? nullptr : start_.data(),
             .end = end_.empty() ? nullptr : end_.data()};
   }
-  // Sequence i alone; its rows keep their place.
+  // Returns the labels of sequence i alone; its rows have the same numbers.
   trellis::TrainingLabels only(std::int64_t i) const {
     trellis::TrainingLabels one = y();
     one.sequences = 1;
@@ -123,7 +124,7 @@ class Case {
     }
   }
 
-  // The score of label `here` after `before`, plus the cost of a wrong label; -inf if forbidden.
+  // Returns the score of label `here` after `before`, plus the cost of a wrong label; -inf if forbidden.
   double score_at(std::int64_t i, std::int64_t t, std::int32_t before, std::int32_t here,
                   const Vector& weights) const {
     double score = 0.0;
@@ -142,7 +143,7 @@ class Case {
     return total;
   }
 
-  // Whether a labelling agrees with what is known of the labels.
+  // Returns whether a labelling agrees with the known labels.
   bool consistent(std::int64_t i, const Path& path) const {
     for (std::size_t t = 0; t < path.size(); ++t) {
       const std::int64_t row = row_begin_[i] + static_cast<std::int64_t>(t);
@@ -177,7 +178,8 @@ class Case {
     return static_cast<std::int32_t>(std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_));
   }
 
-  // Attribute 0 has weights for all labels, attribute 1 for none, the others for some.
+  // Creates a layout in which attribute 0 has weights for all labels, attribute 1 for none, the others
+  // for some.
   void make_layout() {
     for (std::int64_t a = 0; a < kAttributes; ++a) {
       for (int y = 0; y < s_.labels; ++y) {
@@ -259,7 +261,8 @@ class Case {
   Vector weight_, cost_, start_, end_;
 };
 
-// log sum exp of the scores, and p = exp(score - log sum exp); all 0 if every score is -inf.
+// Returns log sum exp of the scores, and computes p = exp(score - log sum exp); all 0 if every score is
+// -inf.
 inline double normalise(const Vector& scores, Vector& p) {
   const double top = *std::max_element(scores.begin(), scores.end());
   p.assign(scores.size(), 0.0);

@@ -1,4 +1,4 @@
-// Loss and gradient of log-linear chain models, for every instruction set, compared with enumeration.
+// Compares loss and gradient of log-linear chain models, for every instruction set, with enumeration.
 #include <map>
 #include <random>
 #include <vector>
@@ -44,7 +44,7 @@ struct Truth {
     return log_y == -kInfinity ? log_y : log_y - log_z;
   }
 
-  // log p of each label given the label before, where both are known.
+  // Returns the sum of log p of each label given the previous label, where both are known.
   double over_steps(const Case& c, std::int64_t i) {
     const Path y = c.labels(i);
     double total = 0.0;
@@ -100,12 +100,12 @@ void check_case(const Case& c, Normaliser normaliser) {
   for (std::size_t k = 0; k < c.w.size(); ++k) {
     CHECK_CLOSE(one.gradient[k], truth.gradient[k] + l2 * c.w[k], 1e-9);
   }
-  evaluate(objective, Vector(c.w.size(), 0.5), 0.0, 2);  // must not influence later evaluations
+  evaluate(objective, Vector(c.w.size(), 0.5), 0.0, 2);  // this evaluation must not change later ones
   for (const int threads : {1, 2, 3, 4}) CHECK(evaluate(objective, c.w, l2, threads) == one);
 }
 
-// All settings. With many rows, attribute 0 gets dense weights; with many labels, long ranges of
-// weights.
+// Checks all settings. With many rows, attribute 0 gets dense weights; with many labels, there are long
+// ranges of weights.
 void check_small(std::mt19937_64& random) {
   for (int bits = 0; bits < 64; ++bits) {
     Settings s;
@@ -126,7 +126,8 @@ void check_small(std::mt19937_64& random) {
   }
 }
 
-// Few transitions have a weight; more sequences than SIMD lanes; weights down to kLowestWeight.
+// Checks models where few transitions have a weight, with more sequences than SIMD lanes and weights
+// down to kLowestWeight.
 void check_few_bigrams(std::mt19937_64& random) {
   for (int bits = 0; bits < 32; ++bits) {
     Settings s;
@@ -141,7 +142,8 @@ void check_few_bigrams(std::mt19937_64& random) {
   }
 }
 
-// Start and end scores of 0 do not change the result, but prevent the sparse kernel.
+// Checks the dense kernels: start and end scores of 0 do not change the result, but prevent the sparse
+// kernel.
 void check_other_path(const Case& c, Normaliser normaliser, const Evaluated& one) {
   const Vector zero(static_cast<std::size_t>(c.layout().labels), 0.0);
   TrainingLabels y = c.y();
@@ -152,7 +154,8 @@ void check_other_path(const Case& c, Normaliser normaliser, const Evaluated& one
   for (std::size_t k = 0; k < c.w.size(); ++k) CHECK_CLOSE(one.gradient[k], other.gradient[k], 1e-9);
 }
 
-// Many chunks and slots: compared with the sum of single sequences; the same bits for any threads.
+// Compares many chunks and slots with the sum of single sequences. The bits must be the same for any
+// number of threads.
 void check_large(std::mt19937_64& random, const Settings& settings, Normaliser normaliser) {
   const Case c(random, settings);
   Objective objective(c.layout(), c.x(), c.edges(), c.y(), normaliser);
@@ -197,7 +200,7 @@ void check_extremes(std::mt19937_64& random) {
   }
 }
 
-// Scores of rows by definition, for numbers of labels around every vector width and kWidest.
+// Checks the scores of rows, for numbers of labels around every vector width and kWidest.
 void check_scores(std::mt19937_64& random) {
   for (const int labels : {1, 2, 3, 7, 8, 9, 16, 17, 31, 33, 1017, 1030}) {
     for (const bool values : {false, true}) {
@@ -230,7 +233,8 @@ void check_scores(std::mt19937_64& random) {
   }
 }
 
-// More labels than a dense row can have; single positions, because all paths are enumerated.
+// Checks more labels than a dense row can have. Sequences have one position, because all paths are
+// enumerated.
 void check_many_labels(std::mt19937_64& random) {
   Settings s;
   s.labels = 1030, s.sequences = 2, s.longest = 1;
@@ -296,7 +300,7 @@ int main() {
     check_extremes(random);
     check_scores(random);
   }
-  std::mt19937_64 random(17);  // the following does not depend on the kernels
+  std::mt19937_64 random(17);  // the following checks do not depend on the kernels
   check_many_labels(random);
   check_seen(random);
   for (const auto normaliser : {Normaliser::sequence, Normaliser::step}) {

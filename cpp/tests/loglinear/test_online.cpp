@@ -1,4 +1,4 @@
-// Online learning compared with enumeration and with the update rules as published.
+// Compares online learning with enumeration and with the published update rules.
 #include <random>
 #include <vector>
 
@@ -31,7 +31,7 @@ Path best_path(const Case& c, std::int64_t i, const Vector& w) {
   return best;
 }
 
-// Whether several labellings have the best score; then any of them may be predicted.
+// Returns whether several labellings have the best score. Then any of them may be predicted.
 bool tied(const Case& c, std::int64_t i, const Vector& w) {
   const double top = c.score(i, best_path(c, i, w), w);
   int best = 0;
@@ -39,7 +39,7 @@ bool tied(const Case& c, std::int64_t i, const Vector& w) {
   return best > 1;
 }
 
-// phi(x, a) - phi(x, b), all weights.
+// Returns phi(x, a) - phi(x, b) for all weights.
 Vector difference(const Case& c, std::int64_t i, const Path& a, const Path& b) {
   Vector d(c.w.size(), 0.0);
   c.features(i, a, [&](std::int64_t k, double value) { d[k] += value; });
@@ -47,7 +47,8 @@ Vector difference(const Case& c, std::int64_t i, const Path& a, const Path& b) {
   return d;
 }
 
-// If the true labels contain a forbidden transition, the margin is infinite: such sequences are skipped.
+// Returns whether the true labels are allowed. Otherwise the margin is infinite, and the sequence is
+// skipped.
 bool feasible(const Case& c, std::int64_t i) { return c.score(i, c.labels(i), c.w) > -kInfinity; }
 
 void check_close(const Vector& got, const Vector& want, double tolerance) {
@@ -55,7 +56,7 @@ void check_close(const Vector& got, const Vector& want, double tolerance) {
   for (std::size_t k = 0; k < want.size(); ++k) CHECK_CLOSE(got[k], want[k], tolerance);
 }
 
-// One sequence's loss at w, and its gradient.
+// Computes the loss of one sequence at w, and its gradient.
 double loss_of(const Case& c, std::int64_t i, const Vector& w, Vector& gradient) {
   gradient.resize(w.size());
   Objective one(c.layout(), c.x(), c.edges(), c.only(i), Normaliser::sequence);
@@ -109,7 +110,8 @@ Order order_of(const std::vector<std::int64_t>& order) {
   return {.sequence = order.data(), .count = static_cast<std::int64_t>(order.size())};
 }
 
-// w <- (1 - eta lambda) w, then a step of eta against the gradient. With t0 near 1, w shrinks to 0.
+// Checks w <- (1 - eta lambda) w, followed by a step of eta against the gradient. With t0 near 1, w
+// shrinks to 0.
 void check_sgd(std::mt19937_64& random, const Case& c) {
   const auto order = shuffled(random, c.y().sequences);
   const double lambda = 0.1;
@@ -136,7 +138,7 @@ void check_sgd(std::mt19937_64& random, const Case& c) {
   }
 }
 
-// Rules that add weight * tau * (phi(x, y) - phi(x, best)) where the best labelling is wrong. The
+// Checks rules that add weight * tau * (phi(x, y) - phi(x, best)) where the best labelling is wrong. The
 // average of w over all steps is w - total / steps.
 template <class Epoch, class Tau>
 void check_additive(std::mt19937_64& random, const Case& c, const Epoch& epoch, const Tau& tau) {

@@ -1,4 +1,4 @@
-// Adam on rows of a table compared with the equations. Arrays end with the last element that is read, so
+// Compares Adam on rows of a table with the equations. Arrays end with the last element that is read, so
 // that a sanitizer reports any access past it.
 #include <random>
 #include <vector>

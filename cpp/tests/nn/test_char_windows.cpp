@@ -1,5 +1,5 @@
-// Character windows and their gradient compared with a simple version. Arrays end with the last element
-// that is read, so that a sanitizer reports any access past it.
+// Compares character windows and their gradient with a simple implementation. Arrays end with the last
+// element that is read, so that a sanitizer reports any access past it.
 #include <random>
 #include <stdexcept>
 #include <vector>

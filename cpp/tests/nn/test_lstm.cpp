@@ -1,5 +1,5 @@
-// The LSTM compared with a simple version in doubles, and its gradient with central differences;
-// threads.
+// Compares the LSTM with a simple implementation in doubles, and its gradient with central differences.
+// The number of threads must not change the result.
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -64,7 +64,7 @@ States run(const Case& a, const Kernels& kernels, int threads) {
 
 double sigma(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-// h of all tokens, one sequence at a time.
+// Computes h of all tokens, one sequence at a time.
 std::vector<double> plain(const Case& a, const std::vector<double>& gates) {
   const std::int64_t H = a.hidden, T = static_cast<std::int64_t>(a.sizes.size());
   std::vector<double> out(a.weight.size());
@@ -173,8 +173,8 @@ std::string refused(const Sizes& sizes, std::int64_t tokens) {
 void test_sizes() {
   CHECK(refused({3, 2, 2}, 7).empty());
   CHECK(refused({}, 0).empty());
-  CHECK(refused({}, 1) == "sizes are of 0 tokens, not of 1");
-  CHECK(refused({3, 2}, 7) == "sizes are of 5 tokens, not of 7");
+  CHECK(refused({}, 1) == "sizes has 0 tokens, but the arrays have 1");
+  CHECK(refused({3, 2}, 7) == "sizes has 5 tokens, but the arrays have 7");
   CHECK(refused({3, 3}, 5) == "sizes[1] is 3: more than the 5 tokens");
   CHECK(refused({2, 3}, 5) == "sizes[1] is 3: must be from 1 to 2");
   CHECK(refused({2, 0}, 2) == "sizes[1] is 0: must be from 1 to 2");

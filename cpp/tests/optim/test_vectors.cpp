@@ -1,4 +1,5 @@
-// The vector operations of the optimisers: sums that do not depend on the threads, and L-BFGS.
+// Tests the vector operations of the optimisers: sums must not depend on the number of threads. Tests
+// L-BFGS.
 #include <random>
 #include <vector>
 
@@ -65,12 +66,13 @@ void test_orthants() {
     CHECK(result.penalty >= 0.0);
     for (std::size_t i = 0; i < w.size(); ++i) {
       CHECK(w[i] * out[i] >= 0.0);  // no weight changes its sign
-      if (w[i] == 0.0 && out[i] != 0.0) CHECK((out[i] > 0) == (pseudo[i] < 0));  // leaves 0 downhill
+      // A weight leaves 0 in the direction of descent.
+      if (w[i] == 0.0 && out[i] != 0.0) CHECK((out[i] > 0) == (pseudo[i] < 0));
     }
   }
 }
 
-// The two loops of L-BFGS on the vectors themselves.
+// Computes the direction with the two loops of L-BFGS on full vectors.
 Vector two_loops(const std::vector<Vector>& s, const std::vector<Vector>& y, const Vector& q) {
   Vector r(q);
   for (double& x : r) x = -x;

@@ -160,8 +160,8 @@ def test_second_derivative_raises():
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ([], "sizes are of 0 tokens, not of 5"),
-        ([3, 1], "sizes are of 4 tokens, not of 5"),
+        ([], "sizes has 0 tokens, but the arrays have 5"),
+        ([3, 1], "sizes has 4 tokens, but the arrays have 5"),
         ([3, 3], r"sizes\[1\] is 3: more than the 5 tokens"),
         ([2, 3], r"sizes\[1\] is 3: must be from 1 to 2"),
         ([6], r"sizes\[0\] is 6: must be from 1 to 5"),
