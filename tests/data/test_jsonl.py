@@ -90,7 +90,7 @@ def test_offsets_count_characters_and_ignore_white_space_at_the_ends() -> None:
         ('{"tokens": ["a", []], "tags": ["O", "O"]}', r"position 1: \[\] labelled 'O'"),
         ('{"tokens": [["a", 1]], "tags": ["O"]}', r"position 0: \['a', 1\] labelled 'O'"),
         ('{"tokens": ["a"], "tags": [null]}', "position 0: 'a' labelled None"),
-        (r'{"tokens": ["\ud800"], "tags": ["O"]}', "an escape is not a character: surrogates"),
+        (r'{"tokens": ["\ud800"], "tags": ["O"]}', "escape is not a character: surrogates"),
         (with_spans("Newark", [0, 3, "LOC"]), r"span \[0, 3, 'LOC'\] cuts through 'Newark' in 'Ne"),
         (with_spans("in Newark", [4, 9, "LOC"]), r"span \[4, 9, 'LOC'\] cuts through 'Newark'"),
         (with_spans("New York", [0, 5, "LOC"]), r"span \[0, 5, 'LOC'\] cuts through 'York'"),
@@ -108,10 +108,10 @@ def test_offsets_count_characters_and_ignore_white_space_at_the_ends() -> None:
         (with_spans("a b", [1, 2, "X"]), r"span \[1, 2, 'X'\] covers no token in 'a b'"),
         (with_spans("a", [0, 1]), "is neither {start, end, label} nor"),
         (with_spans("a", "0-1"), "span 0-1 is neither"),
-        (with_spans("a", [0, True, "X"]), "needs two integers and a label"),
-        (with_spans("a", [0.0, 1, "X"]), "needs two integers and a label"),
-        (with_spans("a", {"start": 0, "end": 1}), "needs two integers and a label"),
-        (with_spans("a", [0, 1, ""]), "needs two integers and a label"),
+        (with_spans("a", [0, True, "X"]), "must have integers start and end"),
+        (with_spans("a", [0.0, 1, "X"]), "must have integers start and end"),
+        (with_spans("a", {"start": 0, "end": 1}), "must have integers start and end"),
+        (with_spans("a", [0, 1, ""]), "must have integers start and end"),
     ],
 )
 def test_a_bad_line_is_named_with_span_and_text(line: str, message: str, tmp_path: Path) -> None:

@@ -286,7 +286,9 @@ def test_unhashable_tags_and_wrong_types(scheme: str) -> None:
 
 
 def test_strict_knows_only_its_letters() -> None:
-    with pytest.raises(InputError, match=r"position 1: 'S-X' is not a tag of scheme BIO: .* B, I "):
+    with pytest.raises(
+        InputError, match=r"position 1: 'S-X' is not a tag of scheme BIO, expected .* B, I "
+    ):
         tags.spans(["O", "S-X"], "BIO", strict=True)
     with pytest.raises(InputError, match="'E-X' is not a tag of scheme BILOU"):
         tags.spans(["E-X"], "BILOU", strict=True)
@@ -320,7 +322,7 @@ def test_unknown_scheme(bad: Any) -> None:
         ([("", 0, 1)], 3, "plain", "'' cannot be a label"),
         ([(None, 0, 1)], 3, "BIO", "None cannot be a label"),
         ([("X", 0.0, 1.5)], 3, "BIO", r"\('X', 0.0, 1.5\) is not"),
-        ([("X", 0)], 3, "BIO", r"\('X', 0\) is not a label, a start and an end"),
+        ([("X", 0)], 3, "BIO", r"\('X', 0\) is not a span: must be a label, a start and an end"),
         ([5], 3, "BIO", "5 is not a label"),
         (None, 3, "BIO", "spans must be a list, not None"),
         ([], -1, "BIO", "length .* not -1"),
