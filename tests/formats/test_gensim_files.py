@@ -61,7 +61,7 @@ def test_fasttext_of_gensim(path: Path) -> None:
 
 
 class Evil:
-    """Its pickle asks for a call when it is loaded."""
+    """An object whose pickle calls a function when it is loaded."""
 
     def __init__(self, target: Path) -> None:
         self.target = target

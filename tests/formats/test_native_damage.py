@@ -133,6 +133,6 @@ def test_giant_sizes_take_no_memory(path: Path, size: int) -> None:
 
 
 def test_long_names_do_not_slow_down_validation(path: Path) -> None:
-    """Each member's place is told by a part of its key, so this takes seconds, not days."""
+    """Error messages contain only the start of a key; otherwise this would take days."""
     header = b'{"%s":[%s0]}' % (b"x" * 2**21, b"0," * 2**20)
     refused(path, with_header(header, b""), "not written by trellis")
