@@ -183,8 +183,8 @@ SIZES = {"size": 64, "words": 68, "labels": 72, "tokens": 76, "pruned": 84}
         (ARGUMENT["maxn"], "<i", 2**31 - 1, "maxn is 2147483647"),
         (ARGUMENT["t"], "<d", float("nan"), "t is nan"),
         (SIZES["size"], "<i", 21, "21 entries"),
-        (SIZES["words"], "<i", -1, "cannot be -1 words"),
-        (SIZES["labels"], "<i", 1, "cannot be 20 words and 1 labels"),
+        (SIZES["words"], "<i", -1, "but -1 words"),
+        (SIZES["labels"], "<i", 1, "but 20 words and 1 labels"),
         (SIZES["tokens"], "<q", -5, "number of tokens is -5"),
         (SIZES["pruned"], "<q", 2**62, "the file ends inside the prune table"),
         (92 + 5, "<q", -3, "count -3"),
@@ -222,7 +222,7 @@ def test_truncated_files(part: int, path: Path) -> None:
 def test_extra_bytes_at_the_end(path: Path) -> None:
     format.write(path, some_file())
     path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(FormatError, match="1 bytes follow"):
+    with pytest.raises(FormatError, match="1 unexpected bytes follow"):
         format.read(path)
 
 

@@ -33,8 +33,8 @@ def test_truncated_files(path: Path) -> None:
     intact = path.read_bytes()
     for part in range(50):
         refused(path, intact[: len(intact) * part // 50])
-    refused(path, intact[:-1], "tensors take 4077 bytes, 4076 follow")
-    refused(path, intact + b"\0", "tensors take 4077 bytes, 4078 follow")
+    refused(path, intact[:-1], "tensors take 4077 bytes, but 4076 bytes follow")
+    refused(path, intact + b"\0", "tensors take 4077 bytes, but 4078 bytes follow")
 
 
 def test_a_flipped_bit_in_any_byte_is_detected(path: Path) -> None:

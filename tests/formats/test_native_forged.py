@@ -117,7 +117,7 @@ def test_rewritten_by_another_library(path: Path) -> None:
         (lambda header: header["weights"].pop("shape") and None, "must have dtype, shape"),
         (of_tensor("weights", "more", 1), "must have dtype, shape"),
         (lambda header: header | {"weights": None}, "must have dtype, shape"),
-        (lambda header: header.pop("used") and None, "tensors take 63 bytes, 65 follow"),
+        (lambda header: header.pop("used") and None, "tensors take 63 bytes, but 65 bytes follow"),
         (lambda header: header.pop("weights") and None, "gaps and overlaps"),
         (lambda header: header["__metadata__"].update(more="x"), "other entries"),
     ],

@@ -260,7 +260,7 @@ def _encode(words: Sequence[str], matrix: NDArray[np.float32]) -> list[bytes]:
     for word in words:
         if not word or " " in word or "\n" in word:
             raise InputError(
-                f"word {len(encoded)} is {word!r}: must not be empty or contain a space or a line break"
+                f"word {len(encoded)} is {word!r}: must be non-empty, without space and line break"
             )
         try:
             encoded.append(word.encode())

@@ -29,15 +29,14 @@ Json = Annotated[bool, Option("--json", help="Print JSON instead of text and tab
 Format = Annotated[
     str | None,
     Option(
-        help="Data format: conll, conllu, jsonl, markup, text or tokens; default: detected from "
-        "the file name or the first line.",
+        help="Data format: conll, conllu, jsonl or markup; without labels also text or tokens; "
+        "default: detected from the file name or the first lines.",
     ),
 ]
 TokenColumns = Annotated[
     str | None,
     Option(
-        help="Columns of a conll file that form a token, counted from 0, for example 0,1; "
-        "default: all except the label.",
+        help="Columns of a conll file that form a token, counted from 0, for example 0,1.",
         metavar="LIST",
     ),
 ]
