@@ -78,7 +78,7 @@ BROKEN = {
     "forged": (npy(np.zeros((4, 4))).replace(b"(4, 4)", b"(9**9,)"[:6]), "not a .npy file"),
     "huge": (npy(np.zeros(10**4)).replace(b"(10000,)", b"(9**99,)"), "not a .npy file"),
     "below zero": (npy(np.zeros((4, 4))).replace(b"(4, 4), ", b"(-4,-4),"), "shape"),
-    "huge shape": (npy(np.zeros(10**6)).replace(b"(1000000,)", b"(9999999,)"), "take 79999992"),
+    "huge shape": (npy(np.zeros(10**6)).replace(b"(1000000,)", b"(9999999,)"), "need 79999992"),
     "version": (b"\x93NUMPY\x09\x00" + npy(np.zeros(2))[8:], "not a .npy file"),
     "half an archive": (saved(a=np.zeros(99))[:-30], "not a .npz file"),
     "no array inside": (b"PK\x05\x06" + bytes(18), "not a .npy"),

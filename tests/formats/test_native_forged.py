@@ -98,7 +98,7 @@ def test_rewritten_by_another_library(path: Path) -> None:
     [
         (of_tensor("weights", "dtype", "F128"), "'weights' has dtype 'F128': must be one of F64"),
         (of_tensor("weights", "dtype", ["F64"]), "has dtype"),
-        (of_tensor("weights", "dtype", "F32"), "takes 24 bytes, data_offsets .0, 48. are for 48"),
+        (of_tensor("weights", "dtype", "F32"), "takes 24 bytes, but data_offsets .0, 48. are 48"),
         (of_tensor("weights", "shape", [2, 4]), "takes 64 bytes"),
         (of_tensor("weights", "shape", [-2, -3]), "shape"),
         (of_tensor("weights", "shape", [2.0, 3]), "shape"),
@@ -110,7 +110,7 @@ def test_rewritten_by_another_library(path: Path) -> None:
         (of_tensor("none", "shape", [0, 2**63]), "too large"),
         (of_tensor("none", "shape", [0, 10**30]), "64 bits"),
         (of_tensor("weights", "data_offsets", [0, 48, 48]), "begin and end"),
-        (of_tensor("weights", "data_offsets", [48, 0]), "are for -48"),
+        (of_tensor("weights", "data_offsets", [48, 0]), "are -48 bytes"),
         (of_tensor("weights", "data_offsets", [8, 56]), "begins at byte 8, not at 0"),
         (of_tensor("ids", "data_offsets", [36, 48]), "gaps and overlaps"),
         (of_tensor("weights", "data_offsets", [2**60, 2**60 + 48]), "gaps and overlaps"),

@@ -124,7 +124,7 @@ def read_weights(
         if fault == "text" and indexed:
             raise FormatError(f"{line[:60]!r} is not the number of a weight and its value")
         if fault == "text":
-            raise FormatError(f"{line[:60]!r} is not a number, expected a weight")
+            raise FormatError(f"{line[:60]!r} is not a finite number, expected a weight")
         if fault or reader.lines > lines:
             raise FormatError(
                 f"the number of weights in the header is {lines}, but the file has more"
